@@ -1,0 +1,193 @@
+"""Checkpoints: written whole or not at all, checked when read, rotated, averaged. Knows no trainer.
+
+A checkpoint is a folder `step-00001000` of .safetensors files, `state.json`, and `manifest.json` with a hash of each.
+It is written under another name, flushed to the disk, and only then renamed.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+Tensors = Mapping[str, Tensor]
+
+
+class CheckpointError(RuntimeError):
+    """A checkpoint could not be written, or is not what was written."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What `save` was given."""
+
+    path: Path
+    tensors: dict[str, dict[str, Tensor]]
+    """By file: `model`, `optimizer`, ..."""
+    state: dict[str, Any]
+
+
+def save(root: Path, step: int, tensors: Mapping[str, Tensors], state: Mapping[str, Any]) -> Path:
+    """Write `root/step-STEP`; after a crash at any moment it is there whole or not at all."""
+    final = root / f"step-{step:08d}"
+    temporary, replaced = root / f".{final.name}.tmp", root / f".{final.name}.old"
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        for leftover in root.glob(".step-*"):
+            shutil.rmtree(leftover)
+        temporary.mkdir()
+        for name, group in tensors.items():
+            _write_tensors(temporary / f"{name}.safetensors", group)
+        _write_json(temporary / "state.json", state)
+        hashes = {path.name: _hash(path) for path in sorted(temporary.iterdir())}
+        _write_json(temporary / "manifest.json", hashes)
+        _flush(temporary)
+        if final.exists():
+            final.rename(replaced)
+        temporary.rename(final)
+        _flush(root)
+        shutil.rmtree(replaced, ignore_errors=True)
+    except OSError as error:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise CheckpointError(f"could not write {final}: {_reason(error)}") from error
+    return final
+
+
+def load(path: Path) -> Checkpoint:
+    """Read a checkpoint; CheckpointError if a file is missing, cut or changed."""
+    try:
+        manifest = json.loads((path / "manifest.json").read_text(encoding="utf-8"))
+        for name, expected in manifest.items():
+            if _hash(path / name) != expected:
+                raise CheckpointError(f"{path / name} is damaged: its content is not what was written")
+        state = json.loads((path / "state.json").read_text(encoding="utf-8"))
+        files = [name for name in manifest if name.endswith(".safetensors")]
+        return Checkpoint(path, {name.removesuffix(".safetensors"): load_file(path / name) for name in files}, state)
+    except (OSError, ValueError, SafetensorError) as error:
+        raise CheckpointError(f"{path} is damaged: {_reason(error)}") from error
+
+
+def all_checkpoints(root: Path) -> list[Path]:
+    """The checkpoints there are, oldest first, whole or not."""
+    return sorted(path for path in root.glob("step-*") if path.is_dir())
+
+
+def newest(root: Path, report: Callable[[str], None]) -> Checkpoint | None:
+    """The newest checkpoint that is whole; each damaged one passed over is reported."""
+    for path in reversed(all_checkpoints(root)):
+        try:
+            return load(path)
+        except CheckpointError as error:
+            report(f"{error}; taking the checkpoint before it")
+    return None
+
+
+def rotate(root: Path, keep: int, best: int | None) -> None:
+    """Remove all but the newest `keep` checkpoints and that of step `best`."""
+    for path in all_checkpoints(root)[:-keep]:
+        if best is None or path.name != f"step-{best:08d}":
+            # Renamed first: a removal that is interrupted must not leave half a checkpoint under a whole one's name.
+            doomed = path.with_name(f".{path.name}.old")
+            path.rename(doomed)
+            shutil.rmtree(doomed, ignore_errors=True)
+
+
+def save_weights(path: Path, weights: Tensors, metadata: Mapping[str, str] | None = None) -> None:
+    """Write one file of weights, whole or not at all."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _write_tensors(temporary, weights, metadata)
+        temporary.replace(path)
+        _flush(path.parent)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise CheckpointError(f"could not write {path}: {_reason(error)}") from error
+
+
+def load_weights(path: Path) -> dict[str, Tensor]:
+    """Read one file of weights."""
+    try:
+        return load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"{path} is damaged: {_reason(error)}") from error
+
+
+def average(paths: Iterable[Path]) -> dict[str, Tensor]:
+    """The mean of the weights in several files, summed in float64 (paper, section 6.1, averages checkpoints)."""
+    total: dict[str, Tensor] = {}
+    count = 0
+    for path in paths:
+        weights = load_weights(path)
+        if count and weights.keys() != total.keys():
+            raise CheckpointError(f"{path} must hold the same weights as the others, but does not")
+        for name, weight in weights.items():
+            total[name] = weight.double() + (total[name] if count else 0.0)
+        count += 1
+    if not count:
+        raise ValueError("`paths` must name at least one file of weights, but is empty.")
+    return {name: (weight / count).float() for name, weight in total.items()}
+
+
+def model_weights(model: torch.nn.Module) -> dict[str, Tensor]:
+    """The model's parameters under canonical names, tied ones once, on the CPU."""
+    return {name: parameter.detach().cpu().contiguous() for name, parameter in model.named_parameters()}
+
+
+def load_model_weights(model: torch.nn.Module, weights: Tensors, place: str) -> None:
+    """Copy `weights` into the model; CheckpointError if names or shapes do not fit."""
+    parameters = dict(model.named_parameters())
+    if odd := sorted(parameters.keys() ^ weights.keys()):
+        raise CheckpointError(f"{place} does not fit the config: {len(odd)} weights have no counterpart, {odd[0]} for one")
+    for name, parameter in parameters.items():
+        if parameter.shape != weights[name].shape:
+            found, expected = tuple(weights[name].shape), tuple(parameter.shape)
+            raise CheckpointError(f"{place} does not fit the config: {name} must have shape {expected}, but has {found}")
+        with torch.no_grad():
+            parameter.copy_(weights[name])
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a small text file, whole or not at all."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(path)
+
+
+def _write_tensors(path: Path, tensors: Tensors, metadata: Mapping[str, str] | None = None) -> None:
+    try:
+        save_file(dict(tensors), path, dict(metadata or {}))
+    except SafetensorError as error:  # safetensors hides the OSError inside
+        raise OSError(str(error)) from error
+    _flush(path)
+
+
+def _write_json(path: Path, value: Any) -> None:
+    path.write_text(json.dumps(value, indent=1), encoding="utf-8")
+    _flush(path)
+
+
+def _flush(path: Path) -> None:
+    """Make the operating system put a file, or the names in a folder, on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _reason(error: Exception) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)

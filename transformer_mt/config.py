@@ -1,0 +1,287 @@
+"""Every key of the YAML: its type, its default, its range, and its meaning in a line.
+
+`config_file.py` reads the YAML into these classes; `transformer-mt config show` prints them back.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+
+Positive = Annotated[int, Field(gt=0)]
+NonNegative = Annotated[int, Field(ge=0)]
+Probability = Annotated[float, Field(ge=0.0, lt=1.0)]
+
+
+class Section(BaseModel):
+    """Strict: no unknown keys, no silent conversions. Frozen: a config never changes under a run."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
+
+
+class HubCorpus(Section):
+    """A set on the Hugging Face hub, or a local folder in the hub's layout."""
+
+    hub: str
+    """Name on the hub (`wmt/wmt14`) or a local folder; `data.hub` is the default."""
+    config: str | None = None
+    """The set's configuration (`de-en`); `data.config` is the default."""
+    split: str = Field(pattern=r"^[\w.-]+(\[-?\d*:-?\d*\])?$")
+    """A split, or a slice of one: `train`, `train[:500000]`."""
+    columns: list[str] | None = Field(None, min_length=2, max_length=2)
+    """Source and target column; by default the two languages, alone or inside a `translation` column."""
+
+
+class FilesCorpus(Section):
+    """Two line-aligned text files, plain or .gz."""
+
+    source: str
+    """File of source sentences, one a line."""
+    target: str
+    """File of their translations, line by line."""
+
+
+class FileCorpus(Section):
+    """One file of pairs: .tsv, .csv, .jsonl (plain or .gz), or .parquet."""
+
+    file: str
+    """The file; its ending says what it is."""
+    columns: list[str] | None = Field(None, min_length=2, max_length=2)
+    """Source and target column; by default the two languages."""
+
+
+class ToyCorpus(Section):
+    """The built-in English-German toy language."""
+
+    toy: Literal["train", "valid", "test"]
+    """Which of its three disjoint splits."""
+    size: Positive | None = None
+    """How many pairs; by default 40,000 of train, 500 of valid and of test."""
+
+
+def _corpus_kind(corpus: Any) -> str | None:
+    """The kind of corpus a mapping describes, by the one key that only this kind has."""
+    has = (lambda key: key in corpus) if isinstance(corpus, dict) else (lambda key: hasattr(corpus, key))
+    for key, kind in (("toy", "toy"), ("file", "file"), ("source", "files"), ("target", "files")):
+        if has(key):
+            return kind
+    return "hub" if isinstance(corpus, (dict, HubCorpus)) else None
+
+
+Corpus = Annotated[
+    Annotated[HubCorpus, Tag("hub")]
+    | Annotated[FilesCorpus, Tag("files")]
+    | Annotated[FileCorpus, Tag("file")]
+    | Annotated[ToyCorpus, Tag("toy")],
+    Discriminator(
+        _corpus_kind,
+        custom_error_type="corpus_kind",
+        custom_error_message="must be a corpus: {split: ...} of data.hub, {hub: ..., split: ...}, "
+        "{source: ..., target: ...}, {file: ...} or {toy: ...}",
+    ),
+]
+
+
+class DataConfig(Section):
+    """What is translated into what, and from which sentence pairs."""
+
+    source_lang: str = Field(pattern=r"^[A-Za-z]{2,8}([_-]\w+)*$")
+    """Language code of the source (`en`); also the default column."""
+    target_lang: str = Field(pattern=r"^[A-Za-z]{2,8}([_-]\w+)*$")
+    """Language code of the target (`de`); also the default column, and it chooses BLEU's tokenizer."""
+    hub: str | None = None
+    """Default `hub` of the corpora below."""
+    config: str | None = None
+    """Default `config` of the corpora below."""
+    train: Corpus
+    """The pairs trained on."""
+    valid: Corpus
+    """The pairs that say when to stop and which checkpoint is best."""
+    test: list[Corpus] = []
+    """The pairs `evaluate` scores on; training pairs that stand here are left out."""
+    max_length: Positive = 256
+    """Longest side of a training pair, and longest source translated in one piece, in pieces with end-of-sentence."""
+    max_length_ratio: float = Field(4.0, ge=1.0)
+    """A pair is dropped when its longer side has more pieces than this times the shorter's, plus ten."""
+    remove_duplicates: bool = True
+    """Keep only the first of identical training pairs."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _hand_down_the_hub(cls, data: Any) -> Any:
+        if not isinstance(data, dict) or not data.get("hub"):
+            return data
+
+        def complete(corpus: Any) -> Any:
+            if not isinstance(corpus, dict) or _corpus_kind(corpus) != "hub" or "hub" in corpus:
+                return corpus
+            inherited = {"hub": data["hub"]} | ({"config": data["config"]} if data.get("config") else {})
+            return inherited | corpus
+
+        data = dict(data)
+        for key in ("train", "valid"):
+            if key in data:
+                data[key] = complete(data[key])
+        if isinstance(data.get("test"), list):
+            data["test"] = [complete(corpus) for corpus in data["test"]]
+        return data
+
+
+class TokenizerConfig(Section):
+    """SentencePiece, trained on the training pairs when the run begins."""
+
+    kind: Literal["bpe", "unigram"] = "bpe"
+    """How pieces are found: byte-pair merges or a unigram language model."""
+    vocab_size: Annotated[int, Field(ge=8, le=1_000_000)] = 8000
+    """Number of pieces, the special ones and the 256 bytes included (of each side where not shared)."""
+    shared: bool = True
+    """One vocabulary for both languages, or one each."""
+    byte_fallback: bool = True
+    """Spell unknown characters as bytes, so that nothing is ever <unk>."""
+    character_coverage: float = Field(0.9999, gt=0.9, le=1.0)
+    """Share of the text's characters that get a piece of their own."""
+    normalization: Literal["nmt_nfkc", "nfkc", "identity"] = "nmt_nfkc"
+    """Unicode normalisation; `identity` keeps full-width punctuation, as Chinese needs."""
+
+
+class ModelConfig(Section):
+    """The network. The defaults are the paper's base model with pre-norm."""
+
+    kind: Literal["transformer"] = "transformer"
+    """The architecture."""
+    d_model: Positive = 512
+    """Width of embeddings and of every layer's output."""
+    d_ff: Positive = 2048
+    """Inner width of the position-wise feed-forward network."""
+    num_heads: Positive = 8
+    """Attention heads; they share out d_model."""
+    num_encoder_layers: Positive = 6
+    """Depth of the encoder."""
+    num_decoder_layers: Positive = 6
+    """Depth of the decoder."""
+    dropout: Probability = 0.1
+    """Dropout on embeddings and on the output of each sublayer (the paper's P_drop)."""
+    attention_dropout: Probability = 0.0
+    """Dropout on attention weights."""
+    ffn_dropout: Probability = 0.0
+    """Dropout inside the feed-forward network, after the activation."""
+    norm: Literal["pre", "post"] = "pre"
+    """LayerNorm before each sublayer (trains without care) or after the residual sum (the paper)."""
+    activation: Literal["relu", "gelu", "swiglu"] = "relu"
+    """Of the feed-forward network; swiglu has a third matrix of the same size."""
+    position: Literal["sinusoidal", "learned"] = "sinusoidal"
+    """How the network knows the order of tokens; learned ones end at data.max_length."""
+    tie_embeddings: bool = True
+    """Share what can be: both embeddings and the output projection where the vocabulary is shared, else the decoder's two."""
+
+    @model_validator(mode="after")
+    def _heads_share_out_the_width(self) -> "ModelConfig":
+        if self.d_model % self.num_heads:
+            raise ValueError(f"model.num_heads must divide model.d_model ({self.d_model}), but is {self.num_heads}")
+        if self.position == "sinusoidal" and self.d_model % 2:
+            raise ValueError(f"model.d_model must be even for sinusoidal positions, but is {self.d_model}")
+        return self
+
+
+class TrainConfig(Section):
+    """The training loop."""
+
+    max_updates: Positive = 100_000
+    """Updates of the weights after which training ends."""
+    batch_tokens: Positive = 4096
+    """Budget of one batch in padded tokens: sentences x longest side."""
+    accumulate: Positive = 1
+    """Batches summed up for one update."""
+    optimizer: Literal["adamw", "adam"] = "adamw"
+    """AdamW decays weights apart from the gradient (matrices only), Adam adds the decay to it."""
+    learning_rate: float = Field(0.0007, gt=0.0)
+    """The highest learning rate, reached at the end of the warm-up."""
+    betas: list[Probability] = Field([0.9, 0.98], min_length=2, max_length=2)
+    """Adam's decay rates of the two moments (paper, section 5.3)."""
+    eps: float = Field(1.0e-9, gt=0.0)
+    """Adam's epsilon (paper, section 5.3)."""
+    weight_decay: float = Field(0.0, ge=0.0)
+    """Decay of the weights."""
+    schedule: Literal["inverse_sqrt", "linear", "cosine", "constant"] = "inverse_sqrt"
+    """What the learning rate does after the warm-up; linear and cosine reach zero at max_updates."""
+    warmup: NonNegative = 4000
+    """Updates over which the learning rate rises linearly."""
+    label_smoothing: Probability = 0.1
+    """Share of the probability spread over the whole vocabulary (paper, section 5.4)."""
+    max_grad_norm: float = Field(1.0, ge=0.0)
+    """Gradients longer than this are scaled down to it; 0 turns it off."""
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    """Arithmetic of the matrix products; auto is bf16 where the device computes in it, else fp32."""
+    compile: Literal["auto"] | bool = "auto"
+    """torch.compile; auto is on for GPUs."""
+    device: str = Field("auto", pattern=r"^(auto|cpu|cuda(:\d+)?|mps)$")
+    """auto, cpu, cuda, cuda:N or mps."""
+    log_every: Positive = 100
+    """Updates between lines of metrics.jsonl."""
+    validate_every: Positive = 1000
+    """Updates between validations."""
+    validate_sentences: Positive = 1000
+    """At most this many validation sentences are translated (greedily) for BLEU and chrF; the loss sees all."""
+    save_every: Positive = 1000
+    """Updates between checkpoints."""
+    keep_checkpoints: Positive = 3
+    """The newest checkpoints kept, besides the best."""
+    average_checkpoints: Positive = 5
+    """Checkpoints whose weights are averaged at the end; 1 turns it off."""
+    average: Literal["last", "best"] = "last"
+    """Average the newest checkpoints or those that validated best."""
+    monitor: Literal["bleu", "loss"] = "bleu"
+    """What on the validation set says which checkpoint is best."""
+    patience: NonNegative = 10
+    """Validations without a new best after which training ends; 0 turns it off."""
+
+
+class DecodeConfig(Section):
+    """The search for the best translation."""
+
+    beam: Positive = 5
+    """Hypotheses kept; 1 is greedy search."""
+    length_penalty: float = Field(1.0, ge=0.0)
+    """Exponent a of score = log P / length^a; 0 prefers short translations, 1 is the mean per token."""
+    batch_tokens: Positive = 4096
+    """Budget of one batch in padded source tokens x beam."""
+    max_length_ratio: float = Field(2.0, gt=0.0)
+    """A translation has at most this many times the source's pieces, plus ten."""
+
+
+class EvaluateConfig(Section):
+    """How translations are scored."""
+
+    tokenize: Literal["auto", "13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "none"] = "auto"
+    """BLEU's tokenizer; auto goes by the target language, none is for text that is tokenised already."""
+    lowercase: bool = False
+    """Score without regard to case; the signature says so."""
+
+
+class Config(Section):
+    """One experiment."""
+
+    name: str = Field(pattern=r"^\w[\w.+-]*$")
+    """The run's folder is runs/NAME; by default the name of the YAML file."""
+    seed: NonNegative = 1
+    """Of everything random: initial weights, order of the data, dropout."""
+    data: DataConfig
+    """The sentence pairs."""
+    tokenizer: TokenizerConfig = TokenizerConfig()
+    """The vocabulary."""
+    model: ModelConfig = ModelConfig()
+    """The network."""
+    train: TrainConfig = TrainConfig()
+    """The training."""
+    decode: DecodeConfig = DecodeConfig()
+    """The search."""
+    evaluate: EvaluateConfig = EvaluateConfig()
+    """The scores."""
+
+    @model_validator(mode="after")
+    def _every_pair_fits_a_batch(self) -> "Config":
+        if self.data.max_length > self.train.batch_tokens:
+            raise ValueError(
+                f"train.batch_tokens must be at least data.max_length ({self.data.max_length}), "
+                f"but is {self.train.batch_tokens}"
+            )
+        return self

@@ -1,0 +1,64 @@
+"""Which training pairs are kept, and a count of the rest by reason."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from transformer_mt.data.corpus import Pair
+
+READ, EMPTY, DUPLICATE, LEAKED, LONG, RATIO, KEPT = (
+    "read",
+    "empty side",
+    "duplicate",
+    "in validation or test",
+    "over-long",
+    "length ratio",
+    "kept",
+)
+
+
+def pair_key(pair: Pair) -> int:
+    """64 bits that stand for the pair; two pairs of 10 million share them with a chance of 1 in 400,000."""
+    digest = hashlib.blake2b("\0".join(side.strip() for side in pair).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little")
+
+
+def clean(pairs: Iterable[Pair], held_out: set[int], remove_duplicates: bool, counts: Counter[str]) -> Iterator[Pair]:
+    """The pairs, stripped, without empty sides, duplicates and pairs of `held_out`; each fate is counted."""
+    seen: set[int] = set()
+    for src, tgt in pairs:
+        counts[READ] += 1
+        src, tgt = src.strip(), tgt.strip()
+        if not src or not tgt:
+            counts[EMPTY] += 1
+            continue
+        key = pair_key((src, tgt))
+        if key in held_out:
+            counts[LEAKED] += 1
+            continue
+        if remove_duplicates:
+            if key in seen:
+                counts[DUPLICATE] += 1
+                continue
+            seen.add(key)
+        yield src, tgt
+
+
+def misfit(src_length: int, tgt_length: int, max_length: int, max_ratio: float) -> str | None:
+    """Why a pair of these lengths (pieces, without end-of-sentence) is dropped, or None."""
+    shorter, longer = sorted((src_length, tgt_length))
+    if shorter == 0:  # nothing was left after normalisation
+        return EMPTY
+    if longer + 1 > max_length:
+        return LONG
+    # The ten keep pairs like "Yes." with "Yes, that is right." in.
+    if longer > max_ratio * shorter + 10:
+        return RATIO
+    return None
+
+
+def table(counts: Counter[str]) -> str:
+    """The counts as a table, one reason a line."""
+    total = max(1, counts[READ])
+    rows = [(name, counts[name]) for name in (READ, EMPTY, DUPLICATE, LEAKED, LONG, RATIO, KEPT)]
+    return "\n".join(f"  {name:<24}{count:>12,}  {count / total:7.2%}" for name, count in rows)

@@ -1,0 +1,212 @@
+"""Sentence pairs from the hub, from files, or from the built-in toy language."""
+
+import csv
+import itertools
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from transformer_mt.config import Corpus, DataConfig, FileCorpus, FilesCorpus, HubCorpus, ToyCorpus
+from transformer_mt.data import toy
+from transformer_mt.data.lines import read_lines
+from transformer_mt.errors import InputError
+
+Pair = tuple[str, str]
+
+
+class UnknownSplitError(InputError):
+    """The hub's set has no such split."""
+
+
+def read_corpus(corpus: Corpus, data: DataConfig) -> Iterator[Pair]:
+    """(source, target) pairs of the corpus in its own order; InputError says what is wrong with it.
+
+    A missing file, split or column is found at the first pair, bytes that are not UTF-8 where they stand.
+    """
+    languages = [data.source_lang, data.target_lang]
+    if isinstance(corpus, ToyCorpus):
+        if {language.lower() for language in languages} != {"en", "de"}:
+            raise InputError(f"the toy language has en and de, but data asks for {languages[0]} and {languages[1]}")
+        pairs = toy.generate(corpus.toy, corpus.size)
+        return pairs if languages[0].lower() == "en" else ((de, en) for en, de in pairs)
+    if isinstance(corpus, FilesCorpus):
+        return _nonempty(_read_files(corpus), f"{corpus.source} and {corpus.target}")
+    if isinstance(corpus, FileCorpus):
+        return _nonempty(_read_file(corpus, corpus.columns or languages), corpus.file)
+    return _nonempty(_read_hub(corpus, languages), describe(corpus))
+
+
+def describe(corpus: Corpus) -> str:
+    """The corpus in a few words."""
+    if isinstance(corpus, ToyCorpus):
+        return f"toy {corpus.toy}"
+    if isinstance(corpus, FilesCorpus):
+        return f"{corpus.source} + {corpus.target}"
+    if isinstance(corpus, FileCorpus):
+        return corpus.file
+    return " ".join(filter(None, [corpus.hub, corpus.config, corpus.split]))
+
+
+def identity(corpus: Corpus) -> dict[str, Any]:
+    """What tells this corpus from a changed one: its description, and size and time of each local file."""
+    facts: dict[str, Any] = corpus.model_dump()
+    if isinstance(corpus, ToyCorpus):
+        return facts | {"toy_version": toy.VERSION}
+    if isinstance(corpus, FilesCorpus):
+        paths = [Path(corpus.source), Path(corpus.target)]
+    elif isinstance(corpus, FileCorpus):
+        paths = [Path(corpus.file)]
+    else:
+        folder = Path(corpus.hub)
+        paths = sorted(path for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else []
+    files = []
+    for path in paths:
+        if not path.exists():
+            raise InputError(f"{path}: no such file; paths are taken from the folder you start in")
+        stat = path.stat()
+        files.append([str(path.resolve()), stat.st_size, stat.st_mtime_ns])
+    return facts | {"files": files}
+
+
+def _nonempty(pairs: Iterator[Pair], what: str) -> Iterator[Pair]:
+    first = next(pairs, None)
+    if first is None:
+        raise InputError(f"{what}: a corpus must have sentence pairs, but is empty")
+    return itertools.chain([first], pairs)
+
+
+def _read_files(corpus: FilesCorpus) -> Iterator[Pair]:
+    count, source, target = 0, read_lines(corpus.source), read_lines(corpus.target)
+    for src, tgt in itertools.zip_longest(source, target):
+        if src is None or tgt is None:
+            more = sum(1 for _ in (source if tgt is None else target)) + 1
+            src_count, tgt_count = (count + more, count) if tgt is None else (count, count + more)
+            raise InputError(
+                f"the two files must have the same number of lines, but {corpus.source} has {src_count:,} "
+                f"and {corpus.target} has {tgt_count:,}"
+            )
+        count += 1
+        yield src, tgt
+
+
+def _read_file(corpus: FileCorpus, columns: list[str]) -> Iterator[Pair]:
+    suffix = Path(corpus.file.removesuffix(".gz")).suffix
+    if suffix == ".tsv":
+        return _read_table(corpus, columns, (line.split("\t") for line in read_lines(corpus.file)))
+    if suffix == ".csv":
+        return _read_table(corpus, columns, csv.reader(line + "\n" for line in read_lines(corpus.file)))
+    if suffix in (".jsonl", ".json"):
+        return _read_jsonl(corpus, columns)
+    if suffix == ".parquet":
+        return _read_parquet(corpus, columns)
+    raise InputError(f"{corpus.file}: a corpus file must end in .tsv, .csv, .jsonl or .parquet (.gz may follow)")
+
+
+def _read_table(corpus: FileCorpus, columns: list[str], rows: Iterator[list[str]]) -> Iterator[Pair]:
+    header = next(rows, None)
+    if header is None:
+        return
+    src, tgt = (_column(name, header, corpus.file) for name in columns)
+    for number, row in enumerate(rows, start=2):
+        if len(row) <= max(src, tgt):
+            if not row:
+                continue
+            raise InputError(f"{corpus.file}: row {number} must have {len(header)} columns, but has {len(row)}")
+        yield row[src], row[tgt]
+
+
+def _column(name: str, columns: list[str], place: str) -> int:
+    if name not in columns:
+        raise InputError(f"{place}: no column `{name}`; the columns are {', '.join(columns)}; set `columns: [source, target]`")
+    return columns.index(name)
+
+
+def _read_jsonl(corpus: FileCorpus, columns: list[str]) -> Iterator[Pair]:
+    for number, line in enumerate(read_lines(corpus.file), start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise InputError(f"{corpus.file}:{number}: must be a JSON object a line: {error.msg}") from None
+        if not isinstance(row, dict):
+            raise InputError(f"{corpus.file}:{number}: must be a JSON object, but is {line[:40]!r}")
+        yield _pair(row, columns, f"{corpus.file}:{number}")
+
+
+def _read_parquet(corpus: FileCorpus, columns: list[str]) -> Iterator[Pair]:
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        table = pyarrow.parquet.ParquetFile(corpus.file)
+    except FileNotFoundError:
+        raise InputError(f"{corpus.file}: no such file; paths are taken from the folder you start in") from None
+    except (OSError, pyarrow.ArrowException) as error:
+        raise InputError(f"{corpus.file}: must be a parquet file: {error}") from None
+    for batch in table.iter_batches(batch_size=10_000):
+        for row in batch.to_pylist():
+            yield _pair(row, columns, corpus.file)
+
+
+def _pair(row: dict[str, Any], columns: list[str], place: str) -> Pair:
+    """The two columns of a row, which may stand inside a `translation` column, as the WMT sets have it."""
+    nested = row.get("translation")
+    if isinstance(nested, dict) and not all(name in row for name in columns):
+        row = nested
+    for name in columns:
+        _column(name, list(row), place)
+    src, tgt = (row[name] for name in columns)
+    if not (isinstance(src, str | None) and isinstance(tgt, str | None)):
+        raise InputError(f"{place}: columns `{columns[0]}` and `{columns[1]}` must hold text, but hold {src!r} and {tgt!r}")
+    # A newline inside a cell is white space: a sentence is one line everywhere else.
+    return " ".join((src or "").split("\n")), " ".join((tgt or "").split("\n"))
+
+
+def _read_hub(corpus: HubCorpus, languages: list[str]) -> Iterator[Pair]:
+    match = re.fullmatch(r"([\w.-]+)(?:\[(-?\d*):(-?\d*)\])?", corpus.split)
+    assert match, corpus.split  # config.py has checked the form
+    name, *bounds = match.groups()
+    start, stop = (int(bound) if bound else None for bound in bounds)
+    dataset = _load_hub(corpus, name)
+    rows = range(len(dataset))[start:stop]
+    for begin in range(rows.start, rows.stop, 1000):
+        # By slices: a row at a time is ten times slower.
+        part = dataset[begin : min(begin + 1000, rows.stop)]
+        for i in range(len(next(iter(part.values()), []))):
+            yield _pair({column: part[column][i] for column in part}, corpus.columns or languages, corpus.hub)
+
+
+def _load_hub(corpus: HubCorpus, split: str) -> Any:
+    """One split of a set of the hub, or of a local folder laid out like one, memory-mapped."""
+    import datasets
+
+    local = Path(corpus.hub).is_dir()
+    if not local and (corpus.hub.startswith((".", "/", "~")) or corpus.hub.count("/") > 1):
+        raise InputError(f"{corpus.hub}: no such folder; paths are taken from the folder you start in")
+    datasets.utils.logging.set_verbosity_error()
+    datasets.disable_progress_bars()
+    args = (corpus.hub, corpus.config) if corpus.config else (corpus.hub,)
+    try:
+        splits = datasets.load_dataset(*args)
+    except (datasets.exceptions.DatasetNotFoundError, ConnectionError, OSError) as error:
+        if local:
+            raise InputError(f"{corpus.hub}: cannot be read as a data set: {_first_line(error)}") from None
+        raise InputError(
+            f"{corpus.hub}: cannot be had from the hub ({type(error).__name__}); check the name and the network, "
+            "or download it elsewhere and set data.hub to the folder"
+        ) from None
+    except ValueError as error:  # an unknown configuration, with the list of those there are
+        raise InputError(f"{corpus.hub}: {_first_line(error)}") from None
+    except datasets.exceptions.DatasetGenerationError as error:
+        cause = error.__cause__ or error
+        raise InputError(f"{corpus.hub}: cannot be read as a data set: {_first_line(cause)}") from None
+    if split not in splits:
+        raise UnknownSplitError(f"{corpus.hub}: no split `{split}`; the splits are {', '.join(splits)}")
+    return splits[split]
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]

@@ -1,0 +1,126 @@
+"""SentencePiece vocabularies: train, load, encode, decode. The special ids live here."""
+
+import hashlib
+import io
+import os
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import sentencepiece
+
+from transformer_mt.config import TokenizerConfig
+from transformer_mt.errors import InputError
+
+PAD, UNK, BOS, EOS = 0, 1, 2, 3
+
+# Whatever spelled them, these must never stand inside a translation: one line in is one line out.
+_LINE_BREAKS = re.compile(r"[\r\n]+")
+
+
+class Tokenizer:
+    """A SentencePiece model for each side; the same one where the vocabulary is shared."""
+
+    def __init__(self, src_model: bytes, tgt_model: bytes | None = None) -> None:
+        self._models = [src_model] if tgt_model is None else [src_model, tgt_model]
+        processors = [sentencepiece.SentencePieceProcessor(model_proto=model) for model in self._models]
+        self.src, self.tgt = processors[0], processors[-1]
+        for processor in processors:
+            ids = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
+            if ids != (PAD, UNK, BOS, EOS):
+                raise InputError(f"a tokenizer must have the ids PAD 0, UNK 1, BOS 2, EOS 3, but has {ids}")
+
+    @property
+    def shared(self) -> bool:
+        return len(self._models) == 1
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of everything in the vocabularies."""
+        return hashlib.sha256(b"\0".join(self._models)).hexdigest()
+
+    def encode_src(self, lines: Sequence[str]) -> list[list[int]]:
+        """Piece ids of source lines, without BOS and EOS."""
+        return self.src.encode(list(lines), num_threads=_num_threads())
+
+    def encode_tgt(self, lines: Sequence[str]) -> list[list[int]]:
+        """Piece ids of target lines, without BOS and EOS."""
+        return self.tgt.encode(list(lines), num_threads=_num_threads())
+
+    def decode_tgt(self, ids: Sequence[int]) -> str:
+        """Text of target ids, on one line; special ids have no text."""
+        return _LINE_BREAKS.sub(" ", self.tgt.decode([i for i in ids if i not in (PAD, BOS, EOS)])).strip()
+
+    def pieces_tgt(self, ids: Sequence[int]) -> list[str]:
+        return [self.tgt.id_to_piece(i) for i in ids]
+
+    def save(self, folder: Path) -> None:
+        for path, model in zip(_paths(folder, self.shared), self._models):
+            path.write_bytes(model)
+
+    @classmethod
+    def load(cls, folder: Path) -> "Tokenizer":
+        """The tokenizer in a run's folder: tokenizer.model, or tokenizer.src.model and tokenizer.tgt.model."""
+        shared, separate = _paths(folder, True), _paths(folder, False)
+        paths = shared if shared[0].exists() else separate
+        try:
+            models = [path.read_bytes() for path in paths]
+            return cls(*models)
+        except FileNotFoundError:
+            raise InputError(f"{folder}: must hold tokenizer.model, but does not; is it a run's folder?") from None
+        except RuntimeError as error:
+            raise InputError(f"{folder}: the tokenizer is damaged: {str(error).splitlines()[0]}") from None
+
+    @classmethod
+    def train(cls, pairs: Iterable[tuple[str, str]], config: TokenizerConfig) -> "Tokenizer":
+        """Learn the pieces of both sides of `pairs`, one vocabulary or two."""
+        if config.shared:
+            return cls(_train((side for pair in pairs for side in pair), config))
+        pairs = list(pairs)
+        return cls(_train((src for src, _ in pairs), config), _train((tgt for _, tgt in pairs), config))
+
+
+def _paths(folder: Path, shared: bool) -> list[Path]:
+    names = ["tokenizer.model"] if shared else ["tokenizer.src.model", "tokenizer.tgt.model"]
+    return [Path(folder) / name for name in names]
+
+
+def _num_threads() -> int:
+    return os.cpu_count() or 1
+
+
+def _train(lines: Iterable[str], config: TokenizerConfig) -> bytes:
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(lines),
+            model_writer=model,
+            model_type=config.kind,
+            vocab_size=config.vocab_size,
+            byte_fallback=config.byte_fallback,
+            character_coverage=config.character_coverage,
+            normalization_rule_name=config.normalization,
+            pad_id=PAD,
+            unk_id=UNK,
+            bos_id=BOS,
+            eos_id=EOS,
+            num_threads=min(16, _num_threads()),
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        raise InputError(_why(str(error), config)) from None
+    return model.getvalue()
+
+
+def _why(message: str, config: TokenizerConfig) -> str:
+    """SentencePiece's reason in the words of the YAML."""
+    most = re.search(r"Vocabulary size too high \((\d+)\).*?<= (\d+)", message, re.DOTALL)
+    if most:
+        return f"`tokenizer.vocab_size` must be at most {most[2]} for this corpus, but is {config.vocab_size}"
+    least = re.search(r"smaller than required_chars.*?(\d+)\D+(\d+)", message, re.DOTALL)
+    if least:
+        return (
+            f"`tokenizer.vocab_size` must be more than {max(int(least[1]), int(least[2]))}, the characters, bytes and "
+            f"special pieces of this corpus, but is {config.vocab_size}"
+        )
+    return f"SentencePiece could not learn {config.vocab_size} pieces from this corpus: {message.splitlines()[-1]}"

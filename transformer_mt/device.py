@@ -1,0 +1,39 @@
+"""Where training computes, and in which arithmetic."""
+
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+
+from transformer_mt.errors import InputError
+
+
+def choose_device(name: str) -> torch.device:
+    """The device called `name`; `auto` is the first GPU, else the processor."""
+    if name == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    device = torch.device(name)
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise InputError(f"the device must be there, but {name} is not: this machine has {torch.cuda.device_count()} CUDA GPUs; use cpu")
+    if device.type == "mps" and not torch.backends.mps.is_available():
+        raise InputError("the device must be there, but mps is not; use cpu")
+    return device
+
+
+def choose_precision(name: str, device: torch.device) -> torch.dtype:
+    """The dtype of matrix products; `auto` is bfloat16 where the device has instructions for it, else float32."""
+    if name != "auto":
+        return {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[name]
+    if device.type == "cuda":
+        return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float16
+    if device.type == "cpu":
+        capabilities = torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}
+        if any(capabilities.get(name) for name in ("avx512_bf16", "amx_bf16", "bf16")):
+            return torch.bfloat16
+    return torch.float32
+
+
+def autocast(device: torch.device, dtype: torch.dtype) -> AbstractContextManager[object]:
+    """Matrix products in `dtype`, sums and norms in float32; weights stay float32."""
+    return nullcontext() if dtype == torch.float32 else torch.autocast(device.type, dtype)

@@ -1,0 +1,66 @@
+"""BLEU, chrF and TER by sacreBLEU, each with the signature that says how it was computed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from transformer_mt.errors import InputError
+
+
+@dataclass(frozen=True)
+class Score:
+    """One metric of one set of translations."""
+
+    name: str
+    value: float
+    signature: str
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.value:.2f}  {self.signature}"
+
+
+def bleu_tokenizer(target_lang: str) -> str:
+    """sacreBLEU's tokenizer for a language: zh, ja-mecab, ko-mecab, else 13a."""
+    language = target_lang.lower().replace("_", "-").split("-")[0]
+    return {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}.get(language, "13a")
+
+
+def corpus_scores(
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    target_lang: str,
+    tokenize: str = "auto",
+    lowercase: bool = False,
+    metrics: Sequence[str] = ("BLEU", "chrF", "TER"),
+) -> list[Score]:
+    """The metrics of detokenised `hypotheses` against one reference each."""
+    from sacrebleu.metrics.bleu import BLEU
+    from sacrebleu.metrics.chrf import CHRF
+    from sacrebleu.metrics.ter import TER
+
+    if len(hypotheses) != len(references):
+        raise InputError(f"there must be one reference a translation, but there are {len(references):,} for {len(hypotheses):,}")
+    tokenizer = bleu_tokenizer(target_lang) if tokenize == "auto" else tokenize
+    asian = tokenizer in ("zh", "ja-mecab", "ko-mecab", "char")
+    scores = []
+    for name in metrics:
+        try:
+            if name == "BLEU":
+                # On tokenised text sacreBLEU would remark on every sentence end; `evaluate` says it once, in words.
+                metric = BLEU(lowercase=lowercase, tokenize=tokenizer, force=tokenizer == "none")
+            elif name == "chrF":
+                metric = CHRF(lowercase=lowercase)
+            else:
+                metric = TER(case_sensitive=not lowercase, normalized=asian, asian_support=asian)
+        except (ImportError, RuntimeError) as error:
+            raise InputError(
+                f"BLEU for {target_lang} needs a word splitter: pip install 'transformer-mt[zh-ja-ko]' ({str(error).splitlines()[0]})"
+            ) from None
+        value = metric.corpus_score(list(hypotheses), [list(references)]).score
+        scores.append(Score(name, value, str(metric.get_signature())))
+    return scores
+
+
+def looks_tokenised(references: Sequence[str]) -> bool:
+    """Whether most sentences that end in a full stop, question or exclamation mark have a space before it."""
+    ended = [line for line in references if line.rstrip().endswith((".", "?", "!"))]
+    return len(ended) > 0 and sum(line.rstrip()[-2:-1] == " " for line in ended) > len(ended) / 2

@@ -1,0 +1,70 @@
+"""Attention: softmax(Q Kᵀ / sqrt(d_k)) V, in many heads.
+
+Letters: B sentences, T queries, S keys, D width, H heads, K head width (D = H x K).
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+def plain_attention(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The formula as the paper writes it (equation 1): (values BHTK, weights BHTS).
+
+    Slow and plain on purpose: it is what the fused path is tested against, and what gives the weights. A query that
+    may attend to nothing gets zeros.
+    """
+    scores_BHTS = q_BHTK @ k_BHSK.transpose(-2, -1) / math.sqrt(q_BHTK.size(-1))
+    if mask is not None:
+        scores_BHTS = scores_BHTS.masked_fill(~mask, torch.finfo(scores_BHTS.dtype).min)
+    weights_BHTS = scores_BHTS.softmax(dim=-1)
+    if mask is not None:
+        weights_BHTS = weights_BHTS.masked_fill(~mask, 0.0)
+    return weights_BHTS @ v_BHSK, weights_BHTS
+
+
+class MultiHeadAttention(nn.Module):
+    """MultiHead(Q, K, V) = Concat(head_1 .. head_H) W^O (paper, section 3.2.2).
+
+    Keys and values are made apart from the queries, so that a decoder can keep them from step to step.
+    """
+
+    def __init__(self, d_model: int, num_heads: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        if d_model % num_heads:
+            raise ValueError(f"`num_heads` must divide `d_model` ({d_model}), but is {num_heads}.")
+        self.num_heads = num_heads
+        self.dropout = dropout
+        self.query = nn.Linear(d_model, d_model)
+        self.key = nn.Linear(d_model, d_model)
+        self.value = nn.Linear(d_model, d_model)
+        self.output = nn.Linear(d_model, d_model)
+
+    def keys_values(self, x_BSD: Tensor) -> tuple[Tensor, Tensor]:
+        """What queries attend to: (keys BHSK, values BHSK) of the inputs."""
+        return self._split(self.key(x_BSD)), self._split(self.value(x_BSD))
+
+    def forward(
+        self, x_BTD: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, mask: Tensor | None = None, causal: bool = False
+    ) -> Tensor:
+        """Each x attends to the keys that `mask` (True = may) or `causal` (query t sees keys up to t) allows. -> BTD"""
+        q_BHTK = self._split(self.query(x_BTD))
+        dropout = self.dropout if self.training else 0.0
+        heads_BHTK = F.scaled_dot_product_attention(q_BHTK, k_BHSK, v_BHSK, mask, dropout, is_causal=causal)
+        return self.output(self._join(heads_BHTK))
+
+    def weights(self, x_BTD: Tensor, k_BHSK: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Where each x looks: attention weights BHTS, by the plain path."""
+        return plain_attention(self._split(self.query(x_BTD)), k_BHSK, k_BHSK, mask)[1]
+
+    def _split(self, x_BTD: Tensor) -> Tensor:
+        # (B, T, D) -> (B, T, H, K) -> (B, H, T, K)
+        B, T, D = x_BTD.shape
+        return x_BTD.view(B, T, self.num_heads, D // self.num_heads).transpose(1, 2)
+
+    def _join(self, x_BHTK: Tensor) -> Tensor:
+        # (B, H, T, K) -> (B, T, H, K) -> (B, T, D)
+        B, H, T, K = x_BHTK.shape
+        return x_BHTK.transpose(1, 2).reshape(B, T, H * K)

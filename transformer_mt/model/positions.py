@@ -1,0 +1,52 @@
+"""How the network knows the order of tokens. One class a kind, all with the same `forward`.
+
+Letters: B sentences, T length, D width.
+"""
+
+import torch
+from torch import Tensor, nn
+
+
+def sinusoids(length: int, d_model: int) -> Tensor:
+    """(T, D): PE(pos, 2i) = sin(pos / 10000^(2i/D)), PE(pos, 2i+1) = cos(pos / 10000^(2i/D)) (paper, section 3.5)."""
+    position = torch.arange(length, dtype=torch.float64)[:, None]  # (T, 1)
+    frequency = 10000.0 ** (-torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)  # (D/2,)
+    table = torch.empty(length, d_model, dtype=torch.float64)
+    table[:, 0::2] = torch.sin(position * frequency)
+    table[:, 1::2] = torch.cos(position * frequency)
+    return table.float()
+
+
+class SinusoidalPositions(nn.Module):
+    """Adds the paper's sinusoids; has no parameters and no end."""
+
+    table: Tensor
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.register_buffer("table", sinusoids(512, d_model), persistent=False)
+
+    def forward(self, x_BTD: Tensor, start: int = 0) -> Tensor:
+        """Embeddings of the positions from `start` on, with their sinusoids added."""
+        end = start + x_BTD.size(1)
+        if end > len(self.table):
+            self.table = sinusoids(2 * end, self.table.size(1)).to(self.table.device)
+        return x_BTD + self.table[start:end]
+
+
+class LearnedPositions(nn.Module):
+    """Adds one learned vector for each of `max_length` positions (paper, table 3, row E)."""
+
+    def __init__(self, d_model: int, max_length: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(max_length, d_model)
+
+    @property
+    def max_length(self) -> int:
+        return self.embedding.num_embeddings
+
+    def forward(self, x_BTD: Tensor, start: int = 0) -> Tensor:
+        end = start + x_BTD.size(1)
+        if end > self.max_length:
+            raise ValueError(f"learned positions must be below {self.max_length}, but {end} are asked for; raise `data.max_length`")
+        return x_BTD + self.embedding.weight[start:end]

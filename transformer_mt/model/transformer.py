@@ -1,0 +1,214 @@
+"""The Transformer of *Attention Is All You Need* (Vaswani et al. 2017), top to bottom: sublayers, layers, stacks, model.
+
+Letters: B sentences, S source length, T target length, D width, V vocabulary, N rows (B x beam).
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from transformer_mt.model.attention import MultiHeadAttention
+from transformer_mt.model.masks import attend_to
+from transformer_mt.model.state import DecoderState, LayerState
+
+
+class FeedForward(nn.Module):
+    """FFN(x) = max(0, x W1 + b1) W2 + b2, the same at each position (paper, equation 2)."""
+
+    def __init__(self, d_model: int, d_ff: int, activation: Callable[[Tensor], Tensor], dropout: float = 0.0) -> None:
+        super().__init__()
+        self.activation = activation
+        self.inner = nn.Linear(d_model, d_ff)
+        self.outer = nn.Linear(d_ff, d_model)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.outer(self.dropout(self.activation(self.inner(x))))
+
+
+class GatedFeedForward(nn.Module):
+    """FFN(x) = (SiLU(x W1) * x W3) W2: SwiGLU (Shazeer 2020, equation 6), here with biases as in the paper's FFN."""
+
+    def __init__(self, d_model: int, d_ff: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.gate = nn.Linear(d_model, d_ff)
+        self.inner = nn.Linear(d_model, d_ff)
+        self.outer = nn.Linear(d_ff, d_model)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.outer(self.dropout(F.silu(self.gate(x)) * self.inner(x)))
+
+
+class Residual(nn.Module):
+    """x + Sublayer(x), with LayerNorm after the sum as in the paper (`post`) or before the sublayer (`pre`)."""
+
+    def __init__(self, d_model: int, pre_norm: bool, dropout: float) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(d_model)
+        self.pre_norm = pre_norm
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        if self.pre_norm:
+            return x + self.dropout(sublayer(self.norm(x)))
+        return self.norm(x + self.dropout(sublayer(x)))
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention, then feed-forward, each in a residual connection."""
+
+    def __init__(self, attention: MultiHeadAttention, feed_forward: nn.Module, residual: Callable[[], Residual]) -> None:
+        super().__init__()
+        self.self_attention, self.self_residual = attention, residual()
+        self.feed_forward, self.ffn_residual = feed_forward, residual()
+
+    def forward(self, x_BSD: Tensor, mask: Tensor) -> Tensor:
+        def attend(x: Tensor) -> Tensor:
+            return self.self_attention(x, *self.self_attention.keys_values(x), mask=mask)
+
+        return self.ffn_residual(self.self_residual(x_BSD, attend), self.feed_forward)
+
+
+class DecoderLayer(nn.Module):
+    """Causal self-attention, attention to the source, feed-forward, each in a residual connection."""
+
+    def __init__(
+        self,
+        self_attention: MultiHeadAttention,
+        src_attention: MultiHeadAttention,
+        feed_forward: nn.Module,
+        residual: Callable[[], Residual],
+    ) -> None:
+        super().__init__()
+        self.self_attention, self.self_residual = self_attention, residual()
+        self.src_attention, self.src_residual = src_attention, residual()
+        self.feed_forward, self.ffn_residual = feed_forward, residual()
+
+    def forward(self, x_BTD: Tensor, memory_BSD: Tensor, mask: Tensor) -> Tensor:
+        """All positions at once, as in training. The causal mask also keeps real tokens from seeing padding after them."""
+
+        def attend_to_self(x: Tensor) -> Tensor:
+            return self.self_attention(x, *self.self_attention.keys_values(x), causal=True)
+
+        def attend_to_source(x: Tensor) -> Tensor:
+            return self.src_attention(x, *self.src_attention.keys_values(memory_BSD), mask=mask)
+
+        x_BTD = self.src_residual(self.self_residual(x_BTD, attend_to_self), attend_to_source)
+        return self.ffn_residual(x_BTD, self.feed_forward)
+
+    def step(self, x_N1D: Tensor, layer: LayerState, src_mask: Tensor) -> tuple[Tensor, LayerState]:
+        """One position of each row; gives back the state with this position's keys and values."""
+        B, (N, _, D) = len(src_mask), x_N1D.shape
+
+        def attend_to_self(x: Tensor) -> Tensor:
+            nonlocal layer
+            keys, values = self.self_attention.keys_values(x)
+            if layer.self_keys is not None and layer.self_values is not None:
+                keys = torch.cat([layer.self_keys, keys], dim=2)
+                values = torch.cat([layer.self_values, values], dim=2)
+            layer = replace(layer, self_keys=keys, self_values=values)
+            return self.self_attention(x, keys, values)
+
+        def attend_to_source(x: Tensor) -> Tensor:
+            # The W rows of a sentence are W queries to its one copy of keys and values: (N, 1, D) -> (B, W, D)
+            attended = self.src_attention(x.view(B, N // B, D), layer.src_keys, layer.src_values, attend_to(src_mask))
+            return attended.view(N, 1, D)
+
+        x_N1D = self.src_residual(self.self_residual(x_N1D, attend_to_self), attend_to_source)
+        return self.ffn_residual(x_N1D, self.feed_forward), layer
+
+
+class Encoder(nn.Module):
+    """A stack of encoder layers; with pre-norm a last LayerNorm, which post-norm layers have inside."""
+
+    def __init__(self, layers: list[EncoderLayer], final_norm: nn.Module) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+        self.final_norm = final_norm
+
+    def forward(self, x_BSD: Tensor, mask: Tensor) -> Tensor:
+        for layer in self.layers:
+            x_BSD = layer(x_BSD, mask)
+        return self.final_norm(x_BSD)
+
+
+class Decoder(nn.Module):
+    """A stack of decoder layers; with pre-norm a last LayerNorm."""
+
+    def __init__(self, layers: list[DecoderLayer], final_norm: nn.Module) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+        self.final_norm = final_norm
+
+    def forward(self, x_BTD: Tensor, memory_BSD: Tensor, mask: Tensor) -> Tensor:
+        for layer in self.layers:
+            x_BTD = layer(x_BTD, memory_BSD, mask)
+        return self.final_norm(x_BTD)
+
+    def step(self, x_N1D: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
+        layers = []
+        for layer, layer_state in zip(self.layers, state.layers):
+            x_N1D, layer_state = layer.step(x_N1D, layer_state, state.src_mask)
+            layers.append(layer_state)
+        return self.final_norm(x_N1D), replace(state, layers=tuple(layers), length=state.length + 1)
+
+
+class Embedding(nn.Module):
+    """Token vectors times sqrt(D) (paper, section 3.4), positions added, then dropout."""
+
+    def __init__(self, tokens: nn.Embedding, positions: nn.Module, dropout: float) -> None:
+        super().__init__()
+        self.tokens = tokens
+        self.positions = positions
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, ids_BT: Tensor, start: int = 0) -> Tensor:
+        x_BTD = self.tokens(ids_BT) * math.sqrt(self.tokens.embedding_dim)
+        return self.dropout(self.positions(x_BTD, start))
+
+
+class Transformer(nn.Module):
+    """Encoder and decoder, with the four methods every model here has: forward, encode, start, step."""
+
+    def __init__(self, src_embedding: Embedding, tgt_embedding: Embedding, encoder: Encoder, decoder: Decoder, output: nn.Linear) -> None:
+        super().__init__()
+        self.src_embedding, self.tgt_embedding = src_embedding, tgt_embedding
+        self.encoder, self.decoder = encoder, decoder
+        self.output = output  # its weight may be an embedding's (paper, section 3.4)
+        self._initialise()
+
+    def forward(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> Tensor:
+        """(B, S) source, (B, S) True = real, (B, T) target so far -> (B, T, V) logits of the token after each."""
+        memory_BSD = self.encode(src, src_mask)
+        return self.output(self.decoder(self.tgt_embedding(tgt_in), memory_BSD, attend_to(src_mask)))
+
+    def encode(self, src: Tensor, src_mask: Tensor) -> Tensor:
+        """(B, S) -> (B, S, D) memory."""
+        return self.encoder(self.src_embedding(src), attend_to(src_mask))
+
+    def start(self, memory_BSD: Tensor, src_mask: Tensor) -> DecoderState:
+        """The state before the first token, one row a sentence: each layer's keys and values of the source, made once."""
+        layers = tuple(LayerState(None, None, *layer.src_attention.keys_values(memory_BSD)) for layer in self.decoder.layers)
+        return DecoderState(layers, src_mask, num_rows=len(memory_BSD))
+
+    def step(self, tokens: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
+        """(N,) newest token of each row -> (N, V) logits of the next, and the state that has seen it."""
+        x_N1D = self.tgt_embedding(tokens[:, None], start=state.length)
+        x_N1D, state = self.decoder.step(x_N1D, state)
+        return self.output(x_N1D[:, 0]), state
+
+    def _initialise(self) -> None:
+        """Embeddings N(0, 1/D), so that times sqrt(D) they have variance one; matrices Glorot uniform; biases zero."""
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.xavier_uniform_(module.weight)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+        for module in self.modules():  # second: a tied output projection is an embedding
+            if isinstance(module, nn.Embedding):
+                nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)

@@ -1,0 +1,112 @@
+"""What a run tells: lines on stderr, a progress bar, and metrics.jsonl."""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from transformer_mt.checkpoint import write_text
+
+
+def say(text: str) -> None:
+    """A line to the user, on stderr, above a progress bar if there is one."""
+    tqdm.write(text, file=sys.stderr)
+
+
+class Journal:
+    """metrics.jsonl, one object a line, and the bar."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "metrics.jsonl"
+        self._bar: tqdm | None = None
+
+    def rewind(self, step: int) -> None:
+        """Forget what was written after update `step`: a resumed run writes it again."""
+        entries = [entry for entry in self.entries() if entry.get("step", 0) <= step and entry["event"] != "end"]
+        write_text(self.path, "".join(json.dumps(entry, ensure_ascii=False) + "\n" for entry in entries))
+
+    def entries(self) -> list[dict[str, Any]]:
+        """What was written so far; a last line cut by a crash is left out."""
+        if not self.path.exists():
+            return []
+        entries = []
+        for line in self.path.read_text(encoding="utf-8", errors="replace").split("\n"):
+            try:
+                entries.append(json.loads(line))
+            except json.JSONDecodeError:
+                continue
+        return entries
+
+    def write(self, event: str, **facts: Any) -> None:
+        """Add one object; on the disk before this returns to the operating system."""
+        line = json.dumps({"event": event} | {key: _rounded(value) for key, value in facts.items()}, ensure_ascii=False)
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(line + "\n")
+
+    def open_bar(self, step: int, total: int) -> None:
+        # In a log file a bar is noise; there the lines of `say` are enough.
+        self._bar = tqdm(
+            total=total, initial=step, unit="update", file=sys.stderr, dynamic_ncols=True, disable=not sys.stderr.isatty()
+        )
+
+    def advance(self, facts: str) -> None:
+        """One more update on the bar, with the newest facts beside it."""
+        if self._bar is not None:
+            self._bar.set_postfix_str(facts, refresh=False)
+            self._bar.update()
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+
+def _rounded(value: Any) -> Any:
+    return float(f"{value:.7g}") if isinstance(value, float) else value
+
+
+def environment() -> dict[str, Any]:
+    """What a number depends on besides the config: versions, commit, machine."""
+    import platform
+    import subprocess
+
+    import numpy
+    import sentencepiece
+    import torch
+
+    from transformer_mt import __version__
+
+    try:
+        here = Path(__file__).parent
+        commit = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"], cwd=here, capture_output=True, text=True, timeout=10
+        ).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        commit = ""
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
+    return {
+        "transformer_mt": __version__,
+        "commit": commit or None,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "sentencepiece": sentencepiece.__version__,
+        "numpy": numpy.__version__,
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "gpu": gpu,
+    }
+
+
+def _processor() -> str:
+    import platform
+
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").split("\n"):
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()

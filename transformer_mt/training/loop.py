@@ -1,0 +1,192 @@
+"""The training loop: a page of sentences."""
+
+import math
+import os
+import time
+from pathlib import Path
+
+from transformer_mt import checkpoint
+from transformer_mt.checkpoint import CheckpointError
+from transformer_mt.config import Config
+from transformer_mt.errors import WorkError
+from transformer_mt.evaluation.report import write_report
+from transformer_mt.training.interrupts import Interrupts
+from transformer_mt.training.journal import environment, say
+from transformer_mt.training.progress import MAX_SKIPS, Window
+from transformer_mt.training.run import Run, open_run, set_aside
+from transformer_mt.training.schedule import learning_rate
+from transformer_mt.training.validate import Validation, validate
+
+
+class Interrupted(Exception):
+    """The user asked to stop; everything is saved. `signal_number` is what asked."""
+
+    def __init__(self, message: str, signal_number: int) -> None:
+        super().__init__(message)
+        self.signal_number = signal_number
+
+
+def train(config: Config, out: str | Path | None = None, fresh: bool = False) -> Path:
+    """Train `config` in its folder, from its newest checkpoint on if there is one; gives back the folder.
+
+    Raises InputError before any work, WorkError when the work fails, Interrupted after a signal.
+    """
+    folder = Path(out) if out else Path("runs") / config.name
+    if fresh:
+        set_aside(folder)
+    run = open_run(config, folder)
+    if _is_finished(run):
+        say(f"{folder}: finished at update {run.progress.step:,}; raise train.max_updates to go on, or start over with --fresh")
+        return folder
+    _announce(run)
+    run.model.train()
+    with Interrupts() as interrupts:
+        while not _is_done(run):
+            _update(run)
+            if _due(run, config.train.log_every):
+                _log(run)
+            if _due(run, config.train.validate_every) or run.progress.step == config.train.max_updates:
+                _validate(run)
+            if _due(run, config.train.save_every):
+                run.save()
+            if interrupts.received is not None:
+                run.save()
+                run.journal.close()
+                message = f"stopped at update {run.progress.step:,} and saved; run the same command to go on"
+                raise Interrupted(message, interrupts.received)
+        run.save()
+        run.journal.close()
+    _finish(run)
+    return folder
+
+
+def _due(run: Run, every: int) -> bool:
+    return run.progress.step % every == 0
+
+
+def _is_done(run: Run) -> bool:
+    train = run.config.train
+    out_of_patience = train.patience > 0 and run.progress.stale >= train.patience
+    return run.progress.step >= train.max_updates or out_of_patience
+
+
+def _is_finished(run: Run) -> bool:
+    """Whether the end was written too: a run killed while it averages its checkpoints is not finished."""
+    return _is_done(run) and (run.folder / "finished.json").exists() and (run.folder / "model.safetensors").exists()
+
+
+def _announce(run: Run) -> None:
+    config, progress = run.config, run.progress
+    (run.folder / "finished.json").unlink(missing_ok=True)
+    parameters = sum(parameter.numel() for parameter in run.model.parameters())
+    precision = str(run.updater.dtype).removeprefix("torch.")
+    say(f"{config.name}: {parameters:,} parameters, {precision} on {run.device}; run folder {run.folder}")
+    if config.train.save_every > config.train.max_updates:
+        say("note: train.save_every is more than train.max_updates; the only checkpoint will be the last")
+    run.journal.write("start", step=progress.step, parameters=parameters, precision=precision, device=str(run.device), **environment())
+    run.journal.open_bar(progress.step, config.train.max_updates)
+
+
+def _update(run: Run) -> None:
+    progress, config = run.progress, run.config.train
+    rate = learning_rate(progress.step + 1, config)
+    start = time.perf_counter()
+    result = run.updater.update([next(run.batches) for _ in range(config.accumulate)], rate)
+    progress.count(result, time.perf_counter() - start)
+    if result.skipped:
+        say(f"update {progress.step:,} was skipped: its loss or gradient is not finite ({progress.skipped:,} so far)")
+        if progress.skipped_in_a_row >= MAX_SKIPS:
+            raise WorkError(
+                f"{MAX_SKIPS} updates in a row had no finite loss or gradient; the last checkpoint is from before them or none is; "
+                "try a lower train.learning_rate, a longer train.warmup, train.precision=fp32, or look at the data"
+            )
+    loss = result.loss / result.num_tokens
+    ppl = math.exp(min(100.0, result.nll / result.num_tokens)) if not result.skipped else math.nan
+    speed = result.num_tokens / (time.perf_counter() - start)
+    run.journal.advance(f"loss {loss:.3f}, ppl {ppl:.2f}, lr {rate:.2e}, {speed:,.0f} tok/s")
+
+
+def _log(run: Run) -> None:
+    progress = run.progress
+    facts = progress.window.summary()
+    rate = learning_rate(progress.step, run.config.train)
+    run.journal.write(
+        "train",
+        step=progress.step,
+        epoch=run.batches.epochs,
+        tokens=progress.tokens,
+        learning_rate=rate,
+        skipped=progress.skipped,
+        seconds=progress.seconds,
+        **facts,
+    )
+    remaining = (run.config.train.max_updates - progress.step) * progress.seconds / progress.step
+    say(
+        f"update {progress.step:,}/{run.config.train.max_updates:,}  epoch {run.batches.epochs:.2f}  loss {facts['loss']:.3f}  "
+        f"ppl {facts['ppl']:.2f}  lr {rate:.2e}  {facts['tokens_per_second']:,.0f} tokens/s  left {remaining / 60:.0f} min"
+    )
+    progress.window = Window()
+
+
+def _validate(run: Run) -> None:
+    """Validate; a new best becomes the run's model, and is saved."""
+    config, progress = run.config, run.progress
+    result = validate(run.model, run.data, config, run.device)
+    if not math.isfinite(result.loss) and config.train.monitor == "loss":
+        raise WorkError("the validation loss is not finite; try a lower train.learning_rate, or train.monitor=bleu if no pair fits a batch")
+    is_best = progress.validated(result.monitored(config.train.monitor))
+    _record(run, result, "valid", is_best=is_best)
+    if is_best:
+        _publish(run, checkpoint.model_weights(run.model))
+        run.save()
+
+
+def _record(run: Run, result: Validation, event: str, **facts: object) -> None:
+    """A validation to the journal, the screen and the report."""
+    step = run.progress.step
+    run.journal.write(
+        event,
+        step=step,
+        epoch=run.batches.epochs,
+        tokens=run.progress.tokens,
+        seconds=run.progress.seconds,
+        loss=result.loss,
+        ppl=result.ppl,
+        scores=[vars(score) for score in result.scores],
+        samples=result.samples,
+        **facts,
+    )
+    best = "  (best so far)" if facts.get("is_best") else ""
+    chrf = result.scores[1].value
+    say(f"validation at {step:,}: loss {result.loss:.3f}  ppl {result.ppl:.2f}  BLEU {result.bleu:.2f}  chrF {chrf:.2f}{best}")
+    for src, reference, translation in result.samples:
+        say(f"    {src}\n      is   {reference}\n      got  {translation}")
+    write_report(run.folder, run.config, run.journal.entries(), say)
+
+
+def _publish(run: Run, weights: checkpoint.Tensors) -> None:
+    try:
+        checkpoint.save_weights(run.folder / "model.safetensors", weights, {"config": run.config.name, "step": str(run.progress.step)})
+    except CheckpointError as error:
+        raise WorkError(f"{error}; make room and run the same command to go on") from None
+
+
+def _finish(run: Run) -> None:
+    """Average checkpoints; the run's model is the average if it validates at least as well as the best single one."""
+    progress = run.progress
+    steps = run.averaged_steps()
+    monitor = run.config.train.monitor
+    chosen = f"update {progress.best_step:,}" if progress.best_step is not None else "the last update"
+    if len(steps) > 1:
+        weights = checkpoint.average(run.averaging_file(step) for step in steps)
+        checkpoint.load_model_weights(run.model, weights, "the average")
+        result = validate(run.model, run.data, run.config, run.device)
+        better = progress.best_score is None or result.monitored(monitor) >= progress.best_score
+        _record(run, result, "average", steps=steps, chosen=better)
+        if better:
+            _publish(run, weights)
+            chosen = f"the average of updates {', '.join(f'{step:,}' for step in steps)}"
+    run.journal.write("end", step=progress.step, seconds=progress.seconds, model=chosen)
+    write_report(run.folder, run.config, run.journal.entries(), say)
+    checkpoint.write_text(run.folder / "finished.json", f'{{"step": {progress.step}}}\n')
+    say(f"done: {run.folder} holds {chosen}; try: translate {os.path.relpath(run.folder)} \"...\"")

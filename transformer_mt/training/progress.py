@@ -1,0 +1,89 @@
+"""How far a run is: counters that a checkpoint holds, so that a resumed run counts on."""
+
+import math
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from transformer_mt.training.step import UpdateResult
+
+MAX_SKIPS = 10
+
+
+@dataclass
+class Window:
+    """Sums since the last line of the log."""
+
+    loss: float = 0.0
+    nll: float = 0.0
+    tokens: int = 0
+    updates: int = 0
+    grad_norm: float = 0.0
+    seconds: float = 0.0
+
+    def summary(self) -> dict[str, float]:
+        """Loss and perplexity per target token, mean gradient norm, real target tokens a second."""
+        tokens, updates = max(1, self.tokens), max(1, self.updates)
+        return {
+            "loss": self.loss / tokens,
+            "ppl": math.exp(min(100.0, self.nll / tokens)),
+            "grad_norm": self.grad_norm / updates,
+            "tokens_per_second": self.tokens / self.seconds if self.seconds else 0.0,
+        }
+
+
+@dataclass
+class Progress:
+    """The counters."""
+
+    step: int = 0
+    """Updates made or skipped."""
+    tokens: int = 0
+    """Real target tokens trained on."""
+    seconds: float = 0.0
+    """Time spent in updates, over all sessions."""
+    skipped: int = 0
+    """Updates skipped because the loss or gradient was not finite."""
+    skipped_in_a_row: int = 0
+    best_step: int | None = None
+    best_score: float | None = None
+    """Of the validation at best_step; larger is better (BLEU, or minus the loss)."""
+    stale: int = 0
+    """Validations since the best."""
+    scores: list[tuple[int, float]] = field(default_factory=list)
+    """(step, score) of each validation."""
+    window: Window = field(default_factory=Window)
+
+    def count(self, result: UpdateResult, seconds: float) -> None:
+        """Take in one update."""
+        self.step += 1
+        self.seconds += seconds
+        self.window.seconds += seconds
+        if result.skipped:
+            self.skipped += 1
+            self.skipped_in_a_row += 1
+            return
+        self.skipped_in_a_row = 0
+        self.tokens += result.num_tokens
+        self.window.loss += result.loss
+        self.window.nll += result.nll
+        self.window.tokens += result.num_tokens
+        self.window.updates += 1
+        self.window.grad_norm += result.grad_norm
+
+    def validated(self, score: float) -> bool:
+        """Take in the score of a validation; True if it is a new best."""
+        self.scores.append((self.step, score))
+        if self.best_score is None or score > self.best_score:
+            self.best_step, self.best_score, self.stale = self.step, score, 0
+            return True
+        self.stale += 1
+        return False
+
+    def state_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            setattr(self, name, value)
+        self.window = Window(**state["window"])
+        self.scores = [(step, score) for step, score in state["scores"]]
