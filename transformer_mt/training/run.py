@@ -14,7 +14,7 @@ from transformer_mt.config_file import dump_config
 from transformer_mt.data.batching import TrainingBatches
 from transformer_mt.data.prepare import PreparedData, prepare
 from transformer_mt.data.tokenizer import Tokenizer
-from transformer_mt.device import choose_device, choose_precision
+from transformer_mt.device import choose_device, choose_precision, keep_large_buffers
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.model.build import build_model
 from transformer_mt.model.transformer import Transformer
@@ -137,6 +137,8 @@ class Run:
 def open_run(config: Config, folder: Path) -> Run:
     """The run in `folder`, at its newest whole checkpoint or at its beginning. A new one writes its first checkpoint."""
     device = choose_device(config.train.device)
+    if device.type == "cpu":
+        keep_large_buffers()
     journal = Journal(folder)
     saved = checkpoint.newest(folder / "checkpoints", say)
     if saved is not None:
