@@ -137,7 +137,7 @@ class TokenizerConfig(Section):
     """One vocabulary for both languages, or one each."""
     byte_fallback: bool = True
     """Spell unknown characters as bytes, so that nothing is ever <unk>."""
-    character_coverage: float = Field(0.9999, gt=0.9, le=1.0)
+    character_coverage: float = Field(0.9999, ge=0.98, le=1.0)
     """Share of the text's characters that get a piece of their own."""
     normalization: Literal["nmt_nfkc", "nfkc", "identity"] = "nmt_nfkc"
     """Unicode normalisation; `identity` keeps full-width punctuation, as Chinese needs."""

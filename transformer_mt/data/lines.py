@@ -5,6 +5,8 @@ two files split that way no longer align.
 """
 
 import gzip
+import os
+import select
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,3 +52,47 @@ def read_lines(path: str | Path) -> Iterator[str]:
 def strip_end(raw: bytes) -> bytes:
     """The line without its LF or CRLF."""
     return raw[:-2] if raw.endswith(b"\r\n") else raw.removesuffix(b"\n")
+
+
+def read_ready(stream: IO[bytes], most: int) -> Iterator[list[bytes]]:
+    """Lines of the stream, without their ends, as lists of at most `most`; of a pipe or a terminal, those there are so far.
+
+    A list is given out as soon as nothing more is ready, so that who writes a line and waits gets an answer.
+    """
+    descriptor, rest, ready = _descriptor(stream), b"", []
+    while True:
+        if descriptor is None:
+            data = stream.read(1 << 16)
+        else:
+            if ready and not select.select([descriptor], [], [], 0)[0]:
+                yield ready
+                ready = []
+            data = os.read(descriptor, 1 << 16)
+        if not data:
+            break
+        # Only the new data is searched: a line of a gigabyte must not be read a gigabyte times.
+        *lines, tail = data.split(b"\n")
+        if lines:
+            lines[0] = rest + lines[0]
+            rest = tail
+        else:
+            rest += tail
+        ready += [line.removesuffix(b"\r") for line in lines]
+        while len(ready) >= most:
+            yield ready[:most]
+            ready = ready[most:]
+    if rest:
+        ready.append(rest)
+    while ready:
+        yield ready[:most]
+        ready = ready[most:]
+
+
+def _descriptor(stream: IO[bytes]) -> int | None:
+    """The file descriptor to poll, or None where there is none: a packed file, or bytes in memory."""
+    if isinstance(stream, gzip.GzipFile):
+        return None
+    try:
+        return stream.fileno()
+    except (OSError, AttributeError):
+        return None

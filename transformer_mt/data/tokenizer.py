@@ -15,7 +15,7 @@ from transformer_mt.errors import InputError
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 
 # Whatever spelled them, these must never stand inside a translation: one line in is one line out.
-_LINE_BREAKS = re.compile(r"[\r\n]+")
+_LINE_BREAKS = re.compile(r"\s*[\r\n]+\s*")
 
 
 class Tokenizer:

@@ -1,0 +1,83 @@
+"""What tests share: a cache of their own, tiny configs, and one tiny trained run."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parent.parent
+
+TINY = {
+    "name": "tiny",
+    "data": {
+        "source_lang": "en",
+        "target_lang": "de",
+        "train": {"toy": "train", "size": 1500},
+        "valid": {"toy": "valid", "size": 40},
+        "test": [{"toy": "test", "size": 30}],
+        "max_length": 64,
+    },
+    "tokenizer": {"vocab_size": 450},
+    "model": {"d_model": 32, "d_ff": 64, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1},
+    "train": {
+        "max_updates": 24,
+        "batch_tokens": 600,
+        "learning_rate": 0.01,
+        "warmup": 5,
+        "log_every": 4,
+        "validate_every": 12,
+        "save_every": 6,
+        "average_checkpoints": 2,
+        "precision": "fp32",
+    },
+}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """No test reads or fills the user's cache, nor reaches for the network."""
+    os.environ["TRANSFORMER_MT_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+    os.environ["HF_HOME"] = str(tmp_path_factory.mktemp("hf"))
+    os.environ["HF_HUB_OFFLINE"] = "1"
+
+
+@pytest.fixture
+def write_config(tmp_path: Path) -> Callable[..., Path]:
+    """Writes TINY, changed by `section={key: value}`, to a file and gives back its path."""
+
+    def write(file: str = "tiny.yaml", **sections: object) -> Path:
+        values: dict = {key: dict(value) if isinstance(value, dict) else value for key, value in TINY.items()}
+        for section, changes in sections.items():
+            values[section] = {**values[section], **changes} if isinstance(changes, dict) and section in values else changes
+        path = tmp_path / file
+        path.write_text(yaml.safe_dump(values), encoding="utf-8")
+        return path
+
+    return write
+
+
+def run_cli(*words: object, cwd: Path | None = None, stdin: bytes | None = None, **env: str) -> subprocess.CompletedProcess:
+    """The real command line in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "transformer_mt", *map(str, words)],
+        cwd=cwd,
+        input=stdin,
+        capture_output=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **env},
+        timeout=300,
+    )
+
+
+@pytest.fixture(scope="session")
+def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a finished tiny run, trained once through the command line."""
+    folder = tmp_path_factory.mktemp("tiny")
+    config = folder / "tiny.yaml"
+    config.write_text(yaml.safe_dump(TINY), encoding="utf-8")
+    result = run_cli("train", config, cwd=folder)
+    assert result.returncode == 0, result.stderr.decode()
+    return folder / "runs" / "tiny"

@@ -1,0 +1,123 @@
+import json
+import shutil
+
+import pytest
+import torch
+
+from transformer_mt import checkpoint
+from transformer_mt.checkpoint import CheckpointError
+
+
+def save(root, step, value=1.0):
+    return checkpoint.save(root, step, {"model": {"w": torch.full((3,), value)}, "rng": {"cpu": torch.arange(4)}}, {"step": step})
+
+
+def test_what_is_saved_is_loaded(tmp_path):
+    path = save(tmp_path, 7)
+    assert path.name == "step-00000007"
+    loaded = checkpoint.load(path)
+    assert loaded.state == {"step": 7}
+    assert torch.equal(loaded.tensors["model"]["w"], torch.ones(3))
+    assert torch.equal(loaded.tensors["rng"]["cpu"], torch.arange(4))
+
+
+def test_no_file_is_a_pickle(tmp_path):
+    assert {path.name for path in save(tmp_path, 1).iterdir()} == {"model.safetensors", "rng.safetensors", "state.json", "manifest.json"}
+
+
+@pytest.mark.parametrize("harm", ["flip", "cut", "remove", "state", "manifest"])
+def test_a_damaged_checkpoint_is_reported_and_the_one_before_taken(tmp_path, harm):
+    save(tmp_path, 1)
+    path = save(tmp_path, 2)
+    weights = path / "model.safetensors"
+    content = bytearray(weights.read_bytes())
+    if harm == "flip":
+        content[-1] ^= 1
+        weights.write_bytes(content)
+    elif harm == "cut":
+        weights.write_bytes(content[:-5])
+    elif harm == "remove":
+        weights.unlink()
+    elif harm == "state":
+        (path / "state.json").write_text("{", encoding="utf-8")
+    else:
+        (path / "manifest.json").unlink()
+    reports = []
+    assert checkpoint.newest(tmp_path, reports.append).state == {"step": 1}
+    assert len(reports) == 1
+    assert "step-00000002" in reports[0] and "is damaged" in reports[0] and "taking the checkpoint before it" in reports[0]
+
+
+def test_nothing_there_is_no_checkpoint(tmp_path):
+    assert checkpoint.newest(tmp_path / "none", print) is None
+
+
+@pytest.mark.parametrize("moment", range(8))
+def test_a_write_that_fails_leaves_the_last_whole_checkpoint(tmp_path, monkeypatch, moment):
+    """The disk is full at each write in turn: what was there stays, nothing half-written shows."""
+    save(tmp_path, 1)
+    flush, calls = checkpoint._flush, []
+
+    def full(path):
+        calls.append(path)
+        if len(calls) == moment + 1:
+            raise OSError(28, "No space left on device")
+        flush(path)
+
+    monkeypatch.setattr(checkpoint, "_flush", full)
+    try:
+        save(tmp_path, 2)
+    except CheckpointError as error:
+        assert "No space left on device" in str(error)
+    monkeypatch.setattr(checkpoint, "_flush", flush)
+    whole = checkpoint.newest(tmp_path, pytest.fail)
+    assert whole.state["step"] in (1, 2)
+    if len(calls) <= moment:
+        assert whole.state["step"] == 2  # no failure: there are fewer writes than moments
+    save(tmp_path, 3)
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".")) == []
+
+
+def test_rotation_keeps_the_newest_and_the_best(tmp_path):
+    for step in range(1, 7):
+        save(tmp_path, step)
+    checkpoint.rotate(tmp_path, keep=2, best=3)
+    assert [path.name for path in checkpoint.all_checkpoints(tmp_path)] == ["step-00000003", "step-00000005", "step-00000006"]
+
+
+def test_a_step_saved_again_replaces_the_damaged_one(tmp_path):
+    path = save(tmp_path, 1)
+    shutil.rmtree(path)
+    path.mkdir()
+    (path / "manifest.json").write_text(json.dumps({"gone": "0"}), encoding="utf-8")
+    save(tmp_path, 1, value=5.0)
+    assert checkpoint.load(path).tensors["model"]["w"][0] == 5.0
+
+
+def test_average_is_the_mean(tmp_path):
+    for i, value in enumerate((1.0, 2.0, 6.0)):
+        checkpoint.save_weights(tmp_path / f"{i}.safetensors", {"w": torch.full((2,), value), "b": torch.tensor([value, -value])})
+    mean = checkpoint.average(sorted(tmp_path.glob("*.safetensors")))
+    assert mean["w"].tolist() == [3.0, 3.0] and mean["b"].tolist() == [3.0, -3.0]
+    assert mean["w"].dtype == torch.float32
+
+
+def test_averaging_different_models_is_refused(tmp_path):
+    checkpoint.save_weights(tmp_path / "a.safetensors", {"w": torch.ones(2)})
+    checkpoint.save_weights(tmp_path / "b.safetensors", {"v": torch.ones(2)})
+    with pytest.raises(CheckpointError, match="must hold the same weights"):
+        checkpoint.average([tmp_path / "a.safetensors", tmp_path / "b.safetensors"])
+
+
+def test_weights_of_another_model_are_refused():
+    model = torch.nn.Linear(3, 2)
+    with pytest.raises(CheckpointError, match=r"x does not fit the config: 1 weights have no counterpart, bias for one"):
+        checkpoint.load_model_weights(model, {"weight": torch.ones(2, 3)}, "x")
+    with pytest.raises(CheckpointError, match=r"weight must have shape \(2, 3\), but has \(3, 2\)"):
+        checkpoint.load_model_weights(model, {"weight": torch.ones(3, 2), "bias": torch.ones(2)}, "x")
+
+
+def test_tied_weights_are_stored_once():
+    model = torch.nn.ModuleDict({"a": torch.nn.Embedding(4, 3), "b": torch.nn.Linear(3, 4, bias=False)})
+    model["b"].weight = model["a"].weight
+    assert list(checkpoint.model_weights(model)) == ["a.weight"]

@@ -1,0 +1,156 @@
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.conftest import ROOT
+from transformer_mt.config import Config, FilesCorpus, HubCorpus
+from transformer_mt.config_file import dump_config, json_schema, keys, load_config
+from transformer_mt.errors import InputError
+
+CONFIGS = sorted((ROOT / "configs").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_every_shipped_config_loads(path):
+    assert load_config(path).name == path.stem
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_shipped_configs_state_only_what_differs_from_the_defaults_or_their_base(path):
+    values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    base = load_config(path.parent / values["extends"]).model_dump() if "extends" in values else None
+    for dotted, _, default in keys(Config):
+        section, _, key = dotted.rpartition(".")
+        if section and key in (values.get(section) or {}):
+            inherited = base[section][key] if base else default
+            assert values[section][key] != inherited, f"{path.name}: {dotted} says what it would be anyway"
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_shipped_configs_say_what_they_are_for_and_what_was_measured(path):
+    comment = [line for line in path.read_text(encoding="utf-8").split("\n") if line.startswith("#")]
+    assert len(comment) >= 2
+    assert any("easured" in line for line in comment)
+
+
+def test_all_problems_are_told_at_once_with_place_path_and_nearest_name(write_config):
+    path = write_config(model={"num_head": 2, "norm": "prae", "d_ff": "big"}, train={"max_updates": 0})
+    with pytest.raises(InputError) as error:
+        load_config(path)
+    lines = str(error.value).split("\n")
+    assert len(lines) == 4
+    text = str(error.value)
+    assert "`model.num_head` is not a key; did you mean `model.num_heads`?" in text
+    assert "`model.norm` must be 'pre' or 'post', but is 'prae'; did you mean 'pre'?" in text
+    assert "`model.d_ff` must be a valid integer, but is 'big'" in text
+    assert "`train.max_updates` must be greater than 0, but is 0" in text
+    assert all(line.startswith(f"{path}:") for line in lines)
+
+
+def test_key_in_the_wrong_section_is_found_in_the_right_one(write_config):
+    with pytest.raises(InputError, match="`train.dropout` is not a key; did you mean `model.dropout`"):
+        load_config(write_config(train={"dropout": 0.1}))
+
+
+def test_heads_must_divide_the_width(write_config):
+    with pytest.raises(InputError, match=r"model.num_heads must divide model.d_model \(32\), but is 7"):
+        load_config(write_config(), ["model.num_heads=7"])
+
+
+def test_a_longest_pair_must_fit_a_batch(write_config):
+    with pytest.raises(InputError, match=r"train.batch_tokens must be at least data.max_length \(64\), but is 10"):
+        load_config(write_config(), ["train.batch_tokens=10"])
+
+
+def test_overrides_reach_into_sections_lists_and_whole_corpora(write_config):
+    config = load_config(
+        write_config(), ["data.train={source: a, target: b}", "data.test.0.size=7", "model={d_model: 64}", "seed=3"]
+    )
+    assert config.data.train == FilesCorpus(source="a", target="b")
+    assert config.data.test[0].size == 7
+    assert (config.model.d_model, config.model.d_ff) == (64, 64)
+    assert config.seed == 3
+
+
+@pytest.mark.parametrize("word", ["seed", "=3", "data.test.5.size=1", "name.x=1"])
+def test_overrides_that_cannot_be_applied_are_refused(write_config, word):
+    with pytest.raises(InputError, match="must"):
+        load_config(write_config(), [word])
+
+
+def test_hub_is_handed_down_so_that_one_word_redirects_a_config(tmp_path):
+    path = tmp_path / "x.yaml"
+    path.write_text(
+        "data: {source_lang: en, target_lang: de, hub: a/b, config: de-en, train: {split: train}, "
+        "valid: {split: validation}, test: [{split: test}, {hub: other/set, split: test}]}",
+        encoding="utf-8",
+    )
+    data = load_config(path, ["data.hub=local/folder"]).data
+    assert data.train == HubCorpus(hub="local/folder", config="de-en", split="train")
+    assert data.test[0].hub == "local/folder"
+    assert data.test[1].hub == "other/set"
+
+
+def test_extends_inherits_and_is_another_run(tmp_path, write_config):
+    write_config("base.yaml", train={"max_updates": 77})
+    child = tmp_path / "child.yaml"
+    child.write_text("extends: base.yaml\nmodel: {d_ff: 128}\ndata: {train: {source: a, target: b}}\n", encoding="utf-8")
+    config = load_config(child)
+    assert config.name == "child"
+    assert (config.train.max_updates, config.model.d_ff, config.model.d_model) == (77, 128, 32)
+    assert config.data.train == FilesCorpus(source="a", target="b")
+
+
+def test_extends_in_a_circle_is_refused(tmp_path):
+    (tmp_path / "a.yaml").write_text("extends: b.yaml\n", encoding="utf-8")
+    (tmp_path / "b.yaml").write_text("extends: a.yaml\n", encoding="utf-8")
+    with pytest.raises(InputError, match="`extends` must not come back"):
+        load_config(tmp_path / "a.yaml")
+
+
+def test_yaml_traps_are_closed(tmp_path, write_config):
+    """YAML 1.1 reads `7e-4` as text and `no` (Norwegian) as false, and keeps the last of two equal keys."""
+    config = load_config(write_config(), ["train.learning_rate=7e-4", "data.target_lang=no"])
+    assert config.train.learning_rate == 7e-4
+    assert config.data.target_lang == "no"
+    twice = tmp_path / "twice.yaml"
+    twice.write_text("seed: 1\nmodel: {d_ff: 1,\n  d_ff: 2}\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"twice.yaml:3: `model.d_ff` must be given once"):
+        load_config(twice)
+
+
+def test_a_mistyped_file_name_gets_the_nearest_one(write_config):
+    path = write_config()
+    with pytest.raises(InputError, match="no such config file; did you mean .*tiny.yaml"):
+        load_config(path.with_name("tyni.yaml"))
+
+
+def test_a_file_that_is_not_yaml_is_named_with_its_line(tmp_path):
+    path = tmp_path / "bad.yaml"
+    path.write_text("seed: 1\nmodel: {d_ff: [}\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"bad.yaml:2: this is not YAML"):
+        load_config(path)
+
+
+@pytest.mark.parametrize("comments", [True, False])
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_a_shown_config_reads_back_the_same(path, comments, tmp_path):
+    shown = tmp_path / "shown.yaml"
+    overrides = ["data.train={source: 'a: b, #c', target: 'true'}"]
+    shown.write_text(dump_config(load_config(path, overrides), comments), encoding="utf-8")
+    assert load_config(shown) == load_config(path, overrides)
+
+
+def test_every_key_has_a_meaning():
+    assert [dotted for dotted, meaning, _ in keys(Config) if not meaning] == []
+
+
+def test_schema_knows_every_key_and_refuses_others():
+    schema = json.loads(json_schema())
+    assert "extends" in schema["properties"]
+    assert schema["additionalProperties"] is False
+    model = schema["$defs"]["ModelConfig"]
+    assert model["properties"]["norm"]["enum"] == ["pre", "post"]
+    assert model["properties"]["norm"]["description"]

@@ -1,0 +1,168 @@
+import gzip
+import json
+from pathlib import Path
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from transformer_mt.config import DataConfig
+from transformer_mt.data.corpus import UnknownSplitError, identity, read_corpus
+from transformer_mt.errors import InputError
+
+PAIRS = [("A dog.", "Ein Hund."), ("Two cats.", "Zwei Katzen."), ("", "Leer.")]
+
+
+def data(corpus, **more):
+    return DataConfig.model_validate({"source_lang": "en", "target_lang": "de", "train": corpus, "valid": {"toy": "valid"}, **more})
+
+
+def read(corpus, **more):
+    config = data(corpus, **more)
+    return list(read_corpus(config.train, config))
+
+
+def write_files(folder: Path, src: str, tgt: str) -> dict:
+    (folder / "a.en").write_text(src, encoding="utf-8")
+    (folder / "a.de").write_text(tgt, encoding="utf-8")
+    return {"source": str(folder / "a.en"), "target": str(folder / "a.de")}
+
+
+def test_two_files(tmp_path):
+    assert read(write_files(tmp_path, "A dog.\nTwo cats.\n\n", "Ein Hund.\r\nZwei Katzen.\r\nLeer.")) == PAIRS
+
+
+def test_two_packed_files(tmp_path):
+    for name, column in (("a.en.gz", 0), ("a.de.gz", 1)):
+        (tmp_path / name).write_bytes(gzip.compress("\n".join(pair[column] for pair in PAIRS).encode() + b"\n"))
+    assert read({"source": str(tmp_path / "a.en.gz"), "target": str(tmp_path / "a.de.gz")}) == PAIRS
+
+
+def test_files_of_different_length_name_both_counts(tmp_path):
+    with pytest.raises(InputError, match=r"a.en has 2 and .*a.de has 5"):
+        read(write_files(tmp_path, "a\nb\n", "a\nb\nc\nd\ne\n"))
+    with pytest.raises(InputError, match=r"a.en has 4 and .*a.de has 1"):
+        read(write_files(tmp_path, "a\nb\nc\nd\n", "a\n"))
+
+
+def test_one_file_of_each_kind(tmp_path):
+    tsv = tmp_path / "a.tsv"
+    tsv.write_text("id\tde\ten\n" + "".join(f"1\t{de}\t{en}\n" for en, de in PAIRS), encoding="utf-8")
+    assert read({"file": str(tsv)}) == PAIRS
+    csv = tmp_path / "a.csv"
+    csv.write_text('en,de\n"A ""big"", dog.","Ein ""großer"", Hund."\n', encoding="utf-8")
+    assert read({"file": str(csv)}) == [('A "big", dog.', 'Ein "großer", Hund.')]
+    jsonl = tmp_path / "a.jsonl.gz"
+    jsonl.write_bytes(gzip.compress("\n".join(json.dumps({"en": en, "de": de}) for en, de in PAIRS).encode()))
+    assert read({"file": str(jsonl)}) == PAIRS
+    parquet = tmp_path / "a.parquet"
+    pyarrow.parquet.write_table(pyarrow.table({"src": [en for en, _ in PAIRS], "tgt": [de for _, de in PAIRS]}), parquet)
+    assert read({"file": str(parquet), "columns": ["src", "tgt"]}) == PAIRS
+
+
+def test_missing_column_lists_those_there_are(tmp_path):
+    path = tmp_path / "a.tsv"
+    path.write_text("english\tgerman\na\tb\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"no column `en`; the columns are english, german; set `columns"):
+        read({"file": str(path)})
+    (tmp_path / "a.jsonl").write_text('{"english": "a", "de": "b"}\n', encoding="utf-8")
+    with pytest.raises(InputError, match=r"a.jsonl:1: no column `en`; the columns are english, de"):
+        read({"file": str(tmp_path / "a.jsonl")})
+
+
+@pytest.mark.parametrize(
+    "name, content, message",
+    [
+        ("a.jsonl", "not json\n", r"a.jsonl:1: must be a JSON object a line"),
+        ("a.jsonl", '{"en": 3, "de": "x"}\n', r"must hold text, but hold 3"),
+        ("a.tsv", "en\tde\nonly one\n", r"row 2 must have 2 columns, but has 1"),
+        ("a.tsv", "", r"must have sentence pairs, but is empty"),
+        ("a.tsv", "en\tde\n", r"must have sentence pairs, but is empty"),
+        ("a.parquet", "not parquet", r"must be a parquet file"),
+        ("a.txt", "x", r"must end in .tsv, .csv, .jsonl or .parquet"),
+    ],
+)
+def test_bad_files_get_one_clear_line(tmp_path, name, content, message):
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    with pytest.raises(InputError, match=message) as error:
+        read({"file": str(tmp_path / name)})
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("corpus", [{"file": "no/such.tsv"}, {"file": "no/such.parquet"}, {"source": "no/a", "target": "no/b"}])
+def test_missing_files_are_named(corpus):
+    with pytest.raises(InputError, match="no such file"):
+        read(corpus)
+
+
+@pytest.fixture
+def hub_folder(tmp_path):
+    """A local folder in the layout of the hub's WMT sets: configurations, parquet, a nested `translation`."""
+    folder = tmp_path / "wmt"
+    (folder / "de-en").mkdir(parents=True)
+    rows = [{"de": de, "en": en} for en, de in PAIRS]
+    for split in ("train", "validation"):
+        table = pyarrow.table({"translation": rows})
+        pyarrow.parquet.write_table(table, folder / "de-en" / f"{split}-00000-of-00001.parquet")
+    (folder / "README.md").write_text(
+        "---\nconfigs:\n- config_name: de-en\n  data_files:\n  - {split: train, path: de-en/train-*}\n"
+        "  - {split: validation, path: de-en/validation-*}\n---\n",
+        encoding="utf-8",
+    )
+    return folder
+
+
+def test_hub_layout_with_nested_translation(hub_folder):
+    assert read({"hub": str(hub_folder), "config": "de-en", "split": "train"}) == PAIRS
+
+
+@pytest.mark.parametrize("split, expected", [("train[:2]", PAIRS[:2]), ("train[1:]", PAIRS[1:]), ("train[-1:]", PAIRS[-1:]), ("train[:500000]", PAIRS)])
+def test_slices_of_splits_are_pythons(hub_folder, split, expected):
+    assert read({"hub": str(hub_folder), "config": "de-en", "split": split}) == expected
+
+
+def test_hub_layout_with_flat_columns(tmp_path):
+    folder = tmp_path / "flat"
+    folder.mkdir()
+    lines = "".join(json.dumps({"en": en, "de": de}) + "\n" for en, de in PAIRS)
+    (folder / "train.jsonl").write_text(lines, encoding="utf-8")
+    (folder / "val.jsonl").write_text(lines, encoding="utf-8")
+    assert read({"split": "validation"}, hub=str(folder)) == PAIRS
+
+
+def test_unknown_split_lists_those_there_are(hub_folder):
+    with pytest.raises(UnknownSplitError, match=r"no split `test`; the splits are train, validation"):
+        read({"hub": str(hub_folder), "config": "de-en", "split": "test"})
+
+
+def test_unknown_configuration_of_a_set_is_one_line(hub_folder):
+    with pytest.raises(InputError, match=r"fr-en") as error:
+        read({"hub": str(hub_folder), "config": "fr-en", "split": "train"})
+    assert "\n" not in str(error.value)
+
+
+def test_unreachable_hub_says_what_to_do_instead():
+    with pytest.raises(InputError, match=r"wmt/wmt14: cannot be had from the hub .*set data.hub to the folder") as error:
+        read({"hub": "wmt/wmt14", "config": "de-en", "split": "train"})
+    assert "\n" not in str(error.value)
+
+
+def test_missing_hub_folder_is_not_looked_for_on_the_hub():
+    with pytest.raises(InputError, match=r"\.\./nowhere/multi30k: no such folder"):
+        read({"hub": "../nowhere/multi30k", "split": "train"})
+
+
+def test_identity_changes_when_a_file_does(tmp_path):
+    corpus = data(write_files(tmp_path, "a\n", "b\n")).train
+    before = identity(corpus)
+    (tmp_path / "a.de").write_text("bb\n", encoding="utf-8")
+    assert identity(corpus) != before
+
+
+def test_toy_goes_both_ways_and_no_other():
+    english_first = read({"toy": "train", "size": 3})
+    config = DataConfig.model_validate({"source_lang": "de", "target_lang": "en", "train": {"toy": "train", "size": 3}, "valid": {"toy": "valid"}})
+    assert [(en, de) for de, en in read_corpus(config.train, config)] == english_first
+    french = config.model_copy(update={"source_lang": "fr"})
+    with pytest.raises(InputError, match="the toy language has en and de, but data asks for fr and en"):
+        read_corpus(french.train, french)

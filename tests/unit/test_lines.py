@@ -1,0 +1,56 @@
+import gzip
+import io
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transformer_mt.data.lines import read_lines, read_ready
+from transformer_mt.errors import InputError
+
+
+def test_lines_end_at_lf_and_crlf_only(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes("one\r\ntwo \u2028 \x0b \x0c \x85 still two\n\nlast".encode())
+    assert list(read_lines(path)) == ["one", "two \u2028 \x0b \x0c \x85 still two", "", "last"]
+
+
+def test_packed_files_are_unpacked_and_byte_order_marks_dropped(tmp_path):
+    path = tmp_path / "a.txt.gz"
+    path.write_bytes(gzip.compress("\ufeffone\ntwo\n".encode()))
+    assert list(read_lines(path)) == ["one", "two"]
+
+
+def test_invalid_utf8_is_named_with_file_and_line(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"fine\nstra\xdfe\n")
+    with pytest.raises(InputError, match=r"a.txt:2: must be UTF-8, but byte 0xdf is not"):
+        list(read_lines(path))
+
+
+@pytest.mark.parametrize("content", [b"not packed", gzip.compress(b"text " * 1000)[:-20]])
+def test_damaged_packed_files_are_named(tmp_path, content):
+    path = tmp_path / "a.txt.gz"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"a.txt.gz: cannot be read after line"):
+        list(read_lines(path))
+
+
+@given(st.lists(st.binary(max_size=20).filter(lambda line: b"\n" not in line and not line.endswith(b"\r"))), st.integers(1, 4))
+def test_every_line_is_given_out_once_and_in_order(lines, most):
+    chunks = list(read_ready(io.BytesIO(b"".join(line + b"\n" for line in lines)), most))
+    assert [line for chunk in chunks for line in chunk] == lines
+    assert all(1 <= len(chunk) <= most for chunk in chunks)
+
+
+def test_a_line_in_a_pipe_is_given_out_before_the_next_is_written():
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as stream, os.fdopen(writing, "wb", buffering=0) as pipe:
+        chunks = read_ready(stream, 100)
+        pipe.write(b"first\r\nhalf of the ")
+        assert next(chunks) == [b"first"]
+        pipe.write(b"second")
+        pipe.close()
+        assert next(chunks) == [b"half of the second"]
+        assert list(chunks) == []

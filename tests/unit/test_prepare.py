@@ -1,0 +1,152 @@
+import json
+import os
+import shutil
+
+import pytest
+
+from transformer_mt.config_file import load_config
+from transformer_mt.data import prepare as room
+from transformer_mt.data.prepare import cache_root, prepare
+from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.errors import InputError, WorkError
+
+TEXT = [(f"the dog {i} sees {i % 7} cats and runs", f"der Hund {i} sieht {i % 7} Katzen und rennt") for i in range(200)]
+
+
+@pytest.fixture
+def corpus_config(tmp_path, write_config, monkeypatch):
+    """A config on files, in a cache of its own."""
+    monkeypatch.setenv("TRANSFORMER_MT_CACHE", str(tmp_path / "cache"))
+
+    def write(name, pairs):
+        for side, column in (("en", 0), ("de", 1)):
+            (tmp_path / f"{name}.{side}").write_text("".join(pair[column] + "\n" for pair in pairs), encoding="utf-8")
+        return {"source": str(tmp_path / f"{name}.en"), "target": str(tmp_path / f"{name}.de")}
+
+    train = [*TEXT, TEXT[3], ("", "leer"), ("Held.", "Out."), ("lo " * 70, "lo " * 70), ("x", "y y y y y y y y y y y y y y y y y y y")]
+    data = {
+        "train": write("train", train),
+        "valid": write("valid", [("Held.", "Out."), ("A valid pair.", "Ein gültiges Paar."), ("", "leer")]),
+        "test": [write("test", [TEXT[5]])],
+    }
+    return load_config(write_config(data=data, tokenizer={"vocab_size": 320}))
+
+
+def test_cleaning_is_counted_and_shown(corpus_config):
+    said = []
+    data = prepare(corpus_config, said.append)
+    assert data.counts == {
+        "read": 205, "empty side": 1, "duplicate": 1, "in validation or test": 2, "over-long": 1, "length ratio": 1, "kept": 199,
+    }  # fmt: skip
+    assert len(data.train) == 199
+    assert any("duplicate" in text and "0.49%" in text for text in said)
+    assert data.valid_text == [("Held.", "Out."), ("A valid pair.", "Ein gültiges Paar.")]
+
+
+def test_a_second_start_takes_the_cache_and_a_changed_file_or_setting_does_not(corpus_config, monkeypatch):
+    first = prepare(corpus_config, lambda text: None)
+    with monkeypatch.context() as patch:
+        patch.setattr(Tokenizer, "train", None)  # would raise
+        assert prepare(corpus_config, lambda text: None).fingerprint == first.fingerprint
+    longer = corpus_config.model_copy(update={"data": corpus_config.data.model_copy(update={"max_length": 60})})
+    prepare(longer, lambda text: None)
+    assert len(list(cache_root().iterdir())) == 2
+    with open(corpus_config.data.train.target, "a", encoding="utf-8") as file:
+        file.write("noch eine Zeile\n")
+    with open(corpus_config.data.train.source, "a", encoding="utf-8") as file:
+        file.write("one more line\n")
+    assert prepare(corpus_config, lambda text: None).fingerprint != first.fingerprint
+
+
+def test_the_vocabulary_is_learnt_on_the_training_side_only(corpus_config):
+    """Of the kept pairs: what stands in validation or test has no part in it."""
+    seen = []
+    original = Tokenizer.train.__func__
+
+    def spy(cls, pairs, config):
+        seen.extend(pairs)
+        return original(cls, pairs, config)
+
+    Tokenizer.train, kept = classmethod(spy), Tokenizer.train
+    try:
+        prepare(corpus_config, lambda text: None)
+    finally:
+        Tokenizer.train = kept
+    assert TEXT[4] in seen
+    assert TEXT[5] not in seen and ("Held.", "Out.") not in seen and ("A valid pair.", "Ein gültiges Paar.") not in seen
+
+
+def test_a_run_that_goes_on_keeps_its_vocabulary(corpus_config, tmp_path):
+    data = prepare(corpus_config, lambda text: None)
+    changed = corpus_config.model_copy(update={"tokenizer": corpus_config.tokenizer.model_copy(update={"vocab_size": 330})})
+    again = prepare(changed, lambda text: None, data.tokenizer)
+    assert again.tokenizer.fingerprint == data.tokenizer.fingerprint
+    assert again.fingerprint == data.fingerprint
+
+
+@pytest.mark.parametrize("file, content", [("train.arrow", b"cut"), ("facts.json", b"{"), ("tokenizer.model", b"x")])
+def test_a_damaged_cache_is_made_again(corpus_config, file, content):
+    first = prepare(corpus_config, lambda text: None)
+    (folder,) = cache_root().iterdir()
+    (folder / file).write_bytes(content)
+    said = []
+    assert prepare(corpus_config, said.append).fingerprint == first.fingerprint
+    assert any("is damaged" in text and "made again" in text for text in said)
+
+
+def test_bad_input_leaves_nothing_behind(corpus_config):
+    with open(corpus_config.data.train.source, "ab") as file:
+        file.write(b"\xff\xfe\n")
+    with pytest.raises(InputError, match=r"train.en:206: must be UTF-8"):
+        prepare(corpus_config, lambda text: None)
+    assert list(cache_root().iterdir()) == []
+
+
+def test_an_unwritable_cache_says_so(corpus_config, monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("in the way", encoding="utf-8")
+    monkeypatch.setenv("TRANSFORMER_MT_CACHE", str(tmp_path / "file" / "cache"))
+    with pytest.raises(WorkError, match="set TRANSFORMER_MT_CACHE"):
+        prepare(corpus_config, lambda text: None)
+
+
+def test_training_pairs_that_are_all_held_out_are_told(corpus_config):
+    data = corpus_config.data.model_copy(update={"train": corpus_config.data.valid})
+    with pytest.raises(InputError, match="no training pair is left after cleaning"):
+        prepare(corpus_config.model_copy(update={"data": data}), lambda text: None)
+
+
+def test_a_missing_test_split_is_a_warning_and_a_missing_training_split_an_error(corpus_config, tmp_path):
+    folder = tmp_path / "hub"
+    folder.mkdir()
+    (folder / "train.jsonl").write_text("".join(json.dumps({"en": en, "de": de}) + "\n" for en, de in TEXT), encoding="utf-8")
+    hub = {"hub": str(folder), "split": "train"}
+
+    def with_data(**changes):
+        config = corpus_config.model_dump()
+        config["data"] |= changes
+        return type(corpus_config).model_validate(config)
+
+    said = []
+    prepare(with_data(train=hub, test=[{**hub, "split": "test"}]), said.append)
+    assert any("warning: test set left out" in text and "no split `test`; the splits are train" in text for text in said)
+    with pytest.raises(InputError, match="no split `trian`; the splits are train"):
+        prepare(with_data(train={**hub, "split": "trian"}), said.append)
+
+
+def test_leftovers_of_killed_processes_are_swept_a_day_later(corpus_config):
+    old, new = cache_root() / "abc.tmp-1", cache_root() / "abc.tmp-2"
+    for folder in (old, new):
+        folder.mkdir(parents=True)
+    os.utime(old, (0, 0))
+    prepare(corpus_config, lambda text: None)
+    assert not old.exists() and new.exists()
+    shutil.rmtree(new)
+
+
+def test_the_sample_for_the_vocabulary_is_even_and_bounded():
+    pairs = [(str(i), str(i)) for i in range(10_000)]
+    sample = room._evenly(pairs, 700)
+    assert 350 <= len(sample) <= 700
+    steps = {int(b[0]) - int(a[0]) for a, b in zip(sample, sample[1:])}
+    assert len(steps) == 1
+    assert room._evenly(pairs[:50], 700) == pairs[:50]

@@ -1,0 +1,42 @@
+"""Translate a test set, score it, and keep both with the model."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from transformer_mt.checkpoint import write_text
+from transformer_mt.config import Config
+from transformer_mt.data.corpus import Pair
+from transformer_mt.decoding.translator import Translator
+from transformer_mt.errors import WorkError
+from transformer_mt.evaluation.scores import Score, corpus_scores, looks_tokenised
+
+
+def evaluate(translator: Translator, pairs: Sequence[Pair], config: Config, place: Path, say: Callable[[str], None]) -> list[Score]:
+    """BLEU, chrF and TER of the translator on `pairs`; writes PLACE.jsonl (translations) and PLACE.scores.json."""
+    results = translator.translate([src for src, _ in pairs])
+    for number, result in enumerate(results, start=1):
+        for problem in result.problems:
+            say(f"line {number}: {problem}")
+    references = [reference for _, reference in pairs]
+    settings = config.evaluate
+    scores = corpus_scores([r.translation for r in results], references, config.data.target_lang, settings.tokenize, settings.lowercase)
+    if settings.tokenize == "none" or looks_tokenised(references):
+        say("note: the references are tokenised text; this BLEU compares only with BLEU on the same tokenisation")
+    rows = [
+        {"source": src, "reference": reference, "translation": result.translation, "score": result.score}
+        for (src, reference), result in zip(pairs, results)
+    ]
+    summary = {
+        "sentences": len(pairs),
+        "scores": [asdict(score) for score in scores],
+        "decode": translator.decode.model_dump(),
+    }
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        write_text(place.with_name(f"{place.name}.jsonl"), "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+        write_text(place.with_name(f"{place.name}.scores.json"), json.dumps(summary, indent=1) + "\n")
+    except OSError as error:
+        raise WorkError(f"{place.parent}: the translations could not be written: {error.strerror}; make room or check the folder's rights") from None
+    return scores
