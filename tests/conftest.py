@@ -52,7 +52,9 @@ def write_config(tmp_path: Path) -> Callable[..., Path]:
     def write(file: str = "tiny.yaml", **sections: object) -> Path:
         values: dict = {key: dict(value) if isinstance(value, dict) else value for key, value in TINY.items()}
         for section, changes in sections.items():
-            values[section] = {**values[section], **changes} if isinstance(changes, dict) and section in values else changes
+            values[section] = (
+                {**values[section], **changes} if isinstance(changes, dict) and section in values else changes
+            )
         path = tmp_path / file
         path.write_text(yaml.safe_dump(values), encoding="utf-8")
         return path
@@ -60,7 +62,9 @@ def write_config(tmp_path: Path) -> Callable[..., Path]:
     return write
 
 
-def run_cli(*words: object, cwd: Path | None = None, stdin: bytes | None = None, **env: str) -> subprocess.CompletedProcess:
+def run_cli(
+    *words: object, cwd: Path | None = None, stdin: bytes | None = None, **env: str
+) -> subprocess.CompletedProcess:
     """The real command line in a process of its own."""
     return subprocess.run(
         [sys.executable, "-m", "transformer_mt", *map(str, words)],

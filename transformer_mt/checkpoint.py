@@ -146,11 +146,15 @@ def load_model_weights(model: torch.nn.Module, weights: Tensors, place: str) -> 
     """Copy `weights` into the model; CheckpointError if names or shapes do not fit."""
     parameters = dict(model.named_parameters())
     if odd := sorted(parameters.keys() ^ weights.keys()):
-        raise CheckpointError(f"{place} does not fit the config: {len(odd)} weights have no counterpart, {odd[0]} for one")
+        raise CheckpointError(
+            f"{place} does not fit the config: {len(odd)} weights have no counterpart, {odd[0]} for one"
+        )
     for name, parameter in parameters.items():
         if parameter.shape != weights[name].shape:
             found, expected = tuple(weights[name].shape), tuple(parameter.shape)
-            raise CheckpointError(f"{place} does not fit the config: {name} must have shape {expected}, but has {found}")
+            raise CheckpointError(
+                f"{place} does not fit the config: {name} must have shape {expected}, but has {found}"
+            )
         with torch.no_grad():
             parameter.copy_(weights[name])
 

@@ -59,23 +59,33 @@ def _say(text: str) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="transformer-mt", description="Train Transformers to translate, and translate.")
+    parser = argparse.ArgumentParser(
+        prog="transformer-mt", description="Train Transformers to translate, and translate."
+    )
     parser.add_argument("--version", action="version", version=f"transformer-mt {__version__}")
     verbs = parser.add_subparsers(title="verbs", required=True, metavar="VERB")
 
     train = verbs.add_parser("train", help="train a model, or go on training it", description=_TRAIN)
     train.add_argument("config", metavar="CONFIG", help="YAML file")
-    train.add_argument("overrides", metavar="key=value", nargs="*", help="settings that win over the file: train.max_updates=500")
+    train.add_argument(
+        "overrides", metavar="key=value", nargs="*", help="settings that win over the file: train.max_updates=500"
+    )
     train.add_argument("--out", metavar="DIR", help="the run's folder (default: runs/NAME)")
-    train.add_argument("--fresh", action="store_true", help="start over; the old run is moved aside, nothing is deleted")
+    train.add_argument(
+        "--fresh", action="store_true", help="start over; the old run is moved aside, nothing is deleted"
+    )
     train.set_defaults(verb=_train)
 
     _translate_arguments(verbs.add_parser("translate", help="translate text", description=_TRANSLATE))
 
     evaluate = verbs.add_parser("evaluate", help="score a model on test sets", description=_EVALUATE)
     evaluate.add_argument("model", metavar="MODEL", help="a run's folder")
-    evaluate.add_argument("--source", metavar="FILE", action="append", default=[], help="sentences to translate, one a line")
-    evaluate.add_argument("--reference", metavar="FILE", action="append", default=[], help="their references, one a line")
+    evaluate.add_argument(
+        "--source", metavar="FILE", action="append", default=[], help="sentences to translate, one a line"
+    )
+    evaluate.add_argument(
+        "--reference", metavar="FILE", action="append", default=[], help="their references, one a line"
+    )
     evaluate.add_argument("--json", action="store_true", help="one JSON object a test set")
     _search_arguments(evaluate)
     evaluate.set_defaults(verb=_evaluate)
@@ -99,7 +109,13 @@ def _translate_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("text", metavar="TEXT", nargs="*", help="a sentence; without any, standard input is translated")
     parser.add_argument("-i", "--input", metavar="FILE", help="read sentences from FILE (.gz too)")
     parser.add_argument("-o", "--output", metavar="FILE", help="write translations to FILE")
-    parser.add_argument("--n-best", metavar="N", type=_positive, default=1, help="print the N best of each line as SCORE<tab>TRANSLATION")
+    parser.add_argument(
+        "--n-best",
+        metavar="N",
+        type=_positive,
+        default=1,
+        help="print the N best of each line as SCORE<tab>TRANSLATION",
+    )
     parser.add_argument("--max-length", metavar="N", type=_positive, help="most pieces of a translation")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     _search_arguments(parser)
@@ -108,7 +124,9 @@ def _translate_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _search_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--beam", metavar="N", type=_positive, help="hypotheses kept (default: the config's)")
-    parser.add_argument("--length-penalty", metavar="X", type=float, help="exponent of the length that scores are divided by")
+    parser.add_argument(
+        "--length-penalty", metavar="X", type=float, help="exponent of the length that scores are divided by"
+    )
     parser.add_argument("--batch-tokens", metavar="N", type=_positive, help="budget of a batch in source tokens x beam")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps")
     parser.add_argument("--dtype", choices=["float32", "bfloat16", "float16"], default="float32", help="arithmetic")
@@ -136,7 +154,11 @@ def _train(arguments: argparse.Namespace) -> int:
 
 
 def _load_translator(arguments: argparse.Namespace) -> "Translator":
-    settings = {"beam": arguments.beam, "length_penalty": arguments.length_penalty, "batch_tokens": arguments.batch_tokens}
+    settings = {
+        "beam": arguments.beam,
+        "length_penalty": arguments.length_penalty,
+        "batch_tokens": arguments.batch_tokens,
+    }
     from transformer_mt.decoding.translator import Translator
 
     decode: dict[str, object] = {key: value for key, value in settings.items() if value is not None}
@@ -209,7 +231,9 @@ def _format(number: int, result: "Translation", arguments: argparse.Namespace) -
 
 def _evaluate(arguments: argparse.Namespace) -> int:
     if len(arguments.source) != len(arguments.reference):
-        raise InputError(f"each --source needs a --reference, but there are {len(arguments.source)} and {len(arguments.reference)}")
+        raise InputError(
+            f"each --source needs a --reference, but there are {len(arguments.source)} and {len(arguments.reference)}"
+        )
     from transformer_mt.config import Corpus, FilesCorpus
     from transformer_mt.data.corpus import describe, read_corpus
     from transformer_mt.decoding.translator import load_run_config
@@ -228,7 +252,12 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     for name, corpus in sets.items():
         scores = evaluate(translator, corpora[name], config, folder / "evaluation" / name, _say)
         if arguments.json:
-            facts = {"test": name, "corpus": describe(corpus), "sentences": len(corpora[name]), "scores": [vars(s) for s in scores]}
+            facts = {
+                "test": name,
+                "corpus": describe(corpus),
+                "sentences": len(corpora[name]),
+                "scores": [vars(s) for s in scores],
+            }
             print(json.dumps(facts, ensure_ascii=False), flush=True)
         else:
             print(f"{name}: {describe(corpus)}, {len(corpora[name]):,} sentences, beam {translator.decode.beam}")

@@ -20,7 +20,9 @@ class _Loader(yaml.SafeLoader):
 
 
 _Loader.yaml_implicit_resolvers = {
-    first: [(tag, regexp) for tag, regexp in resolvers if tag not in ("tag:yaml.org,2002:bool", "tag:yaml.org,2002:float")]
+    first: [
+        (tag, regexp) for tag, regexp in resolvers if tag not in ("tag:yaml.org,2002:bool", "tag:yaml.org,2002:float")
+    ]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
 _Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"^(true|false)$"), list("tf"))
@@ -55,7 +57,9 @@ def _read(path: Path, seen: tuple[Path, ...]) -> tuple[dict[str, Any], dict[str,
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        near = difflib.get_close_matches(path.name, [p.name for p in path.parent.glob("*.yaml")] if path.parent.is_dir() else [])
+        near = difflib.get_close_matches(
+            path.name, [p.name for p in path.parent.glob("*.yaml")] if path.parent.is_dir() else []
+        )
         hint = f"; did you mean {path.parent / near[0]}?" if near else ""
         raise InputError(f"{path}: no such config file{hint}") from None
     except (OSError, UnicodeDecodeError) as error:
@@ -147,7 +151,11 @@ def _problem(error: Any, where: dict[str, str]) -> str:
     """One line: where it was said, what must be, what is, the nearest right name."""
     # pydantic puts the tags of unions into the path; ours are the corpus kinds and the arms of `compile`.
     loc = [str(part) for part in error["loc"]]
-    loc = [part for i, part in enumerate(loc) if not (i >= 2 and part in ("hub", "files", "file", "toy") and _is_corpus(loc[:i]))]
+    loc = [
+        part
+        for i, part in enumerate(loc)
+        if not (i >= 2 and part in ("hub", "files", "file", "toy") and _is_corpus(loc[:i]))
+    ]
     loc = [part for part in loc if not part.startswith("literal[") and part not in ("bool", "constrained-str")]
     dotted = ".".join(loc)
     place = next((where[".".join(loc[:n])] for n in range(len(loc), 0, -1) if ".".join(loc[:n]) in where), None)
@@ -239,7 +247,10 @@ def json_schema() -> str:
     """JSON schema of the YAML, for editors. `extends` is added: it is gone when a Config is made."""
     schema = Config.model_json_schema()
     schema["title"] = "transformer_mt config"
-    schema["properties"]["extends"] = {"type": "string", "description": "Another YAML file whose values are the defaults of this one."}
+    schema["properties"]["extends"] = {
+        "type": "string",
+        "description": "Another YAML file whose values are the defaults of this one.",
+    }
     # A file may leave out what its base, the command line or the file's name says.
     schema["required"] = []
     for definition in typing.cast(dict[str, Any], schema["$defs"]).values():

@@ -17,7 +17,9 @@ def choose_device(name: str) -> torch.device:
         return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
     device = torch.device(name)
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise InputError(f"the device must be there, but {name} is not: this machine has {torch.cuda.device_count()} CUDA GPUs; use cpu")
+        raise InputError(
+            f"the device must be there, but {name} is not: this machine has {torch.cuda.device_count()} CUDA GPUs; use cpu"
+        )
     if device.type == "mps" and not torch.backends.mps.is_available():
         raise InputError("the device must be there, but mps is not; use cpu")
     return device

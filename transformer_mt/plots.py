@@ -20,12 +20,18 @@ def learning_curve(entries: Sequence[dict[str, Any]], path: Path) -> None:
     figure = Figure(figsize=(7, 6), layout="constrained")
     FigureCanvasAgg(figure)
     losses, bleus = figure.subplots(2, 1, sharex=True)
-    losses.plot([e["step"] for e in train], [e["loss"] for e in train], label="training (smoothed labels)", color="tab:blue")
-    losses.plot([e["step"] for e in valid], [e["loss"] for e in valid], label="validation", color="tab:orange", marker="o", ms=3)
+    losses.plot(
+        [e["step"] for e in train], [e["loss"] for e in train], label="training (smoothed labels)", color="tab:blue"
+    )
+    losses.plot(
+        [e["step"] for e in valid], [e["loss"] for e in valid], label="validation", color="tab:orange", marker="o", ms=3
+    )
     losses.set_ylabel("loss per target token (nats)")
     if train or valid:
         losses.legend(frameon=False)
-    bleus.plot([e["step"] for e in valid], [e["scores"][0]["value"] for e in valid], color="tab:green", marker="o", ms=3)
+    bleus.plot(
+        [e["step"] for e in valid], [e["scores"][0]["value"] for e in valid], color="tab:green", marker="o", ms=3
+    )
     bleus.set_ylabel("validation BLEU (greedy)")
     bleus.set_xlabel("updates")
     for axes in (losses, bleus):

@@ -12,7 +12,16 @@ D, H, FF = 16, 4, 32
 
 
 def ours(norm, activation="relu"):
-    config = ModelConfig(d_model=D, d_ff=FF, num_heads=H, num_encoder_layers=1, num_decoder_layers=1, dropout=0.0, norm=norm, activation=activation)
+    config = ModelConfig(
+        d_model=D,
+        d_ff=FF,
+        num_heads=H,
+        num_encoder_layers=1,
+        num_decoder_layers=1,
+        dropout=0.0,
+        norm=norm,
+        activation=activation,
+    )
     torch.manual_seed(0)
     model = build_model(config, 20, 20, True, 20)
     for parameter in model.parameters():  # biases and norms too: zeros would hide a mistake
@@ -44,7 +53,9 @@ def compare(x, our_output, their_output, pairs):
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
 def test_encoder_layer(norm, activation):
     layer = ours(norm, activation).encoder.layers[0]
-    theirs = nn.TransformerEncoderLayer(D, H, FF, dropout=0.0, activation=activation, batch_first=True, norm_first=norm == "pre")
+    theirs = nn.TransformerEncoderLayer(
+        D, H, FF, dropout=0.0, activation=activation, batch_first=True, norm_first=norm == "pre"
+    )
     copy_attention(theirs.self_attn, layer.self_attention)
     theirs.linear1.load_state_dict(layer.feed_forward.inner.state_dict())
     theirs.linear2.load_state_dict(layer.feed_forward.outer.state_dict())
@@ -54,7 +65,11 @@ def test_encoder_layer(norm, activation):
     real = torch.tensor([[True] * 5, [True] * 3 + [False] * 2])
     our_output = layer(x, attend_to(real))[real]
     their_output = theirs(x, src_key_padding_mask=~real)[real]
-    weights = [(layer.feed_forward.inner.weight, theirs.linear1.weight), (layer.self_attention.output.weight, theirs.self_attn.out_proj.weight), (layer.self_residual.norm.weight, theirs.norm1.weight)]
+    weights = [
+        (layer.feed_forward.inner.weight, theirs.linear1.weight),
+        (layer.self_attention.output.weight, theirs.self_attn.out_proj.weight),
+        (layer.self_residual.norm.weight, theirs.norm1.weight),
+    ]
     compare(x, our_output, their_output, weights)
 
 
@@ -66,12 +81,20 @@ def test_decoder_layer(norm):
     copy_attention(theirs.multihead_attn, layer.src_attention)
     theirs.linear1.load_state_dict(layer.feed_forward.inner.state_dict())
     theirs.linear2.load_state_dict(layer.feed_forward.outer.state_dict())
-    for norm_module, residual in ((theirs.norm1, layer.self_residual), (theirs.norm2, layer.src_residual), (theirs.norm3, layer.ffn_residual)):
+    for norm_module, residual in (
+        (theirs.norm1, layer.self_residual),
+        (theirs.norm2, layer.src_residual),
+        (theirs.norm3, layer.ffn_residual),
+    ):
         norm_module.load_state_dict(residual.norm.state_dict())
     x, memory = torch.randn(2, 4, D, requires_grad=True), torch.randn(2, 5, D)
     real = torch.tensor([[True] * 5, [True] * 3 + [False] * 2])
     our_output = layer(x, memory, attend_to(real))
     causal = nn.Transformer.generate_square_subsequent_mask(4)
     their_output = theirs(x, memory, tgt_mask=causal, memory_key_padding_mask=~real)
-    weights = [(layer.src_attention.output.weight, theirs.multihead_attn.out_proj.weight), (layer.feed_forward.outer.weight, theirs.linear2.weight), (layer.src_residual.norm.bias, theirs.norm2.bias)]
+    weights = [
+        (layer.src_attention.output.weight, theirs.multihead_attn.out_proj.weight),
+        (layer.feed_forward.outer.weight, theirs.linear2.weight),
+        (layer.src_residual.norm.bias, theirs.norm2.bias),
+    ]
     compare(x, our_output, their_output, weights)

@@ -7,10 +7,22 @@ from transformer_mt.config import ModelConfig
 from transformer_mt.model.build import build_model
 
 
-@pytest.fixture(params=[(n, p, a) for n in ("pre", "post") for p in ("sinusoidal", "learned") for a in ("relu", "swiglu")], ids="-".join)
+@pytest.fixture(
+    params=[(n, p, a) for n in ("pre", "post") for p in ("sinusoidal", "learned") for a in ("relu", "swiglu")],
+    ids="-".join,
+)
 def model(request):
     norm, position, activation = request.param
-    config = ModelConfig(d_model=16, d_ff=32, num_heads=2, num_encoder_layers=2, num_decoder_layers=2, norm=norm, position=position, activation=activation)
+    config = ModelConfig(
+        d_model=16,
+        d_ff=32,
+        num_heads=2,
+        num_encoder_layers=2,
+        num_decoder_layers=2,
+        norm=norm,
+        position=position,
+        activation=activation,
+    )
     torch.manual_seed(0)
     return build_model(config, 30, 30, True, max_length=20).eval()
 

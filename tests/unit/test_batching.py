@@ -24,7 +24,10 @@ def lengths():
 @pytest.fixture
 def pairs(tmp_path: Path) -> EncodedPairs:
     rng = np.random.default_rng(1)
-    rows = [(rng.integers(4, 50, rng.integers(1, 20)).tolist(), rng.integers(4, 50, rng.integers(1, 20)).tolist()) for _ in range(300)]
+    rows = [
+        (rng.integers(4, 50, rng.integers(1, 20)).tolist(), rng.integers(4, 50, rng.integers(1, 20)).tolist())
+        for _ in range(300)
+    ]
     write_pairs(tmp_path / "a.arrow", rows)
     return EncodedPairs(tmp_path / "a.arrow")
 

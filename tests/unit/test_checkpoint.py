@@ -9,7 +9,9 @@ from transformer_mt.checkpoint import CheckpointError
 
 
 def save(root, step, value=1.0):
-    return checkpoint.save(root, step, {"model": {"w": torch.full((3,), value)}, "rng": {"cpu": torch.arange(4)}}, {"step": step})
+    return checkpoint.save(
+        root, step, {"model": {"w": torch.full((3,), value)}, "rng": {"cpu": torch.arange(4)}}, {"step": step}
+    )
 
 
 def test_what_is_saved_is_loaded(tmp_path):
@@ -22,7 +24,12 @@ def test_what_is_saved_is_loaded(tmp_path):
 
 
 def test_no_file_is_a_pickle(tmp_path):
-    assert {path.name for path in save(tmp_path, 1).iterdir()} == {"model.safetensors", "rng.safetensors", "state.json", "manifest.json"}
+    assert {path.name for path in save(tmp_path, 1).iterdir()} == {
+        "model.safetensors",
+        "rng.safetensors",
+        "state.json",
+        "manifest.json",
+    }
 
 
 @pytest.mark.parametrize("harm", ["flip", "cut", "remove", "state", "manifest"])
@@ -45,7 +52,9 @@ def test_a_damaged_checkpoint_is_reported_and_the_one_before_taken(tmp_path, har
     reports = []
     assert checkpoint.newest(tmp_path, reports.append).state == {"step": 1}
     assert len(reports) == 1
-    assert "step-00000002" in reports[0] and "is damaged" in reports[0] and "taking the checkpoint before it" in reports[0]
+    assert (
+        "step-00000002" in reports[0] and "is damaged" in reports[0] and "taking the checkpoint before it" in reports[0]
+    )
 
 
 def test_nothing_there_is_no_checkpoint(tmp_path):
@@ -82,7 +91,11 @@ def test_rotation_keeps_the_newest_and_the_best(tmp_path):
     for step in range(1, 7):
         save(tmp_path, step)
     checkpoint.rotate(tmp_path, keep=2, best=3)
-    assert [path.name for path in checkpoint.all_checkpoints(tmp_path)] == ["step-00000003", "step-00000005", "step-00000006"]
+    assert [path.name for path in checkpoint.all_checkpoints(tmp_path)] == [
+        "step-00000003",
+        "step-00000005",
+        "step-00000006",
+    ]
 
 
 def test_a_step_saved_again_replaces_the_damaged_one(tmp_path):
@@ -96,7 +109,9 @@ def test_a_step_saved_again_replaces_the_damaged_one(tmp_path):
 
 def test_average_is_the_mean(tmp_path):
     for i, value in enumerate((1.0, 2.0, 6.0)):
-        checkpoint.save_weights(tmp_path / f"{i}.safetensors", {"w": torch.full((2,), value), "b": torch.tensor([value, -value])})
+        checkpoint.save_weights(
+            tmp_path / f"{i}.safetensors", {"w": torch.full((2,), value), "b": torch.tensor([value, -value])}
+        )
     mean = checkpoint.average(sorted(tmp_path.glob("*.safetensors")))
     assert mean["w"].tolist() == [3.0, 3.0] and mean["b"].tolist() == [3.0, -3.0]
     assert mean["w"].dtype == torch.float32
@@ -111,7 +126,9 @@ def test_averaging_different_models_is_refused(tmp_path):
 
 def test_weights_of_another_model_are_refused():
     model = torch.nn.Linear(3, 2)
-    with pytest.raises(CheckpointError, match=r"x does not fit the config: 1 weights have no counterpart, bias for one"):
+    with pytest.raises(
+        CheckpointError, match=r"x does not fit the config: 1 weights have no counterpart, bias for one"
+    ):
         checkpoint.load_model_weights(model, {"weight": torch.ones(2, 3)}, "x")
     with pytest.raises(CheckpointError, match=r"weight must have shape \(2, 3\), but has \(3, 2\)"):
         checkpoint.load_model_weights(model, {"weight": torch.ones(3, 2), "bias": torch.ones(2)}, "x")

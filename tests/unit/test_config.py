@@ -1,5 +1,4 @@
 import json
-from pathlib import Path
 
 import pytest
 import yaml
@@ -96,7 +95,9 @@ def test_hub_is_handed_down_so_that_one_word_redirects_a_config(tmp_path):
 def test_extends_inherits_and_is_another_run(tmp_path, write_config):
     write_config("base.yaml", train={"max_updates": 77})
     child = tmp_path / "child.yaml"
-    child.write_text("extends: base.yaml\nmodel: {d_ff: 128}\ndata: {train: {source: a, target: b}}\n", encoding="utf-8")
+    child.write_text(
+        "extends: base.yaml\nmodel: {d_ff: 128}\ndata: {train: {source: a, target: b}}\n", encoding="utf-8"
+    )
     config = load_config(child)
     assert config.name == "child"
     assert (config.train.max_updates, config.model.d_ff, config.model.d_model) == (77, 128, 32)

@@ -14,7 +14,9 @@ PAIRS = [("A dog.", "Ein Hund."), ("Two cats.", "Zwei Katzen."), ("", "Leer.")]
 
 
 def data(corpus, **more):
-    return DataConfig.model_validate({"source_lang": "en", "target_lang": "de", "train": corpus, "valid": {"toy": "valid"}, **more})
+    return DataConfig.model_validate(
+        {"source_lang": "en", "target_lang": "de", "train": corpus, "valid": {"toy": "valid"}, **more}
+    )
 
 
 def read(corpus, **more):
@@ -56,7 +58,9 @@ def test_one_file_of_each_kind(tmp_path):
     jsonl.write_bytes(gzip.compress("\n".join(json.dumps({"en": en, "de": de}) for en, de in PAIRS).encode()))
     assert read({"file": str(jsonl)}) == PAIRS
     parquet = tmp_path / "a.parquet"
-    pyarrow.parquet.write_table(pyarrow.table({"src": [en for en, _ in PAIRS], "tgt": [de for _, de in PAIRS]}), parquet)
+    pyarrow.parquet.write_table(
+        pyarrow.table({"src": [en for en, _ in PAIRS], "tgt": [de for _, de in PAIRS]}), parquet
+    )
     assert read({"file": str(parquet), "columns": ["src", "tgt"]}) == PAIRS
 
 
@@ -89,7 +93,9 @@ def test_bad_files_get_one_clear_line(tmp_path, name, content, message):
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("corpus", [{"file": "no/such.tsv"}, {"file": "no/such.parquet"}, {"source": "no/a", "target": "no/b"}])
+@pytest.mark.parametrize(
+    "corpus", [{"file": "no/such.tsv"}, {"file": "no/such.parquet"}, {"source": "no/a", "target": "no/b"}]
+)
 def test_missing_files_are_named(corpus):
     with pytest.raises(InputError, match="no such file"):
         read(corpus)
@@ -116,7 +122,10 @@ def test_hub_layout_with_nested_translation(hub_folder):
     assert read({"hub": str(hub_folder), "config": "de-en", "split": "train"}) == PAIRS
 
 
-@pytest.mark.parametrize("split, expected", [("train[:2]", PAIRS[:2]), ("train[1:]", PAIRS[1:]), ("train[-1:]", PAIRS[-1:]), ("train[:500000]", PAIRS)])
+@pytest.mark.parametrize(
+    "split, expected",
+    [("train[:2]", PAIRS[:2]), ("train[1:]", PAIRS[1:]), ("train[-1:]", PAIRS[-1:]), ("train[:500000]", PAIRS)],
+)
 def test_slices_of_splits_are_pythons(hub_folder, split, expected):
     assert read({"hub": str(hub_folder), "config": "de-en", "split": split}) == expected
 
@@ -142,7 +151,9 @@ def test_unknown_configuration_of_a_set_is_one_line(hub_folder):
 
 
 def test_unreachable_hub_says_what_to_do_instead():
-    with pytest.raises(InputError, match=r"wmt/wmt14: cannot be had from the hub .*set data.hub to the folder") as error:
+    with pytest.raises(
+        InputError, match=r"wmt/wmt14: cannot be had from the hub .*set data.hub to the folder"
+    ) as error:
         read({"hub": "wmt/wmt14", "config": "de-en", "split": "train"})
     assert "\n" not in str(error.value)
 
@@ -161,7 +172,9 @@ def test_identity_changes_when_a_file_does(tmp_path):
 
 def test_toy_goes_both_ways_and_no_other():
     english_first = read({"toy": "train", "size": 3})
-    config = DataConfig.model_validate({"source_lang": "de", "target_lang": "en", "train": {"toy": "train", "size": 3}, "valid": {"toy": "valid"}})
+    config = DataConfig.model_validate(
+        {"source_lang": "de", "target_lang": "en", "train": {"toy": "train", "size": 3}, "valid": {"toy": "valid"}}
+    )
     assert [(en, de) for de, en in read_corpus(config.train, config)] == english_first
     french = config.model_copy(update={"source_lang": "fr"})
     with pytest.raises(InputError, match="the toy language has en and de, but data asks for fr and en"):

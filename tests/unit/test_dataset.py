@@ -9,7 +9,10 @@ from transformer_mt.data.dataset import EncodedPairs, write_pairs
 def test_pairs_come_back_across_chunks(tmp_path, monkeypatch, count):
     monkeypatch.setattr(dataset, "CHUNK", 7)
     rng = np.random.default_rng(count)
-    pairs = [(rng.integers(4, 99, rng.integers(1, 9)).tolist(), rng.integers(4, 99, rng.integers(1, 9)).tolist()) for _ in range(count)]
+    pairs = [
+        (rng.integers(4, 99, rng.integers(1, 9)).tolist(), rng.integers(4, 99, rng.integers(1, 9)).tolist())
+        for _ in range(count)
+    ]
     write_pairs(tmp_path / "a.arrow", pairs)
     encoded = EncodedPairs(tmp_path / "a.arrow")
     assert len(encoded) == count
@@ -19,7 +22,12 @@ def test_pairs_come_back_across_chunks(tmp_path, monkeypatch, count):
 
 
 def test_fingerprint_tells_every_difference(tmp_path):
-    versions = [[([5], [6]), ([7], [8])], [([5], [6]), ([7], [9])], [([5, 7], [6]), ([8], [8])], [([7], [8]), ([5], [6])]]
+    versions = [
+        [([5], [6]), ([7], [8])],
+        [([5], [6]), ([7], [9])],
+        [([5, 7], [6]), ([8], [8])],
+        [([7], [8]), ([5], [6])],
+    ]
     prints = [write_pairs(tmp_path / f"{i}.arrow", pairs) for i, pairs in enumerate(versions)]
     assert len(set(prints)) == len(versions)
     assert write_pairs(tmp_path / "again.arrow", versions[0]) == prints[0]

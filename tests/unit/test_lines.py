@@ -37,7 +37,10 @@ def test_damaged_packed_files_are_named(tmp_path, content):
         list(read_lines(path))
 
 
-@given(st.lists(st.binary(max_size=20).filter(lambda line: b"\n" not in line and not line.endswith(b"\r"))), st.integers(1, 4))
+@given(
+    st.lists(st.binary(max_size=20).filter(lambda line: b"\n" not in line and not line.endswith(b"\r"))),
+    st.integers(1, 4),
+)
 def test_every_line_is_given_out_once_and_in_order(lines, most):
     chunks = list(read_ready(io.BytesIO(b"".join(line + b"\n" for line in lines)), most))
     assert [line for chunk in chunks for line in chunk] == lines

@@ -66,7 +66,9 @@ def test_weights_are_those_the_values_were_mixed_with():
     weights = attention.weights(x, keys, mask)
     assert torch.allclose(weights.sum(-1), torch.ones(2, 2, 3))
     assert (weights[1, :, :, 3:] == 0).all()
-    assert torch.allclose(attention.output(attention._join(weights @ values)), attention(x, keys, values, mask), atol=1e-6)
+    assert torch.allclose(
+        attention.output(attention._join(weights @ values)), attention(x, keys, values, mask), atol=1e-6
+    )
 
 
 def test_bfloat16_attention_is_close_to_float32():
@@ -80,7 +82,9 @@ def test_heads_must_share_out_the_width():
         MultiHeadAttention(16, 3)
 
 
-@pytest.mark.parametrize("changes", [{}, {"norm": "post"}, {"activation": "swiglu"}, {"activation": "gelu"}, {"position": "learned"}])
+@pytest.mark.parametrize(
+    "changes", [{}, {"norm": "post"}, {"activation": "swiglu"}, {"activation": "gelu"}, {"position": "learned"}]
+)
 def test_logits_have_a_number_for_each_target_piece(changes):
     model = tiny(**changes)
     src = torch.randint(4, 40, (3, 6))

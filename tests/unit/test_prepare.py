@@ -23,7 +23,14 @@ def corpus_config(tmp_path, write_config, monkeypatch):
             (tmp_path / f"{name}.{side}").write_text("".join(pair[column] + "\n" for pair in pairs), encoding="utf-8")
         return {"source": str(tmp_path / f"{name}.en"), "target": str(tmp_path / f"{name}.de")}
 
-    train = [*TEXT, TEXT[3], ("", "leer"), ("Held.", "Out."), ("lo " * 70, "lo " * 70), ("x", "y y y y y y y y y y y y y y y y y y y")]
+    train = [
+        *TEXT,
+        TEXT[3],
+        ("", "leer"),
+        ("Held.", "Out."),
+        ("lo " * 70, "lo " * 70),
+        ("x", "y y y y y y y y y y y y y y y y y y y"),
+    ]
     data = {
         "train": write("train", train),
         "valid": write("valid", [("Held.", "Out."), ("A valid pair.", "Ein gültiges Paar."), ("", "leer")]),
@@ -78,7 +85,9 @@ def test_the_vocabulary_is_learnt_on_the_training_side_only(corpus_config):
 
 def test_a_run_that_goes_on_keeps_its_vocabulary(corpus_config, tmp_path):
     data = prepare(corpus_config, lambda text: None)
-    changed = corpus_config.model_copy(update={"tokenizer": corpus_config.tokenizer.model_copy(update={"vocab_size": 330})})
+    changed = corpus_config.model_copy(
+        update={"tokenizer": corpus_config.tokenizer.model_copy(update={"vocab_size": 330})}
+    )
     again = prepare(changed, lambda text: None, data.tokenizer)
     assert again.tokenizer.fingerprint == data.tokenizer.fingerprint
     assert again.fingerprint == data.fingerprint
@@ -118,7 +127,9 @@ def test_training_pairs_that_are_all_held_out_are_told(corpus_config):
 def test_a_missing_test_split_is_a_warning_and_a_missing_training_split_an_error(corpus_config, tmp_path):
     folder = tmp_path / "hub"
     folder.mkdir()
-    (folder / "train.jsonl").write_text("".join(json.dumps({"en": en, "de": de}) + "\n" for en, de in TEXT), encoding="utf-8")
+    (folder / "train.jsonl").write_text(
+        "".join(json.dumps({"en": en, "de": de}) + "\n" for en, de in TEXT), encoding="utf-8"
+    )
     hub = {"hub": str(folder), "split": "train"}
 
     def with_data(**changes):
@@ -128,7 +139,9 @@ def test_a_missing_test_split_is_a_warning_and_a_missing_training_split_an_error
 
     said = []
     prepare(with_data(train=hub, test=[{**hub, "split": "test"}]), said.append)
-    assert any("warning: test set left out" in text and "no split `test`; the splits are train" in text for text in said)
+    assert any(
+        "warning: test set left out" in text and "no split `test`; the splits are train" in text for text in said
+    )
     with pytest.raises(InputError, match="no split `trian`; the splits are train"):
         prepare(with_data(train={**hub, "split": "trian"}), said.append)
 

@@ -17,7 +17,18 @@ def test_scores_are_sacrebleus_with_signatures():
     assert str(bleu) == f"BLEU {bleu.value:.2f}  {bleu.signature}"
 
 
-@pytest.mark.parametrize("language, tokenizer", [("de", "13a"), ("zh", "zh"), ("zh_TW", "zh"), ("zh-CN", "zh"), ("ja", "ja-mecab"), ("ko", "ko-mecab"), ("ZH", "zh")])
+@pytest.mark.parametrize(
+    "language, tokenizer",
+    [
+        ("de", "13a"),
+        ("zh", "zh"),
+        ("zh_TW", "zh"),
+        ("zh-CN", "zh"),
+        ("ja", "ja-mecab"),
+        ("ko", "ko-mecab"),
+        ("ZH", "zh"),
+    ],
+)
 def test_the_tokenizer_goes_by_the_target_language(language, tokenizer):
     assert bleu_tokenizer(language) == tokenizer
 

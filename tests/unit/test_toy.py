@@ -12,12 +12,18 @@ def test_pairs_are_distinct_deterministic_and_a_longer_list_begins_with_the_shor
 def test_splits_are_disjoint_and_test_sentences_ask_for_something_new():
     """Recomputed from the words themselves: each test sentence holds an adjective before a noun, or a verb with an
     object, that no training sentence has."""
-    train, test, valid = (dict(toy.generate(split, size)) for split, size in (("train", 20_000), ("test", 500), ("valid", 500)))
+    train, test, valid = (
+        dict(toy.generate(split, size)) for split, size in (("train", 20_000), ("test", 500), ("valid", 500))
+    )
     assert not train.keys() & test.keys()
     assert not train.keys() & valid.keys()
     assert not test.keys() & valid.keys()
     adjectives = {english for english, _ in toy_words.ADJECTIVES}
-    singular = {form: noun.en for noun in toy_words.PERSONS + toy_words.THINGS + [n for _, _, n in toy_words.PLACES] for form in (noun.en, noun.en_plural)}
+    singular = {
+        form: noun.en
+        for noun in toy_words.PERSONS + toy_words.THINGS + [n for _, _, n in toy_words.PLACES]
+        for form in (noun.en, noun.en_plural)
+    }
 
     def adjective_nouns(sentence):
         words = sentence.lower().strip(".").replace(",", "").split()
@@ -32,8 +38,18 @@ def test_splits_are_disjoint_and_test_sentences_ask_for_something_new():
 
 
 def test_every_word_of_the_test_set_was_met_in_training():
-    train = Counter(word for pair in toy.generate("train", 20_000) for side in pair for word in side.lower().strip(".").replace(",", "").split())
-    test = {word for pair in toy.generate("test", 500) for side in pair for word in side.lower().strip(".").replace(",", "").split()}
+    train = Counter(
+        word
+        for pair in toy.generate("train", 20_000)
+        for side in pair
+        for word in side.lower().strip(".").replace(",", "").split()
+    )
+    test = {
+        word
+        for pair in toy.generate("test", 500)
+        for side in pair
+        for word in side.lower().strip(".").replace(",", "").split()
+    }
     assert test - train.keys() == set()
 
 
@@ -49,5 +65,19 @@ def test_german_agrees_and_orders_its_verbs():
 
 
 def test_the_language_has_some_200_words():
-    groups = ("PERSONS", "THINGS", "PLACES", "ADJECTIVES", "TRANSITIVE", "DITRANSITIVE", "INTRANSITIVE", "SPEECH", "MODALS", "PRONOUNS", "TIMES", "NUMBERS", "CONJUNCTIONS")
+    groups = (
+        "PERSONS",
+        "THINGS",
+        "PLACES",
+        "ADJECTIVES",
+        "TRANSITIVE",
+        "DITRANSITIVE",
+        "INTRANSITIVE",
+        "SPEECH",
+        "MODALS",
+        "PRONOUNS",
+        "TIMES",
+        "NUMBERS",
+        "CONJUNCTIONS",
+    )
     assert 180 <= sum(len(getattr(toy_words, group)) for group in groups) <= 260

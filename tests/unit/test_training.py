@@ -21,7 +21,14 @@ CPU = torch.device("cpu")
 
 def tiny_model(**changes):
     torch.manual_seed(0)
-    config = {"d_model": 16, "d_ff": 32, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1, "dropout": 0.0}
+    config = {
+        "d_model": 16,
+        "d_ff": 32,
+        "num_heads": 2,
+        "num_encoder_layers": 1,
+        "num_decoder_layers": 1,
+        "dropout": 0.0,
+    }
     return build_model(ModelConfig(**{**config, **changes}), 40, 40, True, 30)
 
 
@@ -85,7 +92,9 @@ def test_inverse_sqrt_is_the_papers_scaled_to_its_peak():
     assert rates(schedule="inverse_sqrt") == pytest.approx([0.5 * rate / peak for rate in paper])
 
 
-@pytest.mark.parametrize("schedule, middle", [("linear", 0.5 * 46 / 91), ("cosine", 0.25 * (1 + math.cos(math.pi * 45 / 91)))])
+@pytest.mark.parametrize(
+    "schedule, middle", [("linear", 0.5 * 46 / 91), ("cosine", 0.25 * (1 + math.cos(math.pi * 45 / 91)))]
+)
 def test_linear_and_cosine_rise_fall_and_end_just_above_zero(schedule, middle):
     values = rates(schedule=schedule)
     assert values[:10] == pytest.approx([0.05 * step for step in range(1, 11)])
@@ -139,7 +148,10 @@ def test_clip_sees_unscaled_gradients(dtype):
     seen = []
     run = updater(model, dtype, max_grad_norm=0.01)
     step = run._optimizer.step
-    run._optimizer.step = lambda *a, **k: (seen.append(torch.stack([p.grad.norm() for p in model.parameters()]).norm().item()), step(*a, **k))
+    run._optimizer.step = lambda *a, **k: (
+        seen.append(torch.stack([p.grad.norm() for p in model.parameters()]).norm().item()),
+        step(*a, **k),
+    )
     result = run.update([batch_of(pairs(8))], 0.001)
     assert result.grad_norm > 0.1
     assert seen == pytest.approx([0.01], rel=1e-3)
@@ -177,7 +189,10 @@ def test_only_matrices_are_decayed():
 
 
 def test_optimizer_takes_its_settings():
-    adamw, adam = (build_optimizer(tiny_model(), TrainConfig(optimizer=kind, betas=[0.8, 0.9], eps=1e-6)) for kind in ("adamw", "adam"))
+    adamw, adam = (
+        build_optimizer(tiny_model(), TrainConfig(optimizer=kind, betas=[0.8, 0.9], eps=1e-6))
+        for kind in ("adamw", "adam")
+    )
     assert isinstance(adamw, torch.optim.AdamW) and not isinstance(adam, torch.optim.AdamW)
     assert adam.param_groups[0]["betas"] == (0.8, 0.9) and adam.param_groups[0]["eps"] == 1e-6
 

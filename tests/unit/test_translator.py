@@ -7,7 +7,21 @@ from transformer_mt import Translator
 from transformer_mt.data import toy
 from transformer_mt.errors import InputError, WorkError
 
-ODD = ["", "   ", "\t", "A dog.", "\x00\x01", "😀😀", "中文句子", "x" * 300, "word " * 5000, "\u2028", "a\u2028b\x0bc\x85d", "The dog sleeps.", "\ufeff"]
+ODD = [
+    "",
+    "   ",
+    "\t",
+    "A dog.",
+    "\x00\x01",
+    "😀😀",
+    "中文句子",
+    "x" * 300,
+    "word " * 5000,
+    "\u2028",
+    "a\u2028b\x0bc\x85d",
+    "The dog sleeps.",
+    "\ufeff",
+]
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +41,9 @@ def test_translate_keeps_one_line_per_line(translator):
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(lines=st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n"), max_size=12), max_size=5))
+@given(
+    lines=st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n"), max_size=12), max_size=5)
+)
 def test_any_lines_give_as_many(translator, lines):
     results = translator.translate(lines)
     assert [result.source for result in results] == lines
@@ -70,7 +86,9 @@ def test_n_best_is_sorted_and_begins_with_the_best(translator, sentences):
 def test_settings_of_the_search_are_taken(tiny_run, sentences):
     greedy = Translator.load(tiny_run, device="cpu", decode={"beam": 1})
     assert greedy.decode.beam == 1
-    short, long = (Translator.load(tiny_run, device="cpu", decode={"length_penalty": a}).translate(sentences) for a in (0.0, 3.0))
+    short, long = (
+        Translator.load(tiny_run, device="cpu", decode={"length_penalty": a}).translate(sentences) for a in (0.0, 3.0)
+    )
     assert sum(len(r.tokens) for r in short) < sum(len(r.tokens) for r in long)
     ratio = Translator.load(tiny_run, device="cpu", decode={"max_length_ratio": 0.1, "length_penalty": 5.0})
     assert all(len(result.tokens) <= 0.1 * 30 + 10 for result in ratio.translate(sentences))

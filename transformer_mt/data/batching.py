@@ -33,8 +33,11 @@ class Batch:
     """Real source tokens, EOS counted."""
 
     def to(self, device: torch.device) -> "Batch":
-        move = (tensor.to(device, non_blocking=True) for tensor in (self.src, self.src_mask, self.tgt_in, self.tgt_out))
-        return Batch(*move, self.num_tokens, self.num_src_tokens)
+        def move(tensor: Tensor) -> Tensor:
+            return tensor.to(device, non_blocking=True)
+
+        tensors = move(self.src), move(self.src_mask), move(self.tgt_in), move(self.tgt_out)
+        return Batch(*tensors, self.num_tokens, self.num_src_tokens)
 
 
 def plan_epoch(

@@ -78,8 +78,8 @@ def _nonempty(pairs: Iterator[Pair], what: str) -> Iterator[Pair]:
 
 
 def _read_files(corpus: FilesCorpus) -> Iterator[Pair]:
-    count, source, target = 0, read_lines(corpus.source), read_lines(corpus.target)
-    for src, tgt in itertools.zip_longest(source, target):
+    source, target = read_lines(corpus.source), read_lines(corpus.target)
+    for count, (src, tgt) in enumerate(itertools.zip_longest(source, target)):
         if src is None or tgt is None:
             more = sum(1 for _ in (source if tgt is None else target)) + 1
             src_count, tgt_count = (count + more, count) if tgt is None else (count, count + more)
@@ -87,7 +87,6 @@ def _read_files(corpus: FilesCorpus) -> Iterator[Pair]:
                 f"the two files must have the same number of lines, but {corpus.source} has {src_count:,} "
                 f"and {corpus.target} has {tgt_count:,}"
             )
-        count += 1
         yield src, tgt
 
 
@@ -119,7 +118,9 @@ def _read_table(corpus: FileCorpus, columns: list[str], rows: Iterator[list[str]
 
 def _column(name: str, columns: list[str], place: str) -> int:
     if name not in columns:
-        raise InputError(f"{place}: no column `{name}`; the columns are {', '.join(columns)}; set `columns: [source, target]`")
+        raise InputError(
+            f"{place}: no column `{name}`; the columns are {', '.join(columns)}; set `columns: [source, target]`"
+        )
     return columns.index(name)
 
 
@@ -160,7 +161,9 @@ def _pair(row: dict[str, Any], columns: list[str], place: str) -> Pair:
         _column(name, list(row), place)
     src, tgt = (row[name] for name in columns)
     if not (isinstance(src, str | None) and isinstance(tgt, str | None)):
-        raise InputError(f"{place}: columns `{columns[0]}` and `{columns[1]}` must hold text, but hold {src!r} and {tgt!r}")
+        raise InputError(
+            f"{place}: columns `{columns[0]}` and `{columns[1]}` must hold text, but hold {src!r} and {tgt!r}"
+        )
     # A newline inside a cell is white space: a sentence is one line everywhere else.
     return " ".join((src or "").split("\n")), " ".join((tgt or "").split("\n"))
 

@@ -59,7 +59,8 @@ def read_ready(stream: IO[bytes], most: int) -> Iterator[list[bytes]]:
 
     A list is given out as soon as nothing more is ready, so that who writes a line and waits gets an answer.
     """
-    descriptor, rest, ready = _descriptor(stream), b"", []
+    descriptor, rest = _descriptor(stream), b""
+    ready: list[bytes] = []
     while True:
         if descriptor is None:
             data = stream.read(1 << 16)

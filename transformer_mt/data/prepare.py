@@ -51,7 +51,11 @@ class PreparedData:
 def prepare(config: Config, say: Say, tokenizer: Tokenizer | None = None) -> PreparedData:
     """The data of `config`, from the cache if it is there; `tokenizer` is given when a run goes on."""
     folder = cache_root() / _key(config, None)
-    if folder.is_dir() and (data := _open(folder, say)) and (tokenizer is None or data.tokenizer.fingerprint == tokenizer.fingerprint):
+    if (
+        folder.is_dir()
+        and (data := _open(folder, say))
+        and (tokenizer is None or data.tokenizer.fingerprint == tokenizer.fingerprint)
+    ):
         return _announce(data, say, f"from the cache {folder}")
     if tokenizer is not None:
         folder = cache_root() / _key(config, tokenizer)
@@ -114,7 +118,9 @@ def _build(config: Config, folder: Path, say: Say, tokenizer: Tokenizer | None) 
         _sweep(root)
         temporary = Path(tempfile.mkdtemp(prefix=f"{folder.name}.tmp-", dir=root))
     except OSError as error:
-        raise WorkError(f"{root}: the cache must be writable ({error.strerror}); set TRANSFORMER_MT_CACHE to another folder") from None
+        raise WorkError(
+            f"{root}: the cache must be writable ({error.strerror}); set TRANSFORMER_MT_CACHE to another folder"
+        ) from None
     try:
         _fill(config, temporary, say, tokenizer)
         try:
@@ -123,7 +129,9 @@ def _build(config: Config, folder: Path, say: Say, tokenizer: Tokenizer | None) 
             if not folder.is_dir():  # else another process was faster, with the same content
                 raise
     except (OSError, pyarrow.ArrowException) as error:
-        raise WorkError(f"{root}: could not write the encoded data: {error}; free some space or set TRANSFORMER_MT_CACHE") from None
+        raise WorkError(
+            f"{root}: could not write the encoded data: {error}; free some space or set TRANSFORMER_MT_CACHE"
+        ) from None
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
@@ -139,7 +147,9 @@ def _fill(config: Config, folder: Path, say: Say, tokenizer: Tokenizer | None) -
     data = config.data
     valid = [pair for pair in read_corpus(data.valid, data) if pair[0].strip() and pair[1].strip()]
     if not valid:
-        raise InputError(f"{describe(data.valid)}: the validation set must have sentence pairs, but all have an empty side")
+        raise InputError(
+            f"{describe(data.valid)}: the validation set must have sentence pairs, but all have an empty side"
+        )
     held_out = {cleaning.pair_key(pair) for pair in valid}
     for corpus in data.test:
         try:
@@ -149,14 +159,23 @@ def _fill(config: Config, folder: Path, say: Say, tokenizer: Tokenizer | None) -
             say(f"warning: test set left out of the leak check: {error}")
 
     def kept(what: str, counts: Counter[str]) -> Iterator[Pair]:
-        pairs = tqdm(read_corpus(data.train, data), what, unit=" pairs", unit_scale=True, disable=not sys.stderr.isatty(), leave=False)
+        pairs = tqdm(
+            read_corpus(data.train, data),
+            what,
+            unit=" pairs",
+            unit_scale=True,
+            disable=not sys.stderr.isatty(),
+            leave=False,
+        )
         return cleaning.clean(pairs, held_out, data.remove_duplicates, counts)
 
     if tokenizer is None:
         say(f"learning {config.tokenizer.vocab_size:,} {config.tokenizer.kind} pieces from {describe(data.train)}")
         sample = _evenly(kept("reading", Counter()), TOKENIZER_PAIRS)
         if not sample:
-            raise InputError(f"{describe(data.train)}: no training pair is left after cleaning; every one is empty or held out")
+            raise InputError(
+                f"{describe(data.train)}: no training pair is left after cleaning; every one is empty or held out"
+            )
         tokenizer = Tokenizer.train(sample, config.tokenizer)
         del sample
     tokenizer.save(folder)

@@ -158,7 +158,9 @@ class _Sentence:
             de_words.insert(0, stem + endings[column])
         if en_article == "a" and en_words[0][0] in "aeiou":
             en_article = "an"
-        return _Phrase(" ".join([en_article, *en_words]), " ".join([de_article, *de_words]), "plural" if plural else "third")
+        return _Phrase(
+            " ".join([en_article, *en_words]), " ".join([de_article, *de_words]), "plural" if plural else "third"
+        )
 
     def _clause(self, with_time: bool = True) -> _Clause:
         """A subject, a verb in one of three tenses or moods, its objects, and perhaps a negation, a time and a place."""
@@ -208,7 +210,10 @@ class _Sentence:
         """German finite verb, what closes the German bracket, and the English verb."""
         mood = self.rng.choices(["present", "perfect", "modal"], [6, 2, 2])[0]
         if mood == "perfect":
-            forms = {"haben": {"first": "habe", "third": "hat", "plural": "haben"}, "sein": {"first": "bin", "third": "ist", "plural": "sind"}}
+            forms = {
+                "haben": {"first": "habe", "third": "hat", "plural": "haben"},
+                "sein": {"first": "bin", "third": "ist", "plural": "sind"},
+            }
             have = "has" if subject.person == "third" else "have"
             english = f"{have} {'not ' if negated else ''}{verb.en_participle}"
             return forms[verb.auxiliary][subject.person], [verb.de_participle], english

@@ -233,9 +233,20 @@ think thinks thought denke denkt denken gedacht
 hope hopes hoped hoffe hofft hoffen gehofft
 """)
 
-MODALS = [("can", "kann", "können"), ("must", "muss", "müssen"), ("should", "soll", "sollen"), ("may", "darf", "dürfen")]
+MODALS = [
+    ("can", "kann", "können"),
+    ("must", "muss", "müssen"),
+    ("should", "soll", "sollen"),
+    ("may", "darf", "dürfen"),
+]
 
-PRONOUNS = [("I", "ich", "first"), ("he", "er", "third"), ("she", "sie", "third"), ("we", "wir", "plural"), ("they", "sie", "plural")]
+PRONOUNS = [
+    ("I", "ich", "first"),
+    ("he", "er", "third"),
+    ("she", "sie", "third"),
+    ("we", "wir", "plural"),
+    ("they", "sie", "plural"),
+]
 
 TIMES = [
     ("today", "heute"),

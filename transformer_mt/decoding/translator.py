@@ -48,14 +48,23 @@ class Translation:
 class Translator:
     """A trained model with its vocabulary and the settings of its search."""
 
-    def __init__(self, model: Transformer, tokenizer: Tokenizer, decode: DecodeConfig, max_src_length: int, max_tgt_length: int | None = None) -> None:
+    def __init__(
+        self,
+        model: Transformer,
+        tokenizer: Tokenizer,
+        decode: DecodeConfig,
+        max_src_length: int,
+        max_tgt_length: int | None = None,
+    ) -> None:
         """Sources are cut at `max_src_length` pieces with EOS; `max_tgt_length` is the model's own limit, if it has one."""
         self.model, self.tokenizer, self.decode = model, tokenizer, decode
         self.max_src_length, self.max_tgt_length = max_src_length, max_tgt_length
         self.device = next(model.parameters()).device
 
     @classmethod
-    def load(cls, folder: str | Path, device: str = "auto", dtype: str = "float32", decode: dict[str, object] | None = None) -> "Translator":
+    def load(
+        cls, folder: str | Path, device: str = "auto", dtype: str = "float32", decode: dict[str, object] | None = None
+    ) -> "Translator":
         """The translator in a run's folder; `decode` changes settings of its search (`{"beam": 1}`)."""
         folder = Path(folder)
         config = load_run_config(folder, decode)
@@ -64,7 +73,11 @@ class Translator:
             raise InputError(f"{folder}: no model.safetensors yet; training writes it at its first validation")
         tokenizer = Tokenizer.load(folder)
         model = build_model(
-            config.model, tokenizer.src.vocab_size(), tokenizer.tgt.vocab_size(), tokenizer.shared, config.data.max_length
+            config.model,
+            tokenizer.src.vocab_size(),
+            tokenizer.tgt.vocab_size(),
+            tokenizer.shared,
+            config.data.max_length,
         )
         try:
             load_model_weights(model, load_weights(weights_file), str(weights_file))
@@ -74,7 +87,9 @@ class Translator:
         return cls.of_config(model, tokenizer, config)
 
     @classmethod
-    def of_config(cls, model: Transformer, tokenizer: Tokenizer, config: Config, decode: DecodeConfig | None = None) -> "Translator":
+    def of_config(
+        cls, model: Transformer, tokenizer: Tokenizer, config: Config, decode: DecodeConfig | None = None
+    ) -> "Translator":
         """The translator of a model that was built from `config`."""
         max_tgt_length = config.data.max_length if config.model.position == "learned" else None
         return cls(model, tokenizer, decode or config.decode, config.data.max_length, max_tgt_length)
@@ -91,7 +106,9 @@ class Translator:
         problems: list[list[str]] = [[] for _ in lines]
         for i, ids in enumerate(encoded):
             if not ids:
-                results[i] = Translation(lines[i], "", 0.0, [], ["there is nothing to translate"], [Candidate("", 0.0, [])])
+                results[i] = Translation(
+                    lines[i], "", 0.0, [], ["there is nothing to translate"], [Candidate("", 0.0, [])]
+                )
             elif len(ids) >= self.max_src_length:
                 problems[i].append(f"the source was cut after {self.max_src_length - 1} of its {len(ids)} pieces")
                 del ids[self.max_src_length - 1 :]
@@ -99,7 +116,9 @@ class Translator:
             limits = [self._limit(len(encoded[i]), max_length) for i in rows]
             for i, limit, hypotheses in zip(rows, limits, self._search([encoded[i] for i in rows], limits)):
                 if not hypotheses:
-                    raise WorkError("the model's output is not a number; its weights are broken, go back to an earlier checkpoint")
+                    raise WorkError(
+                        "the model's output is not a number; its weights are broken, go back to an earlier checkpoint"
+                    )
                 if len(hypotheses[0].tokens) >= limit:
                     problems[i].append(f"the translation was stopped at {limit} pieces")
                 n_best_i = [self._candidate(hypothesis) for hypothesis in hypotheses[:n_best]]
@@ -119,7 +138,11 @@ class Translator:
 
     def _limit(self, src_length: int, max_length: int | None) -> int:
         """Most pieces of a translation, end-of-sentence counted; from the source alone, never from its batch mates."""
-        bounds = [int(self.decode.max_length_ratio * src_length) + 10, self.max_tgt_length, max_length and max_length + 1]
+        bounds = [
+            int(self.decode.max_length_ratio * src_length) + 10,
+            self.max_tgt_length,
+            max_length and max_length + 1,
+        ]
         return min(bound for bound in bounds if bound)
 
     @torch.inference_mode()

@@ -13,7 +13,9 @@ from transformer_mt.errors import WorkError
 from transformer_mt.evaluation.scores import Score, corpus_scores, looks_tokenised
 
 
-def evaluate(translator: Translator, pairs: Sequence[Pair], config: Config, place: Path, say: Callable[[str], None]) -> list[Score]:
+def evaluate(
+    translator: Translator, pairs: Sequence[Pair], config: Config, place: Path, say: Callable[[str], None]
+) -> list[Score]:
     """BLEU, chrF and TER of the translator on `pairs`; writes PLACE.jsonl (translations) and PLACE.scores.json."""
     results = translator.translate([src for src, _ in pairs])
     for number, result in enumerate(results, start=1):
@@ -21,7 +23,9 @@ def evaluate(translator: Translator, pairs: Sequence[Pair], config: Config, plac
             say(f"line {number}: {problem}")
     references = [reference for _, reference in pairs]
     settings = config.evaluate
-    scores = corpus_scores([r.translation for r in results], references, config.data.target_lang, settings.tokenize, settings.lowercase)
+    scores = corpus_scores(
+        [r.translation for r in results], references, config.data.target_lang, settings.tokenize, settings.lowercase
+    )
     if settings.tokenize == "none" or looks_tokenised(references):
         say("note: the references are tokenised text; this BLEU compares only with BLEU on the same tokenisation")
     rows = [
@@ -35,8 +39,12 @@ def evaluate(translator: Translator, pairs: Sequence[Pair], config: Config, plac
     }
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
-        write_text(place.with_name(f"{place.name}.jsonl"), "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+        write_text(
+            place.with_name(f"{place.name}.jsonl"), "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        )
         write_text(place.with_name(f"{place.name}.scores.json"), json.dumps(summary, indent=1) + "\n")
     except OSError as error:
-        raise WorkError(f"{place.parent}: the translations could not be written: {error.strerror}; make room or check the folder's rights") from None
+        raise WorkError(
+            f"{place.parent}: the translations could not be written: {error.strerror}; make room or check the folder's rights"
+        ) from None
     return scores

@@ -30,7 +30,12 @@ def report(config: Config, entries: Sequence[dict[str, Any]], picture: str) -> s
     trained = [entry for entry in entries if entry["event"] == "train"]
     valid = [entry for entry in entries if entry["event"] in ("valid", "average")]
     ends = [entry for entry in entries if entry["event"] == "end"]
-    lines = [f"# {config.name}", "", f"{describe(config.data.train)}: {config.data.source_lang} to {config.data.target_lang}.", ""]
+    lines = [
+        f"# {config.name}",
+        "",
+        f"{describe(config.data.train)}: {config.data.source_lang} to {config.data.target_lang}.",
+        "",
+    ]
     if starts:
         start = starts[-1]
         machine = start["gpu"] or f"{start['processor']}, {start['cores']} cores, {start['threads']} threads"
@@ -47,8 +52,9 @@ def report(config: Config, entries: Sequence[dict[str, Any]], picture: str) -> s
         if trained:
             last = trained[-1]
             speed = last["tokens"] / max(1e-9, last["seconds"])
+            trained_on = f"{last['epoch']:.1f} epochs, {last['tokens']:,} target tokens"
             lines += [
-                f"| updates | {last['step']:,} of {config.train.max_updates:,} ({last['epoch']:.1f} epochs, {last['tokens']:,} target tokens) |",
+                f"| updates | {last['step']:,} of {config.train.max_updates:,} ({trained_on}) |",
                 f"| training time | {last['seconds'] / 60:.1f} min in updates, {speed:,.0f} target tokens per second |",
                 f"| skipped updates | {last['skipped']:,} |",
             ]
@@ -56,11 +62,26 @@ def report(config: Config, entries: Sequence[dict[str, Any]], picture: str) -> s
             lines.append(f"| model | {ends[-1]['model']} |")
     lines += ["", picture, ""]
     if valid:
-        lines += ["## Validation", "", "Greedy translations.", "", "| update | minutes | loss | perplexity | BLEU | chrF | |", "|---|---|---|---|---|---|---|"]
+        lines += [
+            "## Validation",
+            "",
+            "Greedy translations.",
+            "",
+            "| update | minutes | loss | perplexity | BLEU | chrF | |",
+            "|---|---|---|---|---|---|---|",
+        ]
         for entry in valid:
             bleu, chrf = (score["value"] for score in entry["scores"])
             mark = "average" if entry["event"] == "average" else "best so far" if entry.get("is_best") else ""
-            row = [f"{entry['step']:,}", f"{entry['seconds'] / 60:.1f}", f"{entry['loss']:.3f}", f"{entry['ppl']:.2f}", f"{bleu:.2f}", f"{chrf:.2f}", mark]
+            row = [
+                f"{entry['step']:,}",
+                f"{entry['seconds'] / 60:.1f}",
+                f"{entry['loss']:.3f}",
+                f"{entry['ppl']:.2f}",
+                f"{bleu:.2f}",
+                f"{chrf:.2f}",
+                mark,
+            ]
             lines.append("| " + " | ".join(row) + " |")
         lines += [""] + [f"`{score['signature']}`  " for score in valid[-1]["scores"]]
         lines += ["", "## Samples", ""]

@@ -38,7 +38,9 @@ def corpus_scores(
     from sacrebleu.metrics.ter import TER
 
     if len(hypotheses) != len(references):
-        raise InputError(f"there must be one reference a translation, but there are {len(references):,} for {len(hypotheses):,}")
+        raise InputError(
+            f"there must be one reference a translation, but there are {len(references):,} for {len(hypotheses):,}"
+        )
     tokenizer = bleu_tokenizer(target_lang) if tokenize == "auto" else tokenize
     asian = tokenizer in ("zh", "ja-mecab", "ko-mecab", "char")
     scores = []
@@ -52,8 +54,9 @@ def corpus_scores(
             else:
                 metric = TER(case_sensitive=not lowercase, normalized=asian, asian_support=asian)
         except (ImportError, RuntimeError) as error:
+            reason = str(error).splitlines()[0]
             raise InputError(
-                f"BLEU for {target_lang} needs a word splitter: pip install 'transformer-mt[zh-ja-ko]' ({str(error).splitlines()[0]})"
+                f"BLEU for {target_lang} needs a word splitter: pip install 'transformer-mt[zh-ja-ko]' ({reason})"
             ) from None
         value = metric.corpus_score(list(hypotheses), [list(references)]).score
         scores.append(Score(name, value, str(metric.get_signature())))

@@ -26,7 +26,12 @@ def plain_attention(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, mask: Tensor
 
 
 def fused_attention(
-    q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, mask: Tensor | None = None, dropout: float = 0.0, causal: bool = False
+    q_BHTK: Tensor,
+    k_BHSK: Tensor,
+    v_BHSK: Tensor,
+    mask: Tensor | None = None,
+    dropout: float = 0.0,
+    causal: bool = False,
 ) -> Tensor:
     """The same values as `plain_attention`, by torch's fused kernels; `causal` lets query t see keys up to t. -> BHTK"""
     if q_BHTK.device.type == "cpu":

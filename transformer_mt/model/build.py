@@ -19,7 +19,9 @@ from transformer_mt.model.transformer import (
 )
 
 
-def build_model(config: ModelConfig, src_vocab: int, tgt_vocab: int, shared_vocab: bool, max_length: int) -> Transformer:
+def build_model(
+    config: ModelConfig, src_vocab: int, tgt_vocab: int, shared_vocab: bool, max_length: int
+) -> Transformer:
     """A freshly initialised model; `max_length` is only used by learned positions."""
     c = config
 
@@ -49,7 +51,12 @@ def build_model(config: ModelConfig, src_vocab: int, tgt_vocab: int, shared_voca
     return Transformer(
         Embedding(src_tokens, positions(), c.dropout),
         Embedding(tgt_tokens, positions(), c.dropout),
-        Encoder([EncoderLayer(attention(), feed_forward(), residual) for _ in range(c.num_encoder_layers)], final_norm()),
-        Decoder([DecoderLayer(attention(), attention(), feed_forward(), residual) for _ in range(c.num_decoder_layers)], final_norm()),
+        Encoder(
+            [EncoderLayer(attention(), feed_forward(), residual) for _ in range(c.num_encoder_layers)], final_norm()
+        ),
+        Decoder(
+            [DecoderLayer(attention(), attention(), feed_forward(), residual) for _ in range(c.num_decoder_layers)],
+            final_norm(),
+        ),
         output,
     )

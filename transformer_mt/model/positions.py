@@ -48,5 +48,7 @@ class LearnedPositions(nn.Module):
     def forward(self, x_BTD: Tensor, start: int = 0) -> Tensor:
         end = start + x_BTD.size(1)
         if end > self.max_length:
-            raise ValueError(f"learned positions must be below {self.max_length}, but {end} are asked for; raise `data.max_length`")
+            raise ValueError(
+                f"learned positions must be below {self.max_length}, but {end} are asked for; raise `data.max_length`"
+            )
         return x_BTD + self.embedding.weight[start:end]

@@ -1,10 +1,10 @@
-"""The Transformer of *Attention Is All You Need* (Vaswani et al. 2017), top to bottom: sublayers, layers, stacks, model.
+"""The Transformer of *Attention Is All You Need* (Vaswani et al. 2017): sublayers, layers, stacks, model.
 
 Letters: B sentences, S source length, T target length, D width, V vocabulary, N rows (B x beam).
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import torch
@@ -62,7 +62,9 @@ class Residual(nn.Module):
 class EncoderLayer(nn.Module):
     """Self-attention, then feed-forward, each in a residual connection."""
 
-    def __init__(self, attention: MultiHeadAttention, feed_forward: nn.Module, residual: Callable[[], Residual]) -> None:
+    def __init__(
+        self, attention: MultiHeadAttention, feed_forward: nn.Module, residual: Callable[[], Residual]
+    ) -> None:
         super().__init__()
         self.self_attention, self.self_residual = attention, residual()
         self.feed_forward, self.ffn_residual = feed_forward, residual()
@@ -140,10 +142,17 @@ class Encoder(nn.Module):
 class Decoder(nn.Module):
     """A stack of decoder layers; with pre-norm a last LayerNorm."""
 
+    layers: Sequence[DecoderLayer]
+
     def __init__(self, layers: list[DecoderLayer], final_norm: nn.Module) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(layers)
+        self.layers = nn.ModuleList(layers)  # type: ignore[assignment]
         self.final_norm = final_norm
+
+    def start(self, memory_BSD: Tensor, src_mask: Tensor) -> DecoderState:
+        """The state before the first token, one row a sentence: each layer's keys and values of the source, made once."""
+        layers = (LayerState(None, None, *layer.src_attention.keys_values(memory_BSD)) for layer in self.layers)
+        return DecoderState(tuple(layers), src_mask, num_rows=len(memory_BSD))
 
     def forward(self, x_BTD: Tensor, memory_BSD: Tensor, mask: Tensor) -> Tensor:
         for layer in self.layers:
@@ -175,7 +184,9 @@ class Embedding(nn.Module):
 class Transformer(nn.Module):
     """Encoder and decoder, with the four methods every model here has: forward, encode, start, step."""
 
-    def __init__(self, src_embedding: Embedding, tgt_embedding: Embedding, encoder: Encoder, decoder: Decoder, output: nn.Linear) -> None:
+    def __init__(
+        self, src_embedding: Embedding, tgt_embedding: Embedding, encoder: Encoder, decoder: Decoder, output: nn.Linear
+    ) -> None:
         super().__init__()
         self.src_embedding, self.tgt_embedding = src_embedding, tgt_embedding
         self.encoder, self.decoder = encoder, decoder
@@ -192,9 +203,8 @@ class Transformer(nn.Module):
         return self.encoder(self.src_embedding(src), attend_to(src_mask))
 
     def start(self, memory_BSD: Tensor, src_mask: Tensor) -> DecoderState:
-        """The state before the first token, one row a sentence: each layer's keys and values of the source, made once."""
-        layers = tuple(LayerState(None, None, *layer.src_attention.keys_values(memory_BSD)) for layer in self.decoder.layers)
-        return DecoderState(layers, src_mask, num_rows=len(memory_BSD))
+        """(B, S, D) memory, (B, S) True = real -> the state before the first token, one row a sentence."""
+        return self.decoder.start(memory_BSD, src_mask)
 
     def step(self, tokens: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
         """(N,) newest token of each row -> (N, V) logits of the next, and the state that has seen it."""

@@ -49,7 +49,12 @@ class Journal:
     def open_bar(self, step: int, total: int) -> None:
         # In a log file a bar is noise; there the lines of `say` are enough.
         self._bar = tqdm(
-            total=total, initial=step, unit="update", file=sys.stderr, dynamic_ncols=True, disable=not sys.stderr.isatty()
+            total=total,
+            initial=step,
+            unit="update",
+            file=sys.stderr,
+            dynamic_ncols=True,
+            disable=not sys.stderr.isatty(),
         )
 
     def advance(self, facts: str) -> None:
@@ -81,7 +86,11 @@ def environment() -> dict[str, Any]:
     try:
         here = Path(__file__).parent
         commit = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"], cwd=here, capture_output=True, text=True, timeout=10
+            ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"],
+            cwd=here,
+            capture_output=True,
+            text=True,
+            timeout=10,
         ).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         commit = ""

@@ -36,7 +36,9 @@ def train(config: Config, out: str | Path | None = None, fresh: bool = False) ->
         set_aside(folder)
     run = open_run(config, folder)
     if _is_finished(run):
-        say(f"{folder}: finished at update {run.progress.step:,}; raise train.max_updates to go on, or start over with --fresh")
+        say(
+            f"{folder}: finished at update {run.progress.step:,}; raise train.max_updates to go on, or start over with --fresh"
+        )
         return folder
     _announce(run)
     run.model.train()
@@ -83,7 +85,9 @@ def _announce(run: Run) -> None:
     say(f"{config.name}: {parameters:,} parameters, {precision} on {run.device}; run folder {run.folder}")
     if config.train.save_every > config.train.max_updates:
         say("note: train.save_every is more than train.max_updates; the only checkpoint will be the last")
-    run.journal.write("start", step=progress.step, parameters=parameters, precision=precision, device=str(run.device), **environment())
+    run.journal.write(
+        "start", step=progress.step, parameters=parameters, precision=precision, device=str(run.device), **environment()
+    )
     run.journal.open_bar(progress.step, config.train.max_updates)
 
 
@@ -97,8 +101,8 @@ def _update(run: Run) -> None:
         say(f"update {progress.step:,} was skipped: its loss or gradient is not finite ({progress.skipped:,} so far)")
         if progress.skipped_in_a_row >= MAX_SKIPS:
             raise WorkError(
-                f"{MAX_SKIPS} updates in a row had no finite loss or gradient; the last checkpoint is from before them or none is; "
-                "try a lower train.learning_rate, a longer train.warmup, train.precision=fp32, or look at the data"
+                f"{MAX_SKIPS} updates in a row had no finite loss or gradient; go on from the last checkpoint with a lower "
+                "train.learning_rate, a longer train.warmup or train.precision=fp32"
             )
     loss = result.loss / result.num_tokens
     ppl = math.exp(min(100.0, result.nll / result.num_tokens)) if not result.skipped else math.nan
@@ -133,7 +137,9 @@ def _validate(run: Run) -> None:
     config, progress = run.config, run.progress
     result = validate(run.model, run.data, config, run.device)
     if not math.isfinite(result.loss) and config.train.monitor == "loss":
-        raise WorkError("the validation loss is not finite; try a lower train.learning_rate, or train.monitor=bleu if no pair fits a batch")
+        raise WorkError(
+            "the validation loss is not finite; try a lower train.learning_rate, or train.monitor=bleu if no pair fits a batch"
+        )
     is_best = progress.validated(result.monitored(config.train.monitor))
     _record(run, result, "valid", is_best=is_best)
     if is_best:
@@ -158,7 +164,9 @@ def _record(run: Run, result: Validation, event: str, **facts: object) -> None:
     )
     best = "  (best so far)" if facts.get("is_best") else ""
     chrf = result.scores[1].value
-    say(f"validation at {step:,}: loss {result.loss:.3f}  ppl {result.ppl:.2f}  BLEU {result.bleu:.2f}  chrF {chrf:.2f}{best}")
+    say(
+        f"validation at {step:,}: loss {result.loss:.3f}  ppl {result.ppl:.2f}  BLEU {result.bleu:.2f}  chrF {chrf:.2f}{best}"
+    )
     for src, reference, translation in result.samples:
         say(f"    {src}\n      is   {reference}\n      got  {translation}")
     write_report(run.folder, run.config, run.journal.entries(), say)
@@ -166,7 +174,9 @@ def _record(run: Run, result: Validation, event: str, **facts: object) -> None:
 
 def _publish(run: Run, weights: checkpoint.Tensors) -> None:
     try:
-        checkpoint.save_weights(run.folder / "model.safetensors", weights, {"config": run.config.name, "step": str(run.progress.step)})
+        checkpoint.save_weights(
+            run.folder / "model.safetensors", weights, {"config": run.config.name, "step": str(run.progress.step)}
+        )
     except CheckpointError as error:
         raise WorkError(f"{error}; make room and run the same command to go on") from None
 
@@ -189,4 +199,4 @@ def _finish(run: Run) -> None:
     run.journal.write("end", step=progress.step, seconds=progress.seconds, model=chosen)
     write_report(run.folder, run.config, run.journal.entries(), say)
     checkpoint.write_text(run.folder / "finished.json", f'{{"step": {progress.step}}}\n')
-    say(f"done: {run.folder} holds {chosen}; try: translate {os.path.relpath(run.folder)} \"...\"")
+    say(f'done: {run.folder} holds {chosen}; try: translate {os.path.relpath(run.folder)} "..."')

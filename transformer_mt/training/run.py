@@ -108,7 +108,9 @@ class Run:
         there = [step for step in there if step <= progress.step]
         if train.average == "best":
             scores = dict(progress.scores)
-            there = sorted((s for s in there if s in scores), key=lambda s: (-scores[s], -s))[: train.average_checkpoints]
+            there = sorted((s for s in there if s in scores), key=lambda s: (-scores[s], -s))[
+                : train.average_checkpoints
+            ]
             return sorted(there)
         # The end of training and an interruption save off the beat; only steps on it count, and so always the same ones.
         on_beat = [step for step in there if step % train.save_every == 0 or step == train.max_updates]
@@ -135,7 +137,7 @@ class Run:
 
 
 def open_run(config: Config, folder: Path) -> Run:
-    """The run in `folder`, at its newest whole checkpoint or at its beginning. A new one writes its first checkpoint."""
+    """The run in `folder`, at its newest whole checkpoint or at its beginning."""
     device = choose_device(config.train.device)
     if device.type == "cpu":
         keep_large_buffers()
@@ -187,7 +189,15 @@ def set_aside(folder: Path) -> None:
 
 
 # What a run cannot change on its way: the arrays have their shapes, and the place in the data its meaning.
-_FIXED = ("seed", "data.source_lang", "data.target_lang", "tokenizer.", "model.", "train.batch_tokens", "train.optimizer")
+_FIXED = (
+    "seed",
+    "data.source_lang",
+    "data.target_lang",
+    "tokenizer.",
+    "model.",
+    "train.batch_tokens",
+    "train.optimizer",
+)
 _FREE = ("model.dropout", "model.attention_dropout", "model.ffn_dropout")
 
 
@@ -197,8 +207,12 @@ def _compare_configs(old: Config, new: Config, folder: Path) -> None:
     changed = [key for key in sorted(before.keys() | after.keys()) if before.get(key) != after.get(key)]
     refused = [key for key in changed if key.startswith(_FIXED) and key not in _FREE]
     if refused:
-        lines = [f"`{key}` must stay {before.get(key)!r} in a run that goes on, but is {after.get(key)!r}" for key in refused]
-        raise InputError("\n".join([*lines, f"{folder}: put them back, or start over with --fresh, or train under another name"]))
+        lines = [
+            f"`{key}` must stay {before.get(key)!r} in a run that goes on, but is {after.get(key)!r}" for key in refused
+        ]
+        raise InputError(
+            "\n".join([*lines, f"{folder}: put them back, or start over with --fresh, or train under another name"])
+        )
     for key in changed:
         say(f"changed since the last checkpoint: `{key}` from {before.get(key)!r} to {after.get(key)!r}")
 

@@ -1,0 +1,63 @@
+# `make help` lists what there is. Everything runs in .venv, which `make setup` builds once from constraints.txt.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+CONFIG ?= configs/wmt14_en_de_small.yaml
+MODEL  ?= runs/demo
+ARGS   ?=
+TEXT   ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo train translate evaluate test test-all lint format clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
+	@echo
+	@echo '  CONFIG=$(CONFIG)  MODEL=$(MODEL)  ARGS="key=value ..."  TEXT="a sentence"'
+
+setup: $(VENV)/ready ## build .venv
+
+$(VENV)/ready: constraints.txt pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[plot,dev]'
+	@touch $@
+
+demo: setup ## train on the built-in toy language, score, translate three sentences: minutes on two cores
+	$(BIN)/transformer-mt train configs/demo.yaml
+	@echo; echo '== its score on sentences that ask for combinations it never saw'
+	$(BIN)/transformer-mt evaluate runs/demo
+	@echo; echo '== three translations'
+	$(BIN)/translate runs/demo 'The old teacher sees a small bird in the garden.' \
+	  'Because the child does not sleep, the mother sings.' 'Today three happy dogs bring the queen the red ball.'
+	@echo; echo '== next'
+	@echo '  $(BIN)/translate runs/demo            translate what you type'
+	@echo '  less runs/demo/report.md              how the training went'
+	@echo '  make train CONFIG=configs/multi30k_en_de.yaml   a real corpus, an hour on two cores'
+
+train: setup ## train CONFIG, or go on training it
+	$(BIN)/transformer-mt train $(CONFIG) $(ARGS)
+
+translate: setup ## translate TEXT, or standard input, with MODEL
+	@$(BIN)/translate $(MODEL) $(if $(TEXT),'$(TEXT)') $(ARGS)
+
+evaluate: setup ## score MODEL on its test sets
+	@$(BIN)/transformer-mt evaluate $(MODEL) $(ARGS)
+
+test: setup ## run the test suite
+	$(BIN)/pytest
+
+test-all: setup ## run the slow tests too
+	$(BIN)/pytest -m 'slow or not slow'
+
+lint: setup ## check style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: setup ## put the code into its style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean: ## remove .venv and what tools left; runs/ stays
+	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -not -path './runs/*' -prune -exec rm -rf {} +

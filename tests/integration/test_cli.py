@@ -1,0 +1,269 @@
+"""Every verb and flag through the real command line."""
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.conftest import ROOT, run_cli
+from transformer_mt import __version__
+from transformer_mt.cli import main, translate_main
+
+
+def cli(capfdbinary, *words):
+    """main() in this process: (status, stdout, stderr). Importing torch once, not a hundred times."""
+    try:
+        status = main([str(word) for word in words])
+    except SystemExit as stop:
+        status = stop.code
+    out, err = capfdbinary.readouterr()
+    assert b"Traceback" not in err
+    return status, out.decode(), err.decode()
+
+
+def test_version_help_and_nothing(capfdbinary):
+    assert cli(capfdbinary, "--version")[:2] == (0, f"transformer-mt {__version__}\n")
+    assert "translate text" in cli(capfdbinary, "--help")[1]
+    assert cli(capfdbinary)[0] == 2
+
+
+def test_help_imports_nothing_slow():
+    code = (
+        "import sys\nfrom transformer_mt.cli import translate_main\n"
+        "try: translate_main(['--help'])\nexcept SystemExit: pass\n"
+        "slow = ('torch', 'numpy', 'yaml', 'pydantic', 'datasets', 'sentencepiece')\n"
+        "print([module for module in slow if module in sys.modules], file=sys.stderr)"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
+    assert result.stderr.decode().strip() == "[]"
+
+
+def test_a_training_writes_what_it_promises(tiny_run):
+    names = {path.name for path in tiny_run.iterdir()}
+    assert {
+        "config.yaml",
+        "tokenizer.model",
+        "model.safetensors",
+        "checkpoints",
+        "metrics.jsonl",
+        "report.md",
+        "learning_curve.png",
+    } <= names
+    entries = [
+        json.loads(line) for line in (tiny_run / "metrics.jsonl").read_text(encoding="utf-8").split("\n") if line
+    ]
+    events = [entry["event"] for entry in entries]
+    assert events[0] == "start" and events[-1] == "end" and events.count("train") == 6 and events.count("valid") == 2
+    train = next(entry for entry in entries if entry["event"] == "train")
+    assert {"step", "epoch", "tokens", "learning_rate", "loss", "ppl", "tokens_per_second", "seconds"} <= train.keys()
+    valid = next(entry for entry in entries if entry["event"] == "valid")
+    assert len(valid["samples"]) == 3 and valid["scores"][0]["signature"].startswith("nrefs:1")
+    report = (tiny_run / "report.md").read_text(encoding="utf-8")
+    assert "| parameters |" in report and "tok:13a" in report and "![learning curve](learning_curve.png)" in report
+    assert (tiny_run / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_checkpoints_are_the_newest_and_the_best(tiny_run):
+    assert len(list((tiny_run / "checkpoints").iterdir())) in (3, 4)
+    assert (tiny_run / "checkpoints/step-00000024").is_dir()
+
+
+def test_translating_words_and_standard_input(tiny_run, capfdbinary):
+    status, out, err = cli(capfdbinary, "translate", tiny_run, "The dog sleeps.", "", "A cat sings.")
+    lines = out.split("\n")
+    assert status == 0 and len(lines) == 4 and lines[1] == "" and lines[0] != ""
+    assert err.strip().split("\n")[0] == "line 2: there is nothing to translate"
+    result = run_cli("translate", tiny_run, stdin=b"The dog sleeps.\r\n\nA cat sings.")
+    assert result.returncode == 0 and result.stdout.decode().split("\n") == lines
+
+
+def test_translate_is_the_same_command(tiny_run, capfdbinary):
+    main(["translate", str(tiny_run), "The dog sleeps."])
+    expected = capfdbinary.readouterr().out
+    assert translate_main([str(tiny_run), "The dog sleeps."]) == 0
+    assert capfdbinary.readouterr().out == expected
+
+
+def test_files_in_and_out(tiny_run, tmp_path, capfdbinary):
+    source = tmp_path / "in.txt.gz"
+    source.write_bytes(gzip.compress("The dog sleeps.\n\n\u2028\nA cat sings.\n".encode()))
+    assert cli(capfdbinary, "translate", tiny_run, "-i", source, "-o", tmp_path / "out.txt")[0] == 0
+    assert (tmp_path / "out.txt").read_text(encoding="utf-8").count("\n") == 4
+
+
+def test_json_says_what_was_asked_for(tiny_run, capfdbinary):
+    status, out, _ = cli(capfdbinary, "translate", tiny_run, "--json", "--n-best", "2", "The dog sleeps.", "")
+    first, second = map(json.loads, out.strip().split("\n"))
+    assert first["line"] == 1 and first["source"] == "The dog sleeps." and first["problems"] == []
+    assert first["score"] < 0 and all(isinstance(token, str) for token in first["tokens"])
+    assert len(first["n_best"]) == 2 and first["n_best"][0]["translation"] == first["translation"]
+    assert second["translation"] == "" and second["problems"] == ["there is nothing to translate"]
+
+
+def test_n_best_and_settings_of_the_search(tiny_run, capfdbinary):
+    status, out, _ = cli(
+        capfdbinary,
+        "translate",
+        tiny_run,
+        "--n-best",
+        "3",
+        "--beam",
+        "4",
+        "--length-penalty",
+        "0.6",
+        "--batch-tokens",
+        "64",
+        "--max-length",
+        "9",
+        "--dtype",
+        "bfloat16",
+        "--device",
+        "cpu",
+        "The dog sleeps.",
+    )
+    assert status == 0
+    scores = [float(line.split("\t")[0]) for line in out.strip().split("\n")]
+    assert len(scores) == 3 and scores == sorted(scores, reverse=True)
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["no/such/run", "x"], "no/such/run: no such folder; a model is the folder of a run"),
+        (["RUN", "-i", "no/such.txt"], "no/such.txt: no such file"),
+        (["RUN", "-i", "."], "must be a file, but is a folder"),
+        (["RUN", "x", "-o", "no/such/out.txt"], "no/such/out.txt: cannot be written: No such file or directory"),
+        (["RUN", "x", "-i", "y"], "give TEXT or --input, not both"),
+        (["RUN", "x", "--n-best", "9"], "--n-best must be at most --beam (5), but is 9"),
+        (["RUN", "x", "--beam", "0"], "--beam: must be a whole number of at least 1, but is 0"),
+        (
+            ["RUN", "x", "--length-penalty", "-1"],
+            "`decode.length_penalty` must be greater than or equal to 0, but is -1.0",
+        ),
+        (["RUN", "x", "--device", "cuda:7"], "the device must be there, but cuda:7 is not"),
+        (["RUN", "x", "--device", "tpu"], "must be auto, cpu, cuda, cuda:N or mps, but is tpu"),
+    ],
+)
+def test_mistakes_get_one_line_and_status_two(tiny_run, capfdbinary, words, message):
+    status, out, err = cli(capfdbinary, "translate", *(str(tiny_run) if word == "RUN" else word for word in words))
+    assert status == 2 and out == ""
+    assert message in err.strip().split("\n")[-1]
+
+
+def test_output_over_the_input_is_refused(tiny_run, tmp_path, capfdbinary):
+    path = tmp_path / "a.txt"
+    path.write_text("The dog sleeps.\n", encoding="utf-8")
+    status, _, err = cli(capfdbinary, "translate", tiny_run, "-i", path, "-o", path)
+    assert status == 2 and "the output must not be the input" in err
+    assert path.read_text(encoding="utf-8") == "The dog sleeps.\n"
+
+
+def test_bytes_that_are_not_utf8_are_told_and_the_line_stays(tiny_run):
+    result = run_cli("translate", tiny_run, stdin=b"The dog sleeps.\nstra\xdfe\nA cat sings.\n")
+    assert result.returncode == 0 and result.stdout.count(b"\n") == 3
+    assert b"line 2: byte 0xdf is not UTF-8" in result.stderr
+
+
+def test_lines_come_out_while_the_pipe_is_open(tiny_run):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "transformer_mt", "translate", str(tiny_run)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    process.stdin.write(b"The dog sleeps.\n")
+    process.stdin.flush()
+    assert process.stdout.readline().endswith(b"\n")  # would hang if it waited for more
+    process.stdin.close()
+    assert process.wait(timeout=60) == 0
+
+
+def test_a_closed_pipe_and_ctrl_c_end_quietly(tiny_run):
+    command = [sys.executable, "-m", "transformer_mt", "translate", str(tiny_run), "--json"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    many = b"The dog sleeps.\n" * 3000
+    closed = subprocess.run(
+        ["sh", "-c", '"$@" | head -n 1', "sh", *command], input=many, capture_output=True, env=environment
+    )
+    assert closed.stdout.count(b"\n") == 1 and closed.stderr == b""
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
+    )
+    process.stdin.write(b"The dog sleeps.\n")
+    process.stdin.flush()
+    process.stdout.readline()
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130 and err == b"stopped\n"
+
+
+def test_evaluate_prints_signed_scores_and_keeps_the_translations(tiny_run, capfdbinary):
+    status, out, _ = cli(capfdbinary, "evaluate", tiny_run, "--beam", "2")
+    lines = out.split("\n")
+    assert status == 0 and lines[0] == "test-0: toy test, 30 sentences, beam 2"
+    assert [line.split()[0] for line in lines[1:4]] == ["BLEU", "chrF", "TER"]
+    assert all("nrefs:1" in line for line in lines[1:4]) and "tok:13a" in lines[1]
+    rows = (tiny_run / "evaluation/test-0.jsonl").read_text(encoding="utf-8").strip().split("\n")
+    assert len(rows) == 30 and {"source", "reference", "translation", "score"} == json.loads(rows[0]).keys()
+    kept = json.loads((tiny_run / "evaluation/test-0.scores.json").read_text(encoding="utf-8"))
+    assert kept["decode"]["beam"] == 2 and f"{kept['scores'][0]['value']:.2f}" == lines[1].split()[1]
+
+
+def test_evaluate_takes_files_and_speaks_of_tokenised_text(tiny_run, tmp_path, capfdbinary):
+    (tmp_path / "a.en").write_text("the dog sleeps .\nthe cat sings .\n", encoding="utf-8")
+    (tmp_path / "a.de").write_text("der hund schläft .\ndie katze singt .\n", encoding="utf-8")
+    status, out, err = cli(
+        capfdbinary, "evaluate", tiny_run, "--source", tmp_path / "a.en", "--reference", tmp_path / "a.de", "--json"
+    )
+    facts = json.loads(out)
+    assert status == 0 and facts["sentences"] == 2 and facts["scores"][0]["name"] == "BLEU"
+    assert "the references are tokenised text" in err
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["--source", "a"], "each --source needs a --reference, but there are 1 and 0"),
+        (["--source", "no/a", "--reference", "no/b"], "no/a: no such file"),
+    ],
+)
+def test_evaluate_mistakes(tiny_run, capfdbinary, words, message):
+    status, _, err = cli(capfdbinary, "evaluate", tiny_run, *words)
+    assert status == 2 and message in err
+
+
+def test_config_show_and_schema(write_config, capfdbinary):
+    status, out, _ = cli(capfdbinary, "config", "show", write_config(), "train.max_updates=9")
+    assert status == 0 and "max_updates: 9  # Updates of the weights after which training ends." in out
+    status, out, _ = cli(capfdbinary, "config", "schema")
+    assert status == 0 and json.loads(out)["title"] == "transformer_mt config"
+
+
+def test_train_mistakes_are_told_before_any_work(write_config, tmp_path, capfdbinary, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = write_config()
+    for words, message in [
+        ([path.with_name("tyni.yaml")], "did you mean"),
+        ([path, "train.max_update=5"], "`train.max_update` is not a key; did you mean `train.max_updates`?"),
+        ([path, "data.train={source: no/a, target: no/b}"], "no/a: no such file"),
+        ([path, "data.train={hub: no/such/set, split: train}"], "no/such/set: no such folder"),
+        ([path, "tokenizer.vocab_size=90000"], "`tokenizer.vocab_size` must be at most"),
+        ([path, "train.device=cuda:9"], "the device must be there"),
+    ]:
+        status, out, err = cli(capfdbinary, "train", *words)
+        assert status == 2 and message in err.strip().split("\n")[-1], err
+        assert not (tmp_path / "runs").exists()
+
+
+def test_out_names_the_folder(write_config, tmp_path, capfdbinary, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    status, _, err = cli(capfdbinary, "train", write_config(), "train.max_updates=2", "--out", tmp_path / "here")
+    assert status == 0 and (tmp_path / "here/model.safetensors").exists() and not (tmp_path / "runs").exists()

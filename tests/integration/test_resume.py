@@ -1,0 +1,248 @@
+"""A run that is killed at any moment and started again ends with the same weights, bit for bit."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+from safetensors.torch import load_file
+
+from tests.conftest import ROOT, TINY, run_cli
+
+# Runs the command line with one function replaced by one that kills its own process at the N-th call.
+KILLER = """
+import importlib, os, signal, sys
+module, name, count, after = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4] == "after"
+owner = importlib.import_module(module)
+*path, name = name.split(".")
+for part in path:
+    owner = getattr(owner, part)
+original, calls = getattr(owner, name), 0
+def deadly(*args, **kwargs):
+    global calls
+    calls += 1
+    if calls == count and not after:
+        os.kill(os.getpid(), signal.SIGKILL)
+    result = original(*args, **kwargs)
+    if calls == count:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return result
+setattr(owner, name, deadly)
+from transformer_mt.cli import main
+sys.exit(main(sys.argv[5:]))
+"""
+
+MOMENTS = {
+    "before the first checkpoint": ("transformer_mt.training.step", "Updater.update", 4, "before"),
+    "in an update": ("transformer_mt.training.step", "Updater.update", 20, "before"),
+    "writing a checkpoint, files half there": ("transformer_mt.checkpoint", "_write_tensors", 8, "after"),
+    "writing a checkpoint, before its name": ("transformer_mt.checkpoint", "_hash", 10, "after"),
+    "between a checkpoint and the removal of old ones": ("transformer_mt.checkpoint", "rotate", 3, "before"),
+    "between a checkpoint and its link for averaging": (
+        "transformer_mt.training.run",
+        "Run._keep_for_averaging",
+        3,
+        "before",
+    ),
+    "in a validation": ("transformer_mt.training.loop", "validate", 2, "before"),
+    "writing the model": ("transformer_mt.checkpoint", "save_weights", 2, "before"),
+    "averaging at the end": ("transformer_mt.checkpoint", "average", 1, "before"),
+}
+
+
+def config_in(folder: Path, **train) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "tiny.yaml"
+    values = {
+        **TINY,
+        "model": {**TINY["model"], "dropout": 0.2},
+        "train": {**TINY["train"], "keep_checkpoints": 2, **train},
+    }
+    path.write_text(yaml.safe_dump(values), encoding="utf-8")
+    return path
+
+
+def train(folder: Path, *words: object, code: int = 0) -> str:
+    result = run_cli("train", folder / "tiny.yaml", *words, cwd=folder)
+    assert result.returncode == code, result.stderr.decode()
+    assert "Traceback" not in result.stderr.decode()
+    return result.stderr.decode()
+
+
+def weights(folder: Path) -> dict:
+    return {
+        str(path.relative_to(folder)): {name: tensor.numpy().tobytes() for name, tensor in load_file(path).items()}
+        for path in [
+            folder / "runs/tiny/model.safetensors",
+            *sorted((folder / "runs/tiny/checkpoints").rglob("*.safetensors")),
+        ]
+    }
+
+
+def measured(folder: Path) -> list[dict]:
+    """metrics.jsonl without what depends on the clock and the starts."""
+    lines = (folder / "runs/tiny/metrics.jsonl").read_text(encoding="utf-8").split("\n")
+    entries = [json.loads(line) for line in lines if line]
+    clock = ("seconds", "tokens_per_second")
+    return [{k: v for k, v in entry.items() if k not in clock} for entry in entries if entry["event"] != "start"]
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory):
+    """A run that nothing interrupted."""
+    folder = tmp_path_factory.mktemp("straight")
+    config_in(folder)
+    train(folder)
+    return folder
+
+
+def killed(folder: Path, moment: str) -> None:
+    result = subprocess.run(
+        [sys.executable, "-c", KILLER, *map(str, MOMENTS[moment]), "train", str(folder / "tiny.yaml")],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        timeout=300,
+    )
+    assert result.returncode == -signal.SIGKILL, result.stderr.decode()
+
+
+def same_end(folder: Path, straight: Path) -> None:
+    assert weights(folder) == weights(straight)
+    assert measured(folder) == measured(straight)
+
+
+QUICK = ["in an update", "writing a checkpoint, before its name", "between a checkpoint and its link for averaging"]
+
+
+@pytest.mark.parametrize("moment", [m if m in QUICK else pytest.param(m, marks=pytest.mark.slow) for m in MOMENTS])
+def test_interrupted_run_equals_uninterrupted_run(moment, straight, tmp_path):
+    config_in(tmp_path)
+    killed(tmp_path, moment)
+    train(tmp_path)
+    same_end(tmp_path, straight)
+
+
+@pytest.mark.slow
+def test_a_run_killed_again_and_again_ends_the_same(straight, tmp_path):
+    config_in(tmp_path)
+    for moment in (
+        "before the first checkpoint",
+        "writing a checkpoint, files half there",
+        "in a validation",
+        "averaging at the end",
+    ):
+        killed(tmp_path, moment)
+    train(tmp_path)
+    same_end(tmp_path, straight)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "change", [{"precision": "bf16"}, {"precision": "fp16"}, {"accumulate": 3}, {"average": "best"}], ids=str
+)
+def test_other_settings_resume_as_exactly(change, tmp_path):
+    for name in ("a", "b"):
+        config_in(tmp_path / name, **change)
+    killed(tmp_path / "b", "in an update")
+    train(tmp_path / "a")
+    train(tmp_path / "b")
+    same_end(tmp_path / "b", tmp_path / "a")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_and_leaves_with_one_line(number, straight, tmp_path):
+    config = config_in(tmp_path)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "transformer_mt", "train", str(config)],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    journal = tmp_path / "runs/tiny/metrics.jsonl"
+    deadline = time.time() + 120
+    while time.time() < deadline and not (journal.exists() and '"train"' in journal.read_text(encoding="utf-8")):
+        time.sleep(0.01)
+    process.send_signal(number)
+    errors = process.communicate(timeout=120)[1].decode()
+    if process.returncode == 0:
+        pytest.skip("the run was over before the signal came")
+    assert process.returncode == 128 + number
+    assert "and saved; run the same command to go on" in errors.strip().split("\n")[-1]
+    assert "Traceback" not in errors
+    assert "going on from" in train(tmp_path)
+    assert weights(tmp_path)["runs/tiny/model.safetensors"] == weights(straight)["runs/tiny/model.safetensors"]
+
+
+def test_a_damaged_newest_checkpoint_is_reported_and_the_one_before_taken(straight, tmp_path):
+    config_in(tmp_path)
+    killed(tmp_path, "averaging at the end")
+    newest = tmp_path / "runs/tiny/checkpoints/step-00000024/optimizer.safetensors"
+    newest.write_bytes(newest.read_bytes()[:-100])
+    said = train(tmp_path)
+    assert "step-00000024/optimizer.safetensors is damaged" in said and "step-00000018: update 18 of 24" in said
+    same_end(tmp_path, straight)
+
+
+def test_a_finished_run_says_so_and_goes_on_when_asked_for_more(straight, tmp_path):
+    config_in(tmp_path)
+    train(tmp_path)
+    assert "finished at update 24; raise train.max_updates to go on" in train(tmp_path)
+    said = train(tmp_path, "train.max_updates=28")
+    assert "changed since the last checkpoint: `train.max_updates` from 24 to 28" in said
+    assert "update 24 of 28" in said
+    assert (tmp_path / "runs/tiny/checkpoints/step-00000028").is_dir()
+
+
+def test_what_cannot_change_is_refused_and_fresh_starts_over(straight, tmp_path):
+    config_in(tmp_path)
+    train(tmp_path)
+    said = train(tmp_path, "model.d_ff=128", "seed=2", "train.max_updates=30", code=2)
+    assert "`model.d_ff` must stay 64 in a run that goes on, but is 128" in said
+    assert "`seed` must stay 1 in a run that goes on, but is 2" in said
+    assert "start over with --fresh" in said
+    same_end(tmp_path, straight)  # nothing was touched
+    said = train(tmp_path, "model.d_ff=128", "train.max_updates=6", "--fresh")
+    (aside,) = (tmp_path / "runs").glob("tiny.old-*")
+    assert f"the old run is now runs/{aside.name}" in said
+    assert (aside / "checkpoints/step-00000024").is_dir()
+
+
+def test_changed_data_is_refused(tmp_path):
+    config_in(tmp_path)
+    train(tmp_path, "train.max_updates=6")
+    said = train(tmp_path, "train.max_updates=12", "data.train.size=1400", code=2)
+    assert "the training or validation data changed since this run began" in said
+
+
+def test_a_full_disk_is_a_clear_message_and_costs_nothing_saved(straight, tmp_path):
+    """The third checkpoint finds the disk full; then there is room again."""
+    config_in(tmp_path)
+    limited = (
+        "import sys, transformer_mt.checkpoint as c\n"
+        "original, calls = c._write_tensors, []\n"
+        "def full(path, *rest):\n"
+        "    calls.append(path)\n"
+        "    if 'step-00000018' in str(path): path.write_bytes(b'half'); raise OSError(28, 'No space left on device')\n"
+        "    original(path, *rest)\n"
+        "c._write_tensors = full\n"
+        "from transformer_mt.cli import main\n"
+        "sys.exit(main(['train', 'tiny.yaml']))\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", limited],
+        cwd=tmp_path,
+        capture_output=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        timeout=300,
+    )
+    last = result.stderr.decode().strip().split("\n")[-1]
+    assert result.returncode == 1
+    assert "step-00000018: No space left on device; the last whole checkpoint is step-00000012; make room" in last
+    train(tmp_path)
+    same_end(tmp_path, straight)
