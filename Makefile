@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 CONFIG ?= configs/wmt14_en_de_small.yaml
 MODEL  ?= runs/demo
 ARGS   ?=
-TEXT   ?=
+export TEXT ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo train translate evaluate test test-all lint format clean
@@ -35,10 +35,11 @@ demo: setup ## train on the built-in toy language, score, translate three senten
 	@echo '  make train CONFIG=configs/multi30k_en_de.yaml   a real corpus, an hour on two cores'
 
 train: setup ## train CONFIG, or go on training it
+	@test "$(or $(GPUS),1)" = 1 || { echo "training uses one device so far; leave GPUS out" >&2; exit 2; }
 	$(BIN)/transformer-mt train $(CONFIG) $(ARGS)
 
 translate: setup ## translate TEXT, or standard input, with MODEL
-	@$(BIN)/translate $(MODEL) $(if $(TEXT),'$(TEXT)') $(ARGS)
+	@$(BIN)/translate $(MODEL) $${TEXT:+"$$TEXT"} $(ARGS)
 
 evaluate: setup ## score MODEL on its test sets
 	@$(BIN)/transformer-mt evaluate $(MODEL) $(ARGS)

@@ -18,10 +18,12 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from transformer_mt.errors import WorkError
+
 Tensors = Mapping[str, Tensor]
 
 
-class CheckpointError(RuntimeError):
+class CheckpointError(WorkError):
     """A checkpoint could not be written, or is not what was written."""
 
 
@@ -81,12 +83,22 @@ def all_checkpoints(root: Path) -> list[Path]:
 
 
 def newest(root: Path, report: Callable[[str], None]) -> Checkpoint | None:
-    """The newest checkpoint that is whole; each damaged one passed over is reported."""
-    for path in reversed(all_checkpoints(root)):
+    """The newest checkpoint that is whole, or None where there are none.
+
+    Each damaged one passed over is reported and renamed, so that it never counts as one of those to keep.
+    CheckpointError if there are checkpoints but none is whole.
+    """
+    paths = all_checkpoints(root)
+    for path in reversed(paths):
         try:
             return load(path)
         except CheckpointError as error:
             report(f"{error}; taking the checkpoint before it")
+            damaged = path.with_name(f"damaged-{path.name}")
+            shutil.rmtree(damaged, ignore_errors=True)
+            path.rename(damaged)
+    if paths:
+        raise CheckpointError(f"{root}: none of its {len(paths)} checkpoints is whole; start over with --fresh")
     return None
 
 

@@ -26,14 +26,19 @@ _CHUNK = 1024
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `transformer-mt`; gives back the exit status."""
-    return _run(_parser().parse_args(argv))
+    words = list(sys.argv[1:] if argv is None else argv)
+    parser, verbs = _parsers()
+    if words and words[0] in ("train", "translate"):
+        # Intermixed: TEXT and key=value may stand before, between and after the options.
+        return _run(verbs[words[0]].parse_intermixed_args(words[1:]))
+    return _run(parser.parse_args(words))
 
 
 def translate_main(argv: Sequence[str] | None = None) -> int:
     """Run `translate`, the same as `transformer-mt translate`."""
     parser = argparse.ArgumentParser(prog="translate", description=_TRANSLATE)
     _translate_arguments(parser)
-    return _run(parser.parse_args(argv))
+    return _run(parser.parse_intermixed_args(argv))
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -49,6 +54,12 @@ def _run(arguments: argparse.Namespace) -> int:
         # Whoever read our output has seen enough; Python must not complain when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
+    except OSError as error:
+        # A full disk or a vanished folder, wherever it was met; what was whole before is whole still.
+        _say(
+            f"{error.filename or 'a file'}: {error.strerror or error}; make room or check the place, then run it again"
+        )
+        return 1
     except KeyboardInterrupt:
         _say("stopped")
         return 128 + signal.SIGINT
@@ -58,7 +69,8 @@ def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parsers() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
+    """The parser of everything, and those of the verbs by name."""
     parser = argparse.ArgumentParser(
         prog="transformer-mt", description="Train Transformers to translate, and translate."
     )
@@ -96,7 +108,7 @@ def _parser() -> argparse.ArgumentParser:
     show.add_argument("overrides", metavar="key=value", nargs="*", help="settings that win over the file")
     show.set_defaults(verb=_config_show)
     config.add_parser("schema", help="print the JSON schema editors use").set_defaults(verb=_config_schema)
-    return parser
+    return parser, verbs.choices
 
 
 _TRAIN = "Train the model a YAML file describes. Run again, it goes on from the newest whole checkpoint."
@@ -175,8 +187,10 @@ def _translate(arguments: argparse.Namespace) -> int:
         if arguments.text:
             chunks = iter([[os.fsencode(text) for text in arguments.text]])
         else:
+            if not arguments.input and sys.stdin is None:
+                raise InputError("standard input is closed; give TEXT or --input FILE")
             source = files.enter_context(open_bytes(arguments.input)) if arguments.input else sys.stdin.buffer
-            chunks = read_ready(source, _CHUNK)
+            chunks = read_ready(source, arguments.input or "standard input", _CHUNK)
         translator = _load_translator(arguments)
         if arguments.n_best > translator.decode.beam:
             raise InputError(f"--n-best must be at most --beam ({translator.decode.beam}), but is {arguments.n_best}")
@@ -195,9 +209,12 @@ def _translate(arguments: argparse.Namespace) -> int:
 
 
 def _open_output(arguments: argparse.Namespace) -> IO[bytes]:
-    if arguments.input and Path(arguments.output).exists() and Path(arguments.output).samefile(arguments.input):
-        raise InputError(f"{arguments.output}: the output must not be the input")
+    """The output file; opening it empties it, so it must not be what is being read."""
     try:
+        if Path(arguments.output).exists():
+            source = os.stat(arguments.input) if arguments.input else os.fstat(0)
+            if not arguments.text and os.path.samestat(source, os.stat(arguments.output)):
+                raise InputError(f"{arguments.output}: the output must not be the input")
         return Path(arguments.output).open("wb")
     except OSError as error:
         raise InputError(f"{arguments.output}: cannot be written: {error.strerror}") from None

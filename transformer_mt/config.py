@@ -25,7 +25,7 @@ class HubCorpus(Section):
     """Name on the hub (`wmt/wmt14`) or a local folder; `data.hub` is the default."""
     config: str | None = None
     """The set's configuration (`de-en`); `data.config` is the default."""
-    split: str = Field(pattern=r"^[\w.-]+(\[-?\d*:-?\d*\])?$")
+    split: str = Field(pattern=r"^[\w.-]+(\[(-?\d+)?:(-?\d+)?\])?$")
     """A split, or a slice of one: `train`, `train[:500000]`."""
     columns: list[str] | None = Field(None, min_length=2, max_length=2)
     """Source and target column; by default the two languages, alone or inside a `translation` column."""
@@ -210,7 +210,7 @@ class TrainConfig(Section):
     max_grad_norm: float = Field(1.0, ge=0.0)
     """Gradients longer than this are scaled down to it; 0 turns it off."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
-    """Arithmetic of the matrix products; auto is bf16 where the device computes in it, else fp32."""
+    """Arithmetic of the matrix products; auto is bf16 where the device computes in it, else fp16 on a GPU, fp32 on a CPU."""
     compile: Literal["auto"] | bool = "auto"
     """torch.compile; auto is on for GPUs."""
     device: str = Field("auto", pattern=r"^(auto|cpu|cuda(:\d+)?|mps)$")
@@ -240,7 +240,7 @@ class DecodeConfig(Section):
 
     beam: Positive = 5
     """Hypotheses kept; 1 is greedy search."""
-    length_penalty: float = Field(1.0, ge=0.0)
+    length_penalty: float = Field(1.0, ge=0.0, le=10.0)
     """Exponent a of score = log P / length^a; 0 prefers short translations, 1 is the mean per token."""
     batch_tokens: Positive = 4096
     """Budget of one batch in padded source tokens x beam."""
@@ -262,7 +262,7 @@ class Config(Section):
 
     name: str = Field(pattern=r"^\w[\w.+-]*$")
     """The run's folder is runs/NAME; by default the name of the YAML file."""
-    seed: NonNegative = 1
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 1
     """Of everything random: initial weights, order of the data, dropout."""
     data: DataConfig
     """The sentence pairs."""

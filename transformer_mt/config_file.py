@@ -16,13 +16,14 @@ from transformer_mt.errors import InputError
 
 
 class _Loader(yaml.SafeLoader):
-    """Safe YAML with two traps of YAML 1.1 removed: `7e-4` is a number, and `no` is Norwegian, not false."""
+    """Safe YAML without three traps of YAML 1.1: `7e-4` is a number, `no` is Norwegian and not false, a date is text."""
+
+
+_CHANGED = ("tag:yaml.org,2002:bool", "tag:yaml.org,2002:float", "tag:yaml.org,2002:timestamp")
 
 
 _Loader.yaml_implicit_resolvers = {
-    first: [
-        (tag, regexp) for tag, regexp in resolvers if tag not in ("tag:yaml.org,2002:bool", "tag:yaml.org,2002:float")
-    ]
+    first: [(tag, regexp) for tag, regexp in resolvers if tag not in _CHANGED]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
 _Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"^(true|false)$"), list("tf"))
@@ -70,6 +71,8 @@ def _read(path: Path, seen: tuple[Path, ...]) -> tuple[dict[str, Any], dict[str,
         if node is not None:
             _locate(node, path, "", where)
         values = yaml.load(text, _Loader)  # noqa: S506 - _Loader is a SafeLoader
+    except RecursionError:
+        raise InputError(f"{path}: a value must not contain itself; look at its &anchors and *aliases") from None
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise InputError(f"{path}:{line}: this is not YAML: {error.problem or error.context}") from None
@@ -95,6 +98,8 @@ def _locate(node: yaml.Node, path: Path, prefix: str, where: dict[str, str]) -> 
         seen: set[str] = set()
         for key, value in node.value:
             dotted = f"{prefix}{key.value}"
+            if not isinstance(key, yaml.ScalarNode):
+                raise InputError(f"{path}:{key.start_mark.line + 1}: a key must be a word, but is a list or mapping")
             if key.value in seen:
                 raise InputError(f"{path}:{key.start_mark.line + 1}: `{dotted}` must be given once, but is given twice")
             seen.add(key.value)
@@ -144,6 +149,8 @@ def _apply(values: dict[str, Any], where: dict[str, str], override: str) -> None
         place[int(last)] = value
     else:
         raise InputError(f"`{'.'.join(parents)}` must be a section to set `{dotted}` in, but is not")
+    for place_below in [key for key in where if key.startswith(f"{dotted}.")]:
+        del where[place_below]
     where[dotted] = "command line"
 
 
@@ -195,7 +202,7 @@ def _nearest(loc: list[str]) -> str:
     if match:
         return f"; did you mean `{'.'.join([*loc[:-1], match[0]])}`?"
     elsewhere = [k for k in every if k.rpartition(".")[2] == loc[-1]]
-    match = elsewhere[:1] or difflib.get_close_matches(".".join(loc), every, n=1)
+    match = elsewhere[:1] or difflib.get_close_matches(".".join(loc), every, n=1, cutoff=0.8)
     return f"; did you mean `{match[0]}`?" if match else ""
 
 
@@ -227,20 +234,21 @@ def dump_config(config: Config, comments: bool = False) -> str:
 
 
 def _flow(value: Any) -> str:
-    """A value on one line of YAML. JSON is YAML; plain words go without quotes when they read back the same."""
+    """A value on one line of YAML; words go without quotes where they read back the same."""
     if isinstance(value, BaseModel):
         value = value.model_dump(exclude_none=True)
     if isinstance(value, list):
         return "[" + ", ".join(_flow(item) for item in value) + "]"
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key}: {_flow(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, str) and value and not set(value) & set("[]{},:#&*!|>'\"%@`\\") and value == value.strip():
-        try:
-            if yaml.load(value, _Loader) == value:  # noqa: S506 - _Loader is a SafeLoader
-                return value
-        except yaml.YAMLError:
-            pass
-    return json.dumps(value, ensure_ascii=False)
+    if not isinstance(value, str):
+        return yaml.safe_dump(value).split("\n")[0]
+    try:
+        if yaml.load(f"[{value}]", _Loader) == [value]:  # noqa: S506 - _Loader is a SafeLoader
+            return value
+    except yaml.YAMLError:
+        pass
+    return yaml.safe_dump(value, default_style='"', width=float("inf"), allow_unicode=True).strip()
 
 
 def json_schema() -> str:

@@ -91,6 +91,13 @@ def test_translate_is_the_same_command(tiny_run, capfdbinary):
     assert capfdbinary.readouterr().out == expected
 
 
+def test_text_may_stand_anywhere_and_begin_with_a_dash(tiny_run, capfdbinary):
+    expected = cli(capfdbinary, "translate", tiny_run, "The dog sleeps.", "--beam", "2")[1]
+    assert cli(capfdbinary, "translate", "--beam", "2", tiny_run, "The dog sleeps.")[1] == expected
+    assert cli(capfdbinary, "translate", tiny_run, "--beam", "2", "The dog sleeps.")[1] == expected
+    assert cli(capfdbinary, "translate", tiny_run, "--", "- The dog sleeps.")[0] == 0
+
+
 def test_files_in_and_out(tiny_run, tmp_path, capfdbinary):
     source = tmp_path / "in.txt.gz"
     source.write_bytes(gzip.compress("The dog sleeps.\n\n\u2028\nA cat sings.\n".encode()))
@@ -163,6 +170,16 @@ def test_output_over_the_input_is_refused(tiny_run, tmp_path, capfdbinary):
     status, _, err = cli(capfdbinary, "translate", tiny_run, "-i", path, "-o", path)
     assert status == 2 and "the output must not be the input" in err
     assert path.read_text(encoding="utf-8") == "The dog sleeps.\n"
+    command = f'"{sys.executable}" -m transformer_mt translate {tiny_run} -o {path} < {path}'
+    result = subprocess.run(["sh", "-c", command], capture_output=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    assert result.returncode == 2 and b"the output must not be the input" in result.stderr
+    assert path.read_text(encoding="utf-8") == "The dog sleeps.\n"
+
+
+def test_closed_standard_input_is_a_sentence(tiny_run):
+    command = f'"{sys.executable}" -m transformer_mt translate {tiny_run} <&-'
+    result = subprocess.run(["sh", "-c", command], capture_output=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    assert result.returncode == 2 and b"standard input is closed; give TEXT or --input FILE" in result.stderr
 
 
 def test_bytes_that_are_not_utf8_are_told_and_the_line_stays(tiny_run):
@@ -194,7 +211,13 @@ def test_a_closed_pipe_and_ctrl_c_end_quietly(tiny_run):
     )
     assert closed.stdout.count(b"\n") == 1 and closed.stderr == b""
     process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment,
+        # Who runs the tests in the background has SIGINT ignored, and children inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     process.stdin.write(b"The dog sleeps.\n")
     process.stdin.flush()

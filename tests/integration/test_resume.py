@@ -193,6 +193,7 @@ def test_a_finished_run_says_so_and_goes_on_when_asked_for_more(straight, tmp_pa
     config_in(tmp_path)
     train(tmp_path)
     assert "finished at update 24; raise train.max_updates to go on" in train(tmp_path)
+    same_end(tmp_path, straight)
     said = train(tmp_path, "train.max_updates=28")
     assert "changed since the last checkpoint: `train.max_updates` from 24 to 28" in said
     assert "update 24 of 28" in said
@@ -207,6 +208,10 @@ def test_what_cannot_change_is_refused_and_fresh_starts_over(straight, tmp_path)
     assert "`seed` must stay 1 in a run that goes on, but is 2" in said
     assert "start over with --fresh" in said
     same_end(tmp_path, straight)  # nothing was touched
+    train(tmp_path, "data.max_length=60", code=2)  # other data: refused too, and the run's config stays as it was
+    assert "max_length: 64" in (tmp_path / "runs/tiny/config.yaml").read_text(encoding="utf-8")
+    train(tmp_path, "--fresh", "data.train={source: no/a, target: no/b}", code=2)
+    assert not list((tmp_path / "runs").glob("tiny.old-*"))
     said = train(tmp_path, "model.d_ff=128", "train.max_updates=6", "--fresh")
     (aside,) = (tmp_path / "runs").glob("tiny.old-*")
     assert f"the old run is now runs/{aside.name}" in said

@@ -138,3 +138,21 @@ def test_tied_weights_are_stored_once():
     model = torch.nn.ModuleDict({"a": torch.nn.Embedding(4, 3), "b": torch.nn.Linear(3, 4, bias=False)})
     model["b"].weight = model["a"].weight
     assert list(checkpoint.model_weights(model)) == ["a.weight"]
+
+
+def test_damaged_checkpoints_are_not_counted_among_those_to_keep(tmp_path):
+    for step in (1, 2, 3):
+        save(tmp_path, step)
+    for step in (2, 3):
+        (tmp_path / f"step-{step:08d}/model.safetensors").write_bytes(b"")
+    assert checkpoint.newest(tmp_path, lambda text: None).state == {"step": 1}
+    save(tmp_path, 2)
+    checkpoint.rotate(tmp_path, keep=1, best=None)
+    assert [path.name for path in checkpoint.all_checkpoints(tmp_path)] == ["step-00000002"]
+    assert (tmp_path / "damaged-step-00000003").is_dir()  # nothing was deleted
+
+
+def test_no_whole_checkpoint_is_never_silently_a_fresh_start(tmp_path):
+    (save(tmp_path, 1) / "model.safetensors").write_bytes(b"")
+    with pytest.raises(CheckpointError, match="none of its 1 checkpoints is whole; start over with --fresh"):
+        checkpoint.newest(tmp_path, lambda text: None)

@@ -155,3 +155,38 @@ def test_schema_knows_every_key_and_refuses_others():
     model = schema["$defs"]["ModelConfig"]
     assert model["properties"]["norm"]["enum"] == ["pre", "post"]
     assert model["properties"]["norm"]["description"]
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        ("{{name}}: x", "a key must be a word"),
+        ("a: &x [*x]", "must not contain itself"),
+        ("seed: 99999999999999999999999", "`seed` must be less than 4294967296"),
+        ("data: {train: {hub: a, split: 'train[-:5]'}}", "`data.train.split` must match"),
+        ("data: {train: 5}", "`data.train` must be a corpus: .*but is 5"),
+        ("- a\n- b", "a config must be a mapping of keys to values, but is a list"),
+        ("train: {compile: maybe}", "`train.compile` must be true, false or auto, but is 'maybe'"),
+    ],
+)
+def test_odd_files_get_a_sentence(tmp_path, content, message):
+    path = tmp_path / "odd.yaml"
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(InputError, match=message):
+        load_config(path)
+
+
+@pytest.mark.parametrize(
+    "text", ["? a", "a\x7fb", "true", "1e5", "- x", "a: b", "it's", '"', "日本", "2024-13-45", " x ", "~", "null", ""]
+)
+def test_any_text_reads_back_from_a_shown_config(write_config, tmp_path, text):
+    config = load_config(write_config(), ["data.max_length_ratio=.inf"])
+    files = FilesCorpus(source=text, target="b")
+    config = config.model_copy(update={"data": config.data.model_copy(update={"train": files})})
+    (tmp_path / "shown.yaml").write_text(dump_config(config, comments=True), encoding="utf-8")
+    assert load_config(tmp_path / "shown.yaml") == config
+
+
+def test_a_problem_on_the_command_line_is_not_blamed_on_the_file(write_config):
+    with pytest.raises(InputError, match=r"^command line: `data.test.0.toyy` is not a key"):
+        load_config(write_config(), ["data.test=[{toyy: x, file: a}]"])

@@ -80,6 +80,9 @@ def test_missing_column_lists_those_there_are(tmp_path):
         ("a.jsonl", "not json\n", r"a.jsonl:1: must be a JSON object a line"),
         ("a.jsonl", '{"en": 3, "de": "x"}\n', r"must hold text, but hold 3"),
         ("a.tsv", "en\tde\nonly one\n", r"row 2 must have 2 columns, but has 1"),
+        ("a.tsv", "en\tde\nHello\tworld\tHallo Welt\n", r"row 2 must have 2 columns, but has 3"),
+        ("a.csv", 'en,de\n"open,' + "x" * 200_000, r"row 2 is not CSV: .*is a quote left open"),
+        ("a.jsonl", '{"en": "\\ud800", "de": "x"}\n', r"a.jsonl:1: must be whole characters"),
         ("a.tsv", "", r"must have sentence pairs, but is empty"),
         ("a.tsv", "en\tde\n", r"must have sentence pairs, but is empty"),
         ("a.parquet", "not parquet", r"must be a parquet file"),
@@ -148,6 +151,23 @@ def test_unknown_configuration_of_a_set_is_one_line(hub_folder):
     with pytest.raises(InputError, match=r"fr-en") as error:
         read({"hub": str(hub_folder), "config": "fr-en", "split": "train"})
     assert "\n" not in str(error.value)
+
+
+def test_folders_that_are_no_data_sets_are_one_line(tmp_path):
+    for name, content in (("script.py", "import datasets"), ("data.jsonl", "{broken")):
+        folder = tmp_path / name.replace(".", "_")
+        folder.mkdir()
+        (folder / name).write_text(content, encoding="utf-8")
+        with pytest.raises(InputError, match=r"cannot be read as a data set") as error:
+            read({"hub": str(folder), "split": "train"})
+        assert "\n" not in str(error.value)
+
+
+def test_parquet_whose_text_is_not_utf8_is_told(tmp_path):
+    column = pyarrow.array([b"fine", b"\xff"], pyarrow.binary()).view(pyarrow.string())
+    pyarrow.parquet.write_table(pyarrow.table({"en": column, "de": column}), tmp_path / "a.parquet")
+    with pytest.raises(InputError, match="a.parquet: is damaged or holds text that is not UTF-8"):
+        read({"file": str(tmp_path / "a.parquet")})
 
 
 def test_unreachable_hub_says_what_to_do_instead():

@@ -42,7 +42,7 @@ def test_damaged_packed_files_are_named(tmp_path, content):
     st.integers(1, 4),
 )
 def test_every_line_is_given_out_once_and_in_order(lines, most):
-    chunks = list(read_ready(io.BytesIO(b"".join(line + b"\n" for line in lines)), most))
+    chunks = list(read_ready(io.BytesIO(b"".join(line + b"\n" for line in lines)), "memory", most))
     assert [line for chunk in chunks for line in chunk] == lines
     assert all(1 <= len(chunk) <= most for chunk in chunks)
 
@@ -50,10 +50,18 @@ def test_every_line_is_given_out_once_and_in_order(lines, most):
 def test_a_line_in_a_pipe_is_given_out_before_the_next_is_written():
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb") as stream, os.fdopen(writing, "wb", buffering=0) as pipe:
-        chunks = read_ready(stream, 100)
+        chunks = read_ready(stream, "pipe", 100)
         pipe.write(b"first\r\nhalf of the ")
         assert next(chunks) == [b"first"]
         pipe.write(b"second")
         pipe.close()
         assert next(chunks) == [b"half of the second"]
         assert list(chunks) == []
+
+
+@pytest.mark.parametrize("content", [b"not packed", gzip.compress(b"text " * 1000)[:-20]])
+def test_a_damaged_stream_is_named(tmp_path, content):
+    path = tmp_path / "a.gz"
+    path.write_bytes(content)
+    with gzip.open(path) as stream, pytest.raises(InputError, match="a.gz: cannot be read"):
+        list(read_ready(stream, "a.gz", 10))

@@ -29,15 +29,13 @@ class Batch:
     """(B, T) piece ids, EOS last, PAD after."""
     num_tokens: int
     """Real target tokens, EOS counted: what losses are divided by and speed is counted in."""
-    num_src_tokens: int
-    """Real source tokens, EOS counted."""
 
     def to(self, device: torch.device) -> "Batch":
         def move(tensor: Tensor) -> Tensor:
             return tensor.to(device, non_blocking=True)
 
         tensors = move(self.src), move(self.src_mask), move(self.tgt_in), move(self.tgt_out)
-        return Batch(*tensors, self.num_tokens, self.num_src_tokens)
+        return Batch(*tensors, self.num_tokens)
 
 
 def plan_epoch(
@@ -74,7 +72,6 @@ def make_batch(src: Sequence[np.ndarray], tgt: Sequence[np.ndarray]) -> Batch:
         tgt_in=_pad(tgt, add=BOS, first=True),
         tgt_out=tgt_out,
         num_tokens=sum(map(len, tgt)) + len(tgt),
-        num_src_tokens=sum(map(len, src)) + len(src),
     )
 
 

@@ -3,7 +3,9 @@
 import csv
 import itertools
 import json
+import logging
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -108,12 +110,19 @@ def _read_table(corpus: FileCorpus, columns: list[str], rows: Iterator[list[str]
     if header is None:
         return
     src, tgt = (_column(name, header, corpus.file) for name in columns)
-    for number, row in enumerate(rows, start=2):
-        if len(row) <= max(src, tgt):
-            if not row:
-                continue
+    number = 1
+    while True:
+        number += 1
+        try:
+            row = next(rows, None)
+        except csv.Error as error:
+            raise InputError(f"{corpus.file}: row {number} is not CSV: {error}; is a quote left open?") from None
+        if row is None:
+            return
+        if row and len(row) != len(header):
             raise InputError(f"{corpus.file}: row {number} must have {len(header)} columns, but has {len(row)}")
-        yield row[src], row[tgt]
+        if row:
+            yield row[src], row[tgt]
 
 
 def _column(name: str, columns: list[str], place: str) -> int:
@@ -134,7 +143,14 @@ def _read_jsonl(corpus: FileCorpus, columns: list[str]) -> Iterator[Pair]:
             raise InputError(f"{corpus.file}:{number}: must be a JSON object a line: {error.msg}") from None
         if not isinstance(row, dict):
             raise InputError(f"{corpus.file}:{number}: must be a JSON object, but is {line[:40]!r}")
-        yield _pair(row, columns, f"{corpus.file}:{number}")
+        pair = _pair(row, columns, f"{corpus.file}:{number}")
+        try:
+            "".join(pair).encode()
+        except UnicodeEncodeError:  # JSON can spell half a character: "\\ud800"
+            raise InputError(
+                f"{corpus.file}:{number}: must be whole characters, but holds half a surrogate pair"
+            ) from None
+        yield pair
 
 
 def _read_parquet(corpus: FileCorpus, columns: list[str]) -> Iterator[Pair]:
@@ -147,8 +163,15 @@ def _read_parquet(corpus: FileCorpus, columns: list[str]) -> Iterator[Pair]:
         raise InputError(f"{corpus.file}: no such file; paths are taken from the folder you start in") from None
     except (OSError, pyarrow.ArrowException) as error:
         raise InputError(f"{corpus.file}: must be a parquet file: {error}") from None
-    for batch in table.iter_batches(batch_size=10_000):
-        for row in batch.to_pylist():
+    batches = table.iter_batches(batch_size=10_000)
+    while True:
+        try:
+            rows = next(batches).to_pylist()
+        except StopIteration:
+            return
+        except (OSError, pyarrow.ArrowException, UnicodeDecodeError) as error:
+            raise InputError(f"{corpus.file}: is damaged or holds text that is not UTF-8: {error}") from None
+        for row in rows:
             yield _pair(row, columns, corpus.file)
 
 
@@ -190,26 +213,28 @@ def _load_hub(corpus: HubCorpus, split: str) -> Any:
     if not local and (corpus.hub.startswith((".", "/", "~")) or corpus.hub.count("/") > 1):
         raise InputError(f"{corpus.hub}: no such folder; paths are taken from the folder you start in")
     datasets.utils.logging.set_verbosity_error()
-    datasets.disable_progress_bars()
-    args = (corpus.hub, corpus.config) if corpus.config else (corpus.hub,)
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # its retries are told by one line of ours
+    if not sys.stderr.isatty():
+        datasets.disable_progress_bars()
     try:
-        splits = datasets.load_dataset(*args)
+        # The names first: a misspelt split must not cost a download.
+        splits = datasets.get_dataset_split_names(corpus.hub, corpus.config)
+        if split not in splits:
+            raise UnknownSplitError(f"{corpus.hub}: no split `{split}`; the splits are {', '.join(splits)}")
+        return datasets.load_dataset(corpus.hub, corpus.config, split=split)
+    except InputError:
+        raise
     except (datasets.exceptions.DatasetNotFoundError, ConnectionError, OSError) as error:
         if local:
-            raise InputError(f"{corpus.hub}: cannot be read as a data set: {_first_line(error)}") from None
+            raise InputError(f"{corpus.hub}: cannot be read as a data set: {_one_line(error)}") from None
         raise InputError(
             f"{corpus.hub}: cannot be had from the hub ({type(error).__name__}); check the name and the network, "
             "or download it elsewhere and set data.hub to the folder"
         ) from None
-    except ValueError as error:  # an unknown configuration, with the list of those there are
-        raise InputError(f"{corpus.hub}: {_first_line(error)}") from None
-    except datasets.exceptions.DatasetGenerationError as error:
-        cause = error.__cause__ or error
-        raise InputError(f"{corpus.hub}: cannot be read as a data set: {_first_line(cause)}") from None
-    if split not in splits:
-        raise UnknownSplitError(f"{corpus.hub}: no split `{split}`; the splits are {', '.join(splits)}")
-    return splits[split]
+    except (ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
+        # Among them an unknown configuration, with the list of those there are, and what a cause says better.
+        raise InputError(f"{corpus.hub}: cannot be read as a data set: {_one_line(error.__cause__ or error)}") from None
 
 
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:400] or type(error).__name__

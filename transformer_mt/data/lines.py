@@ -54,39 +54,40 @@ def strip_end(raw: bytes) -> bytes:
     return raw[:-2] if raw.endswith(b"\r\n") else raw.removesuffix(b"\n")
 
 
-def read_ready(stream: IO[bytes], most: int) -> Iterator[list[bytes]]:
-    """Lines of the stream, without their ends, as lists of at most `most`; of a pipe or a terminal, those there are so far.
+def read_ready(stream: IO[bytes], name: str, most: int) -> Iterator[list[bytes]]:
+    """Lines of the stream, without their ends, as lists of at most `most`; of a pipe or terminal, those there are so far.
 
-    A list is given out as soon as nothing more is ready, so that who writes a line and waits gets an answer.
+    A list is given out as soon as nothing more is ready, so that who writes a line and waits gets an answer. InputError
+    calls the stream `name`.
     """
-    descriptor, rest = _descriptor(stream), b""
+    descriptor = _descriptor(stream)
     ready: list[bytes] = []
+    begun: list[bytes] = []  # parts of a line whose end has not come yet
     while True:
-        if descriptor is None:
-            data = stream.read(1 << 16)
-        else:
-            if ready and not select.select([descriptor], [], [], 0)[0]:
-                yield ready
-                ready = []
-            data = os.read(descriptor, 1 << 16)
+        try:
+            if descriptor is None:
+                data = stream.read(1 << 16)
+            else:
+                if ready and not select.select([descriptor], [], [], 0)[0]:
+                    yield ready
+                    ready = []
+                data = os.read(descriptor, 1 << 16)
+        except (OSError, EOFError, zlib.error) as error:
+            raise InputError(f"{name}: cannot be read: {error}") from None
         if not data:
             break
-        # Only the new data is searched: a line of a gigabyte must not be read a gigabyte times.
-        *lines, tail = data.split(b"\n")
-        if lines:
-            lines[0] = rest + lines[0]
-            rest = tail
-        else:
-            rest += tail
-        ready += [line.removesuffix(b"\r") for line in lines]
+        first, *others = data.split(b"\n")
+        begun.append(first)
+        for part in others:
+            ready.append(b"".join(begun).removesuffix(b"\r"))
+            begun = [part]
         while len(ready) >= most:
             yield ready[:most]
             ready = ready[most:]
-    if rest:
-        ready.append(rest)
-    while ready:
-        yield ready[:most]
-        ready = ready[most:]
+    if last := b"".join(begun):
+        ready.append(last)
+    if ready:
+        yield ready
 
 
 def _descriptor(stream: IO[bytes]) -> int | None:

@@ -108,6 +108,8 @@ def _train(lines: Iterable[str], config: TokenizerConfig) -> bytes:
             minloglevel=2,
         )
     except RuntimeError as error:
+        if "KeyboardInterrupt" in str(error):  # SentencePiece wraps what its iterator raises
+            raise KeyboardInterrupt from None
         raise InputError(_why(str(error), config)) from None
     return model.getvalue()
 

@@ -219,6 +219,8 @@ class _Sentence:
             return forms[verb.auxiliary][subject.person], [verb.de_participle], english
         if mood == "modal":
             en, de, de_plural = self.rng.choice(MODALS)
+            if en == "must" and negated:  # "muss nicht" would be "need not"
+                de, de_plural = "darf", "dürfen"
             finite = de_plural if subject.person == "plural" else de
             english = f"{'cannot' if en == 'can' and negated else en + ' not' if negated else en} {verb.en}"
             return finite, [verb.de], english

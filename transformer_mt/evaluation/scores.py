@@ -47,8 +47,8 @@ def corpus_scores(
     for name in metrics:
         try:
             if name == "BLEU":
-                # On tokenised text sacreBLEU would remark on every sentence end; `evaluate` says it once, in words.
-                metric = BLEU(lowercase=lowercase, tokenize=tokenizer, force=tokenizer == "none")
+                # Forced: sacreBLEU's warning about tokenised text is said by `evaluate`, in one line.
+                metric = BLEU(lowercase=lowercase, tokenize=tokenizer, force=True)
             elif name == "chrF":
                 metric = CHRF(lowercase=lowercase)
             else:

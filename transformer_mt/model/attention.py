@@ -72,10 +72,6 @@ class MultiHeadAttention(nn.Module):
         heads_BHTK = fused_attention(q_BHTK, k_BHSK, v_BHSK, mask, dropout, causal)
         return self.output(self._join(heads_BHTK.to(q_BHTK.dtype)))
 
-    def weights(self, x_BTD: Tensor, k_BHSK: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Where each x looks: attention weights BHTS, by the plain path."""
-        return plain_attention(self._split(self.query(x_BTD)), k_BHSK, k_BHSK, mask)[1]
-
     def _split(self, x_BTD: Tensor) -> Tensor:
         # (B, T, D) -> (B, T, H, K) -> (B, H, T, K)
         B, T, D = x_BTD.shape

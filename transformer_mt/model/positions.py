@@ -30,7 +30,7 @@ class SinusoidalPositions(nn.Module):
         """Embeddings of the positions from `start` on, with their sinusoids added."""
         end = start + x_BTD.size(1)
         if end > len(self.table):
-            self.table = sinusoids(2 * end, self.table.size(1)).to(self.table.device)
+            self.table = sinusoids(2 * end, self.table.size(1)).to(self.table)
         return x_BTD + self.table[start:end]
 
 

@@ -2,13 +2,15 @@
 
 import signal
 import threading
+from collections.abc import Callable
 from types import FrameType, TracebackType
 
 
 class Interrupts:
     """Within it, the first signal only sets `received`; a second Ctrl-C stops at once, as without it."""
 
-    def __init__(self) -> None:
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
         self.received: signal.Signals | None = None
         self._previous: dict[signal.Signals, object] = {}
 
@@ -22,6 +24,7 @@ class Interrupts:
         if self.received is not None:
             raise KeyboardInterrupt
         self.received = signal.Signals(number)
+        self._say("stopping and saving after this update; once more to stop at once and save nothing")
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

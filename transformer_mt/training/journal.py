@@ -24,8 +24,10 @@ class Journal:
         self._bar: tqdm | None = None
 
     def rewind(self, step: int) -> None:
-        """Forget what was written after update `step`: a resumed run writes it again."""
-        entries = [entry for entry in self.entries() if entry.get("step", 0) <= step and entry["event"] != "end"]
+        """Forget what was written after update `step`, and the end: a resumed run writes it again."""
+        entries = [
+            entry for entry in self.entries() if entry["step"] <= step and entry["event"] not in ("average", "end")
+        ]
         write_text(self.path, "".join(json.dumps(entry, ensure_ascii=False) + "\n" for entry in entries))
 
     def entries(self) -> list[dict[str, Any]]:
@@ -41,7 +43,7 @@ class Journal:
         return entries
 
     def write(self, event: str, **facts: Any) -> None:
-        """Add one object; on the disk before this returns to the operating system."""
+        """Add one object."""
         line = json.dumps({"event": event} | {key: _rounded(value) for key, value in facts.items()}, ensure_ascii=False)
         with self.path.open("a", encoding="utf-8") as file:
             file.write(line + "\n")

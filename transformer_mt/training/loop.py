@@ -5,6 +5,8 @@ import os
 import time
 from pathlib import Path
 
+import torch
+
 from transformer_mt import checkpoint
 from transformer_mt.checkpoint import CheckpointError
 from transformer_mt.config import Config
@@ -13,7 +15,7 @@ from transformer_mt.evaluation.report import write_report
 from transformer_mt.training.interrupts import Interrupts
 from transformer_mt.training.journal import environment, say
 from transformer_mt.training.progress import MAX_SKIPS, Window
-from transformer_mt.training.run import Run, open_run, set_aside
+from transformer_mt.training.run import Run, open_run
 from transformer_mt.training.schedule import learning_rate
 from transformer_mt.training.validate import Validation, validate
 
@@ -32,17 +34,14 @@ def train(config: Config, out: str | Path | None = None, fresh: bool = False) ->
     Raises InputError before any work, WorkError when the work fails, Interrupted after a signal.
     """
     folder = Path(out) if out else Path("runs") / config.name
-    if fresh:
-        set_aside(folder)
-    run = open_run(config, folder)
+    run = open_run(config, folder, fresh)
     if _is_finished(run):
-        say(
-            f"{folder}: finished at update {run.progress.step:,}; raise train.max_updates to go on, or start over with --fresh"
-        )
+        more = "train.patience" if _out_of_patience(run) else "train.max_updates"
+        say(f"{folder}: finished at update {run.progress.step:,}; raise {more} to go on, or start over with --fresh")
         return folder
     _announce(run)
     run.model.train()
-    with Interrupts() as interrupts:
+    with Interrupts(say) as interrupts:
         while not _is_done(run):
             _update(run)
             if _due(run, config.train.log_every):
@@ -67,9 +66,12 @@ def _due(run: Run, every: int) -> bool:
 
 
 def _is_done(run: Run) -> bool:
-    train = run.config.train
-    out_of_patience = train.patience > 0 and run.progress.stale >= train.patience
-    return run.progress.step >= train.max_updates or out_of_patience
+    return run.progress.step >= run.config.train.max_updates or _out_of_patience(run)
+
+
+def _out_of_patience(run: Run) -> bool:
+    patience = run.config.train.patience
+    return patience > 0 and run.progress.stale >= patience
 
 
 def _is_finished(run: Run) -> bool:
@@ -80,6 +82,7 @@ def _is_finished(run: Run) -> bool:
 def _announce(run: Run) -> None:
     config, progress = run.config, run.progress
     (run.folder / "finished.json").unlink(missing_ok=True)
+    run.journal.rewind(progress.step if run.saved_step is not None else -1)
     parameters = sum(parameter.numel() for parameter in run.model.parameters())
     precision = str(run.updater.dtype).removeprefix("torch.")
     say(f"{config.name}: {parameters:,} parameters, {precision} on {run.device}; run folder {run.folder}")
@@ -95,7 +98,13 @@ def _update(run: Run) -> None:
     progress, config = run.progress, run.config.train
     rate = learning_rate(progress.step + 1, config)
     start = time.perf_counter()
-    result = run.updater.update([next(run.batches) for _ in range(config.accumulate)], rate)
+    try:
+        result = run.updater.update([next(run.batches) for _ in range(config.accumulate)], rate)
+    except torch.OutOfMemoryError:
+        raise WorkError(
+            f"the {run.device} has not enough memory for batches of {config.batch_tokens:,} tokens; train under another "
+            "name with a lower train.batch_tokens and a higher train.accumulate"
+        ) from None
     progress.count(result, time.perf_counter() - start)
     if result.skipped:
         say(f"update {progress.step:,} was skipped: its loss or gradient is not finite ({progress.skipped:,} so far)")
@@ -184,18 +193,25 @@ def _publish(run: Run, weights: checkpoint.Tensors) -> None:
 def _finish(run: Run) -> None:
     """Average checkpoints; the run's model is the average if it validates at least as well as the best single one."""
     progress = run.progress
+    if progress.best_step is None:  # the last update was reached without a validation: max_updates was lowered
+        _validate(run)
+    chosen = f"update {progress.best_step:,}"
+    try:
+        weights = checkpoint.load(run.checkpoints / f"step-{progress.best_step:08d}").tensors["model"]
+    except CheckpointError as error:
+        say(f"{error}; keeping the model published when it was the best")
+        weights = checkpoint.load_weights(run.folder / "model.safetensors")
     steps = run.averaged_steps()
-    monitor = run.config.train.monitor
-    chosen = f"update {progress.best_step:,}" if progress.best_step is not None else "the last update"
     if len(steps) > 1:
-        weights = checkpoint.average(run.averaging_file(step) for step in steps)
-        checkpoint.load_model_weights(run.model, weights, "the average")
+        average = checkpoint.average(run.averaging_file(step) for step in steps)
+        checkpoint.load_model_weights(run.model, average, "the average")
         result = validate(run.model, run.data, run.config, run.device)
-        better = progress.best_score is None or result.monitored(monitor) >= progress.best_score
+        better = result.monitored(run.config.train.monitor) >= (progress.best_score or 0.0)
         _record(run, result, "average", steps=steps, chosen=better)
         if better:
-            _publish(run, weights)
+            weights = average
             chosen = f"the average of updates {', '.join(f'{step:,}' for step in steps)}"
+    _publish(run, weights)
     run.journal.write("end", step=progress.step, seconds=progress.seconds, model=chosen)
     write_report(run.folder, run.config, run.journal.entries(), say)
     checkpoint.write_text(run.folder / "finished.json", f'{{"step": {progress.step}}}\n')

@@ -79,6 +79,15 @@ class Progress:
         self.stale += 1
         return False
 
+    def new_bests(self) -> set[int]:
+        """The steps whose validation was better than all before it."""
+        best, steps = -math.inf, set()
+        for step, score in self.scores:
+            if score > best:
+                best = score
+                steps.add(step)
+        return steps
+
     def state_dict(self) -> dict[str, Any]:
         return asdict(self)
 

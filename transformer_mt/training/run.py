@@ -1,9 +1,11 @@
 """A run: its folder and everything in it that changes, put together from a config, saved and restored as one."""
 
+import fcntl
+import itertools
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 
@@ -16,6 +18,7 @@ from transformer_mt.data.prepare import PreparedData, prepare
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.device import choose_device, choose_precision, keep_large_buffers
 from transformer_mt.errors import InputError, WorkError
+from transformer_mt.evaluation.scores import corpus_scores
 from transformer_mt.model.build import build_model
 from transformer_mt.model.transformer import Transformer
 from transformer_mt.training.journal import Journal, say
@@ -38,6 +41,8 @@ class Run:
     batches: TrainingBatches
     progress: Progress
     journal: Journal
+    lock: IO[str]
+    """Held open while the run lives."""
     saved_step: int | None = None
 
     @property
@@ -91,30 +96,30 @@ class Run:
             )
         checkpoint.load_model_weights(self.model, saved.tensors["model"], str(saved.path))
         load_optimizer_tensors(self.optimizer, self.model, saved.tensors["optimizer"])
-        self.updater.scaler.load_state_dict(state["scaler"])
+        if self.updater.scaler.is_enabled() and state["scaler"]:  # another precision has none
+            self.updater.scaler.load_state_dict(state["scaler"])
         self.batches.load_state_dict(state["batches"])
         self.progress.load_state_dict(state["progress"])
         torch.set_rng_state(saved.tensors["rng"]["cpu"])
         if self.device.type == "cuda" and "cuda" in saved.tensors["rng"]:
             torch.cuda.set_rng_state(saved.tensors["rng"]["cuda"], self.device)
         self.saved_step = self.progress.step
-        self.journal.rewind(self.progress.step)
         self._keep_for_averaging(saved.path)
 
     def averaged_steps(self) -> list[int]:
-        """Steps of the checkpoints whose weights are to be averaged, of those kept so far."""
+        """Steps of the checkpoints whose weights are to be averaged, of those kept so far.
+
+        An interruption saves off the beat; such a checkpoint does not count, so that interrupted runs end the same.
+        """
         train, progress = self.config.train, self.progress
         there = sorted(int(path.stem.removeprefix("step-")) for path in self.averaging.glob("step-*.safetensors"))
         there = [step for step in there if step <= progress.step]
-        if train.average == "best":
-            scores = dict(progress.scores)
-            there = sorted((s for s in there if s in scores), key=lambda s: (-scores[s], -s))[
-                : train.average_checkpoints
-            ]
-            return sorted(there)
-        # The end of training and an interruption save off the beat; only steps on it count, and so always the same ones.
         on_beat = [step for step in there if step % train.save_every == 0 or step == train.max_updates]
-        return on_beat[-train.average_checkpoints :]
+        if train.average == "last":
+            return on_beat[-train.average_checkpoints :]
+        scores, new_bests = dict(progress.scores), progress.new_bests()
+        candidates = [step for step in there if step in scores and (step in on_beat or step in new_bests)]
+        return sorted(sorted(candidates, key=lambda step: (-scores[step], -step))[: train.average_checkpoints])
 
     def averaging_file(self, step: int) -> Path:
         return self.averaging / f"step-{step:08d}.safetensors"
@@ -136,21 +141,24 @@ class Run:
                 file.unlink()
 
 
-def open_run(config: Config, folder: Path) -> Run:
-    """The run in `folder`, at its newest whole checkpoint or at its beginning."""
+def open_run(config: Config, folder: Path, fresh: bool = False) -> Run:
+    """The run in `folder`, at its newest whole checkpoint or at its beginning; `fresh` moves an old run aside first.
+
+    Nothing in the folder is touched before the config, the device and the data are found good.
+    """
     device = choose_device(config.train.device)
-    if device.type == "cpu":
-        keep_large_buffers()
-    journal = Journal(folder)
-    saved = checkpoint.newest(folder / "checkpoints", say)
+    # Whether BLEU can be computed is asked now, not at the first validation.
+    corpus_scores(["a"], ["a"], config.data.target_lang, config.evaluate.tokenize, metrics=("BLEU",))
+    saved = None if fresh else checkpoint.newest(folder / "checkpoints", say)
     if saved is not None:
         _compare_configs(Config.model_validate(saved.state["config"]), config, folder)
     data = prepare(config, say, Tokenizer.load(folder) if saved is not None else None)
+    if fresh:
+        set_aside(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    checkpoint.write_text(folder / "config.yaml", dump_config(config, comments=True))
-    if saved is None:
-        data.tokenizer.save(folder)
-        journal.rewind(-1)
+    lock = _lock(folder)
+    if device.type == "cpu":
+        keep_large_buffers()
 
     torch.manual_seed(config.seed)
     tokenizer = data.tokenizer
@@ -169,23 +177,40 @@ def open_run(config: Config, folder: Path) -> Run:
         config.train.max_grad_norm,
     )
     batches = TrainingBatches(data.train, config.train.batch_tokens, config.seed)
-    run = Run(config, folder, data, device, model, optimizer, updater, batches, Progress(), journal)
+    run = Run(config, folder, data, device, model, optimizer, updater, batches, Progress(), Journal(folder), lock)
     if saved is not None:
         run.restore(saved)
         say(f"going on from {saved.path}: update {run.progress.step:,} of {config.train.max_updates:,}")
+    else:
+        tokenizer.save(folder)
+    checkpoint.write_text(folder / "config.yaml", dump_config(config, comments=True))
     return run
+
+
+def _lock(folder: Path) -> IO[str]:
+    """Keep other processes from training in the folder, for as long as the file stays open."""
+    lock = (folder / ".lock").open("w")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise InputError(
+            f"{folder}: another process trains here; wait for it, or choose another folder with --out"
+        ) from None
+    return lock
 
 
 def set_aside(folder: Path) -> None:
     """Move an old run out of the way, under a name that says when; nothing is deleted."""
-    if folder.exists():
-        aside = folder.with_name(f"{folder.name}.old-{time.strftime('%Y%m%d-%H%M%S')}")
-        number = 1
-        while aside.exists():
-            number += 1
-            aside = folder.with_name(f"{folder.name}.old-{time.strftime('%Y%m%d-%H%M%S')}-{number}")
-        folder.rename(aside)
-        say(f"the old run is now {aside}")
+    if not folder.exists():
+        return
+    if Path.cwd().is_relative_to(folder.resolve()):
+        raise InputError(f"{folder}: --fresh must not move the folder you are in; start from outside it")
+    name = f"{folder.resolve().name}.old-{time.strftime('%Y%m%d-%H%M%S')}"
+    aside = next(
+        path for i in itertools.count() if not (path := folder.with_name(name + (f"-{i}" if i else ""))).exists()
+    )
+    folder.rename(aside)
+    say(f"the old run is now {aside}")
 
 
 # What a run cannot change on its way: the arrays have their shapes, and the place in the data its meaning.
@@ -205,7 +230,8 @@ def _compare_configs(old: Config, new: Config, folder: Path) -> None:
     """Say which keys changed since the checkpoint; refuse those that cannot change."""
     before, after = _flat(old.model_dump()), _flat(new.model_dump())
     changed = [key for key in sorted(before.keys() | after.keys()) if before.get(key) != after.get(key)]
-    refused = [key for key in changed if key.startswith(_FIXED) and key not in _FREE]
+    fixed = (*_FIXED, "data.max_length") if old.model.position == "learned" else _FIXED
+    refused = [key for key in changed if key.startswith(fixed) and key not in _FREE]
     if refused:
         lines = [
             f"`{key}` must stay {before.get(key)!r} in a run that goes on, but is {after.get(key)!r}" for key in refused

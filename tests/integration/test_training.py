@@ -1,0 +1,201 @@
+"""What training does at its turns: early stopping, averaging, broken arithmetic, learning at all."""
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from transformer_mt import Translator, train
+from transformer_mt.config_file import load_config
+from transformer_mt.data import toy
+from transformer_mt.errors import InputError, WorkError
+from transformer_mt.training import loop
+from transformer_mt.training.run import _lock
+from transformer_mt.training.step import Updater
+
+
+@pytest.fixture
+def run(write_config, tmp_path, monkeypatch):
+    """Trains TINY with overrides in this process: (folder, entries of metrics.jsonl)."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*overrides):
+        folder = train(load_config(write_config(), overrides))
+        lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").split("\n")
+        return folder, [json.loads(line) for line in lines if line]
+
+    return run
+
+
+def steps(entries, event):
+    return [entry["step"] for entry in entries if entry["event"] == event]
+
+
+def test_training_stops_when_patience_is_out(run):
+    """At a rate of nothing no validation betters the first."""
+    folder, entries = run(
+        "train.learning_rate=1e-12", "train.validate_every=3", "train.patience=2", "train.max_updates=60"
+    )
+    assert steps(entries, "valid") == [3, 6, 9]
+    assert (folder / "checkpoints/step-00000009").is_dir()
+    patient = run(
+        "train.learning_rate=1e-12", "train.validate_every=3", "train.patience=0", "train.max_updates=18", "name=b"
+    )
+    assert steps(patient[1], "valid") == [3, 6, 9, 12, 15, 18]
+
+
+def test_the_loss_can_be_what_is_watched(run):
+    _, entries = run("train.monitor=loss", "train.validate_every=6")
+    valid = [entry for entry in entries if entry["event"] == "valid"]
+    best = None
+    for entry in valid:
+        assert entry["is_best"] == (best is None or entry["loss"] < best)
+        best = min(best or entry["loss"], entry["loss"])
+
+
+def test_the_published_model_is_the_best_or_the_better_average(run):
+    folder, entries = run("train.average_checkpoints=3")
+    average = next(entry for entry in entries if entry["event"] == "average")
+    assert average["steps"] == [12, 18, 24]
+    kept = load_file(folder / "model.safetensors")
+    files = [load_file(path) for path in sorted((folder / "averaging").iterdir())]
+    mean = {name: sum(weights[name].double() for weights in files) / 3 for name in kept}
+    is_mean = all(torch.allclose(kept[name].double(), mean[name], atol=1e-6) for name in kept)
+    best = max((e for e in entries if e["event"] == "valid"), key=lambda e: e["scores"][0]["value"])
+    assert average["chosen"] == (average["scores"][0]["value"] >= best["scores"][0]["value"]) == is_mean
+
+
+def test_the_best_checkpoints_can_be_averaged(run):
+    _, entries = run("train.average=best", "train.average_checkpoints=2", "train.validate_every=6")
+    scores = {entry["step"]: entry["scores"][0]["value"] for entry in entries if entry["event"] == "valid"}
+    best = sorted(sorted(scores, key=lambda step: (-scores[step], -step))[:2])
+    assert next(entry for entry in entries if entry["event"] == "average")["steps"] == best
+
+
+def test_a_run_that_goes_on_after_its_end_publishes_what_it_names(run):
+    """The first end publishes an average; if the second finds nothing better, the best single one is named and is there."""
+    run()
+    folder, entries = run("train.max_updates=30", "train.learning_rate=0.2")
+    last = entries[-1]["model"]
+    kept = load_file(folder / "model.safetensors")
+    if last.startswith("update"):
+        best = load_file(folder / f"checkpoints/step-{int(last.split()[1].replace(',', '')):08d}/model.safetensors")
+        assert all(torch.equal(kept[name], best[name]) for name in kept)
+    assert [entry["event"] for entry in entries].count("end") == 1
+
+
+def test_a_run_cut_short_before_any_validation_still_ends_with_a_model(run):
+    with pytest.raises(RuntimeError, match="enough"), pytest.MonkeyPatch.context() as patch:
+
+        def stop(self, batches, rate, original=Updater.update):
+            if self.calls >= 8:
+                raise RuntimeError("enough")
+            self.calls += 1
+            return original(self, batches, rate)
+
+        patch.setattr(Updater, "calls", 0, raising=False)
+        patch.setattr(Updater, "update", stop)
+        run()
+    folder, entries = run("train.max_updates=6")
+    assert (folder / "model.safetensors").exists() and steps(entries, "valid") == [6]
+
+
+def test_precision_can_change_on_the_way(run):
+    run("train.max_updates=6")
+    _, entries = run("train.max_updates=12", "train.precision=fp16")
+    assert entries[-1]["event"] == "end" and entries[-1]["step"] == 12
+
+
+def test_a_second_training_in_the_same_folder_is_refused(run, tmp_path):
+    folder, _ = run("train.max_updates=2")
+    held = _lock(folder)
+    with pytest.raises(InputError, match="another process trains here"):
+        run("train.max_updates=4")
+    held.close()
+
+
+def test_japanese_without_its_word_splitter_is_refused_at_the_start(run, tmp_path):
+    with pytest.raises(InputError, match="needs a word splitter"):
+        run("evaluate.tokenize=ja-mecab")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_ten_broken_updates_in_a_row_stop_with_advice(run, capfd):
+    with pytest.raises(WorkError, match="10 updates in a row had no finite loss .* lower train.learning_rate"):
+        run("train.learning_rate=1e30", "train.max_updates=40", "train.warmup=0")
+    assert "was skipped: its loss or gradient is not finite" in capfd.readouterr().err
+
+
+def test_only_so_many_sentences_are_translated_in_validation(run, monkeypatch):
+    seen = []
+    original = Translator.translate
+    monkeypatch.setattr(
+        Translator, "translate", lambda self, lines, **k: (seen.append(len(lines)), original(self, lines, **k))[1]
+    )
+    run("train.validate_sentences=7", "train.max_updates=4")
+    assert set(seen) == {7}
+
+
+def test_a_second_run_of_the_same_seed_is_the_same(run):
+    folders = [run("train.max_updates=6", f"name={name}")[0] for name in ("a", "b")]
+    first, second = (load_file(folder / "model.safetensors") for folder in folders)
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    other = load_file(run("train.max_updates=6", "seed=2", "name=c")[0] / "model.safetensors")
+    assert any(not torch.equal(first[name], other[name]) for name in first)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["model.position=learned", "model.norm=post"],
+        ["tokenizer.shared=false", "tokenizer.vocab_size=400", "model.activation=swiglu"],
+        ["tokenizer.kind=unigram", "model.tie_embeddings=false", "train.optimizer=adam", "train.schedule=linear"],
+    ],
+    ids=" ".join,
+)
+def test_variants_train_and_translate(run, overrides):
+    folder, _ = run("train.max_updates=4", *overrides)
+    results = Translator.load(folder, device="cpu").translate(["The dog sleeps.", "", "dog " * 200])
+    assert len(results) == 3
+
+
+def test_model_weights_have_canonical_names(run):
+    folder, _ = run("train.max_updates=2", "train.precision=bf16")
+    names = set(load_file(folder / "model.safetensors"))
+    assert "encoder.layers.0.self_attention.query.weight" in names
+    assert not any("_orig_mod" in name or "module." in name for name in names)
+
+
+@pytest.mark.slow
+def test_a_compiled_model_trains_to_the_same_and_saves_canonical_names(run):
+    compiled, _ = run("train.compile=true", "train.max_updates=6", "name=a")
+    plain, _ = run("train.compile=false", "train.max_updates=6", "name=b")
+    first, second = (load_file(folder / "model.safetensors") for folder in (compiled, plain))
+    assert first.keys() == second.keys()
+    for name in first:
+        torch.testing.assert_close(first[name], second[name], atol=5e-3, rtol=1e-2)
+
+
+def test_loop_reads_as_a_page():
+    """The loop itself stays small enough to read at once."""
+    import inspect
+
+    assert len(inspect.getsource(loop.train).split("\n")) < 50
+
+
+@pytest.mark.slow
+def test_the_toy_language_is_learnt(run):
+    """Real learning, scored on combinations never seen."""
+    folder, _ = run(
+        "data.train={toy: train, size: 12000}",
+        "data.valid.size=200",
+        "tokenizer.vocab_size=700",
+        "model={d_model: 96, d_ff: 256, num_heads: 4, num_encoder_layers: 2, num_decoder_layers: 2}",
+        "train={max_updates: 700, batch_tokens: 3000, learning_rate: 0.004, schedule: cosine, warmup: 80}",
+        "train={validate_every: 350, precision: auto}",
+    )
+    pairs = list(toy.generate("test", 200))
+    results = Translator.load(folder, device="cpu").translate([english for english, _ in pairs])
+    right = sum(result.translation == german for result, (_, german) in zip(results, pairs))
+    assert right > 0.6 * len(pairs)
