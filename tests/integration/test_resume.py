@@ -79,7 +79,7 @@ def weights(folder: Path) -> dict:
         str(path.relative_to(folder)): {name: tensor.numpy().tobytes() for name, tensor in load_file(path).items()}
         for path in [
             folder / "runs/tiny/model.safetensors",
-            *sorted((folder / "runs/tiny/checkpoints").rglob("*.safetensors")),
+            *sorted((folder / "runs/tiny/checkpoints").glob("step-*/*.safetensors")),
         ]
     }
 

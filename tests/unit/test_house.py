@@ -17,7 +17,7 @@ ALLOWED = {
     "config": {"errors"},
     "config_file": {"config", "errors"},
     "device": {"errors"},
-    "checkpoint": set(),
+    "checkpoint": {"errors"},
     "plots": {"errors"},
     "data": {"config", "errors"},
     "model.build": {"config"},
