@@ -45,7 +45,9 @@ def checkout(tmp_path, tiny_run):
 
 
 def shell(command, folder, **env):
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), **env}
+    # As typed by a person: not as a part of the `make test` that may run this.
+    outer = {key: value for key, value in os.environ.items() if not key.startswith("MAKE") and key != "MFLAGS"}
+    environment = {**outer, "PYTHONPATH": str(ROOT), **env}
     return subprocess.run(
         ["sh", "-ec", command], cwd=folder, env=environment, capture_output=True, text=True, timeout=300
     )

@@ -2,7 +2,7 @@ import pytest
 import sacrebleu
 
 from transformer_mt.errors import InputError
-from transformer_mt.evaluation.scores import bleu_tokenizer, corpus_scores, looks_tokenised
+from transformer_mt.evaluation.scores import bleu_tokenizer, corpus_scores, tokenised_note
 
 HYPOTHESES = ["Ein Mann schläft auf dem Sofa.", "Zwei Hunde laufen im Schnee herum."]
 REFERENCES = ["Ein Mann schläft auf dem Sofa.", "Zwei Hunde rennen durch den Schnee."]
@@ -54,6 +54,7 @@ def test_counts_must_agree():
 
 
 def test_tokenised_text_is_recognised():
-    assert looks_tokenised(["ein mann schläft .", "zwei hunde !", "ohne punkt"])
-    assert not looks_tokenised(REFERENCES)
-    assert not looks_tokenised([])
+    assert "tokenised text" in tokenised_note(["ein mann schläft .", "zwei hunde !", "ohne punkt"], "auto")
+    assert "tokenised text" in tokenised_note(REFERENCES, "none")
+    assert tokenised_note(REFERENCES, "auto") is None
+    assert tokenised_note([], "auto") is None

@@ -10,7 +10,7 @@ from transformer_mt.config import Config
 from transformer_mt.data.corpus import Pair
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import WorkError
-from transformer_mt.evaluation.scores import Score, corpus_scores, looks_tokenised
+from transformer_mt.evaluation.scores import Score, corpus_scores, tokenised_note
 
 
 def evaluate(
@@ -26,8 +26,8 @@ def evaluate(
     scores = corpus_scores(
         [r.translation for r in results], references, config.data.target_lang, settings.tokenize, settings.lowercase
     )
-    if settings.tokenize == "none" or looks_tokenised(references):
-        say("note: the references are tokenised text; this BLEU compares only with BLEU on the same tokenisation")
+    if note := tokenised_note(references, settings.tokenize):
+        say(note)
     rows = [
         {"source": src, "reference": reference, "translation": result.translation, "score": result.score}
         for (src, reference), result in zip(pairs, results)

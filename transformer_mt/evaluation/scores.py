@@ -63,7 +63,13 @@ def corpus_scores(
     return scores
 
 
-def looks_tokenised(references: Sequence[str]) -> bool:
-    """Whether most sentences that end in a full stop, question or exclamation mark have a space before it."""
+def tokenised_note(references: Sequence[str], tokenize: str) -> str | None:
+    """What must be said with a BLEU on tokenised text; None where the references look like plain text.
+
+    Tokenised means that `tokenize` is none, or that most sentences that end in . ? or ! have a space before it.
+    """
     ended = [line for line in references if line.rstrip().endswith((".", "?", "!"))]
-    return len(ended) > 0 and sum(line.rstrip()[-2:-1] == " " for line in ended) > len(ended) / 2
+    spaced = sum(line.rstrip()[-2:-1] == " " for line in ended)
+    if tokenize == "none" or spaced > len(ended) / 2:
+        return "note: the references are tokenised text; this BLEU compares only with BLEU on the same tokenisation"
+    return None

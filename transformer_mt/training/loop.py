@@ -12,6 +12,7 @@ from transformer_mt.checkpoint import CheckpointError
 from transformer_mt.config import Config
 from transformer_mt.errors import WorkError
 from transformer_mt.evaluation.report import write_report
+from transformer_mt.evaluation.scores import tokenised_note
 from transformer_mt.training.interrupts import Interrupts
 from transformer_mt.training.journal import environment, say
 from transformer_mt.training.progress import MAX_SKIPS, Window
@@ -86,6 +87,8 @@ def _announce(run: Run) -> None:
     parameters = sum(parameter.numel() for parameter in run.model.parameters())
     precision = str(run.updater.dtype).removeprefix("torch.")
     say(f"{config.name}: {parameters:,} parameters, {precision} on {run.device}; run folder {run.folder}")
+    if note := tokenised_note([tgt for _, tgt in run.data.valid_text], config.evaluate.tokenize):
+        say(note)
     if config.train.save_every > config.train.max_updates:
         say("note: train.save_every is more than train.max_updates; the only checkpoint will be the last")
     run.journal.write(
