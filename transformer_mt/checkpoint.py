@@ -183,6 +183,10 @@ def _write_tensors(path: Path, tensors: Tensors, metadata: Mapping[str, str] | N
         save_file(dict(tensors), path, dict(metadata or {}))
     except SafetensorError as error:  # safetensors hides the OSError inside
         raise OSError(str(error)) from error
+    # safetensors makes files that only their owner may read; a model is shared like any other file.
+    umask = os.umask(0)
+    os.umask(umask)
+    path.chmod(0o666 & ~umask)
     _flush(path)
 
 

@@ -156,3 +156,9 @@ def test_no_whole_checkpoint_is_never_silently_a_fresh_start(tmp_path):
     (save(tmp_path, 1) / "model.safetensors").write_bytes(b"")
     with pytest.raises(CheckpointError, match="none of its 1 checkpoints is whole; start over with --fresh"):
         checkpoint.newest(tmp_path, lambda text: None)
+
+
+def test_weights_may_be_read_by_whom_the_umask_lets(tmp_path):
+    checkpoint.save_weights(tmp_path / "a.safetensors", {"w": torch.ones(2)})
+    (tmp_path / "b").write_text("", encoding="utf-8")
+    assert (tmp_path / "a.safetensors").stat().st_mode == (tmp_path / "b").stat().st_mode
