@@ -30,7 +30,7 @@ demo: setup ## train on the built-in toy language, score, translate three senten
 	$(BIN)/translate runs/demo 'The old teacher sees a small bird in the garden.' \
 	  'Because the child does not sleep, the mother sings.' 'Today three happy dogs bring the queen the red ball.'
 	@echo; echo '== next'
-	@echo '  $(BIN)/translate runs/demo                        translate what you type'
+	@echo '  $(BIN)/translate runs/demo                     translate what you type'
 	@echo '  less runs/demo/report.md                          how the training went'
 	@echo '  make train CONFIG=configs/multi30k_en_de.yaml     a real corpus, under an hour on two cores'
 

@@ -139,6 +139,8 @@ class TokenizerConfig(Section):
     """Spell unknown characters as bytes, so that nothing is ever <unk>."""
     character_coverage: float = Field(0.9999, ge=0.98, le=1.0)
     """Share of the text's characters that get a piece of their own."""
+    sampling: float = Field(0.0, ge=0.0, le=0.0)
+    """Random segmentation in training (BPE-dropout); only 0.0, none, for now."""
     normalization: Literal["nmt_nfkc", "nfkc", "identity"] = "nmt_nfkc"
     """Unicode normalisation; `identity` keeps full-width punctuation, as Chinese needs."""
 

@@ -169,12 +169,14 @@ def test_model_weights_have_canonical_names(run):
 
 @pytest.mark.slow
 def test_a_compiled_model_trains_to_the_same_and_saves_canonical_names(run):
-    compiled, _ = run("train.compile=true", "train.max_updates=6", "name=a")
-    plain, _ = run("train.compile=false", "train.max_updates=6", "name=b")
+    # No dropout: compiled code draws other masks. A large epsilon: Adam makes whole steps of gradients that are only noise.
+    same = ("train.max_updates=6", "model.dropout=0.0", "train.eps=1e-3")
+    compiled, _ = run("train.compile=true", "name=a", *same)
+    plain, _ = run("train.compile=false", "name=b", *same)
     first, second = (load_file(folder / "model.safetensors") for folder in (compiled, plain))
     assert first.keys() == second.keys()
     for name in first:
-        torch.testing.assert_close(first[name], second[name], atol=5e-3, rtol=1e-2)
+        torch.testing.assert_close(first[name], second[name], atol=1e-4, rtol=1e-3)
 
 
 def test_loop_reads_as_a_page():
@@ -188,12 +190,12 @@ def test_loop_reads_as_a_page():
 def test_the_toy_language_is_learnt(run):
     """Real learning, scored on combinations never seen."""
     folder, _ = run(
-        "data.train={toy: train, size: 12000}",
+        "data.train={toy: train, size: 20000}",
         "data.valid.size=200",
         "tokenizer.vocab_size=700",
-        "model={d_model: 96, d_ff: 256, num_heads: 4, num_encoder_layers: 2, num_decoder_layers: 2}",
-        "train={max_updates: 700, batch_tokens: 3000, learning_rate: 0.004, schedule: cosine, warmup: 80}",
-        "train={validate_every: 350, precision: auto}",
+        "model={d_model: 128, d_ff: 512, num_heads: 4, num_encoder_layers: 2, num_decoder_layers: 2}",
+        "train={max_updates: 900, batch_tokens: 4096, learning_rate: 0.003, schedule: cosine, warmup: 100}",
+        "train={validate_every: 450, log_every: 100, save_every: 450, precision: auto}",
     )
     pairs = list(toy.generate("test", 200))
     results = Translator.load(folder, device="cpu").translate([english for english, _ in pairs])
