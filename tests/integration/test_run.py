@@ -112,6 +112,8 @@ def test_a_second_training_in_the_same_folder_is_refused(run, tmp_path):
     held = _lock(folder)
     with pytest.raises(InputError, match="another process trains here"):
         run("train.max_updates=4")
+    with pytest.raises(InputError, match="another process trains here"):
+        train(load_config(tmp_path / "tiny.yaml", ["train.max_updates=4"]), fresh=True)
     held.close()
 
 

@@ -153,7 +153,8 @@ def open_run(config: Config, folder: Path, fresh: bool = False) -> Run:
     if saved is not None:
         _compare_configs(Config.model_validate(saved.state["config"]), config, folder)
     data = prepare(config, say, Tokenizer.load(folder) if saved is not None else None)
-    if fresh:
+    if fresh and folder.is_dir():
+        _lock(folder).close()  # a run that is being trained must not be moved from under its process
         set_aside(folder)
     folder.mkdir(parents=True, exist_ok=True)
     lock = _lock(folder)
@@ -201,8 +202,6 @@ def _lock(folder: Path) -> IO[str]:
 
 def set_aside(folder: Path) -> None:
     """Move an old run out of the way, under a name that says when; nothing is deleted."""
-    if not folder.exists():
-        return
     if Path.cwd().is_relative_to(folder.resolve()):
         raise InputError(f"{folder}: --fresh must not move the folder you are in; start from outside it")
     name = f"{folder.resolve().name}.old-{time.strftime('%Y%m%d-%H%M%S')}"
