@@ -40,8 +40,9 @@ def _train(pairs: int, updates: int) -> None:
     from transformer_mt.data.prepare import prepare
     from transformer_mt.device import keep_large_buffers
     from transformer_mt.model.build import build_model
+    from transformer_mt.training.distributed import Ranks
     from transformer_mt.training.optimizer import build_optimizer
-    from transformer_mt.training.step import Updater
+    from transformer_mt.training.step import Objective, Updater
 
     keep_large_buffers()
     config = _config(pairs)
@@ -49,10 +50,12 @@ def _train(pairs: int, updates: int) -> None:
     vocab = data.tokenizer.src.vocab_size()
     model = build_model(config.model, vocab, vocab, True, 256).train()
     optimizer = build_optimizer(model, config.train)
-    updater = Updater(model, model, optimizer, torch.device("cpu"), torch.float32, 0.1, 1.0)
+    objective = Objective(model, label_smoothing=0.1)
+    updater = Updater(objective, optimizer, torch.device("cpu"), torch.float32, 1.0, Ranks(), say=print)
     batches = TrainingBatches(data.train, config.train.batch_tokens, seed=1)
     for _ in range(updates):
-        updater.update([next(batches)], 1e-4)
+        batch, num_tokens = batches.of_update()
+        updater.update(batch, 1e-4, num_tokens)
 
 
 def _prepare(pairs: int, updates: int) -> None:

@@ -151,7 +151,7 @@ def average(paths: Iterable[Path]) -> dict[str, Tensor]:
 
 def model_weights(model: torch.nn.Module) -> dict[str, Tensor]:
     """The model's parameters under canonical names, tied ones once, on the CPU."""
-    return {name: parameter.detach().cpu().contiguous() for name, parameter in model.named_parameters()}
+    return {name: whole(parameter.detach()).cpu().contiguous() for name, parameter in model.named_parameters()}
 
 
 def load_model_weights(model: torch.nn.Module, weights: Tensors, place: str) -> None:
@@ -167,8 +167,23 @@ def load_model_weights(model: torch.nn.Module, weights: Tensors, place: str) -> 
             raise CheckpointError(
                 f"{place} does not fit the config: {name} must have shape {expected}, but has {found}"
             )
-        with torch.no_grad():
-            parameter.copy_(weights[name])
+        fill(parameter, weights[name])
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """The tensor with all its parts, where ranks hold one each; then all of them must ask."""
+    return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+
+
+def fill(tensor: Tensor, values: Tensor) -> None:
+    """Copy values into a tensor; where ranks hold a part each, each takes its own."""
+    if hasattr(tensor, "full_tensor"):
+        from torch.distributed.tensor import DTensor, distribute_tensor
+
+        assert isinstance(tensor, DTensor)
+        values = distribute_tensor(values.to(tensor.device), tensor.device_mesh, tensor.placements, src_data_rank=None)
+    with torch.no_grad():
+        tensor.copy_(values)
 
 
 def write_text(path: Path, text: str) -> None:

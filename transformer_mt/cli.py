@@ -66,7 +66,9 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    """A line on stderr; of several processes each says which it is."""
+    rank = f"rank {os.environ['RANK']}: " if int(os.environ.get("WORLD_SIZE", 1)) > 1 else ""
+    print(rank + text, file=sys.stderr, flush=True)
 
 
 def _parsers() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
@@ -160,7 +162,8 @@ def _train(arguments: argparse.Namespace) -> int:
     try:
         train(config, arguments.out, arguments.fresh)
     except Interrupted as stop:
-        _say(str(stop))
+        if os.environ.get("RANK", "0") == "0":  # they all stop at the same update
+            _say(str(stop))
         return 128 + stop.signal_number
     return 0
 
@@ -192,20 +195,34 @@ def _translate(arguments: argparse.Namespace) -> int:
             source = files.enter_context(open_bytes(arguments.input)) if arguments.input else sys.stdin.buffer
             chunks = read_ready(source, arguments.input or "standard input", _CHUNK)
         translator = _load_translator(arguments)
+        from transformer_mt.training.distributed import Ranks
+
         if arguments.n_best > translator.decode.beam:
             raise InputError(f"--n-best must be at most --beam ({translator.decode.beam}), but is {arguments.n_best}")
-        output: IO[bytes] = files.enter_context(_open_output(arguments)) if arguments.output else sys.stdout.buffer
+        ranks = Ranks.join(translator.device)
+        files.callback(ranks.leave)
+        to_file = arguments.output and ranks.is_first
+        output: IO[bytes] = files.enter_context(_open_output(arguments)) if to_file else sys.stdout.buffer
         first = 1
-        for chunk in chunks:
-            lines = [_decode(line, number) for number, line in enumerate(chunk, start=first)]
-            results = translator.translate(lines, arguments.n_best, arguments.max_length)
-            for number, result in enumerate(results, start=first):
-                for problem in result.problems:
-                    _say(f"line {number}: {problem}")
-                output.write(_format(number, result, arguments).encode() + b"\n")
+        # The first rank reads and writes; each translates its share of the lines.
+        while lines := ranks.from_first(_next_lines(chunks, first) if ranks.is_first else None):
+            shares = range(ranks.rank, len(lines), ranks.size)
+            results = translator.translate([lines[i] for i in shares], arguments.n_best, arguments.max_length)
+            mine = [(_format(first + i, result, arguments), result.problems) for i, result in zip(shares, results)]
+            everyones = ranks.gather(mine)
+            for i in range(len(lines) if ranks.is_first else 0):
+                text, problems = everyones[i % ranks.size][i // ranks.size]
+                for problem in problems:
+                    _say(f"line {first + i}: {problem}")
+                output.write(text.encode() + b"\n")
             output.flush()
-            first += len(chunk)
+            first += len(lines)
     return 0
+
+
+def _next_lines(chunks: Iterator[list[bytes]], first: int) -> list[str]:
+    """The lines that are there now; none at the end."""
+    return [_decode(line, number) for number, line in enumerate(next(chunks, []), start=first)]
 
 
 def _open_output(arguments: argparse.Namespace) -> IO[bytes]:

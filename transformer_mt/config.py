@@ -189,12 +189,14 @@ class TrainConfig(Section):
 
     max_updates: Positive = 100_000
     """Updates of the weights after which training ends."""
-    batch_tokens: Positive = 4096
-    """Budget of one batch in padded tokens: sentences x longest side."""
+    batch_tokens: Literal["auto"] | Positive = 4096
+    """Budget of one batch in padded tokens: sentences x longest side; auto is the most that fits the device's memory."""
     accumulate: Positive = 1
-    """Batches summed up for one update."""
-    optimizer: Literal["adamw", "adam"] = "adamw"
-    """AdamW decays weights apart from the gradient (matrices only), Adam adds the decay to it."""
+    """Batches summed up for one update, on each device."""
+    parallel: Literal["ddp", "fsdp"] = "ddp"
+    """With several devices: a whole copy of everything on each, or weights and optimizer shared out among them."""
+    optimizer: Literal["adamw", "adam", "muon"] = "adamw"
+    """adamw decays matrices apart from the gradient, adam through it; muon is Muon for the layers' matrices, AdamW for the rest."""
     learning_rate: float = Field(0.0007, gt=0.0)
     """The highest learning rate, reached at the end of the warm-up."""
     betas: list[Probability] = Field([0.9, 0.98], min_length=2, max_length=2)
@@ -281,7 +283,7 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _every_pair_fits_a_batch(self) -> "Config":
-        if self.data.max_length > self.train.batch_tokens:
+        if self.train.batch_tokens != "auto" and self.data.max_length > self.train.batch_tokens:
             raise ValueError(
                 f"train.batch_tokens must be at least data.max_length ({self.data.max_length}), "
                 f"but is {self.train.batch_tokens}"

@@ -12,17 +12,19 @@ from transformer_mt.errors import InputError
 
 
 def choose_device(name: str) -> torch.device:
-    """The device called `name`; `auto` is the first GPU, else the processor."""
+    """The device called `name`; `auto` is the first GPU, else the processor. Under torchrun each local rank has its own GPU."""
+    local_rank = int(os.environ.get("LOCAL_RANK", 0)) if int(os.environ.get("WORLD_SIZE", 1)) > 1 else None
     if name == "auto":
         if torch.cuda.is_available():
-            return torch.device("cuda")
-        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+            name = "cuda"
+        else:
+            return torch.device("mps" if torch.backends.mps.is_available() and local_rank is None else "cpu")
     if not re.fullmatch(r"cpu|cuda(:\d+)?|mps", name):
         raise InputError(f"the device must be auto, cpu, cuda, cuda:N or mps, but is {name}")
-    device = torch.device(name)
+    device = torch.device("cuda", local_rank) if name == "cuda" and local_rank is not None else torch.device(name)
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise InputError(
-            f"the device must be there, but {name} is not: this machine has {torch.cuda.device_count()} CUDA GPUs; use cpu"
+            f"the device must be there, but {device} is not: this machine has {torch.cuda.device_count()} CUDA GPUs; use cpu"
         )
     if device.type == "mps" and not torch.backends.mps.is_available():
         raise InputError("the device must be there, but mps is not; use cpu")

@@ -35,6 +35,8 @@ def test_both_paths_equal_the_formula(masked):
     np.testing.assert_allclose(plain.numpy(), expected, atol=1e-12)
     fused = fused_attention(*(x.float() for x in tensors), torch.from_numpy(mask))
     np.testing.assert_allclose(fused.numpy(), expected, atol=1e-5)
+    fused = fused_attention(*(x.bfloat16() for x in tensors), torch.from_numpy(mask))
+    np.testing.assert_allclose(fused.float().numpy(), expected, atol=0.05)
 
 
 def test_causal_equals_the_formula():
@@ -43,6 +45,17 @@ def test_causal_equals_the_formula():
     mask = np.broadcast_to(np.tril(np.ones((6, 6), bool)), (2, 2, 6, 6))
     fused = fused_attention(*(torch.from_numpy(x).float() for x in (q, k, v)), causal=True)
     np.testing.assert_allclose(fused.numpy(), softmax_attention(q, k, v, mask), atol=1e-5)
+    fused = fused_attention(*(torch.from_numpy(x).bfloat16() for x in (q, k, v)), causal=True)
+    np.testing.assert_allclose(fused.float().numpy(), softmax_attention(q, k, v, mask), atol=0.05)
+
+
+def test_self_attention_in_one_product_is_the_same():
+    torch.manual_seed(0)
+    attention, x = MultiHeadAttention(12, 3), torch.randn(2, 4, 12)
+    together = attention.to_itself(x, causal=True)
+    with torch.no_grad():
+        apart = attention(x, *attention.keys_values(x), causal=True)
+    torch.testing.assert_close(together, apart)
 
 
 def test_multi_head_attention_is_heads_side_by_side():

@@ -52,17 +52,24 @@ def test_order_is_a_function_of_seed_and_epoch(lengths):
     assert {frozenset(rows) for rows in plan(1, 0)} != {frozenset(rows) for rows in plan(1, 1)}
 
 
+def only(batches):
+    """The batch of the next update."""
+    (batch,), num_tokens = batches.of_update()
+    assert num_tokens == batch.num_tokens
+    return batch
+
+
 def test_any_position_is_reached_at_once(pairs):
     straight = TrainingBatches(pairs, 200, seed=1)
-    batches = [next(straight) for _ in range(75)]
+    batches = [only(straight) for _ in range(75)]
     assert straight.epoch >= 1
     for position in (0, 1, 37, 74):
         first = TrainingBatches(pairs, 200, seed=1)
         for _ in range(position):
-            next(first)
+            only(first)
         second = TrainingBatches(pairs, 200, seed=1)
         second.load_state_dict(first.state_dict())
-        assert torch.equal(next(second).src, batches[position].src)
+        assert torch.equal(only(second).src, batches[position].src)
 
 
 def test_a_batch_is_padded_and_framed():
@@ -71,7 +78,35 @@ def test_a_batch_is_padded_and_framed():
     assert batch.src_mask.tolist() == [[True] * 4, [True, True, False, False]]
     assert batch.tgt_in.tolist() == [[BOS, 9, PAD], [BOS, 10, 11]]
     assert batch.tgt_out.tolist() == [[9, EOS, PAD], [10, 11, EOS]]
+    assert batch.real.tolist() == [0, 1, 3, 4, 5]
     assert batch.num_tokens == 5
+
+
+def test_ranks_share_out_the_batches_of_an_update(pairs):
+    """Whatever the ranks, an update is of the same batches; all know how many target tokens they have together."""
+    alone = TrainingBatches(pairs, 200, seed=1)
+    ranks = [TrainingBatches(pairs, 200, seed=1, rank=rank, num_ranks=3) for rank in range(3)]
+    for _ in range(20):
+        expected, expected_tokens = alone.of_update(accumulate=6)
+        shares = [batches.of_update(accumulate=2) for batches in ranks]
+        assert [num_tokens for _, num_tokens in shares] == [expected_tokens] * 3
+        together = [batch for turn in zip(*(batches for batches, _ in shares)) for batch in turn]
+        assert [batch.src.tolist() for batch in together] == [batch.src.tolist() for batch in expected]
+        assert sum(batch.num_tokens for batch in together) == expected_tokens
+    assert {tuple(batches.state_dict().values()) for batches in [alone, *ranks]} == {tuple(alone.state_dict().values())}
+
+
+def test_a_batch_is_split_into_the_same_sentences():
+    lengths = np.random.default_rng(0).integers(1, 9, (11, 2))
+    rows = [(np.full(src, 5), np.full(tgt, 6)) for src, tgt in lengths]
+    batch = make_batch([src for src, _ in rows], [tgt for _, tgt in rows])
+    assert batch.split(batch.num_positions) == [batch]
+    for most in (1, 20, 50):
+        parts = batch.split(most)
+        assert all(part.num_positions <= most or len(part.src) == 1 for part in parts)
+        assert torch.equal(torch.cat([part.tgt_out for part in parts]), batch.tgt_out)
+        assert sum(part.num_tokens for part in parts) == batch.num_tokens
+        assert all((part.tgt_out.flatten()[part.real] != PAD).all() for part in parts)
 
 
 def test_validation_sees_every_pair_in_a_fixed_order(pairs):
@@ -84,9 +119,9 @@ def test_epochs_count_with_fractions(pairs):
     batches = TrainingBatches(pairs, 200, seed=1)
     per_epoch = len(plan_epoch(pairs.src_lengths, pairs.tgt_lengths, 200, 1, 0))
     for _ in range(per_epoch):
-        next(batches)
+        only(batches)
     assert batches.epochs == 1.0
-    next(batches)
+    only(batches)
     assert 1.0 < batches.epochs < 1.1
 
 
@@ -98,7 +133,7 @@ def test_nine_tenths_of_the_tokens_of_multi30k_are_real(budget):
     batches = TrainingBatches(data.train, budget, seed=1)
     real = computed = 0
     while batches.epochs < 1:
-        batch = next(batches)
+        batch = only(batches)
         real += batch.num_tokens + int(batch.src_mask.sum())
         computed += batch.src.numel() + batch.tgt_in.numel()
     assert real / computed > 0.9

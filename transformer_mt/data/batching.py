@@ -27,14 +27,32 @@ class Batch:
     """(B, T) BOS, then piece ids."""
     tgt_out: Tensor
     """(B, T) piece ids, EOS last, PAD after."""
+    real: Tensor
+    """(num_tokens,) the places of the real target tokens in tgt_out.flatten(): loss is computed there only."""
     num_tokens: int
     """Real target tokens, EOS counted: what losses are divided by and speed is counted in."""
 
-    def to(self, device: torch.device) -> "Batch":
-        def move(tensor: Tensor) -> Tensor:
-            return tensor.to(device, non_blocking=True)
+    @property
+    def num_positions(self) -> int:
+        """Sentences x longest side, padding counted."""
+        return len(self.src) * max(self.src.size(1), self.tgt_in.size(1))
 
-        tensors = move(self.src), move(self.src_mask), move(self.tgt_in), move(self.tgt_out)
+    def split(self, most: int) -> list["Batch"]:
+        """The same sentences in batches of at most `most` positions, or of one sentence."""
+        size = max(1, most // max(self.src.size(1), self.tgt_in.size(1)))
+        if size >= len(self.src):
+            return [self]
+        columns = (self.src, self.src_mask, self.tgt_in, self.tgt_out)
+        parts = zip(*(column.split(size) for column in columns))
+        return [_with_places(src, src_mask, tgt_in, tgt_out) for src, src_mask, tgt_in, tgt_out in parts]
+
+    def to(self, device: torch.device) -> "Batch":
+        """On a GPU: through pinned memory, so that the copy runs beside the computation."""
+
+        def move(tensor: Tensor) -> Tensor:
+            return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
+
+        tensors = move(self.src), move(self.src_mask), move(self.tgt_in), move(self.tgt_out), move(self.real)
         return Batch(*tensors, self.num_tokens)
 
 
@@ -65,14 +83,13 @@ def plan_epoch(
 def make_batch(src: Sequence[np.ndarray], tgt: Sequence[np.ndarray]) -> Batch:
     """Pad the pairs of piece ids, without BOS and EOS, into a Batch."""
     src_ids = _pad(src, add=EOS, first=False)
-    tgt_out = _pad(tgt, add=EOS, first=False)
-    return Batch(
-        src=src_ids,
-        src_mask=src_ids != PAD,
-        tgt_in=_pad(tgt, add=BOS, first=True),
-        tgt_out=tgt_out,
-        num_tokens=sum(map(len, tgt)) + len(tgt),
-    )
+    tgt_in, tgt_out = _pad(tgt, add=BOS, first=True), _pad(tgt, add=EOS, first=False)
+    return _with_places(src_ids, src_ids != PAD, tgt_in, tgt_out)
+
+
+def _with_places(src: Tensor, src_mask: Tensor, tgt_in: Tensor, tgt_out: Tensor) -> Batch:
+    real = (tgt_out != PAD).flatten().nonzero()[:, 0]
+    return Batch(src, src_mask, tgt_in, tgt_out, real, len(real))
 
 
 def _pad(rows: Sequence[np.ndarray], add: int, first: bool) -> Tensor:
@@ -89,22 +106,34 @@ def _pad(rows: Sequence[np.ndarray], add: int, first: bool) -> Tensor:
 
 
 class TrainingBatches:
-    """Endless batches over the epochs. Its state is two numbers; any position is reached by one `plan_epoch`."""
+    """Endless batches over the epochs. Its state is two numbers; any position is reached by one `plan_epoch`.
 
-    def __init__(self, pairs: EncodedPairs, batch_tokens: int, seed: int) -> None:
+    All ranks walk through the same plan together and each makes its own share of the batches, so that the place is the
+    same on each of them and means the same to any other number of ranks.
+    """
+
+    def __init__(self, pairs: EncodedPairs, batch_tokens: int, seed: int, rank: int = 0, num_ranks: int = 1) -> None:
         self._pairs, self._batch_tokens, self._seed = pairs, batch_tokens, seed
+        self._rank, self._num_ranks = rank, num_ranks
         self.epoch, self.index = 0, 0
         self._plan: tuple[int, list[np.ndarray]] | None = None
 
-    def __iter__(self) -> Iterator[Batch]:
-        return self
+    def of_update(self, accumulate: int = 1) -> tuple[list[Batch], int]:
+        """This rank's `accumulate` batches of the next update, and the target tokens of all ranks' together."""
+        mine, num_tokens = [], 0
+        for i in range(accumulate * self._num_ranks):
+            rows = self._next_rows()
+            num_tokens += int(self._pairs.tgt_lengths[rows].sum())
+            if i % self._num_ranks == self._rank:
+                mine.append(make_batch([self._pairs.src(i) for i in rows], [self._pairs.tgt(i) for i in rows]))
+        return mine, num_tokens
 
-    def __next__(self) -> Batch:
+    def _next_rows(self) -> np.ndarray:
         if self.index >= len(self._batches_of(self.epoch)):
             self.epoch, self.index = self.epoch + 1, 0
         rows = self._batches_of(self.epoch)[self.index]
         self.index += 1
-        return make_batch([self._pairs.src(i) for i in rows], [self._pairs.tgt(i) for i in rows])
+        return rows
 
     def _batches_of(self, epoch: int) -> list[np.ndarray]:
         if self._plan is None or self._plan[0] != epoch:

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from transformer_mt.model.attention import MultiHeadAttention
+from transformer_mt.model.dropout import Dropout
 from transformer_mt.model.masks import attend_to
 from transformer_mt.model.state import DecoderState, LayerState
 
@@ -24,7 +25,7 @@ class FeedForward(nn.Module):
         self.activation = activation
         self.inner = nn.Linear(d_model, d_ff)
         self.outer = nn.Linear(d_ff, d_model)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.outer(self.dropout(self.activation(self.inner(x))))
@@ -38,7 +39,7 @@ class GatedFeedForward(nn.Module):
         self.gate = nn.Linear(d_model, d_ff)
         self.inner = nn.Linear(d_model, d_ff)
         self.outer = nn.Linear(d_ff, d_model)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.outer(self.dropout(F.silu(self.gate(x)) * self.inner(x)))
@@ -51,7 +52,7 @@ class Residual(nn.Module):
         super().__init__()
         self.norm = nn.LayerNorm(d_model)
         self.pre_norm = pre_norm
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         if self.pre_norm:
@@ -71,7 +72,7 @@ class EncoderLayer(nn.Module):
 
     def forward(self, x_BSD: Tensor, mask: Tensor) -> Tensor:
         def attend(x: Tensor) -> Tensor:
-            return self.self_attention(x, *self.self_attention.keys_values(x), mask=mask)
+            return self.self_attention.to_itself(x, mask=mask)
 
         return self.ffn_residual(self.self_residual(x_BSD, attend), self.feed_forward)
 
@@ -95,7 +96,7 @@ class DecoderLayer(nn.Module):
         """All positions at once, as in training. The causal mask also keeps real tokens from seeing padding after them."""
 
         def attend_to_self(x: Tensor) -> Tensor:
-            return self.self_attention(x, *self.self_attention.keys_values(x), causal=True)
+            return self.self_attention.to_itself(x, causal=True)
 
         def attend_to_source(x: Tensor) -> Tensor:
             return self.src_attention(x, *self.src_attention.keys_values(memory_BSD), mask=mask)
@@ -174,7 +175,7 @@ class Embedding(nn.Module):
         super().__init__()
         self.tokens = tokens
         self.positions = positions
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, ids_BT: Tensor, start: int = 0) -> Tensor:
         x_BTD = self.tokens(ids_BT) * math.sqrt(self.tokens.embedding_dim)
@@ -195,8 +196,11 @@ class Transformer(nn.Module):
 
     def forward(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> Tensor:
         """(B, S) source, (B, S) True = real, (B, T) target so far -> (B, T, V) logits of the token after each."""
-        memory_BSD = self.encode(src, src_mask)
-        return self.output(self.decoder(self.tgt_embedding(tgt_in), memory_BSD, attend_to(src_mask)))
+        return self.output(self.hidden(src, src_mask, tgt_in))
+
+    def hidden(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> Tensor:
+        """`forward` without its last product: (B, T, D), of which training projects the real positions only."""
+        return self.decoder(self.tgt_embedding(tgt_in), self.encode(src, src_mask), attend_to(src_mask))
 
     def encode(self, src: Tensor, src_mask: Tensor) -> Tensor:
         """(B, S) -> (B, S, D) memory."""

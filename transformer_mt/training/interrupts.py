@@ -1,5 +1,6 @@
 """Ctrl-C and SIGTERM, turned into a wish the training loop grants after the update it is in."""
 
+import os
 import signal
 import threading
 from collections.abc import Callable
@@ -22,7 +23,9 @@ class Interrupts:
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         if self.received is not None:
-            raise KeyboardInterrupt
+            if "TORCHELASTIC_RUN_ID" not in os.environ:  # torchrun hands on a Ctrl-C that each rank has seen already
+                raise KeyboardInterrupt
+            return
         self.received = signal.Signals(number)
         self._say("stopping and saving after this update; once more to stop at once and save nothing")
 

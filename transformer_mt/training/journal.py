@@ -12,19 +12,23 @@ from transformer_mt.checkpoint import write_text
 
 
 def say(text: str) -> None:
-    """A line to the user, on stderr, above a progress bar if there is one."""
-    tqdm.write(text, file=sys.stderr)
+    """A line to the user, on stderr, above a progress bar if there is one; of several ranks only the first speaks."""
+    if os.environ.get("RANK", "0") == "0":
+        tqdm.write(text, file=sys.stderr)
 
 
 class Journal:
-    """metrics.jsonl, one object a line, and the bar."""
+    """metrics.jsonl, one object a line, and the bar; on all ranks but the first it writes nothing."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, active: bool = True) -> None:
         self.path = folder / "metrics.jsonl"
+        self._active = active
         self._bar: tqdm | None = None
 
     def rewind(self, step: int) -> None:
         """Forget what was written after update `step`, and the end: a resumed run writes it again."""
+        if not self._active:
+            return
         entries = [
             entry for entry in self.entries() if entry["step"] <= step and entry["event"] not in ("average", "end")
         ]
@@ -44,6 +48,8 @@ class Journal:
 
     def write(self, event: str, **facts: Any) -> None:
         """Add one object."""
+        if not self._active:
+            return
         line = json.dumps({"event": event} | {key: _rounded(value) for key, value in facts.items()}, ensure_ascii=False)
         with self.path.open("a", encoding="utf-8") as file:
             file.write(line + "\n")
@@ -56,14 +62,14 @@ class Journal:
             unit="update",
             file=sys.stderr,
             dynamic_ncols=True,
-            disable=not sys.stderr.isatty(),
+            disable=not (self._active and sys.stderr.isatty()),
         )
 
-    def advance(self, facts: str) -> None:
-        """One more update on the bar, with the newest facts beside it."""
+    def advance(self, step: int, facts: str) -> None:
+        """The bar at update `step`, with the newest facts beside it."""
         if self._bar is not None:
             self._bar.set_postfix_str(facts, refresh=False)
-            self._bar.update()
+            self._bar.update(step - self._bar.n)
 
     def close(self) -> None:
         if self._bar is not None:

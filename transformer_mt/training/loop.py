@@ -5,20 +5,25 @@ import os
 import time
 from pathlib import Path
 
-import torch
+from torch import Tensor
 
 from transformer_mt import checkpoint
 from transformer_mt.checkpoint import CheckpointError
 from transformer_mt.config import Config
+from transformer_mt.device import choose_device
 from transformer_mt.errors import WorkError
 from transformer_mt.evaluation.report import write_report
 from transformer_mt.evaluation.scores import tokenised_note
+from transformer_mt.training.distributed import Ranks, is_lost_rank
 from transformer_mt.training.interrupts import Interrupts
 from transformer_mt.training.journal import environment, say
 from transformer_mt.training.progress import MAX_SKIPS, Window
 from transformer_mt.training.run import Run, open_run
 from transformer_mt.training.schedule import learning_rate
 from transformer_mt.training.validate import Validation, validate
+
+# Updates a GPU may be ahead of what is shown.
+_READ_EVERY = 20
 
 
 class Interrupted(Exception):
@@ -35,11 +40,24 @@ def train(config: Config, out: str | Path | None = None, fresh: bool = False) ->
     Raises InputError before any work, WorkError when the work fails, Interrupted after a signal.
     """
     folder = Path(out) if out else Path("runs") / config.name
-    run = open_run(config, folder, fresh)
+    ranks = Ranks.join(choose_device(config.train.device))
+    try:
+        _train(open_run(config, folder, fresh, ranks))
+    except (RuntimeError, WorkError) as error:
+        if not is_lost_rank(error):
+            raise
+        raise WorkError("stopped because another rank is gone; see what that one said") from None
+    finally:
+        ranks.leave()
+    return folder
+
+
+def _train(run: Run) -> None:
+    config, folder = run.config, run.folder
     if _is_finished(run):
         more = "train.patience" if _out_of_patience(run) else "train.max_updates"
         say(f"{folder}: finished at update {run.progress.step:,}; raise {more} to go on, or start over with --fresh")
-        return folder
+        return
     _announce(run)
     run.model.train()
     with Interrupts(say) as interrupts:
@@ -51,15 +69,15 @@ def train(config: Config, out: str | Path | None = None, fresh: bool = False) ->
                 _validate(run)
             if _due(run, config.train.save_every):
                 run.save()
-            if interrupts.received is not None:
+            if received := max(run.ranks.gather(int(interrupts.received or 0))):
+                _settle(run)
                 run.save()
                 run.journal.close()
                 message = f"stopped at update {run.progress.step:,} and saved; run the same command to go on"
-                raise Interrupted(message, interrupts.received)
+                raise Interrupted(message, received)
         run.save()
         run.journal.close()
     _finish(run)
-    return folder
 
 
 def _due(run: Run, every: int) -> bool:
@@ -77,49 +95,63 @@ def _out_of_patience(run: Run) -> bool:
 
 def _is_finished(run: Run) -> bool:
     """Whether the end was written too: a run killed while it averages its checkpoints is not finished."""
-    return _is_done(run) and (run.folder / "finished.json").exists() and (run.folder / "model.safetensors").exists()
+    written = (run.folder / "finished.json").exists() and (run.folder / "model.safetensors").exists()
+    return _is_done(run) and bool(run.ranks.from_first(written))
 
 
 def _announce(run: Run) -> None:
     config, progress = run.config, run.progress
-    (run.folder / "finished.json").unlink(missing_ok=True)
+    if run.ranks.is_first:
+        (run.folder / "finished.json").unlink(missing_ok=True)
     run.journal.rewind(progress.step if run.saved_step is not None else -1)
     parameters = sum(parameter.numel() for parameter in run.model.parameters())
     precision = str(run.updater.dtype).removeprefix("torch.")
-    say(f"{config.name}: {parameters:,} parameters, {precision} on {run.device}; run folder {run.folder}")
+    place = f"{run.ranks.size} x {run.device.type}" if run.ranks.size > 1 else str(run.device)
+    say(f"{config.name}: {parameters:,} parameters, {precision} on {place}; run folder {run.folder}")
     if note := tokenised_note([tgt for _, tgt in run.data.valid_text], config.evaluate.tokenize):
         say(note)
     if config.train.save_every > config.train.max_updates:
         say("note: train.save_every is more than train.max_updates; the only checkpoint will be the last")
     run.journal.write(
-        "start", step=progress.step, parameters=parameters, precision=precision, device=str(run.device), **environment()
+        "start", step=progress.step, parameters=parameters, precision=precision, device=place, **environment()
     )
     run.journal.open_bar(progress.step, config.train.max_updates)
 
 
 def _update(run: Run) -> None:
     progress, config = run.progress, run.config.train
-    rate = learning_rate(progress.step + 1, config)
-    start = time.perf_counter()
-    try:
-        result = run.updater.update([next(run.batches) for _ in range(config.accumulate)], rate)
-    except torch.OutOfMemoryError:
-        raise WorkError(
-            f"the {run.device} has not enough memory for batches of {config.batch_tokens:,} tokens; train under another "
-            "name with a lower train.batch_tokens and a higher train.accumulate"
-        ) from None
-    progress.count(result, time.perf_counter() - start)
-    if result.skipped:
-        say(f"update {progress.step:,} was skipped: its loss or gradient is not finite ({progress.skipped:,} so far)")
+    if not run.pending:
+        run.pending_since = time.perf_counter()
+    batches, num_tokens = run.batches.of_update(config.accumulate)
+    run.pending.append(run.updater.update(batches, learning_rate(progress.step + 1, config), num_tokens))
+    progress.step += 1
+    # A GPU still computes while the next batch is made; to ask for its numbers after each update would stop both.
+    beats = (config.log_every, config.validate_every, config.save_every, config.max_updates, _READ_EVERY)
+    if run.device.type == "cpu" or any(_due(run, every) for every in beats):
+        _settle(run)
+
+
+def _settle(run: Run) -> None:
+    """Read and count the updates that were not read yet."""
+    progress, results = run.progress, [pending.result() for pending in run.pending]
+    if not results:
+        return
+    seconds = time.perf_counter() - run.pending_since
+    run.pending.clear()
+    progress.spend(seconds)
+    for step, result in enumerate(results, start=progress.step - len(results) + 1):
+        progress.count(result)
+        if result.skipped:
+            say(f"update {step:,} was skipped: its gradient is not finite ({progress.skipped:,} so far)")
         if progress.skipped_in_a_row >= MAX_SKIPS:
             raise WorkError(
-                f"{MAX_SKIPS} updates in a row had no finite loss or gradient; go on from the last checkpoint with a lower "
+                f"{MAX_SKIPS} updates in a row had no finite gradient; go on from the last checkpoint with a lower "
                 "train.learning_rate, a longer train.warmup or train.precision=fp32"
             )
-    loss = result.loss / result.num_tokens
-    ppl = math.exp(min(100.0, result.nll / result.num_tokens)) if not result.skipped else math.nan
-    speed = result.num_tokens / (time.perf_counter() - start)
-    run.journal.advance(f"loss {loss:.3f}, ppl {ppl:.2f}, lr {rate:.2e}, {speed:,.0f} tok/s")
+    last = results[-1]
+    ppl = math.exp(min(100.0, last.nll / last.num_tokens)) if not last.skipped else math.nan
+    speed = sum(result.num_tokens for result in results) / seconds
+    run.journal.advance(progress.step, f"loss {last.loss / last.num_tokens:.3f}, ppl {ppl:.2f}, {speed:,.0f} tok/s")
 
 
 def _log(run: Run) -> None:
@@ -147,7 +179,7 @@ def _log(run: Run) -> None:
 def _validate(run: Run) -> None:
     """Validate; a new best becomes the run's model, and is saved."""
     config, progress = run.config, run.progress
-    result = validate(run.model, run.data, config, run.device)
+    result = validate(run.whole_model(), run.data, config, run.device, run.ranks)
     if not math.isfinite(result.loss) and config.train.monitor == "loss":
         raise WorkError(
             "the validation loss is not finite; try a lower train.learning_rate, or train.monitor=bleu if no pair fits a batch"
@@ -181,10 +213,13 @@ def _record(run: Run, result: Validation, event: str, **facts: object) -> None:
     )
     for src, reference, translation in result.samples:
         say(f"    {src}\n      is   {reference}\n      got  {translation}")
-    write_report(run.folder, run.config, run.journal.entries(), say)
+    if run.ranks.is_first:
+        write_report(run.folder, run.config, run.journal.entries(), say)
 
 
 def _publish(run: Run, weights: checkpoint.Tensors) -> None:
+    if not run.ranks.is_first:
+        return
     try:
         checkpoint.save_weights(
             run.folder / "model.safetensors", weights, {"config": run.config.name, "step": str(run.progress.step)}
@@ -195,20 +230,16 @@ def _publish(run: Run, weights: checkpoint.Tensors) -> None:
 
 def _finish(run: Run) -> None:
     """Average checkpoints; the run's model is the average if it validates at least as well as the best single one."""
-    progress = run.progress
+    progress, ranks = run.progress, run.ranks
     if progress.best_step is None:  # the last update was reached without a validation: max_updates was lowered
         _validate(run)
-    chosen = f"update {progress.best_step:,}"
-    try:
-        weights = checkpoint.load(run.checkpoints / f"step-{progress.best_step:08d}").tensors["model"]
-    except CheckpointError as error:
-        say(f"{error}; keeping the model published when it was the best")
-        weights = checkpoint.load_weights(run.folder / "model.safetensors")
-    steps = run.averaged_steps()
+    chosen, weights = f"update {progress.best_step:,}", _best_weights(run) if ranks.is_first else {}
+    steps = ranks.from_first(run.averaged_steps())
     if len(steps) > 1:
-        average = checkpoint.average(run.averaging_file(step) for step in steps)
+        average = checkpoint.average(map(run.averaging_file, steps)) if ranks.is_first else None
+        average = ranks.tensors_from_first(average)
         checkpoint.load_model_weights(run.model, average, "the average")
-        result = validate(run.model, run.data, run.config, run.device)
+        result = validate(run.whole_model(), run.data, run.config, run.device, ranks)
         better = result.monitored(run.config.train.monitor) >= (progress.best_score or 0.0)
         _record(run, result, "average", steps=steps, chosen=better)
         if better:
@@ -216,6 +247,15 @@ def _finish(run: Run) -> None:
             chosen = f"the average of updates {', '.join(f'{step:,}' for step in steps)}"
     _publish(run, weights)
     run.journal.write("end", step=progress.step, seconds=progress.seconds, model=chosen)
-    write_report(run.folder, run.config, run.journal.entries(), say)
-    checkpoint.write_text(run.folder / "finished.json", f'{{"step": {progress.step}}}\n')
+    if ranks.is_first:
+        write_report(run.folder, run.config, run.journal.entries(), say)
+        checkpoint.write_text(run.folder / "finished.json", f'{{"step": {progress.step}}}\n')
     say(f'done: {run.folder} holds {chosen}; try: translate {os.path.relpath(run.folder)} "..."')
+
+
+def _best_weights(run: Run) -> dict[str, Tensor]:
+    try:
+        return checkpoint.load(run.checkpoints / f"step-{run.progress.best_step:08d}").tensors["model"]
+    except CheckpointError as error:
+        say(f"{error}; keeping the model published when it was the best")
+        return checkpoint.load_weights(run.folder / "model.safetensors")

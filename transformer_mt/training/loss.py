@@ -1,6 +1,6 @@
 """Cross-entropy with label smoothing: a sum over the target tokens, never a mean.
 
-Letters: R positions, V vocabulary.
+Letters: R target tokens, D width, V vocabulary, C target tokens of a chunk.
 """
 
 from typing import Any
@@ -9,47 +9,72 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+# Logits are made in chunks of about so many numbers (32 MB in float32 on a processor: what its cache holds).
+_CHUNK = {"cpu": 2**23}
+_CHUNK_ELSEWHERE = 2**27
 
-class _SmoothedCrossEntropy(torch.autograd.Function):
-    """The loss and its gradient softmax(logits) - target in two passes over the logits, keeping nothing as large beside them.
 
-    `F.cross_entropy(label_smoothing=...)`, its oracle in the tests, keeps the log-probabilities and walks them more often.
+class _ProjectedCrossEntropy(torch.autograd.Function):
+    """Projection, loss and both their gradients, chunk by chunk: the logits of all tokens never exist together.
+
+    The gradient of the logits, softmax - target, needs nothing from what comes after it but one factor, so that each
+    chunk's products are made at once, while its logits are still in the cache.
     """
 
     @staticmethod
-    def forward(ctx: Any, logits_RV: Tensor, targets_R: Tensor, smoothing: float, pad_id: int) -> tuple[Tensor, Tensor]:
-        real_R = targets_R != pad_id
-        log_sum_R = torch.logsumexp(logits_RV.float(), dim=-1)
-        nll_R = log_sum_R - logits_RV.gather(1, targets_R[:, None])[:, 0].float()
-        uniform_R = log_sum_R - logits_RV.mean(dim=-1, dtype=torch.float32)
-        loss_R = (1 - smoothing) * nll_R + smoothing * uniform_R
-        ctx.save_for_backward(logits_RV, log_sum_R, targets_R, real_R)
-        ctx.smoothing = smoothing
-        nll = nll_R[real_R].sum()
+    def forward(ctx: Any, hidden_RD: Tensor, weight_VD: Tensor, targets_R: Tensor, smoothing: float) -> Any:
+        dtype = _product_dtype(hidden_RD)
+        V = len(weight_VD)
+        size = max(1, _CHUNK.get(hidden_RD.device.type, _CHUNK_ELSEWHERE) // V)
+        weight = weight_VD.to(dtype)
+        needs_gradient = any(ctx.needs_input_grad)
+        hidden_gradient_RD = torch.empty_like(hidden_RD) if needs_gradient else None
+        weight_gradient_VD = torch.zeros_like(weight_VD) if needs_gradient else None
+        loss, nll = hidden_RD.new_zeros(2, dtype=torch.float32).unbind()
+        for start in range(0, len(targets_R), size):
+            hidden_CD = hidden_RD[start : start + size].to(dtype)
+            targets_C1 = targets_R[start : start + size, None]
+            logits_CV = hidden_CD @ weight.T
+            p_CV = logits_CV.softmax(dim=-1, dtype=torch.float32)
+            # One pass with exponentials is enough: log p of the target is that of its p, and tells the softmax's divisor.
+            chunk_nll = -p_CV.gather(1, targets_C1).clamp_min(torch.finfo(torch.float32).tiny).log().sum()
+            uniform = chunk_nll + (logits_CV.gather(1, targets_C1)[:, 0].float() - logits_CV.mean(-1).float()).sum()
+            nll = nll + chunk_nll
+            loss = loss + (1 - smoothing) * chunk_nll + smoothing * uniform
+            if hidden_gradient_RD is not None and weight_gradient_VD is not None:
+                gradient_CV = p_CV.sub_(smoothing / V)
+                gradient_CV.scatter_add_(1, targets_C1, gradient_CV.new_full(targets_C1.shape, smoothing - 1.0))
+                gradient_CV = gradient_CV.to(dtype)
+                hidden_gradient_RD[start : start + size] = gradient_CV @ weight
+                weight_gradient_VD += gradient_CV.T @ hidden_CD
+        ctx.save_for_backward(hidden_gradient_RD, weight_gradient_VD)
         ctx.mark_non_differentiable(nll)
-        return loss_R[real_R].sum(), nll
+        return loss, nll
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        logits_RV, log_sum_R, targets_R, real_R = ctx.saved_tensors
-        gradient_RV = (logits_RV.float() - log_sum_R[:, None]).exp_()
-        gradient_RV -= ctx.smoothing / logits_RV.size(1)
-        gradient_RV.scatter_add_(1, targets_R[:, None], gradient_RV.new_full((len(targets_R), 1), ctx.smoothing - 1.0))
-        gradient_RV *= (grads[0] * real_R)[:, None]
-        return gradient_RV.to(logits_RV.dtype), None, None, None
+        hidden_gradient_RD, weight_gradient_VD = ctx.saved_tensors
+        return hidden_gradient_RD * grads[0], weight_gradient_VD * grads[0], None, None
 
 
-def cross_entropy(logits: Tensor, targets: Tensor, smoothing: float, pad_id: int) -> tuple[Tensor, Tensor]:
-    """(B, T, V) logits and (B, T) ids -> (loss, nll), both summed in float32 over the targets that are not padding.
+def _product_dtype(tensor: Tensor) -> torch.dtype:
+    """What autocast would multiply in."""
+    kind = tensor.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else tensor.dtype
+
+
+def projected_cross_entropy(hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
+    """(R, D) outputs of the decoder, (V, D) weight of the output projection, (R,) ids of the tokens that follow
+    -> (loss, nll), both summed in float32.
 
     loss = (1 - e) nll + e * mean over the vocabulary of -log p (paper, section 5.4, e = `smoothing`); only it has a gradient.
     """
-    loss, nll = _SmoothedCrossEntropy.apply(logits.flatten(0, 1), targets.flatten(), smoothing, pad_id)
+    loss, nll = _ProjectedCrossEntropy.apply(hidden, weight, targets, smoothing)
     return loss, nll
 
 
-def plain_cross_entropy(logits: Tensor, targets: Tensor, smoothing: float, pad_id: int) -> tuple[Tensor, Tensor]:
-    """The same by torch's own function, the oracle of `cross_entropy`."""
-    flat, ids = logits.flatten(0, 1).float(), targets.flatten()
-    loss = F.cross_entropy(flat, ids, ignore_index=pad_id, label_smoothing=smoothing, reduction="sum")
-    return loss, F.cross_entropy(flat, ids, ignore_index=pad_id, reduction="sum").detach()
+def plain_cross_entropy(hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
+    """The same by torch's own functions: slow and plain on purpose, what the chunks are tested against."""
+    logits = F.linear(hidden, weight).float()
+    loss = F.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing)
+    return loss, F.cross_entropy(logits.detach(), targets, reduction="sum")

@@ -1,29 +1,67 @@
-"""Adam and AdamW, and their state as named tensors."""
+"""Adam, AdamW and Muon, and their state as named tensors."""
+
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from transformer_mt.checkpoint import CheckpointError
+from transformer_mt.checkpoint import CheckpointError, fill, whole
 from transformer_mt.config import TrainConfig
+from transformer_mt.model.transformer import Transformer
 
 
-def build_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
+class Together(torch.optim.Optimizer):
+    """Optimizers of different parameters as one: one list of groups, one state, one step."""
+
+    def __init__(self, *parts: torch.optim.Optimizer) -> None:
+        super().__init__([group for part in parts for group in part.param_groups], {})
+        self._parts = parts
+        self.state: defaultdict[Tensor, Any] = defaultdict(dict)
+        for part in parts:
+            first = {id(parameter) for group in part.param_groups for parameter in group["params"]}
+            part.param_groups = [group for group in self.param_groups if id(group["params"][0]) in first]
+            part.state = self.state
+
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+        for part in self._parts:
+            part.step()
+
+
+def build_optimizer(model: Transformer, config: TrainConfig) -> torch.optim.Optimizer:
     """The optimizer over all parameters; only matrices are decayed, not biases and LayerNorms."""
     parameters = list(model.parameters())
-    groups = [
-        {"params": [p for p in parameters if p.dim() > 1], "weight_decay": config.weight_decay},
-        {"params": [p for p in parameters if p.dim() <= 1], "weight_decay": 0.0},
-    ]
+    matrices = [parameter for parameter in parameters if parameter.dim() > 1]
+    others = [parameter for parameter in parameters if parameter.dim() <= 1]
+    beta_1, beta_2 = config.betas
+    settings: dict[str, Any] = {"lr": config.learning_rate, "betas": (beta_1, beta_2), "eps": config.eps}
+    settings["fused"] = parameters[0].device.type in ("cpu", "cuda", "mps")
+    if config.optimizer == "muon":
+        # Only matrices that turn one activation into another: a row of an embedding, or of the output projection, is
+        # the vector of one piece, and most of them get no gradient in an update.
+        hidden = {id(parameter) for stack in (model.encoder, model.decoder) for parameter in stack.parameters()}
+        muon = torch.optim.Muon(
+            [parameter for parameter in matrices if id(parameter) in hidden],
+            lr=config.learning_rate,
+            weight_decay=config.weight_decay,
+            adjust_lr_fn="match_rms_adamw",  # steps as long as AdamW's, so that one learning rate does for both
+        )
+        matrices = [parameter for parameter in matrices if id(parameter) not in hidden]
+        return Together(muon, torch.optim.AdamW(_groups(matrices, others, config.weight_decay), **settings))
     kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
-    fused = parameters[0].device.type in ("cpu", "cuda", "mps")
-    return kind(groups, lr=config.learning_rate, betas=(config.betas[0], config.betas[1]), eps=config.eps, fused=fused)
+    return kind(_groups(matrices, others, config.weight_decay), **settings)
+
+
+def _groups(matrices: list[nn.Parameter], others: list[nn.Parameter], weight_decay: float) -> list[dict[str, Any]]:
+    return [{"params": matrices, "weight_decay": weight_decay}, {"params": others, "weight_decay": 0.0}]
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer, model: nn.Module) -> dict[str, Tensor]:
     """The moments and step counts of each parameter under `parameter/moment`."""
     names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
     return {
-        f"{names[parameter]}/{key}": value.detach().cpu().contiguous()
+        f"{names[parameter]}/{key}": whole(value.detach()).cpu().contiguous()
         for parameter, state in optimizer.state.items()
         for key, value in state.items()
     }
@@ -37,6 +75,9 @@ def load_optimizer_tensors(optimizer: torch.optim.Optimizer, model: nn.Module, t
         if name not in parameters:
             raise CheckpointError(f"the optimizer's state does not fit the model: it has no weight {name}")
         parameter = parameters[name]
-        # Step counts stay where the optimizer makes them; moments go with their parameter.
-        device = parameter.device if value.dim() or parameter.device.type == "cuda" else value.device
-        optimizer.state[parameter][key] = value.to(device)
+        if value.dim():  # a moment goes with its parameter, step counts stay where the optimizer makes them
+            moment = torch.zeros_like(parameter)
+            fill(moment, value)
+            optimizer.state[parameter][key] = moment
+        else:
+            optimizer.state[parameter][key] = value.to(parameter.device if parameter.device.type == "cuda" else "cpu")

@@ -36,7 +36,7 @@ class Progress:
     """The counters."""
 
     step: int = 0
-    """Updates made or skipped."""
+    """Updates begun."""
     tokens: int = 0
     """Real target tokens trained on."""
     seconds: float = 0.0
@@ -53,11 +53,13 @@ class Progress:
     """(step, score) of each validation."""
     window: Window = field(default_factory=Window)
 
-    def count(self, result: UpdateResult, seconds: float) -> None:
-        """Take in one update."""
-        self.step += 1
+    def spend(self, seconds: float) -> None:
+        """Take in the time of some updates."""
         self.seconds += seconds
         self.window.seconds += seconds
+
+    def count(self, result: UpdateResult) -> None:
+        """Take in what one update did; `step` has counted it when it began."""
         if result.skipped:
             self.skipped += 1
             self.skipped_in_a_row += 1

@@ -3,7 +3,7 @@
 import fcntl
 import itertools
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
@@ -21,10 +21,13 @@ from transformer_mt.errors import InputError, WorkError
 from transformer_mt.evaluation.scores import corpus_scores
 from transformer_mt.model.build import build_model
 from transformer_mt.model.transformer import Transformer
+from transformer_mt.training.budget import find_budget
+from transformer_mt.training.distributed import Ranks, spread
 from transformer_mt.training.journal import Journal, say
 from transformer_mt.training.optimizer import build_optimizer, load_optimizer_tensors, optimizer_tensors
 from transformer_mt.training.progress import Progress
-from transformer_mt.training.step import Updater
+from transformer_mt.training.random_state import random_states, restore_random_states
+from transformer_mt.training.step import Objective, Pending, Updater
 
 
 @dataclass
@@ -41,9 +44,13 @@ class Run:
     batches: TrainingBatches
     progress: Progress
     journal: Journal
-    lock: IO[str]
-    """Held open while the run lives."""
+    ranks: Ranks
+    lock: IO[str] | None
+    """Held open by the first rank while the run lives."""
     saved_step: int | None = None
+    pending: list[Pending] = field(default_factory=list)
+    """Updates whose numbers were not read yet."""
+    pending_since: float = 0.0
 
     @property
     def checkpoints(self) -> Path:
@@ -65,24 +72,23 @@ class Run:
         }
 
     def save(self) -> None:
-        """Write a checkpoint of this moment, unless there is one; keep the newest and the best."""
+        """Write a checkpoint of this moment, unless there is one; keep the newest and the best. All ranks, together."""
         if self.saved_step == self.progress.step:
             return
-        rng = {"cpu": torch.get_rng_state()}
-        if self.device.type == "cuda":
-            rng["cuda"] = torch.cuda.get_rng_state(self.device)
+        self.saved_step = self.progress.step
         tensors = {
             "model": checkpoint.model_weights(self.model),
             "optimizer": optimizer_tensors(self.optimizer, self.model),
-            "rng": rng,
+            "rng": random_states(self.device, self.ranks),
         }
+        if not self.ranks.is_first:
+            return
         try:
             path = checkpoint.save(self.checkpoints, self.progress.step, tensors, self.state_dict())
         except CheckpointError as error:
             whole = checkpoint.all_checkpoints(self.checkpoints)
             last = f"the last whole checkpoint is {whole[-1].name}" if whole else "there is no whole checkpoint yet"
             raise WorkError(f"{error}; {last}; make room and run the same command to go on from it") from None
-        self.saved_step = self.progress.step
         checkpoint.rotate(self.checkpoints, self.config.train.keep_checkpoints, self.progress.best_step)
         self._keep_for_averaging(path)
 
@@ -100,11 +106,18 @@ class Run:
             self.updater.scaler.load_state_dict(state["scaler"])
         self.batches.load_state_dict(state["batches"])
         self.progress.load_state_dict(state["progress"])
-        torch.set_rng_state(saved.tensors["rng"]["cpu"])
-        if self.device.type == "cuda" and "cuda" in saved.tensors["rng"]:
-            torch.cuda.set_rng_state(saved.tensors["rng"]["cuda"], self.device)
+        restore_random_states(saved.tensors["rng"], self.device, self.ranks, self.config.seed + self.progress.step)
         self.saved_step = self.progress.step
-        self._keep_for_averaging(saved.path)
+        if self.ranks.is_first:
+            self._keep_for_averaging(saved.path)
+
+    def whole_model(self) -> Transformer:
+        """The model with all its weights on this device: the one trained, or a copy where ranks hold a part each."""
+        if self.config.train.parallel != "fsdp":
+            return self.model
+        copy = _model(self.config, self.data.tokenizer).to(self.device)
+        checkpoint.load_model_weights(copy, checkpoint.model_weights(self.model), "the model")
+        return copy
 
     def averaged_steps(self) -> list[int]:
         """Steps of the checkpoints whose weights are to be averaged, of those kept so far.
@@ -141,51 +154,78 @@ class Run:
                 file.unlink()
 
 
-def open_run(config: Config, folder: Path, fresh: bool = False) -> Run:
+def open_run(config: Config, folder: Path, fresh: bool = False, ranks: Ranks | None = None) -> Run:
     """The run in `folder`, at its newest whole checkpoint or at its beginning; `fresh` moves an old run aside first.
 
     Nothing in the folder is touched before the config, the device and the data are found good.
     """
+    ranks = ranks or Ranks()
     device = choose_device(config.train.device)
     # Whether BLEU can be computed is asked now, not at the first validation.
     corpus_scores(["a"], ["a"], config.data.target_lang, config.evaluate.tokenize, metrics=("BLEU",))
-    saved = None if fresh else checkpoint.newest(folder / "checkpoints", say)
+    saved = None if fresh else _newest(folder, ranks)
     if saved is not None:
-        _compare_configs(Config.model_validate(saved.state["config"]), config, folder)
-    data = prepare(config, say, Tokenizer.load(folder) if saved is not None else None)
-    if fresh and folder.is_dir():
-        _lock(folder).close()  # a run that is being trained must not be moved from under its process
-        set_aside(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = _lock(folder)
+        config = _compare_configs(Config.model_validate(saved.state["config"]), config, folder)
+    with ranks.first_here_first():
+        data = prepare(config, say, Tokenizer.load(folder) if saved is not None else None)
+    if len(set(ranks.gather(data.fingerprint))) > 1:
+        raise InputError(
+            "every machine must prepare the same data, but they differ; set TRANSFORMER_MT_CACHE to a folder all of them see"
+        )
     if device.type == "cpu":
         keep_large_buffers()
+    config = _with_budget(config, data, device, ranks)
+    lock = None
+    if ranks.is_first:
+        if fresh and folder.is_dir():
+            _lock(folder).close()  # a run that is being trained must not be moved from under its process
+            set_aside(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = _lock(folder)
 
+    train = config.train
     torch.manual_seed(config.seed)
-    tokenizer = data.tokenizer
-    model = build_model(
-        config.model, tokenizer.src.vocab_size(), tokenizer.tgt.vocab_size(), tokenizer.shared, config.data.max_length
-    ).to(device)
-    optimizer = build_optimizer(model, config.train)
-    compiled = config.train.compile is True or (config.train.compile == "auto" and device.type == "cuda")
-    updater = Updater(
-        model,
-        torch.compile(model, dynamic=True) if compiled else model,
-        optimizer,
-        device,
-        choose_precision(config.train.precision, device),
-        config.train.label_smoothing,
-        config.train.max_grad_norm,
-    )
-    batches = TrainingBatches(data.train, config.train.batch_tokens, config.seed)
-    run = Run(config, folder, data, device, model, optimizer, updater, batches, Progress(), Journal(folder), lock)
+    model = _model(config, data.tokenizer).to(device)
+    compiled = train.compile is True or (train.compile == "auto" and device.type == "cuda")
+    layers = [*model.encoder.layers, *model.decoder.layers]
+    objective = spread(Objective(model, train.label_smoothing, compiled), layers, train.parallel, ranks, device)
+    if not ranks.is_first:
+        torch.manual_seed(config.seed + ranks.rank)  # the same weights on each rank, but not the same dropout
+    optimizer = build_optimizer(model, train)
+    dtype = choose_precision(train.precision, device)
+    updater = Updater(objective, optimizer, device, dtype, train.max_grad_norm, ranks, say)
+    batches = TrainingBatches(data.train, int(train.batch_tokens), config.seed, ranks.rank, ranks.size)
+    journal = Journal(folder, active=ranks.is_first)
+    run = Run(config, folder, data, device, model, optimizer, updater, batches, Progress(), journal, ranks, lock)
     if saved is not None:
         run.restore(saved)
-        say(f"going on from {saved.path}: update {run.progress.step:,} of {config.train.max_updates:,}")
-    else:
-        tokenizer.save(folder)
-    checkpoint.write_text(folder / "config.yaml", dump_config(config, comments=True))
+        say(f"going on from {saved.path}: update {run.progress.step:,} of {train.max_updates:,}")
+    elif ranks.is_first:
+        data.tokenizer.save(folder)
+    if ranks.is_first:
+        checkpoint.write_text(folder / "config.yaml", dump_config(config, comments=True))
     return run
+
+
+def _model(config: Config, tokenizer: Tokenizer) -> Transformer:
+    src_vocab, tgt_vocab = tokenizer.src.vocab_size(), tokenizer.tgt.vocab_size()
+    return build_model(config.model, src_vocab, tgt_vocab, tokenizer.shared, config.data.max_length)
+
+
+def _newest(folder: Path, ranks: Ranks) -> Checkpoint | None:
+    """The newest whole checkpoint; the first rank looks for it, since it puts damaged ones aside."""
+    saved = checkpoint.newest(folder / "checkpoints", say) if ranks.is_first else None
+    path = ranks.from_first(saved and str(saved.path))
+    return saved if ranks.is_first or path is None else checkpoint.load(Path(path))
+
+
+def _with_budget(config: Config, data: PreparedData, device: torch.device, ranks: Ranks) -> Config:
+    """The config with a number where `train.batch_tokens` is auto."""
+    if config.train.batch_tokens != "auto":
+        return config
+    tokens = min(ranks.gather(find_budget(config, data, device)))
+    say(f"train.batch_tokens: auto is {tokens:,} here; config.yaml in the run's folder holds the number")
+    return config.model_copy(update={"train": config.train.model_copy(update={"batch_tokens": tokens})})
 
 
 def _lock(folder: Path) -> IO[str]:
@@ -225,8 +265,13 @@ _FIXED = (
 _FREE = ("model.dropout", "model.attention_dropout", "model.ffn_dropout")
 
 
-def _compare_configs(old: Config, new: Config, folder: Path) -> None:
-    """Say which keys changed since the checkpoint; refuse those that cannot change."""
+def _compare_configs(old: Config, new: Config, folder: Path) -> Config:
+    """Say which keys changed since the checkpoint; refuse those that cannot change. Gives back the new config, in which
+    `auto` is what it was found to be.
+    """
+    if new.train.batch_tokens == "auto":
+        found = {"batch_tokens": old.train.batch_tokens}
+        new = new.model_copy(update={"train": new.train.model_copy(update=found)})
     before, after = _flat(old.model_dump()), _flat(new.model_dump())
     changed = [key for key in sorted(before.keys() | after.keys()) if before.get(key) != after.get(key)]
     fixed = (*_FIXED, "data.max_length") if old.model.position == "learned" else _FIXED
@@ -240,6 +285,7 @@ def _compare_configs(old: Config, new: Config, folder: Path) -> None:
         )
     for key in changed:
         say(f"changed since the last checkpoint: `{key}` from {before.get(key)!r} to {after.get(key)!r}")
+    return new
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -6,10 +6,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from transformer_mt.checkpoint import whole
 from transformer_mt.data.batching import Batch
-from transformer_mt.data.tokenizer import PAD
 from transformer_mt.device import autocast
-from transformer_mt.training.loss import cross_entropy
+from transformer_mt.errors import WorkError
+from transformer_mt.model.transformer import Transformer
+from transformer_mt.training.distributed import Ranks, gradients_stay
+from transformer_mt.training.loss import projected_cross_entropy
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,35 @@ class UpdateResult:
     grad_norm: float
     """Length of the gradient before clipping."""
     skipped: bool
-    """The loss or the gradient was not finite: nothing was changed."""
+    """The gradient was not finite: nothing was changed."""
+
+
+class Pending:
+    """An update whose numbers may still be on their way; `result` waits for them."""
+
+    def __init__(self, values: Tensor, num_tokens: int, ranks: Ranks) -> None:
+        self._values, self._num_tokens, self._ranks = values, num_tokens, ranks
+
+    def result(self) -> UpdateResult:
+        """Loss and nll are summed over the ranks; all of them must ask."""
+        loss, nll, grad_norm, finite = self._values.tolist()
+        loss, nll = self._ranks.sum(loss, nll)
+        return UpdateResult(loss, nll, self._num_tokens, grad_norm, skipped=not finite)
+
+
+class Objective(nn.Module):
+    """What is minimised, as a module: a batch -> (loss, nll), both summed over its real target tokens."""
+
+    def __init__(self, model: Transformer, label_smoothing: float, compiled: bool = False) -> None:
+        super().__init__()
+        self.model = model
+        self.label_smoothing = label_smoothing
+        self._hidden = torch.compile(model.hidden, dynamic=True) if compiled else model.hidden
+
+    def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        hidden = self._hidden(batch.src, batch.src_mask, batch.tgt_in).flatten(0, 1).index_select(0, batch.real)
+        targets = batch.tgt_out.flatten().index_select(0, batch.real)
+        return projected_cross_entropy(hidden, self.model.output.weight, targets, self.label_smoothing)
 
 
 class Updater:
@@ -32,43 +63,99 @@ class Updater:
 
     def __init__(
         self,
-        model: nn.Module,
-        forward: Callable[[Tensor, Tensor, Tensor], Tensor],
+        objective: nn.Module,
         optimizer: torch.optim.Optimizer,
         device: torch.device,
         dtype: torch.dtype,
-        label_smoothing: float,
         max_grad_norm: float,
+        ranks: Ranks,
+        say: Callable[[str], None],
     ) -> None:
-        """`forward` is the model, or its compiled form."""
-        self._parameters = list(model.parameters())
-        self._forward, self._optimizer = forward, optimizer
+        """`objective` is an Objective, as it is or spread over ranks."""
+        self._objective, self._optimizer, self._ranks, self._say = objective, optimizer, ranks, say
+        self._parameters = list(objective.parameters())
         self._device, self.dtype = device, dtype
-        self._label_smoothing, self._max_grad_norm = label_smoothing, max_grad_norm
+        self._max_grad_norm = max_grad_norm
+        self._most_positions: int | None = None
         # float16 needs its small gradients lifted into its range; the others do not.
         self.scaler = torch.amp.GradScaler(device.type, enabled=dtype == torch.float16, init_scale=2.0**14)
 
-    def update(self, batches: Sequence[Batch], learning_rate: float) -> UpdateResult:
-        """One update from all the batches: the same as from one batch of all their sentences."""
-        num_tokens = sum(batch.num_tokens for batch in batches)
-        loss_sum = torch.zeros((), device=self._device)
-        nll_sum = torch.zeros((), device=self._device)
-        for batch in batches:
-            batch = batch.to(self._device)
-            with autocast(self._device, self.dtype):
-                logits = self._forward(batch.src, batch.src_mask, batch.tgt_in)
-            loss, nll = cross_entropy(logits, batch.tgt_out, self._label_smoothing, PAD)
-            self.scaler.scale(loss / num_tokens).backward()
-            loss_sum += loss.detach()
-            nll_sum += nll
+    def update(self, batches: Sequence[Batch], learning_rate: float, num_tokens: int | None = None) -> Pending:
+        """One update from all the batches: the same as from one batch of all their sentences.
+
+        `num_tokens` counts the target tokens of this update on all ranks. Nothing here waits for the device.
+        """
+        num_tokens = num_tokens or sum(batch.num_tokens for batch in batches)
+        pieces = self._small_enough(batches)
+        while (sums := self._gradients(pieces, num_tokens)) is None:
+            pieces = self._halved(pieces)
         self.scaler.unscale_(self._optimizer)
         limit = self._max_grad_norm or float("inf")
-        grad_norm = torch.nn.utils.clip_grad_norm_(self._parameters, limit)
-        finite = bool(torch.isfinite(loss_sum) & torch.isfinite(grad_norm))
-        if finite:
-            for group in self._optimizer.param_groups:
-                group["lr"] = learning_rate
-            self.scaler.step(self._optimizer)
+        grad_norm = whole(torch.nn.utils.clip_grad_norm_(self._parameters, limit))
+        finite = torch.isfinite(grad_norm)  # a loss that is not has no gradient that is; and all ranks see the same
+        for group in self._optimizer.param_groups:
+            group["lr"] = learning_rate
+        self._step_if(finite)
         self.scaler.update()
         self._optimizer.zero_grad(set_to_none=True)
-        return UpdateResult(loss_sum.item(), nll_sum.item(), num_tokens, grad_norm.item(), skipped=not finite)
+        return Pending(torch.stack([*sums, grad_norm, finite]), num_tokens, self._ranks)
+
+    def _gradients(self, batches: Sequence[Batch], num_tokens: int) -> tuple[Tensor, Tensor] | None:
+        """Add up the gradients of the batches' loss; gives back (loss, nll), or None if the memory is not enough."""
+        loss_sum, nll_sum = torch.zeros(2, device=self._device).unbind()
+        try:
+            for i, batch in enumerate(batches, start=1):
+                batch = batch.to(self._device)
+                with gradients_stay(self._objective, last=i == len(batches)):
+                    with autocast(self._device, self.dtype):
+                        loss, nll = self._objective(batch)
+                    # Over ranks, gradients are averaged, but the loss is a sum.
+                    self.scaler.scale(loss * (self._ranks.size / num_tokens)).backward()
+                loss_sum = loss_sum + loss.detach()
+                nll_sum = nll_sum + nll
+        except RuntimeError as error:
+            # With several ranks the others already wait for this one's gradients: it cannot begin anew.
+            if not is_out_of_memory(error) or self._ranks.size > 1:
+                raise
+            return None
+        return loss_sum, nll_sum
+
+    def _halved(self, batches: Sequence[Batch]) -> list[Batch]:
+        """After the memory was not enough: the same sentences in batches of half the positions."""
+        self._optimizer.zero_grad(set_to_none=True)
+        if self._device.type == "cuda":
+            torch.cuda.empty_cache()
+        most = max(batch.num_positions for batch in batches)
+        self._most_positions = most // 2
+        smaller = self._small_enough(batches)
+        if max(batch.num_positions for batch in smaller) == most:
+            raise WorkError(
+                f"the {self._device} has not enough memory for one sentence of {most:,} positions; "
+                "train under another name with a lower data.max_length or a smaller model"
+            )
+        self._say(
+            f"not enough memory for a batch of {most:,} positions: from here on in micro-batches of at most "
+            f"{self._most_positions:,}; the update is the same, train.batch_tokens need not change"
+        )
+        return smaller
+
+    def _small_enough(self, batches: Sequence[Batch]) -> list[Batch]:
+        if self._most_positions is None:
+            return list(batches)
+        return [piece for batch in batches for piece in batch.split(self._most_positions)]
+
+    def _step_if(self, finite: Tensor) -> None:
+        """Let the optimizer step unless the gradient is not finite."""
+        if self.scaler.is_enabled():
+            self.scaler.step(self._optimizer)
+        elif self._optimizer.defaults.get("fused"):
+            # The fused kernels look at this on the device, so that nobody waits for the answer.
+            self._optimizer.found_inf = (~finite).float()  # type: ignore[attr-defined]
+            self._optimizer.step()
+        elif finite:
+            self._optimizer.step()
+
+
+def is_out_of_memory(error: RuntimeError) -> bool:
+    """Whether an allocation failed; the processor's allocator has no exception of its own."""
+    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)

@@ -2,17 +2,18 @@
 
 import math
 from dataclasses import dataclass
+from itertools import islice
 
 import torch
 
 from transformer_mt.config import Config
 from transformer_mt.data.batching import validation_batches
 from transformer_mt.data.prepare import PreparedData
-from transformer_mt.data.tokenizer import PAD
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.evaluation.scores import Score, corpus_scores
 from transformer_mt.model.transformer import Transformer
-from transformer_mt.training.loss import cross_entropy
+from transformer_mt.training.distributed import Ranks
+from transformer_mt.training.step import Objective
 
 
 @dataclass(frozen=True)
@@ -39,14 +40,19 @@ class Validation:
         return self.bleu if monitor == "bleu" else -self.loss
 
 
-def validate(model: Transformer, data: PreparedData, config: Config, device: torch.device) -> Validation:
-    """Loss over all validation pairs, greedy translations of the first `validate_sentences`."""
+def validate(
+    model: Transformer, data: PreparedData, config: Config, device: torch.device, ranks: Ranks | None = None
+) -> Validation:
+    """Loss over all validation pairs, greedy translations of the first `validate_sentences`; each rank does its share."""
+    ranks = ranks or Ranks()
     model.eval()
-    loss = validation_loss(model, data, config.train.batch_tokens, device)
+    loss = validation_loss(model, data, int(config.train.batch_tokens), device, ranks)
     pairs = data.valid_text[: config.train.validate_sentences]
     greedy = config.decode.model_copy(update={"beam": 1})
     translator = Translator.of_config(model, data.tokenizer, config, greedy)
-    translations = [result.translation for result in translator.translate([src for src, _ in pairs])]
+    mine = translator.translate([src for src, _ in pairs[ranks.rank :: ranks.size]])
+    shares = ranks.gather([result.translation for result in mine])
+    translations = [shares[i % ranks.size][i // ranks.size] for i in range(len(pairs))]
     scores = corpus_scores(
         translations,
         [tgt for _, tgt in pairs],
@@ -61,12 +67,14 @@ def validate(model: Transformer, data: PreparedData, config: Config, device: tor
 
 
 @torch.inference_mode()
-def validation_loss(model: Transformer, data: PreparedData, batch_tokens: int, device: torch.device) -> float:
+def validation_loss(
+    model: Transformer, data: PreparedData, batch_tokens: int, device: torch.device, ranks: Ranks
+) -> float:
     """Negative log-likelihood per target token; nan where no validation pair fits a batch."""
-    nll, tokens = 0.0, 0
-    for batch in validation_batches(data.valid, batch_tokens):
-        batch = batch.to(device)
-        logits = model(batch.src, batch.src_mask, batch.tgt_in)
-        nll += cross_entropy(logits, batch.tgt_out, 0.0, PAD)[1].item()
+    objective = Objective(model, label_smoothing=0.0)
+    nll, tokens = 0.0, 0.0
+    for batch in islice(validation_batches(data.valid, batch_tokens), ranks.rank, None, ranks.size):
+        nll += objective(batch.to(device))[1].item()
         tokens += batch.num_tokens
+    nll, tokens = ranks.sum(nll, tokens)
     return nll / tokens if tokens else math.nan

@@ -1,0 +1,239 @@
+"""Speed of the trainer's update, through the real data path, beside a bare PyTorch loop on random full batches ("the limit").
+
+    python scripts/bench_train.py --data ../shared/data/multi30k [--shapes small base] [--variants ...] [--rounds 5]
+
+Each variant is a process of its own, so that its peak memory is its own; they take turns, so that drift cancels. The
+figures are medians over the rounds. The corpus's first run trains its vocabulary; later ones find it in the cache.
+"""
+
+import argparse
+import multiprocessing
+import resource
+import statistics
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+SHAPES = {  # d_model, d_ff, heads, layers on each side
+    "small": (256, 1024, 4, 3),
+    "base": (512, 2048, 8, 6),
+    "big": (1024, 4096, 16, 6),
+}
+VOCABULARY = 8000
+BARE_LENGTH = 16  # the usual length of a Multi30k batch, so that attention has the same work in both loops
+
+
+@dataclass(frozen=True)
+class Variant:
+    name: str
+    ours: bool
+    precision: str = "fp32"
+    compile: bool = False
+    keep_memory: bool = False
+    """Of the bare loop; the trainer does it by itself."""
+
+
+VARIANTS = [
+    Variant("bare", ours=False),
+    Variant("bare-kept", ours=False, keep_memory=True),
+    Variant("bare-bf16", ours=False, precision="bf16"),
+    Variant("bare-bf16-kept", ours=False, precision="bf16", keep_memory=True),
+    Variant("ours-fp32", ours=True),
+    Variant("ours-auto", ours=True, precision="auto"),
+    Variant("ours-bf16", ours=True, precision="bf16"),
+    Variant("ours-fp32-compile", ours=True, compile=True),
+    Variant("ours-auto-compile", ours=True, precision="auto", compile=True),
+]
+
+
+class Ours:
+    """The run `transformer-mt train` would open: its batches, its updater."""
+
+    def __init__(self, variant: Variant, options: argparse.Namespace, shape: str, folder: str) -> None:
+        from transformer_mt.config import Config
+        from transformer_mt.training.run import open_run
+
+        d_model, d_ff, heads, layers = SHAPES[shape]
+        corpus = {"hub": options.data, "train": {"split": "train"}, "valid": {"split": "validation"}}
+        sizes = {"d_model": d_model, "d_ff": d_ff, "num_heads": heads, "dropout": options.dropout}
+        depth = {"num_encoder_layers": layers, "num_decoder_layers": layers}
+        how = {"precision": variant.precision, "compile": variant.compile, "device": options.device}
+        self.run = open_run(
+            Config.model_validate(
+                {
+                    "name": "bench",
+                    "data": {"source_lang": "en", "target_lang": "de", "max_length": 128, **corpus},
+                    "tokenizer": {"vocab_size": VOCABULARY},
+                    "model": {**sizes, **depth},
+                    "train": {"batch_tokens": options.batch_tokens, **how},
+                }
+            ),
+            Path(folder),
+            fresh=False,
+        )
+        self.run.model.train()
+        self.device, self.dtype = self.run.device, str(self.run.updater.dtype)
+
+    def update(self) -> tuple[int, int, int, int]:
+        """(real source tokens, real target tokens, source positions, target positions) of one update."""
+        (batch,), num_tokens = self.run.batches.of_update()
+        self.run.updater.update([batch], 1e-4, num_tokens)
+        return int(batch.src_mask.sum()), num_tokens, batch.src.numel(), batch.tgt_in.numel()
+
+
+class Bare:
+    """What PyTorch offers, put together without care: nn.Transformer, cross_entropy, AdamW."""
+
+    def __init__(self, variant: Variant, options: argparse.Namespace, shape: str, folder: str) -> None:
+        import torch
+        from torch import nn
+
+        from transformer_mt.device import choose_device, keep_large_buffers
+
+        self.device = choose_device(options.device)
+        if variant.keep_memory and self.device.type == "cpu":
+            keep_large_buffers()
+        d_model, d_ff, heads, layers = SHAPES[shape]
+        torch.manual_seed(1)
+        core = nn.Transformer(d_model, heads, layers, layers, d_ff, options.dropout, batch_first=True, norm_first=True)
+        for module in core.modules():
+            if isinstance(module, nn.MultiheadAttention):
+                module.dropout = 0.0  # as in the trainer's default; attention dropout would double the attention
+        self.model = nn.ModuleDict({"tokens": nn.Embedding(VOCABULARY, d_model), "core": core}).to(self.device)
+        self.dropout = nn.Dropout(options.dropout)
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, betas=(0.9, 0.98), fused=True)
+        self.autocast = torch.autocast(self.device.type, torch.bfloat16, enabled=variant.precision == "bf16")
+        self.dtype = "torch.bfloat16" if variant.precision == "bf16" else "torch.float32"
+        self.batch = options.batch_tokens // BARE_LENGTH
+        self.causal = nn.Transformer.generate_square_subsequent_mask(BARE_LENGTH, device=self.device)
+
+    def update(self) -> tuple[int, int, int, int]:
+        import torch
+        import torch.nn.functional as F
+
+        src, tgt = torch.randint(4, VOCABULARY, (2, self.batch, BARE_LENGTH), device=self.device)
+        with self.autocast:
+            tokens = self.model["tokens"]
+            x, y = self.dropout(tokens(src) * 16), self.dropout(tokens(tgt) * 16)
+            hidden = self.model["core"](x, y, tgt_mask=self.causal, tgt_is_causal=True)
+            logits = F.linear(hidden, tokens.weight)
+            loss = F.cross_entropy(logits.flatten(0, 1), tgt.flatten(), label_smoothing=0.1)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return src.numel(), tgt.numel(), src.numel(), tgt.numel()
+
+
+def serve(connection: Connection, variant: Variant, options: argparse.Namespace, shape: str) -> None:
+    """Run as many updates as asked for, again and again; last, tell the peak memory."""
+    import torch
+
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    with tempfile.TemporaryDirectory() as folder:
+        loop = (Ours if variant.ours else Bare)(variant, options, shape, folder)
+        on_gpu = loop.device.type == "cuda"
+        while updates := connection.recv():
+            start, counts = time.perf_counter(), [0, 0, 0, 0]
+            for _ in range(updates):
+                counts = [a + b for a, b in zip(counts, loop.update())]
+            if on_gpu:
+                torch.cuda.synchronize()
+            connection.send((time.perf_counter() - start, *counts))
+        memory = torch.cuda.max_memory_allocated() / 1e6 if on_gpu else 0.0
+        connection.send((memory or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6, loop.dtype))
+
+
+def flops(shape: str, src: float, tgt: float) -> float:
+    """Of one update on so many tokens: 2 for each weight and token forward, twice that backward; attention's own left out."""
+    d_model, d_ff, _, layers = SHAPES[shape]
+    encoder = layers * (4 * d_model**2 + 2 * d_model * d_ff) + layers * 2 * d_model**2  # and the decoder's view of it
+    decoder = layers * (6 * d_model**2 + 2 * d_model * d_ff) + VOCABULARY * d_model
+    return 6 * (encoder * src + decoder * tgt)
+
+
+def peak(device: str, dtype_name: str, threads: int) -> float:
+    """FLOP/s of a 2048-cubed matrix product (8192 on a GPU), the best of several."""
+    import torch
+
+    from transformer_mt.device import choose_device
+
+    if threads:
+        torch.set_num_threads(threads)
+    place = choose_device(device)
+    size = 8192 if place.type == "cuda" else 2048
+    a = torch.randn(size, size, device=place).to(getattr(torch, dtype_name.removeprefix("torch.")))
+    best = 0.0
+    for _ in range(12):
+        start = time.perf_counter()
+        a @ a
+        if place.type == "cuda":
+            torch.cuda.synchronize()
+        best = max(best, 2 * size**3 / (time.perf_counter() - start))
+    return best
+
+
+def measure(shape: str, options: argparse.Namespace) -> None:
+    context = multiprocessing.get_context("spawn")
+    chosen = [variant for variant in VARIANTS if variant.name in options.variants]
+    workers = []
+    for variant in chosen:
+        ours, theirs = context.Pipe()
+        process = context.Process(target=serve, args=(theirs, variant, options, shape), daemon=True)
+        process.start()
+        theirs.close()  # so that a child's death is an error here, not silence
+        ours.send(options.warmup)
+        ours.recv()
+        workers.append((variant, process, ours))
+    rounds: dict[str, list[tuple[float, ...]]] = {variant.name: [] for variant in chosen}
+    for turn in range(options.rounds):
+        for variant, _, connection in workers if turn % 2 == 0 else reversed(workers):
+            connection.send(options.updates)
+            rounds[variant.name].append(connection.recv())
+    limit = None
+    peaks: dict[str, float] = {}
+    for variant, process, connection in workers:
+        connection.send(0)
+        memory, dtype = connection.recv()
+        process.join()
+        peaks.setdefault(dtype, peak(options.device, dtype, options.threads))
+        _, src, tgt, src_positions, tgt_positions = map(sum, zip(*rounds[variant.name]))
+        speed = statistics.median(r[2] / r[0] for r in rounds[variant.name])
+        limit = limit or speed
+        used = flops(shape, src / tgt * speed, speed) / peaks[dtype]
+        padding = 1 - (src + tgt) / (src_positions + tgt_positions)
+        print(
+            f"| {shape} | {variant.name} | {dtype.removeprefix('torch.')} | {speed:,.0f} | {padding:.1%} | {speed / limit:.2f} "
+            f"| {used:.0%} | {memory:,.0f} |",
+            flush=True,
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", required=True, help="Multi30k, a folder in the hub's layout or its name there")
+    parser.add_argument("--shapes", nargs="+", default=["small", "base"], choices=SHAPES)
+    names = [variant.name for variant in VARIANTS]
+    parser.add_argument("--variants", nargs="+", default=["bare", "bare-kept", "ours-fp32", "ours-auto"], choices=names)
+    parser.add_argument("--batch-tokens", type=int, default=4096)
+    parser.add_argument("--dropout", type=float, default=0.1)
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--threads", type=int, default=0, help="0: as many as torch takes")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--updates", type=int, default=6, help="in each round")
+    parser.add_argument("--warmup", type=int, default=3)
+    options = parser.parse_args()
+    commit = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True).stdout.strip()
+    print(f"commit {commit}, {options.batch_tokens:,}-token batches, median of {options.rounds} rounds\n")
+    print("| shape | loop | matrix products | real target tokens/s | padding | of the limit | MFU | peak MB |")
+    print("|---|---|---|---|---|---|---|---|")
+    for shape in options.shapes:
+        measure(shape, options)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,174 @@
+"""Several processes train and translate as one does. They are real ones, started by torchrun, talking through gloo."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from tests.conftest import ROOT, TINY
+from transformer_mt.checkpoint import load
+
+# No dropout: each rank draws its own. A large epsilon: else Adam makes whole steps of gradients that are only rounding.
+CHANGES = {"model": {**TINY["model"], "dropout": 0.0}, "train": {**TINY["train"], "eps": 1e-3}}
+
+
+def run(folder: Path, ranks: int, *words: str, program: tuple[str, ...] = ("-m", "transformer_mt"), **options):
+    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"] if ranks > 1 else []
+    return subprocess.run(
+        [sys.executable, *launcher, *program, *words],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        timeout=240,
+        **options,
+    )
+
+
+def train(folder: Path, ranks: int, out: str, *overrides: str):
+    (folder / "tiny.yaml").write_text(yaml.safe_dump({**TINY, **CHANGES}), encoding="utf-8")
+    result = run(folder, ranks, "train", "tiny.yaml", "--out", out, *overrides)
+    assert result.returncode == 0, result.stderr.decode()
+    return result.stderr.decode()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("ranks")
+
+
+@pytest.fixture(scope="module")
+def one(folder):
+    """One process, with four batches an update."""
+    train(folder, 1, "one", "train.accumulate=4")
+    return folder / "one"
+
+
+@pytest.fixture(scope="module")
+def two(folder):
+    """Two processes, with two batches each."""
+    train(folder, 2, "two", "train.accumulate=2")
+    return folder / "two"
+
+
+def measured(folder):
+    lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    return [entry for entry in map(json.loads, lines) if entry["event"] == "valid"]
+
+
+def assert_same_training(left: Path, right: Path):
+    """Weights, moments, counters and validations, to float tolerance."""
+    for name in ("step-00000018", "step-00000024"):
+        a, b = load(left / "checkpoints" / name), load(right / "checkpoints" / name)
+        for group in ("model", "optimizer"):
+            assert a.tensors[group].keys() == b.tensors[group].keys()
+            for key, tensor in a.tensors[group].items():
+                torch.testing.assert_close(tensor, b.tensors[group][key], atol=5e-5, rtol=1e-3)
+        assert a.state["batches"] == b.state["batches"]
+        assert a.state["progress"]["tokens"] == b.state["progress"]["tokens"]
+    for a, b in zip(measured(left), measured(right), strict=True):
+        assert (a["step"], a["samples"]) == (b["step"], b["samples"])
+        assert a["loss"] == pytest.approx(b["loss"], rel=1e-4)
+        assert [s["value"] for s in a["scores"]] == pytest.approx([s["value"] for s in b["scores"]], abs=0.01)
+
+
+def test_two_ranks_end_with_the_weights_of_one_process(one, two):
+    assert_same_training(one, two)
+
+
+def test_shared_out_weights_end_as_whole_ones(folder, one):
+    train(folder, 2, "shared", "train.accumulate=2", "train.parallel=fsdp")
+    assert_same_training(one, folder / "shared")
+
+
+@pytest.mark.parametrize(
+    "first, then", [(2, 1), pytest.param(1, 2, marks=pytest.mark.slow), pytest.param(2, 3, marks=pytest.mark.slow)]
+)
+def test_a_checkpoint_is_read_by_any_number_of_ranks(folder, one, first, then):
+    """Stopped at update 12 and gone on with another number of ranks; six batches an update divide by all of them."""
+    straight = folder / "straight"
+    if not straight.exists():
+        train(folder, 1, "straight", "train.accumulate=6", "train.schedule=constant")
+    name = f"from-{first}-to-{then}"
+    share = f"train.accumulate={6 // first}"
+    train(folder, first, name, share, "train.schedule=constant", "train.max_updates=12", "train.average_checkpoints=1")
+    said = train(folder, then, name, f"train.accumulate={6 // then}", "train.schedule=constant")
+    assert "going on from" in said and "update 12 of 24" in said
+    assert_same_training(straight, folder / name)
+
+
+def test_fsdp_alone_is_refused_in_one_line(folder, one):
+    result = run(folder, 1, "train", "tiny.yaml", "--out", "alone", "train.parallel=fsdp")
+    assert result.returncode == 2
+    assert "train.parallel: fsdp must have several processes, but there is one" in result.stderr.decode()
+
+
+FAILING = """
+import os, sys
+from transformer_mt.errors import WorkError
+from transformer_mt.training.step import Updater
+update, calls = Updater.update, 0
+def failing(*args, **kwargs):
+    global calls
+    calls += 1
+    if calls == 5 and os.environ["RANK"] == "1":
+        raise WorkError("this machine has no more paper")
+    return update(*args, **kwargs)
+Updater.update = failing
+from transformer_mt.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_one_rank_that_fails_ends_all_with_its_message(folder, one):
+    (folder / "failing.py").write_text(FAILING, encoding="utf-8")
+    start = time.monotonic()
+    result = run(folder, 2, "train", "tiny.yaml", "--out", "failing", program=("failing.py",))
+    assert time.monotonic() - start < 60
+    said = result.stderr.decode()
+    assert result.returncode != 0
+    assert "rank 1: this machine has no more paper" in said
+    assert "rank 0: stopped because another rank is gone" in said
+
+
+@pytest.mark.slow
+def test_a_signal_stops_all_ranks_at_the_same_saved_update(folder, one):
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node=2",
+        "-m",
+        "transformer_mt",
+    ]
+    process = subprocess.Popen(
+        [*command, "train", "tiny.yaml", "--out", "signal", "train.max_updates=100000", "train.patience=0"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        stderr=subprocess.PIPE,
+    )
+    checkpoints = folder / "signal" / "checkpoints"
+    while not list(checkpoints.glob("step-*")):
+        time.sleep(0.1)
+    process.send_signal(signal.SIGTERM)
+    said = process.communicate(timeout=60)[1].decode()
+    assert said.count("and saved; run the same command to go on") == 1
+    stopped = int(said.split("stopped at update ")[1].split()[0].replace(",", ""))
+    assert load(checkpoints / f"step-{stopped:08d}").state["progress"]["step"] == stopped
+
+
+def test_ranks_translate_into_one_ordered_output(folder, one):
+    lines = ["The old teacher sees a bird.", "", *(f"The dog sees {word}." for word in ("him", "her", "us", "a cat"))]
+    expected = run(folder, 1, "translate", "one", input="\n".join(lines).encode())
+    result = run(folder, 2, "translate", "one", input="\n".join(lines).encode())
+    assert result.returncode == 0
+    assert result.stdout == expected.stdout
+    assert len(result.stdout.splitlines()) == len(lines)
+    assert "line 2: there is nothing to translate" in result.stderr.decode()

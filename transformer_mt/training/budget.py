@@ -1,0 +1,108 @@
+"""`train.batch_tokens: auto`: the largest budget of padded tokens whose update fits the memory of the device."""
+
+import os
+import resource
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from transformer_mt.config import Config
+from transformer_mt.data.batching import Batch, make_batch
+from transformer_mt.data.prepare import PreparedData
+from transformer_mt.device import choose_precision
+from transformer_mt.errors import WorkError
+from transformer_mt.model.build import build_model
+from transformer_mt.training.distributed import Ranks
+from transformer_mt.training.optimizer import build_optimizer
+from transformer_mt.training.step import Objective, Updater
+
+# Of the memory that is free, as other processes, fragmentation and the translations of a validation need some.
+_SHARE = 0.8
+_STEP = 512
+# Beyond it updates are too few to learn from, whatever the memory.
+_MOST = 2**19
+
+
+def largest_budget(measure: Callable[[int], int], limit: int, least: int) -> int:
+    """The most tokens, a multiple of 512 or `least`, at which `measure` (bytes at the peak) stays under `limit`.
+
+    An update's memory is a constant (weights, optimizer) and a part in proportion to its tokens. Two measurements give
+    the line; each doubling gives a better one, until the line says that the next doubling would not fit.
+    """
+    tokens, used, fits = least, measure(least), 2 * least
+    if used > limit:
+        return least
+    while 2 * tokens <= min(fits, _MOST):
+        more = measure(2 * tokens)
+        slope = max((more - used) / tokens, 1.0)  # a peak reached before hides the growth of the first ones
+        fits = int(tokens + (limit - used) / slope)
+        if more <= limit:
+            tokens, used = 2 * tokens, more
+    return max(least, min(fits, _MOST) // _STEP * _STEP)
+
+
+def find_budget(config: Config, data: PreparedData, device: torch.device) -> int:
+    """The largest budget for this config on this device, found by updates of a model that is then thrown away."""
+    tokenizer, train = data.tokenizer, config.train
+    vocabularies = tokenizer.src.vocab_size(), tokenizer.tgt.vocab_size()
+    state = torch.get_rng_state()
+    model = build_model(config.model, *vocabularies, tokenizer.shared, config.data.max_length).to(device)
+    optimizer, dtype = build_optimizer(model, train), choose_precision(train.precision, device)
+    objective = Objective(model, train.label_smoothing)
+
+    def fail(message: str) -> None:
+        raise torch.OutOfMemoryError(message)
+
+    updater = Updater(objective, optimizer, device, dtype, train.max_grad_norm, Ranks(), say=fail)
+    limit = free_memory(device)
+
+    def measure(tokens: int) -> int:
+        try:
+            updater.update([longest_batch(data.train.src_lengths, data.train.tgt_lengths, tokens)], 1e-6).result()
+        except (torch.OutOfMemoryError, WorkError):
+            return 2 * limit
+        return peak_memory(device)
+
+    tokens = largest_budget(measure, limit, least=max(1024, config.data.max_length))
+    torch.set_rng_state(state)
+    return tokens
+
+
+def longest_batch(src_lengths: np.ndarray, tgt_lengths: np.ndarray, tokens: int) -> Batch:
+    """The batch of so many tokens that needs the most memory: of the corpus's longest sentences."""
+    longest = int(np.maximum(src_lengths, tgt_lengths).max())
+    ids = np.full(longest - 1, 4)
+    rows = [ids] * max(1, tokens // longest)
+    return make_batch(rows, rows)
+
+
+def free_memory(device: torch.device) -> int:
+    """Bytes an update may use."""
+    if device.type == "cuda":
+        return int(_SHARE * torch.cuda.mem_get_info(device)[0])
+    free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for line in _lines("/proc/meminfo"):
+        if line.startswith("MemAvailable"):
+            free = int(line.split()[1]) * 1024
+    for line in _lines("/sys/fs/cgroup/memory.max"):
+        if line.strip().isdecimal():
+            free = min(free, int(line))
+    return int(_SHARE * (free + peak_memory(device)))
+
+
+def peak_memory(device: torch.device) -> int:
+    """The most bytes in use so far."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        return Path(path).read_text(encoding="utf-8").split("\n")
+    except OSError:
+        return []

@@ -1,0 +1,34 @@
+"""The states of the random generators, of every rank, as tensors."""
+
+import torch
+from torch import Tensor
+
+from transformer_mt.training.distributed import Ranks
+
+
+def random_states(device: torch.device, ranks: Ranks) -> dict[str, Tensor]:
+    """`cpu`, and `cuda` on a GPU; those of rank r > 0 are `cpu.r` and `cuda.r`. All ranks must ask."""
+    mine = {"cpu": torch.get_rng_state()}
+    if device.type == "cuda":
+        mine["cuda"] = torch.cuda.get_rng_state(device)
+    states = ranks.gather({kind: bytes(state.tolist()).hex() for kind, state in mine.items()})
+    return {
+        _name(kind, rank): torch.frombuffer(bytearray.fromhex(state), dtype=torch.uint8)
+        for rank, of_rank in enumerate(states)
+        for kind, state in of_rank.items()
+    }
+
+
+def restore_random_states(states: dict[str, Tensor], device: torch.device, ranks: Ranks, seed: int) -> None:
+    """Put back this rank's states; a rank that was not there when they were written begins with `seed` and its number."""
+    if (cpu := states.get(_name("cpu", ranks.rank))) is None:
+        torch.manual_seed(seed + ranks.rank)
+        return
+    torch.set_rng_state(cpu)
+    cuda = states.get(_name("cuda", ranks.rank))
+    if device.type == "cuda" and cuda is not None:
+        torch.cuda.set_rng_state(cuda, device)
+
+
+def _name(kind: str, rank: int) -> str:
+    return f"{kind}.{rank}" if rank else kind
