@@ -196,7 +196,7 @@ class TrainConfig(Section):
     parallel: Literal["ddp", "fsdp"] = "ddp"
     """With several devices: a whole copy of everything on each, or weights and optimizer shared out among them."""
     optimizer: Literal["adamw", "adam", "muon"] = "adamw"
-    """adamw decays matrices apart from the gradient, adam through it; muon is Muon for the layers' matrices, AdamW for the rest."""
+    """adamw decays matrices apart from the gradient, adam with it; muon is Muon for the layers' matrices, AdamW for the rest."""
     learning_rate: float = Field(0.0007, gt=0.0)
     """The highest learning rate, reached at the end of the warm-up."""
     betas: list[Probability] = Field([0.9, 0.98], min_length=2, max_length=2)

@@ -7,7 +7,7 @@ import torch
 from tests.conftest import ROOT
 from transformer_mt.config_file import load_config
 from transformer_mt.data.batching import TrainingBatches, make_batch, plan_epoch, validation_batches
-from transformer_mt.data.dataset import EncodedPairs, write_pairs
+from transformer_mt.data.dataset import Column, EncodedPairs, write_chunks
 from transformer_mt.data.prepare import prepare
 from transformer_mt.data.tokenizer import BOS, EOS, PAD
 
@@ -28,8 +28,8 @@ def pairs(tmp_path: Path) -> EncodedPairs:
         (rng.integers(4, 50, rng.integers(1, 20)).tolist(), rng.integers(4, 50, rng.integers(1, 20)).tolist())
         for _ in range(300)
     ]
-    write_pairs(tmp_path / "a.arrow", rows)
-    return EncodedPairs(tmp_path / "a.arrow")
+    write_chunks(tmp_path / "a.arrow", [(Column.of([src for src, _ in rows]), Column.of([tgt for _, tgt in rows]))])
+    return EncodedPairs([tmp_path / "a.arrow"])
 
 
 @pytest.mark.parametrize("budget", [40, 100, 1000, 100_000])

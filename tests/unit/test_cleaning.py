@@ -3,23 +3,6 @@ from collections import Counter
 from transformer_mt.data import cleaning
 
 
-def test_each_pair_has_one_fate_and_all_are_counted():
-    pairs = [("a", "b"), (" a ", "b"), ("", "b"), ("a", " \t"), ("held", "out"), ("a", "c")]
-    counts = Counter()
-    kept = list(cleaning.clean(pairs, {cleaning.pair_key(("held ", "out"))}, remove_duplicates=True, counts=counts))
-    assert kept == [("a", "b"), ("a", "c")]
-    assert counts == {"read": 6, "duplicate": 1, "empty side": 2, "in validation or test": 1}
-
-
-def test_duplicates_stay_if_asked():
-    assert len(list(cleaning.clean([("a", "b")] * 3, set(), remove_duplicates=False, counts=Counter()))) == 3
-
-
-def test_only_the_pair_counts_as_leaked_not_one_side_of_it():
-    held_out = {cleaning.pair_key(("a", "b"))}
-    assert list(cleaning.clean([("a", "x"), ("x", "b")], held_out, True, Counter())) == [("a", "x"), ("x", "b")]
-
-
 def test_misfits():
     assert cleaning.misfit(9, 9, max_length=10, max_ratio=4.0) is None
     assert cleaning.misfit(10, 9, max_length=10, max_ratio=4.0) == "over-long"

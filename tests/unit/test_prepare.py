@@ -1,6 +1,8 @@
 import json
 import os
 import shutil
+import threading
+import time
 
 import pytest
 
@@ -11,6 +13,10 @@ from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.errors import InputError, WorkError
 
 TEXT = [(f"the dog {i} sees {i % 7} cats and runs", f"der Hund {i} sieht {i % 7} Katzen und rennt") for i in range(200)]
+
+
+def cached():
+    return [path for path in cache_root().iterdir() if path.name != ".lock"]
 
 
 @pytest.fixture
@@ -57,7 +63,7 @@ def test_a_second_start_takes_the_cache_and_a_changed_file_or_setting_does_not(c
         assert prepare(corpus_config, lambda text: None).fingerprint == first.fingerprint
     longer = corpus_config.model_copy(update={"data": corpus_config.data.model_copy(update={"max_length": 60})})
     prepare(longer, lambda text: None)
-    assert len(list(cache_root().iterdir())) == 2
+    assert len(cached()) == 2
     with open(corpus_config.data.train.target, "a", encoding="utf-8") as file:
         file.write("noch eine Zeile\n")
     with open(corpus_config.data.train.source, "a", encoding="utf-8") as file:
@@ -93,10 +99,12 @@ def test_a_run_that_goes_on_keeps_its_vocabulary(corpus_config, tmp_path):
     assert again.fingerprint == data.fingerprint
 
 
-@pytest.mark.parametrize("file, content", [("train.arrow", b"cut"), ("facts.json", b"{"), ("tokenizer.model", b"x")])
+@pytest.mark.parametrize(
+    "file, content", [("train-00000.arrow", b"cut"), ("facts.json", b"{"), ("tokenizer.model", b"x")]
+)
 def test_a_damaged_cache_is_made_again(corpus_config, file, content):
     first = prepare(corpus_config, lambda text: None)
-    (folder,) = cache_root().iterdir()
+    (folder,) = cached()
     (folder / file).write_bytes(content)
     said = []
     assert prepare(corpus_config, said.append).fingerprint == first.fingerprint
@@ -108,7 +116,7 @@ def test_bad_input_leaves_nothing_behind(corpus_config):
         file.write(b"\xff\xfe\n")
     with pytest.raises(InputError, match=r"train.en:206: must be UTF-8"):
         prepare(corpus_config, lambda text: None)
-    assert list(cache_root().iterdir()) == []
+    assert cached() == []
 
 
 def test_an_unwritable_cache_says_so(corpus_config, monkeypatch, tmp_path):
@@ -146,14 +154,59 @@ def test_a_missing_test_split_is_a_warning_and_a_missing_training_split_an_error
         prepare(with_data(train={**hub, "split": "trian"}), said.append)
 
 
-def test_leftovers_of_killed_processes_are_swept_a_day_later(corpus_config):
-    old, new = cache_root() / "abc.tmp-1", cache_root() / "abc.tmp-2"
+def test_what_was_begun_is_swept_a_week_later(corpus_config):
+    old, new = cache_root() / "abc.part", cache_root() / "def.part"
     for folder in (old, new):
         folder.mkdir(parents=True)
     os.utime(old, (0, 0))
     prepare(corpus_config, lambda text: None)
     assert not old.exists() and new.exists()
     shutil.rmtree(new)
+
+
+@pytest.mark.parametrize("encoded_before", [0, 1, 4, 9])
+def test_an_interrupted_preparation_goes_on_where_it_was(corpus_config, monkeypatch, encoded_before):
+    """Interrupted in the first pass, or after some shards of the second: what is done is not done again."""
+    monkeypatch.setattr(room, "SHARD", 25)
+    whole = prepare(corpus_config, lambda text: None)
+    expected = [(whole.train.src(i).tolist(), whole.train.tgt(i).tolist()) for i in range(len(whole.train))]
+    shutil.rmtree(cached()[0])
+    shards, original = [], room.write_chunks
+
+    def interrupted(path, chunks):
+        if len(shards) == encoded_before:
+            raise KeyboardInterrupt
+        shards.append(path.name)
+        return original(path, chunks)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(room, "write_chunks", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            prepare(corpus_config, lambda text: None)
+    assert [path.suffix for path in cached()] == [".part"]
+    said, again = [], []
+    monkeypatch.setattr(Tokenizer, "train", None)  # would raise
+    monkeypatch.setattr(room, "write_chunks", lambda path, chunks: (again.append(path.name), original(path, chunks))[1])
+    data = prepare(corpus_config, said.append)
+    assert "going on with data whose preparation was interrupted" in said
+    assert shards + again == [*(f"train-{i:05d}.arrow" for i in range(9)), "valid.arrow"]
+    assert data.fingerprint == whole.fingerprint and data.counts == whole.counts
+    assert [(data.train.src(i).tolist(), data.train.tgt(i).tolist()) for i in range(len(data.train))] == expected
+    assert [path.suffix for path in cached()] == [""]
+
+
+def test_a_second_process_waits_and_takes_what_the_first_made(corpus_config):
+    said, data = [], []
+    cache_root().mkdir(parents=True, exist_ok=True)
+    with room._alone(cache_root(), said.append):
+        waiting = threading.Thread(target=lambda: data.append(prepare(corpus_config, said.append)))
+        waiting.start()
+        deadline = time.monotonic() + 30
+        while not any("waiting for it" in text for text in said) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert not data
+    waiting.join(60)
+    assert len(data) == 1 and any("another process prepares data" in text for text in said)
 
 
 def test_the_sample_for_the_vocabulary_is_even_and_bounded():

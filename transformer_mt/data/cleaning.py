@@ -2,7 +2,6 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
 
 from transformer_mt.data.corpus import Pair
 
@@ -15,6 +14,7 @@ READ, EMPTY, DUPLICATE, LEAKED, LONG, RATIO, KEPT = (
     "length ratio",
     "kept",
 )
+FATES = (EMPTY, DUPLICATE, LEAKED, LONG, RATIO, KEPT)
 
 
 def pair_key(pair: Pair) -> int:
@@ -23,25 +23,11 @@ def pair_key(pair: Pair) -> int:
     return int.from_bytes(digest, "little")
 
 
-def clean(pairs: Iterable[Pair], held_out: set[int], remove_duplicates: bool, counts: Counter[str]) -> Iterator[Pair]:
-    """The pairs, stripped, without empty sides, duplicates and pairs of `held_out`; each fate is counted."""
-    seen: set[int] = set()
-    for src, tgt in pairs:
-        counts[READ] += 1
-        src, tgt = src.strip(), tgt.strip()
-        if not src or not tgt:
-            counts[EMPTY] += 1
-            continue
-        key = pair_key((src, tgt))
-        if key in held_out:
-            counts[LEAKED] += 1
-            continue
-        if remove_duplicates:
-            if key in seen:
-                counts[DUPLICATE] += 1
-                continue
-            seen.add(key)
-        yield src, tgt
+def fate(src: str, tgt: str, held_out: bool) -> str:
+    """Why a stripped pair is dropped before it is encoded, or KEPT; whether it is a duplicate only the others tell."""
+    if not src or not tgt:
+        return EMPTY
+    return LEAKED if held_out else KEPT
 
 
 def misfit(src_length: int, tgt_length: int, max_length: int, max_ratio: float) -> str | None:
@@ -60,5 +46,5 @@ def misfit(src_length: int, tgt_length: int, max_length: int, max_ratio: float) 
 def table(counts: Counter[str]) -> str:
     """The counts as a table, one reason a line."""
     total = max(1, counts[READ])
-    rows = [(name, counts[name]) for name in (READ, EMPTY, DUPLICATE, LEAKED, LONG, RATIO, KEPT)]
+    rows = [(name, counts[name]) for name in (READ, *FATES)]
     return "\n".join(f"  {name:<24}{count:>12,}  {count / total:7.2%}" for name, count in rows)

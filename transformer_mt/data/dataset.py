@@ -1,61 +1,75 @@
-"""Encoded sentence pairs in an Arrow file, memory-mapped: what is read is paged in, what is not costs nothing."""
+"""Encoded sentence pairs in Arrow files, memory-mapped: what is read is paged in, what is not costs nothing."""
 
 import hashlib
-from collections.abc import Iterable
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 import pyarrow
 
-# Every record batch but the last has this many rows, so that row i is found without searching.
-CHUNK = 10_000
 _SCHEMA = pyarrow.schema([("src", pyarrow.list_(pyarrow.int32())), ("tgt", pyarrow.list_(pyarrow.int32()))])
 
-EncodedPair = tuple[list[int], list[int]]
+
+@dataclass(frozen=True)
+class Column:
+    """One side of a chunk: all its piece ids in one array."""
+
+    offsets: np.ndarray
+    """(rows + 1,) int32: row i is values[offsets[i]:offsets[i + 1]]."""
+    values: np.ndarray
+
+    @classmethod
+    def of(cls, rows: Sequence[Sequence[int]]) -> "Column":
+        offsets = np.zeros(len(rows) + 1, np.int32)
+        np.cumsum([len(row) for row in rows], out=offsets[1:])
+        return cls(offsets, np.fromiter(chain.from_iterable(rows), np.int32, count=int(offsets[-1])))
+
+    @property
+    def lengths(self) -> np.ndarray:
+        return np.diff(self.offsets)
+
+    def row(self, i: int) -> np.ndarray:
+        return self.values[self.offsets[i] : self.offsets[i + 1]]
 
 
-def write_pairs(path: Path, pairs: Iterable[EncodedPair]) -> str:
-    """Write the pairs of piece ids (no BOS, no EOS) and give back a fingerprint of them."""
-    fingerprint = hashlib.sha256()
-    rows: list[EncodedPair] = []
+Chunk = tuple[Column, Column]
 
-    def flush() -> None:
-        columns = [pyarrow.array([row[side] for row in rows], _SCHEMA.types[side]) for side in (0, 1)]
-        for column in columns:
-            fingerprint.update(column.offsets.to_numpy().tobytes())
-            fingerprint.update(column.values.to_numpy().tobytes())
-        writer.write_batch(pyarrow.record_batch(columns, schema=_SCHEMA))
-        rows.clear()
 
+def write_chunks(path: Path, chunks: Iterable[Chunk]) -> str:
+    """Write chunks of (source, target) ids, without BOS and EOS; gives back a fingerprint of the pairs, whatever the chunks."""
+    fingerprints = [hashlib.sha256() for _ in range(4)]
     with pyarrow.OSFile(str(path), "wb") as file, pyarrow.ipc.new_file(file, _SCHEMA) as writer:
-        for pair in pairs:
-            rows.append(pair)
-            if len(rows) == CHUNK:
-                flush()
-        if rows:
-            flush()
-    return fingerprint.hexdigest()
+        for src, tgt in chunks:
+            parts = (src.lengths, src.values, tgt.lengths, tgt.values)
+            for fingerprint, part in zip(fingerprints, parts):
+                fingerprint.update(np.ascontiguousarray(part, np.int32).tobytes())
+            arrays = [pyarrow.ListArray.from_arrays(side.offsets, side.values) for side in (src, tgt)]
+            writer.write_batch(pyarrow.record_batch(arrays, schema=_SCHEMA))
+    return hashlib.sha256(b"".join(fingerprint.digest() for fingerprint in fingerprints)).hexdigest()
 
 
 class EncodedPairs:
-    """Random access to the pairs of a file written by `write_pairs`.
+    """Random access to the pairs of files written by `write_chunks`, one file after the other.
 
     `src_lengths` and `tgt_lengths` count the EOS that batches add.
     """
 
-    def __init__(self, path: Path) -> None:
-        reader = pyarrow.ipc.open_file(pyarrow.memory_map(str(path)))
-        self._chunks: list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]] = []
-        for i in range(reader.num_record_batches):
-            src, tgt = reader.get_batch(i).columns
-            self._chunks.append(
-                (src.offsets.to_numpy(), src.values.to_numpy(), tgt.offsets.to_numpy(), tgt.values.to_numpy())
-            )
-        self.src_lengths = self._lengths(0)
-        self.tgt_lengths = self._lengths(2)
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self._chunks: list[Chunk] = []
+        for path in paths:
+            reader = pyarrow.ipc.open_file(pyarrow.memory_map(str(path)))
+            for i in range(reader.num_record_batches):
+                src, tgt = (Column(c.offsets.to_numpy(), c.values.to_numpy()) for c in reader.get_batch(i).columns)
+                self._chunks.append((src, tgt))
+        self.src_lengths, self.tgt_lengths = self._lengths(0), self._lengths(1)
+        sizes = [len(src.offsets) - 1 for src, _ in self._chunks]
+        self._starts = np.cumsum([0, *sizes])[:-1].tolist()
 
-    def _lengths(self, column: int) -> np.ndarray:
-        parts = [np.diff(chunk[column]).astype(np.int32) + 1 for chunk in self._chunks]
+    def _lengths(self, side: int) -> np.ndarray:
+        parts = [chunk[side].lengths.astype(np.int32) + 1 for chunk in self._chunks]
         return np.concatenate(parts) if parts else np.zeros(0, np.int32)
 
     def __len__(self) -> int:
@@ -63,12 +77,12 @@ class EncodedPairs:
 
     def src(self, i: int) -> np.ndarray:
         """Source piece ids of pair i, without EOS."""
-        offsets, values, _, _ = self._chunks[i // CHUNK]
-        row = i % CHUNK
-        return values[offsets[row] : offsets[row + 1]]
+        return self._row(0, i)
 
     def tgt(self, i: int) -> np.ndarray:
         """Target piece ids of pair i, without BOS and EOS."""
-        _, _, offsets, values = self._chunks[i // CHUNK]
-        row = i % CHUNK
-        return values[offsets[row] : offsets[row + 1]]
+        return self._row(1, i)
+
+    def _row(self, side: int, i: int) -> np.ndarray:
+        chunk = bisect_right(self._starts, i) - 1
+        return self._chunks[chunk][side].row(i - self._starts[chunk])

@@ -1,36 +1,43 @@
 """Everything between a config and the first batch: clean, learn the vocabulary, encode, cache.
 
-A cache folder is keyed by everything that made it and appears under its name only when whole.
+A cache folder is keyed by everything that made it and appears under its name only when whole. Neither pass over the corpus
+takes more memory for more pairs, and what an interruption leaves half done is gone on with.
 """
 
+import fcntl
 import hashlib
 import json
 import os
 import shutil
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import TypeVar
 
+import numpy as np
 import pyarrow
 from tqdm import tqdm
 
 from transformer_mt.config import Config
 from transformer_mt.data import cleaning
 from transformer_mt.data.corpus import Pair, UnknownSplitError, describe, identity, read_corpus
-from transformer_mt.data.dataset import EncodedPair, EncodedPairs, write_pairs
+from transformer_mt.data.dataset import EncodedPairs, write_chunks
+from transformer_mt.data.encode import encoded_chunks
+from transformer_mt.data.survey import Survey
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.errors import InputError, WorkError
 
-FORMAT = 1  # of the cache: raise it when a change in this room alters what is written
+FORMAT = 2  # of the cache: raise it when a change in this room alters what is written
 TOKENIZER_PAIRS = 500_000  # evenly spaced over the corpus; more change the pieces little and take long
-_ENCODE = 10_000
+SHARD = 500_000  # rows of the corpus; an interruption loses at most the work on one
 
 Say = Callable[[str], None]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -94,8 +101,8 @@ def _open(folder: Path, say: Say) -> PreparedData | None:
         lines = (folder / "valid.jsonl").read_text(encoding="utf-8").split("\n")
         return PreparedData(
             tokenizer=Tokenizer.load(folder),
-            train=EncodedPairs(folder / "train.arrow"),
-            valid=EncodedPairs(folder / "valid.arrow"),
+            train=EncodedPairs(sorted(folder.glob("train-*.arrow"))),
+            valid=EncodedPairs([folder / "valid.arrow"]),
             valid_text=[(row[0], row[1]) for row in map(json.loads, filter(None, lines))],
             fingerprint=facts["fingerprint"],
             counts=Counter(facts["counts"]),
@@ -112,34 +119,43 @@ def _announce(data: PreparedData, say: Say, place: str) -> PreparedData:
 
 
 def _build(config: Config, folder: Path, say: Say, tokenizer: Tokenizer | None) -> None:
-    root = folder.parent
+    """Make the cache folder. What an interrupted process had done in `.part` is gone on with."""
+    root, part = folder.parent, folder.with_name(f"{folder.name}.part")
     try:
         root.mkdir(parents=True, exist_ok=True)
         _sweep(root)
-        temporary = Path(tempfile.mkdtemp(prefix=f"{folder.name}.tmp-", dir=root))
-    except OSError as error:
-        raise WorkError(
-            f"{root}: the cache must be writable ({error.strerror}); set TRANSFORMER_MT_CACHE to another folder"
-        ) from None
-    try:
-        _fill(config, temporary, say, tokenizer)
-        try:
-            temporary.rename(folder)
-        except OSError:
-            if not folder.is_dir():  # else another process was faster, with the same content
-                raise
+        with _alone(root, say):
+            if folder.is_dir():  # another process made it while this one waited
+                return
+            part.mkdir(exist_ok=True)
+            _fill(config, part, say, tokenizer)
+            part.rename(folder)
+    except InputError:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
     except (OSError, pyarrow.ArrowException) as error:
         raise WorkError(
-            f"{root}: could not write the encoded data: {error}; free some space or set TRANSFORMER_MT_CACHE"
+            f"{root}: could not write the encoded data: {error}; free some space, or set TRANSFORMER_MT_CACHE to a folder "
+            "that has it, and start again: it goes on from here"
         ) from None
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+
+
+@contextmanager
+def _alone(root: Path, say: Say) -> Iterator[None]:
+    """One process at a time prepares data in a cache; it uses all cores, and the next may find what it needs."""
+    with (root / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"another process prepares data in {root}; waiting for it")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _sweep(root: Path) -> None:
-    """Remove what processes that were killed left behind, a day later."""
-    for path in root.glob("*.tmp-*"):
-        if time.time() - path.stat().st_mtime > 86_400:
+    """Remove what was begun and not gone on with, a week later."""
+    for path in root.glob("*.part"):
+        if time.time() - path.stat().st_mtime > 7 * 86_400:
             shutil.rmtree(path, ignore_errors=True)
 
 
@@ -150,6 +166,31 @@ def _fill(config: Config, folder: Path, say: Say, tokenizer: Tokenizer | None) -
         raise InputError(
             f"{describe(data.valid)}: the validation set must have sentence pairs, but all have an empty side"
         )
+    fates, tokenizer = _survey(config, folder, say, tokenizer, valid)
+    counts = Counter(
+        {name: int(n) for name, n in zip(cleaning.FATES, np.bincount(fates, minlength=len(cleaning.FATES)))}
+    )
+    counts[cleaning.READ], counts[cleaning.KEPT] = len(fates), 0
+    fingerprints = []
+    for shard in _shards(config, folder, say, tokenizer, fates):
+        facts = json.loads(shard.read_text(encoding="utf-8"))
+        counts.update(facts["counts"])
+        fingerprints.append(facts["fingerprint"])
+    if not counts[cleaning.KEPT]:
+        raise InputError(f"{describe(data.train)}: no training pair is left after cleaning:\n{cleaning.table(counts)}")
+    fingerprints.append(write_chunks(folder / "valid.arrow", encoded_chunks(valid, tokenizer, data, Counter())))
+    with (folder / "valid.jsonl").open("w", encoding="utf-8") as file:
+        file.writelines(json.dumps(pair, ensure_ascii=False) + "\n" for pair in valid)
+    facts = {"fingerprint": hashlib.sha256("".join(fingerprints).encode()).hexdigest(), "counts": +counts}
+    _mark(folder / "facts.json", facts)
+    shutil.rmtree(folder / "survey")
+
+
+def _survey(
+    config: Config, folder: Path, say: Say, tokenizer: Tokenizer | None, valid: list[Pair]
+) -> tuple[np.ndarray, Tokenizer]:
+    """The first pass: the fate of each row, and the vocabulary, learnt from those kept. Both are written down."""
+    data = config.data
     held_out = {cleaning.pair_key(pair) for pair in valid}
     for corpus in data.test:
         try:
@@ -157,43 +198,60 @@ def _fill(config: Config, folder: Path, say: Say, tokenizer: Tokenizer | None) -
         except UnknownSplitError as error:
             # Training does not need it; `evaluate` will refuse.
             say(f"warning: test set left out of the leak check: {error}")
-
-    def kept(what: str, counts: Counter[str]) -> Iterator[Pair]:
-        pairs = tqdm(
-            read_corpus(data.train, data),
-            what,
-            unit=" pairs",
-            unit_scale=True,
-            disable=not sys.stderr.isatty(),
-            leave=False,
-        )
-        return cleaning.clean(pairs, held_out, data.remove_duplicates, counts)
-
+    survey, done = Survey(folder / "survey", held_out, data.remove_duplicates), folder / "survey.json"
+    if done.exists():
+        say("going on with data whose preparation was interrupted")
+        return survey.fates(), Tokenizer.load(folder)
+    sample = _evenly(survey.walk(_bar(read_corpus(data.train, data), "reading")), TOKENIZER_PAIRS)
+    fates = survey.finish()
     if tokenizer is None:
         say(f"learning {config.tokenizer.vocab_size:,} {config.tokenizer.kind} pieces from {describe(data.train)}")
-        sample = _evenly(kept("reading", Counter()), TOKENIZER_PAIRS)
-        if not sample:
+        kept = cleaning.FATES.index(cleaning.KEPT)
+        pairs = [pair for row, pair in sample if fates[row] == kept]
+        if not pairs:
             raise InputError(
                 f"{describe(data.train)}: no training pair is left after cleaning; every one is empty or held out"
             )
-        tokenizer = Tokenizer.train(sample, config.tokenizer)
-        del sample
+        tokenizer = Tokenizer.train(pairs, config.tokenizer)
     tokenizer.save(folder)
-
-    counts: Counter[str] = Counter()
-    fingerprint = write_pairs(folder / "train.arrow", _encode(kept("encoding", counts), tokenizer, config, counts))
-    if not counts[cleaning.KEPT]:
-        raise InputError(f"{describe(data.train)}: no training pair is left after cleaning:\n{cleaning.table(counts)}")
-    fingerprint += write_pairs(folder / "valid.arrow", _encode(valid, tokenizer, config, Counter()))
-    with (folder / "valid.jsonl").open("w", encoding="utf-8") as file:
-        file.writelines(json.dumps(pair, ensure_ascii=False) + "\n" for pair in valid)
-    facts = {"fingerprint": hashlib.sha256(fingerprint.encode()).hexdigest(), "counts": counts}
-    (folder / "facts.json").write_text(json.dumps(facts), encoding="utf-8")
+    _mark(done, {"rows": len(fates)})
+    return fates, tokenizer
 
 
-def _evenly(pairs: Iterable[Pair], most: int) -> list[Pair]:
+def _shards(config: Config, folder: Path, say: Say, tokenizer: Tokenizer, fates: np.ndarray) -> list[Path]:
+    """The second pass: encode the kept rows, a shard of so many rows after the other; those that are there stay."""
+    data, kept = config.data, cleaning.FATES.index(cleaning.KEPT)
+    marks = [folder / f"train-{i:05d}.json" for i in range(-(-len(fates) // SHARD))]
+    done = next((i for i, mark in enumerate(marks) if not mark.exists()), len(marks))
+    pairs = islice(read_corpus(data.train, data), done * SHARD, None)
+    bar = _bar(pairs, "encoding", total=len(fates), initial=done * SHARD)
+    rows = ((src.strip(), tgt.strip(), fate == kept) for (src, tgt), fate in zip(bar, fates[done * SHARD :]))
+    for i in range(done, len(marks)):
+        counts: Counter[str] = Counter()
+        wanted = ((src, tgt) for src, tgt, is_kept in islice(rows, SHARD) if is_kept)
+        arrow = marks[i].with_suffix(".arrow")
+        fingerprint = write_chunks(arrow, encoded_chunks(wanted, tokenizer, data, counts))
+        _mark(marks[i], {"fingerprint": fingerprint, "counts": counts})
+        if len(marks) > 1:
+            say(f"encoded {min(len(fates), (i + 1) * SHARD):,} of {len(fates):,} pairs")
+    return marks
+
+
+def _bar(pairs: Iterable[Pair], what: str, total: int | None = None, initial: int = 0) -> Iterable[Pair]:
+    quiet = not sys.stderr.isatty()
+    return tqdm(pairs, what, total, leave=False, unit=" pairs", unit_scale=True, disable=quiet, initial=initial)
+
+
+def _mark(path: Path, facts: dict[str, object]) -> None:
+    """Say in a file that what comes before it is done; the file is whole or not there."""
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(json.dumps(facts), encoding="utf-8")
+    temporary.replace(path)
+
+
+def _evenly(pairs: Iterable[T], most: int) -> list[T]:
     """At most `most` of the pairs, evenly spaced, in one pass of unknown length."""
-    sample: list[Pair] = []
+    sample: list[T] = []
     stride = 1
     for i, pair in enumerate(pairs):
         if i % stride == 0:
@@ -202,14 +260,3 @@ def _evenly(pairs: Iterable[Pair], most: int) -> list[Pair]:
                 del sample[1::2]
                 stride *= 2
     return sample
-
-
-def _encode(pairs: Iterable[Pair], tokenizer: Tokenizer, config: Config, counts: Counter[str]) -> Iterator[EncodedPair]:
-    pairs = iter(pairs)
-    while chunk := list(islice(pairs, _ENCODE)):
-        sides = zip(tokenizer.encode_src([src for src, _ in chunk]), tokenizer.encode_tgt([tgt for _, tgt in chunk]))
-        for src, tgt in sides:
-            reason = cleaning.misfit(len(src), len(tgt), config.data.max_length, config.data.max_length_ratio)
-            counts[reason or cleaning.KEPT] += 1
-            if reason is None:
-                yield src, tgt

@@ -39,13 +39,13 @@ class Tokenizer:
         """A hash of everything in the vocabularies."""
         return hashlib.sha256(b"\0".join(self._models)).hexdigest()
 
-    def encode_src(self, lines: Sequence[str]) -> list[list[int]]:
-        """Piece ids of source lines, without BOS and EOS."""
-        return self.src.encode(list(lines), num_threads=_num_threads())
+    def encode_src(self, lines: Sequence[str], num_threads: int | None = None) -> list[list[int]]:
+        """Piece ids of source lines, without BOS and EOS; by default on all cores."""
+        return self.src.encode(list(lines), num_threads=num_threads or _num_threads())
 
-    def encode_tgt(self, lines: Sequence[str]) -> list[list[int]]:
-        """Piece ids of target lines, without BOS and EOS."""
-        return self.tgt.encode(list(lines), num_threads=_num_threads())
+    def encode_tgt(self, lines: Sequence[str], num_threads: int | None = None) -> list[list[int]]:
+        """Piece ids of target lines, without BOS and EOS; by default on all cores."""
+        return self.tgt.encode(list(lines), num_threads=num_threads or _num_threads())
 
     def decode_tgt(self, ids: Sequence[int]) -> str:
         """Text of target ids, on one line; special ids have no text."""

@@ -1,0 +1,50 @@
+"""Text pairs into piece ids, on all cores, in order."""
+
+import os
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
+
+from transformer_mt.config import DataConfig
+from transformer_mt.data import cleaning
+from transformer_mt.data.corpus import Pair
+from transformer_mt.data.dataset import Chunk, Column
+from transformer_mt.data.tokenizer import Tokenizer
+
+_PAIRS = 10_000
+
+
+def encoded_chunks(
+    pairs: Iterable[Pair], tokenizer: Tokenizer, data: DataConfig, counts: Counter[str]
+) -> Iterator[Chunk]:
+    """The pairs that fit, as ids; the fate of each is counted. Threads do, as SentencePiece lets go of Python's lock."""
+    pairs, workers = iter(pairs), os.cpu_count() or 1
+    waiting: deque[Future[tuple[Chunk, Counter[str]]]] = deque()
+
+    def first() -> Chunk:
+        chunk, fates = waiting.popleft().result()
+        counts.update(fates)
+        return chunk
+
+    with ThreadPoolExecutor(workers) as pool:
+        while rows := list(islice(pairs, _PAIRS)):
+            waiting.append(pool.submit(_encode, rows, tokenizer, data))
+            if len(waiting) > 2 * workers:
+                yield first()
+        while waiting:
+            yield first()
+
+
+def _encode(pairs: list[Pair], tokenizer: Tokenizer, data: DataConfig) -> tuple[Chunk, Counter[str]]:
+    counts: Counter[str] = Counter()
+    kept: tuple[list[list[int]], list[list[int]]] = [], []
+    src_rows = tokenizer.encode_src([src for src, _ in pairs], num_threads=1)
+    tgt_rows = tokenizer.encode_tgt([tgt for _, tgt in pairs], num_threads=1)
+    for src, tgt in zip(src_rows, tgt_rows):
+        misfit = cleaning.misfit(len(src), len(tgt), data.max_length, data.max_length_ratio)
+        counts[misfit or cleaning.KEPT] += 1
+        if misfit is None:
+            kept[0].append(src)
+            kept[1].append(tgt)
+    return (Column.of(kept[0]), Column.of(kept[1])), counts
