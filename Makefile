@@ -34,9 +34,8 @@ demo: setup ## train on the built-in toy language, score, translate three senten
 	@echo '  less runs/demo/report.md                          how the training went'
 	@echo '  make train CONFIG=configs/multi30k_en_de.yaml     a real corpus, under an hour on two cores'
 
-train: setup ## train CONFIG, or go on training it
-	@test "$(or $(GPUS),1)" = 1 || { echo "training uses one device so far; leave GPUS out" >&2; exit 2; }
-	$(BIN)/transformer-mt train $(CONFIG) $(ARGS)
+train: setup ## train CONFIG, or go on training it; GPUS=n uses n of them
+	$(BIN)/transformer-mt train $(CONFIG) $(ARGS) $(if $(GPUS),--gpus $(GPUS))
 
 translate: setup ## translate TEXT, or standard input, with MODEL
 	@$(BIN)/translate $(MODEL) $${TEXT:+"$$TEXT"} $(ARGS)

@@ -88,6 +88,13 @@ def _parsers() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentPars
     train.add_argument(
         "--fresh", action="store_true", help="start over; the old run is moved aside, nothing is deleted"
     )
+    train.add_argument(
+        "--gpus",
+        metavar="N",
+        type=_positive,
+        default=1,
+        help="processes on this machine, one a GPU; started by torchrun",
+    )
     train.set_defaults(verb=_train)
 
     _translate_arguments(verbs.add_parser("translate", help="translate text", description=_TRANSLATE))
@@ -157,6 +164,12 @@ def _train(arguments: argparse.Namespace) -> int:
     from transformer_mt.config_file import load_config
 
     config = load_config(arguments.config, arguments.overrides)  # before torch: a typo is told at once
+    if arguments.gpus > 1 and "WORLD_SIZE" not in os.environ:
+        from transformer_mt.training.distributed import become_torchrun
+
+        options = [f"--out={arguments.out}"] if arguments.out else []
+        options += ["--fresh"] if arguments.fresh else []
+        become_torchrun(arguments.gpus, ["train", arguments.config, *arguments.overrides, *options])
     from transformer_mt.training.loop import Interrupted, train
 
     try:

@@ -19,8 +19,11 @@ from transformer_mt.checkpoint import load
 CHANGES = {"model": {**TINY["model"], "dropout": 0.0}, "train": {**TINY["train"], "eps": 1e-3}}
 
 
+TORCHRUN = ("-m", "torch.distributed.run", "--standalone")
+
+
 def run(folder: Path, ranks: int, *words: str, program: tuple[str, ...] = ("-m", "transformer_mt"), **options):
-    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"] if ranks > 1 else []
+    launcher = [*TORCHRUN, f"--nproc-per-node={ranks}"] if ranks > 1 else []
     return subprocess.run(
         [sys.executable, *launcher, *program, *words],
         cwd=folder,
@@ -52,8 +55,8 @@ def one(folder):
 
 @pytest.fixture(scope="module")
 def two(folder):
-    """Two processes, with two batches each."""
-    train(folder, 2, "two", "train.accumulate=2")
+    """Two processes, with two batches each, as `make train GPUS=2` starts them."""
+    train(folder, 1, "two", "train.accumulate=2", "--gpus", "2")
     return folder / "two"
 
 
@@ -103,6 +106,13 @@ def test_a_checkpoint_is_read_by_any_number_of_ranks(folder, one, first, then):
     assert_same_training(straight, folder / name)
 
 
+def test_a_typo_is_told_once_before_any_process_starts(folder, one):
+    result = run(folder, 1, "train", "tiny.yaml", "--gpus", "2", "train.max_update=3")
+    assert result.returncode == 2
+    (line,) = result.stderr.decode().strip().split("\n")
+    assert "max_updates" in line
+
+
 def test_fsdp_alone_is_refused_in_one_line(folder, one):
     result = run(folder, 1, "train", "tiny.yaml", "--out", "alone", "train.parallel=fsdp")
     assert result.returncode == 2
@@ -139,15 +149,7 @@ def test_one_rank_that_fails_ends_all_with_its_message(folder, one):
 
 @pytest.mark.slow
 def test_a_signal_stops_all_ranks_at_the_same_saved_update(folder, one):
-    command = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc-per-node=2",
-        "-m",
-        "transformer_mt",
-    ]
+    command = [sys.executable, *TORCHRUN, "--nproc-per-node=2", "-m", "transformer_mt"]
     process = subprocess.Popen(
         [*command, "train", "tiny.yaml", "--out", "signal", "train.max_updates=100000", "train.patience=0"],
         cwd=folder,

@@ -6,10 +6,11 @@ weights and the optimizer's state. Small facts travel between the processors as 
 
 import json
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import torch
 import torch.distributed as dist
@@ -26,6 +27,13 @@ if TYPE_CHECKING:
 _SILENCE = timedelta(minutes=10)
 # One rank prepares the data while the others wait, for as long as it takes.
 _PREPARATION = timedelta(days=7)
+
+
+def become_torchrun(processes: int, words: Sequence[str]) -> NoReturn:
+    """Go on as torchrun, which starts `transformer-mt WORDS` so many times on this machine."""
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // processes)))
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+    os.execv(sys.executable, [*torchrun, "-m", "transformer_mt", *words])
 
 
 class Ranks:

@@ -1,0 +1,79 @@
+"""The largest budget that fits the memory."""
+
+import numpy as np
+import pytest
+import torch
+
+from transformer_mt.config_file import load_config
+from transformer_mt.training import budget, run
+from transformer_mt.training.budget import free_memory, largest_budget, longest_batch, peak_memory
+from transformer_mt.training.run import open_run
+
+
+@pytest.mark.parametrize("constant, per_token, limit", [(1e9, 1e5, 2.4e10), (1e9, 1e6, 9e9), (9e9, 1e4, 1e10)])
+def test_it_fills_the_memory_and_never_asks_for_more(constant, per_token, limit):
+    measured = []
+
+    def measure(tokens):
+        measured.append(tokens)
+        return int(constant + per_token * tokens)
+
+    tokens = largest_budget(measure, int(limit), least=1024)
+    assert tokens % 512 == 0
+    assert limit - 512 * per_token * 1.01 <= constant + per_token * tokens <= limit
+    assert all(constant + per_token * tried <= limit for tried in measured)
+
+
+def test_a_device_that_cannot_hold_the_least_gets_the_least():
+    assert largest_budget(lambda tokens: 10**10, limit=10**9, least=1024) == 1024
+
+
+def test_a_peak_that_was_there_before_does_not_mislead():
+    assert largest_budget(lambda tokens: int(max(3e9, 1e9 + 1e5 * tokens)), int(2.4e10), least=1024) > 220_000
+
+
+def test_memory_without_end_still_leaves_updates_to_learn_from():
+    assert largest_budget(lambda tokens: tokens, limit=10**15, least=1024) == 2**19
+
+
+def test_the_batch_tried_is_of_the_longest_sentences():
+    batch = longest_batch(np.array([5, 9]), np.array([12, 3]), 600)
+    assert tuple(batch.src.shape) == tuple(batch.tgt_in.shape) == (50, 12)
+    assert batch.num_tokens == 600
+
+
+def test_this_machine_has_memory():
+    cpu = torch.device("cpu")
+    assert 0 < peak_memory(cpu) < free_memory(cpu) + peak_memory(cpu)
+
+
+def measuring(answer):
+    """Stands in for the search: measures as it would, and answers what the test wants."""
+    return lambda measure, limit, least: (measure(least), measure(2 * least), answer)[-1]
+
+
+def test_auto_is_found_once_and_written_down(write_config, tmp_path, monkeypatch):
+    monkeypatch.setattr(budget, "largest_budget", measuring(1536))
+    said = []
+    monkeypatch.setattr(run, "say", said.append)
+    config = load_config(write_config(train={"batch_tokens": "auto"}))
+    opened = open_run(config, tmp_path / "run")
+    assert opened.config.train.batch_tokens == 1536
+    assert any("train.batch_tokens: auto is 1,536 here" in text for text in said)
+    assert "batch_tokens: 1536" in (tmp_path / "run" / "config.yaml").read_text(encoding="utf-8")
+    batches, num_tokens = opened.batches.of_update()
+    opened.updater.update(batches, 0.001, num_tokens)
+    opened.progress.step = 1
+    opened.save()
+    opened.lock.close()
+    monkeypatch.setattr(run, "find_budget", None)  # would raise
+    assert open_run(config, tmp_path / "run").config.train.batch_tokens == 1536
+
+
+def test_finding_it_changes_nothing_of_the_training(write_config, tmp_path, monkeypatch):
+    monkeypatch.setattr(budget, "largest_budget", measuring(600))
+    given = open_run(load_config(write_config(train={"batch_tokens": 600})), tmp_path / "given")
+    found = open_run(load_config(write_config(train={"batch_tokens": "auto"})), tmp_path / "found")
+    for left, right in zip(given.model.parameters(), found.model.parameters()):
+        assert torch.equal(left, right)
+    assert torch.equal(given.batches.of_update()[0][0].src, found.batches.of_update()[0][0].src)
