@@ -8,7 +8,7 @@ ARGS   ?=
 export TEXT ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo train translate evaluate test test-all lint format clean
+.PHONY: help setup demo train reproduce translate evaluate test test-all lint format clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -36,6 +36,9 @@ demo: setup ## train on the built-in toy language, score, translate three senten
 
 train: setup ## train CONFIG, or go on training it; GPUS=n uses n of them
 	$(BIN)/transformer-mt train $(CONFIG) $(ARGS) $(if $(GPUS),--gpus $(GPUS))
+
+reproduce: setup ## train CONFIG again and compare with the receipt in its header
+	$(BIN)/python scripts/reproduce.py $(CONFIG) $(ARGS)
 
 translate: setup ## translate TEXT, or standard input, with MODEL
 	@$(BIN)/translate $(MODEL) $${TEXT:+"$$TEXT"} $(ARGS)

@@ -1,0 +1,90 @@
+"""Train a config again and compare with the receipt in its header: `make reproduce CONFIG=configs/demo.yaml`.
+
+    python scripts/reproduce.py configs/demo.yaml [key=value ...] [--out runs/reproduce-demo]
+
+A receipt is a block of comment lines, YAML behind the `#`, that says what was measured once. Interrupted, the same command
+goes on. At the end comes the table, and a new receipt to put in the old one's place. Exit status 1: BLEU is further from
+the receipt than --tolerance.
+"""
+
+import argparse
+import json
+import re
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import yaml
+
+COMMAND = [sys.executable, "-m", "transformer_mt"]
+
+
+def receipt_of(path: Path) -> dict:
+    """The facts in the header of a config; empty where nobody has measured it yet."""
+    block = re.search(r"^# receipt:\n((?:#   .*\n)+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return yaml.safe_load(re.sub("^# ", "", block[1], flags=re.MULTILINE)) if block else {}
+
+
+def measure(config: Path, out: Path, overrides: list[str]) -> dict:
+    """Train, evaluate, and put together what a receipt holds."""
+    start = time.time()
+    subprocess.run([*COMMAND, "train", str(config), *overrides, "--out", str(out)], check=True)
+    minutes = (time.time() - start) / 60
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / (1 if sys.platform == "darwin" else 1024)
+    result = subprocess.run([*COMMAND, "evaluate", str(out), "--json"], check=True, stdout=subprocess.PIPE)
+    test = json.loads(result.stdout.decode().splitlines()[0])
+    journal = [json.loads(line) for line in (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    begun = [entry for entry in journal if entry["event"] == "start"][-1]
+    last = [entry for entry in journal if entry["event"] == "train"][-1]
+    run_config = yaml.safe_load((out / "config.yaml").read_text(encoding="utf-8"))
+    bleu = test["scores"][0]
+    return {
+        "test": test["corpus"],
+        "bleu": round(bleu["value"], 2),
+        "signature": bleu["signature"],
+        "beam": run_config.get("decode", {}).get("beam", 5),
+        "minutes": round(minutes, 1),
+        "tokens_per_second": round(last["tokens"] / last["seconds"]),
+        "peak_mb": round(peak),
+        "machine": begun["gpu"] or f"{begun['threads']} threads of {begun['processor']}",
+        "commit": begun["commit"],
+        "seed": run_config.get("seed", 1),
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("config", type=Path)
+    parser.add_argument("overrides", nargs="*", metavar="key=value")
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--tolerance", type=float, default=0.7, help="BLEU points; seeds differ by about half of it")
+    options = parser.parse_intermixed_args()
+    try:
+        receipt = receipt_of(options.config)
+        if not receipt:
+            print(f"{options.config}: has no receipt yet; what is measured now can be its first", file=sys.stderr)
+        overrides = [f"seed={receipt['seed']}"] if "seed" in receipt else []
+        out = options.out or Path("runs") / f"reproduce-{options.config.stem}"
+        measured = measure(options.config, out, overrides + options.overrides)
+    except OSError as error:
+        print(f"{error.filename}: {error.strerror}", file=sys.stderr)
+        return 2
+    except subprocess.CalledProcessError as error:  # what went wrong was said by the command
+        return error.returncode if error.returncode > 0 else 128 - error.returncode
+    print("\n| | receipt | now |\n|---|---|---|")
+    for key, value in measured.items():
+        print(f"| {key} | {receipt.get(key, '')} | {value} |")
+    print("\n# receipt:")
+    print("".join(f"#   {line}\n" for line in yaml.safe_dump(measured, sort_keys=False, width=200).splitlines()))
+    if not receipt:
+        return 0
+    difference = measured["bleu"] - receipt["bleu"]
+    reproduced = abs(difference) <= options.tolerance
+    print(f"{'reproduced' if reproduced else 'NOT reproduced'}: BLEU {difference:+.2f} from the receipt")
+    return 0 if reproduced else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
