@@ -54,8 +54,7 @@ def _train(pairs: int, updates: int) -> None:
     updater = Updater(objective, optimizer, torch.device("cpu"), torch.float32, 1.0, Ranks(), say=print)
     batches = TrainingBatches(data.train, config.train.batch_tokens, seed=1)
     for _ in range(updates):
-        batch, num_tokens = batches.of_update()
-        updater.update(batch, 1e-4, num_tokens)
+        updater.update(batches.of_update(), 1e-4)
 
 
 def _prepare(pairs: int, updates: int) -> None:

@@ -34,6 +34,8 @@ class Variant:
     compile: bool = False
     keep_memory: bool = False
     """Of the bare loop; the trainer does it by itself."""
+    without: str = ""
+    """Of the trainer: the part that is put back to what torch offers."""
 
 
 VARIANTS = [
@@ -46,7 +48,37 @@ VARIANTS = [
     Variant("ours-bf16", ours=True, precision="bf16"),
     Variant("ours-fp32-compile", ours=True, compile=True),
     Variant("ours-auto-compile", ours=True, precision="auto", compile=True),
+    *(
+        Variant(f"without-{part}", ours=True, precision="auto", without=part)
+        for part in ("buffers", "dropout", "attention", "loss", "projections")
+    ),
 ]
+
+
+def put_back(part: str) -> None:
+    """Undo one of the trainer's own parts in this process."""
+    import torch
+    import torch.nn.functional as F
+
+    from transformer_mt.model import attention, dropout
+    from transformer_mt.training import loss, run, step
+
+    def float_attention(q, k, v, mask, p, causal):
+        with torch.autocast("cpu", enabled=False):
+            return F.scaled_dot_product_attention(q.float(), k.float(), v.float(), mask, p, is_causal=causal).to(
+                q.dtype
+            )
+
+    if part == "buffers":
+        run.keep_large_buffers = lambda: None
+    elif part == "dropout":
+        dropout._CheapDropout.apply = staticmethod(F.dropout)
+    elif part == "attention":
+        attention._bf16_attention = float_attention
+    elif part == "loss":
+        step.projected_cross_entropy = loss.plain_cross_entropy
+    elif part == "projections":
+        attention.MultiHeadAttention._project = lambda self, x, *linears: [self._split(linear(x)) for linear in linears]
 
 
 class Ours:
@@ -56,6 +88,7 @@ class Ours:
         from transformer_mt.config import Config
         from transformer_mt.training.run import open_run
 
+        put_back(variant.without)
         d_model, d_ff, heads, layers = SHAPES[shape]
         corpus = {"hub": options.data, "train": {"split": "train"}, "valid": {"split": "validation"}}
         sizes = {"d_model": d_model, "d_ff": d_ff, "num_heads": heads, "dropout": options.dropout}
@@ -79,9 +112,9 @@ class Ours:
 
     def update(self) -> tuple[int, int, int, int]:
         """(real source tokens, real target tokens, source positions, target positions) of one update."""
-        (batch,), num_tokens = self.run.batches.of_update()
-        self.run.updater.update([batch], 1e-4, num_tokens)
-        return int(batch.src_mask.sum()), num_tokens, batch.src.numel(), batch.tgt_in.numel()
+        (batch,) = self.run.batches.of_update()
+        self.run.updater.update([batch], 1e-4)
+        return int(batch.src_mask.sum()), batch.num_tokens, batch.src.numel(), batch.tgt_in.numel()
 
 
 class Bare:

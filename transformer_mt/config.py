@@ -139,10 +139,16 @@ class TokenizerConfig(Section):
     """Spell unknown characters as bytes, so that nothing is ever <unk>."""
     character_coverage: float = Field(0.9999, ge=0.98, le=1.0)
     """Share of the text's characters that get a piece of their own."""
-    sampling: float = Field(0.0, ge=0.0, le=0.0)
-    """Random segmentation in training (BPE-dropout); only 0.0, none, for now."""
+    sampling: Probability = 0.0
+    """BPE-dropout: the probability with which a merge is left out in training, where words are spelled anew in each epoch."""
     normalization: Literal["nmt_nfkc", "nfkc", "identity"] = "nmt_nfkc"
     """Unicode normalisation; `identity` keeps full-width punctuation, as Chinese needs."""
+
+    @model_validator(mode="after")
+    def _only_merges_can_be_left_out(self) -> "TokenizerConfig":
+        if self.sampling and self.kind != "bpe":
+            raise ValueError(f"tokenizer.sampling must be 0.0 with tokenizer.kind: {self.kind}, but is {self.sampling}")
+        return self
 
 
 class ModelConfig(Section):

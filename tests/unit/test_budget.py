@@ -61,8 +61,7 @@ def test_auto_is_found_once_and_written_down(write_config, tmp_path, monkeypatch
     assert opened.config.train.batch_tokens == 1536
     assert any("train.batch_tokens: auto is 1,536 here" in text for text in said)
     assert "batch_tokens: 1536" in (tmp_path / "run" / "config.yaml").read_text(encoding="utf-8")
-    batches, num_tokens = opened.batches.of_update()
-    opened.updater.update(batches, 0.001, num_tokens)
+    opened.updater.update(opened.batches.of_update(), 0.001)
     opened.progress.step = 1
     opened.save()
     opened.lock.close()
@@ -76,4 +75,4 @@ def test_finding_it_changes_nothing_of_the_training(write_config, tmp_path, monk
     found = open_run(load_config(write_config(train={"batch_tokens": "auto"})), tmp_path / "found")
     for left, right in zip(given.model.parameters(), found.model.parameters()):
         assert torch.equal(left, right)
-    assert torch.equal(given.batches.of_update()[0][0].src, found.batches.of_update()[0][0].src)
+    assert torch.equal(given.batches.of_update()[0].src, found.batches.of_update()[0].src)

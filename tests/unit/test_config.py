@@ -166,7 +166,7 @@ def test_schema_knows_every_key_and_refuses_others():
         ("data: {train: {hub: a, split: 'train[-:5]'}}", "`data.train.split` must match"),
         ("data: {train: 5}", "`data.train` must be a corpus: .*but is 5"),
         ("- a\n- b", "a config must be a mapping of keys to values, but is a list"),
-        ("tokenizer: {sampling: 0.1}", "`tokenizer.sampling` must be less than or equal to 0, but is 0.1"),
+        ("tokenizer: {sampling: 1.0}", "`tokenizer.sampling` must be less than 1, but is 1.0"),
         ("train: {compile: maybe}", "`train.compile` must be true, false or auto, but is 'maybe'"),
     ],
 )

@@ -1,6 +1,6 @@
 """Batches of similar length under a budget of padded tokens; their order is a pure function of (seed, epoch)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +13,9 @@ from transformer_mt.data.tokenizer import BOS, EOS, PAD
 # Target lengths that share a bucket. Two keep 95 % of the tokens of a 4,096-token batch of Multi30k real, and still
 # let an epoch's dice decide which sentences meet; one keeps less (batches span buckets), three and four pad more.
 _BUCKET = 2
+
+
+Respell = Callable[[np.ndarray, np.ndarray, np.random.Generator], tuple[np.ndarray, np.ndarray]]
 
 
 @dataclass(frozen=True)
@@ -112,21 +115,38 @@ class TrainingBatches:
     same on each of them and means the same to any other number of ranks.
     """
 
-    def __init__(self, pairs: EncodedPairs, batch_tokens: int, seed: int, rank: int = 0, num_ranks: int = 1) -> None:
+    def __init__(
+        self,
+        pairs: EncodedPairs,
+        batch_tokens: int,
+        seed: int,
+        rank: int = 0,
+        num_ranks: int = 1,
+        respell: Respell | None = None,
+    ) -> None:
+        """`respell` gives the (source, target) ids of a pair other pieces, drawn by the generator it is given. It may make
+        a batch exceed its budget a little.
+        """
         self._pairs, self._batch_tokens, self._seed = pairs, batch_tokens, seed
-        self._rank, self._num_ranks = rank, num_ranks
+        self._rank, self._num_ranks, self._respell = rank, num_ranks, respell
         self.epoch, self.index = 0, 0
         self._plan: tuple[int, list[np.ndarray]] | None = None
 
-    def of_update(self, accumulate: int = 1) -> tuple[list[Batch], int]:
-        """This rank's `accumulate` batches of the next update, and the target tokens of all ranks' together."""
-        mine, num_tokens = [], 0
+    def of_update(self, accumulate: int = 1) -> list[Batch]:
+        """This rank's `accumulate` batches of the next update."""
+        mine = []
         for i in range(accumulate * self._num_ranks):
             rows = self._next_rows()
-            num_tokens += int(self._pairs.tgt_lengths[rows].sum())
             if i % self._num_ranks == self._rank:
-                mine.append(make_batch([self._pairs.src(i) for i in rows], [self._pairs.tgt(i) for i in rows]))
-        return mine, num_tokens
+                mine.append(self._make(rows))
+        return mine
+
+    def _make(self, rows: np.ndarray) -> Batch:
+        pairs = [(self._pairs.src(i), self._pairs.tgt(i)) for i in rows]
+        if self._respell is not None:
+            rng = np.random.default_rng([self._seed, self.epoch, self.index])
+            pairs = [self._respell(src, tgt, rng) for src, tgt in pairs]
+        return make_batch([src for src, _ in pairs], [tgt for _, tgt in pairs])
 
     def _next_rows(self) -> np.ndarray:
         if self.index >= len(self._batches_of(self.epoch)):

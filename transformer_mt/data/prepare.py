@@ -90,7 +90,7 @@ def _key(config: Config, tokenizer: Tokenizer | None) -> str:
         "valid": identity(data.valid),
         "test": [identity(corpus) for corpus in data.test],
         "cleaning": [data.max_length, data.max_length_ratio, data.remove_duplicates],
-        "tokenizer": tokenizer.fingerprint if tokenizer else config.tokenizer.model_dump(),
+        "tokenizer": tokenizer.fingerprint if tokenizer else config.tokenizer.model_dump(exclude={"sampling"}),
     }
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:24]
 

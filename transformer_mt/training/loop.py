@@ -122,8 +122,8 @@ def _update(run: Run) -> None:
     progress, config = run.progress, run.config.train
     if not run.pending:
         run.pending_since = time.perf_counter()
-    batches, num_tokens = run.batches.of_update(config.accumulate)
-    run.pending.append(run.updater.update(batches, learning_rate(progress.step + 1, config), num_tokens))
+    batches, rate = run.batches.of_update(config.accumulate), learning_rate(progress.step + 1, config)
+    run.pending.append(run.updater.update(batches, rate))
     progress.step += 1
     # A GPU still computes while the next batch is made; to ask for its numbers after each update would stop both.
     beats = (config.log_every, config.validate_every, config.save_every, config.max_updates, _READ_EVERY)

@@ -15,6 +15,7 @@ from transformer_mt.config import Config
 from transformer_mt.config_file import dump_config
 from transformer_mt.data.batching import TrainingBatches
 from transformer_mt.data.prepare import PreparedData, prepare
+from transformer_mt.data.subword_dropout import respelling
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.device import choose_device, choose_precision, keep_large_buffers
 from transformer_mt.errors import InputError, WorkError
@@ -194,7 +195,8 @@ def open_run(config: Config, folder: Path, fresh: bool = False, ranks: Ranks | N
     optimizer = build_optimizer(model, train)
     dtype = choose_precision(train.precision, device)
     updater = Updater(objective, optimizer, device, dtype, train.max_grad_norm, ranks, say)
-    batches = TrainingBatches(data.train, int(train.batch_tokens), config.seed, ranks.rank, ranks.size)
+    respell = respelling(data.tokenizer, config.tokenizer.sampling, config.seed, config.data.max_length)
+    batches = TrainingBatches(data.train, int(train.batch_tokens), config.seed, ranks.rank, ranks.size, respell)
     journal = Journal(folder, active=ranks.is_first)
     run = Run(config, folder, data, device, model, optimizer, updater, batches, Progress(), journal, ranks, lock)
     if saved is not None:
@@ -262,7 +264,7 @@ _FIXED = (
     "train.batch_tokens",
     "train.optimizer",
 )
-_FREE = ("model.dropout", "model.attention_dropout", "model.ffn_dropout")
+_FREE = ("model.dropout", "model.attention_dropout", "model.ffn_dropout", "tokenizer.sampling")
 
 
 def _compare_configs(old: Config, new: Config, folder: Path) -> Config:

@@ -80,12 +80,12 @@ class Updater:
         # float16 needs its small gradients lifted into its range; the others do not.
         self.scaler = torch.amp.GradScaler(device.type, enabled=dtype == torch.float16, init_scale=2.0**14)
 
-    def update(self, batches: Sequence[Batch], learning_rate: float, num_tokens: int | None = None) -> Pending:
-        """One update from all the batches: the same as from one batch of all their sentences.
+    def update(self, batches: Sequence[Batch], learning_rate: float) -> Pending:
+        """One update from all the batches of all the ranks: the same as from one batch of all their sentences.
 
-        `num_tokens` counts the target tokens of this update on all ranks. Nothing here waits for the device.
+        Nothing here waits for the device.
         """
-        num_tokens = num_tokens or sum(batch.num_tokens for batch in batches)
+        num_tokens = int(self._ranks.sum(sum(batch.num_tokens for batch in batches))[0])
         pieces = self._small_enough(batches)
         while (sums := self._gradients(pieces, num_tokens)) is None:
             pieces = self._halved(pieces)
