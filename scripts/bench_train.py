@@ -50,7 +50,7 @@ VARIANTS = [
     Variant("ours-auto-compile", ours=True, precision="auto", compile=True),
     *(
         Variant(f"without-{part}", ours=True, precision="auto", without=part)
-        for part in ("buffers", "dropout", "attention", "loss", "projections")
+        for part in ("buffers", "dropout", "attention", "loss")
     ),
 ]
 
@@ -77,8 +77,6 @@ def put_back(part: str) -> None:
         attention._bf16_attention = float_attention
     elif part == "loss":
         step.projected_cross_entropy = loss.plain_cross_entropy
-    elif part == "projections":
-        attention.MultiHeadAttention._project = lambda self, x, *linears: [self._split(linear(x)) for linear in linears]
 
 
 class Ours:

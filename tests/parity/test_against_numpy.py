@@ -49,15 +49,6 @@ def test_causal_equals_the_formula():
     np.testing.assert_allclose(fused.float().numpy(), softmax_attention(q, k, v, mask), atol=0.05)
 
 
-def test_self_attention_in_one_product_is_the_same():
-    torch.manual_seed(0)
-    attention, x = MultiHeadAttention(12, 3), torch.randn(2, 4, 12)
-    together = attention.to_itself(x, causal=True)
-    with torch.no_grad():
-        apart = attention(x, *attention.keys_values(x), causal=True)
-    torch.testing.assert_close(together, apart)
-
-
 def test_multi_head_attention_is_heads_side_by_side():
     """Concat(head_1 .. head_H) W^O, head_i = Attention(x W^Q_i, m W^K_i, m W^V_i) (paper, section 3.2.2)."""
     torch.manual_seed(0)

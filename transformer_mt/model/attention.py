@@ -76,32 +76,15 @@ class MultiHeadAttention(nn.Module):
 
     def keys_values(self, x_BSD: Tensor) -> tuple[Tensor, Tensor]:
         """What queries attend to: (keys BHSK, values BHSK) of the inputs."""
-        keys_BHSK, values_BHSK = self._project(x_BSD, self.key, self.value)
-        return keys_BHSK, values_BHSK
+        return self._split(self.key(x_BSD)), self._split(self.value(x_BSD))
 
     def forward(
         self, x_BTD: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, mask: Tensor | None = None, causal: bool = False
     ) -> Tensor:
         """Each x attends to the keys that `mask` (True = may) or `causal` (query t sees keys up to t) allows. -> BTD"""
-        return self._attend(self._split(self.query(x_BTD)), k_BHSK, v_BHSK, mask, causal)
-
-    def to_itself(self, x_BTD: Tensor, mask: Tensor | None = None, causal: bool = False) -> Tensor:
-        """Self-attention: `forward` with the keys and values of the same x. -> BTD"""
-        q_BHTK, k_BHTK, v_BHTK = self._project(x_BTD, self.query, self.key, self.value)
-        return self._attend(q_BHTK, k_BHTK, v_BHTK, mask, causal)
-
-    def _attend(self, q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
         dropout = self.dropout if self.training else 0.0
-        return self.output(self._join(fused_attention(q_BHTK, k_BHSK, v_BHSK, mask, dropout, causal)))
-
-    def _project(self, x_BTD: Tensor, *linears: nn.Linear) -> list[Tensor]:
-        """Several projections of one input. In training in one product, which is faster than as many small ones; a decoder's
-        steps are too short to pay for putting the matrices side by side.
-        """
-        if not torch.is_grad_enabled():
-            return [self._split(linear(x_BTD)) for linear in linears]
-        weight, bias = torch.cat([linear.weight for linear in linears]), torch.cat([linear.bias for linear in linears])
-        return [self._split(part) for part in F.linear(x_BTD, weight, bias).chunk(len(linears), dim=-1)]
+        heads_BHTK = fused_attention(self._split(self.query(x_BTD)), k_BHSK, v_BHSK, mask, dropout, causal)
+        return self.output(self._join(heads_BHTK))
 
     def _split(self, x_BTD: Tensor) -> Tensor:
         # (B, T, D) -> (B, T, H, K) -> (B, H, T, K)

@@ -72,7 +72,7 @@ class EncoderLayer(nn.Module):
 
     def forward(self, x_BSD: Tensor, mask: Tensor) -> Tensor:
         def attend(x: Tensor) -> Tensor:
-            return self.self_attention.to_itself(x, mask=mask)
+            return self.self_attention(x, *self.self_attention.keys_values(x), mask=mask)
 
         return self.ffn_residual(self.self_residual(x_BSD, attend), self.feed_forward)
 
@@ -96,7 +96,7 @@ class DecoderLayer(nn.Module):
         """All positions at once, as in training. The causal mask also keeps real tokens from seeing padding after them."""
 
         def attend_to_self(x: Tensor) -> Tensor:
-            return self.self_attention.to_itself(x, causal=True)
+            return self.self_attention(x, *self.self_attention.keys_values(x), causal=True)
 
         def attend_to_source(x: Tensor) -> Tensor:
             return self.src_attention(x, *self.src_attention.keys_values(memory_BSD), mask=mask)
