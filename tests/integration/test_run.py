@@ -129,6 +129,15 @@ def test_ten_broken_updates_in_a_row_stop_with_advice(run, capfd):
     assert "was skipped: its gradient is not finite" in capfd.readouterr().err
 
 
+def test_running_out_of_memory_outside_an_update_is_told_in_one_line(run, monkeypatch):
+    def scarce(*args, **kwargs):
+        raise RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory: you tried ...")
+
+    monkeypatch.setattr("transformer_mt.training.loop.validate", scarce)
+    with pytest.raises(WorkError, match=r"^not enough memory; .* lower decode.batch_tokens$"):
+        run("train.max_updates=12")
+
+
 def test_only_so_many_sentences_are_translated_in_validation(run, monkeypatch):
     seen = []
     original = Translator.translate

@@ -307,6 +307,18 @@ def test_running_out_of_memory_makes_micro_batches_and_the_same_update(capsys):
     assert len(said) < 5, "it must remember what fits, not find it again in each update"
 
 
+def test_with_several_ranks_it_is_told_since_the_others_cannot_wait():
+    class Two(Ranks):
+        def sum(self, *values):
+            return list(values)
+
+    model = tiny_model()
+    run = updater(model)
+    run._objective, run._ranks = Scarce(model, 0.1), Two(size=2)
+    with pytest.raises(WorkError, match=r"not enough memory for a batch of \d+ positions; .* lower train.batch_tokens"):
+        run.update([batch_of(pairs(23))], 0.01)
+
+
 def test_one_sentence_that_does_not_fit_is_told_in_one_line():
     model = tiny_model()
     run = updater(model)

@@ -20,6 +20,7 @@ from transformer_mt.training.journal import environment, say
 from transformer_mt.training.progress import MAX_SKIPS, Window
 from transformer_mt.training.run import Run, open_run
 from transformer_mt.training.schedule import learning_rate
+from transformer_mt.training.step import is_out_of_memory
 from transformer_mt.training.validate import Validation, validate
 
 # Updates a GPU may be ahead of what is shown.
@@ -43,10 +44,15 @@ def train(config: Config, out: str | Path | None = None, fresh: bool = False) ->
     ranks = Ranks.join(choose_device(config.train.device))
     try:
         _train(open_run(config, folder, fresh, ranks))
-    except (RuntimeError, WorkError) as error:
-        if not is_lost_rank(error):
-            raise
-        raise WorkError("stopped because another rank is gone; see what that one said") from None
+    except RuntimeError as error:
+        if is_lost_rank(error):
+            raise WorkError("stopped because another rank is gone; see what that one said") from None
+        if is_out_of_memory(error):  # in a validation or the optimizer: an update would have gone on in smaller parts
+            raise WorkError(
+                "not enough memory; close other programs, or train under another name with a smaller model or lower "
+                "decode.batch_tokens"
+            ) from None
+        raise
     finally:
         ranks.leave()
     return folder

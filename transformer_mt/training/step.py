@@ -114,9 +114,14 @@ class Updater:
                 loss_sum = loss_sum + loss.detach()
                 nll_sum = nll_sum + nll
         except RuntimeError as error:
-            # With several ranks the others already wait for this one's gradients: it cannot begin anew.
-            if not is_out_of_memory(error) or self._ranks.size > 1:
+            if not is_out_of_memory(error):
                 raise
+            if self._ranks.size > 1:  # the others already wait for this one's gradients: it cannot begin anew
+                most = max(batch.num_positions for batch in batches)
+                raise WorkError(
+                    f"not enough memory for a batch of {most:,} positions; train under another name with a lower "
+                    "train.batch_tokens and a higher train.accumulate"
+                ) from None
             return None
         return loss_sum, nll_sum
 
