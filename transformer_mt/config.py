@@ -1,84 +1,20 @@
-"""Every key of the YAML: its type, its default, its range, and its meaning in a line.
+"""Every key of the YAML: its type, its default, its range, and its meaning in a line (corpora: config_corpus.py).
 
 `config_file.py` reads the YAML into these classes; `transformer-mt config show` prints them back.
 """
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import Field, model_validator
 
-Positive = Annotated[int, Field(gt=0)]
-NonNegative = Annotated[int, Field(ge=0)]
-Probability = Annotated[float, Field(ge=0.0, lt=1.0)]
-
-
-class Section(BaseModel):
-    """Strict: no unknown keys, no silent conversions. Frozen: a config never changes under a run."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
-
-
-class HubCorpus(Section):
-    """A set on the Hugging Face hub, or a local folder in the hub's layout."""
-
-    hub: str
-    """Name on the hub (`wmt/wmt14`) or a local folder; `data.hub` is the default."""
-    config: str | None = None
-    """The set's configuration (`de-en`); `data.config` is the default."""
-    split: str = Field(pattern=r"^[\w.-]+(\[(-?\d+)?:(-?\d+)?\])?$")
-    """A split, or a slice of one: `train`, `train[:500000]`."""
-    columns: list[str] | None = Field(None, min_length=2, max_length=2)
-    """Source and target column; by default the two languages, alone or inside a `translation` column."""
-
-
-class FilesCorpus(Section):
-    """Two line-aligned text files, plain or .gz."""
-
-    source: str
-    """File of source sentences, one a line."""
-    target: str
-    """File of their translations, line by line."""
-
-
-class FileCorpus(Section):
-    """One file of pairs: .tsv, .csv, .jsonl (plain or .gz), or .parquet."""
-
-    file: str
-    """The file; its ending says what it is."""
-    columns: list[str] | None = Field(None, min_length=2, max_length=2)
-    """Source and target column; by default the two languages."""
-
-
-class ToyCorpus(Section):
-    """The built-in English-German toy language."""
-
-    toy: Literal["train", "valid", "test"]
-    """Which of its three disjoint splits."""
-    size: Positive | None = None
-    """How many pairs; by default 40,000 of train, 500 of valid and of test."""
-
-
-def _corpus_kind(corpus: Any) -> str | None:
-    """The kind of corpus a mapping describes, by the one key that only this kind has."""
-    has = (lambda key: key in corpus) if isinstance(corpus, dict) else (lambda key: hasattr(corpus, key))
-    for key, kind in (("toy", "toy"), ("file", "file"), ("source", "files"), ("target", "files")):
-        if has(key):
-            return kind
-    return "hub" if isinstance(corpus, (dict, HubCorpus)) else None
-
-
-Corpus = Annotated[
-    Annotated[HubCorpus, Tag("hub")]
-    | Annotated[FilesCorpus, Tag("files")]
-    | Annotated[FileCorpus, Tag("file")]
-    | Annotated[ToyCorpus, Tag("toy")],
-    Discriminator(
-        _corpus_kind,
-        custom_error_type="corpus_kind",
-        custom_error_message="must be a corpus: {split: ...} of data.hub, {hub: ..., split: ...}, "
-        "{source: ..., target: ...}, {file: ...} or {toy: ...}",
-    ),
-]
+from transformer_mt.config_corpus import (
+    Corpus,
+    NonNegative,
+    Positive,
+    Probability,
+    Section,
+    corpus_kind,
+)
 
 
 class DataConfig(Section):
@@ -96,7 +32,7 @@ class DataConfig(Section):
     """The pairs trained on."""
     valid: Corpus
     """The pairs that say when to stop and which checkpoint is best."""
-    test: list[Corpus] = []
+    test: list[Corpus] = Field([])
     """The pairs `evaluate` scores on; training pairs that stand here are left out."""
     max_length: Positive = 256
     """Longest side of a training pair, and longest source translated in one piece, in pieces with end-of-sentence."""
@@ -112,7 +48,7 @@ class DataConfig(Section):
             return data
 
         def complete(corpus: Any) -> Any:
-            if not isinstance(corpus, dict) or _corpus_kind(corpus) != "hub" or "hub" in corpus:
+            if not isinstance(corpus, dict) or corpus_kind(corpus) != "hub" or "hub" in corpus:
                 return corpus
             inherited = {"hub": data["hub"]} | ({"config": data["config"]} if data.get("config") else {})
             return inherited | corpus
@@ -248,14 +184,66 @@ class TrainConfig(Section):
 class DecodeConfig(Section):
     """The search for the best translation."""
 
+    search: Literal["beam", "sample", "mbr"] = "beam"
+    """The likeliest translation; the likeliest of some drawn at random; or the one most like all of those drawn."""
     beam: Positive = 5
-    """Hypotheses kept; 1 is greedy search."""
+    """Hypotheses kept by beam search; 1 is greedy search."""
     length_penalty: float = Field(1.0, ge=0.0, le=10.0)
     """Exponent a of score = log P / length^a; 0 prefers short translations, 1 is the mean per token."""
-    batch_tokens: Positive = 4096
-    """Budget of one batch in padded source tokens x beam."""
+    length_penalty_form: Literal["plain", "gnmt"] = "plain"
+    """What is raised to that power: the length, or (5 + length) / 6 (Wu et al. 2016)."""
+    coverage_penalty: float = Field(0.0, ge=0.0, le=10.0)
+    """Weight of GNMT's coverage penalty, against source words nothing attended to."""
+    diversity: float = Field(0.0, ge=0.0, le=100.0)
+    """Taken off for each better continuation of the same hypothesis, for n best that differ (Li et al. 2016)."""
+    samples: Positive = 1
+    """Translations drawn of each line by `sample` and `mbr`."""
+    temperature: float = Field(1.0, gt=0.0, le=100.0)
+    """Of sampling: log-probabilities are divided by it."""
+    top_k: NonNegative = 0
+    """Of sampling: only the k likeliest tokens; 0 is all."""
+    top_p: float = Field(1.0, gt=0.0, le=1.0)
+    """Of sampling: only the likeliest tokens that together have this probability."""
+    seed: NonNegative = 1
+    """Of sampling; a line's samples depend on it and on the line alone."""
+    utility: Literal["chrf", "bleu"] = "chrf"
+    """What mbr maximises: the mean likeness to the other samples, by sentence chrF or BLEU."""
+    min_length: NonNegative = 0
+    """A translation has at least this many pieces."""
+    max_length: Positive | None = None
+    """A translation has at most this many pieces; by default as max_length_ratio says."""
     max_length_ratio: float = Field(2.0, gt=0.0)
     """A translation has at most this many times the source's pieces, plus ten."""
+    no_repeat_ngram: NonNegative = 0
+    """No so many pieces in a row twice in a translation; 0 turns it off."""
+    repetition_penalty: float = Field(1.0, ge=1.0, le=100.0)
+    """Factor on the log-probability of pieces that were there before; 1 turns it off."""
+    banned: list[str] = Field([])
+    """Words that are never written."""
+    batch_tokens: Positive = 4096
+    """Budget of one batch in padded source tokens x hypotheses."""
+
+    @model_validator(mode="after")
+    def _settings_fit_the_search(self) -> "DecodeConfig":
+        of_sampling = {"samples": 1, "temperature": 1.0, "top_k": 0, "top_p": 1.0}
+        of_beams = {"coverage_penalty": 0.0, "diversity": 0.0}
+        for key, default in (of_sampling if self.search == "beam" else of_beams).items():
+            if (value := getattr(self, key)) != default:
+                other = "sample" if self.search == "beam" else "beam"
+                raise ValueError(
+                    f"decode.{key} must be {default} with search: {self.search}, but is {value}; it needs search: {other}"
+                )
+        if self.diversity and self.beam == 1:
+            raise ValueError("decode.beam must be at least 2 with decode.diversity, but is 1")
+        if self.search == "mbr" and self.samples < 2:
+            raise ValueError(f"decode.samples must be at least 2 with search: mbr, but is {self.samples}; 32 is usual")
+        if self.max_length and self.min_length > self.max_length:
+            raise ValueError(
+                f"decode.min_length must be at most max_length ({self.max_length}), but is {self.min_length}"
+            )
+        if any(not word.strip() for word in self.banned):
+            raise ValueError("decode.banned must hold words, but one of them is empty")
+        return self
 
 
 class EvaluateConfig(Section):

@@ -52,7 +52,7 @@ def test_select_replicates_reorders_and_drops(model, batch):
     state = model.start(model.encode(src, src_mask), src_mask)
     logits, state = model.step(tgt[:, 0], state)
     state = state.select(torch.tensor([[0, 0], [1, 1], [2, 2]]))  # one row a sentence -> two
-    assert state.rows_per_sentence == 2
+    assert state.width == 2
     second = torch.tensor([5, 6, 7, 8, 9, 10])
     logits, state = model.step(second, state)
     state = state.select(torch.tensor([[1, 0], [5, 5]]))  # sentence 1 leaves; 0 swaps its rows, 2 doubles one
@@ -67,10 +67,33 @@ def test_select_replicates_reorders_and_drops(model, batch):
 
 
 @torch.inference_mode()
-def test_source_states_are_kept_once_a_sentence(model, batch):
+def test_keys_are_kept_once_a_sentence(model, batch):
     src, src_mask, tgt = batch
     state = model.start(model.encode(src, src_mask), src_mask)
     _, state = model.step(tgt[:, 0], state)
     state = state.select(torch.arange(3)[:, None].expand(3, 5))
-    assert state.layers[0].self_keys.size(0) == 15
-    assert state.layers[0].src_keys.size(0) == 3
+    assert state.width == 5
+    assert state.layers[0].self_keys.size(0) == state.layers[0].src_keys.size(0) == 3
+
+
+@torch.inference_mode()
+def test_a_search_may_outgrow_its_room(model, batch):
+    """More hypotheses and positions than there was room for at first: each row still sees its own past and no other."""
+    src, src_mask, tgt = batch
+    state = model.start(model.encode(src, src_mask), src_mask)
+    room = state.past.size(2)
+    torch.manual_seed(2)
+    histories = [[] for _ in range(3)]
+    for t in range(12):
+        tokens = torch.randint(4, 30, (len(histories),))
+        histories = [[*history, token] for history, token in zip(histories, tokens.tolist())]
+        logits, state = model.step(tokens, state)
+        if t < 11:
+            rows = torch.stack([torch.randint(0, state.width, (8,)) + b * state.width for b in range(3)])
+            state = state.select(rows)
+            histories = [histories[row] for row in rows.flatten().tolist()]
+    assert state.num_entries > room
+    for row, history in enumerate(histories):
+        one = slice(row // 8, row // 8 + 1)
+        expected = model(src[one], src_mask[one], torch.tensor([history]))[0, -1]
+        torch.testing.assert_close(logits[row], expected, atol=1e-5, rtol=1e-4)

@@ -4,9 +4,11 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from transformer_mt.decoding.beam import beam_search, length_penalty
+from transformer_mt.decoding.beam import SpecialIds, beam_search
+from transformer_mt.decoding.hypothesis import LengthPenalty
 
 BOS, EOS, V = 0, 1, 5
+IDS = SpecialIds(BOS, EOS)
 
 
 @dataclass
@@ -58,7 +60,7 @@ def test_beam_equals_exhaustive_search(seed, alpha):
     """With a beam as wide as there are sequences."""
     logits, step, state = table_model(seed)
     expected = every_sequence(logits, 0, 4, alpha)
-    (found,) = beam_search(step, state, [4], bos_id=BOS, eos_id=EOS, beam=len(expected), alpha=alpha)
+    (found,) = beam_search(step, state, [4], IDS, beam=len(expected), penalty=LengthPenalty(alpha))
     assert [h.tokens for h in found] == [tokens for _, _, tokens in expected]
     assert [h.score for h in found] == pytest.approx([score for score, _, _ in expected], abs=1e-5)
     assert [h.log_prob for h in found] == pytest.approx([total for _, total, _ in expected], abs=1e-5)
@@ -67,7 +69,7 @@ def test_beam_equals_exhaustive_search(seed, alpha):
 @pytest.mark.parametrize("seed", range(20))
 def test_beam_of_one_is_greedy(seed):
     logits, step, state = table_model(seed)
-    (found,) = beam_search(step, state, [7], bos_id=BOS, eos_id=EOS, beam=1)
+    (found,) = beam_search(step, state, [7], IDS, beam=1)
     history = (BOS,)
     while history[-1] != EOS:
         token = logits(0, history).argmax().item() if len(history) < 7 else EOS
@@ -80,10 +82,10 @@ def test_sentences_do_not_disturb_each_other(beam):
     """Searched together, of different lengths and done at different times, each finds what it finds alone."""
     _, step, state = table_model(seed=3, num_sentences=8)
     limits = [3, 9, 1, 6, 9, 2, 8, 5]
-    together = beam_search(step, state, limits, bos_id=BOS, eos_id=EOS, beam=beam)
+    together = beam_search(step, state, limits, IDS, beam=beam)
     for sentence, limit in enumerate(limits):
         alone = History(torch.tensor([sentence]), [()])
-        assert beam_search(step, alone, [limit], bos_id=BOS, eos_id=EOS, beam=beam) == [together[sentence]]
+        assert beam_search(step, alone, [limit], IDS, beam=beam) == [together[sentence]]
 
 
 def test_finished_sentences_leave_the_batch():
@@ -94,27 +96,27 @@ def test_finished_sentences_leave_the_batch():
         sizes.append(len(tokens))
         return step(tokens, state)
 
-    beam_search(counting, state, [1, 2, 5, 5], bos_id=BOS, eos_id=EOS, beam=2)
+    beam_search(counting, state, [1, 2, 5, 5], IDS, beam=2)
     assert sizes[:3] == [4, 6, 4]
 
 
 def test_hypotheses_are_sorted_end_once_and_keep_the_limit():
     _, step, state = table_model(seed=9)
-    (found,) = beam_search(step, state, [6], bos_id=BOS, eos_id=EOS, beam=4)
+    (found,) = beam_search(step, state, [6], IDS, beam=4)
     assert len(found) == 4
     assert [h.score for h in found] == sorted((h.score for h in found), reverse=True)
     for hypothesis in found:
         assert hypothesis.tokens.index(EOS) == len(hypothesis.tokens) - 1 < 6
-        assert hypothesis.score == hypothesis.log_prob / length_penalty(len(hypothesis.tokens), 1.0)
+        assert hypothesis.score == hypothesis.log_prob / LengthPenalty(1.0)(len(hypothesis.tokens))
 
 
 def test_banned_tokens_are_never_chosen():
     _, step, state = table_model(seed=2)
-    (found,) = beam_search(step, state, [5], bos_id=BOS, eos_id=EOS, beam=3, banned=(2, 3))
+    (found,) = beam_search(step, state, [5], SpecialIds(BOS, EOS, never=(2, 3)), beam=3)
     assert {token for h in found for token in h.tokens} <= {4, EOS}
 
 
 def test_length_penalty_by_hand():
-    assert length_penalty(4, 0.0) == 1
-    assert length_penalty(4, 0.5) == 2
-    assert length_penalty(4, 1.0) == 4
+    assert LengthPenalty(0.0)(4) == 1
+    assert LengthPenalty(0.5)(4) == 2
+    assert LengthPenalty(1.0)(4) == 4

@@ -4,7 +4,8 @@ import pytest
 import yaml
 
 from tests.conftest import ROOT
-from transformer_mt.config import Config, FilesCorpus, HubCorpus
+from transformer_mt.config import Config
+from transformer_mt.config_corpus import FilesCorpus, HubCorpus
 from transformer_mt.config_file import dump_config, json_schema, keys, load_config
 from transformer_mt.errors import InputError
 

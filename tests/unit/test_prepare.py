@@ -6,9 +6,10 @@ import time
 
 import pytest
 
+from transformer_mt.cache import cache_root
 from transformer_mt.config_file import load_config
 from transformer_mt.data import prepare as room
-from transformer_mt.data.prepare import cache_root, prepare
+from transformer_mt.data.prepare import prepare
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.errors import InputError, WorkError
 

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from transformer_mt.config import Corpus, DataConfig, FileCorpus, FilesCorpus, HubCorpus, ToyCorpus
+from transformer_mt.config import DataConfig
+from transformer_mt.config_corpus import Corpus, FileCorpus, FilesCorpus, HubCorpus, ToyCorpus
 from transformer_mt.data import toy
 from transformer_mt.data.lines import read_lines
 from transformer_mt.errors import InputError

@@ -49,6 +49,21 @@ def read_lines(path: str | Path) -> Iterator[str]:
                 ) from None
 
 
+def whole_lines(path: Path) -> int:
+    """How many whole lines the file has, none if it is not there; half a line at its end, of an interruption, is cut off."""
+    if not path.exists():
+        return 0
+    with path.open("r+b") as file:
+        count = whole = position = 0
+        while block := file.read(1 << 20):
+            count += block.count(b"\n")
+            if (last := block.rfind(b"\n")) >= 0:
+                whole = position + last + 1
+            position += len(block)
+        file.truncate(whole)
+    return count
+
+
 def strip_end(raw: bytes) -> bytes:
     """The line without its LF or CRLF."""
     return raw[:-2] if raw.endswith(b"\r\n") else raw.removesuffix(b"\n")

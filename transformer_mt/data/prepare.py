@@ -7,7 +7,6 @@ takes more memory for more pairs, and what an interruption leaves half done is g
 import fcntl
 import hashlib
 import json
-import os
 import shutil
 import sys
 import time
@@ -23,6 +22,7 @@ import numpy as np
 import pyarrow
 from tqdm import tqdm
 
+from transformer_mt.cache import cache_root
 from transformer_mt.config import Config
 from transformer_mt.data import cleaning
 from transformer_mt.data.corpus import Pair, UnknownSplitError, describe, identity, read_corpus
@@ -72,13 +72,6 @@ def prepare(config: Config, say: Say, tokenizer: Tokenizer | None = None) -> Pre
     opened = _open(folder, say)
     assert opened is not None
     return _announce(opened, say, f"cached in {folder}")
-
-
-def cache_root() -> Path:
-    """$TRANSFORMER_MT_CACHE, or transformer_mt in the user's cache folder. May be deleted at any time between runs."""
-    if root := os.environ.get("TRANSFORMER_MT_CACHE"):
-        return Path(root)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "transformer_mt"
 
 
 def _key(config: Config, tokenizer: Tokenizer | None) -> str:

@@ -54,6 +54,17 @@ class Tokenizer:
     def pieces_tgt(self, ids: Sequence[int]) -> list[str]:
         return [self.tgt.id_to_piece(i) for i in ids]
 
+    def pieces_src(self, ids: Sequence[int]) -> list[str]:
+        return [self.src.id_to_piece(i) for i in ids]
+
+    def all_pieces_tgt(self) -> list[str]:
+        """Every target piece; its place is its id."""
+        return [self.tgt.id_to_piece(i) for i in range(self.tgt.vocab_size())]
+
+    def as_written(self, words: Sequence[str]) -> list[str]:
+        """Target words as pieces write them: each space a mark, and one before the word, where words have spaces."""
+        return ["".join(self.pieces_tgt(self.tgt.encode(word))) for word in words]
+
     def save(self, folder: Path) -> None:
         for path, model in zip(_paths(folder, self.shared), self._models):
             path.write_bytes(model)

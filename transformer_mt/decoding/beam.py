@@ -1,6 +1,6 @@
 """Beam search over any model: a pure function of a step and a state.
 
-Letters: B sentences still searched, W hypotheses of each (the beam), N = B x W rows, V vocabulary, t tokens so far.
+Letters: B sentences still searched, W hypotheses of each (the beam), N = B x W rows, V vocabulary, L most tokens.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,6 +10,9 @@ from typing import Protocol, TypeVar
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from transformer_mt.decoding.hypothesis import Hypothesis, LengthPenalty, ranked
+from transformer_mt.decoding.rules import Rule
 
 
 class Selectable(Protocol):
@@ -23,20 +26,17 @@ Step = Callable[[Tensor, State], tuple[Tensor, State]]
 
 
 @dataclass(frozen=True)
-class Hypothesis:
-    """A finished translation."""
+class SpecialIds:
+    """Ids a search must know."""
 
-    tokens: list[int]
-    """Without BOS, with EOS."""
-    log_prob: float
-    """Natural logarithm of its probability."""
-    score: float
-    """log_prob / length^a: what hypotheses are ranked by."""
+    bos: int
+    eos: int
+    never: tuple[int, ...] = ()
+    """Tokens that are never chosen: padding, and whatever has no text."""
 
 
-def length_penalty(length: int, alpha: float) -> float:
-    """length^a, the length counted with EOS: a = 0 ranks by probability, a = 1 by the mean log-probability of a token."""
-    return float(length) ** alpha
+# Finished sentences leave the batch when they are so large a part of it: leaving copies the state of those that stay.
+_LEAVE_AT = 1 / 32
 
 
 @torch.inference_mode()
@@ -44,78 +44,149 @@ def beam_search(
     step: Step[State],
     state: State,
     max_lengths: Sequence[int],
-    *,
-    bos_id: int,
-    eos_id: int,
+    ids: SpecialIds,
     beam: int,
-    alpha: float = 1.0,
-    banned: Sequence[int] = (),
+    penalty: LengthPenalty = LengthPenalty(),
+    rules: Sequence[Rule] = (),
+    bonus: Callable[[State], Tensor] | None = None,
+    look_every: int = 1,
     device: torch.device | None = None,
 ) -> list[list[Hypothesis]]:
     """For each sentence its finished hypotheses, best first: `beam` of them, fewer only where there are no more.
 
     `state` has one row a sentence; `step(tokens (N,), state)` gives logits (N, V) of the next token and the new state.
-    At `max_lengths[b]` tokens a hypothesis can only end. `banned` tokens are never chosen. A sentence is done, and
-    leaves the batch, when it has `beam` finished hypotheses or has reached its length.
+    At `max_lengths[b]` tokens a hypothesis can only end. A sentence is done when it has `beam` finished hypotheses or
+    has reached its length. `rules` change what is likely, never what `log_prob` says; `bonus(state)` (B, W) is added to
+    the scores of hypotheses that end. Whether all are done is asked every `look_every` steps: on a GPU asking means waiting.
     """
-    results: list[list[Hypothesis]] = [[] for _ in max_lengths]
-    searched = list(range(len(max_lengths)))  # B: which sentence each line of the batch is
-    tokens = torch.full((len(searched),), bos_id, device=device)
-    scores = torch.zeros(len(searched), 1, device=device)  # (B, W): log-probability of each hypothesis so far
-    history = tokens.new_empty(len(searched), 1, 0)  # (B, W, t)
-    length = 0
-    while searched:
-        length += 1
-        B, W = scores.shape
-        # 1. The model's opinion of each next token.
+    longest = max(max_lengths, default=0)
+    limits = torch.tensor(max_lengths, device=device)
+    sentences = torch.arange(len(max_lengths), device=device)  # (B,): which sentence each line of the batch is
+    done = torch.zeros_like(sentences, dtype=torch.bool)
+    tokens = torch.full_like(sentences, ids.bos)
+    totals = torch.zeros(len(max_lengths), 1, device=device)  # (B, W): ranked log-probability of each hypothesis so far
+    log_probs = totals  # (B, W): the model's, the same tensor where there are no rules
+    trail = _Trail(longest, len(max_lengths), beam, device)
+    history = tokens.new_empty(len(max_lengths), 1, longest) if rules else None  # (B, W, L), for the rules to see
+    for length in range(1, longest + 1):
+        B, W = totals.shape
+        # 1. The model's opinion of each next token, and that of the rules.
         logits, state = step(tokens, state)
-        log_probs = F.log_softmax(logits.float(), dim=-1).view(B, W, -1)
-        V = log_probs.size(-1)
-        if banned:
-            log_probs[:, :, list(banned)] = -torch.inf
-        at_limit = [max_lengths[sentence] <= length for sentence in searched]
-        if any(at_limit):
-            ends = torch.tensor(at_limit, device=device)[:, None, None]
-            not_eos = (torch.arange(V, device=device) != eos_id)[None, None]
-            log_probs = log_probs.masked_fill(ends & not_eos, -torch.inf)
+        own = F.log_softmax(logits.float(), dim=-1)  # (N, V)
+        V = own.size(-1)
+        judged = own
+        if history is not None:
+            judged = own.clone()
+            for rule in rules:
+                rule(history[:, :, : length - 1].flatten(0, 1), judged, sentences.repeat_interleave(W))
+        candidates = judged.view(B, W, V)
+        if ids.never:
+            candidates[:, :, list(ids.never)] = -torch.inf
+        at_limit = limits <= length
+        if length >= min(max_lengths):
+            may_go_on = candidates.masked_fill(at_limit[:, None, None], -torch.inf)
+            may_go_on[:, :, ids.eos] = candidates[:, :, ids.eos]
+            candidates = may_go_on
 
         # 2. The 2 x beam best continuations of each sentence. At most `beam` of them end, one a row, so that at least
         #    `beam` go on.
-        candidates = (scores[:, :, None] + log_probs).view(B, W * V)
-        best, index = _topk(candidates, 2 * beam)  # (B, 2 beam)
+        candidates += totals[:, :, None]
+        best, index = top_k(candidates.view(B, W * V), 2 * beam)  # (B, 2 beam)
         parent, token = index // V, index % V
+        best_own = best if judged is own else log_probs.gather(1, parent) + own.view(B, W * V).gather(1, index)
 
         # 3. Those among the `beam` best that end are finished.
-        ended = (token[:, :beam] == eos_id) & (best[:, :beam] > -torch.inf)
-        for line, rank in ended.nonzero().tolist():
-            before = history[line, parent[line, rank]].tolist()
-            log_prob = best[line, rank].item()
-            finished = Hypothesis([*before, eos_id], log_prob, log_prob / length_penalty(length, alpha))
-            results[searched[line]].append(finished)
+        ended = (token[:, :beam] == ids.eos) & (best[:, :beam] > -torch.inf) & ~done[:, None]
+        score = best[:, :beam].double() / penalty(length)
+        if bonus is not None:
+            score = score + bonus(state).gather(1, parent[:, :beam])
+        trail.finish(sentences, ended, score, best_own[:, :beam], length, parent[:, :beam])
+        done = done | at_limit | (trail.count[sentences] >= beam)
 
-        # 4. Finished sentences leave.
-        keep = [i for i, sentence in enumerate(searched) if not at_limit[i] and len(results[sentence]) < beam]
-        searched = [searched[i] for i in keep]
-        if not searched:
-            break
-        lines = torch.tensor(keep, device=device)
-        best, parent, token = best[lines], parent[lines], token[lines]
-
-        # 5. The `beam` best that do not end go on.
-        scores, rank = _topk(best.masked_fill(token == eos_id, -torch.inf), beam)  # (B, beam)
+        # 4. The `beam` best that do not end go on.
+        totals, rank = best.masked_fill(token == ids.eos, -torch.inf).topk(beam)  # (B, beam)
         parent, token = parent.gather(1, rank), token.gather(1, rank)
-        rows = lines[:, None] * W + parent  # (B, beam) rows of the state
+        log_probs = totals if judged is own else best_own.gather(1, rank)
+        trail.go_on(sentences, length, parent, token)
+
+        # 5. Finished sentences leave.
+        rows = parent + W * torch.arange(B, device=device)[:, None]  # (B, beam) rows of the state
+        if history is not None:
+            history = history.flatten(0, 1)[rows]
+            history[:, :, length - 1] = token
+        if length % look_every == 0:
+            stay = (~done).nonzero()[:, 0]
+            if not len(stay):
+                break
+            if len(stay) <= B * (1 - _LEAVE_AT):
+                sentences, limits, done, rows = sentences[stay], limits[stay], done[stay], rows[stay]
+                totals, log_probs, token = totals[stay], log_probs[stay], token[stay]
+                history = None if history is None else history[stay]
         state = state.select(rows)  # type: ignore[assignment]
-        history = torch.cat([history.flatten(0, 1)[rows], token[:, :, None]], dim=2)
         tokens = token.flatten()
-    for hypotheses in results:
-        hypotheses.sort(key=lambda hypothesis: -hypothesis.score)
-        del hypotheses[beam:]
-    return results
+    return [ranked(hypotheses)[:beam] for hypotheses in trail.hypotheses(ids.eos)]
 
 
-def _topk(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The k largest of each line, best first, and where they stand; impossible ones fill up where there are fewer."""
-    best, index = values.topk(min(k, values.size(1)), dim=1)
-    missing = k - best.size(1)
-    return F.pad(best, (0, missing), value=-torch.inf), F.pad(index, (0, missing))
+class _Trail:
+    """Where hypotheses came from and which have ended, for every sentence of the search, on its device."""
+
+    def __init__(self, longest: int, sentences: int, beam: int, device: torch.device | None) -> None:
+        self.parents = torch.zeros(longest, sentences, beam, dtype=torch.int32, device=device)
+        self.tokens = torch.zeros(longest, sentences, beam, dtype=torch.int32, device=device)
+        # One line a sentence. Up to 2 x beam - 1 end; what does not end is written into the place after them.
+        self.places = 2 * beam + 1
+        self.count = torch.zeros(sentences, dtype=torch.int64, device=device)
+        self.numbers = torch.zeros(4, sentences, self.places, dtype=torch.float64, device=device)
+
+    def finish(
+        self, sentences: Tensor, ended: Tensor, score: Tensor, log_prob: Tensor, length: int, parent: Tensor
+    ) -> None:
+        """Note those hypotheses (B, beam) that have `ended`, now `length` tokens long."""
+        place = (self.count[sentences, None] + ended.cumsum(1) - 1).masked_fill(~ended, self.places - 1)
+        numbers = torch.stack([score, log_prob.double(), torch.full_like(score, length), parent.double()])
+        self.numbers[:, sentences[:, None], place] = numbers
+        self.count[sentences] += ended.sum(1)
+
+    def go_on(self, sentences: Tensor, length: int, parent: Tensor, token: Tensor) -> None:
+        self.parents[length - 1, sentences] = parent.int()
+        self.tokens[length - 1, sentences] = token.int()
+
+    def hypotheses(self, eos: int) -> list[list[Hypothesis]]:
+        """The finished ones of each sentence, in the order in which they ended."""
+        parents, tokens = self.parents.tolist(), self.tokens.tolist()
+        found: list[list[Hypothesis]] = []
+        for sentence, count in enumerate(self.count.tolist()):
+            found.append([])
+            for score, log_prob, length, row in zip(*self.numbers[:, sentence, :count].tolist()):
+                path, w = [eos], int(row)
+                for t in range(int(length) - 2, -1, -1):
+                    path.append(tokens[t][sentence][w])
+                    w = parents[t][sentence][w]
+                found[-1].append(Hypothesis(path[::-1], log_prob, score))
+        return found
+
+
+# Columns looked at together when the best of many are sought.
+_BLOCK = 64
+
+
+def top_k(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The k largest of each line, best first, and where they stand; impossible ones fill up where there are fewer.
+
+    The k best stand in the k blocks with the highest maxima: finding those first takes a third of the time of `topk`.
+    """
+    B, M = values.shape
+    if 2 * k * _BLOCK > M:
+        best, index = values.topk(min(k, M), dim=1)
+        missing = k - best.size(1)
+        return F.pad(best, (0, missing), value=-torch.inf), F.pad(index, (0, missing))
+    whole = M - M % _BLOCK
+    head, tail = values[:, :whole].view(B, -1, _BLOCK), values[:, whole:]
+    blocks = head.amax(dim=2).topk(k, dim=1).indices[:, :, None]  # (B, k, 1)
+    inside = torch.arange(_BLOCK, device=values.device)
+    few = torch.cat([head.gather(1, blocks.expand(-1, -1, _BLOCK)).flatten(1), tail], dim=1)
+    places = torch.cat(
+        [(blocks * _BLOCK + inside).flatten(1), torch.arange(whole, M, device=values.device).expand(B, -1)], 1
+    )
+    best, index = few.topk(k, dim=1)
+    return best, places.gather(1, index)

@@ -1,177 +1,288 @@
-"""Lines in, translations out: the same number, in the same order."""
+"""Lines in, translations out: the same number, in the same order. Whatever engine searches, the promises are made here."""
 
+import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import torch
-
-from transformer_mt.checkpoint import CheckpointError, load_model_weights, load_weights
 from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.config_file import load_config
-from transformer_mt.data.tokenizer import BOS, EOS, PAD, Tokenizer
-from transformer_mt.decoding.beam import Hypothesis, beam_search
-from transformer_mt.device import choose_device
-from transformer_mt.errors import InputError, WorkError
-from transformer_mt.model.build import build_model
-from transformer_mt.model.transformer import Transformer
+from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.decoding.engine import Engine, Ids, Request
+from transformer_mt.decoding.flags import suspicions
+from transformer_mt.decoding.hypothesis import Hypothesis
+from transformer_mt.decoding.mbr import expected_utilities
+from transformer_mt.decoding.protect import compile_pattern, rejoin, spans, survived
+from transformer_mt.decoding.segments import joiner, split_text
+from transformer_mt.decoding.translation import Candidate, Options, Translation
+from transformer_mt.errors import InputError
+
+if TYPE_CHECKING:
+    from transformer_mt.model.transformer import Transformer
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """One translation of a line."""
+class _Part:
+    """A part of a line that is translated in one piece."""
 
-    translation: str
-    score: float
-    """log P / length^a."""
-    tokens: list[str]
-    """Pieces, without end-of-sentence."""
-
-
-@dataclass(frozen=True)
-class Translation:
-    """What became of one line: its translation, and what could not be done faithfully."""
-
-    source: str
-    translation: str
-    score: float
-    tokens: list[str]
-    problems: list[str] = field(default_factory=list)
-    """Sentences such as "the source was cut ..."; empty when all is well."""
-    n_best: list[Candidate] = field(default_factory=list)
-    """The n best, the first being this one."""
-
-    def __str__(self) -> str:
-        return self.translation
+    src: Ids
+    limit: int
 
 
 class Translator:
     """A trained model with its vocabulary and the settings of its search."""
 
     def __init__(
-        self,
-        model: Transformer,
-        tokenizer: Tokenizer,
-        decode: DecodeConfig,
-        max_src_length: int,
-        max_tgt_length: int | None = None,
+        self, engine: Engine, tokenizer: Tokenizer, config: Config, decode: DecodeConfig | None = None
     ) -> None:
-        """Sources are cut at `max_src_length` pieces with EOS; `max_tgt_length` is the model's own limit, if it has one."""
-        self.model, self.tokenizer, self.decode = model, tokenizer, decode
-        self.max_src_length, self.max_tgt_length = max_src_length, max_tgt_length
-        self.device = next(model.parameters()).device
+        self.engine, self.tokenizer, self.decode = engine, tokenizer, decode or config.decode
+        self.max_src_length = config.data.max_length
+        """Longer sources, in pieces with EOS, are split."""
+        self.max_positions = config.data.max_length if config.model.position == "learned" else engine.max_positions
+        """Most pieces of a side the model has positions for, end-of-sentence counted; None if there is no end."""
+        self.joiner = joiner(config.data.target_lang)
 
     @classmethod
     def load(
-        cls, folder: str | Path, device: str = "auto", dtype: str = "float32", decode: dict[str, object] | None = None
+        cls,
+        folder: str | Path,
+        device: str = "auto",
+        dtype: str | None = None,
+        decode: dict[str, Any] | None = None,
+        engine: str = "auto",
+        ensemble: Sequence[str | Path] = (),
     ) -> "Translator":
-        """The translator in a run's folder; `decode` changes settings of its search (`{"beam": 1}`)."""
+        """The translator in a run's folder or an exported one; `decode` changes settings of its search (`{"beam": 1}`).
+
+        `ensemble` names runs that translate with it. `dtype` is float32 for a run, and what was exported for an export.
+        """
         folder = Path(folder)
         config = load_run_config(folder, decode)
-        weights_file = folder / "model.safetensors"
-        if not weights_file.exists():
-            raise InputError(f"{folder}: no model.safetensors yet; training writes it at its first validation")
-        tokenizer = Tokenizer.load(folder)
-        model = build_model(
-            config.model,
-            tokenizer.src.vocab_size(),
-            tokenizer.tgt.vocab_size(),
-            tokenizer.shared,
-            config.data.max_length,
-        )
-        try:
-            load_model_weights(model, load_weights(weights_file), str(weights_file))
-        except CheckpointError as error:
-            raise WorkError(f"{error}; copy the run's folder again, or train on") from None
-        model.to(choose_device(device), getattr(torch, dtype)).eval()
-        return cls.of_config(model, tokenizer, config)
+        if is_exported(folder):
+            if engine == "torch":
+                raise InputError(f"{folder}: an exported model must have --engine ctranslate2, but is asked for torch")
+            if ensemble:
+                raise InputError(f"{folder}: an exported model translates alone; name the folders of runs instead")
+            tokenizer = Tokenizer.load(folder)
+            from transformer_mt.decoding.ctranslate2_engine import CTranslate2Engine
+
+            return cls(CTranslate2Engine.load(folder, tokenizer, device, dtype), tokenizer, config)
+        if engine == "ctranslate2":
+            raise InputError(
+                f"{folder}: must be an exported model; transformer-mt export {folder} --to ctranslate2 DIR"
+            )
+        from transformer_mt.decoding.torch_engine import TorchEngine
+
+        folders = [folder, *map(Path, ensemble)]
+        configs = [config, *(load_run_config(other) for other in folders[1:])]
+        searcher = TorchEngine.load(folders, configs, device, dtype or "float32")
+        return cls(searcher, searcher.tokenizer, config)
 
     @classmethod
     def of_config(
-        cls, model: Transformer, tokenizer: Tokenizer, config: Config, decode: DecodeConfig | None = None
+        cls, model: "Transformer", tokenizer: Tokenizer, config: Config, decode: DecodeConfig | None = None
     ) -> "Translator":
         """The translator of a model that was built from `config`."""
-        max_tgt_length = config.data.max_length if config.model.position == "learned" else None
-        return cls(model, tokenizer, decode or config.decode, config.data.max_length, max_tgt_length)
+        from transformer_mt.decoding.torch_engine import TorchEngine
 
-    def translate(self, lines: Sequence[str], n_best: int = 1, max_length: int | None = None) -> list[Translation]:
-        """One Translation a line, in order. `max_length` bounds each translation's pieces.
+        return cls(TorchEngine(model, tokenizer), tokenizer, config, decode)
 
-        Raises InputError if `n_best` is more than the beam.
+    def translate(
+        self, lines: Sequence[str], n_best: int = 1, max_length: int | None = None, **options: Any
+    ) -> list[Translation]:
+        """One Translation a line, in order. `max_length` bounds each translation's pieces; see Options for the others.
+
+        Raises InputError if the options do not fit the search.
         """
-        if n_best > self.decode.beam:
-            raise InputError(f"--n-best must be at most --beam ({self.decode.beam}), but is {n_best}")
+        return list(self.stream(lines, Options(n_best, **options), max_length))
+
+    def stream(
+        self, lines: Sequence[str], options: Options = Options(), max_length: int | None = None
+    ) -> Iterator[Translation]:
+        """One Translation a line, in order, each as soon as it and those before it are done."""
+        settings = self.decode.model_copy(update={"max_length": max_length}) if max_length else self.decode
+        self.check(options)
+        if options.prefixes is not None and len(options.prefixes) != len(lines):
+            raise InputError(f"there must be a prefix a line, but there are {len(options.prefixes)} for {len(lines)}")
+        pattern = compile_pattern(options.protect) if options.protect else None
+        parts = self._parts(lines, settings)
+        prefixes = self.tokenizer.encode_tgt(options.prefixes) if options.prefixes else [[] for _ in lines]
+        requests, owners = [], []
+        for line, (own, prefix) in enumerate(zip(parts, prefixes)):
+            for k, part in enumerate(own):
+                start = prefix if k == 0 else []
+                requests.append(Request(part.src, part.limit + len(start), start))
+                owners.append((line, k))
+        found: list[list[list[Hypothesis]]] = [[[]] * len(own) for own in parts]
+        missing = [len(own) for own in parts]
         results: list[Translation | None] = [None] * len(lines)
+        shown = 0
+
+        def finish(line: int) -> None:
+            result = self._result(lines[line], parts[line], found[line], options)
+            if pattern and not survived(lines[line], result.translation, pattern):
+                prefix = options.prefixes[line] if options.prefixes else ""
+                result = self._apart(lines[line], pattern, prefix, options.n_best, max_length)
+            results[line] = result
+
+        for line in (line for line, count in enumerate(missing) if not count):
+            finish(line)
+        searched = self.engine.search(requests, settings) if requests else iter(())
+        while True:
+            while shown < len(lines) and (result := results[shown]) is not None:
+                results[shown] = None
+                shown += 1
+                yield result
+            if (next_found := next(searched, None)) is None:
+                return
+            (line, k), hypotheses = owners[next_found[0]], next_found[1]
+            found[line][k] = hypotheses
+            missing[line] -= 1
+            if not missing[line]:
+                finish(line)
+
+    @property
+    def searched(self) -> str:
+        """The search in a few words: "beam 5"."""
+        drawn = f"{self.decode.samples} samples"
+        how = {"beam": f"beam {self.decode.beam}", "sample": drawn, "mbr": f"{drawn}, mbr by {self.decode.utility}"}
+        return how[self.decode.search]
+
+    def check(self, options: Options) -> None:
+        """InputError, before any work, if the options do not fit the search or one another."""
+        of_beam = self.decode.search == "beam"
+        most = self.decode.beam if of_beam else self.decode.samples
+        if options.n_best > most:
+            raise InputError(
+                f"--n-best must be at most --{'beam' if of_beam else 'samples'} ({most}), but is {options.n_best}"
+            )
+        if options.protect and options.align:
+            raise InputError("--align must not stand with --protect: protected text is aligned with nothing")
+        if options.protect:
+            compile_pattern(options.protect)
+
+    def _parts(self, lines: Sequence[str], settings: DecodeConfig) -> list[list[_Part]]:
+        """Each line's parts: one, none if there is nothing to translate, several if it is too long for one."""
         encoded = self.tokenizer.encode_src(lines)
-        problems: list[list[str]] = [[] for _ in lines]
-        for i, ids in enumerate(encoded):
-            if not ids:
-                results[i] = Translation(
-                    lines[i], "", 0.0, [], ["there is nothing to translate"], [Candidate("", 0.0, [])]
-                )
-            elif len(ids) >= self.max_src_length:
-                problems[i].append(f"the source was cut after {self.max_src_length - 1} of its {len(ids)} pieces")
-                del ids[self.max_src_length - 1 :]
-        for rows in self._batches(encoded):
-            limits = [self._limit(len(encoded[i]), max_length) for i in rows]
-            for i, limit, hypotheses in zip(rows, limits, self._search([encoded[i] for i in rows], limits)):
-                if not hypotheses:
-                    raise WorkError(
-                        "the model's output is not a number; its weights are broken, go back to an earlier checkpoint"
-                    )
-                if len(hypotheses[0].tokens) >= limit:
-                    problems[i].append(f"the translation was stopped at {limit} pieces")
-                n_best_i = [self._candidate(hypothesis) for hypothesis in hypotheses[:n_best]]
-                first = n_best_i[0]
-                results[i] = Translation(lines[i], first.translation, first.score, first.tokens, problems[i], n_best_i)
-        return [result for result in results if result is not None]
+        most = self.max_src_length - 1
+        result = []
+        for line, ids in zip(lines, encoded):
+            texts = [ids] if len(ids) <= most else self.tokenizer.encode_src(split_text(line, most, self._count))
+            # One character of more pieces than the model takes is cut, because there is nothing smaller.
+            result.append([_Part(own[:most], self._limit(len(own[:most]), settings)) for own in texts if own])
+        return result
 
-    def _batches(self, encoded: Sequence[list[int]]) -> Iterator[list[int]]:
-        """Rows of similar length, the longest first so that memory is asked for once; empty ones are left out."""
-        rows = sorted((i for i in range(len(encoded)) if encoded[i]), key=lambda i: -len(encoded[i]))
-        start = 0
-        while start < len(rows):
-            length = len(encoded[rows[start]]) + 1
-            size = max(1, self.decode.batch_tokens // (length * self.decode.beam))
-            yield rows[start : start + size]
-            start += size
+    def _count(self, texts: Sequence[str]) -> list[int]:
+        return [len(ids) for ids in self.tokenizer.encode_src(texts)]
 
-    def _limit(self, src_length: int, max_length: int | None) -> int:
+    def _limit(self, src_length: int, settings: DecodeConfig) -> int:
         """Most pieces of a translation, end-of-sentence counted; from the source alone, never from its batch mates."""
-        bounds = [
-            int(self.decode.max_length_ratio * src_length) + 10,
-            self.max_tgt_length,
-            max_length and max_length + 1,
-        ]
-        return min(bound for bound in bounds if bound)
+        limit = int(settings.max_length_ratio * src_length) + 10
+        limit = min(limit, settings.max_length + 1) if settings.max_length else limit
+        limit = max(limit, settings.min_length + 1)
+        return min(limit, self.max_positions) if self.max_positions else limit
 
-    @torch.inference_mode()
-    def _search(self, sources: list[list[int]], limits: list[int]) -> list[list[Hypothesis]]:
-        longest = max(map(len, sources)) + 1
-        src = torch.tensor([[*ids, EOS, *[PAD] * (longest - len(ids) - 1)] for ids in sources], device=self.device)
-        src_mask = src != PAD
-        state = self.model.start(self.model.encode(src, src_mask), src_mask)
-        return beam_search(
-            self.model.step,
-            state,
-            limits,
-            bos_id=BOS,
-            eos_id=EOS,
-            beam=self.decode.beam,
-            alpha=self.decode.length_penalty,
-            banned=(PAD, BOS),
-            device=self.device,
+    def _result(self, line: str, parts: list[_Part], found: list[list[Hypothesis]], options: Options) -> Translation:
+        """A line's translation, put together from the hypotheses of its parts."""
+        problems, flags = [], []
+        if not parts:
+            empty = Candidate("", 0.0, 0.0, [])
+            return Translation(line, "", 0.0, 0.0, [], ["there is nothing to translate"], ["empty"], [empty])
+        if len(parts) > 1:
+            flags.append("split")
+            problems.append(f"the source was translated in {len(parts)} parts: it is too long for one")
+        candidates = [self._candidates(hypotheses) for hypotheses in found]
+        for k, (part, own) in enumerate(zip(parts, candidates)):
+            if not own:
+                flags.append("none")
+                problems.append("the rules of the search leave no translation")
+                candidates[k] = [Candidate("", 0.0, 0.0, [])]
+            elif len(own[0].tokens) + 1 >= part.limit:
+                flags.append("cut")
+                problems.append(f"the translation was stopped at {part.limit} pieces")
+        n_best = [self._join(each) for each in zip(*(own[: options.n_best] for own in candidates))]
+        best = n_best[0]
+        src_pieces = sum(len(part.src) for part in parts)
+        flags = list(dict.fromkeys([*flags, *suspicions(line, best.translation, src_pieces, best.tokens)]))
+        result = Translation(
+            line, best.translation, best.score, best.log_prob, best.tokens, list(dict.fromkeys(problems)), flags, n_best
         )
+        return self._aligned(result, parts, candidates) if options.align else result
 
-    def _candidate(self, hypothesis: Hypothesis) -> Candidate:
-        ids = hypothesis.tokens[:-1]
-        return Candidate(self.tokenizer.decode_tgt(ids), hypothesis.score, self.tokenizer.pieces_tgt(ids))
+    def _candidates(self, hypotheses: list[Hypothesis]) -> list[Candidate]:
+        bodies = [hypothesis.tokens[:-1] for hypothesis in hypotheses]
+        texts = [self.tokenizer.decode_tgt(body) for body in bodies]
+        scores = [hypothesis.score for hypothesis in hypotheses]
+        if self.decode.search == "mbr":
+            scores = expected_utilities(texts, self.decode.utility)
+        made = [
+            Candidate(text, score, hypothesis.log_prob, self.tokenizer.pieces_tgt(body))
+            for text, score, hypothesis, body in zip(texts, scores, hypotheses, bodies)
+        ]
+        return sorted(made, key=lambda candidate: -candidate.score)  # stable: they come best first
+
+    def _join(self, parts: Sequence[Candidate]) -> Candidate:
+        """The translations of a line's parts as one; its score is their mean."""
+        if len(parts) == 1:
+            return parts[0]
+        text = self.joiner.join(part.translation for part in parts if part.translation)
+        score = sum(part.score for part in parts) / len(parts)
+        return Candidate(text, score, sum(p.log_prob for p in parts), [token for p in parts for token in p.tokens])
+
+    def _aligned(self, result: Translation, parts: list[_Part], candidates: list[list[Candidate]]) -> Translation:
+        source_tokens: list[str] = []
+        alignment: list[int | None] = []
+        targets = [[self.tokenizer.tgt.piece_to_id(piece) for piece in own[0].tokens] for own in candidates]
+        for part, places in zip(parts, self.engine.alignments([(p.src, tgt) for p, tgt in zip(parts, targets)])):
+            alignment += [len(source_tokens) + place for place in places]
+            source_tokens += self.tokenizer.pieces_src(part.src)
+        return replace(result, source_tokens=source_tokens, alignment=alignment)
+
+    def _apart(
+        self, line: str, pattern: re.Pattern[str], prefix: str, wanted: int, max_length: int | None
+    ) -> Translation:
+        """The line's protected stretches as they are, and what stands between them translated by itself."""
+        parts = spans(line, pattern)
+        bodies = [span.text.strip() for span in parts if not span.protected and span.text.strip()]
+        prefixes = [prefix, *[""] * (len(bodies) - 1)] if prefix and bodies else None
+        results = self.translate(bodies, wanted, max_length, prefixes=prefixes)
+        n_best = []
+        for rank in range(min((len(r.n_best) for r in results), default=1)):
+            each = [result.n_best[rank] for result in results]
+            joined = self._join(each) if each else Candidate("", 0.0, 0.0, [])
+            text = rejoin(parts, [candidate.translation for candidate in each])
+            n_best.append(Candidate(text, joined.score, joined.log_prob, joined.tokens))
+        problems = ["protected text did not survive; what stands between it was translated apart"]
+        flags = ["apart"]
+        for result in results:
+            problems += result.problems
+            flags += result.flags
+        best = n_best[0]
+        return Translation(
+            line, best.translation, best.score, best.log_prob, best.tokens,
+            list(dict.fromkeys(problems)), list(dict.fromkeys(flags)), n_best,
+        )  # fmt: skip
 
 
-def load_run_config(folder: Path, decode: dict[str, object] | None = None) -> Config:
+def is_exported(folder: Path) -> bool:
+    """Whether the folder is an export for CTranslate2."""
+    return (folder / "model.bin").exists()
+
+
+def load_run_config(folder: Path, decode: dict[str, Any] | None = None) -> Config:
     """The config of a run's folder, with the given settings of `decode` changed."""
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder; a model is the folder of a run, such as runs/demo")
     if not (folder / "config.yaml").exists():
         raise InputError(f"{folder}: must be a run's folder, but holds no config.yaml")
-    return load_config(folder / "config.yaml", [f"decode.{key}={value}" for key, value in (decode or {}).items()])
+    return load_config(
+        folder / "config.yaml", [f"decode.{key}={_yaml(value)}" for key, value in (decode or {}).items()]
+    )
+
+
+def _yaml(value: Any) -> str:
+    """A setting as the YAML that reads back as it."""
+    import json
+
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, (list, str)) else str(value)

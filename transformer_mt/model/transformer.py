@@ -1,13 +1,12 @@
 """The Transformer of *Attention Is All You Need* (Vaswani et al. 2017): sublayers, layers, stacks, model.
 
-Letters: B sentences, S source length, T target length, D width, V vocabulary, N rows (B x beam).
+Letters: B sentences, S source length, T target length, D width, V vocabulary, W hypotheses of a sentence (its beam),
+N = B x W rows.
 """
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -104,26 +103,21 @@ class DecoderLayer(nn.Module):
         x_BTD = self.src_residual(self.self_residual(x_BTD, attend_to_self), attend_to_source)
         return self.ffn_residual(x_BTD, self.feed_forward)
 
-    def step(self, x_N1D: Tensor, layer: LayerState, src_mask: Tensor) -> tuple[Tensor, LayerState]:
-        """One position of each row; gives back the state with this position's keys and values."""
-        B, (N, _, D) = len(src_mask), x_N1D.shape
+    def step(self, x_BWD: Tensor, layer: LayerState, state: DecoderState) -> Tensor:
+        """One position of each of a sentence's W hypotheses; writes its keys and values where `state` has room for them."""
+        end, W = state.num_entries, state.width
 
         def attend_to_self(x: Tensor) -> Tensor:
-            nonlocal layer
-            keys, values = self.self_attention.keys_values(x)
-            if layer.self_keys is not None and layer.self_values is not None:
-                keys = torch.cat([layer.self_keys, keys], dim=2)
-                values = torch.cat([layer.self_values, values], dim=2)
-            layer = replace(layer, self_keys=keys, self_values=values)
-            return self.self_attention(x, keys, values)
+            newest = slice(end - W, end)
+            layer.self_keys[:, :, newest], layer.self_values[:, :, newest] = self.self_attention.keys_values(x)
+            keys, values = layer.self_keys[:, :, :end], layer.self_values[:, :, :end]
+            return self.self_attention(x, keys, values, mask=state.past[:, None, :, :end])
 
         def attend_to_source(x: Tensor) -> Tensor:
-            # The W rows of a sentence are W queries to its one copy of keys and values: (N, 1, D) -> (B, W, D)
-            attended = self.src_attention(x.view(B, N // B, D), layer.src_keys, layer.src_values, attend_to(src_mask))
-            return attended.view(N, 1, D)
+            return self.src_attention(x, layer.src_keys, layer.src_values, attend_to(state.src_mask))
 
-        x_N1D = self.src_residual(self.self_residual(x_N1D, attend_to_self), attend_to_source)
-        return self.ffn_residual(x_N1D, self.feed_forward), layer
+        x_BWD = self.src_residual(self.self_residual(x_BWD, attend_to_self), attend_to_source)
+        return self.ffn_residual(x_BWD, self.feed_forward)
 
 
 class Encoder(nn.Module):
@@ -152,20 +146,23 @@ class Decoder(nn.Module):
 
     def start(self, memory_BSD: Tensor, src_mask: Tensor) -> DecoderState:
         """The state before the first token, one row a sentence: each layer's keys and values of the source, made once."""
-        layers = (LayerState(None, None, *layer.src_attention.keys_values(memory_BSD)) for layer in self.layers)
-        return DecoderState(tuple(layers), src_mask, num_rows=len(memory_BSD))
+        return DecoderState.start([layer.src_attention.keys_values(memory_BSD) for layer in self.layers], src_mask)
 
     def forward(self, x_BTD: Tensor, memory_BSD: Tensor, mask: Tensor) -> Tensor:
         for layer in self.layers:
             x_BTD = layer(x_BTD, memory_BSD, mask)
         return self.final_norm(x_BTD)
 
-    def step(self, x_N1D: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
-        layers = []
+    @property
+    def alignment_attention(self) -> MultiHeadAttention:
+        """The attention to the source that is most like an alignment of words: that of the last layer but one."""
+        return self.layers[max(0, len(self.layers) - 2)].src_attention
+
+    def step(self, x_BWD: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
+        state = state.stepped()
         for layer, layer_state in zip(self.layers, state.layers):
-            x_N1D, layer_state = layer.step(x_N1D, layer_state, state.src_mask)
-            layers.append(layer_state)
-        return self.final_norm(x_N1D), replace(state, layers=tuple(layers), length=state.length + 1)
+            x_BWD = layer.step(x_BWD, layer_state, state)
+        return self.final_norm(x_BWD), state
 
 
 class Embedding(nn.Module):
@@ -213,8 +210,8 @@ class Transformer(nn.Module):
     def step(self, tokens: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
         """(N,) newest token of each row -> (N, V) logits of the next, and the state that has seen it."""
         x_N1D = self.tgt_embedding(tokens[:, None], start=state.length)
-        x_N1D, state = self.decoder.step(x_N1D, state)
-        return self.output(x_N1D[:, 0]), state
+        x_BWD, state = self.decoder.step(x_N1D.view(-1, state.width, x_N1D.size(-1)), state)
+        return self.output(x_BWD.flatten(0, 1)), state
 
     def _initialise(self) -> None:
         """Embeddings N(0, 1/D), so that times sqrt(D) they have variance one; matrices Glorot uniform; biases zero."""

@@ -1,0 +1,63 @@
+"""The verbs. Only this room parses arguments, prints results or exits.
+
+Results go to stdout, all else to stderr. Exit status: 0 done, 1 the work failed, 2 the command line, YAML or data is
+wrong, 128 + N stopped by signal N. Nothing slow is imported before the arguments are understood.
+"""
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Sequence
+
+from transformer_mt import __version__
+from transformer_mt.cli import config, distill, evaluate, export, score, train, translate
+from transformer_mt.cli.console import say
+from transformer_mt.errors import InputError, WorkError
+
+# In these, words may stand before, between and after the options.
+_INTERMIXED = ("train", "translate", "distill")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run `transformer-mt`; gives back the exit status."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    parser = argparse.ArgumentParser(
+        prog="transformer-mt", description="Train Transformers to translate, and translate."
+    )
+    parser.add_argument("--version", action="version", version=f"transformer-mt {__version__}")
+    verbs = parser.add_subparsers(title="verbs", required=True, metavar="VERB")
+    for room in (train, translate, evaluate, score, export, distill, config):
+        room.add_verb(verbs)
+    if words and words[0] in _INTERMIXED:
+        return _run(verbs.choices[words[0]].parse_intermixed_args(words[1:]))
+    return _run(parser.parse_args(words))
+
+
+def translate_main(argv: Sequence[str] | None = None) -> int:
+    """Run `translate`, the same as `transformer-mt translate`."""
+    parser = argparse.ArgumentParser(prog="translate", description=translate.DESCRIPTION)
+    translate.add_arguments(parser)
+    return _run(parser.parse_intermixed_args(argv))
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    try:
+        return arguments.verb(arguments) or 0
+    except InputError as error:
+        say(str(error))
+        return 2
+    except WorkError as error:
+        say(str(error))
+        return 1
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; Python must not complain when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+    except OSError as error:
+        # A full disk or a vanished folder, wherever it was met; what was whole before is whole still.
+        say(f"{error.filename or 'a file'}: {error.strerror or error}; make room or check the place, then run it again")
+        return 1
+    except KeyboardInterrupt:
+        say("stopped")
+        return 128 + signal.SIGINT

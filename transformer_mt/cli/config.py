@@ -1,0 +1,27 @@
+"""transformer-mt config show, transformer-mt config schema"""
+
+import argparse
+from typing import Any
+
+
+def add_verb(verbs: Any) -> None:
+    config = verbs.add_parser("config", help="look at a config").add_subparsers(required=True, metavar="show|schema")
+    show = config.add_parser("show", help="print the resolved file with each key's meaning")
+    show.add_argument("config", metavar="CONFIG", help="YAML file")
+    show.add_argument("overrides", metavar="key=value", nargs="*", help="settings that win over the file")
+    show.set_defaults(verb=_show)
+    config.add_parser("schema", help="print the JSON schema editors use").set_defaults(verb=_schema)
+
+
+def _show(arguments: argparse.Namespace) -> int:
+    from transformer_mt.config_file import dump_config, load_config
+
+    print(dump_config(load_config(arguments.config, arguments.overrides), comments=True), end="")
+    return 0
+
+
+def _schema(arguments: argparse.Namespace) -> int:
+    from transformer_mt.config_file import json_schema
+
+    print(json_schema(), end="")
+    return 0

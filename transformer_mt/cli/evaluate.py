@@ -1,0 +1,63 @@
+"""transformer-mt evaluate"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from transformer_mt.cli.console import say
+from transformer_mt.cli.model import add_model, add_search, load_translator
+from transformer_mt.errors import InputError
+
+if TYPE_CHECKING:
+    from transformer_mt.config_corpus import Corpus
+
+_ABOUT = "Translate the config's test sets, or the given files, and print BLEU, chrF and TER with their signatures."
+
+
+def add_verb(verbs: Any) -> None:
+    parser = verbs.add_parser("evaluate", help="score a model on test sets", description=_ABOUT)
+    add_model(parser)
+    parser.add_argument(
+        "--source", metavar="FILE", action="append", default=[], help="sentences to translate, one a line"
+    )
+    parser.add_argument("--reference", metavar="FILE", action="append", default=[], help="their references, one a line")
+    parser.add_argument("--json", action="store_true", help="one JSON object a test set")
+    add_search(parser)
+    parser.set_defaults(verb=_evaluate)
+
+
+def _evaluate(arguments: argparse.Namespace) -> int:
+    if len(arguments.source) != len(arguments.reference):
+        raise InputError(
+            f"each --source needs a --reference, but there are {len(arguments.source)} and {len(arguments.reference)}"
+        )
+    from transformer_mt.config_corpus import FilesCorpus
+    from transformer_mt.data.corpus import describe, read_corpus
+    from transformer_mt.decoding.translator import load_run_config
+    from transformer_mt.evaluation.evaluate import evaluate
+
+    folder = Path(arguments.model)
+    config = load_run_config(folder)
+    sets: dict[str, Corpus] = {f"test-{i}": corpus for i, corpus in enumerate(config.data.test)}
+    if arguments.source:
+        files = zip(arguments.source, arguments.reference)
+        sets = {f"{i}-{Path(src).name}": FilesCorpus(source=src, target=ref) for i, (src, ref) in enumerate(files)}
+    if not sets:
+        raise InputError(f"{folder}: its config has no data.test; give --source FILE --reference FILE")
+    corpora = {name: list(read_corpus(corpus, config.data)) for name, corpus in sets.items()}  # before any work
+    translator = load_translator(arguments)
+    for name, corpus in sets.items():
+        scores = evaluate(translator, corpora[name], config, folder / "evaluation" / name, say)
+        if arguments.json:
+            facts = {
+                "test": name,
+                "corpus": describe(corpus),
+                "sentences": len(corpora[name]),
+                "scores": [vars(s) for s in scores],
+            }
+            print(json.dumps(facts, ensure_ascii=False), flush=True)
+        else:
+            print(f"{name}: {describe(corpus)}, {len(corpora[name]):,} sentences, {translator.searched}")
+            print("\n".join(f"  {score}" for score in scores), flush=True)
+    return 0

@@ -1,0 +1,93 @@
+"""The options with which a verb names its model and the settings of its search."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from transformer_mt.cli.console import natural, positive, say
+
+if TYPE_CHECKING:
+    from transformer_mt.decoding.translator import Translator
+
+# Of `decode` in the YAML: key, type, metavar or choices, meaning. The flag is the key with dashes.
+_SEARCH: tuple[tuple[str, Any, Any, str], ...] = (
+    ("search", str, ("beam", "sample", "mbr"), "what is looked for"),
+    ("beam", positive, "N", "hypotheses kept"),
+    ("length_penalty", float, "X", "exponent of the length that scores are divided by"),
+    ("length_penalty_form", str, ("plain", "gnmt"), "the length, or (5 + length) / 6"),
+    ("coverage_penalty", float, "X", "weight of GNMT's coverage penalty"),
+    ("diversity", float, "X", "taken off for each better continuation of the same hypothesis"),
+    ("samples", positive, "N", "translations drawn, with --search sample or mbr"),
+    ("temperature", float, "X", "of sampling"),
+    ("top_k", natural, "N", "sample from the N likeliest tokens"),
+    ("top_p", float, "X", "sample from the likeliest tokens that together have probability X"),
+    ("seed", natural, "N", "of sampling"),
+    ("utility", str, ("chrf", "bleu"), "what --search mbr maximises"),
+    ("min_length", natural, "N", "least pieces of a translation"),
+    ("max_length", positive, "N", "most pieces of a translation"),
+    ("max_length_ratio", float, "X", "most pieces of a translation for each of the source, plus ten"),
+    ("no_repeat_ngram", natural, "N", "no N pieces in a row twice"),
+    ("repetition_penalty", float, "X", "factor on the log-probability of pieces that were there before"),
+    ("batch_tokens", positive, "N", "budget of a batch in source tokens x hypotheses"),
+)
+
+
+def add_model(parser: argparse.ArgumentParser) -> None:
+    """MODEL, and what computes it."""
+    parser.add_argument("model", metavar="MODEL", help="a run's folder, such as runs/demo, or an exported one")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps")
+    parser.add_argument(
+        "--dtype",
+        choices=["float32", "bfloat16", "float16", "int16", "int8"],
+        help="arithmetic (default: float32, or what was exported)",
+    )
+    parser.add_argument(
+        "--engine",
+        choices=["auto", "torch", "ctranslate2"],
+        default="auto",
+        help="what searches (default: by the folder)",
+    )
+    parser.add_argument(
+        "--ensemble",
+        metavar="MODEL",
+        action="append",
+        default=[],
+        help="another run that translates with it; repeatable",
+    )
+
+
+def add_search(parser: argparse.ArgumentParser) -> None:
+    """The settings of the search; what is not given is the config's."""
+    group = parser.add_argument_group("search", "Settings that win over `decode` in the model's config.")
+    for key, kind, values, meaning in _SEARCH:
+        shown: dict[str, Any] = {"metavar": values} if isinstance(values, str) else {"choices": values}
+        group.add_argument(f"--{key.replace('_', '-')}", type=kind, help=meaning, **shown)
+    group.add_argument("--ban", metavar="WORD", action="append", help="a word that is never written; repeatable")
+
+
+def load_translator(arguments: argparse.Namespace) -> "Translator":
+    """The translator the arguments name; a run's folder is exported first where --engine ctranslate2 asks for it."""
+    given = {key: getattr(arguments, key, None) for key, *_ in _SEARCH}
+    given["banned"] = getattr(arguments, "ban", None)
+    decode = {key: value for key, value in given.items() if value is not None}
+    from transformer_mt.decoding.translator import Translator, is_exported, load_run_config
+
+    folder = Path(arguments.model)
+    if arguments.engine == "ctranslate2" and not is_exported(folder):
+        load_run_config(folder, decode)  # what is wrong is told before the work
+        from transformer_mt.export.cache import exported
+
+        folder = exported(folder, say)
+    elif arguments.device == "auto" or arguments.device == "cpu":
+        _keep_memory(folder)
+    return Translator.load(folder, arguments.device, arguments.dtype, decode, arguments.engine, arguments.ensemble)
+
+
+def _keep_memory(folder: Path) -> None:
+    """A process that only translates keeps its large buffers; what is imported here is needed by torch's engine anyway."""
+    from transformer_mt.decoding.translator import is_exported
+
+    if folder.is_dir() and not is_exported(folder):
+        from transformer_mt.device import keep_large_buffers
+
+        keep_large_buffers()

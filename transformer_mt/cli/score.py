@@ -1,0 +1,58 @@
+"""transformer-mt score"""
+
+import argparse
+import json
+import math
+from typing import Any
+
+from transformer_mt.cli.console import say
+from transformer_mt.cli.model import add_model, load_translator
+from transformer_mt.errors import InputError
+
+_ABOUT = (
+    "Print what probability the model gives each target line as a translation of its source line, LOG_PROB<tab>SCORE"
+    "<tab>TARGET, and at last, on stderr, the perplexity of all."
+)
+
+# Pairs scored together.
+_CHUNK = 1024
+
+
+def add_verb(verbs: Any) -> None:
+    parser = verbs.add_parser("score", help="log-probabilities of given translations", description=_ABOUT)
+    add_model(parser)
+    parser.add_argument("--source", metavar="FILE", help="sentences, one a line (.gz too)")
+    parser.add_argument("--target", metavar="FILE", help="their translations, one a line (.gz too)")
+    parser.add_argument(
+        "--translations", metavar="FILE", help="instead of both: what translate --json wrote, scored in its own pieces"
+    )
+    parser.add_argument("--length-penalty", metavar="X", type=float, help="of the score (default: the config's)")
+    parser.add_argument("--json", action="store_true", help="one JSON object a line, with each token's log-probability")
+    parser.set_defaults(verb=_score)
+
+
+def _score(arguments: argparse.Namespace) -> int:
+    from transformer_mt.decoding.scoring import pairs_of_files, pairs_of_json, score
+
+    if arguments.translations and (arguments.source or arguments.target):
+        raise InputError("give --translations, or --source and --target, not both")
+    if not arguments.translations and not (arguments.source and arguments.target):
+        raise InputError("--source FILE and --target FILE must be given, or --translations FILE")
+    translator = load_translator(arguments)
+    if arguments.translations:
+        pairs = pairs_of_json(translator, arguments.translations, _CHUNK)
+    else:
+        pairs = pairs_of_files(translator, arguments.source, arguments.target, _CHUNK)
+    total, tokens, lines = 0.0, 0, 0
+    for chunk in pairs:
+        for result in score(translator, chunk):
+            lines += 1
+            total += result.log_prob
+            tokens += len(result.token_log_probs)
+            if arguments.json:
+                print(json.dumps({"line": lines, **vars(result), "ppl": result.ppl}, ensure_ascii=False))
+            else:
+                print(f"{result.log_prob:.4f}\t{result.score:.4f}\t{result.target}")
+    if tokens:
+        say(f"{lines:,} lines, {tokens:,} tokens, log P {total:.2f}, perplexity {math.exp(-total / tokens):.4f}")
+    return 0

@@ -1,0 +1,49 @@
+"""transformer-mt train"""
+
+import argparse
+import os
+from typing import Any
+
+from transformer_mt.cli.console import positive, say
+
+
+def add_verb(verbs: Any) -> None:
+    about = "Train the model a YAML file describes. Run again, it goes on from the newest whole checkpoint."
+    parser = verbs.add_parser("train", help="train a model, or go on training it", description=about)
+    parser.add_argument("config", metavar="CONFIG", help="YAML file")
+    parser.add_argument(
+        "overrides", metavar="key=value", nargs="*", help="settings that win over the file: train.max_updates=500"
+    )
+    parser.add_argument("--out", metavar="DIR", help="the run's folder (default: runs/NAME)")
+    parser.add_argument(
+        "--fresh", action="store_true", help="start over; the old run is moved aside, nothing is deleted"
+    )
+    parser.add_argument(
+        "--gpus",
+        metavar="N",
+        type=positive,
+        default=1,
+        help="processes on this machine, one a GPU; started by torchrun",
+    )
+    parser.set_defaults(verb=_train)
+
+
+def _train(arguments: argparse.Namespace) -> int:
+    from transformer_mt.config_file import load_config
+
+    config = load_config(arguments.config, arguments.overrides)  # before torch: a typo is told at once
+    if arguments.gpus > 1 and "WORLD_SIZE" not in os.environ:
+        from transformer_mt.training.distributed import become_torchrun
+
+        options = [f"--out={arguments.out}"] if arguments.out else []
+        options += ["--fresh"] if arguments.fresh else []
+        become_torchrun(arguments.gpus, ["train", arguments.config, *arguments.overrides, *options])
+    from transformer_mt.training.loop import Interrupted, train
+
+    try:
+        train(config, arguments.out, arguments.fresh)
+    except Interrupted as stop:
+        if os.environ.get("RANK", "0") == "0":  # they all stop at the same update
+            say(str(stop))
+        return 128 + stop.signal_number
+    return 0

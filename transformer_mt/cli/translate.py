@@ -1,0 +1,238 @@
+"""translate, transformer-mt translate"""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from transformer_mt.cli.console import positive, say
+from transformer_mt.cli.model import add_model, add_search, load_translator
+from transformer_mt.errors import InputError
+
+if TYPE_CHECKING:
+    from transformer_mt.decoding.translation import Options, Translation
+    from transformer_mt.decoding.translator import Translator
+
+DESCRIPTION = "Translate TEXT, or standard input line by line as it comes; a line in is a line out, in order."
+
+# Lines translated together when there are that many: enough to sort into full batches, few enough to see progress.
+_CHUNK = 1024
+
+
+def add_verb(verbs: Any) -> None:
+    add_arguments(verbs.add_parser("translate", help="translate text", description=DESCRIPTION))
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_model(parser)
+    parser.add_argument("text", metavar="TEXT", nargs="*", help="a sentence; without any, standard input is translated")
+    parser.add_argument("-i", "--input", metavar="FILE", help="read sentences from FILE (.gz too)")
+    parser.add_argument("-o", "--output", metavar="FILE", help="write translations to FILE")
+    parser.add_argument(
+        "--resume", action="store_true", help="go on after the whole lines that are in the --output file already"
+    )
+    parser.add_argument(
+        "--n-best", metavar="N", type=positive, default=1, help="print the N best of each line as SCORE<tab>TRANSLATION"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument(
+        "--align", action="store_true", help="with --json: the source token each target token attends to"
+    )
+    parser.add_argument("--prefix", metavar="TEXT", help="each translation begins with TEXT")
+    parser.add_argument("--prefixes", metavar="FILE", help="each translation begins with its line of FILE")
+    parser.add_argument("--protect", metavar="REGEX", help="text it matches passes through unchanged")
+    add_search(parser)
+    parser.set_defaults(verb=_translate)
+
+
+def _translate(arguments: argparse.Namespace) -> int:
+    _refuse_what_does_not_fit(arguments)
+    with ExitStack() as files:
+        chunks = _chunks(arguments, files)
+        translator = load_translator(arguments)
+        options = _options(arguments)
+        translator.check(options)
+        done = _lines_done(arguments) if arguments.resume else 0
+        if int(os.environ.get("WORLD_SIZE", 1)) > 1:
+            _with_ranks(arguments, translator, options, chunks, done, files)
+            return 0
+        output = _open_output(arguments, files)
+        bar = _progress(arguments, files)
+        for first, lines, prefixes in _work(chunks, arguments, done):
+            for number, result in enumerate(translator.stream(lines, _with(options, prefixes)), start=first):
+                _write(_format(number, result, arguments), number, result.problems, output)
+                bar(1)
+            output.flush()
+    return 0
+
+
+def _refuse_what_does_not_fit(arguments: argparse.Namespace) -> None:
+    """Before anything is loaded: options that cannot stand together."""
+    if arguments.text and arguments.input:
+        raise InputError("give TEXT or --input, not both")
+    if arguments.align and not arguments.json:
+        raise InputError("--align must stand with --json, which shows it")
+    if arguments.prefix is not None and arguments.prefixes:
+        raise InputError("give --prefix or --prefixes, not both")
+    if arguments.resume and not arguments.output:
+        raise InputError("--resume must stand with --output FILE, which it goes on with")
+    if arguments.resume and arguments.n_best > 1 and not arguments.json:
+        raise InputError("--resume must have a line for each line; with --n-best use --json")
+
+
+def _options(arguments: argparse.Namespace) -> "Options":
+    from transformer_mt.decoding.translation import Options
+
+    return Options(arguments.n_best, align=arguments.align, protect=arguments.protect)
+
+
+def _with(options: "Options", prefixes: list[str] | None) -> "Options":
+    from dataclasses import replace
+
+    return replace(options, prefixes=prefixes)
+
+
+def _chunks(arguments: argparse.Namespace, files: ExitStack) -> Iterator[list[bytes]]:
+    """The lines to translate, as many together as are there."""
+    from transformer_mt.data.lines import open_bytes, read_ready
+
+    if arguments.text:
+        return iter([[os.fsencode(text) for text in arguments.text]])
+    if not arguments.input and sys.stdin is None:
+        raise InputError("standard input is closed; give TEXT or --input FILE")
+    source = files.enter_context(open_bytes(arguments.input)) if arguments.input else sys.stdin.buffer
+    return read_ready(source, arguments.input or "standard input", _CHUNK)
+
+
+def _work(
+    chunks: Iterator[list[bytes]], arguments: argparse.Namespace, done: int
+) -> Iterator[tuple[int, list[str], list[str] | None]]:
+    """(number of the first line, lines, their prefixes), without the first `done` lines."""
+    prefixes = _prefixes(arguments)
+    first = 1
+    for chunk in chunks:
+        lines = [_decode(line, number) for number, line in enumerate(chunk, start=first)]
+        own = None if prefixes is None else [next(prefixes, None) for _ in lines]
+        if own is not None and None in own:
+            raise InputError(
+                f"{arguments.prefixes}: must have a line for each line, but ends at line {first + own.index(None) - 1}"
+            )
+        skipped = min(max(0, done - first + 1), len(lines))
+        first += len(lines)
+        if skipped < len(lines):
+            rest = None if own is None else [prefix or "" for prefix in own[skipped:]]
+            yield first - len(lines) + skipped, lines[skipped:], rest
+    if first <= done:
+        raise InputError(
+            f"{arguments.output}: holds {done} lines, but the input has {first - 1}; is it of another input?"
+        )
+
+
+def _prefixes(arguments: argparse.Namespace) -> Iterator[str] | None:
+    if arguments.prefixes:
+        from transformer_mt.data.lines import read_lines
+
+        return read_lines(arguments.prefixes)
+    if arguments.prefix is not None:
+        from itertools import repeat
+
+        return repeat(arguments.prefix)
+    return None
+
+
+def _lines_done(arguments: argparse.Namespace) -> int:
+    """Lines that need not be translated again."""
+    from transformer_mt.data.lines import whole_lines
+
+    count = whole_lines(Path(arguments.output))
+    say(f"{arguments.output}: going on after {count:,} lines")
+    return count
+
+
+def _open_output(arguments: argparse.Namespace, files: ExitStack) -> IO[bytes]:
+    """The output file; opening it empties it unless it is gone on with, so it must not be what is being read."""
+    if not arguments.output:
+        return sys.stdout.buffer
+    try:
+        if Path(arguments.output).exists():
+            source = os.stat(arguments.input) if arguments.input else os.fstat(0)
+            if not arguments.text and os.path.samestat(source, os.stat(arguments.output)):
+                raise InputError(f"{arguments.output}: the output must not be the input")
+        return files.enter_context(Path(arguments.output).open("ab" if arguments.resume else "wb"))
+    except OSError as error:
+        raise InputError(f"{arguments.output}: cannot be written: {error.strerror}") from None
+
+
+def _progress(arguments: argparse.Namespace, files: ExitStack) -> Any:
+    """Counts lines in a bar on stderr, where a person looks at it and does not type the lines."""
+    reads_file = bool(arguments.input) or not (arguments.text or sys.stdin is None or sys.stdin.isatty())
+    if not reads_file or not sys.stderr.isatty() or (not arguments.output and sys.stdout.isatty()):
+        return lambda lines: None
+    from tqdm import tqdm
+
+    return files.enter_context(tqdm(unit=" lines", unit_scale=True, dynamic_ncols=True)).update
+
+
+def _decode(line: bytes, number: int) -> str:
+    try:
+        return line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        say(f"line {number}: byte {line[error.start]:#04x} is not UTF-8; it was read as U+FFFD")
+        return line.decode("utf-8", errors="replace")
+
+
+def _write(text: str, number: int, problems: list[str], output: IO[bytes]) -> None:
+    for problem in problems:
+        say(f"line {number}: {problem}")
+    output.write(text.encode() + b"\n")
+
+
+def _format(number: int, result: "Translation", arguments: argparse.Namespace) -> str:
+    if arguments.json:
+        facts: dict[str, Any] = {"line": number, **vars(result)}
+        if arguments.n_best > 1:
+            facts["n_best"] = [vars(candidate) for candidate in result.n_best]
+        else:
+            del facts["n_best"]
+        if not arguments.align:
+            del facts["source_tokens"], facts["alignment"]
+        return json.dumps(facts, ensure_ascii=False)
+    if arguments.n_best > 1:
+        return "\n".join(f"{candidate.score:.4f}\t{candidate.translation}" for candidate in result.n_best)
+    return result.translation
+
+
+def _with_ranks(
+    arguments: argparse.Namespace,
+    translator: "Translator",
+    options: "Options",
+    chunks: Iterator[list[bytes]],
+    done: int,
+    files: ExitStack,
+) -> None:
+    """Under torchrun the first rank reads and writes; each translates its share of the lines."""
+    from transformer_mt.decoding.torch_engine import TorchEngine
+    from transformer_mt.training.distributed import Ranks
+
+    if not isinstance(translator.engine, TorchEngine):
+        raise InputError("torchrun must have a run's folder and --engine torch; CTranslate2 uses all cores by itself")
+    ranks = Ranks.join(translator.engine.device)
+    files.callback(ranks.leave)
+    output = _open_output(arguments, files) if ranks.is_first else None
+    work = _work(chunks, arguments, done) if ranks.is_first else iter(())
+    while task := ranks.from_first(next(work, None)):
+        first, lines, prefixes = task
+        shares = range(ranks.rank, len(lines), ranks.size)
+        own = None if prefixes is None else [prefixes[i] for i in shares]
+        results = translator.stream([lines[i] for i in shares], _with(options, own))
+        mine = [(_format(first + i, result, arguments), result.problems) for i, result in zip(shares, results)]
+        everyones = ranks.gather(mine)
+        if output is not None:
+            for i in range(len(lines)):
+                text, problems = everyones[i % ranks.size][i // ranks.size]
+                _write(text, first + i, problems, output)
+            output.flush()

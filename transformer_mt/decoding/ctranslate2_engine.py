@@ -1,0 +1,167 @@
+"""Searching an exported model with CTranslate2. Imports no torch: a sentence is translated in less time than that takes."""
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from transformer_mt.config import DecodeConfig
+from transformer_mt.data.tokenizer import BOS, EOS, PAD, Tokenizer
+from transformer_mt.decoding.engine import Ids, Request
+from transformer_mt.decoding.hypothesis import Hypothesis, LengthPenalty, ranked
+from transformer_mt.errors import InputError, WorkError
+
+# Settings this engine keeps, at any value or at one only.
+_ONLY = {
+    "search": "beam",
+    "length_penalty_form": "plain",
+    "coverage_penalty": 0.0,
+    "diversity": 0.0,
+    "repetition_penalty": 1.0,
+    "banned": [],
+}
+
+
+def import_ctranslate2() -> Any:
+    """The library; InputError says which extra brings it."""
+    try:
+        import ctranslate2
+    except ImportError as error:
+        raise InputError(f"this needs CTranslate2: pip install 'transformer-mt[ctranslate2]' ({error})") from None
+    return ctranslate2
+
+
+class CTranslate2Engine:
+    """An exported model. Each core has a worker of its own; a single batch has all cores."""
+
+    name = "ctranslate2"
+
+    def __init__(self, folder: Path, tokenizer: Tokenizer, device: str, compute_type: str, max_positions: int) -> None:
+        self.max_positions: int | None = max_positions
+        self.folder, self.device, self.compute_type = folder, device, compute_type
+        self.src_pieces = tokenizer.pieces_src(range(tokenizer.src.vocab_size()))
+        self.tgt_pieces = tokenizer.all_pieces_tgt()
+        self.tgt_ids = {piece: i for i, piece in enumerate(self.tgt_pieces)}
+        self._models: dict[int, Any] = {}
+
+    @classmethod
+    def load(
+        cls, folder: Path, tokenizer: Tokenizer, device: str = "auto", dtype: str | None = None
+    ) -> "CTranslate2Engine":
+        """The export in `folder`; arithmetic as exported, as far as the device has it, unless `dtype` says another."""
+        library = import_ctranslate2()
+        place, _, index = device.partition(":")
+        if place not in ("auto", "cpu", "cuda"):
+            raise InputError(f"the device must be auto, cpu, cuda or cuda:N with --engine ctranslate2, but is {device}")
+        gpus = library.get_cuda_device_count()
+        if place == "auto":
+            place = "cuda" if gpus else "cpu"
+        if place == "cuda" and int(index or 0) >= gpus:
+            raise InputError(
+                f"the device must be there, but {device} is not: this machine has {gpus} CUDA GPUs; use cpu"
+            )
+        kinds = library.get_supported_compute_types(place)
+        if dtype is not None and dtype not in kinds:
+            raise InputError(f"--dtype must be one of {', '.join(sorted(kinds))} on this {place}, but is {dtype}")
+        try:
+            positions = json.loads((folder / "export.json").read_text(encoding="utf-8"))["positions"]
+        except (OSError, ValueError, KeyError):
+            raise InputError(f"{folder}: must hold a whole export.json, but does not; export it again") from None
+        return cls(folder, tokenizer, f"{place}:{index}" if index else place, dtype or "default", positions)
+
+    def search(self, requests: Sequence[Request], settings: DecodeConfig) -> Iterator[tuple[int, list[Hypothesis]]]:
+        wrong = [
+            f"decode.{key} must be {value!r} with --engine ctranslate2, but is {getattr(settings, key)!r}; "
+            "translate with the run's folder instead"
+            for key, value in _ONLY.items()
+            if getattr(settings, key) != value
+        ]
+        if wrong:
+            raise InputError("\n".join(wrong))
+        return self._search(requests, settings)
+
+    def token_log_probs(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[float]]:
+        sources = [[self.src_pieces[i] for i in src] for src, _ in pairs]
+        targets = [[self.tgt_pieces[i] for i in tgt] for _, tgt in pairs]
+        results = self._model(len(pairs)).score_batch(
+            sources, targets, max_batch_size=4096, batch_type="tokens", max_input_length=0
+        )
+        return [result.log_probs for result in results]
+
+    def alignments(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[int]]:
+        sources = [[self.src_pieces[i] for i in src] for src, _ in pairs]
+        targets = [[self.tgt_pieces[i] for i in tgt] for _, tgt in pairs]
+        aligned = []
+        for source, target in zip(sources, targets):  # one by one: each is to be decoded to its own length
+            (result,) = self._model(1).translate_batch(
+                [source],
+                [target],
+                beam_size=1,
+                return_attention=True,
+                max_decoding_length=max(1, len(target)),
+                max_input_length=0,
+            )
+            weights = [row[: len(source)] for row in result.attention[0][: len(target)]]
+            aligned.append([max(range(len(row)), key=row.__getitem__) for row in weights])
+        return aligned
+
+    def _search(self, requests: Sequence[Request], settings: DecodeConfig) -> Iterator[tuple[int, list[Hypothesis]]]:
+        penalty = LengthPenalty(settings.length_penalty)
+        longest = max(r.limit for r in requests)
+        for i, (request, result) in enumerate(zip(requests, self._ask(requests, settings, longest))):
+            if any(len(pieces) > request.limit for pieces in result.hypotheses):
+                (result,) = self._ask([request], settings, request.limit)
+            found = [[self.tgt_ids[piece] for piece in pieces] for pieces in result.hypotheses]
+            whole = [tokens if tokens[-1:] == [EOS] else [*tokens[: request.limit - 1], EOS] for tokens in found]
+            log_probs = [score * penalty(len(tokens)) for score, tokens in zip(result.scores, found)]
+            # Where CTranslate2 forbids tokens it shares out their probability; where it stops, the end has none yet.
+            if request.prefix or settings.min_length or settings.no_repeat_ngram or whole != found:
+                log_probs = [
+                    sum(each) for each in self.token_log_probs([(request.src, tokens[:-1]) for tokens in whole])
+                ]
+            pairs = zip(whole, log_probs)
+            yield i, ranked([Hypothesis(tokens, value, value / penalty(len(tokens))) for tokens, value in pairs])
+
+    def _ask(self, requests: Sequence[Request], settings: DecodeConfig, limit: int) -> Iterator[Any]:
+        """CTranslate2's results, in order, each when it is there."""
+        batch = max(settings.batch_tokens // settings.beam, max(len(r.src) for r in requests) + 1)
+        few = sum(len(r.src) + 1 for r in requests) <= batch
+        promises = self._model(1 if few else len(requests)).translate_batch(
+            [[self.src_pieces[i] for i in r.src] for r in requests],
+            [[self.tgt_pieces[i] for i in r.prefix] for r in requests] if any(r.prefix for r in requests) else None,
+            max_batch_size=batch,
+            batch_type="tokens",
+            asynchronous=True,
+            beam_size=settings.beam,
+            num_hypotheses=settings.beam,
+            length_penalty=settings.length_penalty,
+            no_repeat_ngram_size=settings.no_repeat_ngram,
+            min_decoding_length=settings.min_length,
+            max_decoding_length=limit,
+            max_input_length=0,
+            return_scores=True,
+            return_end_token=True,
+            suppress_sequences=[[self.tgt_pieces[PAD]], [self.tgt_pieces[BOS]]],
+        )
+        for promise in promises:
+            try:
+                yield promise.result()
+            except (RuntimeError, ValueError) as error:
+                raise WorkError(f"CTranslate2 could not translate: {error}") from None
+
+    def _model(self, requests: int) -> Any:
+        """CTranslate2's translator for so many requests: one worker on all cores, or one on each."""
+        library = import_ctranslate2()
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        workers = 1 if requests == 1 or self.device != "cpu" else cores
+        if workers not in self._models:
+            place, _, index = self.device.partition(":")
+            try:
+                self._models[workers] = library.Translator(
+                    str(self.folder), place, device_index=int(index or 0), compute_type=self.compute_type,
+                    inter_threads=workers, intra_threads=cores // workers,
+                )  # fmt: skip
+            except (RuntimeError, ValueError) as error:
+                raise WorkError(f"{self.folder}: CTranslate2 cannot load it: {error}; export it again") from None
+        return self._models[workers]

@@ -1,0 +1,55 @@
+"""What a Translator asks of whatever computes: sources in pieces, hypotheses out. Needs no torch."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from transformer_mt.config import DecodeConfig
+from transformer_mt.decoding.hypothesis import Hypothesis
+
+Ids = list[int]
+
+
+@dataclass(frozen=True)
+class Request:
+    """One source to translate."""
+
+    src: Ids
+    """Without EOS."""
+    limit: int
+    """Most tokens of a translation, EOS counted."""
+    prefix: Ids = field(default_factory=list)
+    """What its translation begins with."""
+
+
+class Engine(Protocol):
+    """A model that can be searched; which one it is, only its `load` knows."""
+
+    name: str
+    max_positions: int | None
+    """Positions it has at most, beside what the model itself says."""
+
+    def search(self, requests: Sequence[Request], settings: DecodeConfig) -> Iterator[tuple[int, list[Hypothesis]]]:
+        """(index, hypotheses, best first) of each request, as they are done. No request's result depends on the others.
+
+        InputError, before any work, if this engine cannot keep to the settings.
+        """
+        ...
+
+    def token_log_probs(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[float]]:
+        """For each (source, target), without EOS, the log-probability of each target token and of EOS after them."""
+        ...
+
+    def alignments(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[int]]:
+        """For each (source, target), without EOS, the source token each target token attends to most."""
+        ...
+
+
+def batches(lengths: Sequence[int], width: int, budget: int) -> Iterator[list[int]]:
+    """Indices of like length, the longest first so that memory is asked for once: rows x width x length <= budget."""
+    order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
+    start = 0
+    while start < len(order):
+        size = max(1, budget // (lengths[order[start]] * width))
+        yield order[start : start + size]
+        start += size

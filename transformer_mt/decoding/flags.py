@@ -1,0 +1,41 @@
+"""What looks wrong with a translation, told from the two texts alone."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+_URL = re.compile(r"(?:https?://|www\.)[^\s<>\"]*[^\s<>\".,;:!?)]|[\w.+-]+@[\w-]+\.[\w.-]*\w")
+_NUMBER = re.compile(r"\d(?:[\d.,' ]*\d)?")
+_DIGITS = re.compile(r"\D")
+
+
+def suspicions(source: str, translation: str, src_pieces: int, tokens: Sequence[str]) -> Iterator[str]:
+    """`copied`, `repeating`, `length_ratio`, `missing_number`, `missing_url`: those that are true."""
+    if translation == source.strip() and sum(map(str.isalpha, source)) > 0 and len(source.split()) > 1:
+        yield "copied"
+    if _repeats(tokens):
+        yield "repeating"
+    longer, shorter = max(src_pieces, len(tokens)), min(src_pieces, len(tokens))
+    if longer > 3 * shorter + 5:
+        yield "length_ratio"
+    if _numbers(source) - _numbers(translation):
+        yield "missing_number"
+    if Counter(_URL.findall(source)) - Counter(_URL.findall(translation)):
+        yield "missing_url"
+
+
+def _numbers(text: str) -> Counter[str]:
+    """The numbers of a text without what groups their digits, which languages write differently."""
+    return Counter(_DIGITS.sub("", number) for number in _NUMBER.findall(_URL.sub(" ", text)))
+
+
+def _repeats(tokens: Sequence[str]) -> bool:
+    """Whether one to four pieces come four times in a row; marks such as ... do not count."""
+    for n in range(1, 5):
+        for start in range(len(tokens) - 4 * n + 1):
+            first = tokens[start : start + n]
+            if any(c.isalnum() for piece in first for c in piece) and all(
+                tokens[start + k * n : start + (k + 1) * n] == first for k in range(1, 4)
+            ):
+                return True
+    return False

@@ -1,0 +1,92 @@
+"""What probability a model gives a translation that is already there."""
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice, zip_longest
+
+from transformer_mt.data.lines import read_lines
+from transformer_mt.decoding.engine import Ids
+from transformer_mt.decoding.hypothesis import LengthPenalty
+from transformer_mt.decoding.translator import Translator
+from transformer_mt.errors import InputError
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A source and a target, as text and as pieces."""
+
+    source: str
+    target: str
+    src: Ids
+    tgt: Ids
+
+
+@dataclass(frozen=True)
+class Scored:
+    """The model's opinion of one pair."""
+
+    source: str
+    target: str
+    log_prob: float
+    """Natural logarithm of the target's probability: the sum over its tokens and the end of the sentence."""
+    score: float
+    """log_prob / length penalty: what translate prints for the same pieces."""
+    tokens: list[str]
+    token_log_probs: list[float]
+    """Of each token, and of the end of the sentence."""
+
+    @property
+    def ppl(self) -> float:
+        """Perplexity per token, the end of the sentence counted."""
+        return math.exp(-self.log_prob / len(self.token_log_probs))
+
+
+def pairs_of_files(translator: Translator, source: str, target: str, most: int) -> Iterator[list[Pair]]:
+    """The pairs of two line-aligned files, at most so many together. InputError if one file is longer."""
+    lines = enumerate(zip_longest(read_lines(source), read_lines(target)), start=1)
+    while chunk := list(islice(lines, most)):
+        for number, pair in chunk:
+            if None in pair:
+                shorter = source if pair[0] is None else target
+                raise InputError(f"{shorter}: must have as many lines as the other file, but ends at line {number - 1}")
+        texts = [(src or "", tgt or "") for _, (src, tgt) in chunk]
+        encoded = zip(
+            translator.tokenizer.encode_src([src for src, _ in texts]),
+            translator.tokenizer.encode_tgt([tgt for _, tgt in texts]),
+        )
+        yield [Pair(*text, *ids) for text, ids in zip(texts, encoded)]
+
+
+def pairs_of_json(translator: Translator, path: str, most: int) -> Iterator[list[Pair]]:
+    """The pairs of a file that `translate --json` wrote, in the pieces the model chose, which a text can hide."""
+    lines = enumerate(read_lines(path), start=1)
+    while chunk := list(islice(lines, most)):
+        pairs = []
+        for number, line in chunk:
+            try:
+                facts = json.loads(line)
+                source, target, pieces = facts["source"], facts["translation"], facts["tokens"]
+                tgt = [translator.tokenizer.tgt.piece_to_id(piece) for piece in pieces]
+            except (ValueError, KeyError, TypeError):
+                raise InputError(f"{path}:{number}: must be a line that translate --json wrote, but is not") from None
+            pairs.append(Pair(source, target, translator.tokenizer.encode_src([source])[0], tgt))
+        yield pairs
+
+
+def score(translator: Translator, pairs: Sequence[Pair]) -> list[Scored]:
+    """The model's opinion of each pair, in order. InputError names a pair longer than the model can take."""
+    most = translator.max_positions
+    for pair in pairs:
+        if most and (longest := max(len(pair.src), len(pair.tgt)) + 1) > most:
+            raise InputError(
+                f"a pair must have at most {most} pieces a side, but has {longest}: {pair.source[:40]!r}..."
+            )
+    penalty = LengthPenalty(translator.decode.length_penalty, translator.decode.length_penalty_form)
+    results = []
+    for pair, each in zip(pairs, translator.engine.token_log_probs([(pair.src, pair.tgt) for pair in pairs])):
+        log_prob = sum(each)
+        tokens = translator.tokenizer.pieces_tgt(pair.tgt)
+        results.append(Scored(pair.source, pair.target, log_prob, log_prob / penalty(len(each)), tokens, each))
+    return results

@@ -1,0 +1,214 @@
+"""Searching the model this project trains."""
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from transformer_mt.checkpoint import CheckpointError, load_model_weights, load_weights
+from transformer_mt.config import Config, DecodeConfig
+from transformer_mt.data.tokenizer import BOS, EOS, PAD, Tokenizer
+from transformer_mt.decoding.beam import SpecialIds, beam_search
+from transformer_mt.decoding.coverage import Coverage
+from transformer_mt.decoding.engine import Ids, Request, batches
+from transformer_mt.decoding.ensemble import Ensemble
+from transformer_mt.decoding.hypothesis import Hypothesis, LengthPenalty
+from transformer_mt.decoding.packed import pack
+from transformer_mt.decoding.rules import (
+    BannedText,
+    MinLength,
+    NoRepeatNgram,
+    Prefix,
+    RepetitionPenalty,
+    Rule,
+    Siblings,
+)
+from transformer_mt.decoding.sampling import Distribution, sample
+from transformer_mt.device import choose_device
+from transformer_mt.errors import InputError, WorkError
+from transformer_mt.model.build import build_model
+from transformer_mt.model.transformer import Transformer
+from transformer_mt.model.weights import recorded
+
+Done = list[tuple[int, list[Hypothesis]]]
+Work = Callable[[list[int]], Done]
+
+_IDS = SpecialIds(bos=BOS, eos=EOS, never=(PAD, BOS))
+_GPU_LOOKS_EVERY = 8
+
+
+class TorchEngine:
+    """A model, or an ensemble, on a device."""
+
+    name = "torch"
+    max_positions: int | None = None
+
+    def __init__(self, model: Transformer | Ensemble, tokenizer: Tokenizer) -> None:
+        self.model, self.tokenizer = model, tokenizer
+        self.device = next(model.parameters()).device
+
+    @classmethod
+    def load(cls, folders: Sequence[Path], configs: Sequence[Config], device: str, dtype: str) -> "TorchEngine":
+        """The models in the folders of runs; several are an ensemble, and must have one tokenizer."""
+        place = choose_device(device)
+        if dtype not in ("float32", "bfloat16", "float16"):
+            raise InputError(f"--dtype must be float32, bfloat16 or float16 with --engine torch, but is {dtype}")
+        models: list[Transformer] = []
+        for folder, config in zip(folders, configs):
+            model, own = load_model(folder, config)
+            if not models:
+                tokenizer = own
+            elif own.fingerprint != tokenizer.fingerprint:
+                raise InputError(
+                    f"{folder}: its tokenizer must be that of {folders[0]} to translate together, but is another"
+                )
+            model.to(place, getattr(torch, dtype)).eval()
+            pack(model)
+            models.append(model)
+        return cls(models[0] if len(models) == 1 else Ensemble(models), tokenizer)
+
+    def search(self, requests: Sequence[Request], settings: DecodeConfig) -> Iterator[tuple[int, list[Hypothesis]]]:
+        if settings.coverage_penalty and isinstance(self.model, Ensemble):
+            raise InputError("decode.coverage_penalty must be 0 with several models, of which each attends for itself")
+        rules = self._rules(settings)
+        width = settings.beam if settings.search == "beam" else settings.samples
+        plan = list(batches([len(r.src) + 1 for r in requests], width, settings.batch_tokens))
+
+        def searched(rows: list[int]) -> Done:
+            return list(zip(rows, self._search([requests[i] for i in rows], settings, rules)))
+
+        return (
+            found
+            for done in self._side_by_side(searched, plan, alone=bool(settings.coverage_penalty))
+            for found in done
+        )
+
+    def token_log_probs(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[float]]:
+        results: list[list[float]] = [[] for _ in pairs]
+        for rows in batches([max(len(src), len(tgt)) + 1 for src, tgt in pairs], 1, 4096):
+            src, tgt_in = self._padded(pairs, rows)
+            with torch.inference_mode():
+                log_probs = F.log_softmax(self.model(src, src != PAD, tgt_in).float(), dim=-1)
+                labels = torch.cat([tgt_in[:, 1:], torch.full_like(tgt_in[:, :1], PAD)], dim=1)
+                lengths = [len(pairs[i][1]) for i in rows]
+                labels[torch.arange(len(rows)), lengths] = EOS
+                each = log_probs.gather(2, labels[:, :, None])[:, :, 0].tolist()
+            for i, values, length in zip(rows, each, lengths):
+                results[i] = values[: length + 1]
+        return results
+
+    def alignments(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[int]]:
+        """By the cross-attention of the last layer but one, mean of its heads: where Garg et al. 2019 (section 3) find
+        alignments best.
+        """
+        results: list[list[int]] = [[] for _ in pairs]
+        model = self.model.models[0] if isinstance(self.model, Ensemble) else self.model
+        assert isinstance(model, Transformer)
+        for rows in batches([max(len(src), len(tgt)) + 1 for src, tgt in pairs], 1, 4096):
+            src, tgt_in = self._padded(pairs, rows)
+            with torch.inference_mode(), recorded(model.decoder.alignment_attention) as weights:
+                model.hidden(src, src != PAD, tgt_in)
+            real = (src != PAD) & (src != EOS)  # what stands for a word: (B, S)
+            best = weights[-1].mean(dim=1).masked_fill(~real[:, None], -1.0).argmax(dim=2).tolist()  # (B, T)
+            for i, sources in zip(rows, best):
+                results[i] = sources[: len(pairs[i][1])]
+        return results
+
+    def _rules(self, settings: DecodeConfig) -> list[Rule]:
+        rules: list[Rule] = []
+        if settings.repetition_penalty != 1.0:
+            rules.append(RepetitionPenalty(settings.repetition_penalty))
+        if settings.diversity:
+            rules.append(Siblings(settings.diversity, most=2 * settings.beam))
+        if settings.min_length:
+            rules.append(MinLength(settings.min_length, EOS))
+        if settings.no_repeat_ngram:
+            rules.append(NoRepeatNgram(settings.no_repeat_ngram))
+        if settings.banned:
+            rules.append(BannedText(self.tokenizer.as_written(settings.banned), self.tokenizer.all_pieces_tgt()))
+        return rules
+
+    @torch.inference_mode()
+    def _search(self, requests: list[Request], settings: DecodeConfig, rules: list[Rule]) -> list[list[Hypothesis]]:
+        longest = max(len(r.src) for r in requests) + 1
+        src = torch.tensor([[*r.src, EOS, *[PAD] * (longest - len(r.src) - 1)] for r in requests], device=self.device)
+        src_mask = src != PAD
+        if any(r.prefix for r in requests):
+            rules = [*rules, Prefix([r.prefix for r in requests])]
+        limits = [r.limit for r in requests]
+        penalty = LengthPenalty(settings.length_penalty, settings.length_penalty_form)
+        model: Any = self.model
+        step, state, bonus = model.step, model.start(model.encode(src, src_mask), src_mask), None
+        with ExitStack() as watching:
+            if settings.search != "beam":
+                dice = [[_die(settings.seed, r.src, k) for k in range(settings.samples)] for r in requests]
+                part = Distribution(settings.temperature, settings.top_k, settings.top_p)
+                found = sample(step, state, limits, _IDS, dice, part, penalty, rules, self.device)
+            else:
+                if settings.coverage_penalty:
+                    coverage = watching.enter_context(Coverage(model, settings.coverage_penalty))
+                    step, state, bonus = coverage.step, coverage.start(state), coverage.penalty
+                look_every = 1 if self.device.type == "cpu" else _GPU_LOOKS_EVERY
+                beam = settings.beam
+                found = beam_search(step, state, limits, _IDS, beam, penalty, rules, bonus, look_every, self.device)
+        if not all(found):  # by the rules, or because the weights are broken?
+            logits, _ = model.step(torch.full_like(src[:, 0], BOS), model.start(model.encode(src, src_mask), src_mask))
+            if not torch.isfinite(logits).all():
+                raise WorkError(
+                    "the model's output is not a number; its weights are broken, go back to an earlier checkpoint"
+                )
+        return found
+
+    def _padded(self, pairs: Sequence[tuple[Ids, Ids]], rows: list[int]) -> tuple[Tensor, Tensor]:
+        """Sources with EOS (B, S) and targets after BOS (B, T), on the device."""
+        src = [torch.tensor([*pairs[i][0], EOS]) for i in rows]
+        tgt = [torch.tensor([BOS, *pairs[i][1]]) for i in rows]
+        pad = torch.nn.utils.rnn.pad_sequence
+        return pad(src, True, PAD).to(self.device), pad(tgt, True, PAD).to(self.device)
+
+    def _side_by_side(self, work: Work, plan: list[list[int]], alone: bool) -> Iterator[Done]:
+        """`work` of each batch, as they are done: on a processor each core has a batch of its own, which is a fifth
+        faster than all cores on one.
+        """
+        threads = torch.get_num_threads()
+        if self.device.type != "cpu" or alone or threads == 1 or len(plan) < 2:
+            yield from map(work, plan)
+            return
+        pool = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))
+        try:
+            waiting = iter(plan)
+            running: set[Future] = {pool.submit(work, rows) for _, rows in zip(range(2 * threads), waiting)}
+            while running:
+                done, running = wait(running, return_when=FIRST_COMPLETED)
+                running |= {pool.submit(work, rows) for _, rows in zip(done, waiting)}
+                for each in done:
+                    yield each.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+            torch.set_num_threads(threads)
+
+
+def load_model(folder: Path, config: Config) -> tuple[Transformer, Tokenizer]:
+    """The model in a run's folder, on the processor, and its vocabulary."""
+    weights_file = folder / "model.safetensors"
+    if not weights_file.exists():
+        raise InputError(f"{folder}: no model.safetensors yet; training writes it at its first validation")
+    tokenizer = Tokenizer.load(folder)
+    sizes = tokenizer.src.vocab_size(), tokenizer.tgt.vocab_size()
+    model = build_model(config.model, *sizes, tokenizer.shared, config.data.max_length)
+    try:
+        load_model_weights(model, load_weights(weights_file), str(weights_file))
+    except CheckpointError as error:
+        raise WorkError(f"{error}; copy the run's folder again, or train on") from None
+    return model, tokenizer
+
+
+def _die(seed: int, src: Ids, number: int) -> random.Random:
+    """Random numbers of one sample: by the source and the sample's number, not by what is translated beside it."""
+    return random.Random(f"{seed} {number} {src}")

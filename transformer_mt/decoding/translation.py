@@ -1,0 +1,53 @@
+"""What may be asked for with a translation, and what comes of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Options:
+    """What may be asked for with each call; settings of the search are in `Translator.decode`."""
+
+    n_best: int = 1
+    prefixes: Sequence[str] | None = None
+    """What each line's translation begins with."""
+    align: bool = False
+    protect: str | None = None
+    """A regular expression; what it matches passes through unchanged."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One translation of a line."""
+
+    translation: str
+    score: float
+    """What candidates are ranked by: log P / length penalty; with search: mbr the expected utility, 0 to 100."""
+    log_prob: float
+    """Natural logarithm of the probability the model gives it."""
+    tokens: list[str]
+    """Pieces, without end-of-sentence."""
+
+
+@dataclass(frozen=True)
+class Translation:
+    """What became of one line: its translation, what could not be done faithfully, and what looks wrong."""
+
+    source: str
+    translation: str
+    score: float
+    log_prob: float
+    tokens: list[str]
+    problems: list[str] = field(default_factory=list)
+    """Sentences such as "the translation was stopped ..."; empty when all is well."""
+    flags: list[str] = field(default_factory=list)
+    """A word for each problem (empty, split, cut, none, apart), and for each suspicion (see flags.py)."""
+    n_best: list[Candidate] = field(default_factory=list)
+    """The n best, the first being this one."""
+    source_tokens: list[str] = field(default_factory=list)
+    """Pieces of the source; only with alignments."""
+    alignment: list[int | None] = field(default_factory=list)
+    """For each of `tokens` the place in `source_tokens` it attends to most, None where it was copied; only if asked for."""
+
+    def __str__(self) -> str:
+        return self.translation

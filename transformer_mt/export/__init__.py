@@ -1,0 +1,1 @@
+"""Models for other engines, each proven by translating with both."""

@@ -1,0 +1,26 @@
+"""A run's export made once and kept, for `--engine ctranslate2` on a run's folder."""
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+
+from transformer_mt.cache import cache_root
+from transformer_mt.errors import InputError
+
+
+def exported(run: Path, say: Callable[[str], None]) -> Path:
+    """The folder of the run's float32 export, made now if these weights were not exported before."""
+    weights = run / "model.safetensors"
+    if not weights.exists():
+        raise InputError(f"{run}: no model.safetensors yet; training writes it at its first validation")
+    digest = hashlib.sha256()
+    for path in (weights, run / "config.yaml"):
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    folder = cache_root() / "exports" / digest.hexdigest()[:24]
+    if not folder.exists():
+        from transformer_mt.export.export import export  # imports torch, which the export itself does without
+
+        say(f"exporting {run} to {folder}, once")
+        say(str(export(run, folder, "float32", None, say)))
+    return folder

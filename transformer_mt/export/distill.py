@@ -1,0 +1,117 @@
+"""From a trained teacher to a small, fast student: sequence-level distillation (Kim and Rush 2016).
+
+The student is trained on the teacher's translations of the training sentences, which are simpler than people's.
+"""
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from transformer_mt.checkpoint import write_text
+from transformer_mt.config import Config
+from transformer_mt.config_corpus import FileCorpus
+from transformer_mt.data.corpus import Pair, read_corpus
+from transformer_mt.data.lines import whole_lines
+from transformer_mt.decoding.translator import Translator, load_run_config
+from transformer_mt.errors import InputError, WorkError
+from transformer_mt.evaluation.scores import corpus_scores
+from transformer_mt.export.export import export
+from transformer_mt.training.loop import train
+
+_CHUNK = 2048
+
+
+@dataclass(frozen=True)
+class Row:
+    """One model of the comparison."""
+
+    name: str
+    bleu: float
+    chrf: float
+    megabytes: float
+    sentences_per_second: float
+
+
+def distill(teacher: Path, config: Config, out: Path | None, say: Callable[[str], None]) -> str:
+    """Train and export the student; the table of teacher, student and int8 student, also in its distillation.md.
+
+    What is done already is not done again. WorkError if the int8 student translates too differently to be kept.
+    """
+    folder = out or Path("runs") / config.name
+    languages = load_run_config(teacher).data
+    if (languages.source_lang, languages.target_lang) != (config.data.source_lang, config.data.target_lang):
+        raise InputError(
+            f"the student must translate {languages.source_lang} to {languages.target_lang} like its teacher, but "
+            f"translates {config.data.source_lang} to {config.data.target_lang}"
+        )
+    test = list(read_corpus(config.data.test[0] if config.data.test else config.data.valid, config.data))
+    file = folder / "distilled.jsonl"
+    _translate_training_side(teacher, config, file, say)
+    columns = [config.data.source_lang, config.data.target_lang]
+    data = config.data.model_copy(update={"train": FileCorpus(file=str(file), columns=columns)})
+    train(config.model_copy(update={"data": data}), folder)
+    refused = None
+    if not (folder / "int8").exists():
+        try:
+            say(str(export(folder, folder / "int8", "int8", None, say)))
+        except WorkError as error:
+            refused = error
+    models = {"teacher": teacher, "student": folder, **({} if refused else {"student, int8": folder / "int8"})}
+    rows = [_measure(name, place, test, config, say) for name, place in models.items()]
+    table = _table(rows)
+    write_text(folder / "distillation.md", table)
+    if refused:
+        say(table)
+        raise refused
+    return table
+
+
+def _translate_training_side(teacher: Path, config: Config, file: Path, say: Callable[[str], None]) -> None:
+    """The source side of the student's training pairs with the teacher's translations, one JSON object a line."""
+    from tqdm import tqdm
+
+    sources = [src for src, _ in read_corpus(config.data.train, config.data)]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    done = whole_lines(file)
+    if done == len(sources):
+        return
+    translator = Translator.load(teacher)
+    say(f"{file}: {len(sources) - done:,} sentences for {teacher} to translate, {translator.searched}")
+    rest = iter(sources[done:])
+    with file.open("a", encoding="utf-8", newline="\n") as output, tqdm(total=len(sources), initial=done) as bar:
+        while chunk := list(islice(rest, _CHUNK)):
+            for result in translator.translate(chunk):
+                pair = {config.data.source_lang: result.source, config.data.target_lang: result.translation}
+                output.write(json.dumps(pair, ensure_ascii=False) + "\n")
+            output.flush()
+            bar.update(len(chunk))
+
+
+def _measure(name: str, place: Path, test: Sequence[Pair], config: Config, say: Callable[[str], None]) -> Row:
+    say(f"measuring {name}")
+    translator = Translator.load(place, device="cpu")
+    sources, references = [src for src, _ in test], [tgt for _, tgt in test]
+    translator.translate(sources[:32])  # what is done once is not measured
+    start = time.perf_counter()
+    results = translator.translate(sources)
+    seconds = time.perf_counter() - start
+    settings = config.evaluate
+    bleu, chrf = corpus_scores(
+        [result.translation for result in results], references, config.data.target_lang,
+        settings.tokenize, settings.lowercase, metrics=("BLEU", "chrF"),
+    )  # fmt: skip
+    weights = place / "model.bin"
+    size = (weights if weights.exists() else place / "model.safetensors").stat().st_size / 1e6
+    return Row(name, bleu.value, chrf.value, size, len(test) / seconds)
+
+
+def _table(rows: Sequence[Row]) -> str:
+    lines = ["| model | BLEU | chrF | MB | sentences/s |", "|---|---|---|---|---|"]
+    for row in rows:
+        lines.append(
+            f"| {row.name} | {row.bleu:.2f} | {row.chrf:.2f} | {row.megabytes:.1f} | {row.sentences_per_second:.0f} |"
+        )
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,79 @@
+"""Whether an exported model translates as the run does: both translate a probe set, and their outputs are compared."""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from transformer_mt.config import Config
+from transformer_mt.data.corpus import read_corpus
+from transformer_mt.data.lines import read_lines
+from transformer_mt.data.tokenizer import EOS, Tokenizer
+from transformer_mt.decoding.translator import Translator
+from transformer_mt.errors import InputError, WorkError
+from transformer_mt.evaluation.scores import corpus_scores
+
+_PROBES = 200
+_IDENTICAL = 0.995  # of the lines, in float32
+_SCORES = 1e-3  # between the scores of identical lines, in float32
+_BLEU = 95.0  # of a quantised model's output against ours
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What the comparison found."""
+
+    quantization: str
+    sentences: int
+    identical: int
+    """Lines that both translate alike."""
+    largest_difference: float
+    """Between the scores of such lines."""
+    bleu: float
+    """Of the exported model's output against ours."""
+
+    def __str__(self) -> str:
+        return (
+            f"{self.quantization}: {self.identical} of {self.sentences} probe sentences translated identically, scores "
+            f"within {self.largest_difference:.1e}, BLEU against the run's own output {self.bleu:.2f}"
+        )
+
+
+def probe_sentences(config: Config, tokenizer: Tokenizer, file: str | None, say: Callable[[str], None]) -> list[str]:
+    """Sentences of the file, else of the validation set, else of random pieces."""
+    if file:
+        sentences = [line for line in islice(read_lines(file), _PROBES) if line.strip()]
+        if not sentences:
+            raise InputError(f"{file}: must hold sentences, but is empty")
+        return sentences
+    try:
+        return [src for src, _ in islice(read_corpus(config.data.valid, config.data), _PROBES)]
+    except InputError as error:
+        say(f"{error}; the probe is made of random pieces instead, --probe FILE gives better ones")
+    draw = random.Random(0)
+    first, last = EOS + 1, tokenizer.src.vocab_size() - 1
+    lines = [[draw.randint(first, last) for _ in range(draw.randint(2, 15))] for _ in range(_PROBES)]
+    return [text for ids in lines if (text := " ".join(tokenizer.src.decode(ids).split()))]
+
+
+def prove(ours: Translator, theirs: Translator, sentences: Sequence[str], quantization: str) -> Proof:
+    """Compare the two; WorkError if they differ by more than they may."""
+    expected, found = ours.translate(sentences), theirs.translate(sentences)
+    alike = [(a, b) for a, b in zip(expected, found) if a.translation == b.translation]
+    difference = max((abs(a.score - b.score) for a, b in alike), default=0.0)
+    texts = [result.translation for result in expected]
+    # chrF's and TER's settings do not matter here, and BLEU's only that both sides are cut alike.
+    (bleu,) = corpus_scores([result.translation for result in found], texts, "en", metrics=("BLEU",))
+    proof = Proof(quantization, len(sentences), len(alike), difference, bleu.value)
+    if quantization == "float32":
+        if len(alike) < _IDENTICAL * len(sentences) or difference > _SCORES:
+            raise WorkError(
+                f"the export must translate {_IDENTICAL:.1%} of the lines identically with scores within {_SCORES}, but: "
+                f"{proof}; it was not kept"
+            )
+    elif bleu.value < _BLEU:
+        raise WorkError(
+            f"the export must have a BLEU of {_BLEU:.0f} against the run's own output, but: {proof}; it was not kept, "
+            "try another --quantization"
+        )
+    return proof
