@@ -49,7 +49,6 @@ ALLOWED = {
     },
     "cli": {
         "",
-        "config",
         "config_corpus",
         "config_file",
         "errors",
