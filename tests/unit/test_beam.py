@@ -1,66 +1,18 @@
-import itertools
-from dataclasses import dataclass
-
 import pytest
 import torch
 
-from transformer_mt.decoding.beam import SpecialIds, beam_search
+from tests.table import BOS, EOS, IDS, History, every_sequence, table_model
+from transformer_mt.decoding.beam import SpecialIds, beam_search, top_k
 from transformer_mt.decoding.hypothesis import LengthPenalty
-
-BOS, EOS, V = 0, 1, 5
-IDS = SpecialIds(BOS, EOS)
-
-
-@dataclass
-class History:
-    """A state that remembers each row's sentence and tokens: enough for a model made of a table."""
-
-    sentence: torch.Tensor
-    tokens: list[tuple[int, ...]]
-
-    def select(self, rows):
-        flat = rows.reshape(-1).tolist()
-        return History(self.sentence[flat], [self.tokens[i] for i in flat])
-
-
-def table_model(seed, num_sentences=1):
-    """Random log-probabilities for each sentence and history, and a step function over them."""
-
-    def logits(sentence, history):
-        generator = torch.Generator().manual_seed(hash((seed, sentence, history)) % 2**31)
-        values = torch.randn(V, generator=generator) * 1.5
-        values[BOS] = -torch.inf
-        return values.log_softmax(-1)
-
-    def step(tokens, state):
-        histories = [history + (token,) for history, token in zip(state.tokens, tokens.tolist())]
-        rows = [logits(int(sentence), history) for sentence, history in zip(state.sentence, histories)]
-        return torch.stack(rows), History(state.sentence, histories)
-
-    return logits, step, History(torch.arange(num_sentences), [()] * num_sentences)
-
-
-def every_sequence(logits, sentence, max_length, alpha):
-    """All sequences that end by max_length, best first: exhaustive search."""
-    found = []
-    for length in range(1, max_length + 1):
-        for body in itertools.product(range(2, V), repeat=length - 1):
-            tokens = (*body, EOS)
-            history, total = (BOS,), 0.0
-            for token in tokens:
-                total += logits(sentence, history)[token].item()
-                history += (token,)
-            found.append((total / length**alpha, total, list(tokens)))
-    return sorted(found, reverse=True)
 
 
 @pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
-def test_beam_equals_exhaustive_search(seed, alpha):
+@pytest.mark.parametrize("alpha, form", [(0.0, "plain"), (0.6, "plain"), (1.0, "plain"), (0.8, "gnmt")])
+def test_beam_equals_exhaustive_search(seed, alpha, form):
     """With a beam as wide as there are sequences."""
     logits, step, state = table_model(seed)
-    expected = every_sequence(logits, 0, 4, alpha)
-    (found,) = beam_search(step, state, [4], IDS, beam=len(expected), penalty=LengthPenalty(alpha))
+    expected = every_sequence(logits, 0, 4, LengthPenalty(alpha, form))
+    (found,) = beam_search(step, state, [4], IDS, beam=len(expected), penalty=LengthPenalty(alpha, form))
     assert [h.tokens for h in found] == [tokens for _, _, tokens in expected]
     assert [h.score for h in found] == pytest.approx([score for score, _, _ in expected], abs=1e-5)
     assert [h.log_prob for h in found] == pytest.approx([total for _, total, _ in expected], abs=1e-5)
@@ -120,3 +72,30 @@ def test_length_penalty_by_hand():
     assert LengthPenalty(0.0)(4) == 1
     assert LengthPenalty(0.5)(4) == 2
     assert LengthPenalty(1.0)(4) == 4
+
+
+def test_gnmts_length_penalty_by_hand():
+    assert LengthPenalty(1.0, "gnmt")(7) == 2
+    assert LengthPenalty(2.0, "gnmt")(7) == 4
+
+
+@pytest.mark.parametrize("look_every", [2, 3, 8])
+def test_how_often_it_is_asked_whether_all_are_done_changes_nothing(look_every):
+    """A GPU is asked seldom; what a finished sentence goes on finding must not count."""
+    _, step, state = table_model(seed=3, num_sentences=8)
+    limits = [3, 9, 1, 6, 9, 2, 8, 5]
+    each_step = beam_search(step, state, limits, IDS, beam=2)
+    assert beam_search(step, state, limits, IDS, beam=2, look_every=look_every) == each_step
+
+
+def test_the_best_of_many_are_found_by_blocks():
+    torch.manual_seed(0)
+    for columns in (1280, 1300, 5000, 40_003):
+        values = torch.randn(3, columns)
+        values[1, 7:] = -torch.inf
+        best, places = top_k(values, 10)
+        expected = values.topk(10)
+        assert torch.equal(best, expected.values)
+        assert torch.equal(values.gather(1, places), best)
+    best, places = top_k(torch.tensor([[1.0, 3.0]]), 4)
+    assert best.tolist() == [[3.0, 1.0, -torch.inf, -torch.inf]] and places.tolist() == [[1, 0, 0, 0]]

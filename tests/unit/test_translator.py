@@ -1,4 +1,5 @@
 import re
+from collections import Counter
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -6,7 +7,11 @@ from hypothesis import strategies as st
 
 from tests.conftest import TINY
 from transformer_mt import Translator
+from transformer_mt.config import DecodeConfig, TokenizerConfig
 from transformer_mt.data import toy
+from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.decoding.scoring import Pair, score
+from transformer_mt.decoding.translator import load_run_config
 from transformer_mt.errors import InputError, WorkError
 
 ODD = [
@@ -28,7 +33,9 @@ ODD = [
 
 @pytest.fixture(scope="module")
 def translator(tiny_run):
-    return Translator.load(tiny_run, device="cpu")
+    translator = Translator.load(tiny_run, device="cpu")
+    translator.config = load_run_config(tiny_run)
+    return translator
 
 
 @pytest.fixture(scope="module")
@@ -132,3 +139,140 @@ def test_three_files_are_all_a_model_needs(tmp_path, tiny_run, translator, sente
     copied = Translator.load(tmp_path, device="cpu")
     assert copied.translate(sentences) == translator.translate(sentences)
     assert TINY["data"]["max_length"] == copied.max_src_length
+
+
+def altered(translator, **settings):
+    """The same model with other settings of its search, checked as a YAML's are."""
+    decode = DecodeConfig.model_validate({**translator.decode.model_dump(), **settings})
+    return Translator(translator.engine, translator.tokenizer, translator.config, decode)
+
+
+SEARCHES = [
+    {},
+    {"beam": 1},
+    {"diversity": 0.5},
+    {"coverage_penalty": 0.2},
+    {"length_penalty_form": "gnmt", "length_penalty": 0.6},
+    {"no_repeat_ngram": 2, "min_length": 3, "repetition_penalty": 1.3, "banned": ["Hund"]},
+    {"search": "sample", "samples": 4, "top_k": 10, "temperature": 0.8},
+    {"search": "sample", "samples": 3, "top_p": 0.8, "no_repeat_ngram": 2},
+    {"search": "mbr", "samples": 5},
+]
+
+
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+@pytest.mark.parametrize("search", SEARCHES, ids=str)
+def test_a_lines_translation_is_its_own(translator, sentences, search, data):
+    """It depends on no batch mate, no batch size, no order, and not on how many of the best are shown."""
+    picked = data.draw(st.lists(st.sampled_from([*sentences, *ODD[:7]]), min_size=1, max_size=6))
+    size = data.draw(st.sampled_from([16, 100, 4096]))
+    one = altered(translator, **search)
+    several = altered(translator, **search, batch_tokens=size)
+    width = one.decode.beam if one.decode.search == "beam" else one.decode.samples
+    together = several.translate(picked, n_best=data.draw(st.integers(1, width)))
+    for line, result in zip(picked, together):
+        (alone,) = one.translate([line])
+        assert alone.translation == result.translation == result.n_best[0].translation
+        assert alone.score == pytest.approx(result.score, abs=1e-4)
+        scores = [candidate.score for candidate in result.n_best]
+        assert scores == sorted(scores, reverse=True)
+
+
+@pytest.mark.parametrize("search", SEARCHES, ids=str)
+def test_the_log_probability_is_what_scoring_gives_the_pair(translator, sentences, search):
+    tokenizer = translator.tokenizer
+    for result in altered(translator, **search).translate(sentences[:8], n_best=1):
+        tgt = [tokenizer.tgt.piece_to_id(piece) for piece in result.tokens]
+        (scored,) = score(translator, [Pair(result.source, "", tokenizer.encode_src([result.source])[0], tgt)])
+        assert result.log_prob == pytest.approx(scored.log_prob, abs=1e-3)
+        if search in ({}, {"beam": 1}):
+            assert result.score == pytest.approx(scored.score, abs=1e-4)
+
+
+def test_rules_reach_the_search(translator, sentences):
+    plain = translator.translate(sentences)
+    word = Counter(word for result in plain for word in result.translation.split()).most_common(1)[0][0]
+    for result in altered(translator, banned=[word]).translate(sentences):
+        assert word not in result.translation.split()
+    assert all(len(r.tokens) >= 9 for r in altered(translator, min_length=9).translate(sentences))
+    for result in altered(translator, no_repeat_ngram=1).translate(sentences):
+        assert len(set(result.tokens)) == len(result.tokens)
+    begun = translator.translate(sentences[:4], prefixes=["Die Katze", "", "Ein", "Der"])
+    assert begun[0].translation.startswith("Die Katze") and begun[1].translation == plain[1].translation
+    assert begun[3].translation.startswith("Der")
+
+
+def test_what_no_translation_satisfies_is_said(translator):
+    strict = altered(translator, no_repeat_ngram=1, min_length=1)
+    (result,) = strict.translate(["The dog sleeps."], prefixes=["der der der"])
+    assert result.translation == "" and "none" in result.flags
+    assert result.problems == ["the rules of the search leave no translation"]
+
+
+def test_alignments_point_at_source_tokens(translator, sentences):
+    for result in translator.translate([*sentences[:3], "The dog sleeps. " * 40], align=True):
+        assert len(result.alignment) == len(result.tokens)
+        assert all(0 <= place < len(result.source_tokens) for place in result.alignment)
+        assert "".join(result.source_tokens).replace("▁", " ").split() == result.source.split()
+
+
+def test_long_text_is_translated_sentence_by_sentence(translator):
+    alone = translator.translate(["The dog sleeps.", "A cat sings."])
+    (long,) = translator.translate(["The dog sleeps. A cat sings. " * 12])
+    assert long.translation == " ".join([alone[0].translation, alone[1].translation] * 12)
+    assert long.log_prob == pytest.approx(12 * (alone[0].log_prob + alone[1].log_prob), abs=1e-3)
+
+
+def test_protected_text_passes_through(translator):
+    (result,) = translator.translate(["The <b>dog</b> sees {name_1} today."], protect=r"</?b>|\{\w+\}")
+    assert re.findall(r"</?b>|\{\w+\}", result.translation) == ["<b>", "</b>", "{name_1}"]
+    assert "apart" in result.flags
+    (only,) = translator.translate(["{name_1}"], protect=r"\{\w+\}")
+    assert only.translation == "{name_1}"
+    (none,) = translator.translate(["The dog sleeps."], protect=r"\{\w+\}")
+    assert none == translator.translate(["The dog sleeps."])[0]
+
+
+def test_results_come_as_soon_as_they_and_those_before_are_done(translator, sentences):
+    small = altered(translator, batch_tokens=60)
+    asked = []
+    search = small.engine.search
+
+    def watched(requests, settings):
+        for found in search(requests, settings):
+            asked.append(found[0])
+            yield found
+
+    small.engine = type("Watched", (), {"search": staticmethod(watched)})()
+    lines = sorted(sentences, key=len, reverse=True)
+    stream = small.stream(lines)
+    assert next(stream).source == lines[0]
+    assert len(asked) < len(lines)
+
+
+def test_options_that_do_not_fit_are_refused(translator, sentences):
+    for options, message in [
+        ({"prefixes": ["a"]}, "there must be a prefix a line, but there are 1 for 30"),
+        ({"protect": "x", "align": True}, "--align must not stand with --protect"),
+        ({"protect": "("}, "must be a regular expression"),
+    ]:
+        with pytest.raises(InputError, match=message):
+            translator.translate(sentences, **options)
+
+
+def test_several_runs_translate_as_one(translator, tiny_run, sentences):
+    both = Translator.load(tiny_run, device="cpu", ensemble=[tiny_run])
+    alike = [r.translation for r in both.translate(sentences)]
+    assert alike == [r.translation for r in translator.translate(sentences)]
+    with pytest.raises(InputError, match=r"decode.coverage_penalty must be 0 with several models"):
+        Translator.load(tiny_run, device="cpu", ensemble=[tiny_run], decode={"coverage_penalty": 0.1}).translate(["A"])
+
+
+def test_models_with_other_vocabularies_do_not_translate_together(tiny_run, tmp_path):
+    for name in ("config.yaml", "model.safetensors"):
+        (tmp_path / name).write_bytes((tiny_run / name).read_bytes())
+    pairs = [(english, german) for english, german in toy.generate("test", 300)]
+    Tokenizer.train(pairs, TokenizerConfig(vocab_size=450)).save(tmp_path)
+    with pytest.raises(InputError, match="its tokenizer must be that of .* to translate together, but is another"):
+        Translator.load(tiny_run, device="cpu", ensemble=[tmp_path])

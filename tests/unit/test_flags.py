@@ -1,0 +1,26 @@
+import pytest
+
+from transformer_mt.decoding.flags import suspicions
+
+
+@pytest.mark.parametrize(
+    "source, translation, flags",
+    [
+        ("A dog sleeps.", "Ein Hund schläft.", []),
+        ("A dog sleeps.", "A dog sleeps.", ["copied"]),
+        ("Berlin", "Berlin", []),
+        ("It costs 1,250.50 in 2019", "Es kostet 1.250,50 im Jahr 2019", []),
+        ("It costs 1,250.50 in 2019", "Es kostet 1.250,50", ["missing_number"]),
+        ("5 dogs and 5 cats", "5 Hunde und Katzen", ["missing_number"]),
+        ("See https://a.org/b?c=1.", "Siehe https://a.org/b?c=1!", []),
+        ("See https://a.org/b.", "Siehe da.", ["missing_url"]),
+        ("Write to x.y@z.org", "Schreib", ["missing_url"]),
+        ("A dog", "der der der der", ["repeating"]),
+        ("A dog at a ball", "Hund am Ball Hund am Ball Hund am Ball Hund am Ball", ["repeating"]),
+        ("Wait ........", "Warte . . . . .", []),
+        ("A dog", "Ein " + " ".join(f"Wort{i}" for i in range(20)), ["length_ratio"]),
+    ],
+)
+def test_what_looks_wrong_is_flagged_and_nothing_else(source, translation, flags):
+    tokens = [f"▁{word}" for word in translation.split()]
+    assert list(suspicions(source, translation, len(source.split()), tokens)) == flags

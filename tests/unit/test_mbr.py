@@ -1,0 +1,25 @@
+import pytest
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+
+from transformer_mt.decoding.mbr import expected_utilities
+
+SAMPLES = ["der Hund schläft im Garten", "der Hund schläft", "eine Katze singt", "der Hund schläft im Garten", ""]
+
+
+@pytest.mark.parametrize("name, metric", [("chrf", CHRF()), ("bleu", BLEU(effective_order=True))])
+def test_utilities_are_the_mean_over_the_other_samples(name, metric):
+    expected = []
+    for i, hypothesis in enumerate(SAMPLES):
+        others = [
+            100.0 if other == hypothesis else metric.sentence_score(hypothesis, [other]).score
+            for j, other in enumerate(SAMPLES)
+            if j != i
+        ]
+        expected.append(sum(others) / len(others))
+    assert expected_utilities(SAMPLES, name) == pytest.approx(expected)
+    assert max(expected_utilities(SAMPLES, name)) == expected_utilities(SAMPLES, name)[0]
+
+
+def test_one_sample_has_no_others():
+    assert expected_utilities(["x"], "chrf") == [0.0]

@@ -1,0 +1,33 @@
+import pytest
+import torch
+
+from transformer_mt.config import ModelConfig
+from transformer_mt.decoding.packed import PackedLinear, pack
+from transformer_mt.model.build import build_model
+
+needs_onednn = pytest.mark.skipif(
+    not (torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")),
+    reason="this torch has no oneDNN",
+)
+
+
+@needs_onednn
+@torch.inference_mode()
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_a_packed_model_computes_the_same(norm):
+    torch.manual_seed(0)
+    config = ModelConfig(d_model=32, d_ff=64, num_heads=4, num_encoder_layers=2, num_decoder_layers=2, norm=norm)
+    model = build_model(config, 50, 50, True, 64).eval()
+    src, tgt = torch.randint(4, 50, (3, 9)), torch.randint(4, 50, (3, 7))
+    plain = model(src, src != 0, tgt)
+    pack(model)
+    assert isinstance(model.output, PackedLinear) and isinstance(
+        model.encoder.layers[0].feed_forward.inner, PackedLinear
+    )
+    torch.testing.assert_close(model(src, src != 0, tgt), plain, atol=1e-5, rtol=1e-4)
+
+
+def test_other_arithmetic_is_left_alone():
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4)).bfloat16()
+    pack(model)
+    assert isinstance(model[0], torch.nn.Linear)

@@ -1,0 +1,119 @@
+"""Each rule against exhaustive search over the sequences it allows."""
+
+import pytest
+import torch
+
+from tests.table import BOS, EOS, IDS, V, every_sequence, table_model
+from transformer_mt.decoding.beam import beam_search
+from transformer_mt.decoding.rules import BannedText, MinLength, NoRepeatNgram, Prefix, RepetitionPenalty, Siblings
+
+PIECES = ["<s>", "</s>", "▁a", "b", "▁ab"]
+
+
+def has_ngram_twice(body, n):
+    ngrams = [body[i : i + n] for i in range(len(body) - n + 1)]
+    return len(set(ngrams)) < len(ngrams)
+
+
+def writes(body, text):
+    return text in "".join(PIECES[token] for token in body)
+
+
+HARD = {
+    "min_length": (MinLength(2, EOS), lambda body: len(body) >= 2),
+    "no_repeat_1": (NoRepeatNgram(1), lambda body: not has_ngram_twice(body, 1)),
+    "no_repeat_2": (NoRepeatNgram(2), lambda body: not has_ngram_twice(body, 2)),
+    "banned": (BannedText(["▁ab", "bb"], PIECES), lambda body: not writes(body, "▁ab") and not writes(body, "bb")),
+    "prefix": (Prefix([[3, 2]]), lambda body: body[:2] == (3, 2)),
+}
+
+
+@pytest.mark.parametrize("name", HARD)
+@pytest.mark.parametrize("seed", range(3))
+def test_what_a_rule_forbids_is_all_that_is_missing(name, seed):
+    rule, allowed = HARD[name]
+    logits, step, state = table_model(seed)
+    expected = every_sequence(logits, 0, 5, allowed=allowed)
+    (found,) = beam_search(step, state, [5], IDS, beam=120, rules=[rule])
+    assert [h.tokens for h in found] == [tokens for _, _, tokens in expected][:120]
+    assert [h.log_prob for h in found] == pytest.approx([total for _, total, _ in expected][:120], abs=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_all_rules_at_once(seed):
+    logits, step, state = table_model(seed)
+    expected = every_sequence(logits, 0, 5, allowed=lambda body: all(allowed(body) for _, allowed in HARD.values()))
+    (found,) = beam_search(step, state, [5], IDS, beam=120, rules=[rule for rule, _ in HARD.values()])
+    assert [h.tokens for h in found] == [tokens for _, _, tokens in expected]
+
+
+def test_rules_know_the_sentence_of_each_row():
+    """Prefixes of different lengths, in sentences that leave at different times."""
+    _, step, state = table_model(seed=4, num_sentences=4)
+    prefixes = [[2], [], [4, 3, 2], [3, 3]]
+    together = beam_search(step, state, [3, 1, 8, 5], IDS, beam=2, rules=[Prefix(prefixes)])
+    for prefix, found in zip(prefixes, together):
+        assert all(h.tokens[: len(prefix)] == prefix for h in found)
+    assert beam_search(step, state, [3, 1, 8, 5], IDS, beam=2)[1] == together[1]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_repetition_penalty_ranks_but_never_lies_about_the_models_probability(seed):
+    logits, step, state = table_model(seed)
+
+    def judged(tokens):
+        total, history = 0.0, (BOS,)
+        for token in tokens:
+            total += logits(0, history)[token].item() * (3.0 if token in history[1:] else 1.0)
+            history += (token,)
+        return total
+
+    every = every_sequence(logits, 0, 4)
+    expected = sorted(((judged(tokens) / len(tokens), total, tokens) for _, total, tokens in every), reverse=True)
+    (found,) = beam_search(step, state, [4], IDS, beam=len(every), rules=[RepetitionPenalty(3.0)])
+    assert [h.tokens for h in found] == [tokens for _, _, tokens in expected]
+    assert [h.score for h in found] == pytest.approx([score for score, _, _ in expected], abs=1e-5)
+    assert [h.log_prob for h in found] == pytest.approx([total for _, total, _ in expected], abs=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_siblings_take_off_their_rank(seed):
+    logits, step, state = table_model(seed)
+
+    def judged(tokens):
+        total, history = 0.0, (BOS,)
+        for token in tokens:
+            values = logits(0, history)
+            total += values[token].item() - 0.7 * (values > values[token]).sum().item()
+            history += (token,)
+        return total
+
+    every = every_sequence(logits, 0, 4)
+    expected = sorted(((judged(tokens) / len(tokens), tokens) for _, _, tokens in every), reverse=True)
+    (found,) = beam_search(step, state, [4], IDS, beam=len(every), rules=[Siblings(0.7, most=V)])
+    assert [h.tokens for h in found] == [tokens for _, tokens in expected]
+
+
+def test_siblings_make_the_n_best_differ():
+    different = 0
+    for seed in range(10):
+        _, step, state = table_model(seed)
+        starts = []
+        for rules in ([], [Siblings(2.0, most=8)]):
+            (found,) = beam_search(step, state, [6], IDS, beam=4, rules=rules)
+            starts.append(len({h.tokens[0] for h in found}))
+        different += starts[1] - starts[0]
+    assert different > 0
+
+
+def test_rules_that_leave_nothing_find_nothing():
+    _, step, state = table_model(seed=0)
+    assert beam_search(step, state, [4], IDS, beam=2, rules=[Prefix([[2, 2]]), NoRepeatNgram(1)]) == [[]]
+
+
+def test_banned_text_is_banned_however_it_is_spelled():
+    rule = BannedText(["▁ab"], PIECES)
+    for tokens, banned in (([], [4]), ([2], [3, 4]), ([3], [4]), ([2, 3], [4])):
+        log_probs = torch.zeros(1, V)
+        rule(torch.tensor([tokens], dtype=torch.int64), log_probs, torch.tensor([0]))
+        assert (log_probs[0] == -torch.inf).nonzero()[:, 0].tolist() == banned
