@@ -16,7 +16,8 @@ def has_ngram_twice(body, n):
 
 
 def writes(body, text):
-    return text in "".join(PIECES[token] for token in body)
+    written = "".join(PIECES[token] for token in body)
+    return text in (written if written.startswith("▁") else "▁" + written)
 
 
 HARD = {
@@ -112,8 +113,8 @@ def test_rules_that_leave_nothing_find_nothing():
 
 
 def test_banned_text_is_banned_however_it_is_spelled():
-    rule = BannedText(["▁ab"], PIECES)
-    for tokens, banned in (([], [4]), ([2], [3, 4]), ([3], [4]), ([2, 3], [4])):
+    rule = BannedText(["▁ab", "▁b"], PIECES)
+    for tokens, banned in (([], [3, 4]), ([2], [3, 4]), ([3], [4]), ([2, 3], [4])):
         log_probs = torch.zeros(1, V)
         rule(torch.tensor([tokens], dtype=torch.int64), log_probs, torch.tensor([0]))
         assert (log_probs[0] == -torch.inf).nonzero()[:, 0].tolist() == banned

@@ -89,6 +89,8 @@ class BannedText:
     def __call__(self, tokens: Tensor, log_probs: Tensor, sentences: Tensor) -> None:
         for row, line in enumerate(tokens[:, -self.reach :].tolist()):
             written = "".join(self.pieces[token] for token in line)
+            if tokens.size(1) <= self.reach and not written.startswith("▁"):
+                written = "▁" + written  # the first word begins one even where its piece does not say so
             for cut in range(min(self.reach, len(written)) + 1):
                 if banned := self.completing.get(written[len(written) - cut :]):
                     log_probs[row, banned] = -torch.inf
