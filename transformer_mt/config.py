@@ -154,7 +154,7 @@ class TrainConfig(Section):
     label_smoothing: Probability = 0.1
     """Share of the probability spread over the whole vocabulary (paper, section 5.4)."""
     r_drop: float = Field(0.0, ge=0.0)
-    """Weight of R-Drop: each sentence is seen twice, and the two dropouts should agree (Liang et al. 2021, alpha); 0 turns it off."""
+    """R-Drop's alpha: each sentence is seen twice, and the two dropouts should agree (Liang et al. 2021); 0 turns it off."""
     max_grad_norm: float = Field(1.0, ge=0.0)
     """Gradients longer than this are scaled down to it; 0 turns it off."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"

@@ -43,6 +43,7 @@ class CTranslate2Engine:
         self.src_pieces = tokenizer.pieces_src(range(tokenizer.src.vocab_size()))
         self.tgt_pieces = tokenizer.all_pieces_tgt()
         self.tgt_ids = {piece: i for i, piece in enumerate(self.tgt_pieces)}
+        self.never = (self.tgt_pieces[PAD], self.tgt_pieces[BOS])
         self._models: dict[int, Any] = {}
 
     @classmethod
@@ -110,20 +111,21 @@ class CTranslate2Engine:
         penalty = LengthPenalty(settings.length_penalty)
         longest = max(r.limit for r in requests)
         for i, (request, result) in enumerate(zip(requests, self._ask(requests, settings, longest))):
-            if any(len(pieces) > request.limit for pieces in result.hypotheses):
-                (result,) = self._ask([request], settings, request.limit)
+            forbidden = any(piece in self.never for pieces in result.hypotheses for piece in pieces)
+            if forbidden or any(len(pieces) > request.limit for pieces in result.hypotheses):
+                (result,) = self._ask([request], settings, request.limit, suppress_sequences=[[p] for p in self.never])
             found = [[self.tgt_ids[piece] for piece in pieces] for pieces in result.hypotheses]
             whole = [tokens if tokens[-1:] == [EOS] else [*tokens[: request.limit - 1], EOS] for tokens in found]
             log_probs = [score * penalty(len(tokens)) for score, tokens in zip(result.scores, found)]
             # Where CTranslate2 forbids tokens it shares out their probability; where it stops, the end has none yet.
-            if request.prefix or settings.min_length or settings.no_repeat_ngram or whole != found:
+            if request.prefix or settings.min_length or settings.no_repeat_ngram or forbidden or whole != found:
                 log_probs = [
                     sum(each) for each in self.token_log_probs([(request.src, tokens[:-1]) for tokens in whole])
                 ]
             pairs = zip(whole, log_probs)
             yield i, ranked([Hypothesis(tokens, value, value / penalty(len(tokens))) for tokens, value in pairs])
 
-    def _ask(self, requests: Sequence[Request], settings: DecodeConfig, limit: int) -> Iterator[Any]:
+    def _ask(self, requests: Sequence[Request], settings: DecodeConfig, limit: int, **options: Any) -> Iterator[Any]:
         """CTranslate2's results, in order, each when it is there."""
         batch = max(settings.batch_tokens // settings.beam, max(len(r.src) for r in requests) + 1)
         few = sum(len(r.src) + 1 for r in requests) <= batch
@@ -142,7 +144,7 @@ class CTranslate2Engine:
             max_input_length=0,
             return_scores=True,
             return_end_token=True,
-            suppress_sequences=[[self.tgt_pieces[PAD]], [self.tgt_pieces[BOS]]],
+            **options,
         )
         for promise in promises:
             try:

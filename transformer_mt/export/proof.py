@@ -62,16 +62,16 @@ def prove(ours: Translator, theirs: Translator, sentences: Sequence[str], quanti
     alike = [(a, b) for a, b in zip(expected, found) if a.translation == b.translation]
     difference = max((abs(a.score - b.score) for a, b in alike), default=0.0)
     texts = [result.translation for result in expected]
-    # chrF's and TER's settings do not matter here, and BLEU's only that both sides are cut alike.
-    (bleu,) = corpus_scores([result.translation for result in found], texts, "en", metrics=("BLEU",))
-    proof = Proof(quantization, len(sentences), len(alike), difference, bleu.value)
+    (score,) = corpus_scores([result.translation for result in found], texts, "en", metrics=("BLEU",))
+    bleu = 100.0 if len(alike) == len(sentences) else score.value  # sacreBLEU's is 0 where no line has four words
+    proof = Proof(quantization, len(sentences), len(alike), difference, bleu)
     if quantization == "float32":
         if len(alike) < _IDENTICAL * len(sentences) or difference > _SCORES:
             raise WorkError(
                 f"the export must translate {_IDENTICAL:.1%} of the lines identically with scores within {_SCORES}, but: "
                 f"{proof}; it was not kept"
             )
-    elif bleu.value < _BLEU:
+    elif bleu < _BLEU:
         raise WorkError(
             f"the export must have a BLEU of {_BLEU:.0f} against the run's own output, but: {proof}; it was not kept, "
             "try another --quantization"

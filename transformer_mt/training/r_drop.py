@@ -21,7 +21,13 @@ class _ConsistentCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, first_RD: Tensor, second_RD: Tensor, weight_VD: Tensor, targets_R: Tensor, smoothing: float, alpha: float
+        ctx: Any,
+        first_RD: Tensor,
+        second_RD: Tensor,
+        weight_VD: Tensor,
+        targets_R: Tensor,
+        smoothing: float,
+        alpha: float,
     ) -> Any:
         dtype = product_dtype(first_RD)
         V = len(weight_VD)

@@ -189,7 +189,9 @@ def open_run(config: Config, folder: Path, fresh: bool = False, ranks: Ranks | N
     model = _model(config, data.tokenizer).to(device)
     compiled = train.compile is True or (train.compile == "auto" and device.type == "cuda")
     layers = [*model.encoder.layers, *model.decoder.layers]
-    objective = spread(Objective(model, train.label_smoothing, compiled, train.r_drop), layers, train.parallel, ranks, device)
+    objective = spread(
+        Objective(model, train.label_smoothing, compiled, train.r_drop), layers, train.parallel, ranks, device
+    )
     if not ranks.is_first:
         torch.manual_seed(config.seed + ranks.rank)  # the same weights on each rank, but not the same dropout
     optimizer = build_optimizer(model, train)

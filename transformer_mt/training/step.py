@@ -47,9 +47,7 @@ class Pending:
 class Objective(nn.Module):
     """What is minimised, as a module: a batch -> (loss, nll), both summed over its real target tokens."""
 
-    def __init__(
-        self, model: Transformer, label_smoothing: float, compiled: bool = False, r_drop: float = 0.0
-    ) -> None:
+    def __init__(self, model: Transformer, label_smoothing: float, compiled: bool = False, r_drop: float = 0.0) -> None:
         super().__init__()
         self.model = model
         self.label_smoothing, self.r_drop = label_smoothing, r_drop

@@ -1,0 +1,126 @@
+"""Exported folders through the real command line: a MODEL like any other."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT, run_cli
+from tests.integration.test_cli import cli
+
+pytest.importorskip("ctranslate2")
+
+LINES = "The dog sleeps.\n\nA cat sings.\nThe old teacher sees a small bird.\n"
+
+
+@pytest.fixture(scope="module")
+def exported(tiny_run, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("export") / "ct2"
+    result = run_cli("export", tiny_run, folder)
+    assert result.returncode == 0, result.stderr.decode()
+    assert b"float32: 40 of 40 probe sentences translated identically" in result.stdout
+    return folder
+
+
+def test_an_export_translates_as_its_run_does(tiny_run, exported, tmp_path, capfdbinary):
+    source = tmp_path / "in.txt"
+    source.write_text(LINES, encoding="utf-8")
+    outputs = [cli(capfdbinary, "translate", model, "-i", source) for model in (tiny_run, exported)]
+    assert outputs[0] == outputs[1] and outputs[0][1].count("\n") == 4
+    rows = []
+    for model in (tiny_run, exported):
+        out = cli(capfdbinary, "translate", model, "-i", source, "--json", "--align", "--n-best", "2")[1]
+        rows.append([json.loads(line) for line in out.strip().split("\n")])
+    for a, b in zip(*rows):
+        assert a["translation"] == b["translation"] and a["tokens"] == b["tokens"] and a["flags"] == b["flags"]
+        assert a["score"] == pytest.approx(b["score"], abs=1e-3)
+        assert a["log_prob"] == pytest.approx(b["log_prob"], abs=1e-2)
+
+
+def test_an_export_is_evaluated_and_scored(tiny_run, exported, tmp_path, capfdbinary):
+    scores = [cli(capfdbinary, "evaluate", model)[1] for model in (tiny_run, exported)]
+    assert scores[0] == scores[1] and scores[0].startswith("test-0: toy test, 30 sentences, beam 5")
+    (tmp_path / "a.en").write_text("The dog sleeps.\nA cat sings.\n", encoding="utf-8")
+    (tmp_path / "a.de").write_text("Der Hund schläft.\nEine Katze singt.\n", encoding="utf-8")
+    files = ["--source", tmp_path / "a.en", "--target", tmp_path / "a.de"]
+    values = []
+    for model in (tiny_run, exported):
+        status, out, err = cli(capfdbinary, "score", model, *files)
+        assert status == 0 and "2 lines" in err and "perplexity" in err
+        values.append([float(line.split("\t")[0]) for line in out.strip().split("\n")])
+    assert values[0] == pytest.approx(values[1], abs=1e-2)
+
+
+def test_a_runs_folder_is_exported_to_the_cache_first(tiny_run, capfdbinary):
+    expected = cli(capfdbinary, "translate", tiny_run, "The dog sleeps.")[1]
+    status, out, err = cli(capfdbinary, "translate", tiny_run, "The dog sleeps.", "--engine", "ctranslate2")
+    assert (status, out) == (0, expected) and "exporting" in err and "translated identically" in err
+    assert cli(capfdbinary, "translate", tiny_run, "The dog sleeps.", "--engine", "ctranslate2") == (0, expected, "")
+
+
+def test_translating_through_an_export_imports_no_torch(exported):
+    code = (
+        "import sys\nfrom transformer_mt.cli import translate_main\n"
+        f"assert translate_main([{str(exported)!r}, 'The dog sleeps.']) == 0\n"
+        "print([m for m in ('torch', 'datasets', 'sacrebleu', 'matplotlib', 'pandas') if m in sys.modules], file=sys.stderr)"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=ROOT)
+    assert result.stderr.decode().strip() == "[]", result.stderr
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["translate", "EXPORT", "x", "--engine", "torch"], "an exported model must have --engine ctranslate2"),
+        (["translate", "EXPORT", "x", "--ensemble", "RUN"], "an exported model translates alone"),
+        (["translate", "EXPORT", "x", "--search", "sample"], "decode.search must be 'beam' with --engine ctranslate2"),
+        (["translate", "EXPORT", "x", "--dtype", "bfloat16"], "--dtype must be one of"),
+        (["translate", "EXPORT", "x", "--device", "cuda:7"], "the device must be there, but cuda:7 is not"),
+        (
+            ["translate", "RUN", "x", "--dtype", "int8"],
+            "--dtype must be float32, bfloat16 or float16 with --engine torch",
+        ),
+        (["export", "RUN", "EXPORT"], "must not be there yet, but is"),
+        (["export", "EXPORT", "new"], "must be a run's folder, but is exported already"),
+        (["export", "no/run", "new"], "no/run: no such folder"),
+        (["export", "RUN", "new", "--probe", "no/file"], "no/file: no such file"),
+    ],
+)
+def test_mistakes_get_one_line(tiny_run, exported, tmp_path, capfdbinary, monkeypatch, words, message):
+    monkeypatch.chdir(tmp_path)
+    names = {"RUN": tiny_run, "EXPORT": exported}
+    status, out, err = cli(capfdbinary, *(names.get(word, word) for word in words))
+    if "bfloat16" in words and status == 0:
+        pytest.skip("this processor computes in bfloat16")
+    assert status == 2 and out == "" and message in err.strip().split("\n")[-1]
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_refused_export_leaves_nothing_behind(tiny_run, tmp_path, capfdbinary, monkeypatch):
+    from transformer_mt.export import proof
+
+    monkeypatch.setattr(proof, "_BLEU", 101.0)
+    status, out, err = cli(capfdbinary, "export", tiny_run, tmp_path / "e", "--quantization", "int8")
+    assert status == 1 and "it was not kept" in err and list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_library_names_its_extra(tiny_run, tmp_path):
+    code = (
+        "import sys\nsys.modules['ctranslate2'] = None\nfrom transformer_mt.cli import main\n"
+        f"sys.exit(main(['export', {str(tiny_run)!r}, {str(tmp_path / 'e')!r}]))"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=ROOT)
+    assert result.returncode == 2 and b"pip install 'transformer-mt[ctranslate2]'" in result.stderr
+    assert b"Traceback" not in result.stderr and not (tmp_path / "e").exists()
+
+
+def test_a_damaged_export_is_told(exported, tmp_path, capfdbinary):
+    for path in filter(Path.is_file, exported.iterdir()):
+        (tmp_path / path.name).write_bytes(path.read_bytes()[: 2000 if path.name == "model.bin" else None])
+    status, _, err = cli(capfdbinary, "translate", tmp_path, "x")
+    assert status == 1 and "CTranslate2 cannot load it" in err
+    (tmp_path / "export.json").unlink()
+    status, _, err = cli(capfdbinary, "translate", tmp_path, "x")
+    assert status == 2 and "must hold a whole export.json" in err

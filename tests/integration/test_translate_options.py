@@ -1,0 +1,215 @@
+"""What translate can be asked for, through the real command line."""
+
+import json
+
+import pytest
+
+from tests.conftest import run_cli
+from tests.integration.test_cli import cli
+
+LINES = ["The dog sleeps.", "", "A cat sings.", "The old teacher sees a small bird.", "Today the child reads."]
+
+
+@pytest.fixture
+def source(tmp_path):
+    path = tmp_path / "in.txt"
+    path.write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
+    return path
+
+
+def test_resume_goes_on_without_repeating_or_losing_a_line(tiny_run, source, tmp_path, capfdbinary):
+    out = tmp_path / "out.txt"
+    assert cli(capfdbinary, "translate", tiny_run, "-i", source, "-o", out)[0] == 0
+    whole = out.read_bytes()
+    for kept in (0, 1, len(whole) // 2, len(whole) - 1, len(whole)):  # as an interruption at any byte leaves it
+        out.write_bytes(whole[:kept])
+        status, _, err = cli(capfdbinary, "translate", tiny_run, "-i", source, "-o", out, "--resume")
+        assert status == 0 and out.read_bytes() == whole
+        assert f"going on after {whole[:kept].count(bytes([10]))} lines" in err
+    out.unlink()
+    assert cli(capfdbinary, "translate", tiny_run, "-i", source, "-o", out, "--resume")[0] == 0
+    assert out.read_bytes() == whole
+
+
+def test_resumed_json_lines_keep_their_numbers(tiny_run, source, tmp_path, capfdbinary):
+    out = tmp_path / "out.jsonl"
+    command = ["translate", tiny_run, "-i", source, "-o", out, "--json", "--prefix", "Der", "--resume"]
+    assert cli(capfdbinary, *command)[0] == 0
+    whole = out.read_text(encoding="utf-8")
+    out.write_text("".join(whole.splitlines(keepends=True)[:3]) + '{"line": 4, "sou', encoding="utf-8")
+    assert cli(capfdbinary, *command)[0] == 0
+    rows = [json.loads(line) for line in out.read_text(encoding="utf-8").split("\n") if line]
+    assert [row["line"] for row in rows] == [1, 2, 3, 4, 5] and [row["source"] for row in rows] == LINES
+    assert [row["translation"] for row in rows] == [
+        json.loads(line)["translation"] for line in whole.split("\n") if line
+    ]
+
+
+def test_the_output_of_another_input_is_not_gone_on_with(tiny_run, source, tmp_path, capfdbinary):
+    out = tmp_path / "out.txt"
+    out.write_text("x\n" * 9, encoding="utf-8")
+    status, _, err = cli(capfdbinary, "translate", tiny_run, "-i", source, "-o", out, "--resume")
+    assert status == 2 and "holds 9 lines, but the input has 5; is it of another input?" in err
+    assert out.read_text(encoding="utf-8") == "x\n" * 9
+
+
+def test_every_search_and_rule_can_be_asked_for(tiny_run, capfdbinary):
+    for words in (
+        [
+            "--search",
+            "sample",
+            "--samples",
+            "3",
+            "--top-k",
+            "5",
+            "--temperature",
+            "0.7",
+            "--seed",
+            "3",
+            "--n-best",
+            "2",
+        ],
+        ["--search", "sample", "--top-p", "0.9"],
+        ["--search", "mbr", "--samples", "4", "--utility", "bleu"],
+        ["--length-penalty-form", "gnmt", "--coverage-penalty", "0.2", "--diversity", "0.3"],
+        ["--min-length", "2", "--max-length", "9", "--no-repeat-ngram", "2", "--repetition-penalty", "1.2"],
+        ["--ban", "Hund", "--ban", "Katze", "--max-length-ratio", "1.5", "--prefix", "Ein"],
+    ):
+        status, out, err = cli(capfdbinary, "translate", tiny_run, *words, "The dog sleeps.")
+        assert status == 0, err
+        assert out.count("\n") == (2 if "--n-best" in words else 1)
+    sampled = [
+        cli(capfdbinary, "translate", tiny_run, "--search", "sample", "--seed", s, "The dog sleeps.")[1] for s in "112"
+    ]
+    assert sampled[0] == sampled[1] != sampled[2]
+
+
+def test_prefixes_stand_beside_their_lines(tiny_run, source, tmp_path, capfdbinary):
+    prefixes = tmp_path / "prefixes.txt"
+    prefixes.write_text("Der Hund\n\nEine\nDie\n\n", encoding="utf-8")
+    lines = cli(capfdbinary, "translate", tiny_run, "-i", source, "--prefixes", prefixes)[1].split("\n")
+    assert lines[0].startswith("Der Hund") and lines[2].startswith("Eine") and lines[3].startswith("Die")
+    plain = cli(capfdbinary, "translate", tiny_run, "-i", source)[1].split("\n")
+    assert lines[1] == plain[1] == "" and lines[4] == plain[4]
+    prefixes.write_text("Der Hund\n", encoding="utf-8")
+    status, _, err = cli(capfdbinary, "translate", tiny_run, "-i", source, "--prefixes", prefixes)
+    assert status == 2 and "must have a line for each line, but ends at line 1" in err
+
+
+def test_protected_text_and_flags(tiny_run, capfdbinary):
+    out = cli(capfdbinary, "translate", tiny_run, "--json", "--protect", r"<[^>]+>", "The <b>dog</b> sleeps.")[1]
+    row = json.loads(out)
+    assert row["translation"].count("<b>") == row["translation"].count("</b>") == 1 and "apart" in row["flags"]
+    assert row["problems"][0].startswith("protected text did not survive")
+    row = json.loads(cli(capfdbinary, "translate", tiny_run, "--json", "The dog sleeps. " * 30)[1])
+    assert "split" in row["flags"]
+
+
+def test_an_ensemble_of_runs(tiny_run, capfdbinary):
+    alone = cli(capfdbinary, "translate", tiny_run, "The dog sleeps.")[1]
+    assert cli(capfdbinary, "translate", tiny_run, "--ensemble", tiny_run, "The dog sleeps.")[1] == alone
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["--align"], "--align must stand with --json, which shows it"),
+        (["--resume"], "--resume must stand with --output FILE"),
+        (["--resume", "-o", "x", "--n-best", "2"], "--resume must have a line for each line; with --n-best use --json"),
+        (["--prefix", "a", "--prefixes", "b"], "give --prefix or --prefixes, not both"),
+        (["--prefixes", "no/file"], "no/file: no such file"),
+        (["--protect", "("], "--protect must be a regular expression, but is '('"),
+        (
+            ["--temperature", "0.5"],
+            "decode.temperature must be 1.0 with search: beam, but is 0.5; it needs search: sample",
+        ),
+        (["--search", "sample", "--coverage-penalty", "1"], "decode.coverage_penalty must be 0.0 with search: sample"),
+        (["--search", "sample", "--n-best", "2"], "--n-best must be at most --samples (1), but is 2"),
+        (["--search", "mbr"], "decode.samples must be at least 2 with search: mbr, but is 1; 32 is usual"),
+        (["--beam", "1", "--diversity", "1"], "decode.beam must be at least 2 with decode.diversity, but is 1"),
+        (["--min-length", "9", "--max-length", "3"], "decode.min_length must be at most max_length (3), but is 9"),
+        (["--ban", " "], "decode.banned must hold words, but one of them is empty"),
+        (["--repetition-penalty", "0.5"], "`decode.repetition_penalty` must be greater than or equal to 1"),
+        (["--top-k", "-1"], "--top-k"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_with_a_sentence(tiny_run, capfdbinary, words, message):
+    status, out, err = cli(capfdbinary, "translate", tiny_run, "The dog sleeps.", *words)
+    assert status == 2 and out == "" and message in err.strip().split("\n")[-1]
+
+
+def test_what_score_says_is_what_translate_said(tiny_run, source, tmp_path, capfdbinary):
+    translated = tmp_path / "out.jsonl"
+    assert cli(capfdbinary, "translate", tiny_run, "-i", source, "--json", "-o", translated)[0] == 0
+    rows = [json.loads(line) for line in translated.read_text(encoding="utf-8").split("\n") if line]
+    status, out, err = cli(capfdbinary, "score", tiny_run, "--translations", translated, "--json")
+    scored = [json.loads(line) for line in out.strip().split("\n")]
+    assert status == 0 and "5 lines" in err
+    for row, score in zip(rows, scored):
+        if row["flags"] == ["empty"]:
+            continue  # nothing was asked of the model
+        assert score["log_prob"] == pytest.approx(row["log_prob"], abs=1e-3)
+        assert score["score"] == pytest.approx(row["score"], abs=1e-4)
+        assert len(score["token_log_probs"]) == len(score["tokens"]) + 1
+        assert sum(score["token_log_probs"]) == pytest.approx(score["log_prob"])
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        ([], "--source FILE and --target FILE must be given, or --translations FILE"),
+        (["--source", "SHORT", "--target", "SOURCE"], "must have as many lines as the other file, but ends at line 1"),
+        (["--translations", "SOURCE"], "in.txt:1: must be a line that translate --json wrote, but is not"),
+        (["--translations", "SOURCE", "--source", "SOURCE"], "give --translations, or --source and --target, not both"),
+    ],
+)
+def test_score_mistakes(tiny_run, source, tmp_path, capfdbinary, words, message):
+    (tmp_path / "short.txt").write_text("x\n", encoding="utf-8")
+    names = {"SHORT": tmp_path / "short.txt", "SOURCE": source}
+    status, out, err = cli(capfdbinary, "score", tiny_run, *(names.get(word, word) for word in words))
+    assert status == 2 and out == "" and message in err.strip().split("\n")[-1]
+
+
+@pytest.mark.slow
+def test_memory_stays_flat_on_a_long_input(tiny_run, tmp_path):
+    """Ten times the lines take no more memory, up to what an allocator keeps."""
+    code = (
+        "import resource, sys\nfrom transformer_mt.cli import translate_main\n"
+        f"translate_main([{str(tiny_run)!r}, '-o', '/dev/null', '--beam', '1'])\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)"
+    )
+    import subprocess
+    import sys
+
+    from tests.conftest import ROOT
+
+    peaks = []
+    for count in (3000, 30_000):
+        result = subprocess.run(
+            [sys.executable, "-c", code], input=b"The dog sleeps.\n" * count, capture_output=True, cwd=ROOT
+        )
+        peaks.append(int(result.stdout))
+    assert peaks[1] < peaks[0] + 60
+
+
+@pytest.mark.slow
+def test_a_student_is_distilled_and_measured(tiny_run, write_config, tmp_path, monkeypatch):
+    pytest.importorskip("ctranslate2")
+    config = write_config("student.yaml", model={"num_decoder_layers": 1}, train={"max_updates": 40})
+    words = ["distill", tiny_run, config, "name=student", "--out", tmp_path / "student"]
+    first = run_cli(*words, cwd=tmp_path)
+    assert first.returncode in (0, 1), first.stderr.decode()
+    table = (tmp_path / "student/distillation.md").read_text(encoding="utf-8")
+    assert (
+        table.startswith("| model | BLEU | chrF | MB | sentences/s |")
+        and "| teacher |" in table
+        and "| student |" in table
+    )
+    pairs = (tmp_path / "student/distilled.jsonl").read_text(encoding="utf-8").strip().split("\n")
+    assert len(pairs) == 1500 and json.loads(pairs[0]).keys() == {"en", "de"}
+    if first.returncode:  # so small a student may not survive quantisation, and then it is said
+        assert b"it was not kept" in first.stderr and not (tmp_path / "student/int8").exists()
+    else:
+        assert "student, int8" in table and (tmp_path / "student/int8/model.bin").exists()
+    again = run_cli(*words, cwd=tmp_path)
+    assert b"finished at update 40" in again.stderr and b"sentences for" not in again.stderr

@@ -1,0 +1,158 @@
+"""Every Transformer the YAML can describe computes the same through CTranslate2."""
+
+import json
+
+import pytest
+import torch
+
+pytest.importorskip("ctranslate2")
+
+from transformer_mt.config import Config, TokenizerConfig
+from transformer_mt.data import toy
+from transformer_mt.data.tokenizer import EOS, Tokenizer
+from transformer_mt.decoding.ctranslate2_engine import CTranslate2Engine
+from transformer_mt.decoding.engine import Request
+from transformer_mt.decoding.torch_engine import TorchEngine, load_model
+from transformer_mt.decoding.translator import load_run_config
+from transformer_mt.errors import InputError, WorkError
+from transformer_mt.export import proof
+from transformer_mt.export.ctranslate2 import write_model
+from transformer_mt.export.export import export
+from transformer_mt.export.support import reasons_against
+from transformer_mt.model.build import build_model
+
+KINDS = [
+    {},
+    {"norm": "post"},
+    {"activation": "gelu"},
+    {"activation": "swiglu", "norm": "post"},
+    {"position": "learned"},
+    {"tie_embeddings": False, "num_encoder_layers": 3, "num_decoder_layers": 1},
+]
+
+
+@pytest.fixture(scope="module")
+def tokenizers():
+    pairs = list(toy.generate("test", 300))
+    return {shared: Tokenizer.train(pairs, TokenizerConfig(vocab_size=400, shared=shared)) for shared in (True, False)}
+
+
+def both_engines(tokenizer, folder, quantization="float32", **model):
+    sizes = {"d_model": 32, "d_ff": 64, "num_heads": 4, "num_encoder_layers": 2, "num_decoder_layers": 2}
+    data = {
+        "source_lang": "en",
+        "target_lang": "de",
+        "train": {"toy": "train"},
+        "valid": {"toy": "valid"},
+        "max_length": 64,
+    }
+    config = Config.model_validate({"name": "x", "data": data, "model": {**sizes, **model}})
+    torch.manual_seed(0)
+    sizes = tokenizer.src.vocab_size(), tokenizer.tgt.vocab_size()
+    network = build_model(config.model, *sizes, tokenizer.shared, 64).eval()
+    with torch.no_grad():
+        for parameter in network.parameters():  # biases and norms, too, must have something to say
+            parameter.add_(torch.randn_like(parameter) * 0.1)
+    write_model(network, tokenizer, config, folder, quantization)
+    (folder / "export.json").write_text(json.dumps({"positions": 64}), encoding="utf-8")
+    return TorchEngine(network, tokenizer), CTranslate2Engine.load(folder, tokenizer, "cpu"), config
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("model", KINDS, ids=str)
+def test_an_export_gives_every_token_the_same_probability(model, shared, tokenizers, tmp_path):
+    tokenizer = tokenizers[shared]
+    ours, theirs, _ = both_engines(tokenizer, tmp_path, **model)
+    generator = torch.Generator().manual_seed(1)
+    pairs = [
+        [torch.randint(4, 400, (n,), generator=generator).tolist() for n in lengths]
+        for lengths in ((5, 7), (1, 1), (12, 3))
+    ]
+    for expected, found in zip(ours.token_log_probs(pairs), theirs.token_log_probs(pairs)):
+        assert found == pytest.approx(expected, abs=2e-4)
+
+
+@pytest.fixture(scope="module")
+def trained(tiny_run, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trained") / "ct2"
+    export(tiny_run, folder, "float32", None, print)
+    model, tokenizer = load_model(tiny_run, load_run_config(tiny_run))
+    return TorchEngine(model.eval(), tokenizer), CTranslate2Engine.load(folder, tokenizer, "cpu"), tokenizer
+
+
+SETTINGS = [
+    {},
+    {"beam": 1},
+    {"length_penalty": 0.0},
+    {"length_penalty": 2.0},
+    {"min_length": 4},
+    {"no_repeat_ngram": 2},
+    {"prefix": [7, 9]},
+    {"limit": 3},
+]
+
+
+@pytest.mark.parametrize("changes", SETTINGS, ids=str)
+def test_both_engines_find_the_same(trained, tiny_run, changes):
+    """And what is found has the probability our model gives it, keeps its limit and begins with its prefix."""
+    ours, theirs, tokenizer = trained
+    sources = tokenizer.encode_src([english for english, _ in toy.generate("test", 20)])
+    limit, prefix = changes.get("limit", 30), changes.get("prefix", [])
+    settings = load_run_config(tiny_run).decode
+    settings = settings.model_copy(update={k: v for k, v in changes.items() if k not in ("limit", "prefix")})
+    requests = [Request(src, limit, prefix) for src in sources]
+    expected, found = (dict(engine.search(requests, settings)) for engine in (ours, theirs))
+    alike = 0
+    for i, src in enumerate(sources):
+        best = found[i][0]
+        alike += expected[i][0].tokens == best.tokens
+        assert len(best.tokens) <= limit and best.tokens[-1] == EOS and best.tokens[: len(prefix)] == prefix
+        assert len(best.tokens) > settings.min_length
+        (again,) = ours.token_log_probs([(src, best.tokens[:-1])])
+        assert best.log_prob == pytest.approx(sum(again), abs=1e-3)
+        assert [h.score for h in found[i]] == sorted((h.score for h in found[i]), reverse=True)
+    # Where it forbids tokens CTranslate2 searches a little differently.
+    assert alike == len(sources) or changes.keys() & {"min_length", "no_repeat_ngram", "limit", "prefix"}
+    pairs = [(src, expected[i][0].tokens[:-1]) for i, src in enumerate(sources)]
+    assert ours.alignments(pairs) == theirs.alignments(pairs)
+
+
+def test_settings_ctranslate2_has_not_are_refused_all_at_once(tokenizers, tmp_path):
+    _, theirs, config = both_engines(tokenizers[True], tmp_path)
+    settings = config.decode.model_copy(update={"coverage_penalty": 0.2, "banned": ["Hund"]})
+    with pytest.raises(InputError) as error:
+        theirs.search([Request([5], 9)], settings)
+    first, second = str(error.value).split("\n")
+    assert first.startswith("decode.coverage_penalty must be 0.0 with --engine ctranslate2, but is 0.2")
+    assert second.startswith("decode.banned must be [] with --engine ctranslate2, but is ['Hund']")
+
+
+def test_what_ctranslate2_cannot_run_is_said_before_weights_move(tokenizers, tmp_path):
+    config = Config.model_validate(
+        {
+            "name": "x",
+            "data": {"source_lang": "en", "target_lang": "de", "train": {"toy": "train"}, "valid": {"toy": "valid"}},
+        }
+    )
+    assert reasons_against(config.model) == []
+    odd = config.model.model_copy(update={"position": "alibi", "activation": "tanh"})
+    assert reasons_against(odd) == [
+        "model.activation must be relu or gelu or swiglu, but is tanh",
+        "model.position must be sinusoidal or learned, but is alibi",
+    ]
+
+
+def test_an_export_that_translates_otherwise_is_refused(tokenizers, tmp_path, tiny_run):
+    """Two untrained models stand for a model and its broken export."""
+    from transformer_mt import Translator
+
+    ours = Translator.load(tiny_run, device="cpu")
+    theirs = Translator.load(tiny_run, device="cpu")
+    sentences = [english for english, _ in toy.generate("test", 20)]
+    assert proof.prove(ours, theirs, sentences, "float32").identical == 20
+    with torch.no_grad():
+        theirs.engine.model.decoder.layers[0].src_residual.norm.weight.mul_(-3.0)
+    with pytest.raises(WorkError, match=r"must translate 99.5% of the lines identically .* it was not kept"):
+        proof.prove(ours, theirs, sentences, "float32")
+    with pytest.raises(WorkError, match=r"must have a BLEU of 95 .* it was not kept, try another --quantization"):
+        proof.prove(ours, theirs, sentences, "int8")
