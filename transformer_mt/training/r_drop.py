@@ -12,7 +12,7 @@ from torch import Tensor
 from transformer_mt.training.loss import product_dtype
 
 # Many small passes go over a chunk's logits: so many numbers stay in a core's own cache.
-_CHUNK = {"cpu": 2**18}
+_CHUNK = {"cpu": 2**20}
 _CHUNK_ELSEWHERE = 2**26
 
 
