@@ -74,7 +74,7 @@ def put_back(part: str) -> None:
     elif part == "dropout":
         dropout._CheapDropout.apply = staticmethod(F.dropout)
     elif part == "attention":
-        attention._bf16_attention = float_attention
+        attention._attention_by_products = float_attention
     elif part == "loss":
         step.projected_cross_entropy = loss.plain_cross_entropy
 

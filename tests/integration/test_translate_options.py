@@ -1,10 +1,15 @@
 """What translate can be asked for, through the real command line."""
 
 import json
+import os
+import pty
+import subprocess
+import sys
+from contextlib import suppress
 
 import pytest
 
-from tests.conftest import run_cli
+from tests.conftest import ROOT, run_cli
 from tests.integration.test_cli import cli
 
 LINES = ["The dog sleeps.", "", "A cat sings.", "The old teacher sees a small bird.", "Today the child reads."]
@@ -110,6 +115,20 @@ def test_an_ensemble_of_runs(tiny_run, capfdbinary):
     assert cli(capfdbinary, "translate", tiny_run, "--ensemble", tiny_run, "The dog sleeps.")[1] == alone
 
 
+def test_progress_is_shown_to_a_person_and_to_nobody_else(tiny_run, source, tmp_path):
+    command = [sys.executable, "-m", "transformer_mt", "translate", str(tiny_run), "-i", str(source)]
+    seen, terminal = pty.openpty()
+    subprocess.run([*command, "-o", str(tmp_path / "out.txt")], stderr=terminal, cwd=ROOT, check=True)
+    os.close(terminal)
+    shown = b""
+    with suppress(OSError):  # a terminal nobody has open any more
+        while part := os.read(seen, 1 << 16):
+            shown += part
+    os.close(seen)
+    assert b"5.00 lines" in shown
+    assert subprocess.run(command, capture_output=True, cwd=ROOT).stderr == b"line 2: there is nothing to translate\n"
+
+
 @pytest.mark.parametrize(
     "words, message",
     [
@@ -178,11 +197,6 @@ def test_memory_stays_flat_on_a_long_input(tiny_run, tmp_path):
         f"translate_main([{str(tiny_run)!r}, '-o', '/dev/null', '--beam', '1'])\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)"
     )
-    import subprocess
-    import sys
-
-    from tests.conftest import ROOT
-
     peaks = []
     for count in (3000, 30_000):
         result = subprocess.run(

@@ -65,8 +65,8 @@ def _translate(arguments: argparse.Namespace) -> int:
         for first, lines, prefixes in _work(chunks, arguments, done):
             for number, result in enumerate(translator.stream(lines, _with(options, prefixes)), start=first):
                 _write(_format(number, result, arguments), number, result.problems, output)
+                output.flush()  # whoever waits for this line has it now
                 bar(1)
-            output.flush()
     return 0
 
 
