@@ -194,14 +194,14 @@ def _is_corpus(loc: list[str]) -> bool:
 
 
 def _nearest(loc: list[str]) -> str:
-    """`; did you mean ...?` for an unknown key: first among its neighbours, then anywhere."""
+    """`; did you mean ...?` for an unknown key: its very name elsewhere, then the nearest among its neighbours, then anywhere."""
     every = [dotted for dotted, _, _ in keys(Config)]
     parent = ".".join(loc[:-1])
     neighbours = [k.rpartition(".")[2] for k in every if k.rpartition(".")[0] == parent]
     match = difflib.get_close_matches(loc[-1], neighbours, n=1)
-    if match:
-        return f"; did you mean `{'.'.join([*loc[:-1], match[0]])}`?"
     elsewhere = [k for k in every if k.rpartition(".")[2] == loc[-1]]
+    if match and not elsewhere:
+        return f"; did you mean `{'.'.join([*loc[:-1], match[0]])}`?"
     match = elsewhere[:1] or difflib.get_close_matches(".".join(loc), every, n=1, cutoff=0.8)
     return f"; did you mean `{match[0]}`?" if match else ""
 

@@ -1,10 +1,13 @@
 """What translate can be asked for, through the real command line."""
 
+import fcntl
 import json
 import os
 import pty
+import struct
 import subprocess
 import sys
+import termios
 from contextlib import suppress
 
 import pytest
@@ -118,6 +121,7 @@ def test_an_ensemble_of_runs(tiny_run, capfdbinary):
 def test_progress_is_shown_to_a_person_and_to_nobody_else(tiny_run, source, tmp_path):
     command = [sys.executable, "-m", "transformer_mt", "translate", str(tiny_run), "-i", str(source)]
     seen, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     subprocess.run([*command, "-o", str(tmp_path / "out.txt")], stderr=terminal, cwd=ROOT, check=True)
     os.close(terminal)
     shown = b""
