@@ -1,24 +1,39 @@
-"""Pictures: the learning curve of a run. Needs the extra `plot` (matplotlib)."""
+"""Pictures: learning curves and attention. They need the extra `plot` (matplotlib)."""
 
+import math
+import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from transformer_mt.errors import InputError
 
+# Families with Chinese, Japanese and Korean characters; matplotlib's own has none.
+_CJK = ("Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans SC", "Source Han Sans SC", "WenQuanYi Zen Hei", "WenQuanYi Micro Hei",
+        "PingFang SC", "Hiragino Sans GB", "Microsoft YaHei", "SimHei", "Droid Sans Fallback")  # fmt: skip
 
-def learning_curve(entries: Sequence[dict[str, Any]], path: Path) -> None:
-    """Loss above, BLEU below, against updates, from the entries of metrics.jsonl."""
+
+def _figure(width: float, height: float) -> Any:
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError:
         raise InputError("pictures need matplotlib: pip install 'transformer-mt[plot]'") from None
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
 
+
+def _plain(axes: Any) -> None:
+    axes.grid(alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def learning_curve(entries: Sequence[dict[str, Any]], path: Path) -> None:
+    """Loss above, BLEU below, against updates, from the entries of one metrics.jsonl."""
+    figure = _figure(7, 6)
     train = [entry for entry in entries if entry["event"] == "train"]
     valid = [entry for entry in entries if entry["event"] == "valid"]
-    figure = Figure(figsize=(7, 6), layout="constrained")
-    FigureCanvasAgg(figure)
     losses, bleus = figure.subplots(2, 1, sharex=True)
     losses.plot(
         [e["step"] for e in train], [e["loss"] for e in train], label="training (smoothed labels)", color="tab:blue"
@@ -35,6 +50,84 @@ def learning_curve(entries: Sequence[dict[str, Any]], path: Path) -> None:
     bleus.set_ylabel("validation BLEU (greedy)")
     bleus.set_xlabel("updates")
     for axes in (losses, bleus):
-        axes.grid(alpha=0.3)
-        axes.spines[["top", "right"]].set_visible(False)
+        _plain(axes)
     figure.savefig(path, dpi=110)
+
+
+def curves(runs: Sequence[tuple[str, Sequence[dict[str, Any]]]], against: str, path: Path) -> None:
+    """Validation loss, BLEU and learning rate of several runs, (name, entries of its metrics.jsonl) each, in one picture."""
+    figure = _figure(8, 9)
+    losses, bleus, rates = figure.subplots(3, 1, sharex=True)
+    for number, (name, entries) in enumerate(runs):
+        style = {"color": f"C{number % 10}", "linestyle": ("-", "--", ":", "-.")[number // 10 % 4], "label": name}
+        valid = [entry for entry in entries if entry["event"] == "valid"]
+        train = [entry for entry in entries if entry["event"] == "train"]
+        losses.plot([_place(e, against) for e in valid], [e["loss"] for e in valid], marker="o", ms=3, **style)
+        bleus.plot([_place(e, against) for e in valid], [_bleu(e) for e in valid], marker="o", ms=3, **style)
+        rates.plot([_place(e, against) for e in train], [e["learning_rate"] for e in train], **style)
+    losses.set_ylabel("validation loss per token (nats)")
+    bleus.set_ylabel("validation BLEU (greedy)")
+    rates.set_ylabel("learning rate")
+    rates.set_xlabel(
+        {"tokens": "target tokens", "minutes": "minutes of training", "hours": "hours of training"}.get(
+            against, against
+        )
+    )
+    losses.legend(frameon=False, fontsize=8)
+    for axes in (losses, bleus, rates):
+        _plain(axes)
+    figure.savefig(path, dpi=110)
+
+
+def _place(entry: dict[str, Any], against: str) -> float:
+    divisor = {"minutes": 60.0, "hours": 3600.0}.get(against, 1.0)
+    return entry[{"updates": "step", "tokens": "tokens"}.get(against, "seconds")] / divisor
+
+
+def _bleu(entry: dict[str, Any]) -> float:
+    return next(score["value"] for score in entry["scores"] if score["name"] == "BLEU")
+
+
+def heat_maps(maps: Sequence[tuple[str, Any]], rows: Sequence[str], columns: Sequence[str], path: Path) -> str | None:
+    """Attention: (title, weights as rows x columns) each, what is looked at on top, what looks at the side.
+
+    Each map grows with its tokens, so that sixty are as readable as six. Gives back what could not be drawn well.
+    """
+    cell = 0.24  # inches: a line of 8 points with room around it
+    width = 1.3 + cell * len(columns)
+    height = 1.6 + cell * len(rows)
+    across = max(1, min(len(maps), math.ceil(math.sqrt(len(maps) * height / width))))
+    down = math.ceil(len(maps) / across)
+    figure = _figure(width * across, height * down)
+    fonts, missing = _fonts([*rows, *columns])
+    axes = figure.subplots(down, across, squeeze=False).flatten()
+    for place, (title, weights) in zip(axes, maps):
+        place.imshow(weights, cmap="Blues", vmin=0.0, vmax=1.0, aspect="equal")
+        place.xaxis.tick_top()
+        place.set_xticks(range(len(columns)), columns, rotation=90, fontsize=8, fontfamily=fonts)
+        place.set_yticks(range(len(rows)), rows, fontsize=8, fontfamily=fonts)
+        place.tick_params(length=0)
+        place.set_xticks([i - 0.5 for i in range(1, len(columns))], minor=True)
+        place.set_yticks([i - 0.5 for i in range(1, len(rows))], minor=True)
+        place.grid(which="minor", color="0.9", linewidth=0.5)
+        place.tick_params(which="minor", length=0)
+        place.set_xlabel(title, fontsize=8)
+    for place in axes[len(maps) :]:
+        place.set_visible(False)
+    figure.savefig(path, dpi=130)
+    return missing
+
+
+def _fonts(texts: Sequence[str]) -> tuple[list[str], str | None]:
+    """Families for the texts, and a sentence if characters of theirs have none here."""
+    from matplotlib import font_manager
+
+    default = ["DejaVu Sans"]
+    wide = sorted({c for text in texts for c in text if unicodedata.east_asian_width(c) in "WF"})
+    if not wide:
+        return default, None
+    there = {font.name for font in font_manager.fontManager.ttflist}
+    found = [name for name in _CJK if name in there]
+    if found:
+        return [*default, found[0]], None
+    return default, f"no font here has {''.join(wide[:5])}; they are drawn as boxes, install Noto Sans CJK"

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from transformer_mt import __version__
-from transformer_mt.cli import config, distill, evaluate, export, score, train, translate
+from transformer_mt.cli import config, distill, evaluate, export, plot, score, train, translate
 from transformer_mt.cli.console import say
 from transformer_mt.errors import InputError, WorkError
 
@@ -27,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--version", action="version", version=f"transformer-mt {__version__}")
     verbs = parser.add_subparsers(title="verbs", required=True, metavar="VERB")
-    for room in (train, translate, evaluate, score, export, distill, config):
+    for room in (train, translate, evaluate, score, export, distill, plot, config):
         room.add_verb(verbs)
     if words and words[0] in _INTERMIXED:
         return _run(verbs.choices[words[0]].parse_intermixed_args(words[1:]))

@@ -1,0 +1,81 @@
+"""transformer-mt plot attention, transformer-mt plot curves"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from transformer_mt.cli.console import say
+from transformer_mt.cli.model import add_model, load_translator
+from transformer_mt.errors import InputError
+
+
+def add_verb(verbs: Any) -> None:
+    plot = verbs.add_parser("plot", help="pictures of attention and of trainings")
+    kinds = plot.add_subparsers(required=True, metavar="attention|curves")
+    about = "Draw where a model looks while it translates a sentence: what is looked at on top, what looks at the side."
+    attention = kinds.add_parser("attention", help="heat maps of attention weights", description=about)
+    add_model(attention)
+    attention.add_argument("source", metavar="SOURCE", help="a sentence")
+    attention.add_argument("--target", metavar="TEXT", help="a translation of it (default: the model's own)")
+    attention.add_argument(
+        "--kind", choices=["cross", "encoder", "decoder"], default="cross", help="which attention (default: cross)"
+    )
+    attention.add_argument("--layer", metavar="N|all|mean", default="mean", help="which layers (default: their mean)")
+    attention.add_argument("--head", metavar="N|all|mean", default="mean", help="which heads (default: their mean)")
+    attention.add_argument("-o", "--output", metavar="FILE", help="the picture: .png, .svg or .pdf")
+    attention.add_argument("--json", action="store_true", help="print the numbers")
+    attention.set_defaults(verb=_attention)
+    about = "Draw validation loss, BLEU and learning rate of several runs in one picture."
+    curves = kinds.add_parser("curves", help="learning curves", description=about)
+    curves.add_argument("runs", metavar="RUN", nargs="+", help="a run's folder")
+    units = ["updates", "tokens", "minutes", "hours"]
+    curves.add_argument("--against", choices=units, default="updates", help="what runs along (default: updates)")
+    curves.add_argument("-o", "--output", metavar="FILE", required=True, help="the picture: .png, .svg or .pdf")
+    curves.set_defaults(verb=_curves)
+
+
+def _attention(arguments: argparse.Namespace) -> int:
+    if not arguments.output and not arguments.json:
+        raise InputError("--output FILE must be given for a picture, or --json for the numbers")
+    output = _picture(arguments.output) if arguments.output else None
+    translator = load_translator(arguments)
+    from transformer_mt.decoding.look import look, maps
+
+    seen = look(translator, arguments.source, arguments.target)
+    chosen = maps(seen, arguments.kind, arguments.layer, arguments.head)
+    rows, columns = seen.rows(arguments.kind), seen.columns(arguments.kind)
+    if arguments.json:
+        numbers = [{"title": title, "weights": weights.tolist()} for title, weights in chosen]
+        print(json.dumps({"rows": rows, "columns": columns, "maps": numbers}, ensure_ascii=False))
+    if output:
+        from transformer_mt.plots import heat_maps
+
+        if problem := heat_maps(chosen, rows, columns, output):
+            say(problem)
+    return 0
+
+
+def _curves(arguments: argparse.Namespace) -> int:
+    output = _picture(arguments.output)
+    runs = []
+    for run in map(Path, arguments.runs):
+        metrics = run / "metrics.jsonl"
+        if not metrics.exists():
+            raise InputError(f"{run}: must be a run's folder, but holds no metrics.jsonl")
+        lines = metrics.read_text(encoding="utf-8").split("\n")
+        runs.append((run.name, [json.loads(line) for line in lines if line]))
+    from transformer_mt.plots import curves
+
+    curves(runs, arguments.against, output)
+    return 0
+
+
+def _picture(name: str) -> Path:
+    """The file to draw into; InputError, before any work, if it cannot be one."""
+    path = Path(name)
+    if path.suffix not in (".png", ".svg", ".pdf"):
+        raise InputError(f"{path}: a picture must end in .png, .svg or .pdf")
+    if not path.parent.is_dir():
+        raise InputError(f"{path.parent}: no such folder to write the picture into")
+    return path

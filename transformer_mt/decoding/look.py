@@ -1,0 +1,92 @@
+"""What a model looks at while it translates a sentence: the weights of all its attentions."""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from transformer_mt.data.tokenizer import BOS, EOS
+from transformer_mt.decoding.torch_engine import TorchEngine
+from transformer_mt.decoding.translator import Translator
+from transformer_mt.errors import InputError
+from transformer_mt.model.attention import MultiHeadAttention
+from transformer_mt.model.transformer import Transformer
+from transformer_mt.model.weights import recorded
+
+KINDS = ("cross", "encoder", "decoder")
+
+
+@dataclass(frozen=True)
+class Attentions:
+    """One sentence and its translation. Rows are what looks, columns what is looked at; each row sums to one."""
+
+    source: list[str]
+    """S pieces with end-of-sentence."""
+    target: list[str]
+    """T pieces with end-of-sentence: the row of each is the step that chose it."""
+    weights: dict[str, list[Tensor]]
+    """For `cross` (H, T, S), `encoder` (H, S, S) and `decoder` (H, T, T), one tensor a layer."""
+
+    def rows(self, kind: str) -> list[str]:
+        return self.source if kind == "encoder" else self.target
+
+    def columns(self, kind: str) -> list[str]:
+        """In the decoder a step sees what was chosen before it: beginning-of-sentence first."""
+        return ["<s>", *self.target[:-1]] if kind == "decoder" else self.source
+
+
+def look(translator: Translator, source: str, target: str | None = None) -> Attentions:
+    """The attentions of translating `source` into `target`, by default into the model's own translation.
+
+    InputError if the engine shows none, or a text is empty or too long for one piece.
+    """
+    engine = translator.engine
+    if not isinstance(engine, TorchEngine) or not isinstance(engine.model, Transformer):
+        raise InputError("attention can only be looked at in a run's folder, one model at a time")
+    tokenizer = translator.tokenizer
+    (src,) = tokenizer.encode_src([source])
+    if not src or len(src) >= translator.max_src_length:
+        raise InputError(f"the source must have 1 to {translator.max_src_length - 1} pieces, but has {len(src)}")
+    if target is None:
+        (result,) = translator.translate([source])
+        tgt = [tokenizer.tgt.piece_to_id(piece) for piece in result.tokens]
+    else:
+        (tgt,) = tokenizer.encode_tgt([target])
+    model = engine.model
+    attentions: dict[str, list[MultiHeadAttention]] = {
+        "cross": [layer.src_attention for layer in model.decoder.layers],
+        "encoder": [layer.self_attention for layer in model.encoder.layers],  # type: ignore[misc]
+        "decoder": [layer.self_attention for layer in model.decoder.layers],
+    }
+    with torch.inference_mode(), ExitStack() as open_:
+        seen = {kind: [open_.enter_context(recorded(each)) for each in layers] for kind, layers in attentions.items()}
+        ids = torch.tensor([[*src, EOS]], device=engine.device)
+        model(ids, torch.ones_like(ids, dtype=torch.bool), torch.tensor([[BOS, *tgt]], device=engine.device))
+    weights = {kind: [layer[-1][0].float().cpu() for layer in layers] for kind, layers in seen.items()}
+    end = ["</s>"]
+    return Attentions(tokenizer.pieces_src(src) + end, tokenizer.pieces_tgt(tgt) + end, weights)
+
+
+def maps(attentions: Attentions, kind: str, layer: str, head: str) -> list[tuple[str, Tensor]]:
+    """(title, weights) of the heat maps asked for: `layer` and `head` are a number from 1 on, `all` or `mean`."""
+    layers = attentions.weights[kind]
+    chosen = _chosen("layer", layer, layers)
+    found = []
+    for name, weights in chosen:
+        for head_name, each in _chosen("head", head, list(weights)):
+            found.append((f"{kind} attention, {name}, {head_name}", each))
+    return found
+
+
+def _chosen(word: str, asked: str, parts: Sequence[Tensor]) -> list[tuple[str, Tensor]]:
+    if asked == "mean":
+        return [
+            (f"mean of {len(parts)} {word}s" if len(parts) > 1 else f"its one {word}", torch.stack(list(parts)).mean(0))
+        ]
+    if asked == "all":
+        return [(f"{word} {i}", part) for i, part in enumerate(parts, start=1)]
+    if not asked.isdecimal() or not 1 <= int(asked) <= len(parts):
+        raise InputError(f"--{word} must be 1 to {len(parts)}, all or mean, but is {asked}")
+    return [(f"{word} {asked}", parts[int(asked) - 1])]
