@@ -87,6 +87,41 @@ class TokenizerConfig(Section):
         return self
 
 
+ScoreKind = Literal["scaled_dot", "dot", "general", "additive", "cosine", "euclidean"]
+
+
+class ScoresConfig(Section):
+    """A score for each attention."""
+
+    encoder: ScoreKind = "scaled_dot"
+    """Of the encoder's self-attention."""
+    decoder: ScoreKind = "scaled_dot"
+    """Of the decoder's self-attention."""
+    cross: ScoreKind = "scaled_dot"
+    """Of the attention to the source."""
+
+
+class AttentionConfig(Section):
+    """Attention as the literature varies it."""
+
+    score: ScoreKind | ScoresConfig = "scaled_dot"
+    """How well a key answers a query, for all attentions or for each: {encoder: ..., decoder: ..., cross: ...}."""
+    window: NonNegative = 0
+    """Local self-attention: a position sees those at most so far away; 0 is no limit."""
+    cross: Literal["global", "local_m", "local_p"] = "global"
+    """What of the source is seen: all, or a window around the same place or around a predicted one (Luong et al. 2015)."""
+    cross_window: Positive = 10
+    """How far the windows of local_m and local_p reach."""
+    hard: bool = False
+    """Attend to one source token alone: drawn in training (straight-through Gumbel), the best in translation."""
+
+    def scores(self) -> ScoresConfig:
+        """The score of each attention."""
+        if isinstance(self.score, ScoresConfig):
+            return self.score
+        return ScoresConfig(encoder=self.score, decoder=self.score, cross=self.score)
+
+
 class ModelConfig(Section):
     """The network. The defaults are the paper's base model with pre-norm."""
 
@@ -112,8 +147,12 @@ class ModelConfig(Section):
     """LayerNorm before each sublayer (trains without care) or after the residual sum (the paper)."""
     activation: Literal["relu", "gelu", "swiglu"] = "relu"
     """Of the feed-forward network; swiglu has a third matrix of the same size."""
-    position: Literal["sinusoidal", "learned"] = "sinusoidal"
+    position: Literal["sinusoidal", "learned", "relative", "rotary", "alibi", "none"] = "sinusoidal"
     """How the network knows the order of tokens; learned ones end at data.max_length."""
+    relative_distance: Positive = 16
+    """Of relative positions: farther tokens count as so far."""
+    attention: AttentionConfig = AttentionConfig()
+    """What attention computes."""
     tie_embeddings: bool = True
     """Share what can be: both embeddings and the output projection where the vocabulary is shared, else the decoder's two."""
 
@@ -121,6 +160,22 @@ class ModelConfig(Section):
     def _heads_share_out_the_width(self) -> "ModelConfig":
         if self.d_model % self.num_heads:
             raise ValueError(f"model.num_heads must divide model.d_model ({self.d_model}), but is {self.num_heads}")
+        if self.position == "rotary" and self.d_model // self.num_heads % 2:
+            width = self.d_model // self.num_heads
+            raise ValueError(f"model.d_model / model.num_heads must be even for rotary positions, but is {width}")
+        scores = self.attention.scores()
+        turned = {"rotary": ("scaled_dot", "dot", "cosine", "euclidean"), "relative": ("scaled_dot", "dot")}.get(
+            self.position
+        )
+        for side in ("encoder", "decoder"):
+            if turned and (score := getattr(scores, side)) not in turned:
+                raise ValueError(
+                    f"model.attention.score must be {', '.join(turned)} with {self.position} positions, but is {score} ({side})"
+                )
+        if self.attention.hard and self.attention.cross == "local_p":
+            raise ValueError(
+                "model.attention.hard must be false with cross: local_p, which weighs many keys, but is true"
+            )
         if self.position == "sinusoidal" and self.d_model % 2:
             raise ValueError(f"model.d_model must be even for sinusoidal positions, but is {self.d_model}")
         return self

@@ -1,30 +1,53 @@
 """One token at a time, with cached keys and values, gives what all at once gives."""
 
+import itertools
+
 import pytest
 import torch
 
 from transformer_mt.config import ModelConfig
 from transformer_mt.model.build import build_model
 
+SIZES = {"d_model": 16, "d_ff": 32, "num_heads": 2, "num_encoder_layers": 2, "num_decoder_layers": 2}
+SCORES = ("scaled_dot", "dot", "general", "additive", "cosine", "euclidean")
+POSITIONS = ("sinusoidal", "learned", "relative", "rotary", "alibi", "none")
 
-@pytest.fixture(
-    params=[(n, p, a) for n in ("pre", "post") for p in ("sinusoidal", "learned") for a in ("relu", "swiglu")],
-    ids="-".join,
-)
+
+def kinds():
+    """Every legal combination of score, position, norm and window; then what else the YAML can exchange."""
+    for norm, position, score, window in itertools.product(("pre", "post"), POSITIONS, SCORES, (0, 2)):
+        yield {"norm": norm, "position": position, "attention": {"score": score, "window": window}}
+    for attention in ({"cross": "local_m", "cross_window": 2}, {"cross": "local_p", "cross_window": 2}, {"hard": True}):
+        yield {"attention": attention}
+        yield {
+            "attention": {**attention, "score": {"cross": "additive"}},
+            "position": "relative",
+            "relative_distance": 2,
+        }
+    yield {"activation": "swiglu"}
+
+
+def legal(changes):
+    try:
+        return ModelConfig.model_validate({**SIZES, **changes})
+    except ValueError:
+        return None
+
+
+@pytest.fixture(params=[config for changes in kinds() if (config := legal(changes))], ids=lambda c: _name(c))
 def model(request):
-    norm, position, activation = request.param
-    config = ModelConfig(
-        d_model=16,
-        d_ff=32,
-        num_heads=2,
-        num_encoder_layers=2,
-        num_decoder_layers=2,
-        norm=norm,
-        position=position,
-        activation=activation,
-    )
     torch.manual_seed(0)
-    return build_model(config, 30, 30, True, max_length=20).eval()
+    model = build_model(request.param, 30, 30, True, max_length=20).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():  # so that biases and distances have something to say
+            parameter.add_(torch.randn_like(parameter) * 0.05)
+    return model
+
+
+def _name(config):
+    a = config.attention
+    score = a.score if isinstance(a.score, str) else a.score.cross
+    return f"{config.norm}-{config.position}-{score}-{a.window}-{a.cross}-{a.hard}-{config.activation}"
 
 
 @pytest.fixture

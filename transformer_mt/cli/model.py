@@ -90,4 +90,4 @@ def _keep_memory(folder: Path) -> None:
     if folder.is_dir() and not is_exported(folder):
         from transformer_mt.device import keep_large_buffers
 
-        keep_large_buffers()
+        keep_large_buffers(one_heap=True)

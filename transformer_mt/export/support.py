@@ -7,14 +7,22 @@ QUANTIZATIONS = ("float32", "float16", "bfloat16", "int16", "int8")
 
 def reasons_against(model: ModelConfig) -> list[str]:
     """Every reason why CTranslate2 cannot run such a model, each a key with what it must be; empty where it can."""
+    scores = model.attention.scores()
     possible = {
         "kind": ("transformer",),
         "norm": ("pre", "post"),
         "activation": ("relu", "gelu", "swiglu"),
         "position": ("sinusoidal", "learned"),
     }
-    return [
+    reasons = [
         f"model.{key} must be {' or '.join(values)}, but is {getattr(model, key)}"
         for key, values in possible.items()
         if getattr(model, key) not in values
     ]
+    for side in ("encoder", "decoder", "cross"):
+        if (score := getattr(scores, side)) != "scaled_dot":
+            reasons.append(f"model.attention.score must be scaled_dot, but is {score} ({side})")
+    for key, value in (("window", 0), ("cross", "global"), ("hard", False)):
+        if (found := getattr(model.attention, key)) != value:
+            reasons.append(f"model.attention.{key} must be {value}, but is {found}")
+    return reasons

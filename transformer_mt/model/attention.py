@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from transformer_mt.model.dropout import dropout as drop
+from transformer_mt.model.masks import Places
 
 
 def plain_attention(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -80,20 +81,35 @@ class MultiHeadAttention(nn.Module):
         self.value = nn.Linear(d_model, d_model)
         self.output = nn.Linear(d_model, d_model)
 
-    def keys_values(self, x_BSD: Tensor) -> tuple[Tensor, Tensor]:
-        """What queries attend to: (keys BHSK, values BHSK) of the inputs."""
+    def keys_values(self, x_BSD: Tensor, places_S: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """What queries attend to: (keys BHSK, values BHSK) of the inputs, which stand at 0, 1, 2 ... or at `places_S`."""
         return self._split(self.key(x_BSD)), self._split(self.value(x_BSD))
 
     def forward(
-        self, x_BTD: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, mask: Tensor | None = None, causal: bool = False
+        self,
+        x_BTD: Tensor,
+        k_BHSK: Tensor,
+        v_BHSK: Tensor,
+        mask: Tensor | None = None,
+        causal: bool = False,
+        places: Places | None = None,
     ) -> Tensor:
-        """Each x attends to the keys that `mask` (True = may) or `causal` (query t sees keys up to t) allows. -> BTD"""
+        """Each x attends to the keys that `mask` (True = may) or `causal` (query t sees keys up to t) allows. -> BTD
+
+        `places` say where queries and keys stand, if not at 0, 1, 2 ...; this attention does not ask, its variants may.
+        """
         dropout = self.dropout if self.training else 0.0
         heads_BHTK = fused_attention(self._split(self.query(x_BTD)), k_BHSK, v_BHSK, mask, dropout, causal)
         return self.output(self._join(heads_BHTK))
 
     def weights(
-        self, x_BTD: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, mask: Tensor | None = None, causal: bool = False
+        self,
+        x_BTD: Tensor,
+        k_BHSK: Tensor,
+        v_BHSK: Tensor,
+        mask: Tensor | None = None,
+        causal: bool = False,
+        places: Places | None = None,
     ) -> Tensor:
         """How much each x attends to each key, where `forward` is asked the same: rows of (B, H, T, S) that sum to one."""
         if causal:

@@ -1,11 +1,39 @@
 """Masks. One convention in the whole project: boolean, True = may attend, broadcastable to (B, H, T, S).
 
-The causal mask has no function here: attention is told `causal`, and its kernels need no matrix for it.
+The usual attention is told `causal` and needs no matrix for it; the matrices here are for its variants.
 """
 
+from dataclasses import dataclass
+
+import torch
 from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Places:
+    """Positions of T queries and S keys in their sentences, where they are not 0, 1, 2 ...: in a search."""
+
+    queries: Tensor
+    """(T,)"""
+    keys: Tensor
+    """(S,)"""
+
+    @classmethod
+    def of(cls, num_queries: int, num_keys: int, device: torch.device) -> "Places":
+        """Those of whole sentences."""
+        return cls(torch.arange(num_queries, device=device), torch.arange(num_keys, device=device))
 
 
 def attend_to(src_mask: Tensor) -> Tensor:
     """(B, S), True = a real token -> (B, 1, 1, S): every query of a sentence may attend to its real tokens."""
     return src_mask[:, None, None, :]
+
+
+def causal_mask(places: Places) -> Tensor:
+    """(T, S): a query may attend to the keys at its own place and before."""
+    return places.keys <= places.queries[:, None]
+
+
+def window_mask(places: Places, window: int) -> Tensor:
+    """(T, S): a query may attend to the keys at most `window` places away."""
+    return (places.keys - places.queries[:, None]).abs() <= window

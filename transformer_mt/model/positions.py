@@ -34,6 +34,13 @@ class SinusoidalPositions(nn.Module):
         return x_BTD + self.table[start:end]
 
 
+class NoPositions(nn.Module):
+    """Adds nothing: positions are inside attention, or nowhere."""
+
+    def forward(self, x_BTD: Tensor, start: int = 0) -> Tensor:
+        return x_BTD
+
+
 class LearnedPositions(nn.Module):
     """Adds one learned vector for each of `max_length` positions (paper, table 3, row E)."""
 

@@ -41,6 +41,8 @@ class DecoderState:
     """(B, S), True = a real token."""
     past: Tensor
     """(B, W, room for entries), True = may attend to the entry."""
+    places: Tensor
+    """(room for entries,), the position each entry stands at."""
     num_entries: int = 0
     """Entries written so far, of each sentence."""
     length: int = 0
@@ -53,7 +55,13 @@ class DecoderState:
         for keys, values in src_keys_values:
             B, H, _, K = keys.shape
             layers.append(LayerState(keys.new_empty(B, H, _ROOM, K), keys.new_empty(B, H, _ROOM, K), keys, values))
-        return cls(tuple(layers), src_mask, past=src_mask.new_zeros(len(src_mask), 1, _ROOM))
+        past, places = src_mask.new_zeros(len(src_mask), 1, _ROOM), src_mask.new_zeros(_ROOM, dtype=torch.int64)
+        return cls(tuple(layers), src_mask, past, places)
+
+    @property
+    def src_places(self) -> Tensor:
+        """(S,), the position each source token stands at."""
+        return torch.arange(self.src_mask.size(1), device=self.src_mask.device)
 
     @property
     def width(self) -> int:
@@ -64,6 +72,7 @@ class DecoderState:
         """The state one position on: each hypothesis has an entry more, which the layers are about to write."""
         W, start, end = self.width, self.num_entries, self.num_entries + self.width
         state = self if end <= self.past.size(2) else self._with_room(max(2 * self.past.size(2), end))
+        state.places[start:end] = self.length
         state.past[:, :, start:end] = torch.eye(W, dtype=torch.bool, device=state.past.device)
         return replace(state, num_entries=end, length=self.length + 1)
 
@@ -97,4 +106,4 @@ class DecoderState:
             replace(layer, self_keys=grown(layer.self_keys, 2), self_values=grown(layer.self_values, 2))
             for layer in self.layers
         )
-        return replace(self, layers=layers, past=grown(self.past, 2))
+        return replace(self, layers=layers, past=grown(self.past, 2), places=grown(self.places, 0))

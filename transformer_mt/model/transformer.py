@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from transformer_mt.model.attention import MultiHeadAttention
 from transformer_mt.model.dropout import Dropout
-from transformer_mt.model.masks import attend_to
+from transformer_mt.model.masks import Places, attend_to
 from transformer_mt.model.state import DecoderState, LayerState
 
 
@@ -106,15 +106,17 @@ class DecoderLayer(nn.Module):
     def step(self, x_BWD: Tensor, layer: LayerState, state: DecoderState) -> Tensor:
         """One position of each of a sentence's W hypotheses; writes its keys and values where `state` has room for them."""
         end, W = state.num_entries, state.width
+        newest, here = slice(end - W, end), state.places[end - W : end]
 
         def attend_to_self(x: Tensor) -> Tensor:
-            newest = slice(end - W, end)
-            layer.self_keys[:, :, newest], layer.self_values[:, :, newest] = self.self_attention.keys_values(x)
+            layer.self_keys[:, :, newest], layer.self_values[:, :, newest] = self.self_attention.keys_values(x, here)
             keys, values = layer.self_keys[:, :, :end], layer.self_values[:, :, :end]
-            return self.self_attention(x, keys, values, mask=state.past[:, None, :, :end])
+            places = Places(here, state.places[:end])
+            return self.self_attention(x, keys, values, mask=state.past[:, None, :, :end], places=places)
 
         def attend_to_source(x: Tensor) -> Tensor:
-            return self.src_attention(x, layer.src_keys, layer.src_values, attend_to(state.src_mask))
+            places = Places(here, state.src_places)
+            return self.src_attention(x, layer.src_keys, layer.src_values, attend_to(state.src_mask), places=places)
 
         x_BWD = self.src_residual(self.self_residual(x_BWD, attend_to_self), attend_to_source)
         return self.ffn_residual(x_BWD, self.feed_forward)

@@ -1,0 +1,48 @@
+"""Each score class against a NumPy float64 rendering of its formula, one query and one key at a time."""
+
+import numpy as np
+import pytest
+import torch
+
+from transformer_mt.model.scores import Additive, Cosine, Dot, Euclidean, General, ScaledDot
+
+B, H, T, S, K = 2, 3, 4, 5, 6
+
+KINDS = {
+    "scaled_dot": (ScaledDot(), lambda q, k, p: q @ k / np.sqrt(K)),
+    "dot": (Dot(), lambda q, k, p: q @ k),
+    "general": (General(H, K), lambda q, k, p: q @ p["weight_HKK"] @ k),
+    "additive": (Additive(H, K), lambda q, k, p: p["v_HK"] @ np.tanh(q @ p["query_HKK"] + k @ p["key_HKK"])),
+    "cosine": (Cosine(H), lambda q, k, p: p["scale_H"] * (q @ k) / np.sqrt(q @ q) / np.sqrt(k @ k)),
+    "euclidean": (Euclidean(), lambda q, k, p: -((q - k) @ (q - k)) / 2 / np.sqrt(K)),
+}
+
+
+@pytest.fixture(params=KINDS, ids=str)
+def kind(request):
+    torch.manual_seed(0)
+    module, formula = KINDS[request.param]
+    module = module.double()
+    q, k = torch.randn(B, H, T, K, dtype=torch.float64), torch.randn(B, H, S, K, dtype=torch.float64)
+    return module, formula, q, k
+
+
+def test_scores_are_the_formula(kind):
+    module, formula, q, k = kind
+    parameters = {name: value.detach().numpy() for name, value in module.named_parameters()}
+    expected = np.empty((B, H, T, S))
+    for b, h, t, s in np.ndindex(B, H, T, S):
+        of_head = {name: value[h] for name, value in parameters.items()}
+        expected[b, h, t, s] = formula(q[b, h, t].numpy(), k[b, h, s].numpy(), of_head)
+    np.testing.assert_allclose(module(q, k).detach().numpy(), expected, atol=1e-12)
+
+
+def test_gradients_are_those_of_the_formula(kind):
+    module, _, q, k = kind
+    inputs = [q[:1, :, :2].requires_grad_(), k[:1, :, :2].requires_grad_()]
+    parameters = list(module.parameters())
+
+    def score(q, k, *values):
+        return torch.func.functional_call(module, dict(zip([n for n, _ in module.named_parameters()], values)), (q, k))
+
+    assert torch.autograd.gradcheck(score, (*inputs, *parameters))

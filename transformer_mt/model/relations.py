@@ -1,0 +1,72 @@
+"""Positions that live inside attention: what the place of a key, seen from a query, changes. One class a kind.
+
+Letters: B sentences, H heads, T queries, S keys, K head width. Places are position numbers: queries (T,), keys (S,).
+"""
+
+import torch
+from torch import Tensor, nn
+
+
+class Rotary(nn.Module):
+    """Turns each pair of numbers of a query or key by its position times 10000^(-2i/K), so that their dot product depends
+    on the distance alone (Su et al. 2021, equation 34).
+    """
+
+    def __init__(self, head_width: int) -> None:
+        super().__init__()
+        frequency = 10000.0 ** (-torch.arange(0, head_width, 2, dtype=torch.float64) / head_width)
+        self.register_buffer("frequency", frequency.float(), persistent=False)
+
+    def forward(self, x_BHTK: Tensor, places_T: Tensor) -> Tensor:
+        angle = places_T.float()[:, None] * self.frequency.float()  # type: ignore[operator]  # (T, K/2)
+        sin, cos = angle.sin().to(x_BHTK.dtype), angle.cos().to(x_BHTK.dtype)
+        even, odd = x_BHTK[..., 0::2], x_BHTK[..., 1::2]
+        return torch.stack([even * cos - odd * sin, even * sin + odd * cos], dim=-1).flatten(-2)
+
+
+class Alibi(nn.Module):
+    """Takes off a head's slope times the distance from each score; slopes 2^(-8h/H) (Press et al. 2022, section 3).
+
+    In the encoder keys may stand on either side: the distance counts, not its direction.
+    """
+
+    def __init__(self, num_heads: int) -> None:
+        super().__init__()
+        slopes = 2.0 ** (-8.0 * torch.arange(1, num_heads + 1) / num_heads)
+        self.register_buffer("slopes_H", slopes, persistent=False)
+
+    def forward(self, queries_T: Tensor, keys_S: Tensor) -> Tensor:
+        """(H, T, S), to be added to the scores."""
+        distance = (queries_T[:, None] - keys_S).abs()
+        return -self.slopes_H[:, None, None] * distance  # type: ignore[index]
+
+
+class Relative(nn.Module):
+    """A learned vector for each distance up to `most`, added to the keys and to the values (Shaw et al. 2018, equations 3, 4).
+
+    Heads share the vectors, as in the paper.
+    """
+
+    def __init__(self, head_width: int, most: int) -> None:
+        super().__init__()
+        self.most = most
+        self.keys = nn.Parameter(torch.empty(2 * most + 1, head_width))
+        self.values = nn.Parameter(torch.empty(2 * most + 1, head_width))
+        for vectors in (self.keys, self.values):
+            nn.init.xavier_uniform_(vectors)
+
+    def distances(self, queries_T: Tensor, keys_S: Tensor) -> Tensor:
+        """(T, S): which vector stands for the way from query to key."""
+        return (keys_S - queries_T[:, None]).clamp(-self.most, self.most) + self.most
+
+    def scores(self, q_BHTK: Tensor, distances_TS: Tensor) -> Tensor:
+        """(B, H, T, S): q · a of each distance, to be added to q · k before scaling."""
+        by_distance = q_BHTK @ self.keys.to(q_BHTK.dtype).T  # (B, H, T, 2 most + 1)
+        return by_distance.gather(3, distances_TS.expand(*q_BHTK.shape[:2], -1, -1))
+
+    def attended(self, weights_BHTS: Tensor, distances_TS: Tensor) -> Tensor:
+        """(B, H, T, K): the weighted sum of the values' vectors."""
+        B, H, T, _ = weights_BHTS.shape
+        by_distance = weights_BHTS.new_zeros(B, H, T, len(self.values))
+        by_distance = by_distance.scatter_add(3, distances_TS.expand(B, H, -1, -1), weights_BHTS)
+        return by_distance @ self.values.to(weights_BHTS.dtype)

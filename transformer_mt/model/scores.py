@@ -1,0 +1,81 @@
+"""How well a key answers a query: one class a kind, all with the same `forward`.
+
+Letters: B sentences, H heads, T queries, S keys, K head width. q (B, H, T, K) and k (B, H, S, K) -> scores (B, H, T, S),
+of which softmax makes weights.
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class ScaledDot(nn.Module):
+    """q · k / sqrt(K) (Vaswani et al. 2017, equation 1). The one kind that torch's fused kernels compute."""
+
+    def forward(self, q_BHTK: Tensor, k_BHSK: Tensor) -> Tensor:
+        return q_BHTK @ k_BHSK.transpose(-2, -1) / math.sqrt(q_BHTK.size(-1))
+
+
+class Dot(nn.Module):
+    """q · k (Luong et al. 2015, section 3.1, "dot"): without the scale that keeps softmax out of its flat ends."""
+
+    def forward(self, q_BHTK: Tensor, k_BHSK: Tensor) -> Tensor:
+        return q_BHTK @ k_BHSK.transpose(-2, -1)
+
+
+class General(nn.Module):
+    """qᵀ W k (Luong et al. 2015, section 3.1, "general"), with a W for each head."""
+
+    def __init__(self, num_heads: int, head_width: int) -> None:
+        super().__init__()
+        self.weight_HKK = nn.Parameter(torch.empty(num_heads, head_width, head_width))
+        for head in self.weight_HKK.data:
+            nn.init.xavier_uniform_(head)
+
+    def forward(self, q_BHTK: Tensor, k_BHSK: Tensor) -> Tensor:
+        return q_BHTK @ self.weight_HKK.to(q_BHTK.dtype) @ k_BHSK.transpose(-2, -1)
+
+
+class Additive(nn.Module):
+    """vᵀ tanh(W_q q + W_k k) (Bahdanau et al. 2015, appendix A.1.2), with v, W_q and W_k for each head."""
+
+    def __init__(self, num_heads: int, head_width: int) -> None:
+        super().__init__()
+        self.query_HKK = nn.Parameter(torch.empty(num_heads, head_width, head_width))
+        self.key_HKK = nn.Parameter(torch.empty(num_heads, head_width, head_width))
+        self.v_HK = nn.Parameter(torch.empty(num_heads, head_width))
+        for weights in (self.query_HKK, self.key_HKK):
+            for head in weights.data:
+                nn.init.xavier_uniform_(head)
+        nn.init.uniform_(self.v_HK, -(head_width**-0.5), head_width**-0.5)
+
+    def forward(self, q_BHTK: Tensor, k_BHSK: Tensor) -> Tensor:
+        q = q_BHTK @ self.query_HKK.to(q_BHTK.dtype)
+        k = k_BHSK @ self.key_HKK.to(k_BHSK.dtype)
+        v = self.v_HK.to(q.dtype)[:, None, :, None]  # (H, 1, K, 1)
+        together = torch.tanh(q[:, :, :, None] + k[:, :, None])  # (B, H, T, S, K)
+        return (together @ v).squeeze(-1)
+
+
+class Cosine(nn.Module):
+    """g · cos(q, k), with a learned g for each head in the place of 1 / sqrt(K) (Henry et al. 2020, equation 3)."""
+
+    def __init__(self, num_heads: int) -> None:
+        super().__init__()
+        self.scale_H = nn.Parameter(torch.full((num_heads,), 10.0))
+
+    def forward(self, q_BHTK: Tensor, k_BHSK: Tensor) -> Tensor:
+        q, k = F.normalize(q_BHTK, dim=-1), F.normalize(k_BHSK, dim=-1)
+        return self.scale_H.to(q.dtype)[:, None, None] * (q @ k.transpose(-2, -1))
+
+
+class Euclidean(nn.Module):
+    """-|q - k|² / (2 sqrt(K)): the scaled dot product, less what the lengths of q and k bring to it."""
+
+    def forward(self, q_BHTK: Tensor, k_BHSK: Tensor) -> Tensor:
+        squares_q = q_BHTK.square().sum(dim=-1)[..., None]
+        squares_k = k_BHSK.square().sum(dim=-1)[..., None, :]
+        dots = q_BHTK @ k_BHSK.transpose(-2, -1)
+        return (dots - (squares_q + squares_k) / 2) / math.sqrt(q_BHTK.size(-1))
