@@ -1,4 +1,5 @@
-"""Every key of the YAML: its type, its default, its range, and its meaning in a line (corpora: config_corpus.py).
+"""Every key of the YAML: its type, its default, its range, and its meaning in a line (corpora: config_corpus.py; the
+network: config_model.py).
 
 `config_file.py` reads the YAML into these classes; `transformer-mt config show` prints them back.
 """
@@ -15,6 +16,7 @@ from transformer_mt.config_corpus import (
     Section,
     corpus_kind,
 )
+from transformer_mt.config_model import ModelConfig
 
 
 class DataConfig(Section):
@@ -84,100 +86,6 @@ class TokenizerConfig(Section):
     def _only_merges_can_be_left_out(self) -> "TokenizerConfig":
         if self.sampling and self.kind != "bpe":
             raise ValueError(f"tokenizer.sampling must be 0.0 with tokenizer.kind: {self.kind}, but is {self.sampling}")
-        return self
-
-
-ScoreKind = Literal["scaled_dot", "dot", "general", "additive", "cosine", "euclidean"]
-
-
-class ScoresConfig(Section):
-    """A score for each attention."""
-
-    encoder: ScoreKind = "scaled_dot"
-    """Of the encoder's self-attention."""
-    decoder: ScoreKind = "scaled_dot"
-    """Of the decoder's self-attention."""
-    cross: ScoreKind = "scaled_dot"
-    """Of the attention to the source."""
-
-
-class AttentionConfig(Section):
-    """Attention as the literature varies it."""
-
-    score: ScoreKind | ScoresConfig = "scaled_dot"
-    """How well a key answers a query, for all attentions or for each: {encoder: ..., decoder: ..., cross: ...}."""
-    window: NonNegative = 0
-    """Local self-attention: a position sees those at most so far away; 0 is no limit."""
-    cross: Literal["global", "local_m", "local_p"] = "global"
-    """What of the source is seen: all, or a window around the same place or around a predicted one (Luong et al. 2015)."""
-    cross_window: Positive = 10
-    """How far the windows of local_m and local_p reach."""
-    hard: bool = False
-    """Attend to one source token alone: drawn in training (straight-through Gumbel), the best in translation."""
-
-    def scores(self) -> ScoresConfig:
-        """The score of each attention."""
-        if isinstance(self.score, ScoresConfig):
-            return self.score
-        return ScoresConfig(encoder=self.score, decoder=self.score, cross=self.score)
-
-
-class ModelConfig(Section):
-    """The network. The defaults are the paper's base model with pre-norm."""
-
-    kind: Literal["transformer"] = "transformer"
-    """The architecture."""
-    d_model: Positive = 512
-    """Width of embeddings and of every layer's output."""
-    d_ff: Positive = 2048
-    """Inner width of the position-wise feed-forward network."""
-    num_heads: Positive = 8
-    """Attention heads; they share out d_model."""
-    num_encoder_layers: Positive = 6
-    """Depth of the encoder."""
-    num_decoder_layers: Positive = 6
-    """Depth of the decoder."""
-    dropout: Probability = 0.1
-    """Dropout on embeddings and on the output of each sublayer (the paper's P_drop)."""
-    attention_dropout: Probability = 0.0
-    """Dropout on attention weights."""
-    ffn_dropout: Probability = 0.0
-    """Dropout inside the feed-forward network, after the activation."""
-    norm: Literal["pre", "post"] = "pre"
-    """LayerNorm before each sublayer (trains without care) or after the residual sum (the paper)."""
-    activation: Literal["relu", "gelu", "swiglu"] = "relu"
-    """Of the feed-forward network; swiglu has a third matrix of the same size."""
-    position: Literal["sinusoidal", "learned", "relative", "rotary", "alibi", "none"] = "sinusoidal"
-    """How the network knows the order of tokens; learned ones end at data.max_length."""
-    relative_distance: Positive = 16
-    """Of relative positions: farther tokens count as so far."""
-    attention: AttentionConfig = AttentionConfig()
-    """What attention computes."""
-    tie_embeddings: bool = True
-    """Share what can be: both embeddings and the output projection where the vocabulary is shared, else the decoder's two."""
-
-    @model_validator(mode="after")
-    def _heads_share_out_the_width(self) -> "ModelConfig":
-        if self.d_model % self.num_heads:
-            raise ValueError(f"model.num_heads must divide model.d_model ({self.d_model}), but is {self.num_heads}")
-        if self.position == "rotary" and self.d_model // self.num_heads % 2:
-            width = self.d_model // self.num_heads
-            raise ValueError(f"model.d_model / model.num_heads must be even for rotary positions, but is {width}")
-        scores = self.attention.scores()
-        turned = {"rotary": ("scaled_dot", "dot", "cosine", "euclidean"), "relative": ("scaled_dot", "dot")}.get(
-            self.position
-        )
-        for side in ("encoder", "decoder"):
-            if turned and (score := getattr(scores, side)) not in turned:
-                raise ValueError(
-                    f"model.attention.score must be {', '.join(turned)} with {self.position} positions, but is {score} ({side})"
-                )
-        if self.attention.hard and self.attention.cross == "local_p":
-            raise ValueError(
-                "model.attention.hard must be false with cross: local_p, which weighs many keys, but is true"
-            )
-        if self.position == "sinusoidal" and self.d_model % 2:
-            raise ValueError(f"model.d_model must be even for sinusoidal positions, but is {self.d_model}")
         return self
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from transformer_mt.config import ModelConfig
+from transformer_mt.config_model import ModelConfig
 from transformer_mt.model.build import build_model
 from transformer_mt.model.masks import attend_to
 

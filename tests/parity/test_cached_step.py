@@ -5,11 +5,13 @@ import itertools
 import pytest
 import torch
 
-from transformer_mt.config import ModelConfig
+from transformer_mt.config_model import ModelConfig
 from transformer_mt.model.build import build_model
+from transformer_mt.model.recurrent import RecurrentState
 
 SIZES = {"d_model": 16, "d_ff": 32, "num_heads": 2, "num_encoder_layers": 2, "num_decoder_layers": 2}
 SCORES = ("scaled_dot", "dot", "general", "additive", "cosine", "euclidean")
+OF_RECURRENT = ("additive", "dot", "general", "concat", "location")
 POSITIONS = ("sinusoidal", "learned", "relative", "rotary", "alibi", "none")
 
 
@@ -25,6 +27,15 @@ def kinds():
             "relative_distance": 2,
         }
     yield {"activation": "swiglu"}
+    for cell, decoder, score in itertools.product(("lstm", "gru"), ("bahdanau", "luong"), OF_RECURRENT):
+        yield {"kind": "recurrent", "recurrent": {"cell": cell, "decoder": decoder}, "attention": {"score": score}}
+    for attention in ({"cross": "local_m", "cross_window": 2}, {"cross": "local_p", "cross_window": 2}, {"hard": True}):
+        for decoder in ("bahdanau", "luong"):
+            yield {
+                "kind": "recurrent",
+                "recurrent": {"decoder": decoder},
+                "attention": {**attention, "score": "general"},
+            }
 
 
 def legal(changes):
@@ -47,6 +58,8 @@ def model(request):
 def _name(config):
     a = config.attention
     score = a.score if isinstance(a.score, str) else a.score.cross
+    if config.kind == "recurrent":
+        return f"{config.recurrent.cell}-{config.recurrent.decoder}-{score}-{a.cross}-{a.hard}"
     return f"{config.norm}-{config.position}-{score}-{a.window}-{a.cross}-{a.hard}-{config.activation}"
 
 
@@ -96,7 +109,10 @@ def test_keys_are_kept_once_a_sentence(model, batch):
     _, state = model.step(tgt[:, 0], state)
     state = state.select(torch.arange(3)[:, None].expand(3, 5))
     assert state.width == 5
-    assert state.layers[0].self_keys.size(0) == state.layers[0].src_keys.size(0) == 3
+    if isinstance(state, RecurrentState):
+        assert state.keys.size(0) == state.values.size(0) == 3
+    else:
+        assert state.layers[0].self_keys.size(0) == state.layers[0].src_keys.size(0) == 3
 
 
 @torch.inference_mode()
@@ -104,7 +120,7 @@ def test_a_search_may_outgrow_its_room(model, batch):
     """More hypotheses and positions than there was room for at first: each row still sees its own past and no other."""
     src, src_mask, tgt = batch
     state = model.start(model.encode(src, src_mask), src_mask)
-    room = state.past.size(2)
+    room = 0 if isinstance(state, RecurrentState) else state.past.size(2)
     torch.manual_seed(2)
     histories = [[] for _ in range(3)]
     for t in range(12):
@@ -115,7 +131,7 @@ def test_a_search_may_outgrow_its_room(model, batch):
             rows = torch.stack([torch.randint(0, state.width, (8,)) + b * state.width for b in range(3)])
             state = state.select(rows)
             histories = [histories[row] for row in rows.flatten().tolist()]
-    assert state.num_entries > room
+    assert isinstance(state, RecurrentState) or state.num_entries > room
     for row, history in enumerate(histories):
         one = slice(row // 8, row // 8 + 1)
         expected = model(src[one], src_mask[one], torch.tensor([history]))[0, -1]

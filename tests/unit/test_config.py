@@ -192,3 +192,36 @@ def test_any_text_reads_back_from_a_shown_config(write_config, tmp_path, text):
 def test_a_problem_on_the_command_line_is_not_blamed_on_the_file(write_config):
     with pytest.raises(InputError, match=r"^command line: `data.test.0.toyy` is not a key"):
         load_config(write_config(), ["data.test=[{toyy: x, file: a}]"])
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (
+            {"attention": {"score": "concat"}},
+            "must not be concat or location with kind: transformer, but is concat (encoder)",
+        ),
+        (
+            {"attention": {"score": {"decoder": "additive"}}, "position": "rotary"},
+            "model.attention.score must be scaled_dot, dot, cosine, euclidean with rotary positions, but is additive (decoder)",
+        ),
+        (
+            {"attention": {"score": "cosine"}, "position": "relative"},
+            "model.attention.score must be scaled_dot, dot with relative positions, but is cosine (encoder)",
+        ),
+        ({"attention": {"cross": "local_p", "hard": True}}, "model.attention.hard must be false with cross: local_p"),
+        ({"position": "rotary", "d_model": 12, "num_heads": 4}, "must be even for rotary positions, but is 3"),
+        ({"kind": "recurrent", "position": "rotary"}, "model.position must be none with kind: recurrent"),
+        ({"kind": "recurrent", "attention": {"window": 3}}, "model.attention.window must be 0 with kind: recurrent"),
+        ({"kind": "recurrent", "d_model": 33}, "model.d_model must be even with kind: recurrent"),
+    ],
+)
+def test_mechanisms_that_do_not_go_together_are_refused_with_a_sentence(write_config, model, message):
+    with pytest.raises(InputError) as error:
+        load_config(write_config(model=model))
+    assert message in str(error.value)
+
+
+def test_what_a_recurrent_network_does_not_ask_for_may_stay_in_its_yaml(write_config):
+    config = load_config(write_config(model={"kind": "recurrent", "num_heads": 5, "position": "none"}))
+    assert config.model.recurrent.decoder == "luong"

@@ -2,7 +2,7 @@ import math
 
 import torch
 
-from transformer_mt.config import ModelConfig
+from transformer_mt.config_model import ModelConfig
 from transformer_mt.decoding.beam import SpecialIds, beam_search
 from transformer_mt.decoding.coverage import Coverage
 from transformer_mt.model.build import build_model

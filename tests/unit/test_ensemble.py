@@ -1,6 +1,6 @@
 import torch
 
-from transformer_mt.config import ModelConfig
+from transformer_mt.config_model import ModelConfig
 from transformer_mt.decoding.beam import SpecialIds, beam_search
 from transformer_mt.decoding.ensemble import Ensemble
 from transformer_mt.model.build import build_model

@@ -8,6 +8,7 @@ import torch
 pytest.importorskip("ctranslate2")
 
 from transformer_mt.config import Config, TokenizerConfig
+from transformer_mt.config_model import AttentionConfig, ScoresConfig
 from transformer_mt.data import toy
 from transformer_mt.data.tokenizer import EOS, Tokenizer
 from transformer_mt.decoding.ctranslate2_engine import CTranslate2Engine
@@ -139,6 +140,18 @@ def test_what_ctranslate2_cannot_run_is_said_before_weights_move(tokenizers, tmp
     assert reasons_against(odd) == [
         "model.activation must be relu or gelu or swiglu, but is tanh",
         "model.position must be sinusoidal or learned, but is alibi",
+    ]
+    attention = AttentionConfig(
+        score=ScoresConfig(cross="additive"), window=3, cross="local_m", cross_window=4, hard=True
+    )
+    assert reasons_against(config.model.model_copy(update={"attention": attention})) == [
+        "model.attention.score must be scaled_dot, but is additive (cross)",
+        "model.attention.window must be 0, but is 3",
+        "model.attention.cross must be global, but is local_m",
+        "model.attention.hard must be False, but is True",
+    ]
+    assert reasons_against(config.model.model_copy(update={"kind": "recurrent", "attention": attention})) == [
+        "model.kind must be transformer, but is recurrent"
     ]
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from transformer_mt.config import ModelConfig
+from transformer_mt.config_model import ModelConfig
 from transformer_mt.model.attention import MultiHeadAttention, fused_attention, plain_attention
 from transformer_mt.model.build import build_model
 from transformer_mt.model.masks import attend_to

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from transformer_mt.config import ModelConfig
+from transformer_mt.config_model import ModelConfig
 from transformer_mt.decoding.packed import PackedLinear, pack
 from transformer_mt.model.build import build_model
 

@@ -7,7 +7,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from transformer_mt.config import ModelConfig, TrainConfig
+from transformer_mt.config import TrainConfig
+from transformer_mt.config_model import AttentionConfig, ModelConfig
 from transformer_mt.data.batching import make_batch
 from transformer_mt.data.tokenizer import PAD
 from transformer_mt.device import autocast
@@ -240,6 +241,31 @@ def test_muon_moves_the_layers_matrices_and_adamw_the_rest():
         singular = torch.linalg.svdvals(step)
         spread[kind] = (singular.max() / singular.median()).item()
     assert spread["muon"] < 2 < spread["adamw"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"attention": AttentionConfig(score="general")},
+        {"attention": AttentionConfig(score="additive")},
+        {"position": "relative"},
+        {"kind": "recurrent", "attention": AttentionConfig(score="location")},
+    ],
+)
+def test_muon_leaves_what_is_no_matrix_of_a_layer_to_adamw(changes):
+    """Parameters for each head, vectors for each distance, the gates of a cell."""
+    models = {}
+    for kind in ("muon", "adamw"):
+        models[kind] = tiny_model(**changes)
+        updater(models[kind], optimizer=kind).update([batch_of(pairs(8))], 0.01)
+    muon, adamw = (dict(model.named_parameters()) for model in models.values())
+    linear = {
+        f"{name}.weight"
+        for name, module in models["muon"].named_modules()
+        if isinstance(module, torch.nn.Linear) and name.startswith(("encoder.", "decoder."))
+    }
+    for name in muon:
+        assert torch.equal(muon[name], adamw[name]) is (name not in linear), name
 
 
 def test_one_learning_rate_serves_muon_and_adamw():

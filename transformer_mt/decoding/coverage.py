@@ -10,8 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from transformer_mt.model.interface import TranslationModel
+from transformer_mt.model.recurrent import RecurrentState
 from transformer_mt.model.state import DecoderState
-from transformer_mt.model.transformer import Transformer
 from transformer_mt.model.weights import recorded
 
 
@@ -19,7 +20,7 @@ from transformer_mt.model.weights import recorded
 class CoveredState:
     """A decoder's state, and the attention each hypothesis has paid to each source token so far."""
 
-    state: DecoderState
+    state: DecoderState | RecurrentState
     covered: Tensor
     """(N, S)"""
 
@@ -33,18 +34,18 @@ class Coverage:
     p_ij is the mean over the heads of the layer whose attention is most like an alignment.
     """
 
-    def __init__(self, model: Transformer, beta: float) -> None:
+    def __init__(self, model: TranslationModel, beta: float) -> None:
         self.model, self.beta = model, beta
         self._open = ExitStack()
 
     def __enter__(self) -> "Coverage":
-        self._seen = self._open.enter_context(recorded(self.model.decoder.alignment_attention))
+        self._seen = self._open.enter_context(recorded(self.model.alignment_attention))
         return self
 
     def __exit__(self, *error: Any) -> None:
         self._open.close()
 
-    def start(self, state: DecoderState) -> CoveredState:
+    def start(self, state: DecoderState | RecurrentState) -> CoveredState:
         return CoveredState(state, torch.zeros(state.src_mask.shape, device=state.src_mask.device))
 
     def step(self, tokens: Tensor, before: CoveredState) -> tuple[Tensor, CoveredState]:

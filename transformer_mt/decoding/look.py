@@ -11,8 +11,7 @@ from transformer_mt.data.tokenizer import BOS, EOS
 from transformer_mt.decoding.torch_engine import TorchEngine
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import InputError
-from transformer_mt.model.attention import MultiHeadAttention
-from transformer_mt.model.transformer import Transformer
+from transformer_mt.model.interface import TranslationModel
 from transformer_mt.model.weights import recorded
 
 KINDS = ("cross", "encoder", "decoder")
@@ -43,7 +42,7 @@ def look(translator: Translator, source: str, target: str | None = None) -> Atte
     InputError if the engine shows none, or a text is empty or too long for one piece.
     """
     engine = translator.engine
-    if not isinstance(engine, TorchEngine) or not isinstance(engine.model, Transformer):
+    if not isinstance(engine, TorchEngine) or not isinstance(engine.model, TranslationModel):
         raise InputError("attention can only be looked at in a run's folder, one model at a time")
     tokenizer = translator.tokenizer
     (src,) = tokenizer.encode_src([source])
@@ -55,16 +54,14 @@ def look(translator: Translator, source: str, target: str | None = None) -> Atte
     else:
         (tgt,) = tokenizer.encode_tgt([target])
     model = engine.model
-    attentions: dict[str, list[MultiHeadAttention]] = {
-        "cross": [layer.src_attention for layer in model.decoder.layers],
-        "encoder": [layer.self_attention for layer in model.encoder.layers],  # type: ignore[misc]
-        "decoder": [layer.self_attention for layer in model.decoder.layers],
-    }
     with torch.inference_mode(), ExitStack() as open_:
-        seen = {kind: [open_.enter_context(recorded(each)) for each in layers] for kind, layers in attentions.items()}
+        seen = {
+            kind: [open_.enter_context(recorded(each)) for each in layers] for kind, layers in model.attentions.items()
+        }
         ids = torch.tensor([[*src, EOS]], device=engine.device)
         model(ids, torch.ones_like(ids, dtype=torch.bool), torch.tensor([[BOS, *tgt]], device=engine.device))
-    weights = {kind: [layer[-1][0].float().cpu() for layer in layers] for kind, layers in seen.items()}
+    # A Transformer attends with all positions at once, a recurrent network with one after the other.
+    weights = {kind: [torch.cat(calls, dim=2)[0].float().cpu() for calls in layers] for kind, layers in seen.items()}
     end = ["</s>"]
     return Attentions(tokenizer.pieces_src(src) + end, tokenizer.pieces_tgt(tgt) + end, weights)
 
@@ -72,6 +69,10 @@ def look(translator: Translator, source: str, target: str | None = None) -> Atte
 def maps(attentions: Attentions, kind: str, layer: str, head: str) -> list[tuple[str, Tensor]]:
     """(title, weights) of the heat maps asked for: `layer` and `head` are a number from 1 on, `all` or `mean`."""
     layers = attentions.weights[kind]
+    if not layers:
+        raise InputError(
+            f"--kind must be cross for this model, but is {kind}: a recurrent {kind} has no self-attention"
+        )
     chosen = _chosen("layer", layer, layers)
     found = []
     for name, weights in chosen:

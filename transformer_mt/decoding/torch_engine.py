@@ -33,7 +33,7 @@ from transformer_mt.decoding.sampling import Distribution, sample
 from transformer_mt.device import choose_device
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.model.build import build_model
-from transformer_mt.model.transformer import Transformer
+from transformer_mt.model.interface import TranslationModel
 from transformer_mt.model.weights import recorded
 
 Done = list[tuple[int, list[Hypothesis]]]
@@ -49,7 +49,7 @@ class TorchEngine:
     name = "torch"
     max_positions: int | None = None
 
-    def __init__(self, model: Transformer | Ensemble, tokenizer: Tokenizer) -> None:
+    def __init__(self, model: TranslationModel | Ensemble, tokenizer: Tokenizer) -> None:
         self.model, self.tokenizer = model, tokenizer
         self.device = next(model.parameters()).device
 
@@ -59,7 +59,7 @@ class TorchEngine:
         place = choose_device(device)
         if dtype not in ("float32", "bfloat16", "float16"):
             raise InputError(f"--dtype must be float32, bfloat16 or float16 with --engine torch, but is {dtype}")
-        models: list[Transformer] = []
+        models: list[TranslationModel] = []
         for folder, config in zip(folders, configs):
             model, own = load_model(folder, config)
             if not models:
@@ -109,13 +109,15 @@ class TorchEngine:
         """
         results: list[list[int]] = [[] for _ in pairs]
         model = self.model.models[0] if isinstance(self.model, Ensemble) else self.model
-        assert isinstance(model, Transformer)
+        assert isinstance(model, TranslationModel)
         for rows in batches([max(len(src), len(tgt)) + 1 for src, tgt in pairs], 1, 4096):
             src, tgt_in = self._padded(pairs, rows)
-            with torch.inference_mode(), recorded(model.decoder.alignment_attention) as weights:
+            with torch.inference_mode(), recorded(model.alignment_attention) as weights:
                 model.hidden(src, src != PAD, tgt_in)
             real = (src != PAD) & (src != EOS)  # what stands for a word: (B, S)
-            best = weights[-1].mean(dim=1).masked_fill(~real[:, None], -1.0).argmax(dim=2).tolist()  # (B, T)
+            best = (
+                torch.cat(weights, dim=2).mean(dim=1).masked_fill(~real[:, None], -1.0).argmax(dim=2).tolist()
+            )  # (B, T)
             for i, sources in zip(rows, best):
                 results[i] = sources[: len(pairs[i][1])]
         return results
@@ -194,7 +196,7 @@ class TorchEngine:
             torch.set_num_threads(threads)
 
 
-def load_model(folder: Path, config: Config) -> tuple[Transformer, Tokenizer]:
+def load_model(folder: Path, config: Config) -> tuple[TranslationModel, Tokenizer]:
     """The model in a run's folder, on the processor, and its vocabulary."""
     weights_file = folder / "model.safetensors"
     if not weights_file.exists():

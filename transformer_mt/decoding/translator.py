@@ -19,7 +19,7 @@ from transformer_mt.decoding.translation import Candidate, Options, Translation
 from transformer_mt.errors import InputError
 
 if TYPE_CHECKING:
-    from transformer_mt.model.transformer import Transformer
+    from transformer_mt.model.interface import TranslationModel
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Translator:
 
     @classmethod
     def of_config(
-        cls, model: "Transformer", tokenizer: Tokenizer, config: Config, decode: DecodeConfig | None = None
+        cls, model: "TranslationModel", tokenizer: Tokenizer, config: Config, decode: DecodeConfig | None = None
     ) -> "Translator":
         """The translator of a model that was built from `config`."""
         from transformer_mt.decoding.torch_engine import TorchEngine

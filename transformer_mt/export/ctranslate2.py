@@ -12,14 +12,16 @@ from transformer_mt.decoding.ctranslate2_engine import import_ctranslate2
 from transformer_mt.errors import InputError
 from transformer_mt.export.support import reasons_against
 from transformer_mt.model.attention import MultiHeadAttention
+from transformer_mt.model.interface import TranslationModel
 from transformer_mt.model.positions import LearnedPositions, sinusoids
 from transformer_mt.model.transformer import DecoderLayer, EncoderLayer, GatedFeedForward, Residual, Transformer
 
 
-def write_model(model: Transformer, tokenizer: Tokenizer, config: Config, folder: Path, quantization: str) -> None:
+def write_model(model: TranslationModel, tokenizer: Tokenizer, config: Config, folder: Path, quantization: str) -> None:
     """CTranslate2's files of the model into `folder`: model.bin, config.json, the vocabularies."""
     if reasons := reasons_against(config.model):
         raise InputError("\n".join(f"CTranslate2 cannot run this model: {reason}" for reason in reasons))
+    assert isinstance(model, Transformer)
     import_ctranslate2()
     from ctranslate2.specs import TransformerSpec, common_spec
 
@@ -34,7 +36,7 @@ def write_model(model: Transformer, tokenizer: Tokenizer, config: Config, folder
         c.num_heads,
         pre_norm=c.norm == "pre",
         activation=activations[c.activation],
-        alignment_layer=max(0, c.num_decoder_layers - 2),  # the layer `Decoder.alignment_attention` names
+        alignment_layer=max(0, c.num_decoder_layers - 2),  # the layer `alignment_attention` names
         alignment_heads=c.num_heads,
         ffn_glu=c.activation == "swiglu",
     )

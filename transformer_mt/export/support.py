@@ -1,6 +1,6 @@
 """What CTranslate2 can run of what a YAML file can describe; asked before any weights move."""
 
-from transformer_mt.config import ModelConfig
+from transformer_mt.config_model import ModelConfig
 
 QUANTIZATIONS = ("float32", "float16", "bfloat16", "int16", "int8")
 
@@ -19,6 +19,8 @@ def reasons_against(model: ModelConfig) -> list[str]:
         for key, values in possible.items()
         if getattr(model, key) not in values
     ]
+    if model.kind != "transformer":
+        return reasons  # nothing else would help
     for side in ("encoder", "decoder", "cross"):
         if (score := getattr(scores, side)) != "scaled_dot":
             reasons.append(f"model.attention.score must be scaled_dot, but is {score} ({side})")

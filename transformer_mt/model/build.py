@@ -5,11 +5,13 @@ from typing import Literal
 import torch.nn.functional as F
 from torch import nn
 
-from transformer_mt.config import ModelConfig
+from transformer_mt.config_model import ModelConfig
 from transformer_mt.model.attention import MultiHeadAttention
+from transformer_mt.model.interface import TranslationModel
 from transformer_mt.model.positions import LearnedPositions, NoPositions, SinusoidalPositions
+from transformer_mt.model.recurrent import BahdanauDecoder, LuongDecoder, Recurrent, RecurrentEncoder, SourceAttention
 from transformer_mt.model.relations import Alibi, Relative, Rotary
-from transformer_mt.model.scores import Additive, Cosine, Dot, Euclidean, General, ScaledDot
+from transformer_mt.model.scores import Additive, Concat, Cosine, Dot, Euclidean, General, Location, ScaledDot, Score
 from transformer_mt.model.transformer import (
     Decoder,
     DecoderLayer,
@@ -28,13 +30,22 @@ Role = Literal["encoder", "decoder", "cross"]
 
 def build_model(
     config: ModelConfig, src_vocab: int, tgt_vocab: int, shared_vocab: bool, max_length: int
-) -> Transformer:
-    """A freshly initialised model; `max_length` is only used by learned positions."""
+) -> TranslationModel:
+    """A freshly initialised model; `max_length` is asked for by learned positions and the score `location`."""
     c = config
+    src_tokens = nn.Embedding(src_vocab, c.d_model)
+    three_way = c.tie_embeddings and shared_vocab
+    tgt_tokens = src_tokens if three_way else nn.Embedding(tgt_vocab, c.d_model)
+    output = nn.Linear(c.d_model, tgt_vocab, bias=False)
+    if c.tie_embeddings:
+        output.weight = tgt_tokens.weight
+    build = _recurrent if c.kind == "recurrent" else _transformer
+    return build(c, src_tokens, tgt_tokens, output, max_length)
 
-    def attention(role: Role) -> MultiHeadAttention:
-        return build_attention(c, role)
 
+def _transformer(
+    c: ModelConfig, src_tokens: nn.Embedding, tgt_tokens: nn.Embedding, output: nn.Linear, max_length: int
+) -> Transformer:
     def feed_forward() -> nn.Module:
         if c.activation == "swiglu":
             return GatedFeedForward(c.d_model, c.d_ff, c.ffn_dropout)
@@ -51,60 +62,72 @@ def build_model(
     def final_norm() -> nn.Module:
         return nn.LayerNorm(c.d_model) if c.norm == "pre" else nn.Identity()
 
-    src_tokens = nn.Embedding(src_vocab, c.d_model)
-    three_way = c.tie_embeddings and shared_vocab
-    tgt_tokens = src_tokens if three_way else nn.Embedding(tgt_vocab, c.d_model)
-    output = nn.Linear(c.d_model, tgt_vocab, bias=False)
-    if c.tie_embeddings:
-        output.weight = tgt_tokens.weight
+    def encoder_layer() -> EncoderLayer:
+        return EncoderLayer(build_attention(c, "encoder"), feed_forward(), residual)
+
+    def decoder_layer() -> DecoderLayer:
+        return DecoderLayer(build_attention(c, "decoder"), build_attention(c, "cross"), feed_forward(), residual)
+
     return Transformer(
         Embedding(src_tokens, positions(), c.dropout),
         Embedding(tgt_tokens, positions(), c.dropout),
-        Encoder(
-            [EncoderLayer(attention("encoder"), feed_forward(), residual) for _ in range(c.num_encoder_layers)],
-            final_norm(),
-        ),
-        Decoder(
-            [
-                DecoderLayer(attention("decoder"), attention("cross"), feed_forward(), residual)
-                for _ in range(c.num_decoder_layers)
-            ],
-            final_norm(),
-        ),
+        Encoder([encoder_layer() for _ in range(c.num_encoder_layers)], final_norm()),
+        Decoder([decoder_layer() for _ in range(c.num_decoder_layers)], final_norm()),
+        output,
+    )
+
+
+def _recurrent(
+    c: ModelConfig, src_tokens: nn.Embedding, tgt_tokens: nn.Embedding, output: nn.Linear, max_length: int
+) -> Recurrent:
+    a, cell = c.attention, c.recurrent.cell
+    score = _score(a.scores().cross, 1, c.d_model, max_length)
+    centre = PredictedCentre(c.d_model) if a.cross == "local_p" else None
+    window = 0 if a.cross == "global" else a.cross_window
+    attention = SourceAttention(c.d_model, c.attention_dropout, score, window, centre, a.hard)
+    kind = BahdanauDecoder if c.recurrent.decoder == "bahdanau" else LuongDecoder
+    return Recurrent(
+        Embedding(src_tokens, NoPositions(), c.dropout),
+        Embedding(tgt_tokens, NoPositions(), c.dropout),
+        RecurrentEncoder(cell, c.d_model, c.num_encoder_layers, c.dropout),
+        kind(cell, c.d_model, c.num_decoder_layers, c.dropout, attention),
         output,
     )
 
 
 def build_attention(config: ModelConfig, role: Role) -> MultiHeadAttention:
-    """The attention of one role: the usual one, unless the config exchanges a part of it."""
+    """The attention of one role in a Transformer: the usual one, unless the config exchanges a part of it."""
     c, a = config, config.attention
     K = c.d_model // c.num_heads
     score_kind = getattr(a.scores(), role)
-    inside = (
-        c.position in ("relative", "rotary", "alibi") and role != "cross"
-    )  # source and target have no common places
+    # Source and target have no common places.
+    inside = c.position in ("relative", "rotary", "alibi") and role != "cross"
     local = a.cross != "global" if role == "cross" else a.window > 0
     hard = a.hard and role == "cross"
     if score_kind == "scaled_dot" and not (inside or local or hard):
         return MultiHeadAttention(c.d_model, c.num_heads, c.attention_dropout)
-    score: nn.Module
-    if score_kind == "general":
-        score = General(c.num_heads, K)
-    elif score_kind == "additive":
-        score = Additive(c.num_heads, K)
-    elif score_kind == "cosine":
-        score = Cosine(c.num_heads)
-    else:
-        score = {"scaled_dot": ScaledDot, "dot": Dot, "euclidean": Euclidean}[score_kind]()
     relation: Rotary | Alibi | Relative | None = None
-    if inside:
-        relation = (
-            Rotary(K)
-            if c.position == "rotary"
-            else Alibi(c.num_heads)
-            if c.position == "alibi"
-            else Relative(K, c.relative_distance)
-        )
+    if inside and c.position == "rotary":
+        relation = Rotary()
+    elif inside and c.position == "alibi":
+        relation = Alibi(c.num_heads)
+    elif inside:
+        relation = Relative(K, c.relative_distance)
     window = 0 if not local else a.cross_window if role == "cross" else a.window
     centre = PredictedCentre(c.d_model) if role == "cross" and a.cross == "local_p" else None
+    score = _score(score_kind, c.num_heads, K)
     return VariantAttention(c.d_model, c.num_heads, c.attention_dropout, score, relation, window, centre, hard)
+
+
+def _score(kind: str, num_heads: int, head_width: int, max_length: int = 0) -> Score:
+    if kind == "general":
+        return General(num_heads, head_width)
+    if kind == "additive":
+        return Additive(num_heads, head_width)
+    if kind == "concat":
+        return Concat(num_heads, head_width)
+    if kind == "location":
+        return Location(num_heads, head_width, max_length)
+    if kind == "cosine":
+        return Cosine(num_heads)
+    return {"scaled_dot": ScaledDot, "dot": Dot, "euclidean": Euclidean}[kind]()

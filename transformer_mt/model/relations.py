@@ -12,13 +12,11 @@ class Rotary(nn.Module):
     on the distance alone (Su et al. 2021, equation 34).
     """
 
-    def __init__(self, head_width: int) -> None:
-        super().__init__()
-        frequency = 10000.0 ** (-torch.arange(0, head_width, 2, dtype=torch.float64) / head_width)
-        self.register_buffer("frequency", frequency.float(), persistent=False)
-
     def forward(self, x_BHTK: Tensor, places_T: Tensor) -> Tensor:
-        angle = places_T.float()[:, None] * self.frequency.float()  # type: ignore[operator]  # (T, K/2)
+        K = x_BHTK.size(-1)
+        # Made anew, in float32: a buffer would be rounded with a model that translates in bfloat16.
+        frequency = 10000.0 ** (-torch.arange(0, K, 2, device=x_BHTK.device) / K)
+        angle = places_T.float()[:, None] * frequency  # (T, K/2)
         sin, cos = angle.sin().to(x_BHTK.dtype), angle.cos().to(x_BHTK.dtype)
         even, odd = x_BHTK[..., 0::2], x_BHTK[..., 1::2]
         return torch.stack([even * cos - odd * sin, even * sin + odd * cos], dim=-1).flatten(-2)
@@ -32,13 +30,12 @@ class Alibi(nn.Module):
 
     def __init__(self, num_heads: int) -> None:
         super().__init__()
-        slopes = 2.0 ** (-8.0 * torch.arange(1, num_heads + 1) / num_heads)
-        self.register_buffer("slopes_H", slopes, persistent=False)
+        self.num_heads = num_heads
 
     def forward(self, queries_T: Tensor, keys_S: Tensor) -> Tensor:
         """(H, T, S), to be added to the scores."""
-        distance = (queries_T[:, None] - keys_S).abs()
-        return -self.slopes_H[:, None, None] * distance  # type: ignore[index]
+        slopes_H = 2.0 ** (-8.0 * torch.arange(1, self.num_heads + 1, device=keys_S.device) / self.num_heads)
+        return -slopes_H[:, None, None] * (queries_T[:, None] - keys_S).abs()
 
 
 class Relative(nn.Module):

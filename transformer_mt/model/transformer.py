@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from transformer_mt.model.attention import MultiHeadAttention
 from transformer_mt.model.dropout import Dropout
+from transformer_mt.model.interface import TranslationModel
 from transformer_mt.model.masks import Places, attend_to
 from transformer_mt.model.state import DecoderState, LayerState
 
@@ -125,9 +126,11 @@ class DecoderLayer(nn.Module):
 class Encoder(nn.Module):
     """A stack of encoder layers; with pre-norm a last LayerNorm, which post-norm layers have inside."""
 
+    layers: Sequence[EncoderLayer]
+
     def __init__(self, layers: list[EncoderLayer], final_norm: nn.Module) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(layers)
+        self.layers = nn.ModuleList(layers)  # type: ignore[assignment]
         self.final_norm = final_norm
 
     def forward(self, x_BSD: Tensor, mask: Tensor) -> Tensor:
@@ -155,11 +158,6 @@ class Decoder(nn.Module):
             x_BTD = layer(x_BTD, memory_BSD, mask)
         return self.final_norm(x_BTD)
 
-    @property
-    def alignment_attention(self) -> MultiHeadAttention:
-        """The attention to the source that is most like an alignment of words: that of the last layer but one."""
-        return self.layers[max(0, len(self.layers) - 2)].src_attention
-
     def step(self, x_BWD: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
         state = state.stepped()
         for layer, layer_state in zip(self.layers, state.layers):
@@ -181,8 +179,8 @@ class Embedding(nn.Module):
         return self.dropout(self.positions(x_BTD, start))
 
 
-class Transformer(nn.Module):
-    """Encoder and decoder, with the four methods every model here has: forward, encode, start, step."""
+class Transformer(TranslationModel):
+    """Encoder and decoder of equal width, which know of each other only through the memory (paper, figure 1)."""
 
     def __init__(
         self, src_embedding: Embedding, tgt_embedding: Embedding, encoder: Encoder, decoder: Decoder, output: nn.Linear
@@ -191,37 +189,42 @@ class Transformer(nn.Module):
         self.src_embedding, self.tgt_embedding = src_embedding, tgt_embedding
         self.encoder, self.decoder = encoder, decoder
         self.output = output  # its weight may be an embedding's (paper, section 3.4)
-        self._initialise()
-
-    def forward(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> Tensor:
-        """(B, S) source, (B, S) True = real, (B, T) target so far -> (B, T, V) logits of the token after each."""
-        return self.output(self.hidden(src, src_mask, tgt_in))
+        initialise(self)
 
     def hidden(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> Tensor:
-        """`forward` without its last product: (B, T, D), of which training projects the real positions only."""
         return self.decoder(self.tgt_embedding(tgt_in), self.encode(src, src_mask), attend_to(src_mask))
 
     def encode(self, src: Tensor, src_mask: Tensor) -> Tensor:
-        """(B, S) -> (B, S, D) memory."""
         return self.encoder(self.src_embedding(src), attend_to(src_mask))
 
     def start(self, memory_BSD: Tensor, src_mask: Tensor) -> DecoderState:
-        """(B, S, D) memory, (B, S) True = real -> the state before the first token, one row a sentence."""
         return self.decoder.start(memory_BSD, src_mask)
 
     def step(self, tokens: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
-        """(N,) newest token of each row -> (N, V) logits of the next, and the state that has seen it."""
         x_N1D = self.tgt_embedding(tokens[:, None], start=state.length)
         x_BWD, state = self.decoder.step(x_N1D.view(-1, state.width, x_N1D.size(-1)), state)
         return self.output(x_BWD.flatten(0, 1)), state
 
-    def _initialise(self) -> None:
-        """Embeddings N(0, 1/D), so that times sqrt(D) they have variance one; matrices Glorot uniform; biases zero."""
-        for module in self.modules():
-            if isinstance(module, nn.Linear):
-                nn.init.xavier_uniform_(module.weight)
-                if module.bias is not None:
-                    nn.init.zeros_(module.bias)
-        for module in self.modules():  # second: a tied output projection is an embedding
-            if isinstance(module, nn.Embedding):
-                nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)
+    @property
+    def blocks(self) -> list[nn.Module]:
+        return [*self.encoder.layers, *self.decoder.layers]
+
+    @property
+    def attentions(self) -> dict[str, list[MultiHeadAttention]]:
+        return {
+            "cross": [layer.src_attention for layer in self.decoder.layers],
+            "encoder": [layer.self_attention for layer in self.encoder.layers],
+            "decoder": [layer.self_attention for layer in self.decoder.layers],
+        }
+
+
+def initialise(model: nn.Module) -> None:
+    """Embeddings N(0, 1/D), so that times sqrt(D) they have variance one; matrices Glorot uniform; biases zero."""
+    for module in model.modules():
+        if isinstance(module, nn.Linear):
+            nn.init.xavier_uniform_(module.weight)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+    for module in model.modules():  # second: a tied output projection is an embedding
+        if isinstance(module, nn.Embedding):
+            nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)

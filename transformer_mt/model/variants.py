@@ -14,7 +14,7 @@ from transformer_mt.model.attention import MultiHeadAttention
 from transformer_mt.model.dropout import dropout as drop
 from transformer_mt.model.masks import Places, causal_mask, window_mask
 from transformer_mt.model.relations import Alibi, Relative, Rotary
-from transformer_mt.model.scores import ScaledDot
+from transformer_mt.model.scores import ScaledDot, Score
 
 
 class PredictedCentre(nn.Module):
@@ -38,7 +38,7 @@ class VariantAttention(MultiHeadAttention):
         d_model: int,
         num_heads: int,
         dropout: float = 0.0,
-        score: nn.Module | None = None,
+        score: Score | None = None,
         relation: Rotary | Alibi | Relative | None = None,
         window: int = 0,
         centre: PredictedCentre | None = None,
@@ -58,7 +58,7 @@ class VariantAttention(MultiHeadAttention):
         keys, values = super().keys_values(x_BSD)
         if isinstance(self.relation, Rotary):
             keys = self.relation(keys, torch.arange(keys.size(2), device=keys.device) if places_S is None else places_S)
-        return keys, values
+        return self.score.keys(keys), values
 
     def forward(
         self,

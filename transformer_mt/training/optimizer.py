@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from transformer_mt.checkpoint import CheckpointError, fill, whole
 from transformer_mt.config import TrainConfig
-from transformer_mt.model.transformer import Transformer
+from transformer_mt.model.interface import TranslationModel
 
 
 class Together(torch.optim.Optimizer):
@@ -29,7 +29,7 @@ class Together(torch.optim.Optimizer):
             part.step()
 
 
-def build_optimizer(model: Transformer, config: TrainConfig) -> torch.optim.Optimizer:
+def build_optimizer(model: TranslationModel, config: TrainConfig) -> torch.optim.Optimizer:
     """The optimizer over all parameters; only matrices are decayed, not biases and LayerNorms."""
     parameters = list(model.parameters())
     matrices = [parameter for parameter in parameters if parameter.dim() > 1]
@@ -40,7 +40,8 @@ def build_optimizer(model: Transformer, config: TrainConfig) -> torch.optim.Opti
     if config.optimizer == "muon":
         # Only matrices that turn one activation into another: a row of an embedding, or of the output projection, is
         # the vector of one piece, and most of them get no gradient in an update.
-        hidden = {id(parameter) for stack in (model.encoder, model.decoder) for parameter in stack.parameters()}
+        modules = [module for block in model.blocks for module in block.modules()]
+        hidden = {id(module.weight) for module in modules if isinstance(module, nn.Linear)}
         muon = torch.optim.Muon(
             [parameter for parameter in matrices if id(parameter) in hidden],
             lr=config.learning_rate,

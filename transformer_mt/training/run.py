@@ -21,7 +21,7 @@ from transformer_mt.device import choose_device, choose_precision, keep_large_bu
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.evaluation.scores import corpus_scores
 from transformer_mt.model.build import build_model
-from transformer_mt.model.transformer import Transformer
+from transformer_mt.model.interface import TranslationModel
 from transformer_mt.training.budget import find_budget
 from transformer_mt.training.distributed import Ranks, spread
 from transformer_mt.training.journal import Journal, say
@@ -39,7 +39,7 @@ class Run:
     folder: Path
     data: PreparedData
     device: torch.device
-    model: Transformer
+    model: TranslationModel
     optimizer: torch.optim.Optimizer
     updater: Updater
     batches: TrainingBatches
@@ -112,7 +112,7 @@ class Run:
         if self.ranks.is_first:
             self._keep_for_averaging(saved.path)
 
-    def whole_model(self) -> Transformer:
+    def whole_model(self) -> TranslationModel:
         """The model with all its weights on this device: the one trained, or a copy where ranks hold a part each."""
         if self.config.train.parallel != "fsdp":
             return self.model
@@ -188,9 +188,8 @@ def open_run(config: Config, folder: Path, fresh: bool = False, ranks: Ranks | N
     torch.manual_seed(config.seed)
     model = _model(config, data.tokenizer).to(device)
     compiled = train.compile is True or (train.compile == "auto" and device.type == "cuda")
-    layers = [*model.encoder.layers, *model.decoder.layers]
     objective = spread(
-        Objective(model, train.label_smoothing, compiled, train.r_drop), layers, train.parallel, ranks, device
+        Objective(model, train.label_smoothing, compiled, train.r_drop), model.blocks, train.parallel, ranks, device
     )
     if not ranks.is_first:
         torch.manual_seed(config.seed + ranks.rank)  # the same weights on each rank, but not the same dropout
@@ -211,7 +210,7 @@ def open_run(config: Config, folder: Path, fresh: bool = False, ranks: Ranks | N
     return run
 
 
-def _model(config: Config, tokenizer: Tokenizer) -> Transformer:
+def _model(config: Config, tokenizer: Tokenizer) -> TranslationModel:
     src_vocab, tgt_vocab = tokenizer.src.vocab_size(), tokenizer.tgt.vocab_size()
     return build_model(config.model, src_vocab, tgt_vocab, tokenizer.shared, config.data.max_length)
 

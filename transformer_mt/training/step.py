@@ -10,7 +10,7 @@ from transformer_mt.checkpoint import whole
 from transformer_mt.data.batching import Batch
 from transformer_mt.device import autocast
 from transformer_mt.errors import WorkError
-from transformer_mt.model.transformer import Transformer
+from transformer_mt.model.interface import TranslationModel
 from transformer_mt.training.distributed import Ranks, gradients_stay
 from transformer_mt.training.loss import projected_cross_entropy
 from transformer_mt.training.r_drop import consistent_cross_entropy
@@ -47,11 +47,13 @@ class Pending:
 class Objective(nn.Module):
     """What is minimised, as a module: a batch -> (loss, nll), both summed over its real target tokens."""
 
-    def __init__(self, model: Transformer, label_smoothing: float, compiled: bool = False, r_drop: float = 0.0) -> None:
+    def __init__(
+        self, model: TranslationModel, label_smoothing: float, compiled: bool = False, r_drop: float = 0.0
+    ) -> None:
         super().__init__()
         self.model = model
         self.label_smoothing, self.r_drop = label_smoothing, r_drop
-        self._hidden = torch.compile(model.hidden, dynamic=True) if compiled else model.hidden
+        self._hidden = torch.compile(model.hidden, dynamic=True) if compiled and model.compiles else model.hidden
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         targets = batch.tgt_out.flatten().index_select(0, batch.real)

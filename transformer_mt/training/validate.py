@@ -11,7 +11,7 @@ from transformer_mt.data.batching import validation_batches
 from transformer_mt.data.prepare import PreparedData
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.evaluation.scores import Score, corpus_scores
-from transformer_mt.model.transformer import Transformer
+from transformer_mt.model.interface import TranslationModel
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.step import Objective
 
@@ -41,7 +41,7 @@ class Validation:
 
 
 def validate(
-    model: Transformer, data: PreparedData, config: Config, device: torch.device, ranks: Ranks | None = None
+    model: TranslationModel, data: PreparedData, config: Config, device: torch.device, ranks: Ranks | None = None
 ) -> Validation:
     """Loss over all validation pairs, greedy translations of the first `validate_sentences`; each rank does its share."""
     ranks = ranks or Ranks()
@@ -68,7 +68,7 @@ def validate(
 
 @torch.inference_mode()
 def validation_loss(
-    model: Transformer, data: PreparedData, batch_tokens: int, device: torch.device, ranks: Ranks
+    model: TranslationModel, data: PreparedData, batch_tokens: int, device: torch.device, ranks: Ranks
 ) -> float:
     """Negative log-likelihood per target token; nan where no validation pair fits a batch."""
     objective = Objective(model, label_smoothing=0.0)

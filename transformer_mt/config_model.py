@@ -1,0 +1,138 @@
+"""The keys of the YAML's `model` section, and which of them go together."""
+
+from typing import Literal
+
+from pydantic import model_validator
+
+from transformer_mt.config_corpus import NonNegative, Positive, Probability, Section
+
+ScoreKind = Literal["scaled_dot", "dot", "general", "additive", "cosine", "euclidean", "concat", "location"]
+OF_RECURRENT = ("concat", "location")
+
+
+class ScoresConfig(Section):
+    """A score for each attention."""
+
+    encoder: ScoreKind = "scaled_dot"
+    """Of the encoder's self-attention."""
+    decoder: ScoreKind = "scaled_dot"
+    """Of the decoder's self-attention."""
+    cross: ScoreKind = "scaled_dot"
+    """Of the attention to the source."""
+
+
+class AttentionConfig(Section):
+    """Attention as the literature varies it."""
+
+    score: ScoreKind | ScoresConfig = "scaled_dot"
+    """How well a key answers a query, for all attentions or for each: {encoder: ..., decoder: ..., cross: ...}."""
+    window: NonNegative = 0
+    """Local self-attention: a position sees those at most so far away; 0 is no limit."""
+    cross: Literal["global", "local_m", "local_p"] = "global"
+    """What of the source is seen: all, or a window around the same place or around a predicted one (Luong et al. 2015)."""
+    cross_window: Positive = 10
+    """How far the windows of local_m and local_p reach."""
+    hard: bool = False
+    """Attend to one source token alone: drawn in training (straight-through Gumbel), the best in translation."""
+
+    def scores(self) -> ScoresConfig:
+        """The score of each attention."""
+        if isinstance(self.score, ScoresConfig):
+            return self.score
+        return ScoresConfig(encoder=self.score, decoder=self.score, cross=self.score)
+
+
+class RecurrentConfig(Section):
+    """What only kind: recurrent asks for; d_ff, num_heads, norm, activation and ffn_dropout are the Transformer's alone."""
+
+    cell: Literal["lstm", "gru"] = "lstm"
+    """What remembers: of the encoder in both directions, half the width each, and of the decoder."""
+    decoder: Literal["bahdanau", "luong"] = "luong"
+    """Attends with the state before each step (Bahdanau et al. 2015) or after it, fed into the next (Luong et al. 2015)."""
+
+
+class ModelConfig(Section):
+    """The network. The defaults are the paper's base model with pre-norm."""
+
+    kind: Literal["transformer", "recurrent"] = "transformer"
+    """The architecture; recurrent are the networks attention was first made for."""
+    d_model: Positive = 512
+    """Width of embeddings and of every layer's output."""
+    d_ff: Positive = 2048
+    """Inner width of the position-wise feed-forward network."""
+    num_heads: Positive = 8
+    """Attention heads; they share out d_model."""
+    num_encoder_layers: Positive = 6
+    """Depth of the encoder."""
+    num_decoder_layers: Positive = 6
+    """Depth of the decoder."""
+    dropout: Probability = 0.1
+    """Dropout on embeddings and on the output of each sublayer (the paper's P_drop)."""
+    attention_dropout: Probability = 0.0
+    """Dropout on attention weights."""
+    ffn_dropout: Probability = 0.0
+    """Dropout inside the feed-forward network, after the activation."""
+    norm: Literal["pre", "post"] = "pre"
+    """LayerNorm before each sublayer (trains without care) or after the residual sum (the paper)."""
+    activation: Literal["relu", "gelu", "swiglu"] = "relu"
+    """Of the feed-forward network; swiglu has a third matrix of the same size."""
+    position: Literal["sinusoidal", "learned", "relative", "rotary", "alibi", "none"] = "sinusoidal"
+    """How the network knows the order of tokens; learned ones end at data.max_length."""
+    relative_distance: Positive = 16
+    """Of relative positions: farther tokens count as so far."""
+    attention: AttentionConfig = AttentionConfig()
+    """What attention computes."""
+    recurrent: RecurrentConfig = RecurrentConfig()
+    """The recurrent network."""
+    tie_embeddings: bool = True
+    """Share what can be: both embeddings and the output projection where the vocabulary is shared, else the decoder's two."""
+
+    @model_validator(mode="after")
+    def _its_parts_go_together(self) -> "ModelConfig":
+        if self.attention.hard and self.attention.cross == "local_p":
+            raise ValueError(
+                "model.attention.hard must be false with cross: local_p, which weighs many keys, but is true"
+            )
+        if self.kind == "recurrent":
+            self._check_recurrent()
+        else:
+            self._check_transformer()
+        return self
+
+    def _check_recurrent(self) -> None:
+        if self.position not in ("sinusoidal", "none"):  # the default is no wish
+            raise ValueError(
+                f"model.position must be none with kind: recurrent, which reads in order, but is {self.position}"
+            )
+        if self.attention.window:
+            raise ValueError(
+                "model.attention.window must be 0 with kind: recurrent, which has no self-attention, "
+                f"but is {self.attention.window}"
+            )
+        if self.d_model % 2:
+            raise ValueError(
+                f"model.d_model must be even with kind: recurrent, whose encoder's directions share it, but is {self.d_model}"
+            )
+
+    def _check_transformer(self) -> None:
+        if self.d_model % self.num_heads:
+            raise ValueError(f"model.num_heads must divide model.d_model ({self.d_model}), but is {self.num_heads}")
+        head_width = self.d_model // self.num_heads
+        if self.position == "rotary" and head_width % 2:
+            raise ValueError(f"model.d_model / model.num_heads must be even for rotary positions, but is {head_width}")
+        if self.position == "sinusoidal" and self.d_model % 2:
+            raise ValueError(f"model.d_model must be even for sinusoidal positions, but is {self.d_model}")
+        scores = self.attention.scores()
+        inside = {"rotary": ("scaled_dot", "dot", "cosine", "euclidean"), "relative": ("scaled_dot", "dot")}
+        for side in ("encoder", "decoder", "cross"):
+            score = getattr(scores, side)
+            if score in OF_RECURRENT:
+                raise ValueError(
+                    f"model.attention.score must not be {' or '.join(OF_RECURRENT)} with kind: transformer, but is {score} "
+                    f"({side}); it needs kind: recurrent"
+                )
+            if side != "cross" and self.position in inside and score not in inside[self.position]:
+                raise ValueError(
+                    f"model.attention.score must be {', '.join(inside[self.position])} with {self.position} positions, "
+                    f"but is {score} ({side})"
+                )

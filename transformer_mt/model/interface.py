@@ -1,0 +1,53 @@
+"""What every model here can do, and shows of itself: all that training, search and pictures know of it."""
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from transformer_mt.model.attention import MultiHeadAttention
+
+
+class TranslationModel(nn.Module):
+    """A model of the next target token. Letters: B sentences, S source length, T target length, D width, V vocabulary,
+    N rows: hypotheses of all sentences.
+    """
+
+    output: nn.Linear
+    """(D) -> (V)."""
+    compiles = True
+    """Whether torch.compile makes it faster, and not anew for each length."""
+
+    def forward(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> Tensor:
+        """(B, S) source, (B, S) True = real, (B, T) target so far -> (B, T, V) logits of the token after each."""
+        return self.output(self.hidden(src, src_mask, tgt_in))
+
+    def hidden(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> Tensor:
+        """`forward` without its last product: (B, T, D), of which training projects the real positions only."""
+        raise NotImplementedError
+
+    def encode(self, src: Tensor, src_mask: Tensor) -> Tensor:
+        """(B, S) -> (B, S, D) memory."""
+        raise NotImplementedError
+
+    def start(self, memory_BSD: Tensor, src_mask: Tensor) -> Any:
+        """(B, S, D) memory, (B, S) True = real -> the state before the first token, one row a sentence."""
+        raise NotImplementedError
+
+    def step(self, tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """(N,) newest token of each row -> (N, V) logits of the next, and the state that has seen it."""
+        raise NotImplementedError
+
+    @property
+    def blocks(self) -> list[nn.Module]:
+        """The parts between embeddings and output, each used as a whole: what sharded training shares out."""
+        raise NotImplementedError
+
+    @property
+    def attentions(self) -> dict[str, list[MultiHeadAttention]]:
+        """Of `cross`, `encoder` and `decoder` the attention of each layer; a list is empty where there is none."""
+        raise NotImplementedError
+
+    @property
+    def alignment_attention(self) -> MultiHeadAttention:
+        """The attention to the source that is most like an alignment of words: that of the last layer but one."""
+        return self.attentions["cross"][-2:][0]
