@@ -14,6 +14,8 @@ from pydantic import BaseModel, ValidationError
 from transformer_mt.config import Config
 from transformer_mt.errors import InputError
 
+Kind = typing.TypeVar("Kind", bound=BaseModel)
+
 
 class _Loader(yaml.SafeLoader):
     """Safe YAML without three traps of YAML 1.1: `7e-4` is a number, `no` is Norwegian and not false, a date is text."""
@@ -39,15 +41,22 @@ def load_config(path: str | Path, overrides: list[str] | tuple[str, ...] = ()) -
 
     Raises InputError with one line for each thing that is wrong.
     """
+    return load_yaml(Config, path, overrides)
+
+
+def load_yaml(kind: type[Kind], path: str | Path, overrides: list[str] | tuple[str, ...] = ()) -> Kind:
+    """The same for any YAML file with a `name`; `kind` says which keys it may have."""
     path = Path(path)
     values, where = _read(path, seen=())
     for override in overrides:
         _apply(values, where, override)
     values.setdefault("name", path.stem)
     try:
-        return Config.model_validate(values)
+        return kind.model_validate(values)
     except ValidationError as error:
-        lines = [_problem(problem, where) for problem in error.errors()]
+        # Of a union of a word and a section (ScoresConfig), a wrong word is a problem of the word alone.
+        found = [p for p in error.errors() if p["type"] != "model_type" or not str(p["loc"][-1]).endswith("Config")]
+        lines = [_problem(problem, where, kind) for problem in found]
         raise InputError("\n".join(dict.fromkeys(lines))) from None
 
 
@@ -154,7 +163,7 @@ def _apply(values: dict[str, Any], where: dict[str, str], override: str) -> None
     where[dotted] = "command line"
 
 
-def _problem(error: Any, where: dict[str, str]) -> str:
+def _problem(error: Any, where: dict[str, str], section: type[BaseModel]) -> str:
     """One line: where it was said, what must be, what is, the nearest right name."""
     # pydantic puts the tags of unions into the path; ours are the corpus kinds and the arms of `compile`.
     loc = [str(part) for part in error["loc"]]
@@ -169,7 +178,7 @@ def _problem(error: Any, where: dict[str, str]) -> str:
     start = f"{place}: " if place else ""
     kind, value = error["type"], error["input"]
     if kind == "extra_forbidden":
-        return f"{start}`{dotted}` is not a key{_nearest(loc)}"
+        return f"{start}`{dotted}` is not a key{_nearest(loc, section)}"
     if kind == "missing":
         return f"{start}`{dotted}` must be given"
     if kind == "value_error":
@@ -193,9 +202,9 @@ def _is_corpus(loc: list[str]) -> bool:
     return loc in (["data", "train"], ["data", "valid"]) or (loc[:2] == ["data", "test"] and len(loc) == 3)
 
 
-def _nearest(loc: list[str]) -> str:
+def _nearest(loc: list[str], section: type[BaseModel]) -> str:
     """`; did you mean ...?` for an unknown key: its very name elsewhere, then the nearest among its neighbours, then anywhere."""
-    every = [dotted for dotted, _, _ in keys(Config)]
+    every = [dotted for dotted, _, _ in keys(section)]
     parent = ".".join(loc[:-1])
     neighbours = [k.rpartition(".")[2] for k in every if k.rpartition(".")[0] == parent]
     match = difflib.get_close_matches(loc[-1], neighbours, n=1)

@@ -55,11 +55,23 @@ def learning_curve(entries: Sequence[dict[str, Any]], path: Path) -> None:
 
 
 def curves(runs: Sequence[tuple[str, Sequence[dict[str, Any]]]], against: str, path: Path) -> None:
-    """Validation loss, BLEU and learning rate of several runs, (name, entries of its metrics.jsonl) each, in one picture."""
+    """Validation loss, BLEU and learning rate of several runs, (name, entries of its metrics.jsonl) each, in one picture.
+
+    Runs of one name, such as the seeds of a variant, are drawn alike.
+    """
     figure = _figure(8, 9)
     losses, bleus, rates = figure.subplots(3, 1, sharex=True)
-    for number, (name, entries) in enumerate(runs):
-        style = {"color": f"C{number % 10}", "linestyle": ("-", "--", ":", "-.")[number // 10 % 4], "label": name}
+    names = list(dict.fromkeys(name for name, _ in runs))
+    named: set[str] = set()
+    for name, entries in runs:
+        number = names.index(name)
+        style: dict[str, Any] = {
+            "color": f"C{number % 10}",
+            "linestyle": ("-", "--", ":", "-.")[number // 10 % 4],
+            "lw": 1.2,
+        }
+        style["label"] = None if name in named else name
+        named.add(name)
         valid = [entry for entry in entries if entry["event"] == "valid"]
         train = [entry for entry in entries if entry["event"] == "train"]
         losses.plot([_place(e, against) for e in valid], [e["loss"] for e in valid], marker="o", ms=3, **style)

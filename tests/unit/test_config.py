@@ -8,8 +8,11 @@ from transformer_mt.config import Config
 from transformer_mt.config_corpus import FilesCorpus, HubCorpus
 from transformer_mt.config_file import dump_config, json_schema, keys, load_config
 from transformer_mt.errors import InputError
+from transformer_mt.sweep.plan import load_sweep
 
-CONFIGS = sorted((ROOT / "configs").glob("*.yaml"))
+SHIPPED = sorted((ROOT / "configs").glob("*.yaml"))
+SWEEPS = [path for path in SHIPPED if "\nvariants:" in path.read_text(encoding="utf-8")]
+CONFIGS = [path for path in SHIPPED if path not in SWEEPS]
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
@@ -28,7 +31,15 @@ def test_shipped_configs_state_only_what_differs_from_the_defaults_or_their_base
             assert values[section][key] != inherited, f"{path.name}: {dotted} says what it would be anyway"
 
 
-@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", SWEEPS, ids=lambda path: path.stem)
+def test_every_variant_of_a_shipped_sweep_is_another_model(path):
+    sweep = load_sweep(path, [])
+    models = {job.variant: job.config.model.model_dump_json() for job in sweep.jobs}
+    assert sweep.name == path.stem and len(models) >= 8
+    assert len(set(models.values())) == len(models)
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
 def test_shipped_configs_say_what_they_are_for_and_what_was_measured(path):
     comment = [line for line in path.read_text(encoding="utf-8").split("\n") if line.startswith("#")]
     assert len(comment) >= 2

@@ -49,6 +49,7 @@ ALLOWED = {
         "decoding",
         "evaluation",
     },
+    "sweep": {"", "config", "config_corpus", "config_file", "errors", "checkpoint", "evaluation", "plots"},
     "cli": {
         "",
         "config_corpus",
@@ -60,6 +61,7 @@ ALLOWED = {
         "evaluation",
         "export",
         "plots",
+        "sweep",
         "training",
     },
     "__init__": {"decoding.translator", "training.loop"},

@@ -11,12 +11,12 @@ import sys
 from collections.abc import Sequence
 
 from transformer_mt import __version__
-from transformer_mt.cli import config, distill, evaluate, export, plot, score, train, translate
+from transformer_mt.cli import config, distill, evaluate, export, plot, score, sweep, train, translate
 from transformer_mt.cli.console import say
 from transformer_mt.errors import InputError, WorkError
 
 # In these, words may stand before, between and after the options.
-_INTERMIXED = ("train", "translate", "distill")
+_INTERMIXED = ("train", "translate", "distill", "sweep")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -27,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--version", action="version", version=f"transformer-mt {__version__}")
     verbs = parser.add_subparsers(title="verbs", required=True, metavar="VERB")
-    for room in (train, translate, evaluate, score, export, distill, plot, config):
+    for room in (train, translate, evaluate, score, export, distill, sweep, plot, config):
         room.add_verb(verbs)
     if words and words[0] in _INTERMIXED:
         return _run(verbs.choices[words[0]].parse_intermixed_args(words[1:]))

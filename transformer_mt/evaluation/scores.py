@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from transformer_mt.errors import InputError
 
@@ -24,6 +25,22 @@ def bleu_tokenizer(target_lang: str) -> str:
     return {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}.get(language, "13a")
 
 
+def bleu_metric(target_lang: str, tokenize: str = "auto", lowercase: bool = False) -> Any:
+    """sacreBLEU's BLEU with the tokenizer asked for; InputError names the extra where one is missing."""
+    from sacrebleu.metrics.bleu import BLEU
+
+    try:
+        # Forced: sacreBLEU's warning about tokenised text is said by `evaluate`, in one line.
+        return BLEU(
+            lowercase=lowercase, tokenize=bleu_tokenizer(target_lang) if tokenize == "auto" else tokenize, force=True
+        )
+    except (ImportError, RuntimeError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(
+            f"BLEU for {target_lang} needs a word splitter: pip install 'transformer-mt[zh-ja-ko]' ({reason})"
+        ) from None
+
+
 def corpus_scores(
     hypotheses: Sequence[str],
     references: Sequence[str],
@@ -33,7 +50,6 @@ def corpus_scores(
     metrics: Sequence[str] = ("BLEU", "chrF", "TER"),
 ) -> list[Score]:
     """The metrics of detokenised `hypotheses` against one reference each."""
-    from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
     from sacrebleu.metrics.ter import TER
 
@@ -45,19 +61,12 @@ def corpus_scores(
     asian = tokenizer in ("zh", "ja-mecab", "ko-mecab", "char")
     scores = []
     for name in metrics:
-        try:
-            if name == "BLEU":
-                # Forced: sacreBLEU's warning about tokenised text is said by `evaluate`, in one line.
-                metric = BLEU(lowercase=lowercase, tokenize=tokenizer, force=True)
-            elif name == "chrF":
-                metric = CHRF(lowercase=lowercase)
-            else:
-                metric = TER(case_sensitive=not lowercase, normalized=asian, asian_support=asian)
-        except (ImportError, RuntimeError) as error:
-            reason = str(error).splitlines()[0]
-            raise InputError(
-                f"BLEU for {target_lang} needs a word splitter: pip install 'transformer-mt[zh-ja-ko]' ({reason})"
-            ) from None
+        if name == "BLEU":
+            metric = bleu_metric(target_lang, tokenize, lowercase)
+        elif name == "chrF":
+            metric = CHRF(lowercase=lowercase)
+        else:
+            metric = TER(case_sensitive=not lowercase, normalized=asian, asian_support=asian)
         value = metric.corpus_score(list(hypotheses), [list(references)]).score
         scores.append(Score(name, value, str(metric.get_signature())))
     return scores

@@ -1,0 +1,164 @@
+"""A sweep's plan, its runner and its table, without training."""
+
+import json
+import os
+import stat
+import sys
+
+import pytest
+import yaml
+
+from tests.conftest import TINY
+from transformer_mt.config_file import dump_config
+from transformer_mt.errors import InputError
+from transformer_mt.evaluation.significance import paired_bootstrap
+from transformer_mt.sweep import jobs
+from transformer_mt.sweep.jobs import Runner, is_done
+from transformer_mt.sweep.plan import load_sweep
+from transformer_mt.sweep.table import write_table
+
+SWEEP = {
+    "base": "tiny.yaml",
+    "settings": {"train.max_updates": 8},
+    "seeds": [1, 2],
+    "variants": {"scaled dot": None, "additive": {"model.attention.score": "additive"}},
+}
+
+
+@pytest.fixture
+def write_sweep(tmp_path):
+    def write(**changes):
+        (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(TINY), encoding="utf-8")
+        path = tmp_path / "which.yaml"
+        path.write_text(yaml.safe_dump({**SWEEP, **changes}, sort_keys=False), encoding="utf-8")
+        return path
+
+    return write
+
+
+def test_every_variant_meets_every_seed_and_the_command_line_wins(write_sweep, tmp_path):
+    sweep = load_sweep(write_sweep(), ["train.warmup=3", "train.max_updates=9"], tmp_path / "out")
+    found = [(job.variant, job.seed) for job in sweep.jobs]
+    assert found == [("scaled dot", 1), ("additive", 1), ("scaled dot", 2), ("additive", 2)]
+    for job in sweep.jobs:
+        assert job.config.seed == job.seed and job.config.train.max_updates == 9 and job.config.train.warmup == 3
+        assert job.folder == tmp_path / "out" / job.variant.replace(" ", "_") / f"seed-{job.seed}"
+    assert [job.config.model.attention.score for job in sweep.jobs] == ["scaled_dot", "additive"] * 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"variants": {"a": {"model.attention.score": "additiv"}}},
+            "which.yaml: variant a: `model.attention.score` must be",
+        ),
+        ({"variants": {"a": {"model.heads": 3}}}, "variant a: `model.heads` is not a key"),
+        ({"variants": {"a b": None, "a_b": None}}, "must differ in more than spaces and underscores"),
+        ({"variants": {"../a": None}}, "the name of a variant must be letters, digits"),
+        ({"variants": {}}, "variants must name at least one, but there are none"),
+        ({"seeds": [1, 1]}, "seeds must differ, but are [1, 1]"),
+        ({"seed": [1]}, "`seed` is not a key; did you mean `seeds`?"),
+        ({"base": "tinny.yaml"}, "no such config file; did you mean"),
+    ],
+)
+def test_what_is_wrong_is_said_before_any_training(write_sweep, changes, message):
+    with pytest.raises(InputError) as error:
+        load_sweep(write_sweep(**changes), [])
+    assert message in str(error.value)
+    if "score" in message:
+        assert len(str(error.value).split("\n")) == 1  # once, not for each seed
+
+
+def finish(job, words=("a b c d e f",) * 20, bleu=30.0):
+    """The folder a finished and scored job leaves."""
+    folder = job.folder
+    (folder / "evaluation").mkdir(parents=True)
+    (folder / "config.yaml").write_text(dump_config(job.config, comments=True), encoding="utf-8")
+    score = {"name": "BLEU", "value": bleu, "signature": "sig"}
+    entries = [
+        {"event": "start", "parameters": 1234},
+        {"event": "train", "step": 8, "tokens": 1000, "seconds": 2.0, "learning_rate": 0.1},
+        {"event": "valid", "step": 8, "seconds": 2.0, "tokens": 1000, "loss": 1.0, "scores": [score], "is_best": True},
+    ]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in entries), encoding="utf-8")
+    for name in ("model.safetensors", "finished.json"):
+        (folder / name).write_text("{}", encoding="utf-8")
+    rows = [{"reference": "a b c d e f", "translation": each} for each in words]
+    place = folder / "evaluation" / "test-0.jsonl"
+    place.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    facts = {"scores": [{**score, "value": bleu + 1}], "decode": {"beam": 5, "length_penalty": 1.0}}
+    (folder / "evaluation" / "test-0.scores.json").write_text(json.dumps(facts), encoding="utf-8")
+
+
+def test_a_job_is_done_when_this_very_config_was_trained_and_scored(write_sweep, tmp_path):
+    (job, *_) = load_sweep(write_sweep(), [], tmp_path / "out").jobs
+    assert not is_done(job)
+    finish(job)
+    assert is_done(job)
+    (other, *_) = load_sweep(write_sweep(), ["train.warmup=3"], tmp_path / "out").jobs
+    assert not is_done(other)
+    later = os.stat(job.folder / "model.safetensors").st_mtime + 5
+    os.utime(job.folder / "model.safetensors", (later, later))  # trained on: its scores are old
+    assert not is_done(job)
+
+
+def test_the_table_has_means_deviations_and_significance(write_sweep, tmp_path):
+    sweep = load_sweep(write_sweep(), [], tmp_path / "out")
+    assert write_table(sweep) is None
+    worse = ("a b c d e f", "a b x d e f") * 10
+    for job, bleu in zip(sweep.jobs, (30.0, 20.0, 32.0)):
+        finish(job, ("a b c d e f",) * 20 if job.variant == "scaled dot" else worse, bleu)
+    lines = write_table(sweep).split("\n")
+    assert lines[0] == "| variant | parameters | tokens/s | validation BLEU | test BLEU | p | seeds |"
+    assert lines[2] == "| scaled dot | 1,234 | 500 | 31.00 ± 1.41 | 32.00 ± 1.41 |  | 2 |"
+    assert lines[3].startswith("| additive | 1,234 | 500 | 20.00 | 21.00 | 0.00") and lines[3].endswith("| 1 |")
+    assert "- 1 of 4 trainings are not done yet" in lines
+    facts = json.loads((sweep.folder / "table.json").read_text(encoding="utf-8"))
+    assert facts[0]["test"] == [31.0, 33.0] and facts[0]["p"] is None
+    assert (sweep.folder / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_bootstrap_tells_luck_from_skill():
+    references = [f"the number of this sentence is {i} and no other one" for i in range(60)]
+    noise = [r.replace("number", "count") if i % 2 else r for i, r in enumerate(references)]
+    same = [r.replace("number", "count") if i % 2 == 0 else r for i, r in enumerate(references)]
+    bad = [r.replace("of this sentence", "in that phrase") for r in references]
+    assert paired_bootstrap(noise, same, references, "en") > 0.1
+    assert paired_bootstrap(noise, bad, references, "en") < 0.01
+
+
+FAKE = """#!{python}
+import json, os, sys
+words = sys.argv[3:]
+with open({seen!r}, "a") as seen:
+    seen.write(json.dumps([words, os.environ.get("OMP_NUM_THREADS")]) + "\\n")
+print("loss 1", "bad luck" if "bad" in " ".join(words) else "fine", sep="\\n", file=sys.stderr)
+sys.exit(1 if "bad" in " ".join(words) else 0)
+"""
+
+
+def test_one_failure_does_not_stop_the_others_and_devices_are_shared(write_sweep, tmp_path, monkeypatch):
+    fake, seen = tmp_path / "python", tmp_path / "seen.jsonl"
+    fake.write_text(FAKE.format(python=sys.executable, seen=str(seen)), encoding="utf-8")
+    fake.chmod(fake.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setattr(jobs.sys, "executable", str(fake))
+    monkeypatch.setattr(jobs.os, "cpu_count", lambda: 6)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    sweep = load_sweep(write_sweep(variants={"good": None, "bad": None}), [], tmp_path / "out")
+    said, done = [], []
+    failures = Runner(sweep, ["cuda:0", "cuda:1"], said.append).run(lambda: done.append(1))
+    assert sorted(failures) == [
+        f"bad, seed {seed}: bad luck (all of it is in {sweep.folder / 'bad' / f'seed-{seed}' / 'log.txt'})"
+        for seed in (1, 2)
+    ]
+    assert len(done) == 4
+    calls = [json.loads(line) for line in seen.read_text().splitlines()]
+    trained = [words for words, _ in calls if words[0] == "train"]
+    scored = [words for words, _ in calls if words[0] == "evaluate"]
+    assert len(trained) == 4 and len(scored) == 2
+    assert {next(w for w in words if "train.device" in w) for words in trained} <= {
+        "train.device=cuda:0",
+        "train.device=cuda:1",
+    }
+    assert {threads for _, threads in calls} == {"3"}

@@ -1,0 +1,56 @@
+"""transformer-mt sweep"""
+
+import argparse
+import signal
+from typing import Any
+
+from transformer_mt.cli.console import positive, say
+from transformer_mt.errors import InputError, WorkError
+
+_ABOUT = (
+    "Train variants of one config, each with several seeds, score them, and print one table: parameters, speed, BLEU with its "
+    "deviation, significance against the first. The table and a picture of the learning curves are in the sweep's folder. "
+    "Run again, it goes on where it stopped."
+)
+
+
+def add_verb(verbs: Any) -> None:
+    parser = verbs.add_parser("sweep", help="compare variants of a config", description=_ABOUT)
+    parser.add_argument("sweep", metavar="SWEEP", help="YAML file that names a base config and its variants")
+    parser.add_argument("overrides", metavar="key=value", nargs="*", help="settings that win in every variant")
+    parser.add_argument("--out", metavar="DIR", help="the sweep's folder (default: runs/NAME)")
+    places = parser.add_mutually_exclusive_group()
+    places.add_argument(
+        "--jobs",
+        metavar="N",
+        type=positive,
+        default=1,
+        help="trainings side by side, the cores shared out (default: 1)",
+    )
+    places.add_argument("--devices", metavar="LIST", help="devices with one training each, such as cuda:0,cuda:1")
+    parser.set_defaults(verb=_sweep)
+
+
+def _sweep(arguments: argparse.Namespace) -> int:
+    from transformer_mt.sweep.jobs import Runner
+    from transformer_mt.sweep.plan import load_sweep
+    from transformer_mt.sweep.table import write_table
+
+    places = [name.strip() for name in arguments.devices.split(",")] if arguments.devices else [None] * arguments.jobs
+    if "" in places:
+        raise InputError(f"--devices must be names with commas between them, but is {arguments.devices}")
+    sweep = load_sweep(arguments.sweep, arguments.overrides, arguments.out)
+    sweep.folder.mkdir(parents=True, exist_ok=True)
+    signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
+    try:
+        failures = Runner(sweep, places, say).run(done=lambda: write_table(sweep))
+    except KeyboardInterrupt:
+        say("stopped, all trainings saved; run the same command to go on")
+        return 128 + signal.SIGINT
+    table = write_table(sweep)
+    print(table or "", end="")
+    if failures:
+        raise WorkError(
+            f"{len(failures)} of {len(sweep.jobs)} trainings failed; mend them and run the same command again"
+        )
+    return 0

@@ -1,0 +1,1 @@
+"""Variants of one config against each other."""

@@ -1,0 +1,109 @@
+"""What a sweep compares: one base config, its variants, their seeds."""
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, field_validator
+
+from transformer_mt.config import Config
+from transformer_mt.config_corpus import Section
+from transformer_mt.config_file import load_config, load_yaml
+from transformer_mt.errors import InputError
+
+Settings = dict[str, Any]
+
+
+class SweepConfig(Section):
+    """The YAML of a sweep."""
+
+    name: str = Field(pattern=r"^\w[\w.+-]*$")
+    """Its folder is runs/NAME; by default the name of the YAML file."""
+    base: str
+    """The config all variants change, a path seen from this file."""
+    settings: Settings = Field({})
+    """Dotted keys and their values, the same in all variants."""
+    seeds: list[Annotated[int, Field(ge=0, lt=2**32)]] = Field([1, 2, 3], min_length=1)
+    """Each variant is trained once with each."""
+    variants: dict[str, Settings | None]
+    """Name of each variant, with the dotted keys it sets; the others are compared with the first."""
+
+    @field_validator("seeds")
+    @classmethod
+    def _each_seed_once(cls, seeds: list[int]) -> list[int]:
+        if len(set(seeds)) < len(seeds):
+            raise ValueError(f"seeds must differ, but are {seeds}")
+        return seeds
+
+    @field_validator("variants")
+    @classmethod
+    def _folders_differ(cls, variants: dict[str, Settings | None]) -> dict[str, Settings | None]:
+        if not variants:
+            raise ValueError("variants must name at least one, but there are none")
+        for name in variants:
+            if not re.fullmatch(r"\w[\w .+,-]*", name):
+                raise ValueError(f"the name of a variant must be letters, digits, spaces and .+,-_ but is {name!r}")
+        if len({folder_name(name) for name in variants}) < len(variants):
+            raise ValueError("the names of the variants must differ in more than spaces and underscores")
+        return variants
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """One training: a variant with a seed."""
+
+    variant: str
+    seed: int
+    config: Config
+    words: tuple[str, ...]
+    """The settings on the command line of `transformer-mt train BASE`."""
+    folder: Path
+    """The run's folder."""
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A sweep whose every config is valid."""
+
+    name: str
+    base: Path
+    folder: Path
+    jobs: tuple[Job, ...]
+    """All variants with the first seed, then all with the second: a first table is soon there."""
+
+    @property
+    def variants(self) -> list[str]:
+        return list(dict.fromkeys(job.variant for job in self.jobs))
+
+
+def load_sweep(path: str | Path, overrides: list[str], out: str | Path | None = None) -> Sweep:
+    """The sweep in the YAML file; `overrides` (key=value) go to every variant and win.
+
+    InputError with a line for each thing that is wrong, in whichever variant.
+    """
+    path = Path(path)
+    sweep = load_yaml(SweepConfig, path)
+    base, folder = path.parent / sweep.base, Path(out) if out else Path("runs") / sweep.name
+    jobs, problems = [], []
+    for seed in sweep.seeds:
+        for variant, settings in sweep.variants.items():
+            name = f"{sweep.name}-{folder_name(variant)}-{seed}"
+            chosen = [f"{key}={json.dumps(value)}" for key, value in {**sweep.settings, **(settings or {})}.items()]
+            words = (*chosen, *overrides, f"seed={seed}", f"name={name}")
+            try:
+                config = load_config(base, list(words))
+            except InputError as error:
+                lines = [line.removeprefix("command line: ") for line in str(error).split("\n")]
+                problems += [f"{path}: variant {variant}: {line}" for line in lines]
+                continue
+            jobs.append(Job(variant, seed, config, words, folder / folder_name(variant) / f"seed-{seed}"))
+    if problems:
+        raise InputError("\n".join(dict.fromkeys(problems)))
+    return Sweep(sweep.name, base, folder, tuple(jobs))
+
+
+def folder_name(variant: str) -> str:
+    """The name of a variant as that of a folder."""
+    return variant.replace(" ", "_")

@@ -1,0 +1,138 @@
+"""What a sweep found: one table and one picture."""
+
+import json
+import statistics
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from transformer_mt import plots
+from transformer_mt.checkpoint import write_text
+from transformer_mt.errors import InputError
+from transformer_mt.evaluation.significance import paired_bootstrap
+from transformer_mt.sweep.jobs import is_done
+from transformer_mt.sweep.plan import Job, Sweep
+
+
+@dataclass(frozen=True)
+class Row:
+    """One variant."""
+
+    variant: str
+    seeds: list[int]
+    """Those that are done."""
+    parameters: int
+    tokens_per_second: float
+    """Target tokens of training, mean of the seeds."""
+    valid: list[float]
+    """BLEU on the validation set, greedy, one a seed: of the model that was kept."""
+    test: list[float]
+    """BLEU on the first test set, one a seed."""
+    p: float | None
+    """Of the paired bootstrap against the first variant, all seeds of both as one long test set."""
+
+
+def write_table(sweep: Sweep) -> str | None:
+    """Write table.md, table.json and curves.png into the sweep's folder; gives back the table, None before anything is done."""
+    done = {job: _entries(job.folder) for job in sweep.jobs if is_done(job)}
+    if not done:
+        return None
+    rows = [row for variant in sweep.variants if (row := _row(variant, done, sweep))]
+    in_order = sorted(done, key=lambda job: sweep.variants.index(job.variant))
+    try:
+        plots.curves([(job.variant, done[job]) for job in in_order], "updates", sweep.folder / "curves.png")
+        picture = "![learning curves](curves.png)"
+    except InputError as error:
+        picture = f"No picture: {error}."
+    text = _table(rows, sweep, done)
+    write_text(sweep.folder / "table.md", f"{text}\n{picture}\n")
+    write_text(sweep.folder / "table.json", json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+    return text
+
+
+def _entries(folder: Path) -> list[dict[str, Any]]:
+    lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").split("\n")
+    return [json.loads(line) for line in lines if line]
+
+
+def _row(variant: str, done: dict[Job, list[dict[str, Any]]], sweep: Sweep) -> Row | None:
+    mine = [job for job in done if job.variant == variant]
+    if not mine:
+        return None
+    last = [[entry for entry in done[job] if entry["event"] == "train"][-1] for job in mine]
+    first = {job.seed: job for job in done if job.variant == sweep.variants[0]}
+    pairs = [(first[job.seed], job) for job in mine if job.seed in first and job.config.data.test]
+    return Row(
+        variant,
+        [job.seed for job in mine],
+        [entry for entry in done[mine[0]] if entry["event"] == "start"][-1]["parameters"],
+        statistics.mean(entry["tokens"] / entry["seconds"] for entry in last),
+        [_kept(done[job]) for job in mine],
+        [_bleu(_scores(job)["scores"]) for job in mine if job.config.data.test],
+        _p(pairs) if variant != sweep.variants[0] and pairs else None,
+    )
+
+
+def _kept(entries: Sequence[dict[str, Any]]) -> float:
+    """Validation BLEU of the model in the run's folder: the average where it was chosen, else the best single one."""
+    average = [entry for entry in entries if entry["event"] == "average" and entry["chosen"]]
+    if average:
+        return _bleu(average[-1]["scores"])
+    return _bleu([entry for entry in entries if entry["event"] == "valid" and entry["is_best"]][-1]["scores"])
+
+
+def _scores(job: Job) -> dict[str, Any]:
+    return json.loads((job.folder / "evaluation" / "test-0.scores.json").read_text(encoding="utf-8"))
+
+
+def _bleu(scores: Sequence[dict[str, Any]]) -> float:
+    return next(score["value"] for score in scores if score["name"] == "BLEU")
+
+
+def _p(pairs: Sequence[tuple[Job, Job]]) -> float:
+    """Against the first variant, over the sentences of all seeds both have."""
+    systems: tuple[list[str], list[str]] = ([], [])
+    references: list[str] = []
+    for both in pairs:
+        for system, job in zip(systems, both):
+            lines = (job.folder / "evaluation" / "test-0.jsonl").read_text(encoding="utf-8").split("\n")
+            rows = [json.loads(line) for line in lines if line]
+            system += [row["translation"] for row in rows]
+        references += [row["reference"] for row in rows]
+    config = pairs[0][1].config
+    settings = config.evaluate
+    return paired_bootstrap(*systems, references, config.data.target_lang, settings.tokenize, settings.lowercase)
+
+
+def _table(rows: Sequence[Row], sweep: Sweep, done: dict[Job, list[dict[str, Any]]]) -> str:
+    tested = any(row.test for row in rows)
+    head = ["variant", "parameters", "tokens/s", "validation BLEU", *(["test BLEU", "p"] if tested else []), "seeds"]
+    lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
+    for row in rows:
+        p = "" if row.p is None else f"{row.p:.3f}"
+        cells = [row.variant, f"{row.parameters:,}", f"{row.tokens_per_second:,.0f}", _spread(row.valid)]
+        cells += [_spread(row.test), p] if tested else []
+        lines.append(f"| {' | '.join([*cells, str(len(row.seeds))])} |")
+    job = next(iter(done))
+    valid = next(entry for entry in done[job] if entry["event"] == "valid")["scores"][0]["signature"]
+    notes = [f"validation: greedy, `{valid}`"]
+    if tested:
+        scores = _scores(job)
+        decode = scores["decode"]
+        signature = next(score["signature"] for score in scores["scores"] if score["name"] == "BLEU")
+        notes.append(f"test: beam {decode['beam']}, length penalty {decode['length_penalty']}, `{signature}`")
+        if any(row.p is not None for row in rows):
+            notes.append(f"p: sacreBLEU's paired bootstrap against {rows[0].variant}, the seeds as one long test set")
+    missing = len(sweep.jobs) - len(done)
+    if missing:
+        notes.append(f"{missing} of {len(sweep.jobs)} trainings are not done yet")
+    return "\n".join([*lines, "", *(f"- {note}" for note in notes)]) + "\n"
+
+
+def _spread(values: Sequence[float]) -> str:
+    """Mean and sample deviation."""
+    if not values:
+        return ""
+    mean = f"{statistics.mean(values):.2f}"
+    return f"{mean} ± {statistics.stdev(values):.2f}" if len(values) > 1 else mean
