@@ -43,8 +43,8 @@ class SweepConfig(Section):
         if not variants:
             raise ValueError("variants must name at least one, but there are none")
         for name in variants:
-            if not re.fullmatch(r"\w[\w .+,-]*", name):
-                raise ValueError(f"the name of a variant must be letters, digits, spaces and .+,-_ but is {name!r}")
+            if not re.fullmatch(r"\w[\w .+-]*", name):
+                raise ValueError(f"the name of a variant must be letters, digits, spaces and .+-_ but is {name!r}")
         if len({folder_name(name) for name in variants}) < len(variants):
             raise ValueError("the names of the variants must differ in more than spaces and underscores")
         return variants
