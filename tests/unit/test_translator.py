@@ -239,8 +239,8 @@ def test_results_come_as_soon_as_they_and_those_before_are_done(translator, sent
     asked = []
     search = small.engine.search
 
-    def watched(requests, settings):
-        for found in search(requests, settings):
+    def watched(requests, settings, n_best):
+        for found in search(requests, settings, n_best):
             asked.append(found[0])
             yield found
 

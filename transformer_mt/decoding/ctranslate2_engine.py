@@ -43,7 +43,6 @@ class CTranslate2Engine:
         self.src_pieces = tokenizer.pieces_src(range(tokenizer.src.vocab_size()))
         self.tgt_pieces = tokenizer.all_pieces_tgt()
         self.tgt_ids = {piece: i for i, piece in enumerate(self.tgt_pieces)}
-        self.never = (self.tgt_pieces[PAD], self.tgt_pieces[BOS])
         self._models: dict[int, Any] = {}
 
     @classmethod
@@ -71,7 +70,9 @@ class CTranslate2Engine:
             raise InputError(f"{folder}: must hold a whole export.json, but does not; export it again") from None
         return cls(folder, tokenizer, f"{place}:{index}" if index else place, dtype or "default", positions)
 
-    def search(self, requests: Sequence[Request], settings: DecodeConfig) -> Iterator[tuple[int, list[Hypothesis]]]:
+    def search(
+        self, requests: Sequence[Request], settings: DecodeConfig, n_best: int
+    ) -> Iterator[tuple[int, list[Hypothesis]]]:
         wrong = [
             f"decode.{key} must be {value!r} with --engine ctranslate2, but is {getattr(settings, key)!r}; "
             "translate with the run's folder instead"
@@ -80,7 +81,7 @@ class CTranslate2Engine:
         ]
         if wrong:
             raise InputError("\n".join(wrong))
-        return self._search(requests, settings)
+        return self._search(requests, settings, n_best)
 
     def token_log_probs(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[float]]:
         sources = [[self.src_pieces[i] for i in src] for src, _ in pairs]
@@ -107,25 +108,41 @@ class CTranslate2Engine:
             aligned.append([max(range(len(row)), key=row.__getitem__) for row in weights])
         return aligned
 
-    def _search(self, requests: Sequence[Request], settings: DecodeConfig) -> Iterator[tuple[int, list[Hypothesis]]]:
+    def _search(
+        self, requests: Sequence[Request], settings: DecodeConfig, n_best: int
+    ) -> Iterator[tuple[int, list[Hypothesis]]]:
         penalty = LengthPenalty(settings.length_penalty)
         longest = max(r.limit for r in requests)
-        for i, (request, result) in enumerate(zip(requests, self._ask(requests, settings, longest))):
-            forbidden = any(piece in self.never for pieces in result.hypotheses for piece in pieces)
-            if forbidden or any(len(pieces) > request.limit for pieces in result.hypotheses):
-                (result,) = self._ask([request], settings, request.limit, suppress_sequences=[[p] for p in self.never])
-            found = [[self.tgt_ids[piece] for piece in pieces] for pieces in result.hypotheses]
+        never = [[self.tgt_pieces[PAD]], [self.tgt_pieces[BOS]]]
+        # Where CTranslate2 forbids or forces tokens its scores are not ours, and the whole beam is ranked anew.
+        ruled = bool(settings.min_length or settings.no_repeat_ngram)
+        asked = settings.beam if ruled or any(r.prefix for r in requests) else n_best
+        for i, (request, result) in enumerate(zip(requests, self._ask(requests, settings, asked, longest))):
+            found = self._ids(result)
+            # It may write tokens that have no text, and it stops at the longest request's limit.
+            again = any(
+                PAD in tokens or BOS in tokens or len(tokens) > request.limit or tokens[-1:] != [EOS]
+                for tokens in found
+            )
+            if again:
+                (result,) = self._ask([request], settings, settings.beam, request.limit, suppress_sequences=never)
+                found = self._ids(result)
             whole = [tokens if tokens[-1:] == [EOS] else [*tokens[: request.limit - 1], EOS] for tokens in found]
             log_probs = [score * penalty(len(tokens)) for score, tokens in zip(result.scores, found)]
-            # Where CTranslate2 forbids tokens it shares out their probability; where it stops, the end has none yet.
-            if request.prefix or settings.min_length or settings.no_repeat_ngram or forbidden or whole != found:
+            if ruled or request.prefix or again:
                 log_probs = [
                     sum(each) for each in self.token_log_probs([(request.src, tokens[:-1]) for tokens in whole])
                 ]
             pairs = zip(whole, log_probs)
-            yield i, ranked([Hypothesis(tokens, value, value / penalty(len(tokens))) for tokens, value in pairs])
+            hypotheses = ranked([Hypothesis(tokens, value, value / penalty(len(tokens))) for tokens, value in pairs])
+            yield i, hypotheses[:n_best]
 
-    def _ask(self, requests: Sequence[Request], settings: DecodeConfig, limit: int, **options: Any) -> Iterator[Any]:
+    def _ids(self, result: Any) -> list[list[int]]:
+        return [[self.tgt_ids[piece] for piece in pieces] for pieces in result.hypotheses]
+
+    def _ask(
+        self, requests: Sequence[Request], settings: DecodeConfig, n_best: int, limit: int, **options: Any
+    ) -> Iterator[Any]:
         """CTranslate2's results, in order, each when it is there."""
         batch = max(settings.batch_tokens // settings.beam, max(len(r.src) for r in requests) + 1)
         few = sum(len(r.src) + 1 for r in requests) <= batch
@@ -136,7 +153,7 @@ class CTranslate2Engine:
             batch_type="tokens",
             asynchronous=True,
             beam_size=settings.beam,
-            num_hypotheses=settings.beam,
+            num_hypotheses=n_best,
             length_penalty=settings.length_penalty,
             no_repeat_ngram_size=settings.no_repeat_ngram,
             min_decoding_length=settings.min_length,

@@ -34,8 +34,7 @@ def _repeats(tokens: Sequence[str]) -> bool:
     for n in range(1, 5):
         for start in range(len(tokens) - 4 * n + 1):
             first = tokens[start : start + n]
-            if any(c.isalnum() for piece in first for c in piece) and all(
-                tokens[start + k * n : start + (k + 1) * n] == first for k in range(1, 4)
-            ):
+            again = all(tokens[start + k * n : start + (k + 1) * n] == first for k in range(1, 4))
+            if again and any(c.isalnum() for piece in first for c in piece):
                 return True
     return False

@@ -73,7 +73,9 @@ class TorchEngine:
             models.append(model)
         return cls(models[0] if len(models) == 1 else Ensemble(models), tokenizer)
 
-    def search(self, requests: Sequence[Request], settings: DecodeConfig) -> Iterator[tuple[int, list[Hypothesis]]]:
+    def search(
+        self, requests: Sequence[Request], settings: DecodeConfig, n_best: int
+    ) -> Iterator[tuple[int, list[Hypothesis]]]:
         if settings.coverage_penalty and isinstance(self.model, Ensemble):
             raise InputError("decode.coverage_penalty must be 0 with several models, of which each attends for itself")
         rules = self._rules(settings)
@@ -81,7 +83,8 @@ class TorchEngine:
         plan = list(batches([len(r.src) + 1 for r in requests], width, settings.batch_tokens))
 
         def searched(rows: list[int]) -> Done:
-            return list(zip(rows, self._search([requests[i] for i in rows], settings, rules)))
+            each = self._search([requests[i] for i in rows], settings, rules)
+            return [(i, found[:n_best]) for i, found in zip(rows, each)]
 
         return (
             found

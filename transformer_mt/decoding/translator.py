@@ -128,7 +128,10 @@ class Translator:
 
         for line in (line for line, count in enumerate(missing) if not count):
             finish(line)
-        searched = self.engine.search(requests, settings) if requests else iter(())
+        wanted = (
+            settings.samples if settings.search == "mbr" else options.n_best
+        )  # mbr chooses from all that were drawn
+        searched = self.engine.search(requests, settings, wanted) if requests else iter(())
         while True:
             while shown < len(lines) and (result := results[shown]) is not None:
                 results[shown] = None
