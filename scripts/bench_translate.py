@@ -7,24 +7,30 @@ the rounds; loading is not counted, except in the last table: one short sentence
 """
 
 import argparse
-import json
+import multiprocessing
 import os
-import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection
 from pathlib import Path
+
+from transformer_mt.device import keep_large_buffers
 
 BEAMS = (5, 1)
 
 
-def direct(folder: Path, workers: int, pieces: Sequence[Sequence[str]], beam: int, batch: tuple[int, str]) -> Callable:
+def direct(folder: Path, workers: int, lines: Sequence[str], beam: int, batch: tuple[int, str]) -> Callable:
     """CTranslate2 by its own Python interface, on sentences that are pieces already."""
     import ctranslate2
 
+    from transformer_mt.data.tokenizer import Tokenizer
+
+    tokenizer = Tokenizer.load(folder)
+    pieces = [tokenizer.pieces_src(ids) for ids in tokenizer.encode_src(lines)]
     cores = len(os.sched_getaffinity(0))
     model = ctranslate2.Translator(str(folder), inter_threads=workers, intra_threads=max(1, cores // workers))
     return lambda: model.translate_batch(
@@ -32,56 +38,82 @@ def direct(folder: Path, workers: int, pieces: Sequence[Sequence[str]], beam: in
     )
 
 
-def whole(model: Path, lines: Sequence[str], beam: int, dtype: str | None, one_by_one: bool = False) -> Callable:
+def whole(model: Path, lines: Sequence[str], beam: int, dtype: str | None, one_by_one: bool, **decode: int) -> Callable:
     """Our Translator, text to text."""
     from transformer_mt import Translator
 
-    translator = Translator.load(model, device="cpu", dtype=dtype, decode={"beam": beam})
+    translator = Translator.load(model, device="cpu", dtype=dtype, decode={"beam": beam, **decode})
     if one_by_one:
         return lambda: [translator.translate([line]) for line in lines]
     return lambda: translator.translate(lines)
 
 
-def measure(variants: dict[str, Callable], rounds: int) -> dict[str, float]:
-    """Median seconds of each; they take turns, after one turn that does not count."""
+def _serve(pipe: Connection, make: Callable[..., Callable], arguments: tuple, options: dict) -> None:
+    """In a process of its own: load, then run and say the seconds, as often as asked."""
+    keep_large_buffers(one_heap=True)  # as the translate command does
+    run = make(*arguments, **options)
+    pipe.send(None)
+    while pipe.recv():
+        start = time.perf_counter()
+        run()
+        pipe.send(time.perf_counter() - start)
+
+
+def measure(variants: dict[str, tuple], rounds: int) -> dict[str, float]:
+    """Median seconds of each (function that makes it, its arguments); they take turns, after one that does not count.
+
+    Each has a process of its own: two libraries in one would meet in OpenMP's settings.
+    """
+    context = multiprocessing.get_context("spawn")
+    pipes, processes = {}, []
+    for name, (make, *arguments) in variants.items():
+        options = arguments.pop() if arguments and isinstance(arguments[-1], dict) else {}
+        pipes[name], theirs = context.Pipe()
+        processes.append(context.Process(target=_serve, args=(theirs, make, tuple(arguments), options)))
+        processes[-1].start()
+        pipes[name].recv()
     seconds: dict[str, list[float]] = {name: [] for name in variants}
     for turn in range(rounds + 1):
-        for name, run in variants.items():
-            start = time.perf_counter()
-            run()
+        for name, pipe in pipes.items():
+            pipe.send(True)
+            took = pipe.recv()
             if turn:
-                seconds[name].append(time.perf_counter() - start)
+                seconds[name].append(took)
+    for pipe, process in zip(pipes.values(), processes):
+        pipe.send(False)
+        process.join()
     return {name: statistics.median(values) for name, values in seconds.items()}
 
 
 def throughput(run: Path, exports: dict[str, Path], lines: list[str], rounds: int) -> None:
     from transformer_mt import Translator
-    from transformer_mt.data.tokenizer import Tokenizer
 
-    tokenizer = Tokenizer.load(run)
-    pieces = [tokenizer.pieces_src(ids) for ids in tokenizer.encode_src(lines)]
     few = lines[:100]
     for beam in BEAMS:
-        tokens = sum(
-            len(r.tokens) + 1 for r in Translator.load(run, device="cpu", decode={"beam": beam}).translate(lines)
-        )
-        variants: dict[str, Callable] = {}
+        found = Translator.load(exports["float32"], device="cpu", decode={"beam": beam}).translate(lines)
+        tokens = sum(len(result.tokens) + 1 for result in found)
+        variants: dict[str, tuple] = {}
         for kind in ("float32", "int8"):
             for workers in (1, 2):
                 for batch in ((64, "examples"), (1024, "tokens")):
                     name = f"CTranslate2 {kind}, {workers} x {2 // workers}, batches of {batch[0]} {batch[1]}"
-                    variants[name] = direct(exports[kind], workers, pieces, beam, batch)
-            variants[f"our ctranslate2 engine, {kind}"] = whole(exports[kind], lines, beam, None)
+                    variants[name] = (direct, exports[kind], workers, lines, beam, batch)
+            variants[f"our ctranslate2 engine, {kind}"] = (whole, exports[kind], lines, beam, None, False)
         for dtype in ("float32", "bfloat16"):
-            variants[f"our torch engine, {dtype}"] = whole(run, lines, beam, dtype)
+            variants[f"our torch engine, {dtype}"] = (whole, run, lines, beam, dtype, False)
         seconds = measure(variants, rounds)
-        print(f"\n| beam {beam}, {len(lines):,} sentences | sentences/s | output tokens/s |\n|---|---|---|")
+        print(
+            f"\n| beam {beam}, {len(lines):,} sentences | sentences/s | output tokens/s | to the fastest |\n|---|---|---|---|"
+        )
         for name, value in seconds.items():
-            print(f"| {name} | {len(lines) / value:.0f} | {tokens / value:,.0f} |", flush=True)
-        singles = {
-            "our torch engine, float32": whole(run, few, beam, "float32", one_by_one=True),
-            "our ctranslate2 engine, float32": whole(exports["float32"], few, beam, None, one_by_one=True),
-            "our ctranslate2 engine, int8": whole(exports["int8"], few, beam, None, one_by_one=True),
+            kind = "int8" if "int8" in name else "float32"
+            fastest = min(v for n, v in seconds.items() if n.startswith(f"CTranslate2 {kind}"))
+            speeds = f"{len(lines) / value:.0f} | {tokens / value:,.0f}"
+            print(f"| {name} | {speeds} | {fastest / value:.2f} |", flush=True)
+        singles: dict[str, tuple] = {
+            "our torch engine, float32": (whole, run, few, beam, "float32", True),
+            "our ctranslate2 engine, float32": (whole, exports["float32"], few, beam, None, True),
+            "our ctranslate2 engine, int8": (whole, exports["int8"], few, beam, None, True),
         }
         print(f"\n| beam {beam}, one sentence at a time | sentences/s |\n|---|---|")
         for name, value in measure(singles, rounds).items():
@@ -90,24 +122,25 @@ def throughput(run: Path, exports: dict[str, Path], lines: list[str], rounds: in
 
 def growth(run: Path, lines: list[str], rounds: int) -> None:
     """Time by source length, beam and batch, of the torch engine in float32."""
-    from transformer_mt import Translator
+
+    def table(head: str, variants: dict[str, tuple]) -> None:
+        print(f"\n| {head} | seconds |\n|---|---|")
+        for name, seconds in measure(variants, rounds).items():
+            print(f"| {name} | {seconds:.2f} |", flush=True)
 
     words = " ".join(lines).split()
-    print("\n| source words, 50 sentences, beam 5 | seconds |\n|---|---|")
-    for length in (5, 10, 20, 40):
-        texts = [" ".join(words[i * length : (i + 1) * length]) for i in range(50)]
-        seconds = measure({"": whole(run, texts, 5, "float32")}, rounds)[""]
-        print(f"| {length} | {seconds:.2f} |", flush=True)
-    print("\n| beam, 200 sentences | seconds |\n|---|---|")
-    for beam in (1, 2, 5, 10, 20):
-        print(f"| {beam} | {measure({'': whole(run, lines[:200], beam, 'float32')}, rounds)['']:.2f} |", flush=True)
-    print("\n| decode.batch_tokens, 500 sentences, beam 5 | seconds |\n|---|---|")
-    for budget in (256, 1024, 4096, 8192, 16384):
-        translator = Translator.load(run, device="cpu", decode={"batch_tokens": budget})
-        print(
-            f"| {budget:,} | {measure({'': lambda t=translator: t.translate(lines[:500])}, rounds)['']:.2f} |",
-            flush=True,
-        )
+    of_length = {n: [" ".join(words[i * n : (i + 1) * n]) for i in range(50)] for n in (5, 10, 20, 40)}
+    table(
+        "source words, 50 sentences, beam 5",
+        {str(n): (whole, run, texts, 5, "float32", False) for n, texts in of_length.items()},
+    )
+    beams = (1, 2, 5, 10, 20)
+    table("beam, 200 sentences", {str(b): (whole, run, lines[:200], b, "float32", False) for b in beams})
+    budgets = (256, 1024, 4096, 8192, 16384)
+    table(
+        "decode.batch_tokens, 500 sentences, beam 5",
+        {f"{n:,}": (whole, run, lines[:500], 5, "float32", False, {"batch_tokens": n}) for n in budgets},
+    )
 
 
 def start_up(run: Path, exports: dict[str, Path], rounds: int) -> None:
@@ -138,10 +171,8 @@ def main() -> None:
     parser.add_argument("--sentences", type=int, default=1000)
     parser.add_argument("--growth", action="store_true", help="also how time grows with length, beam and batch")
     arguments = parser.parse_args()
-    from transformer_mt.device import keep_large_buffers
     from transformer_mt.export.export import export
 
-    keep_large_buffers(one_heap=True)  # as the translate command does
     lines = arguments.source.read_text(encoding="utf-8").split("\n")[: arguments.sentences]
     lines = [line for line in lines if line]
     with tempfile.TemporaryDirectory() as folder:
@@ -153,8 +184,6 @@ def main() -> None:
         throughput(arguments.run, exports, lines, arguments.rounds)
         if arguments.growth:
             growth(arguments.run, lines, arguments.rounds)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-    print("\n" + json.dumps({"peak_mb_of_this_process": peak}))
 
 
 if __name__ == "__main__":

@@ -185,7 +185,7 @@ class DecodeConfig(Section):
     """Factor on the log-probability of pieces that were there before; 1 turns it off."""
     banned: list[str] = Field([])
     """Words that are never written."""
-    batch_tokens: Positive = 4096
+    batch_tokens: Positive = 8192
     """Budget of one batch in padded source tokens x hypotheses."""
 
     @model_validator(mode="after")

@@ -121,6 +121,24 @@ def test_both_engines_find_the_same(trained, tiny_run, changes):
     assert ours.alignments(pairs) == theirs.alignments(pairs)
 
 
+@pytest.mark.parametrize("beam", [1, 3])
+def test_limits_of_batch_mates_change_nothing(trained, tiny_run, beam):
+    """CTranslate2 has one limit for all: a request with a lower one ends as it would alone."""
+    ours, theirs, tokenizer = trained
+    sources = tokenizer.encode_src([english for english, _ in toy.generate("test", 12)])
+    settings = load_run_config(tiny_run).decode.model_copy(update={"beam": beam})
+    requests = [Request(src, 40 if i % 2 else 3 + i // 2) for i, src in enumerate(sources)]
+    together = dict(theirs.search(requests, settings, 1))
+    for i, request in enumerate(requests):
+        (alone,) = dict(theirs.search([request], settings, 1)).values()
+        (expected,) = dict(ours.search([request], settings, 1)).values()
+        assert together[i][0].tokens == alone[0].tokens and len(alone[0].tokens) <= request.limit
+        assert together[i][0].score == pytest.approx(alone[0].score, abs=1e-4)
+        if beam == 1:
+            assert alone[0].tokens == expected[0].tokens
+            assert alone[0].score == pytest.approx(expected[0].score, abs=1e-3)
+
+
 def test_settings_ctranslate2_has_not_are_refused_all_at_once(tokenizers, tmp_path):
     _, theirs, config = both_engines(tokenizers[True], tmp_path)
     settings = config.decode.model_copy(update={"coverage_penalty": 0.2, "banned": ["Hund"]})

@@ -120,16 +120,15 @@ class CTranslate2Engine:
         for i, (request, result) in enumerate(zip(requests, self._ask(requests, settings, asked, longest))):
             found = self._ids(result)
             # It may write tokens that have no text, and it stops at the longest request's limit.
-            again = any(
-                PAD in tokens or BOS in tokens or len(tokens) > request.limit or tokens[-1:] != [EOS]
-                for tokens in found
-            )
-            if again:
+            forbidden = any(PAD in tokens or BOS in tokens for tokens in found)
+            stopped = any(len(tokens) > request.limit or tokens[-1:] != [EOS] for tokens in found)
+            if forbidden or (stopped and settings.beam > 1):  # greedy search goes the same way whatever its limit
                 (result,) = self._ask([request], settings, settings.beam, request.limit, suppress_sequences=never)
                 found = self._ids(result)
-            whole = [tokens if tokens[-1:] == [EOS] else [*tokens[: request.limit - 1], EOS] for tokens in found]
+            ended = [len(tokens) <= request.limit and tokens[-1:] == [EOS] for tokens in found]
+            whole = [tokens if end else [*tokens[: request.limit - 1], EOS] for tokens, end in zip(found, ended)]
             log_probs = [score * penalty(len(tokens)) for score, tokens in zip(result.scores, found)]
-            if ruled or request.prefix or again:
+            if ruled or request.prefix or forbidden or stopped:
                 log_probs = [
                     sum(each) for each in self.token_log_probs([(request.src, tokens[:-1]) for tokens in whole])
                 ]
