@@ -31,6 +31,8 @@ def _numbers(text: str) -> Counter[str]:
 
 def _repeats(tokens: Sequence[str]) -> bool:
     """Whether one to four pieces come four times in a row; marks such as ... do not count."""
+    if max(Counter(tokens).values(), default=0) < 4:
+        return False
     for n in range(1, 5):
         for start in range(len(tokens) - 4 * n + 1):
             first = tokens[start : start + n]
