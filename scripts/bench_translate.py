@@ -54,13 +54,14 @@ def _serve(pipe: Connection, make: Callable[..., Callable], arguments: tuple, op
     run = make(*arguments, **options)
     pipe.send(None)
     while pipe.recv():
+        run()  # the system may have taken an idle process's memory
         start = time.perf_counter()
         run()
         pipe.send(time.perf_counter() - start)
 
 
 def measure(variants: dict[str, tuple], rounds: int) -> dict[str, float]:
-    """Median seconds of each (function that makes it, its arguments); they take turns, after one that does not count.
+    """Median seconds of each (function that makes it, its arguments); they take turns, in each two runs of which the second counts.
 
     Each has a process of its own: two libraries in one would meet in OpenMP's settings.
     """
@@ -73,12 +74,10 @@ def measure(variants: dict[str, tuple], rounds: int) -> dict[str, float]:
         processes[-1].start()
         pipes[name].recv()
     seconds: dict[str, list[float]] = {name: [] for name in variants}
-    for turn in range(rounds + 1):
+    for _ in range(rounds):
         for name, pipe in pipes.items():
             pipe.send(True)
-            took = pipe.recv()
-            if turn:
-                seconds[name].append(took)
+            seconds[name].append(pipe.recv())
     for pipe, process in zip(pipes.values(), processes):
         pipe.send(False)
         process.join()
@@ -94,10 +93,9 @@ def throughput(run: Path, exports: dict[str, Path], lines: list[str], rounds: in
         tokens = sum(len(result.tokens) + 1 for result in found)
         variants: dict[str, tuple] = {}
         for kind in ("float32", "int8"):
-            for workers in (1, 2):
-                for batch in ((64, "examples"), (1024, "tokens")):
-                    name = f"CTranslate2 {kind}, {workers} x {2 // workers}, batches of {batch[0]} {batch[1]}"
-                    variants[name] = (direct, exports[kind], workers, lines, beam, batch)
+            for workers, batch in ((1, (64, "examples")), (2, (64, "examples")), (2, (1024, "tokens"))):
+                name = f"CTranslate2 {kind}, {workers} x {2 // workers}, batches of {batch[0]} {batch[1]}"
+                variants[name] = (direct, exports[kind], workers, lines, beam, batch)
             variants[f"our ctranslate2 engine, {kind}"] = (whole, exports[kind], lines, beam, None, False)
         for dtype in ("float32", "bfloat16"):
             variants[f"our torch engine, {dtype}"] = (whole, run, lines, beam, dtype, False)
