@@ -61,7 +61,7 @@ def _serve(pipe: Connection, make: Callable[..., Callable], arguments: tuple, op
 
 
 def measure(variants: dict[str, tuple], rounds: int) -> dict[str, float]:
-    """Median seconds of each (function that makes it, its arguments); they take turns, in each two runs of which the second counts.
+    """Median seconds of each (function that makes it, its arguments); they take turns of two runs, of which the second counts.
 
     Each has a process of its own: two libraries in one would meet in OpenMP's settings.
     """
