@@ -36,7 +36,9 @@ def import_ctranslate2() -> Any:
 
 
 class CTranslate2Engine:
-    """An exported model. Each core has a worker of its own; a single batch has all cores."""
+    """An exported model. Each core has a worker of its own, of one thread: on several threads a step waits for them longer
+    than they save (docs/performance.md).
+    """
 
     name = "ctranslate2"
 
@@ -46,7 +48,8 @@ class CTranslate2Engine:
         self.src_pieces = tokenizer.pieces_src(range(tokenizer.src.vocab_size()))
         self.tgt_pieces = tokenizer.all_pieces_tgt()
         self.tgt_ids = {piece: i for i, piece in enumerate(self.tgt_pieces)}
-        self._models: dict[int, Any] = {}
+        self._library_model: Any = None
+        self._workers = 0
 
     @classmethod
     def load(
@@ -87,11 +90,12 @@ class CTranslate2Engine:
         return self._search(requests, settings, n_best)
 
     def token_log_probs(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[float]]:
+        return self._token_log_probs(self._model(len(pairs)), pairs)
+
+    def _token_log_probs(self, model: Any, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[float]]:
         sources = [[self.src_pieces[i] for i in src] for src, _ in pairs]
         targets = [[self.tgt_pieces[i] for i in tgt] for _, tgt in pairs]
-        results = self._model(len(pairs)).score_batch(
-            sources, targets, max_batch_size=4096, batch_type="tokens", max_input_length=0
-        )
+        results = model.score_batch(sources, targets, max_batch_size=4096, batch_type="tokens", max_input_length=0)
         return [result.log_probs for result in results]
 
     def alignments(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[int]]:
@@ -132,9 +136,8 @@ class CTranslate2Engine:
             whole = [tokens if end else [*tokens[: request.limit - 1], EOS] for tokens, end in zip(found, ended)]
             log_probs = [score * penalty(len(tokens)) for score, tokens in zip(result.scores, found)]
             if ruled or request.prefix or forbidden or stopped:
-                log_probs = [
-                    sum(each) for each in self.token_log_probs([(request.src, tokens[:-1]) for tokens in whole])
-                ]
+                scored = self._token_log_probs(self._model(1), [(request.src, tokens[:-1]) for tokens in whole])
+                log_probs = [sum(each) for each in scored]
             pairs = zip(whole, log_probs)
             hypotheses = ranked([Hypothesis(tokens, value, value / penalty(len(tokens))) for tokens, value in pairs])
             yield i, hypotheses[:n_best]
@@ -146,15 +149,14 @@ class CTranslate2Engine:
         self, requests: Sequence[Request], settings: DecodeConfig, n_best: int, limit: int, **options: Any
     ) -> Iterator[Any]:
         """CTranslate2's results, in order, each when it is there."""
+        model, lengths = self._model(len(requests)), [len(r.src) + 1 for r in requests]
         most = settings.batch_tokens // settings.beam
         if self.device == "cpu":
-            most = min(most, _TOKENS_OF_A_CORE)
-        batch = max(most, max(len(r.src) for r in requests) + 1)
-        few = sum(len(r.src) + 1 for r in requests) <= batch
-        promises = self._model(1 if few else len(requests)).translate_batch(
+            most = min(most, _TOKENS_OF_A_CORE, sum(lengths) // self._workers)
+        promises = model.translate_batch(
             [[self.src_pieces[i] for i in r.src] for r in requests],
             [[self.tgt_pieces[i] for i in r.prefix] for r in requests] if any(r.prefix for r in requests) else None,
-            max_batch_size=batch,
+            max_batch_size=max(most, *lengths),
             batch_type="tokens",
             asynchronous=True,
             beam_size=settings.beam,
@@ -175,17 +177,18 @@ class CTranslate2Engine:
                 raise WorkError(f"CTranslate2 could not translate: {error}") from None
 
     def _model(self, requests: int) -> Any:
-        """CTranslate2's translator for so many requests: one worker on all cores, or one on each."""
+        """CTranslate2's translator for so many requests: a worker on each core, or one alone until more are needed."""
         library = import_ctranslate2()
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        workers = 1 if requests == 1 or self.device != "cpu" else cores
-        if workers not in self._models:
+        workers = cores if requests > 1 and self.device == "cpu" else 1
+        if self._library_model is None or self._workers < workers:
             place, _, index = self.device.partition(":")
             try:
-                self._models[workers] = library.Translator(
+                self._library_model = library.Translator(
                     str(self.folder), place, device_index=int(index or 0), compute_type=self.compute_type,
-                    inter_threads=workers, intra_threads=cores // workers,
+                    inter_threads=workers, intra_threads=1,
                 )  # fmt: skip
             except (RuntimeError, ValueError) as error:
                 raise WorkError(f"{self.folder}: CTranslate2 cannot load it: {error}; export it again") from None
-        return self._models[workers]
+            self._workers = workers
+        return self._library_model
