@@ -14,6 +14,7 @@ import pytest
 
 from tests.conftest import ROOT, run_cli
 from tests.integration.test_cli import cli
+from transformer_mt.training.run import lock_folder
 
 LINES = ["The dog sleeps.", "", "A cat sings.", "The old teacher sees a small bird.", "Today the child reads."]
 
@@ -231,3 +232,6 @@ def test_a_student_is_distilled_and_measured(tiny_run, write_config, tmp_path, m
         assert "student, int8" in table and (tmp_path / "student/int8/model.bin").exists()
     again = run_cli(*words, cwd=tmp_path)
     assert b"finished at update 40" in again.stderr and b"sentences for" not in again.stderr
+    with lock_folder(tmp_path / "student"):
+        beside = run_cli(*words, cwd=tmp_path)
+    assert beside.returncode == 2 and b"another process trains here; wait for it" in beside.stderr

@@ -41,7 +41,7 @@ def _sweep(arguments: argparse.Namespace) -> int:
         raise InputError(f"--devices must be names with commas between them, but is {arguments.devices}")
     sweep = load_sweep(arguments.sweep, arguments.overrides, arguments.out)
     sweep.folder.mkdir(parents=True, exist_ok=True)
-    signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         failures = Runner(sweep, places, say).run(done=lambda: write_table(sweep))
     except KeyboardInterrupt:

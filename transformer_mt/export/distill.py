@@ -20,6 +20,7 @@ from transformer_mt.errors import InputError, WorkError
 from transformer_mt.evaluation.scores import corpus_scores
 from transformer_mt.export.export import export
 from transformer_mt.training.loop import train
+from transformer_mt.training.run import lock_folder
 
 _CHUNK = 2048
 
@@ -75,19 +76,20 @@ def _translate_training_side(teacher: Path, config: Config, file: Path, say: Cal
 
     sources = [src for src, _ in read_corpus(config.data.train, config.data)]
     file.parent.mkdir(parents=True, exist_ok=True)
-    done = whole_lines(file)
-    if done == len(sources):
-        return
-    translator = Translator.load(teacher)
-    say(f"{file}: {len(sources) - done:,} sentences for {teacher} to translate, {translator.searched}")
-    rest = iter(sources[done:])
-    with file.open("a", encoding="utf-8", newline="\n") as output, tqdm(total=len(sources), initial=done) as bar:
-        while chunk := list(islice(rest, _CHUNK)):
-            for result in translator.translate(chunk):
-                pair = {config.data.source_lang: result.source, config.data.target_lang: result.translation}
-                output.write(json.dumps(pair, ensure_ascii=False) + "\n")
-            output.flush()
-            bar.update(len(chunk))
+    with lock_folder(file.parent):
+        done = whole_lines(file)
+        if done == len(sources):
+            return
+        translator = Translator.load(teacher)
+        say(f"{file}: {len(sources) - done:,} sentences for {teacher} to translate, {translator.searched}")
+        rest = iter(sources[done:])
+        with file.open("a", encoding="utf-8", newline="\n") as output, tqdm(total=len(sources), initial=done) as bar:
+            while chunk := list(islice(rest, _CHUNK)):
+                for result in translator.translate(chunk):
+                    pair = {config.data.source_lang: result.source, config.data.target_lang: result.translation}
+                    output.write(json.dumps(pair, ensure_ascii=False) + "\n")
+                output.flush()
+                bar.update(len(chunk))
 
 
 def _measure(name: str, place: Path, test: Sequence[Pair], config: Config, say: Callable[[str], None]) -> Row:

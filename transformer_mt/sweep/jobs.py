@@ -1,7 +1,6 @@
 """Training and scoring the jobs of a sweep, each in a process of its own; what is done is not done again."""
 
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -105,7 +104,7 @@ class Runner:
         with self._lock:
             self._stopping.set()
             for process in self._running.values():
-                process.send_signal(signal.SIGINT)
+                process.terminate()  # a training saves; the rest has nothing to lose
 
 
 def is_done(job: Job) -> bool:

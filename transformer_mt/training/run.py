@@ -179,10 +179,10 @@ def open_run(config: Config, folder: Path, fresh: bool = False, ranks: Ranks | N
     lock = None
     if ranks.is_first:
         if fresh and folder.is_dir():
-            _lock(folder).close()  # a run that is being trained must not be moved from under its process
+            lock_folder(folder).close()  # a run that is being trained must not be moved from under its process
             set_aside(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        lock = _lock(folder)
+        lock = lock_folder(folder)
 
     train = config.train
     torch.manual_seed(config.seed)
@@ -231,7 +231,7 @@ def _with_budget(config: Config, data: PreparedData, device: torch.device, ranks
     return config.model_copy(update={"train": config.train.model_copy(update={"batch_tokens": tokens})})
 
 
-def _lock(folder: Path) -> IO[str]:
+def lock_folder(folder: Path) -> IO[str]:
     """Keep other processes from training in the folder, for as long as the file stays open."""
     lock = (folder / ".lock").open("w")
     try:
