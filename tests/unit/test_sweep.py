@@ -78,7 +78,7 @@ def finish(job, words=("a b c d e f",) * 20, bleu=30.0):
     score = {"name": "BLEU", "value": bleu, "signature": "sig"}
     entries = [
         {"event": "start", "parameters": 1234},
-        {"event": "train", "step": 8, "tokens": 1000, "seconds": 2.0, "learning_rate": 0.1},
+        *({"event": "train", "step": 8, "tokens_per_second": speed, "learning_rate": 0.1} for speed in (500, 510, 3)),
         {"event": "valid", "step": 8, "seconds": 2.0, "tokens": 1000, "loss": 1.0, "scores": [score], "is_best": True},
     ]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in entries), encoding="utf-8")

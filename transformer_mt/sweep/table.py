@@ -24,7 +24,7 @@ class Row:
     """Those that are done."""
     parameters: int
     tokens_per_second: float
-    """Target tokens of training, mean of the seeds."""
+    """Target tokens in training: of each seed the median of its metrics.jsonl, which no pause moves; then the mean."""
     valid: list[float]
     """BLEU on the validation set, greedy, one a seed: of the model that was kept."""
     test: list[float]
@@ -60,14 +60,14 @@ def _row(variant: str, done: dict[Job, list[dict[str, Any]]], sweep: Sweep) -> R
     mine = [job for job in done if job.variant == variant]
     if not mine:
         return None
-    last = [[entry for entry in done[job] if entry["event"] == "train"][-1] for job in mine]
+    speeds = [[entry["tokens_per_second"] for entry in done[job] if entry["event"] == "train"] for job in mine]
     first = {job.seed: job for job in done if job.variant == sweep.variants[0]}
     pairs = [(first[job.seed], job) for job in mine if job.seed in first and job.config.data.test]
     return Row(
         variant,
         [job.seed for job in mine],
         [entry for entry in done[mine[0]] if entry["event"] == "start"][-1]["parameters"],
-        statistics.mean(entry["tokens"] / entry["seconds"] for entry in last),
+        statistics.mean(map(statistics.median, speeds)),
         [_kept(done[job]) for job in mine],
         [_bleu(_scores(job)["scores"]) for job in mine if job.config.data.test],
         _p(pairs) if variant != sweep.variants[0] and pairs else None,
