@@ -173,6 +173,7 @@ def _problem(error: Any, where: dict[str, str], section: type[BaseModel]) -> str
         if not (i >= 2 and part in ("hub", "files", "file", "toy") and _is_corpus(loc[:i]))
     ]
     loc = [part for part in loc if not part.startswith("literal[") and part not in ("bool", "constrained-str")]
+    loc = [part for part in loc if part != "ScoresConfig"]
     dotted = ".".join(loc)
     place = next((where[".".join(loc[:n])] for n in range(len(loc), 0, -1) if ".".join(loc[:n]) in where), None)
     start = f"{place}: " if place else ""

@@ -87,6 +87,13 @@ class ModelConfig(Section):
     tie_embeddings: bool = True
     """Share what can be: both embeddings and the output projection where the vocabulary is shared, else the decoder's two."""
 
+    @property
+    def counts_places(self) -> bool:
+        """Whether it has weights for each of data.max_length places, and no more."""
+        if self.kind == "recurrent":
+            return self.attention.scores().cross == "location"
+        return self.position == "learned"
+
     @model_validator(mode="after")
     def _its_parts_go_together(self) -> "ModelConfig":
         if self.attention.hard and self.attention.cross == "local_p":

@@ -11,7 +11,7 @@ from transformer_mt.model.recurrent import RecurrentState
 
 SIZES = {"d_model": 16, "d_ff": 32, "num_heads": 2, "num_encoder_layers": 2, "num_decoder_layers": 2}
 SCORES = ("scaled_dot", "dot", "general", "additive", "cosine", "euclidean")
-OF_RECURRENT = ("additive", "dot", "general", "concat", "location")
+OF_RECURRENT = (*SCORES, "concat", "location")
 POSITIONS = ("sinusoidal", "learned", "relative", "rotary", "alibi", "none")
 
 

@@ -220,6 +220,7 @@ def test_a_problem_on_the_command_line_is_not_blamed_on_the_file(write_config):
             {"attention": {"score": "cosine"}, "position": "relative"},
             "model.attention.score must be scaled_dot, dot with relative positions, but is cosine (encoder)",
         ),
+        ({"attention": {"score": {"cross": "additivv"}}}, "`model.attention.score.cross` must be"),
         ({"attention": {"cross": "local_p", "hard": True}}, "model.attention.hard must be false with cross: local_p"),
         ({"position": "rotary", "d_model": 12, "num_heads": 4}, "must be even for rotary positions, but is 3"),
         ({"kind": "recurrent", "position": "rotary"}, "model.position must be none with kind: recurrent"),

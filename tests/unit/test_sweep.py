@@ -54,8 +54,9 @@ def test_every_variant_meets_every_seed_and_the_command_line_wins(write_sweep, t
             "which.yaml: variant a: `model.attention.score` must be",
         ),
         ({"variants": {"a": {"model.heads": 3}}}, "variant a: `model.heads` is not a key"),
-        ({"variants": {"a b": None, "a_b": None}}, "must differ in more than spaces and underscores"),
+        ({"variants": {"a b": None, "a_b": None}}, "must differ in more than spaces, underscores and capitals"),
         ({"variants": {"a, b": None}}, "the name of a variant must be letters, digits"),
+        ({"variants": {"a": {"seed": 3}}}, "a sweep sets seed itself; use `seeds`"),
         ({"variants": {}}, "variants must name at least one, but there are none"),
         ({"seeds": [1, 1]}, "seeds must differ, but are [1, 1]"),
         ({"seed": [1]}, "`seed` is not a key; did you mean `seeds`?"),
@@ -66,7 +67,7 @@ def test_what_is_wrong_is_said_before_any_training(write_sweep, changes, message
     with pytest.raises(InputError) as error:
         load_sweep(write_sweep(**changes), [])
     assert message in str(error.value)
-    if "score" in message:
+    if "model.attention.score" in message:
         assert len(str(error.value).split("\n")) == 1  # once, not for each seed
 
 
@@ -74,7 +75,7 @@ def finish(job, words=("a b c d e f",) * 20, bleu=30.0):
     """The folder a finished and scored job leaves."""
     folder = job.folder
     (folder / "evaluation").mkdir(parents=True)
-    (folder / "config.yaml").write_text(dump_config(job.config, comments=True), encoding="utf-8")
+    (folder / "job.yaml").write_text(dump_config(job.config), encoding="utf-8")
     score = {"name": "BLEU", "value": bleu, "signature": "sig"}
     entries = [
         {"event": "start", "parameters": 1234},
@@ -103,6 +104,29 @@ def test_a_job_is_done_when_this_very_config_was_trained_and_scored(write_sweep,
     assert not is_done(job)
 
 
+def test_other_settings_are_trained_anew_and_another_search_is_only_scored_anew(write_sweep, tmp_path, monkeypatch):
+    ran = []
+    monkeypatch.setattr(Runner, "_call", lambda self, job, log, *words: ran.append(words[0]))
+
+    def run(*overrides):
+        ran.clear()
+        sweep = load_sweep(write_sweep(variants={"a": None}, seeds=[1]), list(overrides), tmp_path / "out")
+        Runner(sweep, [None], print).run(lambda: None)
+        return sweep.jobs[0].folder
+
+    (job,) = load_sweep(write_sweep(variants={"a": None}, seeds=[1]), [], tmp_path / "out").jobs
+    finish(job)
+    folder = run()
+    assert ran == []
+    run("decode.beam=2")
+    assert ran == ["train", "evaluate"] and (folder / "model.safetensors").exists()
+    assert not list(folder.glob("evaluation/*.scores.json"))  # an interruption here must not leave the old ones
+    run("decode.beam=2", "train.learning_rate=0.5")
+    assert ran == ["train", "evaluate"] and not (folder / "model.safetensors").exists()
+    (aside,) = folder.parent.glob("seed-1.old-*")
+    assert (aside / "model.safetensors").exists()
+
+
 def test_the_table_has_means_deviations_and_significance(write_sweep, tmp_path):
     sweep = load_sweep(write_sweep(), [], tmp_path / "out")
     assert write_table(sweep) is None
@@ -126,6 +150,7 @@ def test_the_bootstrap_tells_luck_from_skill():
     bad = [r.replace("of this sentence", "in that phrase") for r in references]
     assert paired_bootstrap(noise, same, references, "en") > 0.1
     assert paired_bootstrap(noise, bad, references, "en") < 0.01
+    assert paired_bootstrap(noise, noise, references, "en") == 1.0
 
 
 FAKE = """#!{python}
@@ -133,8 +158,8 @@ import json, os, sys
 words = sys.argv[3:]
 with open({seen!r}, "a") as seen:
     seen.write(json.dumps([words, os.environ.get("OMP_NUM_THREADS")]) + "\\n")
-print("loss 1", "bad luck" if "bad" in " ".join(words) else "fine", sep="\\n", file=sys.stderr)
-sys.exit(1 if "bad" in " ".join(words) else 0)
+print("loss 1", "bad luck" if "bad/seed" in " ".join(words) else "fine", sep="\\n", file=sys.stderr)
+sys.exit(1 if "bad/seed" in " ".join(words) else 0)
 """
 
 
@@ -143,7 +168,7 @@ def test_one_failure_does_not_stop_the_others_and_devices_are_shared(write_sweep
     fake.write_text(FAKE.format(python=sys.executable, seen=str(seen)), encoding="utf-8")
     fake.chmod(fake.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setattr(jobs.sys, "executable", str(fake))
-    monkeypatch.setattr(jobs.os, "cpu_count", lambda: 6)
+    monkeypatch.setattr(jobs.os, "sched_getaffinity", lambda pid: range(6), raising=False)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     sweep = load_sweep(write_sweep(variants={"good": None, "bad": None}), [], tmp_path / "out")
     said, done = [], []

@@ -41,12 +41,19 @@ def _sweep(arguments: argparse.Namespace) -> int:
         raise InputError(f"--devices must be names with commas between them, but is {arguments.devices}")
     sweep = load_sweep(arguments.sweep, arguments.overrides, arguments.out)
     sweep.folder.mkdir(parents=True, exist_ok=True)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    received: list[int] = []
+
+    def stop(number: int, frame: object) -> None:
+        received.append(number)
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # the trainings hear of none of them by themselves
+        signal.signal(number, stop)
     try:
         failures = Runner(sweep, places, say).run(done=lambda: write_table(sweep))
     except KeyboardInterrupt:
         say("stopped, all trainings saved; run the same command to go on")
-        return 128 + signal.SIGINT
+        return 128 + received[0]
     table = write_table(sweep)
     print(table or "", end="")
     if failures:

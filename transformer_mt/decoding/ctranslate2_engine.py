@@ -87,7 +87,7 @@ class CTranslate2Engine:
         ]
         if wrong:
             raise InputError("\n".join(wrong))
-        return self._search(requests, settings, n_best)
+        return self._search(requests, settings, min(n_best, settings.beam)) if requests else iter(())
 
     def token_log_probs(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[float]]:
         return self._token_log_probs(self._model(len(pairs)), pairs)
@@ -123,7 +123,9 @@ class CTranslate2Engine:
         never = [[self.tgt_pieces[PAD]], [self.tgt_pieces[BOS]]]
         # Where CTranslate2 forbids or forces tokens its scores are not ours, and the whole beam is ranked anew.
         ruled = bool(settings.min_length or settings.no_repeat_ngram)
-        asked = settings.beam if ruled or any(r.prefix for r in requests) else n_best
+        # Without a length penalty it stops at the first so many that end, and only the best of them is the best there is.
+        early = n_best > 1 and not settings.length_penalty
+        asked = settings.beam if ruled or early or any(r.prefix for r in requests) else n_best
         for i, (request, result) in enumerate(zip(requests, self._ask(requests, settings, asked, longest))):
             found = self._ids(result)
             # It may write tokens that have no text, and it stops at the longest request's limit.

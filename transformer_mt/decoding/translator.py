@@ -39,7 +39,7 @@ class Translator:
         self.engine, self.tokenizer, self.decode = engine, tokenizer, decode or config.decode
         self.max_src_length = config.data.max_length
         """Longer sources, in pieces with EOS, are split."""
-        self.max_positions = config.data.max_length if config.model.position == "learned" else engine.max_positions
+        self.max_positions = config.data.max_length if config.model.counts_places else engine.max_positions
         """Most pieces of a side the model has positions for, end-of-sentence counted; None if there is no end."""
         self.joiner = joiner(config.data.target_lang)
 

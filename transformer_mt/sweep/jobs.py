@@ -4,13 +4,16 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from queue import SimpleQueue
 from typing import IO
 
-from transformer_mt.config_file import dump_config
+from transformer_mt.checkpoint import write_text
+from transformer_mt.config import Config
+from transformer_mt.config_file import dump_config, load_config
 from transformer_mt.errors import WorkError
 from transformer_mt.sweep.plan import Job, Sweep
 
@@ -39,8 +42,8 @@ class Runner:
         """
         failures = []
         with ThreadPoolExecutor(self._num_places) as pool:
-            futures = {pool.submit(self._job, job): job for job in self.sweep.jobs if not is_done(job)}
             try:
+                futures = [pool.submit(self._job, job) for job in self.sweep.jobs if not is_done(job)]
                 for future in as_completed(futures):
                     try:
                         future.result()
@@ -59,14 +62,28 @@ class Runner:
         device = [f"train.device={place}"] if place else []
         try:
             self._say(f"{job.variant}, seed {job.seed}: trains in {job.folder}{f' on {place}' if place else ''}")
-            job.folder.mkdir(parents=True, exist_ok=True)
+            self._make_ready(job)
             with (job.folder / "log.txt").open("a", encoding="utf-8") as log:
-                self._call(job, log, "train", str(self.sweep.base), *job.words, *device, "--out", str(job.folder))
+                self._call(job, log, "train", str(job.folder / "job.yaml"), *device, "--out", str(job.folder))
                 if job.config.data.test:
-                    self._call(job, log, "evaluate", str(job.folder), "--device", place or "auto")
+                    self._call(job, log, "evaluate", str(job.folder), "--device", place or job.config.train.device)
             self._say(f"{job.variant}, seed {job.seed}: done")
         finally:
             self._places.put(place)
+
+    def _make_ready(self, job: Job) -> None:
+        """The job's folder, with what is to be trained in its job.yaml; what was trained otherwise is moved out of the way."""
+        file = job.folder / "job.yaml"
+        before = file.read_text(encoding="utf-8") if file.exists() else None
+        if job.folder.exists() and before != dump_config(job.config):
+            if before is None or not _trains_alike(load_config(file), job.config):
+                aside = job.folder.with_name(f"{job.folder.name}.old-{time.strftime('%Y%m%d-%H%M%S')}")
+                self._say(f"{job.variant}, seed {job.seed}: was trained with other settings; that is now {aside}")
+                job.folder.rename(aside)
+            for scores in job.folder.glob("evaluation/*.scores.json"):
+                scores.unlink()  # of another search
+        job.folder.mkdir(parents=True, exist_ok=True)
+        write_text(file, dump_config(job.config))
 
     def _call(self, job: Job, log: IO[str], *words: str) -> None:
         command = [sys.executable, "-m", "transformer_mt", *words]
@@ -91,13 +108,16 @@ class Runner:
                 except subprocess.TimeoutExpired:
                     self._say(f"{job.variant}, seed {job.seed}: {_last_line(job.folder / 'log.txt')}")
         finally:
-            self._running.pop(job, None)
+            with self._lock:
+                self._running.pop(job, None)
         if status:
             log_file = job.folder / "log.txt"
-            raise WorkError(f"{job.variant}, seed {job.seed}: {_last_line(log_file)} (all of it is in {log_file})")
+            why = _last_line(log_file) if status > 0 else f"killed by signal {-status}; out of memory?"
+            raise WorkError(f"{job.variant}, seed {job.seed}: {why} (all of it is in {log_file})")
 
     def _environment(self) -> dict[str, str]:
-        threads = max(1, (os.cpu_count() or 1) // self._num_places)
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        threads = max(1, cores // self._num_places)
         return {"OMP_NUM_THREADS": str(threads), **os.environ} if self._num_places > 1 else dict(os.environ)
 
     def _stop(self) -> None:
@@ -115,12 +135,15 @@ def is_done(job: Job) -> bool:
         return False
     if any(file.stat().st_mtime < model.stat().st_mtime for file in scores):
         return False
-    written = (job.folder / "config.yaml").read_text(encoding="utf-8")
-    return _without_device(written) == _without_device(dump_config(job.config, comments=True))
+    file = job.folder / "job.yaml"
+    return file.exists() and file.read_text(encoding="utf-8") == dump_config(job.config)
 
 
-def _without_device(text: str) -> list[str]:
-    return [line for line in text.split("\n") if not line.strip().startswith("device:")]
+def _trains_alike(old: Config, new: Config) -> bool:
+    """Whether they differ at most in the search, the scores and the device."""
+    device = {"device": new.train.device}
+    searched = {"decode": new.decode, "evaluate": new.evaluate, "train": old.train.model_copy(update=device)}
+    return old.model_copy(update=searched) == new
 
 
 def _last_line(log: Path) -> str:

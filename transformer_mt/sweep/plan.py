@@ -37,6 +37,14 @@ class SweepConfig(Section):
             raise ValueError(f"seeds must differ, but are {seeds}")
         return seeds
 
+    @field_validator("settings", "variants")
+    @classmethod
+    def _seed_and_name_are_its_own(cls, value: dict[str, Any]) -> dict[str, Any]:
+        for settings in (value, *value.values()):
+            if isinstance(settings, dict) and (wrong := {"seed", "name"} & settings.keys()):
+                raise ValueError(f"a sweep sets {wrong.pop()} itself; use `seeds`, and the names of the variants")
+        return value
+
     @field_validator("variants")
     @classmethod
     def _folders_differ(cls, variants: dict[str, Settings | None]) -> dict[str, Settings | None]:
@@ -45,8 +53,8 @@ class SweepConfig(Section):
         for name in variants:
             if not re.fullmatch(r"\w[\w .+-]*", name):
                 raise ValueError(f"the name of a variant must be letters, digits, spaces and .+-_ but is {name!r}")
-        if len({folder_name(name) for name in variants}) < len(variants):
-            raise ValueError("the names of the variants must differ in more than spaces and underscores")
+        if len({folder_name(name).lower() for name in variants}) < len(variants):
+            raise ValueError("the names of the variants must differ in more than spaces, underscores and capitals")
         return variants
 
 
@@ -57,8 +65,6 @@ class Job:
     variant: str
     seed: int
     config: Config
-    words: tuple[str, ...]
-    """The settings on the command line of `transformer-mt train BASE`."""
     folder: Path
     """The run's folder."""
 
@@ -68,7 +74,6 @@ class Sweep:
     """A sweep whose every config is valid."""
 
     name: str
-    base: Path
     folder: Path
     jobs: tuple[Job, ...]
     """All variants with the first seed, then all with the second: a first table is soon there."""
@@ -91,17 +96,17 @@ def load_sweep(path: str | Path, overrides: list[str], out: str | Path | None = 
         for variant, settings in sweep.variants.items():
             name = f"{sweep.name}-{folder_name(variant)}-{seed}"
             chosen = [f"{key}={json.dumps(value)}" for key, value in {**sweep.settings, **(settings or {})}.items()]
-            words = (*chosen, *overrides, f"seed={seed}", f"name={name}")
+            words = [*chosen, *overrides, f"seed={seed}", f"name={name}"]
             try:
-                config = load_config(base, list(words))
+                config = load_config(base, words)
             except InputError as error:
                 lines = [line.removeprefix("command line: ") for line in str(error).split("\n")]
                 problems += [f"{path}: variant {variant}: {line}" for line in lines]
                 continue
-            jobs.append(Job(variant, seed, config, words, folder / folder_name(variant) / f"seed-{seed}"))
+            jobs.append(Job(variant, seed, config, folder / folder_name(variant) / f"seed-{seed}"))
     if problems:
         raise InputError("\n".join(dict.fromkeys(problems)))
-    return Sweep(sweep.name, base, folder, tuple(jobs))
+    return Sweep(sweep.name, folder, tuple(jobs))
 
 
 def folder_name(variant: str) -> str:

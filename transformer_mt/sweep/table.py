@@ -23,14 +23,16 @@ class Row:
     seeds: list[int]
     """Those that are done."""
     parameters: int
-    tokens_per_second: float
-    """Target tokens in training: of each seed the median of its metrics.jsonl, which no pause moves; then the mean."""
+    tokens_per_second: float | None
+    """Target tokens in training: of each seed the median of its metrics.jsonl, which no pause moves; then the mean. None if a
+    training was too short for a line there.
+    """
     valid: list[float]
     """BLEU on the validation set, greedy, one a seed: of the model that was kept."""
     test: list[float]
     """BLEU on the first test set, one a seed."""
     p: float | None
-    """Of the paired bootstrap against the first variant, all seeds of both as one long test set."""
+    """Of the paired bootstrap against the first variant with the same seed: the largest over the seeds."""
 
 
 def write_table(sweep: Sweep) -> str | None:
@@ -67,10 +69,10 @@ def _row(variant: str, done: dict[Job, list[dict[str, Any]]], sweep: Sweep) -> R
         variant,
         [job.seed for job in mine],
         [entry for entry in done[mine[0]] if entry["event"] == "start"][-1]["parameters"],
-        statistics.mean(map(statistics.median, speeds)),
+        statistics.mean(map(statistics.median, speeds)) if all(speeds) else None,
         [_kept(done[job]) for job in mine],
         [_bleu(_scores(job)["scores"]) for job in mine if job.config.data.test],
-        _p(pairs) if variant != sweep.variants[0] and pairs else None,
+        max(_p(*pair) for pair in pairs) if variant != sweep.variants[0] and pairs else None,
     )
 
 
@@ -90,19 +92,15 @@ def _bleu(scores: Sequence[dict[str, Any]]) -> float:
     return next(score["value"] for score in scores if score["name"] == "BLEU")
 
 
-def _p(pairs: Sequence[tuple[Job, Job]]) -> float:
-    """Against the first variant, over the sentences of all seeds both have."""
-    systems: tuple[list[str], list[str]] = ([], [])
-    references: list[str] = []
-    for both in pairs:
-        for system, job in zip(systems, both):
-            lines = (job.folder / "evaluation" / "test-0.jsonl").read_text(encoding="utf-8").split("\n")
-            rows = [json.loads(line) for line in lines if line]
-            system += [row["translation"] for row in rows]
-        references += [row["reference"] for row in rows]
-    config = pairs[0][1].config
-    settings = config.evaluate
-    return paired_bootstrap(*systems, references, config.data.target_lang, settings.tokenize, settings.lowercase)
+def _p(first: Job, other: Job) -> float:
+    systems: list[list[str]] = []
+    for job in (first, other):
+        lines = (job.folder / "evaluation" / "test-0.jsonl").read_text(encoding="utf-8").split("\n")
+        rows = [json.loads(line) for line in lines if line]
+        systems.append([row["translation"] for row in rows])
+    references = [row["reference"] for row in rows]
+    settings, language = other.config.evaluate, other.config.data.target_lang
+    return paired_bootstrap(systems[0], systems[1], references, language, settings.tokenize, settings.lowercase)
 
 
 def _table(rows: Sequence[Row], sweep: Sweep, done: dict[Job, list[dict[str, Any]]]) -> str:
@@ -111,7 +109,12 @@ def _table(rows: Sequence[Row], sweep: Sweep, done: dict[Job, list[dict[str, Any
     lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
     for row in rows:
         p = "" if row.p is None else f"{row.p:.3f}"
-        cells = [row.variant, f"{row.parameters:,}", f"{row.tokens_per_second:,.0f}", _spread(row.valid)]
+        cells = [
+            row.variant,
+            f"{row.parameters:,}",
+            f"{row.tokens_per_second:,.0f}" if row.tokens_per_second else "",
+            _spread(row.valid),
+        ]
         cells += [_spread(row.test), p] if tested else []
         lines.append(f"| {' | '.join([*cells, str(len(row.seeds))])} |")
     job = next(iter(done))
@@ -123,7 +126,9 @@ def _table(rows: Sequence[Row], sweep: Sweep, done: dict[Job, list[dict[str, Any
         signature = next(score["signature"] for score in scores["scores"] if score["name"] == "BLEU")
         notes.append(f"test: beam {decode['beam']}, length penalty {decode['length_penalty']}, `{signature}`")
         if any(row.p is not None for row in rows):
-            notes.append(f"p: sacreBLEU's paired bootstrap against {rows[0].variant}, the seeds as one long test set")
+            notes.append(
+                f"p: sacreBLEU's paired bootstrap against {rows[0].variant} with the same seed, the largest over the seeds"
+            )
     missing = len(sweep.jobs) - len(done)
     if missing:
         notes.append(f"{missing} of {len(sweep.jobs)} trainings are not done yet")

@@ -277,7 +277,7 @@ def _compare_configs(old: Config, new: Config, folder: Path) -> Config:
         new = new.model_copy(update={"train": new.train.model_copy(update=found)})
     before, after = _flat(old.model_dump()), _flat(new.model_dump())
     changed = [key for key in sorted(before.keys() | after.keys()) if before.get(key) != after.get(key)]
-    fixed = (*_FIXED, "data.max_length") if old.model.position == "learned" else _FIXED
+    fixed = (*_FIXED, "data.max_length") if old.model.counts_places else _FIXED
     refused = [key for key in changed if key.startswith(fixed) and key not in _FREE]
     if refused:
         lines = [
