@@ -11,7 +11,7 @@ from transformer_mt.config_file import load_config
 from transformer_mt.data import toy
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.training import loop
-from transformer_mt.training.run import _lock
+from transformer_mt.training.run import lock_folder
 from transformer_mt.training.step import Updater
 
 
@@ -109,7 +109,7 @@ def test_precision_can_change_on_the_way(run):
 
 def test_a_second_training_in_the_same_folder_is_refused(run, tmp_path):
     folder, _ = run("train.max_updates=2")
-    held = _lock(folder)
+    held = lock_folder(folder)
     with pytest.raises(InputError, match="another process trains here"):
         run("train.max_updates=4")
     with pytest.raises(InputError, match="another process trains here"):

@@ -34,7 +34,17 @@ ALLOWED = {
     "decoding.look": {"errors", "data.tokenizer", "model"},
     "decoding.scoring": {"errors", "data.lines"},
     "decoding": set(),
-    "export.distill": {"config", "config_corpus", "errors", "checkpoint", "data", "decoding", "evaluation", "training"},
+    "export.distill": {
+        "config",
+        "config_corpus",
+        "errors",
+        "device",
+        "checkpoint",
+        "data",
+        "decoding",
+        "evaluation",
+        "training",
+    },
     "export": {"cache", "config", "config_model", "errors", "checkpoint", "data", "decoding", "evaluation", "model"},
     "evaluation": {"config", "errors", "checkpoint", "plots", "data", "decoding"},
     "training": {
