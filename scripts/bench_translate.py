@@ -72,6 +72,7 @@ def measure(variants: dict[str, tuple], rounds: int) -> dict[str, float]:
         pipes[name], theirs = context.Pipe()
         processes.append(context.Process(target=_serve, args=(theirs, make, tuple(arguments), options)))
         processes[-1].start()
+        theirs.close()  # so that a process that fails is an error here, not a wait without end
         pipes[name].recv()
     seconds: dict[str, list[float]] = {name: [] for name in variants}
     for _ in range(rounds):
@@ -87,14 +88,14 @@ def measure(variants: dict[str, tuple], rounds: int) -> dict[str, float]:
 def throughput(run: Path, exports: dict[str, Path], lines: list[str], rounds: int) -> None:
     from transformer_mt import Translator
 
-    few = lines[:100]
+    few, cores = lines[:100], len(os.sched_getaffinity(0))
     for beam in BEAMS:
         found = Translator.load(exports["float32"], device="cpu", decode={"beam": beam}).translate(lines)
         tokens = sum(len(result.tokens) + 1 for result in found)
         variants: dict[str, tuple] = {}
         for kind in ("float32", "int8"):
-            for workers, batch in ((1, (64, "examples")), (2, (64, "examples")), (2, (1024, "tokens"))):
-                name = f"CTranslate2 {kind}, {workers} x {2 // workers}, batches of {batch[0]} {batch[1]}"
+            for workers, batch in ((1, (64, "examples")), (cores, (64, "examples")), (cores, (1024, "tokens"))):
+                name = f"CTranslate2 {kind}, {workers} x {cores // workers}, batches of {batch[0]} {batch[1]}"
                 variants[name] = (direct, exports[kind], workers, lines, beam, batch)
             variants[f"our ctranslate2 engine, {kind}"] = (whole, exports[kind], lines, beam, None, False)
         for dtype in ("float32", "bfloat16"):
@@ -149,7 +150,7 @@ def start_up(run: Path, exports: dict[str, Path], rounds: int) -> None:
         ("run's folder", run),
     ):
         command = [sys.executable, "-m", "transformer_mt", "translate", str(model), "A man is sleeping."]
-        seconds, peaks = [], []
+        seconds = []
         for _ in range(2 * rounds + 1):
             start = time.perf_counter()
             subprocess.run(command, check=True, capture_output=True)
@@ -157,8 +158,7 @@ def start_up(run: Path, exports: dict[str, Path], rounds: int) -> None:
         code = "import resource, subprocess, sys; subprocess.run(sys.argv[1:], capture_output=True); "
         code += "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
         peak = subprocess.run([sys.executable, "-c", code, *command], check=True, capture_output=True)
-        peaks.append(int(peak.stdout) // 1024)
-        print(f"| {name} | {statistics.median(seconds[1:]):.2f} | {max(peaks)} |", flush=True)
+        print(f"| {name} | {statistics.median(seconds[1:]):.2f} | {int(peak.stdout) // 1024} |", flush=True)
 
 
 def main() -> None:

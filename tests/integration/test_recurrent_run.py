@@ -3,9 +3,13 @@
 import json
 
 import pytest
+import yaml
 from safetensors.torch import load_file
 
+from tests.conftest import TINY
 from tests.integration.test_cli import cli
+from transformer_mt.config_file import load_config
+from transformer_mt.training.loop import train
 
 CHANGES = {
     "bahdanau": ["model.recurrent.cell=gru", "model.attention.score=additive", "model.num_decoder_layers=2"],
@@ -15,28 +19,26 @@ CHANGES = {
 
 @pytest.fixture(scope="module", params=CHANGES)
 def recurrent_run(request, tmp_path_factory):
+    """A finished run, and the same that was stopped at update 12 and went on."""
     folder = tmp_path_factory.mktemp(request.param)
-    return folder / "run", [
-        "model.kind=recurrent",
-        f"model.recurrent.decoder={request.param}",
-        *CHANGES[request.param],
-    ]
+    config = folder / "tiny.yaml"
+    config.write_text(yaml.safe_dump(TINY), encoding="utf-8")
+    words = ["model.kind=recurrent", f"model.recurrent.decoder={request.param}", *CHANGES[request.param]]
+    words.append("train.schedule=constant")
+    for out, *more in (("straight",), ("resumed", "train.max_updates=12"), ("resumed",)):
+        train(load_config(config, [*words, *more]), folder / out)
+    return folder / "straight", folder / "resumed"
 
 
-def test_it_trains_goes_on_bit_for_bit_and_translates(recurrent_run, write_config, tmp_path, capfdbinary):
-    folder, words = recurrent_run
-    config = write_config()
-    assert cli(capfdbinary, "train", config, *words, "--out", tmp_path / "whole")[0] == 0
-    half = [*words, "train.schedule=constant"]
-    assert cli(capfdbinary, "train", config, *half, "--out", tmp_path / "straight")[0] == 0
-    assert cli(capfdbinary, "train", config, *half, "train.max_updates=12", "--out", folder)[0] == 0
-    status, _, err = cli(capfdbinary, "train", config, *half, "--out", folder)
-    assert status == 0 and "going on from" in err
-    straight, resumed = (load_file(each / "model.safetensors") for each in (tmp_path / "straight", folder))
+def test_it_goes_on_bit_for_bit(recurrent_run):
+    straight, resumed = (load_file(folder / "model.safetensors") for folder in recurrent_run)
     assert straight.keys() == resumed.keys()
     for name in straight:
         assert straight[name].equal(resumed[name]), name
 
+
+def test_it_translates_whatever_the_batch(recurrent_run, tmp_path, capfdbinary):
+    folder, _ = recurrent_run
     text = tmp_path / "in.txt"
     text.write_text("The dog sleeps.\n\nThe old man sees a small house.\nThe cat.\n", encoding="utf-8")
     found = {}

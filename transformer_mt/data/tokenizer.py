@@ -5,6 +5,7 @@ import io
 import os
 import re
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from pathlib import Path
 
 import sentencepiece
@@ -52,14 +53,20 @@ class Tokenizer:
         return _LINE_BREAKS.sub(" ", self.tgt.decode([i for i in ids if i not in (PAD, BOS, EOS)])).strip()
 
     def pieces_tgt(self, ids: Sequence[int]) -> list[str]:
-        return [self.tgt.id_to_piece(i) for i in ids]
+        return [self.all_pieces_tgt[i] for i in ids]
 
     def pieces_src(self, ids: Sequence[int]) -> list[str]:
-        return [self.src.id_to_piece(i) for i in ids]
+        return [self.all_pieces_src[i] for i in ids]
 
+    @cached_property
     def all_pieces_tgt(self) -> list[str]:
         """Every target piece; its place is its id."""
-        return [self.tgt.id_to_piece(i) for i in range(self.tgt.vocab_size())]
+        return _pieces(self.tgt)
+
+    @cached_property
+    def all_pieces_src(self) -> list[str]:
+        """Every source piece; its place is its id."""
+        return self.all_pieces_tgt if self.shared else _pieces(self.src)
 
     def as_written(self, words: Sequence[str]) -> list[str]:
         """Target words as pieces write them: each space a mark, and one before the word, where words have spaces."""
@@ -94,6 +101,10 @@ class Tokenizer:
 def _paths(folder: Path, shared: bool) -> list[Path]:
     names = ["tokenizer.model"] if shared else ["tokenizer.src.model", "tokenizer.tgt.model"]
     return [Path(folder) / name for name in names]
+
+
+def _pieces(model: sentencepiece.SentencePieceProcessor) -> list[str]:
+    return [model.id_to_piece(i) for i in range(model.vocab_size())]
 
 
 def _num_threads() -> int:

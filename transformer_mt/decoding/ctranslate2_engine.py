@@ -45,8 +45,8 @@ class CTranslate2Engine:
     def __init__(self, folder: Path, tokenizer: Tokenizer, device: str, compute_type: str, max_positions: int) -> None:
         self.max_positions: int | None = max_positions
         self.folder, self.device, self.compute_type = folder, device, compute_type
-        self.src_pieces = tokenizer.pieces_src(range(tokenizer.src.vocab_size()))
-        self.tgt_pieces = tokenizer.all_pieces_tgt()
+        self.src_pieces = tokenizer.all_pieces_src
+        self.tgt_pieces = tokenizer.all_pieces_tgt
         self.tgt_ids = {piece: i for i, piece in enumerate(self.tgt_pieces)}
         self._library_model: Any = None
         self._workers = 0

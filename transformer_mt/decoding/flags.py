@@ -18,14 +18,17 @@ def suspicions(source: str, translation: str, src_pieces: int, tokens: Sequence[
     longer, shorter = max(src_pieces, len(tokens)), min(src_pieces, len(tokens))
     if longer > 3 * shorter + 5:
         yield "length_ratio"
-    if _numbers(source) - _numbers(translation):
+    # Most lines have neither: then the translation is not searched for them.
+    if (numbers := _numbers(source)) and numbers - _numbers(translation):
         yield "missing_number"
-    if Counter(_URL.findall(source)) - Counter(_URL.findall(translation)):
+    if (urls := Counter(_URL.findall(source))) and urls - Counter(_URL.findall(translation)):
         yield "missing_url"
 
 
 def _numbers(text: str) -> Counter[str]:
     """The numbers of a text without what groups their digits, which languages write differently."""
+    if not _NUMBER.search(text):
+        return Counter()
     return Counter(_DIGITS.sub("", number) for number in _NUMBER.findall(_URL.sub(" ", text)))
 
 

@@ -136,7 +136,7 @@ class TorchEngine:
         if settings.no_repeat_ngram:
             rules.append(NoRepeatNgram(settings.no_repeat_ngram))
         if settings.banned:
-            rules.append(BannedText(self.tokenizer.as_written(settings.banned), self.tokenizer.all_pieces_tgt()))
+            rules.append(BannedText(self.tokenizer.as_written(settings.banned), self.tokenizer.all_pieces_tgt))
         return rules
 
     @torch.inference_mode()

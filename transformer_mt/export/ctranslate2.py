@@ -58,7 +58,7 @@ def write_model(model: TranslationModel, tokenizer: Tokenizer, config: Config, f
             _set_norm(norm, stack.layer_norm)
     spec.decoder.projection.weight = _array(model.output.weight)
     spec.register_source_vocabulary([tokenizer.src.id_to_piece(i) for i in range(tokenizer.src.vocab_size())])
-    spec.register_target_vocabulary(tokenizer.all_pieces_tgt())
+    spec.register_target_vocabulary(tokenizer.all_pieces_tgt)
     names = {key: tokenizer.tgt.id_to_piece(i) for key, i in (("unk", UNK), ("bos", BOS), ("eos", EOS))}
     for key, name in names.items():
         setattr(spec.config, f"{key}_token", name)
