@@ -241,6 +241,14 @@ class Config(Section):
     """The scores."""
 
     @model_validator(mode="after")
+    def _what_cannot_be_compiled_is_not(self) -> "Config":
+        if self.train.compile is True and self.model.kind == "recurrent":
+            raise ValueError(
+                "train.compile must be auto or false with model.kind: recurrent, whose graph differs with each length, but is true"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _every_pair_fits_a_batch(self) -> "Config":
         if self.train.batch_tokens != "auto" and self.data.max_length > self.train.batch_tokens:
             raise ValueError(

@@ -48,6 +48,8 @@ def load_yaml(kind: type[Kind], path: str | Path, overrides: list[str] | tuple[s
     """The same for any YAML file with a `name`; `kind` says which keys it may have."""
     path = Path(path)
     values, where = _read(path, seen=())
+    if kind is Config and values.keys() >= {"base", "variants"}:
+        raise InputError(f"{path}: must be the config of one training, but is a sweep; use transformer-mt sweep {path}")
     for override in overrides:
         _apply(values, where, override)
     values.setdefault("name", path.stem)

@@ -65,6 +65,20 @@ def test_key_in_the_wrong_section_is_found_in_the_right_one(write_config):
         load_config(write_config(train={"dropout": 0.1}))
 
 
+def test_a_sweep_is_not_taken_for_a_config(tmp_path):
+    path = tmp_path / "which.yaml"
+    path.write_text("base: demo.yaml\nvariants: {scaled dot: }\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"but is a sweep; use transformer-mt sweep .*which\.yaml$"):
+        load_config(path)
+
+
+def test_a_recurrent_network_is_not_compiled(write_config):
+    path = write_config(model={"kind": "recurrent"})
+    assert load_config(path).train.compile == "auto"
+    with pytest.raises(InputError, match="train.compile must be auto or false with model.kind: recurrent"):
+        load_config(path, ["train.compile=true"])
+
+
 def test_heads_must_divide_the_width(write_config):
     with pytest.raises(InputError, match=r"model.num_heads must divide model.d_model \(32\), but is 7"):
         load_config(write_config(), ["model.num_heads=7"])
