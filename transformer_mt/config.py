@@ -244,7 +244,8 @@ class Config(Section):
     def _what_cannot_be_compiled_is_not(self) -> "Config":
         if self.train.compile is True and self.model.kind == "recurrent":
             raise ValueError(
-                "train.compile must be auto or false with model.kind: recurrent, whose graph differs with each length, but is true"
+                "train.compile must be auto or false with model.kind: recurrent, whose graph changes with the length, "
+                "but is true"
             )
         return self
 
