@@ -90,6 +90,16 @@ def test_shared_out_weights_end_as_whole_ones(folder, one):
     assert_same_training(one, folder / "shared")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
+def test_two_ranks_train_a_recurrent_network_as_one_does(folder, parallel):
+    words = ["model.kind=recurrent", "model.attention.score=general", "train.accumulate=2"]
+    if not (folder / "recurrent").exists():
+        train(folder, 1, "recurrent", *words[:2], "train.accumulate=4")
+    train(folder, 2, f"recurrent-{parallel}", *words, f"train.parallel={parallel}")
+    assert_same_training(folder / "recurrent", folder / f"recurrent-{parallel}")
+
+
 @pytest.mark.parametrize(
     "first, then", [(2, 1), pytest.param(1, 2, marks=pytest.mark.slow), pytest.param(2, 3, marks=pytest.mark.slow)]
 )
