@@ -186,13 +186,6 @@ def fill(tensor: Tensor, values: Tensor) -> None:
         tensor.copy_(values)
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a small text file, whole or not at all."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)
-
-
 def _write_tensors(path: Path, tensors: Tensors, metadata: Mapping[str, str] | None = None) -> None:
     try:
         save_file(dict(tensors), path, dict(metadata or {}))

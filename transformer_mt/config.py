@@ -151,7 +151,7 @@ class DecodeConfig(Section):
 
     search: Literal["beam", "sample", "mbr"] = "beam"
     """The likeliest translation; the likeliest of some drawn at random; or the one most like all of those drawn."""
-    beam: Positive = 5
+    beam: Annotated[int, Field(gt=0, le=1000)] = 5
     """Hypotheses kept by beam search; 1 is greedy search."""
     length_penalty: float = Field(1.0, ge=0.0, le=10.0)
     """Exponent a of score = log P / length^a; 0 prefers short translations, 1 is the mean per token."""
@@ -161,7 +161,7 @@ class DecodeConfig(Section):
     """Weight of GNMT's coverage penalty, against source words nothing attended to."""
     diversity: float = Field(0.0, ge=0.0, le=100.0)
     """Taken off for each better continuation of the same hypothesis, for n best that differ (Li et al. 2016)."""
-    samples: Positive = 1
+    samples: Annotated[int, Field(gt=0, le=10_000)] = 1
     """Translations drawn of each line by `sample` and `mbr`."""
     temperature: float = Field(1.0, gt=0.0, le=100.0)
     """Of sampling: log-probabilities are divided by it."""
@@ -173,11 +173,11 @@ class DecodeConfig(Section):
     """Of sampling; a line's samples depend on it and on the line alone."""
     utility: Literal["chrf", "bleu"] = "chrf"
     """What mbr maximises: the mean likeness to the other samples, by sentence chrF or BLEU."""
-    min_length: NonNegative = 0
+    min_length: Annotated[int, Field(ge=0, le=10_000)] = 0
     """A translation has at least this many pieces."""
-    max_length: Positive | None = None
+    max_length: Annotated[int, Field(gt=0, le=10_000)] | None = None
     """A translation has at most this many pieces; by default as max_length_ratio says."""
-    max_length_ratio: float = Field(2.0, gt=0.0)
+    max_length_ratio: float = Field(2.0, gt=0.0, le=100.0)
     """A translation has at most this many times the source's pieces, plus ten."""
     no_repeat_ngram: NonNegative = 0
     """No so many pieces in a row twice in a translation; 0 turns it off."""

@@ -168,11 +168,11 @@ def test_output_over_the_input_is_refused(tiny_run, tmp_path, capfdbinary):
     path = tmp_path / "a.txt"
     path.write_text("The dog sleeps.\n", encoding="utf-8")
     status, _, err = cli(capfdbinary, "translate", tiny_run, "-i", path, "-o", path)
-    assert status == 2 and "the output must not be the input" in err
+    assert status == 2 and "the output must not be what is read" in err
     assert path.read_text(encoding="utf-8") == "The dog sleeps.\n"
     command = f'"{sys.executable}" -m transformer_mt translate {tiny_run} -o {path} < {path}'
     result = subprocess.run(["sh", "-c", command], capture_output=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
-    assert result.returncode == 2 and b"the output must not be the input" in result.stderr
+    assert result.returncode == 2 and b"the output must not be what is read" in result.stderr
     assert path.read_text(encoding="utf-8") == "The dog sleeps.\n"
 
 

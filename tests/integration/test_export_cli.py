@@ -60,14 +60,60 @@ def test_a_runs_folder_is_exported_to_the_cache_first(tiny_run, capfdbinary):
     assert cli(capfdbinary, "translate", tiny_run, "The dog sleeps.", "--engine", "ctranslate2") == (0, expected, "")
 
 
-def test_translating_through_an_export_imports_no_torch(exported):
+@pytest.mark.parametrize(
+    "words, unwanted",
+    [
+        (["translate", "EXPORT", "The dog sleeps."], ["torch", "datasets", "sacrebleu", "matplotlib", "pandas"]),
+        (["evaluate", "EXPORT"], ["torch", "matplotlib"]),
+    ],
+)
+def test_an_export_needs_no_torch(exported, words, unwanted):
+    words = [str(exported) if word == "EXPORT" else word for word in words]
     code = (
-        "import sys\nfrom transformer_mt.cli import translate_main\n"
-        f"assert translate_main([{str(exported)!r}, 'The dog sleeps.']) == 0\n"
-        "print([m for m in ('torch', 'datasets', 'sacrebleu', 'matplotlib', 'pandas') if m in sys.modules], file=sys.stderr)"
+        f"import sys\nfrom transformer_mt.cli import main\nassert main({words!r}) == 0\n"
+        f"print([m for m in {unwanted!r} if m in sys.modules], file=sys.stderr)"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=ROOT)
-    assert result.stderr.decode().strip() == "[]", result.stderr
+    assert result.stderr.decode().strip().split("\n")[-1] == "[]", result.stderr
+
+
+def test_a_cached_export_that_was_cut_down_is_made_again(tiny_run, tmp_path, capfdbinary, monkeypatch):
+    monkeypatch.setenv("TRANSFORMER_MT_CACHE", str(tmp_path))
+    ask = ["translate", tiny_run, "The dog sleeps.", "--engine", "ctranslate2"]
+    status, expected, _ = cli(capfdbinary, *ask)
+    (made,) = (tmp_path / "exports").iterdir()
+    for name in ("export.json", "model.bin"):
+        (made / name).unlink()
+        status, out, err = cli(capfdbinary, *ask)
+        assert (status, out) == (0, expected) and "exporting" in err
+
+
+def test_a_cached_export_that_another_process_made_first_is_taken(tiny_run, tmp_path, monkeypatch):
+    from transformer_mt.export import cache
+    from transformer_mt.export import export as exporting
+
+    monkeypatch.setenv("TRANSFORMER_MT_CACHE", str(tmp_path))
+    whole = exporting.export
+
+    def late(run, out, *others):
+        whole(run, out, *others)
+        return whole(run, out, *others)
+
+    monkeypatch.setattr(exporting, "export", late)
+    assert (cache.exported(tiny_run, print) / "model.bin").exists()
+
+
+def test_the_probe_without_the_validation_set_is_what_the_run_was_scored_on(tiny_run, tmp_path):
+    from transformer_mt.config_file import load_config
+    from transformer_mt.data.tokenizer import Tokenizer
+    from transformer_mt.export.proof import probe_sentences
+
+    (tmp_path / "evaluation").mkdir()
+    (tmp_path / "evaluation" / "test-0.jsonl").write_text('{"source": "The dog."}\n', encoding="utf-8")
+    config = load_config(tiny_run / "config.yaml", ["data.valid={file: gone.tsv}"])
+    said: list[str] = []
+    assert probe_sentences(tmp_path, config, Tokenizer.load(tiny_run), None, said.append) == ["The dog."]
+    assert "the probe is made of the sources in" in said[0]
 
 
 @pytest.mark.parametrize(
@@ -77,6 +123,8 @@ def test_translating_through_an_export_imports_no_torch(exported):
         (["translate", "EXPORT", "x", "--ensemble", "RUN"], "an exported model translates alone"),
         (["translate", "EXPORT", "x", "--search", "sample"], "decode.search must be 'beam' with --engine ctranslate2"),
         (["translate", "EXPORT", "x", "--dtype", "bfloat16"], "--dtype must be one of"),
+        (["translate", "EXPORT", "x", "--device", "cuda:x"], "the device must be auto, cpu, cuda or cuda:N"),
+        (["translate", "EXPORT", "x", "--device", "cpu:5"], "the device must be auto, cpu, cuda or cuda:N"),
         (["translate", "EXPORT", "x", "--device", "cuda:7"], "the device must be there, but cuda:7 is not"),
         (
             ["translate", "RUN", "x", "--dtype", "int8"],
@@ -102,7 +150,7 @@ def test_a_refused_export_leaves_nothing_behind(tiny_run, tmp_path, capfdbinary,
     from transformer_mt.export import proof
 
     monkeypatch.setattr(proof, "_BLEU", 101.0)
-    status, out, err = cli(capfdbinary, "export", tiny_run, tmp_path / "e", "--quantization", "int8")
+    status, out, err = cli(capfdbinary, "export", tiny_run, tmp_path / "a" / "b" / "e", "--quantization", "int8")
     assert status == 1 and "it was not kept" in err and list(tmp_path.iterdir()) == []
 
 

@@ -62,6 +62,42 @@ def test_the_output_of_another_input_is_not_gone_on_with(tiny_run, source, tmp_p
     assert out.read_text(encoding="utf-8") == "x\n" * 9
 
 
+@pytest.mark.parametrize(
+    "words", [["--ensemble", "RUN", "--coverage-penalty", "0.2"], ["--prefixes", "no/file"], ["--prefixes", "OUT"]]
+)
+def test_a_refused_command_leaves_the_output_as_it_was(tiny_run, source, tmp_path, capfdbinary, words):
+    out = tmp_path / "out.txt"
+    out.write_text("precious\n" * 5, encoding="utf-8")
+    names = {"RUN": tiny_run, "OUT": out}
+    status, _, err = cli(capfdbinary, "translate", tiny_run, "-i", source, "-o", out, *(names.get(w, w) for w in words))
+    assert status == 2 and err.count("\n") == 1
+    assert out.read_text(encoding="utf-8") == "precious\n" * 5
+
+
+def test_going_on_in_the_input_itself_is_refused_before_it_is_touched(tiny_run, tmp_path, capfdbinary):
+    path = tmp_path / "a.txt"
+    path.write_text("The dog sleeps.\nA cat", encoding="utf-8")
+    status, _, err = cli(capfdbinary, "translate", tiny_run, "-i", path, "-o", path, "--resume")
+    assert status == 2 and "the output must not be what is read" in err
+    assert path.read_text(encoding="utf-8") == "The dog sleeps.\nA cat"
+
+
+def test_whatever_the_locale_text_is_utf8(tiny_run, tmp_path):
+    for name, text in (("a.en", "The girl.\n"), ("a.de", "Das Mädchen.\n")):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    scored = run_cli("score", tiny_run, "--source", tmp_path / "a.en", "--target", tmp_path / "a.de", **plain)
+    assert scored.returncode == 0 and "Das Mädchen." in scored.stdout.decode()
+    begun = run_cli("translate", tiny_run, "The girl.", "--prefix", "Mädchen", **plain)
+    assert begun.returncode == 0 and begun.stdout.decode().startswith("Mädchen")
+
+
+def test_a_closed_standard_output_is_told(tiny_run):
+    command = [sys.executable, "-m", "transformer_mt", "translate", str(tiny_run), "A dog."]
+    result = subprocess.run(["sh", "-c", 'exec "$@" >&-', "sh", *command], capture_output=True, cwd=ROOT)
+    assert result.returncode == 2 and result.stderr == b"standard output is closed; give --output FILE\n"
+
+
 def test_every_search_and_rule_can_be_asked_for(tiny_run, capfdbinary):
     for words in (
         [
@@ -155,6 +191,10 @@ def test_progress_is_shown_to_a_person_and_to_nobody_else(tiny_run, source, tmp_
         (["--ban", " "], "decode.banned must hold words, but one of them is empty"),
         (["--repetition-penalty", "0.5"], "`decode.repetition_penalty` must be greater than or equal to 1"),
         (["--top-k", "-1"], "--top-k"),
+        (["--seed", "3"], "--seed must stand with --search sample or mbr, but the search is beam"),
+        (["--search", "sample", "--beam", "3"], "--beam must stand with --search beam, but the search is sample"),
+        (["--max-length-ratio", "1e9"], "`decode.max_length_ratio` must be less than or equal to 100"),
+        (["--beam", "200000"], "`decode.beam` must be less than or equal to 1000"),
     ],
 )
 def test_what_makes_no_sense_is_refused_with_a_sentence(tiny_run, capfdbinary, words, message):
@@ -192,6 +232,22 @@ def test_score_mistakes(tiny_run, source, tmp_path, capfdbinary, words, message)
     names = {"SHORT": tmp_path / "short.txt", "SOURCE": source}
     status, out, err = cli(capfdbinary, "score", tiny_run, *(names.get(word, word) for word in words))
     assert status == 2 and out == "" and message in err.strip().split("\n")[-1]
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"tokens": ["no-such-piece"]}, "its tokens must be pieces of this model, but 'no-such-piece' is none"),
+        ({"flags": ["split"]}, "must be translated in one piece to be scored, but is split; leave it out"),
+        ({"source": 7}, "must be a line that translate --json wrote, but is not"),
+    ],
+)
+def test_translations_that_cannot_be_scored_are_told(tiny_run, tmp_path, capfdbinary, change, message):
+    row = {"source": "The dog.", "translation": "Der", "tokens": ["▁Der"], "flags": [], **change}
+    path = tmp_path / "odd.jsonl"
+    path.write_text(json.dumps(row, ensure_ascii=False) + "\n", encoding="utf-8")
+    status, _, err = cli(capfdbinary, "score", tiny_run, "--translations", path)
+    assert status == 2 and f"odd.jsonl:1: {message}" in err
 
 
 @pytest.mark.slow

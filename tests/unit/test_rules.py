@@ -118,3 +118,17 @@ def test_banned_text_is_banned_however_it_is_spelled():
         log_probs = torch.zeros(1, V)
         rule(torch.tensor([tokens], dtype=torch.int64), log_probs, torch.tensor([0]))
         assert (log_probs[0] == -torch.inf).nonzero()[:, 0].tolist() == banned
+
+
+def test_a_banned_word_is_banned_after_a_hyphen_and_a_mark_wherever_it_stands():
+    pieces = ["<s>", "</s>", "▁Body", "-", "Mann", "-Mann", "▁Mann", "▁Mannes", "e", ".", "▁z.B."]
+    rule = BannedText(["▁Mann", "."], pieces)
+    for tokens, banned in (
+        ([2], [5, 6, 9, 10]),
+        ([2, 3], [4, 5, 6, 9, 10]),
+        ([7], [5, 6, 9, 10]),
+        ([2, 8], [5, 6, 9, 10]),
+    ):
+        log_probs = torch.zeros(1, len(pieces))
+        rule(torch.tensor([tokens]), log_probs, torch.tensor([0]))
+        assert (log_probs[0] == -torch.inf).nonzero()[:, 0].tolist() == banned

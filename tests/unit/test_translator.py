@@ -1,3 +1,4 @@
+import math
 import re
 from collections import Counter
 
@@ -105,10 +106,29 @@ def test_settings_of_the_search_are_taken(tiny_run, sentences):
 
 
 def test_a_length_limit_is_kept_and_told(translator, sentences):
+    cut = 0
     for result in translator.translate(sentences, max_length=3):
         assert len(result.tokens) <= 3
-        if len(result.tokens) == 3:
-            assert "the translation was stopped at 4 pieces" in result.problems
+        if "cut" in result.flags:
+            cut += 1
+            assert "the translation was stopped at 3 pieces" in result.problems
+    assert cut
+
+
+@pytest.mark.parametrize("end, cut", [(0.9, False), (0.1, True)])
+def test_a_translation_that_ends_at_its_limit_by_itself_is_not_cut(translator, monkeypatch, end, cut):
+    ask = translator.engine.token_log_probs
+    monkeypatch.setattr(translator.engine, "token_log_probs", lambda pairs: [[*ask(pairs)[0][:-1], math.log(end)]])
+    (result,) = translator.translate(["The dog sleeps."], max_length=2)
+    assert len(result.tokens) == 2 and ("cut" in result.flags) == cut
+
+
+def test_a_given_prefix_does_not_count_as_written(translator):
+    (result,) = translator.translate(["The dog sleeps."], max_length=2, prefixes=["Der alte Mann sieht"])
+    given = len(translator.tokenizer.encode_tgt(["Der alte Mann sieht"])[0])
+    assert given < len(result.tokens) <= given + 2
+    if "cut" in result.flags:
+        assert f"the translation was stopped at {given + 2} pieces" in result.problems
 
 
 def test_bfloat16_translates_too(tiny_run, sentences):
@@ -228,8 +248,13 @@ def test_protected_text_passes_through(translator):
     (result,) = translator.translate(["The <b>dog</b> sees {name_1} today."], protect=r"</?b>|\{\w+\}")
     assert re.findall(r"</?b>|\{\w+\}", result.translation) == ["<b>", "</b>", "{name_1}"]
     assert "apart" in result.flags
-    (only,) = translator.translate(["{name_1}"], protect=r"\{\w+\}")
-    assert only.translation == "{name_1}"
+    (only,) = translator.translate(["{name_1} ?!"], protect=r"\{\w+\}")
+    assert only.translation == "{name_1} ?!" and only.problems == []
+    (result,) = translator.translate(["The dog sees <1>, <2> and <3>."], protect=r"<\d>")
+    assert re.search("<1>, <2> .*<3>[.]$", result.translation)  # what has nothing to translate passes through, too
+    for line, first in (("<1> dogs run.", "Heute <1> "), ("Dogs run <1>.", "Heute")):
+        (result,) = translator.translate([line], protect=r"<\d>", prefixes=["Heute"])
+        assert result.translation.startswith(first)
     (none,) = translator.translate(["The dog sleeps."], protect=r"\{\w+\}")
     assert none == translator.translate(["The dog sleeps."])[0]
 
@@ -244,7 +269,7 @@ def test_results_come_as_soon_as_they_and_those_before_are_done(translator, sent
             asked.append(found[0])
             yield found
 
-    small.engine = type("Watched", (), {"search": staticmethod(watched)})()
+    small.engine = type("Watched", (), {"search": staticmethod(watched), "check": lambda self, settings: None})()
     lines = sorted(sentences, key=len, reverse=True)
     stream = small.stream(lines)
     assert next(stream).source == lines[0]

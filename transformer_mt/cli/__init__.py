@@ -5,6 +5,8 @@ wrong, 128 + N stopped by signal N. Nothing slow is imported before the argument
 """
 
 import argparse
+import contextlib
+import io
 import os
 import signal
 import sys
@@ -30,18 +32,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     for room in (train, translate, evaluate, score, export, distill, sweep, plot, config):
         room.add_verb(verbs)
     if words and words[0] in _INTERMIXED:
-        return _run(verbs.choices[words[0]].parse_intermixed_args(words[1:]))
-    return _run(parser.parse_args(words))
+        return _run(verbs.choices[words[0]].parse_intermixed_args(words[1:]), argv is None)
+    return _run(parser.parse_args(words), argv is None)
 
 
 def translate_main(argv: Sequence[str] | None = None) -> int:
     """Run `translate`, the same as `transformer-mt translate`."""
     parser = argparse.ArgumentParser(prog="translate", description=translate.DESCRIPTION)
     translate.add_arguments(parser)
-    return _run(parser.parse_intermixed_args(argv))
+    return _run(parser.parse_intermixed_args(argv), argv is None)
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def _run(arguments: argparse.Namespace, is_process: bool) -> int:
+    """The verb's exit status; `is_process`: nothing else runs in this process, so that signals are ours."""
+    if is_process:
+        _listen()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="surrogateescape")  # whatever the locale says
     try:
         return arguments.verb(arguments) or 0
     except InputError as error:
@@ -58,6 +66,27 @@ def _run(arguments: argparse.Namespace) -> int:
         # A full disk or a vanished folder, wherever it was met; what was whole before is whole still.
         say(f"{error.filename or 'a file'}: {error.strerror or error}; make room or check the place, then run it again")
         return 1
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         say("stopped")
-        return 128 + signal.SIGINT
+        status = 128 + (stop.args[0] if stop.args else signal.SIGINT)
+        if is_process:
+            with contextlib.suppress(OSError, AttributeError):
+                sys.stdout.flush()
+            os._exit(status)  # what still computes in other threads would be waited for
+        return status
+
+
+def _listen() -> None:
+    """Ctrl-C and SIGTERM go up through the `finally` clauses; a second one ends the process at once."""
+
+    def stop(number: int, frame: object) -> None:
+        for each in ours:
+            signal.signal(each, signal.SIG_DFL)
+        raise KeyboardInterrupt(number)
+
+    # Who started us may have told us to ignore one of them, and torchrun stops its processes itself.
+    ours = [signal.SIGINT] if signal.getsignal(signal.SIGINT) is signal.default_int_handler else []
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL and "WORLD_SIZE" not in os.environ:
+        ours.append(signal.SIGTERM)
+    for each in ours:
+        signal.signal(each, stop)

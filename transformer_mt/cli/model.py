@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transformer_mt.cli.console import natural, positive, say
+from transformer_mt.errors import InputError
 
 if TYPE_CHECKING:
     from transformer_mt.decoding.translator import Translator
@@ -30,6 +31,9 @@ _SEARCH: tuple[tuple[str, Any, Any, str], ...] = (
     ("repetition_penalty", float, "X", "factor on the log-probability of pieces that were there before"),
     ("batch_tokens", positive, "N", "budget of a batch in source tokens x hypotheses"),
 )
+
+# What only some searches ask for, and no other setting says so.
+_ONLY_IN = {"beam": ("beam",), "seed": ("sample", "mbr"), "utility": ("mbr",)}
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
@@ -70,6 +74,7 @@ def load_translator(arguments: argparse.Namespace) -> "Translator":
     given = {key: getattr(arguments, key, None) for key, *_ in _SEARCH}
     given["banned"] = getattr(arguments, "ban", None)
     decode = {key: value for key, value in given.items() if value is not None}
+    _refuse_what_the_search_ignores(decode, arguments)
     from transformer_mt.decoding.translator import Translator, is_exported, load_run_config
 
     folder = Path(arguments.model)
@@ -81,6 +86,19 @@ def load_translator(arguments: argparse.Namespace) -> "Translator":
     elif arguments.device == "auto" or arguments.device == "cpu":
         _keep_memory(folder)
     return Translator.load(folder, arguments.device, arguments.dtype, decode, arguments.engine, arguments.ensemble)
+
+
+def _refuse_what_the_search_ignores(decode: dict[str, Any], arguments: argparse.Namespace) -> None:
+    """Options that were given and would change nothing; those of the config may wait there for another search."""
+    from transformer_mt.decoding.translator import load_run_config
+
+    if not decode:
+        return
+    search = load_run_config(Path(arguments.model), decode).decode.search
+    for key, searches in _ONLY_IN.items():
+        if key in decode and search not in searches:
+            flag = f"--{key.replace('_', '-')}"
+            raise InputError(f"{flag} must stand with --search {' or '.join(searches)}, but the search is {search}")
 
 
 def _keep_memory(folder: Path) -> None:

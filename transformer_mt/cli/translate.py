@@ -56,14 +56,15 @@ def _translate(arguments: argparse.Namespace) -> int:
         translator = load_translator(arguments)
         options = _options(arguments)
         translator.check(options)
+        prefixes = _prefixes(arguments)
         done = _lines_done(arguments) if arguments.resume else 0
         if int(os.environ.get("WORLD_SIZE", 1)) > 1:
-            _with_ranks(arguments, translator, options, chunks, done, files)
+            _with_ranks(arguments, translator, options, _work(chunks, prefixes, arguments, done), files)
             return 0
         output = _open_output(arguments, files)
         bar = _progress(arguments, files)
-        for first, lines, prefixes in _work(chunks, arguments, done):
-            for number, result in enumerate(translator.stream(lines, _with(options, prefixes)), start=first):
+        for first, lines, own in _work(chunks, prefixes, arguments, done):
+            for number, result in enumerate(translator.stream(lines, _with(options, own)), start=first):
                 _write(_format(number, result, arguments), number, result.problems, output)
                 output.flush()  # whoever waits for this line has it now
                 bar(1)
@@ -82,6 +83,23 @@ def _refuse_what_does_not_fit(arguments: argparse.Namespace) -> None:
         raise InputError("--resume must stand with --output FILE, which it goes on with")
     if arguments.resume and arguments.n_best > 1 and not arguments.json:
         raise InputError("--resume must have a line for each line; with --n-best use --json")
+    if arguments.output:
+        _refuse_to_write_what_is_read(arguments)
+    elif sys.stdout is None:
+        raise InputError("standard output is closed; give --output FILE")
+
+
+def _refuse_to_write_what_is_read(arguments: argparse.Namespace) -> None:
+    """Opening the output empties it, and going on with it cuts half a line off."""
+    output = Path(arguments.output)
+    if not output.is_file():
+        return
+    read = [Path(name) for name in (arguments.input, arguments.prefixes) if name and Path(name).exists()]
+    sources = [os.stat(path) for path in read]
+    if not arguments.text and not arguments.input and sys.stdin is not None:
+        sources.append(os.fstat(0))
+    if any(os.path.samestat(source, os.stat(output)) for source in sources):
+        raise InputError(f"{output}: the output must not be what is read")
 
 
 def _options(arguments: argparse.Namespace) -> "Options":
@@ -108,11 +126,13 @@ def _chunks(arguments: argparse.Namespace, files: ExitStack) -> Iterator[list[by
     return read_ready(source, arguments.input or "standard input", _CHUNK)
 
 
+Task = tuple[int, list[str], list[str] | None]
+
+
 def _work(
-    chunks: Iterator[list[bytes]], arguments: argparse.Namespace, done: int
-) -> Iterator[tuple[int, list[str], list[str] | None]]:
+    chunks: Iterator[list[bytes]], prefixes: Iterator[str] | None, arguments: argparse.Namespace, done: int
+) -> Iterator[Task]:
     """(number of the first line, lines, their prefixes), without the first `done` lines."""
-    prefixes = _prefixes(arguments)
     first = 1
     for chunk in chunks:
         lines = [_decode(line, number) for number, line in enumerate(chunk, start=first)]
@@ -133,15 +153,15 @@ def _work(
 
 
 def _prefixes(arguments: argparse.Namespace) -> Iterator[str] | None:
+    """What each translation begins with. InputError now, not at the first line, if the file is not there."""
+    from itertools import repeat
+
     if arguments.prefixes:
-        from transformer_mt.data.lines import read_lines
+        from transformer_mt.data.lines import open_bytes, read_lines
 
+        open_bytes(arguments.prefixes).close()
         return read_lines(arguments.prefixes)
-    if arguments.prefix is not None:
-        from itertools import repeat
-
-        return repeat(arguments.prefix)
-    return None
+    return None if arguments.prefix is None else repeat(os.fsencode(arguments.prefix).decode("utf-8", errors="replace"))
 
 
 def _lines_done(arguments: argparse.Namespace) -> int:
@@ -154,14 +174,10 @@ def _lines_done(arguments: argparse.Namespace) -> int:
 
 
 def _open_output(arguments: argparse.Namespace, files: ExitStack) -> IO[bytes]:
-    """The output file; opening it empties it unless it is gone on with, so it must not be what is being read."""
+    """The output file; opening it empties it unless it is gone on with, so all that can be refused was refused before."""
     if not arguments.output:
         return sys.stdout.buffer
     try:
-        if Path(arguments.output).exists():
-            source = os.stat(arguments.input) if arguments.input else os.fstat(0)
-            if not arguments.text and os.path.samestat(source, os.stat(arguments.output)):
-                raise InputError(f"{arguments.output}: the output must not be the input")
         return files.enter_context(Path(arguments.output).open("ab" if arguments.resume else "wb"))
     except OSError as error:
         raise InputError(f"{arguments.output}: cannot be written: {error.strerror}") from None
@@ -210,8 +226,7 @@ def _with_ranks(
     arguments: argparse.Namespace,
     translator: "Translator",
     options: "Options",
-    chunks: Iterator[list[bytes]],
-    done: int,
+    work: Iterator[Task],
     files: ExitStack,
 ) -> None:
     """Under torchrun the first rank reads and writes; each translates its share of the lines."""
@@ -223,8 +238,7 @@ def _with_ranks(
     ranks = Ranks.join(translator.engine.device)
     files.callback(ranks.leave)
     output = _open_output(arguments, files) if ranks.is_first else None
-    work = _work(chunks, arguments, done) if ranks.is_first else iter(())
-    while task := ranks.from_first(next(work, None)):
+    while task := ranks.from_first(next(work, None) if ranks.is_first else None):
         first, lines, prefixes = task
         shares = range(ranks.rank, len(lines), ranks.size)
         own = None if prefixes is None else [prefixes[i] for i in shares]

@@ -69,8 +69,12 @@ class Tokenizer:
         return self.all_pieces_tgt if self.shared else _pieces(self.src)
 
     def as_written(self, words: Sequence[str]) -> list[str]:
-        """Target words as pieces write them: each space a mark, and one before the word, where words have spaces."""
-        return ["".join(self.pieces_tgt(self.tgt.encode(word))) for word in words]
+        """Target words as pieces write them: each space a mark, and one before the word, where words have spaces.
+
+        What has no letter or digit, such as a full stop, goes without that one: it follows words.
+        """
+        written = ["".join(self.pieces_tgt(self.tgt.encode(word))) for word in words]
+        return [text if any(map(str.isalnum, text)) else text.removeprefix("▁") for text in written]
 
     def save(self, folder: Path) -> None:
         for path, model in zip(_paths(folder, self.shared), self._models):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,9 @@ _ONLY = {
 
 # Larger batches are no faster on a processor, and the cores end their last ones far apart.
 _TOKENS_OF_A_CORE = 1024
+
+# Seconds between looks whether a batch is done.
+_LOOK_AGAIN = 0.0005
 
 
 def import_ctranslate2() -> Any:
@@ -58,7 +62,7 @@ class CTranslate2Engine:
         """The export in `folder`; arithmetic as exported, as far as the device has it, unless `dtype` says another."""
         library = import_ctranslate2()
         place, _, index = device.partition(":")
-        if place not in ("auto", "cpu", "cuda"):
+        if place not in ("auto", "cpu", "cuda") or (index and not (index.isdecimal() and place == "cuda")):
             raise InputError(f"the device must be auto, cpu, cuda or cuda:N with --engine ctranslate2, but is {device}")
         gpus = library.get_cuda_device_count()
         if place == "auto":
@@ -71,14 +75,12 @@ class CTranslate2Engine:
         if dtype is not None and dtype not in kinds:
             raise InputError(f"--dtype must be one of {', '.join(sorted(kinds))} on this {place}, but is {dtype}")
         try:
-            positions = json.loads((folder / "export.json").read_text(encoding="utf-8"))["positions"]
-        except (OSError, ValueError, KeyError):
+            positions = int(json.loads((folder / "export.json").read_text(encoding="utf-8"))["positions"])
+        except (OSError, ValueError, KeyError, TypeError):
             raise InputError(f"{folder}: must hold a whole export.json, but does not; export it again") from None
         return cls(folder, tokenizer, f"{place}:{index}" if index else place, dtype or "default", positions)
 
-    def search(
-        self, requests: Sequence[Request], settings: DecodeConfig, n_best: int
-    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+    def check(self, settings: DecodeConfig) -> None:
         wrong = [
             f"decode.{key} must be {value!r} with --engine ctranslate2, but is {getattr(settings, key)!r}; "
             "translate with the run's folder instead"
@@ -87,6 +89,10 @@ class CTranslate2Engine:
         ]
         if wrong:
             raise InputError("\n".join(wrong))
+
+    def search(
+        self, requests: Sequence[Request], settings: DecodeConfig, n_best: int
+    ) -> Iterator[tuple[int, list[Hypothesis]]]:
         return self._search(requests, settings, min(n_best, settings.beam)) if requests else iter(())
 
     def token_log_probs(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[float]]:
@@ -173,6 +179,8 @@ class CTranslate2Engine:
             **options,
         )
         for promise in promises:
+            while not promise.done():
+                time.sleep(_LOOK_AGAIN)  # inside result() nobody would hear Ctrl-C
             try:
                 yield promise.result()
             except (RuntimeError, ValueError) as error:

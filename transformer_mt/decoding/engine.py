@@ -29,13 +29,14 @@ class Engine(Protocol):
     max_positions: int | None
     """Positions it has at most, beside what the model itself says."""
 
+    def check(self, settings: DecodeConfig) -> None:
+        """InputError if this engine cannot keep to the settings."""
+        ...
+
     def search(
         self, requests: Sequence[Request], settings: DecodeConfig, n_best: int
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
-        """(index, the `n_best` best hypotheses) of each request, as they are done. No request's result depends on the others.
-
-        InputError, before any work, if this engine cannot keep to the settings.
-        """
+        """(index, the `n_best` best hypotheses) of each request, as they are done. No request's result depends on the others."""
         ...
 
     def token_log_probs(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[float]]:

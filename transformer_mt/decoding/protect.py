@@ -14,6 +14,11 @@ class Span:
     text: str
     protected: bool
 
+    @property
+    def translatable(self) -> bool:
+        """Whether it has anything to translate; a comma between two tags has not."""
+        return not self.protected and any(map(str.isalnum, self.text))
+
 
 def compile_pattern(pattern: str) -> re.Pattern[str]:
     """The pattern; InputError if it is none, or matches nothing at all."""
@@ -47,10 +52,9 @@ def rejoin(parts: list[Span], translations: list[str]) -> str:
     """The protected stretches as they were, the others translated, with the spaces that stood around them."""
     text, others = "", iter(translations)
     for span in parts:
-        if span.protected:
-            text += span.text
+        if span.translatable:
+            before, _, after = span.text.partition(span.text.strip())
+            text += before + next(others) + after
         else:
-            body = span.text.strip()
-            before, _, after = span.text.partition(body) if body else (span.text, "", "")
-            text += before + (next(others) if body else "") + after
+            text += span.text
     return text

@@ -71,7 +71,8 @@ class Siblings:
 class BannedText:
     """Texts that are never written, however they are spelled: the token that would complete one is impossible.
 
-    `texts` are written as pieces are, "▁Hund": the mark in front has them banned at the beginning of a word only.
+    `texts` are written as pieces are, "▁Hund": with the mark in front a text is banned where a word begins, after a space or
+    whatever is no letter or digit; without it, as for ".", wherever it stands.
     """
 
     def __init__(self, texts: Sequence[str], pieces: Sequence[str]) -> None:
@@ -80,10 +81,12 @@ class BannedText:
         tokens_of: dict[str, list[int]] = {}
         for token, piece in enumerate(pieces):
             tokens_of.setdefault(piece, []).append(token)
-        # After text that ends with the key these tokens complete a banned text.
+        # After text that ends with the key these tokens complete a banned text; after any text, those of the empty key.
         self.completing: dict[str, list[int]] = {}
         for text in texts:
-            for cut in range(len(text)):
+            inside = [token for token, piece in enumerate(pieces) if _holds(piece, text)]
+            self.completing.setdefault("", []).extend(inside)
+            for cut in range(1, len(text)):
                 self.completing.setdefault(text[:cut], []).extend(tokens_of.get(text[cut:], []))
 
     def __call__(self, tokens: Tensor, log_probs: Tensor, sentences: Tensor) -> None:
@@ -92,8 +95,22 @@ class BannedText:
             if tokens.size(1) <= self.reach and not written.startswith("▁"):
                 written = "▁" + written  # the first word begins one even where its piece does not say so
             for cut in range(min(self.reach, len(written)) + 1):
-                if banned := self.completing.get(written[len(written) - cut :]):
-                    log_probs[row, banned] = -torch.inf
+                end = written[len(written) - cut :]
+                for key in {end, _marked(end)}:
+                    if banned := self.completing.get(key):
+                        log_probs[row, banned] = -torch.inf
+
+
+def _marked(text: str) -> str:
+    """The text, with the mark of a word's beginning where it starts with what is no letter or digit."""
+    return f"▁{text[1:]}" if text and not text[0].isalnum() else text
+
+
+def _holds(piece: str, text: str) -> bool:
+    """Whether a piece alone completes the text: a word at its end, anything else wherever it stands in it."""
+    if not text.startswith("▁"):
+        return text in piece
+    return len(piece) >= len(text) and _marked(piece[len(piece) - len(text) :]) == text
 
 
 class Prefix:

@@ -62,16 +62,28 @@ def pairs_of_files(translator: Translator, source: str, target: str, most: int) 
 def pairs_of_json(translator: Translator, path: str, most: int) -> Iterator[list[Pair]]:
     """The pairs of a file that `translate --json` wrote, in the pieces the model chose, which a text can hide."""
     lines = enumerate(read_lines(path), start=1)
+    ids = {piece: i for i, piece in enumerate(translator.tokenizer.all_pieces_tgt)}
     while chunk := list(islice(lines, most)):
         pairs = []
         for number, line in chunk:
             try:
                 facts = json.loads(line)
                 source, target, pieces = facts["source"], facts["translation"], facts["tokens"]
-                tgt = [translator.tokenizer.tgt.piece_to_id(piece) for piece in pieces]
+                in_parts = {"split", "apart"} & set(facts["flags"])
+                strange = [piece for piece in pieces if piece not in ids]
+                src = translator.tokenizer.encode_src([source])[0]
             except (ValueError, KeyError, TypeError):
                 raise InputError(f"{path}:{number}: must be a line that translate --json wrote, but is not") from None
-            pairs.append(Pair(source, target, translator.tokenizer.encode_src([source])[0], tgt))
+            if in_parts:
+                raise InputError(
+                    f"{path}:{number}: must be translated in one piece to be scored, but is {in_parts.pop()}; leave it out"
+                )
+            if strange:
+                raise InputError(
+                    f"{path}:{number}: its tokens must be pieces of this model, but {strange[0]!r} is none; "
+                    "was it another that translated?"
+                )
+            pairs.append(Pair(source, target, src, [ids[piece] for piece in pieces]))
         yield pairs
 
 

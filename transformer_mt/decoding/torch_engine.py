@@ -73,11 +73,13 @@ class TorchEngine:
             models.append(model)
         return cls(models[0] if len(models) == 1 else Ensemble(models), tokenizer)
 
+    def check(self, settings: DecodeConfig) -> None:
+        if settings.coverage_penalty and isinstance(self.model, Ensemble):
+            raise InputError("decode.coverage_penalty must be 0 with several models, of which each attends for itself")
+
     def search(
         self, requests: Sequence[Request], settings: DecodeConfig, n_best: int
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
-        if settings.coverage_penalty and isinstance(self.model, Ensemble):
-            raise InputError("decode.coverage_penalty must be 0 with several models, of which each attends for itself")
         rules = self._rules(settings)
         width = settings.beam if settings.search == "beam" else settings.samples
         plan = list(batches([len(r.src) + 1 for r in requests], width, settings.batch_tokens))
@@ -195,7 +197,7 @@ class TorchEngine:
                 for each in done:
                     yield each.result()
         finally:
-            pool.shutdown(cancel_futures=True)
+            pool.shutdown(wait=False, cancel_futures=True)  # nothing runs, or nobody wants it any more
             torch.set_num_threads(threads)
 
 

@@ -1,6 +1,8 @@
 """Lines in, translations out: the same number, in the same order. Whatever engine searches, the promises are made here."""
 
+import math
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -110,9 +112,10 @@ class Translator:
         prefixes = self.tokenizer.encode_tgt(options.prefixes) if options.prefixes else [[] for _ in lines]
         requests, owners = [], []
         for line, (own, prefix) in enumerate(zip(parts, prefixes)):
+            if own and prefix:  # what is given does not count as written
+                own[0] = replace(own[0], limit=min(own[0].limit + len(prefix), self.max_positions or sys.maxsize))
             for k, part in enumerate(own):
-                start = prefix if k == 0 else []
-                requests.append(Request(part.src, part.limit + len(start), start))
+                requests.append(Request(part.src, part.limit, prefix if k == 0 else []))
                 owners.append((line, k))
         found: list[list[list[Hypothesis]]] = [[[]] * len(own) for own in parts]
         missing = [len(own) for own in parts]
@@ -121,9 +124,9 @@ class Translator:
 
         def finish(line: int) -> None:
             result = self._result(lines[line], parts[line], found[line], options)
-            if pattern and not survived(lines[line], result.translation, pattern):
+            if pattern and parts[line]:
                 prefix = options.prefixes[line] if options.prefixes else ""
-                result = self._apart(lines[line], pattern, prefix, options.n_best, max_length)
+                result = self._protected(result, pattern, prefix, options.n_best, max_length)
             results[line] = result
 
         for line in (line for line, count in enumerate(missing) if not count):
@@ -154,6 +157,7 @@ class Translator:
 
     def check(self, options: Options) -> None:
         """InputError, before any work, if the options do not fit the search or one another."""
+        self.engine.check(self.decode)
         of_beam = self.decode.search == "beam"
         most = self.decode.beam if of_beam else self.decode.samples
         if options.n_best > most:
@@ -201,9 +205,9 @@ class Translator:
                 flags.append("none")
                 problems.append("the rules of the search leave no translation")
                 candidates[k] = [Candidate("", 0.0, 0.0, [])]
-            elif len(own[0].tokens) + 1 >= part.limit:
+            elif self._was_cut(part, found[k][0]):
                 flags.append("cut")
-                problems.append(f"the translation was stopped at {part.limit} pieces")
+                problems.append(f"the translation was stopped at {part.limit - 1} pieces")
         n_best = [self._join(each) for each in zip(*(own[: options.n_best] for own in candidates))]
         best = n_best[0]
         src_pieces = sum(len(part.src) for part in parts)
@@ -212,6 +216,13 @@ class Translator:
             line, best.translation, best.score, best.log_prob, best.tokens, list(dict.fromkeys(problems)), flags, n_best
         )
         return self._aligned(result, parts, candidates) if options.align else result
+
+    def _was_cut(self, part: _Part, hypothesis: Hypothesis) -> bool:
+        """Whether the best hypothesis ended at its limit though the model would rather have gone on."""
+        if len(hypothesis.tokens) < part.limit:
+            return False
+        log_probs = self.engine.token_log_probs([(part.src, hypothesis.tokens[:-1])])[0]
+        return log_probs[-1] < math.log(0.5)
 
     def _candidates(self, hypotheses: list[Hypothesis]) -> list[Candidate]:
         bodies = [hypothesis.tokens[:-1] for hypothesis in hypotheses]
@@ -242,22 +253,29 @@ class Translator:
             source_tokens += self.tokenizer.pieces_src(part.src)
         return replace(result, source_tokens=source_tokens, alignment=alignment)
 
-    def _apart(
-        self, line: str, pattern: re.Pattern[str], prefix: str, wanted: int, max_length: int | None
+    def _protected(
+        self, result: Translation, pattern: re.Pattern[str], prefix: str, wanted: int, max_length: int | None
     ) -> Translation:
-        """The line's protected stretches as they are, and what stands between them translated by itself."""
-        parts = spans(line, pattern)
-        bodies = [span.text.strip() for span in parts if not span.protected and span.text.strip()]
-        prefixes = [prefix, *[""] * (len(bodies) - 1)] if prefix and bodies else None
+        """The candidates that kept what is protected; if the best did not, the stretches between are translated apart."""
+        line, parts = result.source, spans(result.source, pattern)
+        bodies = [span.text.strip() for span in parts if span.translatable]
+        if bodies and survived(line, result.translation, pattern):
+            kept = [candidate for candidate in result.n_best if survived(line, candidate.translation, pattern)]
+            return replace(result, n_best=kept)
+        leads = bool(bodies) and parts[0].translatable
+        prefixes = [prefix, *[""] * (len(bodies) - 1)] if prefix and leads else None
         results = self.translate(bodies, wanted, max_length, prefixes=prefixes)
         n_best = []
         for rank in range(min((len(r.n_best) for r in results), default=1)):
             each = [result.n_best[rank] for result in results]
             joined = self._join(each) if each else Candidate("", 0.0, 0.0, [])
             text = rejoin(parts, [candidate.translation for candidate in each])
+            text = text if leads or not prefix else f"{prefix} {text.lstrip()}"
             n_best.append(Candidate(text, joined.score, joined.log_prob, joined.tokens))
-        problems = ["protected text did not survive; what stands between it was translated apart"]
-        flags = ["apart"]
+        problems, flags = [], []
+        if bodies:
+            problems.append("protected text did not survive; what stands between it was translated apart")
+            flags.append("apart")
         for result in results:
             problems += result.problems
             flags += result.flags

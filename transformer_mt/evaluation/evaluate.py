@@ -5,12 +5,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from transformer_mt.checkpoint import write_text
 from transformer_mt.config import Config
 from transformer_mt.data.corpus import Pair
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import WorkError
 from transformer_mt.evaluation.scores import Score, corpus_scores, tokenised_note
+from transformer_mt.files import write_text
 
 
 def evaluate(

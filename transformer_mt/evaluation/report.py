@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from transformer_mt import plots
-from transformer_mt.checkpoint import write_text
 from transformer_mt.config import Config
 from transformer_mt.data.corpus import describe
 from transformer_mt.errors import InputError
+from transformer_mt.files import write_text
 
 
 def write_report(folder: Path, config: Config, entries: Sequence[dict[str, Any]], say: Callable[[str], None]) -> None:

@@ -1,6 +1,7 @@
 """A run's export made once and kept, for `--engine ctranslate2` on a run's folder."""
 
 import hashlib
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,9 +19,14 @@ def exported(run: Path, say: Callable[[str], None]) -> Path:
         with path.open("rb") as file:
             digest.update(hashlib.file_digest(file, "sha256").digest())
     folder = cache_root() / "exports" / digest.hexdigest()[:24]
-    if not folder.exists():
+    if not (folder / "model.bin").exists() or not (folder / "export.json").exists():
+        shutil.rmtree(folder, ignore_errors=True)  # a part of one, which somebody cut down
         from transformer_mt.export.export import export  # imports torch, which the export itself does without
 
         say(f"exporting {run} to {folder}, once")
-        say(str(export(run, folder, "float32", None, say)))
+        try:
+            say(str(export(run, folder, "float32", None, say)))
+        except (InputError, OSError):
+            if not (folder / "export.json").exists():  # another process was faster
+                raise
     return folder

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from transformer_mt.checkpoint import write_text
 from transformer_mt.config import Config
 from transformer_mt.config_corpus import FileCorpus
 from transformer_mt.data.corpus import Pair, read_corpus
@@ -22,6 +21,8 @@ from transformer_mt.device import keep_large_buffers
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.evaluation.scores import corpus_scores
 from transformer_mt.export.export import export
+from transformer_mt.export.support import reasons_against
+from transformer_mt.files import write_text
 from transformer_mt.training.loop import train
 from transformer_mt.training.run import lock_folder
 
@@ -51,6 +52,8 @@ def distill(teacher: Path, config: Config, out: Path | None, say: Callable[[str]
             f"the student must translate {languages.source_lang} to {languages.target_lang} like its teacher, but "
             f"translates {config.data.source_lang} to {config.data.target_lang}"
         )
+    if reasons := reasons_against(config.model):
+        raise InputError("the student must be what CTranslate2 can run, to become int8: " + "; ".join(reasons))
     test = list(read_corpus(config.data.test[0] if config.data.test else config.data.valid, config.data))
     file = folder / "distilled.jsonl"
     _translate_training_side(teacher, config, file, say)

@@ -1,17 +1,18 @@
 """One command from a run to an exported folder that has proven itself."""
 
+import contextlib
 import json
 import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from transformer_mt.checkpoint import write_text
 from transformer_mt.decoding.torch_engine import TorchEngine, load_model
 from transformer_mt.decoding.translator import Translator, is_exported, load_run_config
 from transformer_mt.errors import InputError
 from transformer_mt.export.ctranslate2 import num_positions, write_model
 from transformer_mt.export.proof import Proof, probe_sentences, prove
+from transformer_mt.files import write_text
 
 # What `translate` needs besides CTranslate2's own files.
 _OF_THE_RUN = ("config.yaml", "tokenizer.model", "tokenizer.src.model", "tokenizer.tgt.model")
@@ -29,7 +30,8 @@ def export(run: Path, out: Path, quantization: str, probe: str | None, say: Call
         raise InputError(f"{out}: must not be there yet, but is; remove it or name another folder")
     model, tokenizer = load_model(run, config)
     model.eval()
-    sentences = probe_sentences(config, tokenizer, probe, say)
+    sentences = probe_sentences(run, config, tokenizer, probe, say)
+    made = [folder for folder in out.parents if not folder.exists()]
     out.parent.mkdir(parents=True, exist_ok=True)
     unproven = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
     try:
@@ -47,4 +49,8 @@ def export(run: Path, out: Path, quantization: str, probe: str | None, say: Call
         unproven.rename(out)
     finally:
         shutil.rmtree(unproven, ignore_errors=True)
+        if not out.exists():
+            with contextlib.suppress(OSError):  # somebody else may have put something there
+                for folder in made:
+                    folder.rmdir()
     return proof

@@ -1,9 +1,11 @@
 """Whether an exported model translates as the run does: both translate a probe set, and their outputs are compared."""
 
+import json
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 
 from transformer_mt.config import Config
 from transformer_mt.data.corpus import read_corpus
@@ -39,8 +41,10 @@ class Proof:
         )
 
 
-def probe_sentences(config: Config, tokenizer: Tokenizer, file: str | None, say: Callable[[str], None]) -> list[str]:
-    """Sentences of the file, else of the validation set, else of random pieces."""
+def probe_sentences(
+    run: Path, config: Config, tokenizer: Tokenizer, file: str | None, say: Callable[[str], None]
+) -> list[str]:
+    """Sentences of the file, else of the validation set, else of test sets the run was scored on, else of random pieces."""
     if file:
         sentences = [line for line in islice(read_lines(file), _PROBES) if line.strip()]
         if not sentences:
@@ -49,6 +53,9 @@ def probe_sentences(config: Config, tokenizer: Tokenizer, file: str | None, say:
     try:
         return [src for src, _ in islice(read_corpus(config.data.valid, config.data), _PROBES)]
     except InputError as error:
+        for scored in sorted((run / "evaluation").glob("*.jsonl")):
+            say(f"{error}; the probe is made of the sources in {scored} instead")
+            return [json.loads(line)["source"] for line in islice(read_lines(scored), _PROBES)]
         say(f"{error}; the probe is made of random pieces instead, --probe FILE gives better ones")
     draw = random.Random(0)
     first, last = EOS + 1, tokenizer.src.vocab_size() - 1
@@ -74,6 +81,6 @@ def prove(ours: Translator, theirs: Translator, sentences: Sequence[str], quanti
     elif bleu < _BLEU:
         raise WorkError(
             f"the export must have a BLEU of {_BLEU:.0f} against the run's own output, but: {proof}; it was not kept, "
-            "try another --quantization"
+            "try sentences like those it will translate (--probe FILE), or another --quantization"
         )
     return proof

@@ -11,10 +11,10 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import IO
 
-from transformer_mt.checkpoint import write_text
 from transformer_mt.config import Config
 from transformer_mt.config_file import dump_config, load_config
 from transformer_mt.errors import WorkError
+from transformer_mt.files import write_text
 from transformer_mt.sweep.plan import Job, Sweep
 
 # Seconds between lines that say how far the jobs are.

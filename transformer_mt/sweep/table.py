@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from transformer_mt import plots
-from transformer_mt.checkpoint import write_text
 from transformer_mt.errors import InputError
 from transformer_mt.evaluation.significance import paired_bootstrap
+from transformer_mt.files import write_text
 from transformer_mt.sweep.jobs import is_done
 from transformer_mt.sweep.plan import Job, Sweep
 

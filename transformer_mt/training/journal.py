@@ -8,7 +8,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from transformer_mt.checkpoint import write_text
+from transformer_mt.files import write_text
 
 
 def say(text: str) -> None:

@@ -14,6 +14,7 @@ from transformer_mt.device import choose_device
 from transformer_mt.errors import WorkError
 from transformer_mt.evaluation.report import write_report
 from transformer_mt.evaluation.scores import tokenised_note
+from transformer_mt.files import write_text
 from transformer_mt.training.distributed import Ranks, is_lost_rank
 from transformer_mt.training.interrupts import Interrupts
 from transformer_mt.training.journal import environment, say
@@ -255,7 +256,7 @@ def _finish(run: Run) -> None:
     run.journal.write("end", step=progress.step, seconds=progress.seconds, model=chosen)
     if ranks.is_first:
         write_report(run.folder, run.config, run.journal.entries(), say)
-        checkpoint.write_text(run.folder / "finished.json", f'{{"step": {progress.step}}}\n')
+        write_text(run.folder / "finished.json", f'{{"step": {progress.step}}}\n')
     say(f'done: {run.folder} holds {chosen}; try: translate {os.path.relpath(run.folder)} "..."')
 
 

@@ -20,6 +20,7 @@ from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.device import choose_device, choose_precision, keep_large_buffers
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.evaluation.scores import corpus_scores
+from transformer_mt.files import write_text
 from transformer_mt.model.build import build_model
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.training.budget import find_budget
@@ -206,7 +207,7 @@ def open_run(config: Config, folder: Path, fresh: bool = False, ranks: Ranks | N
     elif ranks.is_first:
         data.tokenizer.save(folder)
     if ranks.is_first:
-        checkpoint.write_text(folder / "config.yaml", dump_config(config, comments=True))
+        write_text(folder / "config.yaml", dump_config(config, comments=True))
     return run
 
 
