@@ -196,7 +196,7 @@ class CTranslate2Engine:
             try:
                 self._library_model = library.Translator(
                     str(self.folder), place, device_index=int(index or 0), compute_type=self.compute_type,
-                    inter_threads=workers, intra_threads=1,
+                    inter_threads=workers, intra_threads=1, max_queued_batches=-1,  # asking never waits
                 )  # fmt: skip
             except (RuntimeError, ValueError) as error:
                 raise WorkError(f"{self.folder}: CTranslate2 cannot load it: {error}; export it again") from None
