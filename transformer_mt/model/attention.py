@@ -58,7 +58,7 @@ def _attention_by_products(
     scores_BHTS = (q_BHTK / math.sqrt(q_BHTK.size(-1))) @ k_BHSK.transpose(-2, -1)
     if mask is not None:
         scores_BHTS = scores_BHTS.masked_fill(~mask, torch.finfo(scores_BHTS.dtype).min)
-    weights_BHTS = scores_BHTS.softmax(dim=-1, dtype=torch.float32)
+    weights_BHTS = scores_BHTS.softmax(dim=-1, dtype=torch.promote_types(scores_BHTS.dtype, torch.float32))
     if mask is not None and T <= _FEW_QUERIES:
         weights_BHTS = weights_BHTS.masked_fill(~mask.any(-1, keepdim=True), 0.0)
     return drop(weights_BHTS, dropout).to(v_BHSK.dtype) @ v_BHSK

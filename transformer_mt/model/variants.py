@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from transformer_mt.model.attention import MultiHeadAttention
+from transformer_mt.model.attention import MultiHeadAttention, fused_attention
 from transformer_mt.model.dropout import dropout as drop
 from transformer_mt.model.masks import Places, causal_mask, window_mask
 from transformer_mt.model.relations import Alibi, Relative, Rotary
@@ -71,7 +71,9 @@ class VariantAttention(MultiHeadAttention):
     ) -> Tensor:
         places = places or Places.of(x_BTD.size(1), k_BHSK.size(2), x_BTD.device)
         dropout = self.dropout if self.training else 0.0
-        if not self.fusable:
+        # Torch's kernel in bfloat16 on a processor is slower than the formula.
+        slow_kernel = isinstance(self.relation, Alibi) and x_BTD.device.type == "cpu" and v_BHSK.dtype == torch.bfloat16
+        if not self.fusable or slow_kernel:
             weights = self._weights(x_BTD, k_BHSK, mask, causal, places)
             heads_BHTK = drop(weights, dropout).to(v_BHSK.dtype) @ v_BHSK
             if isinstance(self.relation, Relative):
@@ -79,11 +81,14 @@ class VariantAttention(MultiHeadAttention):
                 heads_BHTK = heads_BHTK + self.relation.attended(weights.to(v_BHSK.dtype), distances)
             return self.output(self._join(heads_BHTK))
         q = self._queries(x_BTD, places)
-        allowed = self._allowed(mask, causal, places)
         if isinstance(self.relation, Alibi):
+            allowed = self._allowed(mask, causal, places)
             bias = self.relation(places.queries, places.keys).to(q.dtype)[None]
-            allowed = bias if allowed is None else bias.masked_fill(~allowed, torch.finfo(q.dtype).min)
-        return self.output(self._join(F.scaled_dot_product_attention(q, k_BHSK, v_BHSK, allowed, dropout)))
+            bias = bias if allowed is None else bias.masked_fill(~allowed, torch.finfo(q.dtype).min)
+            return self.output(self._join(F.scaled_dot_product_attention(q, k_BHSK, v_BHSK, bias, dropout)))
+        if self.window:
+            mask, causal = self._allowed(mask, causal, places), False
+        return self.output(self._join(fused_attention(q, k_BHSK, v_BHSK, mask, dropout, causal)))
 
     def weights(
         self,
