@@ -54,14 +54,19 @@ def learning_curve(entries: Sequence[dict[str, Any]], path: Path) -> None:
     figure.savefig(path, dpi=110)
 
 
+# Names of more runs than these would hide the curves.
+_MOST_INSIDE = 6
+
+
 def curves(runs: Sequence[tuple[str, Sequence[dict[str, Any]]]], against: str, path: Path) -> None:
     """Validation loss, BLEU and learning rate of several runs, (name, entries of its metrics.jsonl) each, in one picture.
 
     Runs of one name, such as the seeds of a variant, are drawn alike.
     """
-    figure = _figure(8, 9)
-    losses, bleus, rates = figure.subplots(3, 1, sharex=True)
     names = list(dict.fromkeys(name for name, _ in runs))
+    beside = len(names) > _MOST_INSIDE
+    figure = _figure(8 + 2.5 * beside, 9)
+    losses, bleus, rates = figure.subplots(3, 1, sharex=True)
     named: set[str] = set()
     for name, entries in runs:
         number = names.index(name)
@@ -85,7 +90,10 @@ def curves(runs: Sequence[tuple[str, Sequence[dict[str, Any]]]], against: str, p
             against, against
         )
     )
-    losses.legend(frameon=False, fontsize=8)
+    if beside:
+        figure.legend(*losses.get_legend_handles_labels(), loc="outside right upper", frameon=False, fontsize=8)
+    else:
+        losses.legend(frameon=False, fontsize=8)
     for axes in (losses, bleus, rates):
         _plain(axes)
     figure.savefig(path, dpi=110)
