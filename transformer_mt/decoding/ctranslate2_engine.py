@@ -26,8 +26,8 @@ _ONLY = {
 # Larger batches are no faster on a processor, and the cores end their last ones far apart.
 _TOKENS_OF_A_CORE = 1024
 
-# Seconds between looks whether a batch is done.
-_LOOK_AGAIN = 0.0005
+# Seconds between looks whether a batch is done: each look takes time from a worker.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.0005, 0.01
 
 
 def import_ctranslate2() -> Any:
@@ -179,8 +179,10 @@ class CTranslate2Engine:
             **options,
         )
         for promise in promises:
+            pause = _FIRST_PAUSE
             while not promise.done():
-                time.sleep(_LOOK_AGAIN)  # inside result() nobody would hear Ctrl-C
+                time.sleep(pause)  # inside result() nobody would hear Ctrl-C
+                pause = min(1.2 * pause, _LONGEST_PAUSE)
             try:
                 yield promise.result()
             except (RuntimeError, ValueError) as error:
