@@ -35,6 +35,9 @@ _Loader.add_implicit_resolver(
     list("-+0123456789."),
 )
 
+_OVERRIDDEN = "command line"
+"""Where a value was said that no file says."""
+
 
 def load_config(path: str | Path, overrides: list[str] | tuple[str, ...] = ()) -> Config:
     """The Config in the YAML file at `path`, its `extends` followed and `key=value` overrides applied.
@@ -162,7 +165,7 @@ def _apply(values: dict[str, Any], where: dict[str, str], override: str) -> None
         raise InputError(f"`{'.'.join(parents)}` must be a section to set `{dotted}` in, but is not")
     for place_below in [key for key in where if key.startswith(f"{dotted}.")]:
         del where[place_below]
-    where[dotted] = "command line"
+    where[dotted] = _OVERRIDDEN
 
 
 def _problem(error: Any, where: dict[str, str], section: type[BaseModel]) -> str:
@@ -178,8 +181,12 @@ def _problem(error: Any, where: dict[str, str], section: type[BaseModel]) -> str
     loc = [part for part in loc if part != "ScoresConfig"]
     dotted = ".".join(loc)
     place = next((where[".".join(loc[:n])] for n in range(len(loc), 0, -1) if ".".join(loc[:n]) in where), None)
-    start = f"{place}: " if place else ""
     kind, value = error["type"], error["input"]
+    if kind == "value_error" and any(
+        said == _OVERRIDDEN and key.startswith(f"{dotted}.") for key, said in where.items()
+    ):
+        place = _OVERRIDDEN  # of keys that do not fit one another, the last word was the override's
+    start = f"{place}: " if place else ""
     if kind == "extra_forbidden":
         return f"{start}`{dotted}` is not a key{_nearest(loc, section)}"
     if kind == "missing":

@@ -149,11 +149,16 @@ def test_n_best_and_settings_of_the_search(tiny_run, capfdbinary):
         (["RUN", "x", "-o", "no/such/out.txt"], "no/such/out.txt: cannot be written: No such file or directory"),
         (["RUN", "x", "-i", "y"], "give TEXT or --input, not both"),
         (["RUN", "x", "--n-best", "9"], "--n-best must be at most --beam (5), but is 9"),
-        (["RUN", "x", "--beam", "0"], "--beam: must be a whole number of at least 1, but is 0"),
+        (["RUN", "x", "--beam", "0"], "--beam must be a whole number of at least 1, but is 0"),
+        (["RUN", "x", "--length-penalty", "-1"], "--length-penalty must be greater than or equal to 0, but is -1.0"),
+        (["RUN", "x", "--lenght-penalty", "1"], "--lenght-penalty is not an option; did you mean --length-penalty?"),
+        (["RUN", "x", "--lenght-penalty=1"], "--lenght-penalty is not an option; did you mean --length-penalty?"),
+        (["RUN", "x", "--what"], "--what is not an option; transformer-mt translate --help shows what there is"),
         (
-            ["RUN", "x", "--length-penalty", "-1"],
-            "`decode.length_penalty` must be greater than or equal to 0, but is -1.0",
+            ["RUN", "x", "--search", "sampel"],
+            "--search must be one of beam, sample, mbr, but is sampel; did you mean sample?",
         ),
+        ([], "the following arguments are required: MODEL; transformer-mt translate --help shows what there is"),
         (["RUN", "x", "--device", "cuda:7"], "the device must be there, but cuda:7 is not"),
         (["RUN", "x", "--device", "tpu"], "must be auto, cpu, cuda, cuda:N or mps, but is tpu"),
     ],
@@ -161,7 +166,22 @@ def test_n_best_and_settings_of_the_search(tiny_run, capfdbinary):
 def test_mistakes_get_one_line_and_status_two(tiny_run, capfdbinary, words, message):
     status, out, err = cli(capfdbinary, "translate", *(str(tiny_run) if word == "RUN" else word for word in words))
     assert status == 2 and out == ""
-    assert message in err.strip().split("\n")[-1]
+    assert message in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["trian", "x.yaml"], "but is trian; did you mean train?"),
+        (["plot", "curvs", "x"], "must be one of attention, curves, but is curvs; did you mean curves?"),
+        (["plot", "attention", "x", "--hed", "3"], "--hed is not an option; did you mean --head?"),
+        (["evaluate", "x", "y"], "y is one word too many; transformer-mt --help shows what there is"),
+        ([], "the following arguments are required: VERB; transformer-mt --help shows what there is"),
+    ],
+)
+def test_a_wrong_word_gets_the_nearest_right_one(capfdbinary, words, message):
+    status, out, err = cli(capfdbinary, *words)
+    assert status == 2 and out == "" and message in err and err.count("\n") == 1
 
 
 def test_output_over_the_input_is_refused(tiny_run, tmp_path, capfdbinary):

@@ -24,3 +24,9 @@ from transformer_mt.decoding.flags import suspicions
 def test_what_looks_wrong_is_flagged_and_nothing_else(source, translation, flags):
     tokens = [f"▁{word}" for word in translation.split()]
     assert list(suspicions(source, translation, len(source.split()), tokens)) == flags
+
+
+@pytest.mark.parametrize("unit", ["a", "q7", ".", "a.b-", "1,", "@", "www."])
+def test_an_endless_line_takes_time_in_proportion(unit):
+    text = unit * (400_000 // len(unit))  # an hour, if time grew with the square of the length
+    assert "copied" not in list(suspicions(text, text + " x", 1000, ["x"] * 1000))

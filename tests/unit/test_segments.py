@@ -40,5 +40,12 @@ def test_nothing_but_space_is_lost_and_every_part_fits(text, most):
     assert words([text])[0] <= most or all(part == part.strip() != "" for part in parts)
 
 
+@pytest.mark.parametrize("unit", [".", "A. ", "?!", "x", "word "])
+def test_an_endless_line_takes_time_in_proportion(unit):
+    text = unit * (400_000 // len(unit))  # hours, if time grew with the square of the length
+    parts = split_text(text, 100, lambda texts: [len(each) for each in texts])
+    assert "".join("".join(parts).split()) == "".join(text.split())
+
+
 def test_sentences_are_joined_as_their_language_does():
     assert joiner("de") == " " and joiner("zh") == "" and joiner("zh_Hans") == "" and joiner("ja-JP") == ""

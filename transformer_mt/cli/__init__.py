@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from transformer_mt import __version__
 from transformer_mt.cli import config, distill, evaluate, export, plot, score, sweep, train, translate
-from transformer_mt.cli.console import say
+from transformer_mt.cli.console import Parser, say
 from transformer_mt.errors import InputError, WorkError
 
 # In these, words may stand before, between and after the options.
@@ -24,9 +24,7 @@ _INTERMIXED = ("train", "translate", "distill", "sweep")
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `transformer-mt`; gives back the exit status."""
     words = list(sys.argv[1:] if argv is None else argv)
-    parser = argparse.ArgumentParser(
-        prog="transformer-mt", description="Train Transformers to translate, and translate."
-    )
+    parser = Parser(prog="transformer-mt", description="Train Transformers to translate, and translate.")
     parser.add_argument("--version", action="version", version=f"transformer-mt {__version__}")
     verbs = parser.add_subparsers(title="verbs", required=True, metavar="VERB")
     for room in (train, translate, evaluate, score, export, distill, sweep, plot, config):
@@ -38,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def translate_main(argv: Sequence[str] | None = None) -> int:
     """Run `translate`, the same as `transformer-mt translate`."""
-    parser = argparse.ArgumentParser(prog="translate", description=translate.DESCRIPTION)
+    parser = Parser(prog="translate", description=translate.DESCRIPTION)
     translate.add_arguments(parser)
     return _run(parser.parse_intermixed_args(argv), argv is None)
 

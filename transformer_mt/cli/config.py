@@ -8,7 +8,7 @@ def add_verb(verbs: Any) -> None:
     config = verbs.add_parser("config", help="look at a config").add_subparsers(required=True, metavar="show|schema")
     show = config.add_parser("show", help="print the resolved file with each key's meaning")
     show.add_argument("config", metavar="CONFIG", help="YAML file")
-    show.add_argument("overrides", metavar="key=value", nargs="*", help="settings that win over the file")
+    show.add_argument("overrides", metavar="key=value", nargs="*", default=[], help="settings that win over the file")
     show.set_defaults(verb=_show)
     config.add_parser("schema", help="print the JSON schema editors use").set_defaults(verb=_schema)
 

@@ -1,14 +1,53 @@
-"""What the verbs share: how they speak, and how they read a number."""
+"""What the verbs share: how they speak, and how they read a command line."""
 
 import argparse
+import difflib
 import os
+import re
 import sys
+from typing import NoReturn
 
 
 def say(text: str) -> None:
     """A line on stderr; of several processes each says which it is."""
     rank = f"rank {os.environ['RANK']}: " if int(os.environ.get("WORLD_SIZE", 1)) > 1 else ""
     print(rank + text, file=sys.stderr, flush=True)
+
+
+class Parser(argparse.ArgumentParser):
+    """Tells what is wrong with a command line in one line, with the nearest right word."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say it and end with 2; argparse itself would print the whole usage above it."""
+        if choice := re.fullmatch(r"argument (\S+): invalid choice: '?(.+?)'? \(choose from (.+)\)", message):
+            name, word, words = choice[1], choice[2], choice[3].replace("'", "")
+            message = f"{name} must be one of {words}, but is {word}{_nearest(word, words.split(', '))}"
+        elif unknown := re.fullmatch(r"unrecognized arguments: (.+)", message):
+            unknown_words = unknown[1].split()
+            option = next((word.partition("=")[0] for word in unknown_words if word.startswith("-")), None)
+            message = (
+                f"{option} is not an option{_nearest(option, _options(self))}"
+                if option
+                else f"{unknown_words[0]} is one word too many"
+            )
+        message = re.sub(r"^argument (-\S+): ", r"\1 ", message)
+        message += "" if "did you mean" in message else f"; {self.prog} --help shows what there is"
+        say(message)
+        raise SystemExit(2)
+
+
+def _options(parser: argparse.ArgumentParser) -> list[str]:
+    """Every option of the parser and of the verbs below it."""
+    found = list(parser._option_string_actions)
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            found += [option for below in action.choices.values() for option in _options(below)]
+    return found
+
+
+def _nearest(word: str, right: list[str]) -> str:
+    near = difflib.get_close_matches(word, right, n=1)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def positive(text: str) -> int:

@@ -16,7 +16,9 @@ def add_verb(verbs: Any) -> None:
     parser = verbs.add_parser("distill", help="train a small, fast student of a trained model", description=_ABOUT)
     parser.add_argument("teacher", metavar="TEACHER", help="the run's folder of the trained model")
     parser.add_argument("config", metavar="CONFIG", help="YAML file of the student")
-    parser.add_argument("overrides", metavar="key=value", nargs="*", help="settings that win over the student's file")
+    parser.add_argument(
+        "overrides", metavar="key=value", nargs="*", default=[], help="settings that win over the student's file"
+    )
     parser.add_argument("--out", metavar="DIR", help="the student's folder (default: runs/NAME)")
     parser.set_defaults(verb=_distill)
 

@@ -1,6 +1,7 @@
 """The options with which a verb names its model and the settings of its search."""
 
 import argparse
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,12 @@ _SEARCH: tuple[tuple[str, Any, Any, str], ...] = (
 # What only some searches ask for, and no other setting says so.
 _ONLY_IN = {"beam": ("beam",), "seed": ("sample", "mbr"), "utility": ("mbr",)}
 
+_SETTING = re.compile(r"(?:command line: )?`?decode\.(\w+)`?")
+
+
+def _flag(key: str) -> str:
+    return "--ban" if key == "banned" else f"--{key.replace('_', '-')}"
+
 
 def add_model(parser: argparse.ArgumentParser) -> None:
     """MODEL, and what computes it."""
@@ -65,7 +72,7 @@ def add_search(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("search", "Settings that win over `decode` in the model's config.")
     for key, kind, values, meaning in _SEARCH:
         shown: dict[str, Any] = {"metavar": values} if isinstance(values, str) else {"choices": values}
-        group.add_argument(f"--{key.replace('_', '-')}", type=kind, help=meaning, **shown)
+        group.add_argument(_flag(key), type=kind, help=meaning, **shown)
     group.add_argument("--ban", metavar="WORD", action="append", help="a word that is never written; repeatable")
 
 
@@ -94,11 +101,15 @@ def _refuse_what_the_search_ignores(decode: dict[str, Any], arguments: argparse.
 
     if not decode:
         return
-    search = load_run_config(Path(arguments.model), decode).decode.search
+    try:
+        search = load_run_config(Path(arguments.model), decode).decode.search
+    except InputError as error:  # a setting was given as a flag, and is told as one
+        raise InputError(_SETTING.sub(lambda setting: _flag(setting[1]), str(error))) from None
     for key, searches in _ONLY_IN.items():
         if key in decode and search not in searches:
-            flag = f"--{key.replace('_', '-')}"
-            raise InputError(f"{flag} must stand with --search {' or '.join(searches)}, but the search is {search}")
+            raise InputError(
+                f"{_flag(key)} must stand with --search {' or '.join(searches)}, but the search is {search}"
+            )
 
 
 def _keep_memory(folder: Path) -> None:

@@ -17,7 +17,9 @@ _ABOUT = (
 def add_verb(verbs: Any) -> None:
     parser = verbs.add_parser("sweep", help="compare variants of a config", description=_ABOUT)
     parser.add_argument("sweep", metavar="SWEEP", help="YAML file that names a base config and its variants")
-    parser.add_argument("overrides", metavar="key=value", nargs="*", help="settings that win in every variant")
+    parser.add_argument(
+        "overrides", metavar="key=value", nargs="*", default=[], help="settings that win in every variant"
+    )
     parser.add_argument("--out", metavar="DIR", help="the sweep's folder (default: runs/NAME)")
     places = parser.add_mutually_exclusive_group()
     places.add_argument(

@@ -12,7 +12,11 @@ def add_verb(verbs: Any) -> None:
     parser = verbs.add_parser("train", help="train a model, or go on training it", description=about)
     parser.add_argument("config", metavar="CONFIG", help="YAML file")
     parser.add_argument(
-        "overrides", metavar="key=value", nargs="*", help="settings that win over the file: train.max_updates=500"
+        "overrides",
+        metavar="key=value",
+        nargs="*",
+        default=[],
+        help="settings that win over the file: train.max_updates=500",
     )
     parser.add_argument("--out", metavar="DIR", help="the run's folder (default: runs/NAME)")
     parser.add_argument(

@@ -29,7 +29,9 @@ def add_verb(verbs: Any) -> None:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
-    parser.add_argument("text", metavar="TEXT", nargs="*", help="a sentence; without any, standard input is translated")
+    parser.add_argument(
+        "text", metavar="TEXT", nargs="*", default=[], help="a sentence; without any, standard input is translated"
+    )
     parser.add_argument("-i", "--input", metavar="FILE", help="read sentences from FILE (.gz too)")
     parser.add_argument("-o", "--output", metavar="FILE", help="write translations to FILE")
     parser.add_argument(

@@ -4,7 +4,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-_URL = re.compile(r"(?:https?://|www\.)[^\s<>\"]*[^\s<>\".,;:!?)]|[\w.+-]+@[\w-]+\.[\w.-]*\w")
+# An address is tried from its first character alone, so that a line without spaces does not take the square of its length.
+_URL = re.compile(r"(?:https?://|www\.)[^\s<>\"]*[^\s<>\".,;:!?)]|(?<![\w.+-])[\w.+-]+@[\w-]+\.[\w.-]*\w")
 _NUMBER = re.compile(r"\d(?:[\d.,' ]*\d)?")
 _DIGITS = re.compile(r"\D")
 

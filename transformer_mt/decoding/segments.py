@@ -5,14 +5,16 @@ from collections.abc import Callable, Sequence
 
 Count = Callable[[Sequence[str]], list[int]]
 
-# Where a text may be parted, the best places first. What each matches stays with the part before it.
-_SENTENCE = re.compile(r"[.!?…]+[\"'”’»)\]]*\s+|[。！？]+[”’」』）]*\s*")
+# Where a text may be parted, the best places first. What each matches stays with the part before it. A run of marks is tried from
+# its first alone: from each, a line of 20,000 dots would take their square.
+_SENTENCE = re.compile(r"(?<![.!?…])[.!?…]+[\"'”’»)\]]*\s+|[。！？]+[”’」』）]*\s*")
 _CLAUSE = re.compile(r"[,;:–—]\s+|[，、；：]")
 _WORD = re.compile(r"\s+")
 # Ends that are no ends: an initial, or a short abbreviation, before the full stop.
 _ABBREVIATION = re.compile(
     r"(?:^|[\s(])(?:[^\W\d_]|Mr|Mrs|Ms|Dr|Prof|St|vs|etc|e\.g|i\.e|z\.B|d\.h|bzw|ca|Nr|No|Jr|Sr)\.$"
 )
+_ABBREVIATION_LENGTH = 8  # no longer, with what stands before
 
 
 def split_text(text: str, most: int, count: Count) -> list[str]:
@@ -57,8 +59,10 @@ def _cut(text: str, separator: re.Pattern[str]) -> list[str]:
     """The text after each match cut in two; abbreviations do not end a sentence."""
     parts, start = [], 0
     for match in separator.finditer(text):
-        if separator is _SENTENCE and _ABBREVIATION.search(text[start : match.end()].rstrip()):
-            continue
+        if separator is _SENTENCE:
+            end = match.start() + len(match.group().rstrip())
+            if _ABBREVIATION.search(text, max(0, end - _ABBREVIATION_LENGTH), end):
+                continue
         parts.append(text[start : match.end()])
         start = match.end()
     return [*parts, text[start:]] if start < len(text) else parts
