@@ -28,6 +28,9 @@ KINDS = [
     {"activation": "gelu"},
     {"activation": "swiglu", "norm": "post"},
     {"position": "learned"},
+    {"position": "none"},
+    {"position": "rotary"},
+    {"position": "relative", "relative_distance": 3},
     {"tie_embeddings": False, "num_encoder_layers": 3, "num_decoder_layers": 1},
 ]
 
@@ -71,6 +74,20 @@ def test_an_export_gives_every_token_the_same_probability(model, shared, tokeniz
     ]
     for expected, found in zip(ours.token_log_probs(pairs), theirs.token_log_probs(pairs)):
         assert found == pytest.approx(expected, abs=2e-4)
+
+
+@pytest.mark.parametrize("position", ["none", "rotary", "relative"])
+def test_positions_inside_attention_are_the_same_step_by_step(position, tokenizers, tmp_path):
+    ours, theirs, config = both_engines(tokenizers[True], tmp_path, position=position, relative_distance=3)
+    settings = config.decode.model_copy(update={"beam": 3})
+    requests = [
+        Request([7, 9, 11, 20, EOS], 20, []),
+        Request([30, 4, EOS], 9, []),
+        Request([5, 6, 8, EOS], 20, [12, 13]),
+    ]
+    expected = dict(ours.search(requests, settings, 1))
+    for i, (best,) in theirs.search(requests, settings, 1):
+        assert best.tokens == expected[i][0].tokens and best.score == pytest.approx(expected[i][0].score, abs=1e-4)
 
 
 @pytest.fixture(scope="module")
@@ -162,7 +179,7 @@ def test_what_ctranslate2_cannot_run_is_said_before_weights_move(tokenizers, tmp
     odd = config.model.model_copy(update={"position": "alibi", "activation": "tanh"})
     assert reasons_against(odd) == [
         "model.activation must be relu or gelu or swiglu, but is tanh",
-        "model.position must be sinusoidal or learned, but is alibi",
+        "model.position must be sinusoidal or learned or relative or rotary or none, but is alibi",
     ]
     attention = AttentionConfig(
         score=ScoresConfig(cross="additive"), window=3, cross="local_m", cross_window=4, hard=True

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from torch import nn
 
 from transformer_mt.config import Config
@@ -13,8 +14,10 @@ from transformer_mt.errors import InputError
 from transformer_mt.export.support import reasons_against
 from transformer_mt.model.attention import MultiHeadAttention
 from transformer_mt.model.interface import TranslationModel
-from transformer_mt.model.positions import LearnedPositions, sinusoids
+from transformer_mt.model.positions import LearnedPositions, NoPositions, sinusoids
+from transformer_mt.model.relations import Relative
 from transformer_mt.model.transformer import DecoderLayer, EncoderLayer, GatedFeedForward, Residual, Transformer
+from transformer_mt.model.variants import VariantAttention
 
 
 def write_model(model: TranslationModel, tokenizer: Tokenizer, config: Config, folder: Path, quantization: str) -> None:
@@ -24,6 +27,7 @@ def write_model(model: TranslationModel, tokenizer: Tokenizer, config: Config, f
     assert isinstance(model, Transformer)
     import_ctranslate2()
     from ctranslate2.specs import TransformerSpec, common_spec
+    from ctranslate2.specs.transformer_spec import TransformerDecoderSpec, TransformerEncoderSpec
 
     c = config.model
     activations = {
@@ -31,14 +35,22 @@ def write_model(model: TranslationModel, tokenizer: Tokenizer, config: Config, f
         "gelu": common_spec.Activation.GELU,
         "swiglu": common_spec.Activation.SWISH,
     }
-    spec = TransformerSpec.from_config(
-        (c.num_encoder_layers, c.num_decoder_layers),
-        c.num_heads,
-        pre_norm=c.norm == "pre",
-        activation=activations[c.activation],
-        alignment_layer=max(0, c.num_decoder_layers - 2),  # the layer `alignment_attention` names
-        alignment_heads=c.num_heads,
-        ffn_glu=c.activation == "swiglu",
+    shape: dict[str, Any] = {
+        "pre_norm": c.norm == "pre",
+        "activation": activations[c.activation],
+        "ffn_glu": c.activation == "swiglu",
+        "relative_position": c.position == "relative",
+        "rotary_dim": 0 if c.position == "rotary" else None,  # 0: the whole head
+    }
+    spec = TransformerSpec(
+        TransformerEncoderSpec(c.num_encoder_layers, c.num_heads, **shape),
+        TransformerDecoderSpec(
+            c.num_decoder_layers,
+            c.num_heads,
+            alignment_layer=max(0, c.num_decoder_layers - 2),  # the layer `alignment_attention` names
+            alignment_heads=c.num_heads,
+            **shape,
+        ),
     )
     for ours, theirs in (
         (model.src_embedding, spec.encoder.embeddings[0]),
@@ -46,7 +58,8 @@ def write_model(model: TranslationModel, tokenizer: Tokenizer, config: Config, f
     ):
         theirs.weight = _array(ours.tokens.weight)
     for embedding, stack in ((model.src_embedding, spec.encoder), (model.tgt_embedding, spec.decoder)):
-        stack.position_encodings.encodings = _positions(embedding.positions, config)
+        if c.position not in ("relative", "rotary"):  # theirs are inside attention
+            stack.position_encodings.encodings = _positions(embedding.positions, config)
     for our_layers, their_layers in (
         (model.encoder.layers, spec.encoder.layer),
         (model.decoder.layers, spec.decoder.layer),
@@ -78,7 +91,8 @@ def num_positions(config: Config) -> int:
 def _positions(positions: nn.Module, config: Config) -> np.ndarray:
     if isinstance(positions, LearnedPositions):
         return _array(positions.embedding.weight)
-    return sinusoids(num_positions(config), config.model.d_model).numpy()
+    table = sinusoids(num_positions(config), config.model.d_model)
+    return (torch.zeros_like(table) if isinstance(positions, NoPositions) else table).numpy()
 
 
 def _set_layer(layer: nn.Module, spec: Any) -> None:
@@ -101,6 +115,9 @@ def _set_attention(attention: MultiHeadAttention, residual: Residual, spec: Any,
     parts = [[a.query, a.key, a.value], [a.output]] if self_attention else [[a.query], [a.key, a.value], [a.output]]
     for linears, target in zip(parts, spec.linear):
         _set_linear(linears, target)
+    if isinstance(a, VariantAttention) and isinstance(a.relation, Relative):
+        spec.relative_position_keys = _array(a.relation.keys)
+        spec.relative_position_values = _array(a.relation.values)
     _set_norm(residual.norm, spec.layer_norm)
 
 

@@ -12,7 +12,7 @@ def reasons_against(model: ModelConfig) -> list[str]:
         "kind": ("transformer",),
         "norm": ("pre", "post"),
         "activation": ("relu", "gelu", "swiglu"),
-        "position": ("sinusoidal", "learned"),
+        "position": ("sinusoidal", "learned", "relative", "rotary", "none"),
     }
     reasons = [
         f"model.{key} must be {' or '.join(values)}, but is {getattr(model, key)}"
