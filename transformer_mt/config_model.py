@@ -100,6 +100,13 @@ class ModelConfig(Section):
             raise ValueError(
                 "model.attention.hard must be false with cross: local_p, which weighs many keys, but is true"
             )
+        unused = [("attention.cross_window", self.attention.cross != "global", "cross: local_m or local_p")]
+        unused += [("relative_distance", self.position == "relative", "position: relative")]
+        for key, is_used, by in unused:
+            section, name = (self.attention, key.partition(".")[2]) if "." in key else (self, key)
+            value, default = getattr(section, name), type(section).model_fields[name].default
+            if not is_used and value != default:
+                raise ValueError(f"model.{key} must be left out without {by}, but is {value}")
         if self.kind == "recurrent":
             self._check_recurrent()
         else:
@@ -115,6 +122,11 @@ class ModelConfig(Section):
             raise ValueError(
                 "model.attention.window must be 0 with kind: recurrent, which has no self-attention, "
                 f"but is {self.attention.window}"
+            )
+        scores = self.attention.score
+        if isinstance(scores, ScoresConfig) and (scores.encoder, scores.decoder) != ("scaled_dot", "scaled_dot"):
+            raise ValueError(
+                "model.attention.score must be one score, or cross alone, with kind: recurrent, which has no self-attention"
             )
         if self.d_model % 2:
             raise ValueError(

@@ -1,6 +1,9 @@
-"""Small text files, written whole or not at all."""
+"""Small text files, written whole or not at all, read as far as they are whole; and what files hold, in a few letters."""
 
+import hashlib
+import json
 from pathlib import Path
+from typing import Any
 
 
 def write_text(path: Path, text: str) -> None:
@@ -8,3 +11,23 @@ def write_text(path: Path, text: str) -> None:
     temporary = path.with_name(f".{path.name}.tmp")
     temporary.write_text(text, encoding="utf-8")
     temporary.replace(path)
+
+
+def read_objects(path: Path) -> list[Any]:
+    """The objects of a file with a JSON object a line; half a line, which a crash leaves at the end, is left out."""
+    found = []
+    for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
+        try:
+            found.append(json.loads(line))
+        except json.JSONDecodeError:
+            continue
+    return found
+
+
+def digest(*paths: Path) -> str:
+    """24 letters that tell the contents of these files from any others."""
+    whole = hashlib.sha256()
+    for path in paths:
+        with path.open("rb") as file:
+            whole.update(hashlib.file_digest(file, "sha256").digest())
+    return whole.hexdigest()[:24]

@@ -2,6 +2,7 @@
 
 import math
 import unicodedata
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -134,7 +135,9 @@ def heat_maps(maps: Sequence[tuple[str, Any]], rows: Sequence[str], columns: Seq
         place.set_xlabel(title, fontsize=8)
     for place in axes[len(maps) :]:
         place.set_visible(False)
-    figure.savefig(path, dpi=130)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph")  # told in one sentence by who called
+        figure.savefig(path, dpi=130)
     return missing
 
 

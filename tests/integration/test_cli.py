@@ -208,6 +208,12 @@ def test_bytes_that_are_not_utf8_are_told_and_the_line_stays(tiny_run):
     assert b"line 2: byte 0xdf is not UTF-8" in result.stderr
 
 
+def test_a_byte_order_mark_is_no_text(tiny_run, tmp_path, capfdbinary):
+    (tmp_path / "bom.txt").write_bytes(b"\xef\xbb\xbfThe dog sleeps.\n")
+    status, out, _ = cli(capfdbinary, "translate", tiny_run, "-i", tmp_path / "bom.txt", "--json")
+    assert status == 0 and json.loads(out)["source"] == "The dog sleeps."
+
+
 def test_lines_come_out_while_the_pipe_is_open(tiny_run):
     process = subprocess.Popen(
         [sys.executable, "-m", "transformer_mt", "translate", str(tiny_run)],

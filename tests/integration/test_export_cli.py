@@ -130,6 +130,18 @@ def test_the_probe_without_the_validation_set_is_what_the_run_was_scored_on(tiny
             ["translate", "RUN", "x", "--dtype", "int8"],
             "--dtype must be float32, bfloat16 or float16 with --engine torch",
         ),
+        (
+            ["translate", "RUN", "x", "--engine", "ctranslate2", "--ensemble", "RUN"],
+            "--ensemble must stand with --engine torch, but the engine is ctranslate2",
+        ),
+        (
+            ["translate", "RUN", "x", "--engine", "ctranslate2", "--coverage-penalty", "0.2"],
+            "decode.coverage_penalty must be 0.0 with --engine ctranslate2, but is 0.2",
+        ),
+        (
+            ["translate", "RUN", "x", "--engine", "ctranslate2", "--beam", "2", "--n-best", "3"],
+            "--n-best must be at most --beam (2), but is 3",
+        ),
         (["export", "RUN", "EXPORT"], "must not be there yet, but is"),
         (["export", "EXPORT", "new"], "must be a run's folder, but is exported already"),
         (["export", "no/run", "new"], "no/run: no such folder"),

@@ -7,8 +7,10 @@ import pytest
 import torch
 
 from tests.integration.test_cli import cli
-from transformer_mt import Translator
+from transformer_mt import Translator, plots
 from transformer_mt.decoding.look import look
+from transformer_mt.errors import InputError
+from transformer_mt.plots import heat_maps
 
 pytest.importorskip("matplotlib")
 
@@ -63,21 +65,40 @@ def test_attention_as_picture_and_as_numbers(tiny_run, tmp_path, capfdbinary):
         assert cli(capfdbinary, "plot", "attention", tiny_run, "The dog sleeps.", "-o", picture, *words)[0] == 0
 
 
-def test_characters_without_a_font_are_told_or_drawn(tiny_run, tmp_path, capfdbinary):
-    status, _, err = cli(
-        capfdbinary,
-        "plot",
-        "attention",
-        tiny_run,
-        "狗",
-        "--target",
-        "狗",
-        "-o",
-        tmp_path / "zh.png",
-        "--kind",
-        "encoder",
-    )
-    assert status == 0 and (err == "" or "no font here has" in err or "<0x" not in err)
+def test_wide_characters_are_drawn_with_a_font_that_has_them_or_it_is_told(tmp_path, monkeypatch):
+    from matplotlib import font_manager
+
+    weights = [("cross attention", torch.eye(2))]
+    for names, problem in (
+        ([], "no font here has 狗; they are drawn as boxes, install Noto Sans CJK"),
+        (["SimHei"], None),
+    ):
+        fonts = [font for font in font_manager.fontManager.ttflist if font.name == "DejaVu Sans"]
+        fonts += [font_manager.FontEntry(fname=fonts[0].fname, name=name) for name in names]
+        monkeypatch.setattr(font_manager.fontManager, "ttflist", fonts)
+        assert heat_maps(weights, ["狗", "</s>"], ["dog", "</s>"], tmp_path / "zh.png") == problem
+        assert size(tmp_path / "zh.png")[0] > 100
+    assert heat_maps(weights, ["a", "</s>"], ["dog", "</s>"], tmp_path / "en.png") is None
+
+
+def test_a_target_too_long_for_the_model_is_told(tiny_run, monkeypatch):
+    translator = Translator.load(tiny_run, device="cpu")
+    monkeypatch.setattr(translator, "max_positions", 4)
+    with pytest.raises(InputError, match=r"the target must have at most 3 pieces, but has \d+"):
+        look(translator, "The dog sleeps.", "Der Hund schläft.")
+
+
+def test_curves_bear_names_that_differ_and_leave_out_half_a_line(tiny_run, tmp_path, capfdbinary, monkeypatch):
+    for variant in ("rotary", "alibi"):
+        (tmp_path / variant / "seed-1").mkdir(parents=True)
+        lines = (tiny_run / "metrics.jsonl").read_text(encoding="utf-8") + '{"event": "tra'
+        (tmp_path / variant / "seed-1" / "metrics.jsonl").write_text(lines, encoding="utf-8")
+    drawn = []
+    monkeypatch.setattr(plots, "curves", lambda runs, against, path: drawn.extend(name for name, _ in runs))
+    runs = [tmp_path / "rotary" / "seed-1", tmp_path / "alibi" / "seed-1"]
+    assert cli(capfdbinary, "plot", "curves", *runs, "-o", tmp_path / "x.png")[0] == 0
+    assert cli(capfdbinary, "plot", "curves", runs[0], "-o", tmp_path / "x.png")[0] == 0
+    assert drawn == ["rotary/seed-1", "alibi/seed-1", "seed-1"]
 
 
 def test_curves_of_several_runs(tiny_run, tmp_path, capfdbinary):

@@ -111,6 +111,15 @@ def test_relative_positions_are_added_to_keys_and_values(inputs, causal):
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
+def test_dropout_takes_keys_from_the_vectors_of_relative_positions_too(inputs):
+    """Shaw et al., equation 3, has one weight for a key's value and for its distance's vector."""
+    torch.manual_seed(1)
+    x = inputs[0]
+    attention = VariantAttention(D, H, dropout=0.9999, score=ScaledDot(), relation=Relative(K, most=2)).double().train()
+    found = attention(x, *attention.keys_values(x))
+    assert torch.equal(found, attention.output.bias.expand_as(found))
+
+
 @pytest.mark.parametrize("causal", [False, True])
 def test_a_window_hides_what_is_farther(inputs, causal):
     x = inputs[0]

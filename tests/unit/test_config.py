@@ -239,6 +239,15 @@ def test_a_problem_on_the_command_line_is_not_blamed_on_the_file(write_config):
         ({"position": "rotary", "d_model": 12, "num_heads": 4}, "must be even for rotary positions, but is 3"),
         ({"kind": "recurrent", "position": "rotary"}, "model.position must be none with kind: recurrent"),
         ({"kind": "recurrent", "attention": {"window": 3}}, "model.attention.window must be 0 with kind: recurrent"),
+        (
+            {"attention": {"cross_window": 3}},
+            "model.attention.cross_window must be left out without cross: local_m or local_p",
+        ),
+        ({"relative_distance": 3}, "model.relative_distance must be left out without position: relative, but is 3"),
+        (
+            {"kind": "recurrent", "attention": {"score": {"encoder": "additive", "cross": "general"}}},
+            "model.attention.score must be one score, or cross alone, with kind: recurrent",
+        ),
         ({"kind": "recurrent", "d_model": 33}, "model.d_model must be even with kind: recurrent"),
     ],
 )

@@ -1,6 +1,7 @@
 """Every Transformer the YAML can describe computes the same through CTranslate2."""
 
 import json
+import shutil
 
 import pytest
 import torch
@@ -8,12 +9,14 @@ import torch
 pytest.importorskip("ctranslate2")
 
 from transformer_mt.config import Config, TokenizerConfig
+from transformer_mt.config_file import dump_config, load_config
 from transformer_mt.config_model import AttentionConfig, ScoresConfig
 from transformer_mt.data import toy
 from transformer_mt.data.tokenizer import EOS, Tokenizer
 from transformer_mt.decoding.ctranslate2_engine import CTranslate2Engine
 from transformer_mt.decoding.engine import Request
 from transformer_mt.decoding.torch_engine import TorchEngine, load_model
+from transformer_mt.decoding.translation import Translation
 from transformer_mt.decoding.translator import load_run_config
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.export import proof
@@ -78,7 +81,7 @@ def test_an_export_gives_every_token_the_same_probability(model, shared, tokeniz
 
 @pytest.mark.parametrize("position", ["none", "rotary", "relative"])
 def test_positions_inside_attention_are_the_same_step_by_step(position, tokenizers, tmp_path):
-    ours, theirs, config = both_engines(tokenizers[True], tmp_path, position=position, relative_distance=3)
+    ours, theirs, config = both_engines(tokenizers[True], tmp_path, position=position)
     settings = config.decode.model_copy(update={"beam": 3})
     requests = [
         Request([7, 9, 11, 20, EOS], 20, []),
@@ -202,12 +205,39 @@ def test_an_export_that_translates_otherwise_is_refused(tokenizers, tmp_path, ti
     ours = Translator.load(tiny_run, device="cpu")
     theirs = Translator.load(tiny_run, device="cpu")
     sentences = [english for english, _ in toy.generate("test", 20)]
-    assert proof.prove(ours, theirs, sentences, "float32").identical == 20
+    assert proof.prove(ours, theirs, sentences, "float32", "de").identical == 20
     with torch.no_grad():
         theirs.engine.model.decoder.layers[0].src_residual.norm.weight.mul_(-3.0)
     with pytest.raises(WorkError, match=r"must translate 99.5% of the lines identically .* it was not kept"):
-        proof.prove(ours, theirs, sentences, "float32")
+        proof.prove(ours, theirs, sentences, "float32", "de")
     with pytest.raises(
         WorkError, match=r"must have a BLEU of 95 .* it was not kept, try sentences like those it will translate"
     ):
-        proof.prove(ours, theirs, sentences, "int8")
+        proof.prove(ours, theirs, sentences, "int8", "de")
+
+
+def test_a_language_without_spaces_is_compared_by_its_characters():
+    """A whole Chinese sentence is one word to 13a: one other character in 200 lines made the BLEU 0."""
+
+    class Says:
+        def __init__(self, lines):
+            self.lines = lines
+
+        def translate(self, sentences):
+            return [Translation(src, tgt, -1.0, -1.0, []) for src, tgt in zip(sentences, self.lines)]
+
+    lines = [f"今天第{i}只狗在房子里睡觉。" for i in range(200)]
+    found = proof.prove(Says(lines), Says([lines[0].replace("狗", "猫"), *lines[1:]]), lines, "int8", "zh")
+    assert found.identical == 199 and 99 < found.bleu < 100
+
+
+def test_settings_ctranslate2_has_not_are_left_out_of_an_export_and_said(tiny_run, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(tiny_run, run)
+    wanted = ["decode.search=mbr", "decode.samples=4", "decode.repetition_penalty=1.2", "decode.length_penalty=0.7"]
+    (run / "config.yaml").write_text(dump_config(load_config(run / "config.yaml", wanted)), encoding="utf-8")
+    said: list[str] = []
+    export(run, tmp_path / "ct2", "float32", None, said.append)
+    assert said[0] == "CTranslate2 has no decode.search, decode.repetition_penalty: the export translates without"
+    decode = load_run_config(tmp_path / "ct2").decode
+    assert (decode.search, decode.samples, decode.repetition_penalty, decode.length_penalty) == ("beam", 1, 1.0, 0.7)

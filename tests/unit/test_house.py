@@ -34,7 +34,8 @@ ALLOWED = {
     "decoding.protect": {"errors"},
     "decoding.look": {"errors", "data.tokenizer", "model"},
     "decoding.scoring": {"errors", "data.lines"},
-    "decoding": set(),
+    "decoding.translation": {"config", "errors"},
+    "decoding": {"data.scripts"},
     "export.distill": {
         "config",
         "config_corpus",
@@ -46,7 +47,18 @@ ALLOWED = {
         "evaluation",
         "training",
     },
-    "export": {"cache", "config", "config_model", "errors", "files", "data", "decoding", "evaluation", "model"},
+    "export": {
+        "cache",
+        "config",
+        "config_file",
+        "config_model",
+        "errors",
+        "files",
+        "data",
+        "decoding",
+        "evaluation",
+        "model",
+    },
     "evaluation": {"config", "errors", "files", "plots", "data", "decoding"},
     "training": {
         "",
@@ -64,6 +76,8 @@ ALLOWED = {
     "sweep": {"", "config", "config_corpus", "config_file", "errors", "files", "evaluation", "plots"},
     "cli": {
         "",
+        "config",
+        "files",
         "config_corpus",
         "config_file",
         "errors",

@@ -23,3 +23,8 @@ def test_utilities_are_the_mean_over_the_other_samples(name, metric):
 
 def test_one_sample_has_no_others():
     assert expected_utilities(["x"], "chrf") == [0.0]
+
+
+def test_a_language_without_spaces_is_compared_by_its_characters():
+    alike = expected_utilities(["今天狗在睡觉", "今天狗在家睡觉", "猫"], "bleu", "zh")
+    assert alike[0] > 20 and alike[1] > 20 and alike[2] < 10  # all 0 where a sentence is one word

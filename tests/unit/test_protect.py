@@ -25,6 +25,16 @@ def test_spaces_around_protected_text_stay():
     assert rejoin(parts, ["Hallo", "große", "Welt"]) == "Hallo <b> große </b>Welt "
 
 
+def test_a_match_of_nothing_is_none():
+    pattern = compile_pattern(r"\b\d*")
+    assert [(part.text, part.protected) for part in spans("See 12 dogs", pattern)] == [
+        ("See ", False),
+        ("12", True),
+        (" dogs", False),
+    ]
+    assert survived("See 12", "12 da", pattern)
+
+
 @pytest.mark.parametrize(
     "pattern, message", [("(", "must be a regular expression"), ("x*", "must not match the empty text")]
 )

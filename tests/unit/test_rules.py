@@ -4,8 +4,10 @@ import pytest
 import torch
 
 from tests.table import BOS, EOS, IDS, V, every_sequence, table_model
+from transformer_mt.config import DecodeConfig
 from transformer_mt.decoding.beam import beam_search
 from transformer_mt.decoding.rules import BannedText, MinLength, NoRepeatNgram, Prefix, RepetitionPenalty, Siblings
+from transformer_mt.decoding.torch_engine import of_batch
 
 PIECES = ["<s>", "</s>", "▁a", "b", "▁ab"]
 
@@ -93,6 +95,15 @@ def test_siblings_take_off_their_rank(seed):
     expected = sorted(((judged(tokens) / len(tokens), tokens) for _, _, tokens in every), reverse=True)
     (found,) = beam_search(step, state, [4], IDS, beam=len(every), rules=[Siblings(0.7, most=V)])
     assert [h.tokens for h in found] == [tokens for _, tokens in expected]
+
+
+def test_siblings_are_ranked_among_what_the_other_rules_leave():
+    settings = DecodeConfig(diversity=1.0)
+    for rules, prefixes, tokens, best in ((([MinLength(4, EOS)]), [[]], [], 2), ([], [[3]], [], 3)):
+        log_probs = torch.tensor([[-9.0, -0.1, -1.0, -2.0, -3.0]])  # the end is likeliest
+        for rule in of_batch(rules, settings, prefixes):
+            rule(torch.tensor([tokens], dtype=torch.int64), log_probs, torch.tensor([0]))
+        assert log_probs[0].argmax() == best and log_probs[0, best] == -1.0 * (best - 1)
 
 
 def test_siblings_make_the_n_best_differ():

@@ -12,7 +12,7 @@ from tests.conftest import TINY
 from transformer_mt.config_file import dump_config
 from transformer_mt.errors import InputError
 from transformer_mt.evaluation.significance import paired_bootstrap
-from transformer_mt.sweep import jobs
+from transformer_mt.sweep import jobs, table
 from transformer_mt.sweep.jobs import Runner, is_done
 from transformer_mt.sweep.plan import load_sweep
 from transformer_mt.sweep.table import write_table
@@ -127,7 +127,7 @@ def test_other_settings_are_trained_anew_and_another_search_is_only_scored_anew(
     assert (aside / "model.safetensors").exists()
 
 
-def test_the_table_has_means_deviations_and_significance(write_sweep, tmp_path):
+def test_the_table_has_means_deviations_and_significance(write_sweep, tmp_path, monkeypatch):
     sweep = load_sweep(write_sweep(), [], tmp_path / "out")
     assert write_table(sweep) is None
     worse = ("a b c d e f", "a b x d e f") * 10
@@ -141,6 +141,16 @@ def test_the_table_has_means_deviations_and_significance(write_sweep, tmp_path):
     facts = json.loads((sweep.folder / "table.json").read_text(encoding="utf-8"))
     assert facts[0]["test"] == [31.0, 33.0] and facts[0]["p"] is None
     assert (sweep.folder / "curves.png").read_bytes().startswith(b"\x89PNG")
+    asked = []
+    monkeypatch.setattr(table, "paired_bootstrap", lambda *words: asked.append(words) or 0.5)
+    write_table(sweep)  # what was compared once is not compared again
+    assert asked == []
+    job = sweep.jobs[1]
+    assert job.variant == "additive"
+    (job.folder / "evaluation").rename(tmp_path / "before")
+    finish(job, ("a b c d e f", "a b y d e f") * 10, 20.0)
+    write_table(sweep)
+    assert len(asked) == 1
 
 
 def test_the_bootstrap_tells_luck_from_skill():

@@ -93,3 +93,10 @@ def test_missing_and_damaged_models_are_told(tmp_path):
     (tmp_path / "tokenizer.model").write_bytes(b"nonsense")
     with pytest.raises(InputError, match="the tokenizer is damaged"):
         Tokenizer.load(tmp_path)
+
+
+def test_words_are_written_as_in_the_middle_of_a_sentence():
+    """A mark stands before a word only where words have spaces: Chinese has none."""
+    pairs = [("I see a dog.", "我看见一只大狗。"), ("The dog sleeps.", "狗睡觉。"), ("A cat.", "一只猫。")]
+    tokenizer = Tokenizer.train(pairs, TokenizerConfig(vocab_size=300))
+    assert tokenizer.as_written(["狗", "dog", ".", "大狗"]) == ["狗", "▁dog", ".", "大狗"]

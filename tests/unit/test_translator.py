@@ -10,7 +10,8 @@ from tests.conftest import TINY
 from transformer_mt import Translator
 from transformer_mt.config import DecodeConfig, TokenizerConfig
 from transformer_mt.data import toy
-from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.data.tokenizer import EOS, Tokenizer
+from transformer_mt.decoding.hypothesis import Hypothesis
 from transformer_mt.decoding.scoring import Pair, score
 from transformer_mt.decoding.translator import load_run_config
 from transformer_mt.errors import InputError, WorkError
@@ -259,6 +260,31 @@ def test_protected_text_passes_through(translator):
     assert none == translator.translate(["The dog sleeps."])[0]
 
 
+def test_where_nothing_is_protected_the_translation_is_the_same(translator):
+    (plain,) = translator.translate(["The dog sleeps."])
+    said = re.escape(plain.translation.split()[0])  # stands in the translation alone
+    assert translator.translate(["The dog sleeps."], protect=said) == [plain]
+
+
+def test_of_samples_the_chosen_one_is_judged_and_each_text_is_shown_once(translator, monkeypatch):
+    chooser = altered(translator, search="mbr", samples=6)
+    src = translator.tokenizer.encode_src(["The dog sleeps."])[0]
+    short, long = translator.tokenizer.encode_tgt(["Hund", "Der Hund schläft heute im Garten"])
+    limit = len(long) + 1
+    monkeypatch.setattr(chooser, "_limit", lambda length, settings: limit)
+
+    class Draws(type(chooser.engine)):
+        def search(self, requests, settings, n_best):
+            drawn = [Hypothesis([*short, EOS], -1.0, -1.0), *[Hypothesis([*long, EOS], -9.0, -9.0)] * 5]
+            return iter([(0, drawn)])
+
+    chooser.engine = Draws(translator.engine.model, translator.tokenizer)
+    (result,) = chooser.translate(["The dog sleeps."], n_best=6)
+    assert result.translation == "Der Hund schläft heute im Garten" and len(result.n_best) == 2
+    (end,) = [each[-1] for each in translator.engine.token_log_probs([(src, long)])]
+    assert end < math.log(0.5) and "cut" in result.flags
+
+
 def test_results_come_as_soon_as_they_and_those_before_are_done(translator, sentences):
     small = altered(translator, batch_tokens=60)
     asked = []
@@ -284,6 +310,8 @@ def test_options_that_do_not_fit_are_refused(translator, sentences):
     ]:
         with pytest.raises(InputError, match=message):
             translator.translate(sentences, **options)
+    with pytest.raises(InputError, match=r"lines must be a list of sentences, but are one text; give \[text\]"):
+        translator.translate("The dog sleeps.")
 
 
 def test_several_runs_translate_as_one(translator, tiny_run, sentences):
@@ -292,6 +320,18 @@ def test_several_runs_translate_as_one(translator, tiny_run, sentences):
     assert alike == [r.translation for r in translator.translate(sentences)]
     with pytest.raises(InputError, match=r"decode.coverage_penalty must be 0 with several models"):
         Translator.load(tiny_run, device="cpu", ensemble=[tiny_run], decode={"coverage_penalty": 0.1}).translate(["A"])
+
+
+def test_an_ensemble_ends_where_the_first_of_its_models_does(translator):
+    config = translator.config
+    short = config.model_copy(
+        update={
+            "data": config.data.model_copy(update={"max_length": 20}),
+            "model": config.model.model_copy(update={"position": "learned"}),
+        }
+    )
+    both = Translator(translator.engine, translator.tokenizer, config, others=[short])
+    assert both.max_src_length == both.max_positions == 20 and translator.max_positions is None
 
 
 def test_models_with_other_vocabularies_do_not_translate_together(tiny_run, tmp_path):

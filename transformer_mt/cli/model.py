@@ -9,6 +9,8 @@ from transformer_mt.cli.console import natural, positive, say
 from transformer_mt.errors import InputError
 
 if TYPE_CHECKING:
+    from transformer_mt.config import DecodeConfig
+    from transformer_mt.decoding.translation import Options
     from transformer_mt.decoding.translator import Translator
 
 # Of `decode` in the YAML: key, type, metavar or choices, meaning. The flag is the key with dashes.
@@ -76,40 +78,52 @@ def add_search(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--ban", metavar="WORD", action="append", help="a word that is never written; repeatable")
 
 
-def load_translator(arguments: argparse.Namespace) -> "Translator":
-    """The translator the arguments name; a run's folder is exported first where --engine ctranslate2 asks for it."""
+def load_translator(arguments: argparse.Namespace, options: "Options | None" = None) -> "Translator":
+    """The translator the arguments name; a run's folder is exported first where --engine ctranslate2 asks for it.
+
+    What the settings or `options` ask for in vain is refused before that.
+    """
     given = {key: getattr(arguments, key, None) for key, *_ in _SEARCH}
     given["banned"] = getattr(arguments, "ban", None)
     decode = {key: value for key, value in given.items() if value is not None}
-    _refuse_what_the_search_ignores(decode, arguments)
-    from transformer_mt.decoding.translator import Translator, is_exported, load_run_config
+    settings = _settings(decode, Path(arguments.model))
+    if options is not None:
+        options.check(settings)
+    from transformer_mt.decoding.translator import Translator, is_exported
 
     folder = Path(arguments.model)
+    if arguments.engine == "ctranslate2" and arguments.ensemble:
+        raise InputError("--ensemble must stand with --engine torch, but the engine is ctranslate2")
     if arguments.engine == "ctranslate2" and not is_exported(folder):
-        load_run_config(folder, decode)  # what is wrong is told before the work
+        from transformer_mt.decoding.ctranslate2_engine import check_settings
         from transformer_mt.export.cache import exported
 
+        check_settings(settings)
         folder = exported(folder, say)
     elif arguments.device == "auto" or arguments.device == "cpu":
         _keep_memory(folder)
     return Translator.load(folder, arguments.device, arguments.dtype, decode, arguments.engine, arguments.ensemble)
 
 
-def _refuse_what_the_search_ignores(decode: dict[str, Any], arguments: argparse.Namespace) -> None:
-    """Options that were given and would change nothing; those of the config may wait there for another search."""
+def _settings(decode: dict[str, Any], folder: Path) -> "DecodeConfig":
+    """The model's settings with those given. InputError if one was given that would change nothing; those of the config may
+    wait there for another search.
+    """
     from transformer_mt.decoding.translator import load_run_config
 
-    if not decode:
-        return
     try:
-        search = load_run_config(Path(arguments.model), decode).decode.search
-    except InputError as error:  # a setting was given as a flag, and is told as one
+        settings = load_run_config(folder, decode).decode
+    except InputError as error:
+        if "command line" not in str(error):
+            raise
+        # A setting was given as a flag, and is told as one.
         raise InputError(_SETTING.sub(lambda setting: _flag(setting[1]), str(error))) from None
     for key, searches in _ONLY_IN.items():
-        if key in decode and search not in searches:
+        if key in decode and settings.search not in searches:
             raise InputError(
-                f"{_flag(key)} must stand with --search {' or '.join(searches)}, but the search is {search}"
+                f"{_flag(key)} must stand with --search {' or '.join(searches)}, but the search is {settings.search}"
             )
+    return settings
 
 
 def _keep_memory(folder: Path) -> None:

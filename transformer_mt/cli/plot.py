@@ -58,17 +58,26 @@ def _attention(arguments: argparse.Namespace) -> int:
 
 def _curves(arguments: argparse.Namespace) -> int:
     output = _picture(arguments.output)
-    runs = []
-    for run in map(Path, arguments.runs):
-        metrics = run / "metrics.jsonl"
-        if not metrics.exists():
+    folders = [Path(run) for run in arguments.runs]
+    for run in folders:
+        if not (run / "metrics.jsonl").exists():
             raise InputError(f"{run}: must be a run's folder, but holds no metrics.jsonl")
-        lines = metrics.read_text(encoding="utf-8").split("\n")
-        runs.append((run.name, [json.loads(line) for line in lines if line]))
+    from transformer_mt.files import read_objects
     from transformer_mt.plots import curves
 
-    curves(runs, arguments.against, output)
+    entries = [read_objects(run / "metrics.jsonl") for run in folders]
+    curves(list(zip(_names(folders), entries)), arguments.against, output)
     return 0
+
+
+def _names(folders: list[Path]) -> list[str]:
+    """The last part of each path, or as many as tell them all apart: those of a sweep all end in seed-1."""
+    paths = [folder.resolve() for folder in folders]
+    for parts in range(1, max(len(path.parts) for path in paths)):
+        names = ["/".join(path.parts[-parts:]) for path in paths]
+        if len(set(names)) == len(set(paths)):
+            break
+    return names
 
 
 def _picture(name: str) -> Path:

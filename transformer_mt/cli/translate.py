@@ -55,8 +55,8 @@ def _translate(arguments: argparse.Namespace) -> int:
     _refuse_what_does_not_fit(arguments)
     with ExitStack() as files:
         chunks = _chunks(arguments, files)
-        translator = load_translator(arguments)
         options = _options(arguments)
+        translator = load_translator(arguments, options)
         translator.check(options)
         prefixes = _prefixes(arguments)
         done = _lines_done(arguments) if arguments.resume else 0
@@ -197,7 +197,8 @@ def _progress(arguments: argparse.Namespace, files: ExitStack) -> Any:
 
 def _decode(line: bytes, number: int) -> str:
     try:
-        return line.decode("utf-8")
+        # Some editors begin a file with a byte-order mark; it is not part of the first sentence.
+        return line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
         say(f"line {number}: byte {line[error.start]:#04x} is not UTF-8; it was read as U+FFFD")
         return line.decode("utf-8", errors="replace")

@@ -11,6 +11,7 @@ from pathlib import Path
 import sentencepiece
 
 from transformer_mt.config import TokenizerConfig
+from transformer_mt.data.scripts import count_spaceless
 from transformer_mt.errors import InputError
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
@@ -71,10 +72,14 @@ class Tokenizer:
     def as_written(self, words: Sequence[str]) -> list[str]:
         """Target words as pieces write them: each space a mark, and one before the word, where words have spaces.
 
-        What has no letter or digit, such as a full stop, goes without that one: it follows words.
+        What has no letter or digit, such as a full stop, goes without that one: it follows words. So does what begins with
+        a character of a script without spaces.
         """
         written = ["".join(self.pieces_tgt(self.tgt.encode(word))) for word in words]
-        return [text if any(map(str.isalnum, text)) else text.removeprefix("▁") for text in written]
+        return [
+            text if any(map(str.isalnum, text)) and not count_spaceless(word.lstrip()[:1]) else text.removeprefix("▁")
+            for text, word in zip(written, words)
+        ]
 
     def save(self, folder: Path) -> None:
         for path, model in zip(_paths(folder, self.shared), self._models):

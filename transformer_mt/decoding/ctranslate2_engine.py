@@ -39,6 +39,26 @@ def import_ctranslate2() -> Any:
     return ctranslate2
 
 
+def check_settings(settings: DecodeConfig) -> None:
+    """InputError, a line for each, if the search asks for what CTranslate2 has not."""
+    wrong = [
+        f"decode.{key} must be {value!r} with --engine ctranslate2, but is {getattr(settings, key)!r}; "
+        "translate with the run's folder instead"
+        for key, value in _ONLY.items()
+        if getattr(settings, key) != value
+    ]
+    if wrong:
+        raise InputError("\n".join(wrong))
+
+
+def without_what_is_missing(settings: DecodeConfig) -> tuple[DecodeConfig, list[str]]:
+    """The settings as far as CTranslate2 has them, and the names of the others."""
+    missing = [key for key, value in _ONLY.items() if getattr(settings, key) != value]
+    of_sampling = {"samples", "temperature", "top_k", "top_p"} if "search" in missing else set()
+    kept = settings.model_dump(exclude={*missing, *of_sampling})
+    return DecodeConfig.model_validate(kept), missing
+
+
 class CTranslate2Engine:
     """An exported model. Each core has a worker of its own, of one thread: on several threads a step waits for them longer
     than they save (docs/performance.md).
@@ -81,14 +101,7 @@ class CTranslate2Engine:
         return cls(folder, tokenizer, f"{place}:{index}" if index else place, dtype or "default", positions)
 
     def check(self, settings: DecodeConfig) -> None:
-        wrong = [
-            f"decode.{key} must be {value!r} with --engine ctranslate2, but is {getattr(settings, key)!r}; "
-            "translate with the run's folder instead"
-            for key, value in _ONLY.items()
-            if getattr(settings, key) != value
-        ]
-        if wrong:
-            raise InputError("\n".join(wrong))
+        check_settings(settings)
 
     def search(
         self, requests: Sequence[Request], settings: DecodeConfig, n_best: int

@@ -4,15 +4,19 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from transformer_mt.data.scripts import count_spaceless
+
 # An address is tried from its first character alone, so that a line without spaces does not take the square of its length.
 _URL = re.compile(r"(?:https?://|www\.)[^\s<>\"]*[^\s<>\".,;:!?)]|(?<![\w.+-])[\w.+-]+@[\w-]+\.[\w.-]*\w")
-_NUMBER = re.compile(r"\d(?:[\d.,' ]*\d)?")
-_DIGITS = re.compile(r"\D")
+# 1,250 and 1.250 and 1 250: what stands between groups of three is written differently in each language.
+_GROUPED = re.compile(r"(?<![\d.,])\d{1,3}(?:[.,'’ \u00a0\u202f]\d{3})+(?!\d)")
+_NUMBER = re.compile(r"\d+")
 
 
 def suspicions(source: str, translation: str, src_pieces: int, tokens: Sequence[str]) -> Iterator[str]:
     """`copied`, `repeating`, `length_ratio`, `missing_number`, `missing_url`: those that are true."""
-    if translation == source.strip() and sum(map(str.isalpha, source)) > 0 and len(source.split()) > 1:
+    words = len(source.split()) + count_spaceless(source) // 3  # one word may be a name
+    if translation == source.strip() and words > 1 and any(map(str.isalpha, source)):
         yield "copied"
     if _repeats(tokens):
         yield "repeating"
@@ -27,10 +31,11 @@ def suspicions(source: str, translation: str, src_pieces: int, tokens: Sequence[
 
 
 def _numbers(text: str) -> Counter[str]:
-    """The numbers of a text without what groups their digits, which languages write differently."""
+    """The numbers of a text, those with decimals in two parts, as 3.5 is 3,5 elsewhere and 10:30 is 10.30."""
     if not _NUMBER.search(text):
         return Counter()
-    return Counter(_DIGITS.sub("", number) for number in _NUMBER.findall(_URL.sub(" ", text)))
+    whole = _GROUPED.sub(lambda grouped: "".join(_NUMBER.findall(grouped.group())), _URL.sub(" ", text))
+    return Counter(_NUMBER.findall(whole))
 
 
 def _repeats(tokens: Sequence[str]) -> bool:

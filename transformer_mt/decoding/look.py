@@ -53,6 +53,8 @@ def look(translator: Translator, source: str, target: str | None = None) -> Atte
         tgt = [tokenizer.tgt.piece_to_id(piece) for piece in result.tokens]
     else:
         (tgt,) = tokenizer.encode_tgt([target])
+    if translator.max_positions and len(tgt) >= translator.max_positions:
+        raise InputError(f"the target must have at most {translator.max_positions - 1} pieces, but has {len(tgt)}")
     model = engine.model
     with torch.inference_mode(), ExitStack() as open_:
         seen = {

@@ -7,13 +7,21 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Literal
 
+from transformer_mt.data.scripts import is_spaceless
 
-def expected_utilities(samples: Sequence[str], utility: Literal["chrf", "bleu"]) -> list[float]:
-    """For each sample the mean of its utility against every sample, itself left out once; 0 to 100."""
+
+def expected_utilities(
+    samples: Sequence[str], utility: Literal["chrf", "bleu"], target_lang: str = "en"
+) -> list[float]:
+    """For each sample the mean of its utility against every sample, itself left out once; 0 to 100.
+
+    BLEU counts characters in a language that does not part its words.
+    """
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
 
-    metric = CHRF() if utility == "chrf" else BLEU(effective_order=True)
+    tokenize = "char" if is_spaceless(target_lang) else "13a"
+    metric = CHRF() if utility == "chrf" else BLEU(effective_order=True, tokenize=tokenize)
     counts = Counter(samples)
     expected: dict[str, float] = {}
     for hypothesis, own in counts.items():

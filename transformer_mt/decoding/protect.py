@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from transformer_mt.errors import InputError
@@ -34,7 +35,7 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
 def spans(text: str, pattern: re.Pattern[str]) -> list[Span]:
     """The line's stretches in order, protected and not."""
     found, start = [], 0
-    for match in pattern.finditer(text):
+    for match in _matches(text, pattern):
         if match.start() > start:
             found.append(Span(text[start : match.start()], protected=False))
         found.append(Span(match.group(), protected=True))
@@ -44,8 +45,12 @@ def spans(text: str, pattern: re.Pattern[str]) -> list[Span]:
 
 def survived(source: str, translation: str, pattern: re.Pattern[str]) -> bool:
     """Whether all that is protected in the source stands in the translation, as often and no more."""
-    wanted = Counter(match.group() for match in pattern.finditer(source))
-    return wanted == Counter(match.group() for match in pattern.finditer(translation))
+    wanted = Counter(match.group() for match in _matches(source, pattern))
+    return wanted == Counter(match.group() for match in _matches(translation, pattern))
+
+
+def _matches(text: str, pattern: re.Pattern[str]) -> Iterator[re.Match[str]]:
+    return (match for match in pattern.finditer(text) if match.group())  # \b and the like match where nothing is
 
 
 def rejoin(parts: list[Span], translations: list[str]) -> str:

@@ -3,6 +3,8 @@
 import re
 from collections.abc import Callable, Sequence
 
+from transformer_mt.data.scripts import is_spaceless
+
 Count = Callable[[Sequence[str]], list[int]]
 
 # Where a text may be parted, the best places first. What each matches stays with the part before it. A run of marks is tried from
@@ -70,4 +72,4 @@ def _cut(text: str, separator: re.Pattern[str]) -> list[str]:
 
 def joiner(target_lang: str) -> str:
     """What stands between two sentences of a language."""
-    return "" if target_lang.lower().replace("_", "-").split("-")[0] in ("zh", "ja", "th", "lo", "km", "my") else " "
+    return "" if is_spaceless(target_lang) else " "

@@ -131,8 +131,6 @@ class TorchEngine:
         rules: list[Rule] = []
         if settings.repetition_penalty != 1.0:
             rules.append(RepetitionPenalty(settings.repetition_penalty))
-        if settings.diversity:
-            rules.append(Siblings(settings.diversity, most=2 * settings.beam))
         if settings.min_length:
             rules.append(MinLength(settings.min_length, EOS))
         if settings.no_repeat_ngram:
@@ -146,8 +144,7 @@ class TorchEngine:
         longest = max(len(r.src) for r in requests) + 1
         src = torch.tensor([[*r.src, EOS, *[PAD] * (longest - len(r.src) - 1)] for r in requests], device=self.device)
         src_mask = src != PAD
-        if any(r.prefix for r in requests):
-            rules = [*rules, Prefix([r.prefix for r in requests])]
+        rules = of_batch(rules, settings, [r.prefix for r in requests])
         limits = [r.limit for r in requests]
         penalty = LengthPenalty(settings.length_penalty, settings.length_penalty_form)
         model: Any = self.model
@@ -214,6 +211,14 @@ def load_model(folder: Path, config: Config) -> tuple[TranslationModel, Tokenize
     except CheckpointError as error:
         raise WorkError(f"{error}; copy the run's folder again, or train on") from None
     return model, tokenizer
+
+
+def of_batch(rules: Sequence[Rule], settings: DecodeConfig, prefixes: Sequence[Ids]) -> list[Rule]:
+    """All rules for sentences that begin with `prefixes`; siblings are ranked last, among what the others leave."""
+    own: list[Rule] = [Prefix(prefixes)] if any(prefixes) else []
+    if settings.diversity:
+        own.append(Siblings(settings.diversity, most=2 * settings.beam))
+    return [*rules, *own]
 
 
 def _die(seed: int, src: Ids, number: int) -> random.Random:

@@ -3,6 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from transformer_mt.config import DecodeConfig
+from transformer_mt.decoding.protect import compile_pattern
+from transformer_mt.errors import InputError
+
 
 @dataclass(frozen=True)
 class Options:
@@ -14,6 +18,19 @@ class Options:
     align: bool = False
     protect: str | None = None
     """A regular expression; what it matches passes through unchanged."""
+
+    def check(self, settings: DecodeConfig) -> None:
+        """InputError if they do not fit the search or one another."""
+        of_beam = settings.search == "beam"
+        most = settings.beam if of_beam else settings.samples
+        if self.n_best > most:
+            raise InputError(
+                f"--n-best must be at most --{'beam' if of_beam else 'samples'} ({most}), but is {self.n_best}"
+            )
+        if self.protect and self.align:
+            raise InputError("--align must not stand with --protect: protected text is aligned with nothing")
+        if self.protect:
+            compile_pattern(self.protect)
 
 
 @dataclass(frozen=True)

@@ -36,14 +36,24 @@ class Translator:
     """A trained model with its vocabulary and the settings of its search."""
 
     def __init__(
-        self, engine: Engine, tokenizer: Tokenizer, config: Config, decode: DecodeConfig | None = None
+        self,
+        engine: Engine,
+        tokenizer: Tokenizer,
+        config: Config,
+        decode: DecodeConfig | None = None,
+        others: Sequence[Config] = (),
     ) -> None:
+        """`others` are the configs of the other models of an ensemble."""
         self.engine, self.tokenizer, self.decode = engine, tokenizer, decode or config.decode
-        self.max_src_length = config.data.max_length
+        configs = [config, *others]
+        self.max_src_length = min(c.data.max_length for c in configs)
         """Longer sources, in pieces with EOS, are split."""
-        self.max_positions = config.data.max_length if config.model.counts_places else engine.max_positions
+        self.max_positions = min(
+            (c.data.max_length for c in configs if c.model.counts_places), default=engine.max_positions
+        )
         """Most pieces of a side the model has positions for, end-of-sentence counted; None if there is no end."""
-        self.joiner = joiner(config.data.target_lang)
+        self.target_lang = config.data.target_lang
+        self.joiner = joiner(self.target_lang)
 
     @classmethod
     def load(
@@ -79,7 +89,7 @@ class Translator:
         folders = [folder, *map(Path, ensemble)]
         configs = [config, *(load_run_config(other) for other in folders[1:])]
         searcher = TorchEngine.load(folders, configs, device, dtype or "float32")
-        return cls(searcher, searcher.tokenizer, config)
+        return cls(searcher, searcher.tokenizer, config, others=configs[1:])
 
     @classmethod
     def of_config(
@@ -103,6 +113,8 @@ class Translator:
         self, lines: Sequence[str], options: Options = Options(), max_length: int | None = None
     ) -> Iterator[Translation]:
         """One Translation a line, in order, each as soon as it and those before it are done."""
+        if isinstance(lines, str):
+            raise InputError("lines must be a list of sentences, but are one text; give [text]")
         settings = self.decode.model_copy(update={"max_length": max_length}) if max_length else self.decode
         self.check(options)
         if options.prefixes is not None and len(options.prefixes) != len(lines):
@@ -158,16 +170,7 @@ class Translator:
     def check(self, options: Options) -> None:
         """InputError, before any work, if the options do not fit the search or one another."""
         self.engine.check(self.decode)
-        of_beam = self.decode.search == "beam"
-        most = self.decode.beam if of_beam else self.decode.samples
-        if options.n_best > most:
-            raise InputError(
-                f"--n-best must be at most --{'beam' if of_beam else 'samples'} ({most}), but is {options.n_best}"
-            )
-        if options.protect and options.align:
-            raise InputError("--align must not stand with --protect: protected text is aligned with nothing")
-        if options.protect:
-            compile_pattern(options.protect)
+        options.check(self.decode)
 
     def _parts(self, lines: Sequence[str], settings: DecodeConfig) -> list[list[_Part]]:
         """Each line's parts: one, none if there is nothing to translate, several if it is too long for one."""
@@ -185,7 +188,7 @@ class Translator:
 
     def _limit(self, src_length: int, settings: DecodeConfig) -> int:
         """Most pieces of a translation, end-of-sentence counted; from the source alone, never from its batch mates."""
-        limit = int(settings.max_length_ratio * src_length) + 10
+        limit = int(settings.max_length_ratio * src_length) + 11
         limit = min(limit, settings.max_length + 1) if settings.max_length else limit
         limit = max(limit, settings.min_length + 1)
         return min(limit, self.max_positions) if self.max_positions else limit
@@ -199,6 +202,8 @@ class Translator:
         if len(parts) > 1:
             flags.append("split")
             problems.append(f"the source was translated in {len(parts)} parts: it is too long for one")
+        if self.decode.search == "mbr":
+            found = [self._by_utility(hypotheses) for hypotheses in found]
         candidates = [self._candidates(hypotheses) for hypotheses in found]
         for k, (part, own) in enumerate(zip(parts, candidates)):
             if not own:
@@ -225,16 +230,24 @@ class Translator:
         return log_probs[-1] < math.log(0.5)
 
     def _candidates(self, hypotheses: list[Hypothesis]) -> list[Candidate]:
-        bodies = [hypothesis.tokens[:-1] for hypothesis in hypotheses]
-        texts = [self.tokenizer.decode_tgt(body) for body in bodies]
-        scores = [hypothesis.score for hypothesis in hypotheses]
-        if self.decode.search == "mbr":
-            scores = expected_utilities(texts, self.decode.utility)
-        made = [
-            Candidate(text, score, hypothesis.log_prob, self.tokenizer.pieces_tgt(body))
-            for text, score, hypothesis, body in zip(texts, scores, hypotheses, bodies)
+        return [
+            Candidate(
+                self.tokenizer.decode_tgt(hypothesis.tokens[:-1]),
+                hypothesis.score,
+                hypothesis.log_prob,
+                self.tokenizer.pieces_tgt(hypothesis.tokens[:-1]),
+            )
+            for hypothesis in hypotheses
         ]
-        return sorted(made, key=lambda candidate: -candidate.score)  # stable: they come best first
+
+    def _by_utility(self, samples: list[Hypothesis]) -> list[Hypothesis]:
+        """The samples that differ in their text, by what the others say of them; of alike ones the likeliest."""
+        texts = [self.tokenizer.decode_tgt(sample.tokens[:-1]) for sample in samples]
+        utilities = expected_utilities(texts, self.decode.utility, self.target_lang)
+        first_of: dict[str, Hypothesis] = {}
+        for text, utility, sample in zip(texts, utilities, samples):
+            first_of.setdefault(text, replace(sample, score=utility))
+        return sorted(first_of.values(), key=lambda sample: -sample.score)
 
     def _join(self, parts: Sequence[Candidate]) -> Candidate:
         """The translations of a line's parts as one; its score is their mean."""
@@ -258,6 +271,8 @@ class Translator:
     ) -> Translation:
         """The candidates that kept what is protected; if the best did not, the stretches between are translated apart."""
         line, parts = result.source, spans(result.source, pattern)
+        if not any(span.protected for span in parts):
+            return result
         bodies = [span.text.strip() for span in parts if span.translatable]
         if bodies and survived(line, result.translation, pattern):
             kept = [candidate for candidate in result.n_best if survived(line, candidate.translation, pattern)]

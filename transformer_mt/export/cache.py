@@ -1,12 +1,12 @@
 """A run's export made once and kept, for `--engine ctranslate2` on a run's folder."""
 
-import hashlib
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 from transformer_mt.cache import cache_root
 from transformer_mt.errors import InputError
+from transformer_mt.files import digest
 
 
 def exported(run: Path, say: Callable[[str], None]) -> Path:
@@ -14,11 +14,7 @@ def exported(run: Path, say: Callable[[str], None]) -> Path:
     weights = run / "model.safetensors"
     if not weights.exists():
         raise InputError(f"{run}: no model.safetensors yet; training writes it at its first validation")
-    digest = hashlib.sha256()
-    for path in (weights, run / "config.yaml"):
-        with path.open("rb") as file:
-            digest.update(hashlib.file_digest(file, "sha256").digest())
-    folder = cache_root() / "exports" / digest.hexdigest()[:24]
+    folder = cache_root() / "exports" / digest(weights, run / "config.yaml")
     if not (folder / "model.bin").exists() or not (folder / "export.json").exists():
         shutil.rmtree(folder, ignore_errors=True)  # a part of one, which somebody cut down
         from transformer_mt.export.export import export  # imports torch, which the export itself does without

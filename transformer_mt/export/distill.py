@@ -3,8 +3,10 @@
 The student is trained on the teacher's translations of the training sentences, which are simpler than people's.
 """
 
+import hashlib
 import json
 import multiprocessing
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -22,7 +24,7 @@ from transformer_mt.errors import InputError, WorkError
 from transformer_mt.evaluation.scores import corpus_scores
 from transformer_mt.export.export import export
 from transformer_mt.export.support import reasons_against
-from transformer_mt.files import write_text
+from transformer_mt.files import digest, write_text
 from transformer_mt.training.loop import train
 from transformer_mt.training.run import lock_folder
 
@@ -61,7 +63,8 @@ def distill(teacher: Path, config: Config, out: Path | None, say: Callable[[str]
     data = config.data.model_copy(update={"train": FileCorpus(file=str(file), columns=columns)})
     train(config.model_copy(update={"data": data}), folder)
     refused = None
-    if not (folder / "int8").exists():
+    if not _is_export_of(folder, folder / "int8"):
+        shutil.rmtree(folder / "int8", ignore_errors=True)
         try:
             say(str(export(folder, folder / "int8", "int8", None, say)))
         except WorkError as error:
@@ -81,6 +84,15 @@ def distill(teacher: Path, config: Config, out: Path | None, say: Callable[[str]
     return table
 
 
+def _is_export_of(run: Path, exported: Path) -> bool:
+    """Whether the export was made from the weights the run has now, which may have been trained on since."""
+    try:
+        facts = json.loads((exported / "export.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return facts.get("weights") == digest(run / "model.safetensors")
+
+
 def _translate_training_side(teacher: Path, config: Config, file: Path, say: Callable[[str], None]) -> None:
     """The source side of the student's training pairs with the teacher's translations, one JSON object a line."""
     from tqdm import tqdm
@@ -89,6 +101,7 @@ def _translate_training_side(teacher: Path, config: Config, file: Path, say: Cal
     file.parent.mkdir(parents=True, exist_ok=True)
     with lock_folder(file.parent):
         done = whole_lines(file)
+        _check_origin(file, done, teacher, sources)
         if done == len(sources):
             return
         translator = Translator.load(teacher)
@@ -101,6 +114,21 @@ def _translate_training_side(teacher: Path, config: Config, file: Path, say: Cal
                     output.write(json.dumps(pair, ensure_ascii=False) + "\n")
                 output.flush()
                 bar.update(len(chunk))
+
+
+def _check_origin(file: Path, done: int, teacher: Path, sources: Sequence[str]) -> None:
+    """InputError if the translations that are there are of another teacher, search or corpus."""
+    texts = hashlib.sha256("\n".join(sources).encode()).hexdigest()[:24]
+    origin = (
+        json.dumps({"teacher": digest(teacher / "model.safetensors", teacher / "config.yaml"), "sources": texts}) + "\n"
+    )
+    note = file.with_suffix(".origin.json")
+    if done and note.exists() and note.read_text(encoding="utf-8") != origin:
+        raise InputError(
+            f"{file}: must be the translations of {teacher}, but is of another teacher, search or corpus; "
+            "remove it, or name another folder with --out"
+        )
+    write_text(note, origin)
 
 
 def _measure(name: str, place: Path, test: Sequence[Pair], config: Config) -> Row:

@@ -7,15 +7,17 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from transformer_mt.config_file import dump_config
+from transformer_mt.decoding.ctranslate2_engine import without_what_is_missing
 from transformer_mt.decoding.torch_engine import TorchEngine, load_model
 from transformer_mt.decoding.translator import Translator, is_exported, load_run_config
 from transformer_mt.errors import InputError
 from transformer_mt.export.ctranslate2 import num_positions, write_model
 from transformer_mt.export.proof import Proof, probe_sentences, prove
-from transformer_mt.files import write_text
+from transformer_mt.files import digest, write_text
 
 # What `translate` needs besides CTranslate2's own files.
-_OF_THE_RUN = ("config.yaml", "tokenizer.model", "tokenizer.src.model", "tokenizer.tgt.model")
+_OF_THE_RUN = ("tokenizer.model", "tokenizer.src.model", "tokenizer.tgt.model")
 
 
 def export(run: Path, out: Path, quantization: str, probe: str | None, say: Callable[[str], None]) -> Proof:
@@ -28,6 +30,10 @@ def export(run: Path, out: Path, quantization: str, probe: str | None, say: Call
         raise InputError(f"{run}: must be a run's folder, but is exported already; name the run it came from")
     if out.exists():
         raise InputError(f"{out}: must not be there yet, but is; remove it or name another folder")
+    decode, without = without_what_is_missing(config.decode)
+    if without:
+        say(f"CTranslate2 has no decode.{', decode.'.join(without)}: the export translates without")
+        config = config.model_copy(update={"decode": decode})
     model, tokenizer = load_model(run, config)
     model.eval()
     sentences = probe_sentences(run, config, tokenizer, probe, say)
@@ -39,11 +45,13 @@ def export(run: Path, out: Path, quantization: str, probe: str | None, say: Call
         for name in _OF_THE_RUN:
             if (run / name).exists():
                 shutil.copyfile(run / name, unproven / name)
-        facts = {"run": config.name, "positions": num_positions(config)}
+        write_text(unproven / "config.yaml", dump_config(config))
+        weights = digest(run / "model.safetensors")
+        facts = {"run": config.name, "weights": weights, "positions": num_positions(config)}
         write_text(unproven / "export.json", json.dumps(facts, indent=1) + "\n")
         ours = Translator(TorchEngine(model, tokenizer), tokenizer, config)
         theirs = Translator.load(unproven, device="cpu")
-        proof = prove(ours, theirs, sentences, quantization)
+        proof = prove(ours, theirs, sentences, quantization, config.data.target_lang)
         write_text(unproven / "export.json", json.dumps({**facts, **vars(proof)}, indent=1) + "\n")
         unproven.chmod(0o755)
         unproven.rename(out)

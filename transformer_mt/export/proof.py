@@ -10,6 +10,7 @@ from pathlib import Path
 from transformer_mt.config import Config
 from transformer_mt.data.corpus import read_corpus
 from transformer_mt.data.lines import read_lines
+from transformer_mt.data.scripts import is_spaceless
 from transformer_mt.data.tokenizer import EOS, Tokenizer
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import InputError, WorkError
@@ -63,13 +64,14 @@ def probe_sentences(
     return [text for ids in lines if (text := " ".join(tokenizer.src.decode(ids).split()))]
 
 
-def prove(ours: Translator, theirs: Translator, sentences: Sequence[str], quantization: str) -> Proof:
+def prove(ours: Translator, theirs: Translator, sentences: Sequence[str], quantization: str, target_lang: str) -> Proof:
     """Compare the two; WorkError if they differ by more than they may."""
     expected, found = ours.translate(sentences), theirs.translate(sentences)
     alike = [(a, b) for a, b in zip(expected, found) if a.translation == b.translation]
     difference = max((abs(a.score - b.score) for a, b in alike), default=0.0)
     texts = [result.translation for result in expected]
-    (score,) = corpus_scores([result.translation for result in found], texts, "en", metrics=("BLEU",))
+    tokenize = "char" if is_spaceless(target_lang) else "13a"  # sacreBLEU's word splitters are extras
+    (score,) = corpus_scores([result.translation for result in found], texts, target_lang, tokenize, metrics=("BLEU",))
     bleu = 100.0 if len(alike) == len(sentences) else score.value  # sacreBLEU's is 0 where no line has four words
     proof = Proof(quantization, len(sentences), len(alike), difference, bleu)
     if quantization == "float32":

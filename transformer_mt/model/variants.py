@@ -74,11 +74,11 @@ class VariantAttention(MultiHeadAttention):
         # Torch's kernel in bfloat16 on a processor is slower than the formula.
         slow_kernel = isinstance(self.relation, Alibi) and x_BTD.device.type == "cpu" and v_BHSK.dtype == torch.bfloat16
         if not self.fusable or slow_kernel:
-            weights = self._weights(x_BTD, k_BHSK, mask, causal, places)
-            heads_BHTK = drop(weights, dropout).to(v_BHSK.dtype) @ v_BHSK
+            weights = drop(self._weights(x_BTD, k_BHSK, mask, causal, places), dropout).to(v_BHSK.dtype)
+            heads_BHTK = weights @ v_BHSK
             if isinstance(self.relation, Relative):
                 distances = self.relation.distances(places.queries, places.keys)
-                heads_BHTK = heads_BHTK + self.relation.attended(weights.to(v_BHSK.dtype), distances)
+                heads_BHTK = heads_BHTK + self.relation.attended(weights, distances)
             return self.output(self._join(heads_BHTK))
         q = self._queries(x_BTD, places)
         if isinstance(self.relation, Alibi):

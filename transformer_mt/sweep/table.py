@@ -4,13 +4,14 @@ import json
 import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from transformer_mt import plots
 from transformer_mt.errors import InputError
 from transformer_mt.evaluation.significance import paired_bootstrap
-from transformer_mt.files import write_text
+from transformer_mt.files import digest, read_objects, write_text
 from transformer_mt.sweep.jobs import is_done
 from transformer_mt.sweep.plan import Job, Sweep
 
@@ -54,8 +55,7 @@ def write_table(sweep: Sweep) -> str | None:
 
 
 def _entries(folder: Path) -> list[dict[str, Any]]:
-    lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").split("\n")
-    return [json.loads(line) for line in lines if line]
+    return read_objects(folder / "metrics.jsonl")
 
 
 def _row(variant: str, done: dict[Job, list[dict[str, Any]]], sweep: Sweep) -> Row | None:
@@ -93,14 +93,27 @@ def _bleu(scores: Sequence[dict[str, Any]]) -> float:
 
 
 def _p(first: Job, other: Job) -> float:
-    systems: list[list[str]] = []
-    for job in (first, other):
-        lines = (job.folder / "evaluation" / "test-0.jsonl").read_text(encoding="utf-8").split("\n")
-        rows = [json.loads(line) for line in lines if line]
-        systems.append([row["translation"] for row in rows])
-    references = [row["reference"] for row in rows]
+    baseline, system = (job.folder / "evaluation" / "test-0.jsonl" for job in (first, other))
     settings, language = other.config.evaluate, other.config.data.target_lang
-    return paired_bootstrap(systems[0], systems[1], references, language, settings.tokenize, settings.lowercase)
+    return _p_of_files(
+        baseline, digest(baseline), system, digest(system), language, settings.tokenize, settings.lowercase
+    )
+
+
+@cache  # a table is made after each training, and a second of each p is many with seventy pairs
+def _p_of_files(
+    baseline: Path,
+    baseline_digest: str,
+    system: Path,
+    system_digest: str,
+    language: str,
+    tokenize: str,
+    lowercase: bool,
+) -> float:
+    rows = read_objects(system)
+    baselines = [row["translation"] for row in read_objects(baseline)]
+    translations, references = ([row[key] for row in rows] for key in ("translation", "reference"))
+    return paired_bootstrap(baselines, translations, references, language, tokenize, lowercase)
 
 
 def _table(rows: Sequence[Row], sweep: Sweep, done: dict[Job, list[dict[str, Any]]]) -> str:

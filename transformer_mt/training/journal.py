@@ -8,7 +8,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from transformer_mt.files import write_text
+from transformer_mt.files import read_objects, write_text
 
 
 def say(text: str) -> None:
@@ -36,15 +36,7 @@ class Journal:
 
     def entries(self) -> list[dict[str, Any]]:
         """What was written so far; a last line cut by a crash is left out."""
-        if not self.path.exists():
-            return []
-        entries = []
-        for line in self.path.read_text(encoding="utf-8", errors="replace").split("\n"):
-            try:
-                entries.append(json.loads(line))
-            except json.JSONDecodeError:
-                continue
-        return entries
+        return read_objects(self.path) if self.path.exists() else []
 
     def write(self, event: str, **facts: Any) -> None:
         """Add one object."""
