@@ -2,9 +2,9 @@
 
     python scripts/reproduce.py configs/demo.yaml [key=value ...] [--out runs/reproduce-demo]
 
-A receipt is a block of comment lines, YAML behind the `#`, that says what was measured once. Interrupted, the same command
-goes on. At the end comes the table, and a new receipt to put in the old one's place. Exit status 1: BLEU is further from
-the receipt than --tolerance.
+A receipt is a block of comment lines, YAML behind the `#`, that says what was measured once: minutes are those of updates, over
+all sessions, the peak of memory that of the last. Interrupted, the same command goes on. At the end comes the table, and a new
+receipt to put in the old one's place. Exit status 1: BLEU is further from the receipt than --tolerance.
 """
 
 import argparse
@@ -13,7 +13,6 @@ import re
 import resource
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import yaml
@@ -29,15 +28,15 @@ def receipt_of(path: Path) -> dict:
 
 def measure(config: Path, out: Path, overrides: list[str]) -> dict:
     """Train, evaluate, and put together what a receipt holds."""
-    start = time.time()
+    if (out / "finished.json").exists():
+        print(f"{out}: was trained before; that run is compared, --out DIR trains another", file=sys.stderr)
     subprocess.run([*COMMAND, "train", str(config), *overrides, "--out", str(out)], check=True)
-    minutes = (time.time() - start) / 60
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / (1 if sys.platform == "darwin" else 1024)
     result = subprocess.run([*COMMAND, "evaluate", str(out), "--json"], check=True, stdout=subprocess.PIPE)
     test = json.loads(result.stdout.decode().splitlines()[0])
     journal = [json.loads(line) for line in (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     begun = [entry for entry in journal if entry["event"] == "start"][-1]
-    last = [entry for entry in journal if entry["event"] == "train"][-1]
+    last = [entry for entry in journal if "tokens" in entry][-1]
     run_config = yaml.safe_load((out / "config.yaml").read_text(encoding="utf-8"))
     bleu = test["scores"][0]
     return {
@@ -45,12 +44,13 @@ def measure(config: Path, out: Path, overrides: list[str]) -> dict:
         "bleu": round(bleu["value"], 2),
         "signature": bleu["signature"],
         "beam": run_config.get("decode", {}).get("beam", 5),
-        "minutes": round(minutes, 1),
+        "minutes": round(last["seconds"] / 60, 1),
         "tokens_per_second": round(last["tokens"] / last["seconds"]),
         "peak_mb": round(peak),
         "machine": begun["gpu"] or f"{begun['threads']} threads of {begun['processor']}",
         "commit": begun["commit"],
         "seed": run_config.get("seed", 1),
+        "settings": [word for word in overrides if not word.startswith("seed=")],
     }
 
 
@@ -65,9 +65,10 @@ def main() -> int:
         receipt = receipt_of(options.config)
         if not receipt:
             print(f"{options.config}: has no receipt yet; what is measured now can be its first", file=sys.stderr)
-        overrides = [f"seed={receipt['seed']}"] if "seed" in receipt else []
+        overrides = options.overrides or receipt.get("settings", [])
+        seed = [f"seed={receipt['seed']}"] if "seed" in receipt else []
         out = options.out or Path("runs") / f"reproduce-{options.config.stem}"
-        measured = measure(options.config, out, overrides + options.overrides)
+        measured = measure(options.config, out, [*seed, *overrides])
     except OSError as error:
         print(f"{error.filename}: {error.strerror}", file=sys.stderr)
         return 2

@@ -64,7 +64,10 @@ def save(root: Path, step: int, tensors: Mapping[str, Tensors], state: Mapping[s
 
 
 def load(path: Path) -> Checkpoint:
-    """Read a checkpoint; CheckpointError if a file is missing, cut or changed."""
+    """Read a checkpoint; CheckpointError if a file is missing, cut or changed.
+
+    What cannot be read at all, as on a disk that does not answer, is an OSError: it may be whole.
+    """
     try:
         manifest = json.loads((path / "manifest.json").read_text(encoding="utf-8"))
         for name, expected in manifest.items():
@@ -73,7 +76,7 @@ def load(path: Path) -> Checkpoint:
         state = json.loads((path / "state.json").read_text(encoding="utf-8"))
         files = [name for name in manifest if name.endswith(".safetensors")]
         return Checkpoint(path, {name.removesuffix(".safetensors"): load_file(path / name) for name in files}, state)
-    except (OSError, ValueError, SafetensorError) as error:
+    except (FileNotFoundError, ValueError, SafetensorError) as error:
         raise CheckpointError(f"{path} is damaged: {_reason(error)}") from error
 
 
@@ -97,8 +100,8 @@ def newest(root: Path, report: Callable[[str], None]) -> Checkpoint | None:
             damaged = path.with_name(f"damaged-{path.name}")
             shutil.rmtree(damaged, ignore_errors=True)
             path.rename(damaged)
-    if paths:
-        raise CheckpointError(f"{root}: none of its {len(paths)} checkpoints is whole; start over with --fresh")
+    if put_aside := list(root.glob("damaged-step-*")):
+        raise CheckpointError(f"{root}: none of its {len(put_aside)} checkpoints is whole; start over with --fresh")
     return None
 
 

@@ -21,6 +21,10 @@ def choose_device(name: str) -> torch.device:
             return torch.device("mps" if torch.backends.mps.is_available() and local_rank is None else "cpu")
     if not re.fullmatch(r"cpu|cuda(:\d+)?|mps", name):
         raise InputError(f"the device must be auto, cpu, cuda, cuda:N or mps, but is {name}")
+    if ":" in name and local_rank is not None:
+        raise InputError(
+            f"the device must be cuda with several processes, each of which takes its own GPU, but is {name}"
+        )
     device = torch.device("cuda", local_rank) if name == "cuda" and local_rank is not None else torch.device(name)
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise InputError(

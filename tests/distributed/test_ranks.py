@@ -85,6 +85,13 @@ def test_two_ranks_end_with_the_weights_of_one_process(one, two):
     assert_same_training(one, two)
 
 
+def test_ranks_go_on_after_a_validation_longer_than_any_sentence_before(folder):
+    """In which the table of sinusoids grew, on one rank."""
+    (folder / "long.tsv").write_text("en\tde\n" + "dog " * 300 + "\tHund\na dog\tein Hund\n", encoding="utf-8")
+    words = ["data.valid={file: long.tsv}", "data.max_length=600", "train.batch_tokens=700", "train.max_updates=13"]
+    train(folder, 2, "long", *words, "train.average_checkpoints=1")
+
+
 def test_shared_out_weights_end_as_whole_ones(folder, one):
     train(folder, 2, "shared", "train.accumulate=2", "train.parallel=fsdp")
     assert_same_training(one, folder / "shared")

@@ -10,7 +10,19 @@ import yaml
 from tests.conftest import ROOT
 
 CONFIGS = sorted((ROOT / "configs").glob("*.yaml"))
-KEYS = ["test", "bleu", "signature", "beam", "minutes", "tokens_per_second", "peak_mb", "machine", "commit", "seed"]
+KEYS = [
+    "test",
+    "bleu",
+    "signature",
+    "beam",
+    "minutes",
+    "tokens_per_second",
+    "peak_mb",
+    "machine",
+    "commit",
+    "seed",
+    "settings",
+]
 
 
 def reproduce(folder, *words):
@@ -28,7 +40,7 @@ def test_a_receipt_is_written_compared_and_missed(write_config, tmp_path):
     path = write_config(train={"max_updates": 12})
     first = reproduce(tmp_path, path.name)
     assert first.returncode == 0, first.stderr
-    assert "has no receipt yet" in first.stderr
+    assert "has no receipt yet" in first.stderr and "was trained before" not in first.stderr
     receipt = first.stdout[first.stdout.index("# receipt:") :].strip() + "\n"
     path.write_text(receipt + path.read_text(encoding="utf-8"), encoding="utf-8")
     again = reproduce(tmp_path, path.name, "--out", "again")
@@ -37,6 +49,7 @@ def test_a_receipt_is_written_compared_and_missed(write_config, tmp_path):
     bleu = yaml.safe_load(receipt.replace("# ", ""))["receipt"]["bleu"]
     path.write_text(path.read_text(encoding="utf-8").replace(f"bleu: {bleu}", f"bleu: {bleu + 50}"), encoding="utf-8")
     missed = reproduce(tmp_path, path.name, "--out", "again")
+    assert "again: was trained before; that run is compared, --out DIR trains another" in missed.stderr
     assert missed.returncode == 1
     assert "NOT reproduced: BLEU -50.00" in missed.stdout
 

@@ -1,7 +1,10 @@
 """A run that is killed at any moment and started again ends with the same weights, bit for bit."""
 
+import errno
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +16,7 @@ import yaml
 from safetensors.torch import load_file
 
 from tests.conftest import ROOT, TINY, run_cli
+from transformer_mt import checkpoint
 
 # Runs the command line with one function replaced by one that kills its own process at the N-th call.
 KILLER = """
@@ -50,6 +54,7 @@ MOMENTS = {
         "before",
     ),
     "in a validation": ("transformer_mt.training.loop", "validate", 2, "before"),
+    "writing the first model": ("transformer_mt.checkpoint", "save_weights", 1, "before"),
     "writing the model": ("transformer_mt.checkpoint", "save_weights", 2, "before"),
     "averaging at the end": ("transformer_mt.checkpoint", "average", 1, "before"),
 }
@@ -117,7 +122,12 @@ def same_end(folder: Path, straight: Path) -> None:
     assert measured(folder) == measured(straight)
 
 
-QUICK = ["in an update", "writing a checkpoint, before its name", "between a checkpoint and its link for averaging"]
+QUICK = [
+    "in an update",
+    "writing the first model",
+    "writing a checkpoint, before its name",
+    "between a checkpoint and its link for averaging",
+]
 
 
 @pytest.mark.parametrize("moment", [m if m in QUICK else pytest.param(m, marks=pytest.mark.slow) for m in MOMENTS])
@@ -158,8 +168,9 @@ def test_other_settings_resume_as_exactly(change, tmp_path):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_saves_and_leaves_with_one_line(number, straight, tmp_path):
     config = config_in(tmp_path)
+    words = ["train.max_updates=100000"]  # not over before the signal comes
     process = subprocess.Popen(
-        [sys.executable, "-m", "transformer_mt", "train", str(config)],
+        [sys.executable, "-m", "transformer_mt", "train", str(config), *words],
         cwd=tmp_path,
         stderr=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -170,13 +181,13 @@ def test_a_signal_saves_and_leaves_with_one_line(number, straight, tmp_path):
         time.sleep(0.01)
     process.send_signal(number)
     errors = process.communicate(timeout=120)[1].decode()
-    if process.returncode == 0:
-        pytest.skip("the run was over before the signal came")
     assert process.returncode == 128 + number
     assert "and saved; run the same command to go on" in errors.strip().split("\n")[-1]
     assert "Traceback" not in errors
-    assert "going on from" in train(tmp_path)
-    assert weights(tmp_path)["runs/tiny/model.safetensors"] == weights(straight)["runs/tiny/model.safetensors"]
+    (stopped,) = re.findall(r"stopped at update (\d+)", errors)
+    assert f"update {stopped} of" in train(tmp_path, f"train.max_updates={max(24, int(stopped) + 1)}")
+    if int(stopped) < 24:
+        assert weights(tmp_path)["runs/tiny/model.safetensors"] == weights(straight)["runs/tiny/model.safetensors"]
 
 
 def test_a_damaged_newest_checkpoint_is_reported_and_the_one_before_taken(straight, tmp_path):
@@ -251,3 +262,32 @@ def test_a_full_disk_is_a_clear_message_and_costs_nothing_saved(straight, tmp_pa
     assert "step-00000018: No space left on device; the last whole checkpoint is step-00000012; make room" in last
     train(tmp_path)
     same_end(tmp_path, straight)
+
+
+def test_a_model_without_checkpoints_is_not_trained_over(straight, tmp_path):
+    """Somebody made room; the same command must not begin anew in place of what was trained."""
+    shutil.copytree(straight, tmp_path, dirs_exist_ok=True)
+    run = tmp_path / "runs/tiny"
+    for folder in (run / "checkpoints").iterdir():
+        (folder / "optimizer.safetensors").write_bytes(b"")
+    said = train(tmp_path, code=1)
+    assert "checkpoints is whole; start over with --fresh" in said
+    assert "checkpoints is whole; start over with --fresh" in train(tmp_path, code=1)
+    shutil.rmtree(run / "checkpoints")
+    before = {path.name: path.read_bytes() for path in run.iterdir() if path.is_file()}
+    assert "must hold the checkpoints of its model to go on, but holds none; start over with --fresh" in train(
+        tmp_path, code=2
+    )
+    assert {path.name: path.read_bytes() for path in run.iterdir() if path.is_file()} == before
+    assert "the old run is now" in train(tmp_path, "--fresh")
+
+
+def test_what_cannot_be_read_is_not_called_damaged(straight, tmp_path, monkeypatch):
+    def unreadable(path):
+        raise OSError(errno.EIO, "Input/output error", str(path))
+
+    shutil.copytree(straight / "runs/tiny/checkpoints", tmp_path / "checkpoints")
+    monkeypatch.setattr(checkpoint, "_hash", unreadable)
+    with pytest.raises(OSError, match="Input/output error"):
+        checkpoint.newest(tmp_path / "checkpoints", print)
+    assert not list((tmp_path / "checkpoints").glob("damaged-*"))

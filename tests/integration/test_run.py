@@ -1,6 +1,7 @@
 """What training does at its turns: early stopping, averaging, broken arithmetic, learning at all."""
 
 import json
+import re
 
 import pytest
 import torch
@@ -54,6 +55,30 @@ def test_the_loss_can_be_what_is_watched(run):
         best = min(best or entry["loss"], entry["loss"])
 
 
+def test_scores_of_another_kind_are_not_compared(run, capfd):
+    """Minus a loss is below every BLEU: it would never be a new best, and patience would end the run."""
+    run("train.patience=1")
+    folder, entries = run("train.monitor=loss", "train.patience=1", "train.max_updates=36")
+    assert "after a change of train.monitor do not compare: the best is looked for anew" in capfd.readouterr().err
+    after = [entry for entry in entries if entry["event"] == "valid" and entry["step"] > 24]
+    assert [entry["step"] for entry in after] == [36] and after[0]["is_best"]
+
+
+def test_a_validation_is_greedy_whatever_search_is_wanted(run):
+    words = ["decode.search=mbr", "decode.samples=4", "decode.temperature=2.0", "name=sampled"]
+    _, greedy = run("train.max_updates=12", "train.average_checkpoints=1")
+    _, other = run("train.max_updates=12", "train.average_checkpoints=1", *words)
+    assert [e["samples"] for e in greedy if e["event"] == "valid"] == [
+        e["samples"] for e in other if e["event"] == "valid"
+    ]
+
+
+def test_the_loss_of_no_pair_cannot_be_watched(run, tmp_path):
+    (tmp_path / "long.tsv").write_text("en\tde\n" + "dog " * 300 + "\tHund\n", encoding="utf-8")
+    with pytest.raises(InputError, match="train.monitor must be bleu, as no validation pair fits a batch, but is loss"):
+        run("train.monitor=loss", "data.valid={file: long.tsv}")
+
+
 def test_the_published_model_is_the_best_or_the_better_average(run):
     folder, entries = run("train.average_checkpoints=3")
     average = next(entry for entry in entries if entry["event"] == "average")
@@ -77,11 +102,14 @@ def test_a_run_that_goes_on_after_its_end_publishes_what_it_names(run):
     """The first end publishes an average; if the second finds nothing better, the best single one is named and is there."""
     run()
     folder, entries = run("train.max_updates=30", "train.learning_rate=0.2")
-    last = entries[-1]["model"]
-    kept = load_file(folder / "model.safetensors")
+    last, kept = entries[-1]["model"], load_file(folder / "model.safetensors")
+    steps = [int(step.replace(",", "")) for step in re.findall(r"\d[\d,]*(?=,|$)", last)]
+    files = [folder / f"averaging/step-{step:08d}.safetensors" for step in steps]
     if last.startswith("update"):
-        best = load_file(folder / f"checkpoints/step-{int(last.split()[1].replace(',', '')):08d}/model.safetensors")
-        assert all(torch.equal(kept[name], best[name]) for name in kept)
+        files = [folder / f"checkpoints/step-{steps[0]:08d}/model.safetensors"]
+    named = [load_file(file) for file in files]
+    mean = {name: sum(weights[name].double() for weights in named) / len(named) for name in kept}
+    assert all(torch.allclose(kept[name].double(), mean[name], atol=1e-6) for name in kept)
     assert [entry["event"] for entry in entries].count("end") == 1
 
 
@@ -134,7 +162,9 @@ def test_running_out_of_memory_outside_an_update_is_told_in_one_line(run, monkey
         raise RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory: you tried ...")
 
     monkeypatch.setattr("transformer_mt.training.loop.validate", scarce)
-    with pytest.raises(WorkError, match=r"^not enough memory; .* lower decode.batch_tokens$"):
+    with pytest.raises(
+        WorkError, match=r"^not enough memory; .* lower decode.batch_tokens and run the same command to go on"
+    ):
         run("train.max_updates=12")
 
 

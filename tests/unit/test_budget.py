@@ -42,9 +42,21 @@ def test_the_batch_tried_is_of_the_longest_sentences():
     assert batch.num_tokens == 600
 
 
-def test_this_machine_has_memory():
-    cpu = torch.device("cpu")
-    assert 0 < peak_memory(cpu) < free_memory(cpu) + peak_memory(cpu)
+def test_ranks_of_one_machine_share_its_free_memory(monkeypatch):
+    gigabyte, files = 2**30, {"/proc/meminfo": ["MemTotal: 1 kB", f"MemAvailable:  {8 * 2**20} kB"]}
+    monkeypatch.setattr(budget, "_lines", lambda path: files.get(path, []))
+    monkeypatch.setattr(budget, "peak_memory", lambda device: gigabyte)
+    assert free_memory(torch.device("cpu")) == int(0.8 * 9 * gigabyte)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
+    assert free_memory(torch.device("cpu")) == int(0.8 * 3 * gigabyte)
+    files |= {"/sys/fs/cgroup/memory.max": [str(6 * gigabyte)], "/sys/fs/cgroup/memory.current": [str(2 * gigabyte)]}
+    assert free_memory(torch.device("cpu")) == int(0.8 * 2 * gigabyte)
+    files["/sys/fs/cgroup/memory.max"] = ["max"]
+    assert free_memory(torch.device("cpu")) == int(0.8 * 3 * gigabyte)
+
+
+def test_this_process_uses_memory():
+    assert 10 * 2**20 < peak_memory(torch.device("cpu")) < 100 * 2**30
 
 
 def measuring(answer):

@@ -3,6 +3,7 @@ import os
 import shutil
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -112,6 +113,30 @@ def test_a_damaged_cache_is_made_again(corpus_config, file, content):
     assert any("is damaged" in text and "made again" in text for text in said)
 
 
+def test_a_cache_that_lost_pairs_is_made_again(corpus_config, monkeypatch):
+    monkeypatch.setattr(room, "SHARD", 25)
+    whole = prepare(corpus_config, lambda text: None)
+    (folder,) = cached()
+    sorted(folder.glob("train-*.arrow"))[1].unlink()
+    said: list[str] = []
+    assert len(prepare(corpus_config, said.append).train) == len(whole.train)
+    assert "is damaged" in said[0] and "pairs are left" in said[0]
+
+
+def test_killed_at_its_very_end_preparation_goes_on(corpus_config, monkeypatch):
+    def killed(path, target, rename=Path.rename):
+        if path.suffix == ".part":
+            raise KeyboardInterrupt
+        return rename(path, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", killed)
+        with pytest.raises(KeyboardInterrupt):
+            prepare(corpus_config, lambda text: None)
+    assert len(prepare(corpus_config, lambda text: None).train) > 0
+    assert [path.suffix for path in cached()] == [""] and not (cached()[0] / "survey").exists()
+
+
 def test_bad_input_leaves_nothing_behind(corpus_config):
     with open(corpus_config.data.train.source, "ab") as file:
         file.write(b"\xff\xfe\n")
@@ -167,7 +192,7 @@ def test_what_was_begun_is_swept_a_week_later(corpus_config):
 
 @pytest.mark.parametrize("encoded_before", [0, 1, 4, 9])
 def test_an_interrupted_preparation_goes_on_where_it_was(corpus_config, monkeypatch, encoded_before):
-    """Interrupted in the first pass, or after some shards of the second: what is done is not done again."""
+    """Interrupted after the first pass, or after some shards of the second: what is done is not done again."""
     monkeypatch.setattr(room, "SHARD", 25)
     whole = prepare(corpus_config, lambda text: None)
     expected = [(whole.train.src(i).tolist(), whole.train.tgt(i).tolist()) for i in range(len(whole.train))]

@@ -1,7 +1,7 @@
 """Everything between a config and the first batch: clean, learn the vocabulary, encode, cache.
 
 A cache folder is keyed by everything that made it and appears under its name only when whole. Neither pass over the corpus
-takes more memory for more pairs, and what an interruption leaves half done is gone on with.
+takes more memory for more pairs. An interrupted first pass begins anew; the second, which encodes, goes on where it was.
 """
 
 import fcntl
@@ -92,9 +92,12 @@ def _open(folder: Path, say: Say) -> PreparedData | None:
     try:
         facts = json.loads((folder / "facts.json").read_text(encoding="utf-8"))
         lines = (folder / "valid.jsonl").read_text(encoding="utf-8").split("\n")
+        train = EncodedPairs(sorted(folder.glob("train-*.arrow")))
+        if len(train) != facts["counts"][cleaning.KEPT]:
+            raise ValueError(f"{len(train):,} of its {facts['counts'][cleaning.KEPT]:,} pairs are left")
         return PreparedData(
             tokenizer=Tokenizer.load(folder),
-            train=EncodedPairs(sorted(folder.glob("train-*.arrow"))),
+            train=train,
             valid=EncodedPairs([folder / "valid.arrow"]),
             valid_text=[(row[0], row[1]) for row in map(json.loads, filter(None, lines))],
             fingerprint=facts["fingerprint"],
@@ -123,6 +126,7 @@ def _build(config: Config, folder: Path, say: Say, tokenizer: Tokenizer | None) 
             part.mkdir(exist_ok=True)
             _fill(config, part, say, tokenizer)
             part.rename(folder)
+            shutil.rmtree(folder / "survey")  # last: until here an interrupted process can go on
     except InputError:
         shutil.rmtree(part, ignore_errors=True)
         raise
@@ -160,9 +164,10 @@ def _fill(config: Config, folder: Path, say: Say, tokenizer: Tokenizer | None) -
             f"{describe(data.valid)}: the validation set must have sentence pairs, but all have an empty side"
         )
     fates, tokenizer = _survey(config, folder, say, tokenizer, valid)
-    counts = Counter(
-        {name: int(n) for name, n in zip(cleaning.FATES, np.bincount(fates, minlength=len(cleaning.FATES)))}
-    )
+    counts: Counter[str] = Counter()
+    for start in range(0, len(fates), SHARD):
+        of_each = np.bincount(fates[start : start + SHARD], minlength=len(cleaning.FATES))
+        counts.update(dict(zip(cleaning.FATES, of_each.tolist())))
     counts[cleaning.READ], counts[cleaning.KEPT] = len(fates), 0
     fingerprints = []
     for shard in _shards(config, folder, say, tokenizer, fates):
@@ -176,7 +181,6 @@ def _fill(config: Config, folder: Path, say: Say, tokenizer: Tokenizer | None) -
         file.writelines(json.dumps(pair, ensure_ascii=False) + "\n" for pair in valid)
     facts = {"fingerprint": hashlib.sha256("".join(fingerprints).encode()).hexdigest(), "counts": +counts}
     _mark(folder / "facts.json", facts)
-    shutil.rmtree(folder / "survey")
 
 
 def _survey(

@@ -84,13 +84,14 @@ def free_memory(device: torch.device) -> int:
     if device.type == "cuda":
         return int(_SHARE * torch.cuda.mem_get_info(device)[0])
     free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    ranks_here = int(os.environ.get("LOCAL_WORLD_SIZE", 1))  # they measure at the same time
     for line in _lines("/proc/meminfo"):
         if line.startswith("MemAvailable"):
             free = int(line.split()[1]) * 1024
-    for line in _lines("/sys/fs/cgroup/memory.max"):
-        if line.strip().isdecimal():
-            free = min(free, int(line))
-    return int(_SHARE * (free + peak_memory(device)))
+    for most, used in zip(_lines("/sys/fs/cgroup/memory.max"), _lines("/sys/fs/cgroup/memory.current")):
+        if most.isdecimal() and used.isdecimal():
+            free = min(free, max(0, int(most) - int(used)))
+    return int(_SHARE * (free / ranks_here + peak_memory(device)))
 
 
 def peak_memory(device: torch.device) -> int:

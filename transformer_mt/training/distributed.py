@@ -31,6 +31,8 @@ _PREPARATION = timedelta(days=7)
 
 def become_torchrun(processes: int, words: Sequence[str]) -> NoReturn:
     """Go on as torchrun, which starts `transformer-mt WORDS` so many times on this machine."""
+    # After a signal torchrun kills who has not ended in 30 seconds, but a validation, and then saving, may take longer.
+    os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "600")
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // processes)))
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
     os.execv(sys.executable, [*torchrun, "-m", "transformer_mt", *words])
@@ -134,7 +136,9 @@ def spread(
         return objective
     if ranks.size == 1:
         return objective
-    return DistributedDataParallel(objective, device_ids=[device] if device.type == "cuda" else None)
+    # The buffers are tables that each rank makes by itself, and a validation may have made one in inference mode.
+    devices = [device] if device.type == "cuda" else None
+    return DistributedDataParallel(objective, device_ids=devices, broadcast_buffers=False)
 
 
 def gradients_stay(objective: nn.Module, last: bool) -> AbstractContextManager[object]:

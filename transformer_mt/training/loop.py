@@ -47,11 +47,12 @@ def train(config: Config, out: str | Path | None = None, fresh: bool = False) ->
         _train(open_run(config, folder, fresh, ranks))
     except RuntimeError as error:
         if is_lost_rank(error):
-            raise WorkError("stopped because another rank is gone; see what that one said") from None
+            reason = str(error).strip().split("\n")[0]
+            raise WorkError(f"stopped because another rank is gone; see what that one said ({reason})") from None
         if is_out_of_memory(error):  # in a validation or the optimizer: an update would have gone on in smaller parts
             raise WorkError(
-                "not enough memory; close other programs, or train under another name with a smaller model or lower "
-                "decode.batch_tokens"
+                "not enough memory; close other programs or lower decode.batch_tokens and run the same command to go on, "
+                "or train a smaller model under another name"
             ) from None
         raise
     finally:
@@ -66,6 +67,8 @@ def _train(run: Run) -> None:
         say(f"{folder}: finished at update {run.progress.step:,}; raise {more} to go on, or start over with --fresh")
         return
     _announce(run)
+    if run.saved_step is not None and run.progress.best_step == run.progress.step:
+        _publish(run, checkpoint.model_weights(run.model))  # killed just before, it was not published yet
     run.model.train()
     with Interrupts(say) as interrupts:
         while not _is_done(run):
@@ -189,13 +192,13 @@ def _validate(run: Run) -> None:
     result = validate(run.whole_model(), run.data, config, run.device, run.ranks)
     if not math.isfinite(result.loss) and config.train.monitor == "loss":
         raise WorkError(
-            "the validation loss is not finite; try a lower train.learning_rate, or train.monitor=bleu if no pair fits a batch"
+            "the validation loss is not finite; go on from the last checkpoint with a lower train.learning_rate"
         )
     is_best = progress.validated(result.monitored(config.train.monitor))
     _record(run, result, "valid", is_best=is_best)
     if is_best:
+        run.save()  # first: a model without a checkpoint could not go on
         _publish(run, checkpoint.model_weights(run.model))
-        run.save()
 
 
 def _record(run: Run, result: Validation, event: str, **facts: object) -> None:

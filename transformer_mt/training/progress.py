@@ -81,6 +81,10 @@ class Progress:
         self.stale += 1
         return False
 
+    def forget_scores(self) -> None:
+        """No validation was the best, and none without a new best."""
+        self.best_step, self.best_score, self.stale, self.scores = None, None, 0, []
+
     def new_bests(self) -> set[int]:
         """The steps whose validation was better than all before it."""
         best, steps = -math.inf, set()

@@ -108,6 +108,10 @@ class Run:
             self.updater.scaler.load_state_dict(state["scaler"])
         self.batches.load_state_dict(state["batches"])
         self.progress.load_state_dict(state["progress"])
+        before, now = (_flat(config) for config in (state["config"], self.config.model_dump()))
+        if changed := [key for key in _OF_SCORES if before.get(key) != now[key]]:
+            say(f"scores before and after a change of {', '.join(changed)} do not compare: the best is looked for anew")
+            self.progress.forget_scores()
         restore_random_states(saved.tensors["rng"], self.device, self.ranks, self.config.seed + self.progress.step)
         self.saved_step = self.progress.step
         if self.ranks.is_first:
@@ -168,12 +172,19 @@ def open_run(config: Config, folder: Path, fresh: bool = False, ranks: Ranks | N
     saved = None if fresh else _newest(folder, ranks)
     if saved is not None:
         config = _compare_configs(Config.model_validate(saved.state["config"]), config, folder)
+    elif not fresh and (folder / "model.safetensors").exists():
+        raise InputError(
+            f"{folder}: must hold the checkpoints of its model to go on, but holds none; start over with --fresh, which "
+            "moves it aside, or train under another name"
+        )
     with ranks.first_here_first():
         data = prepare(config, say, Tokenizer.load(folder) if saved is not None else None)
     if len(set(ranks.gather(data.fingerprint))) > 1:
         raise InputError(
             "every machine must prepare the same data, but they differ; set TRANSFORMER_MT_CACHE to a folder all of them see"
         )
+    if config.train.monitor == "loss" and not len(data.valid):
+        raise InputError("train.monitor must be bleu, as no validation pair fits a batch, but is loss")
     if device.type == "cpu":
         keep_large_buffers()
     config = _with_budget(config, data, device, ranks)
@@ -266,6 +277,8 @@ _FIXED = (
     "train.batch_tokens",
     "train.optimizer",
 )
+# What a validation's score depends on besides the model.
+_OF_SCORES = ("train.monitor", "train.validate_sentences", "evaluate.tokenize", "evaluate.lowercase")
 _FREE = ("model.dropout", "model.attention_dropout", "model.ffn_dropout", "tokenizer.sampling")
 
 

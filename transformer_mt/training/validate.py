@@ -48,7 +48,7 @@ def validate(
     model.eval()
     loss = validation_loss(model, data, int(config.train.batch_tokens), device, ranks)
     pairs = data.valid_text[: config.train.validate_sentences]
-    greedy = config.decode.model_copy(update={"beam": 1})
+    greedy = config.decode.model_copy(update=_GREEDY)
     translator = Translator.of_config(model, data.tokenizer, config, greedy)
     mine = translator.translate([src for src, _ in pairs[ranks.rank :: ranks.size]])
     shares = ranks.gather([result.translation for result in mine])
@@ -64,6 +64,10 @@ def validate(
     chosen = [i * len(pairs) // 3 for i in range(min(3, len(pairs)))]
     model.train()
     return Validation(loss, scores, [(*pairs[i], translations[i]) for i in chosen])
+
+
+# Whatever search `translate` will use: samples would make the choice of the best checkpoint one by chance.
+_GREEDY = {"search": "beam", "beam": 1, "samples": 1, "temperature": 1.0, "top_k": 0, "top_p": 1.0, "diversity": 0.0}
 
 
 @torch.inference_mode()
