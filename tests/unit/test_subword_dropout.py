@@ -9,7 +9,9 @@ from pydantic import ValidationError
 
 from tests.conftest import ROOT
 from transformer_mt.config import TokenizerConfig
-from transformer_mt.data.subword_dropout import SubwordDropout, respelling
+from transformer_mt.data.batching import TrainingBatches
+from transformer_mt.data.dataset import Column, EncodedPairs, write_chunks
+from transformer_mt.data.subword_dropout import Respelling, SubwordDropout
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.data.toy import generate
 
@@ -22,9 +24,12 @@ def tokenizer():
     return Tokenizer.train(PAIRS, TokenizerConfig(vocab_size=600))
 
 
-def respelled(tokenizer, dropout, lines=LINES, seed=1):
-    sampler, rng = SubwordDropout(tokenizer.src, dropout, seed), np.random.default_rng(0)
-    return [sampler.respell(np.array(ids, np.int32), rng).tolist() for ids in tokenizer.encode_src(lines)]
+def respelled(tokenizer, dropout, lines=LINES, seed=1, draw=0, **options):
+    column = Column.of(tokenizer.encode_src(lines))
+    sampler = SubwordDropout(tokenizer.src, dropout, seed, **options)
+    spelled = [ids.tolist() for ids in sampler.respell(column, np.arange(len(lines)), draw)]
+    assert sampler.lengths(column, np.arange(len(lines)), draw).tolist() == list(map(len, spelled))
+    return spelled
 
 
 def test_without_dropout_the_merges_are_sentencepieces(tokenizer):
@@ -69,13 +74,60 @@ print(respelled(Tokenizer.load(Path({str(tmp_path)!r})), 0.2))
     assert result.stdout.strip() == str(respelled(tokenizer, 0.2)), result.stderr
 
 
-def test_a_side_that_would_be_over_long_keeps_its_spelling(tokenizer):
-    src, tgt = (np.array(tokenizer.encode_src([line])[0], np.int32) for line in PAIRS[0])
-    respell = respelling(tokenizer, 0.999, seed=1, max_length=len(src) + 5)
-    other_src, other_tgt = respell(src, tgt[:2], np.random.default_rng(0))
-    assert other_src.tolist() == src.tolist()
-    assert len(other_tgt) > 2
-    assert respelling(tokenizer, 0.0, seed=1, max_length=9) is None
+def test_another_epoch_and_another_row_draw_other_spellings(tokenizer):
+    assert respelled(tokenizer, 0.2) != respelled(tokenizer, 0.2, draw=1)
+    same = respelled(tokenizer, 0.2, ["the elephants sleep and the elephants sleep"] * 40)
+    assert len(set(map(tuple, same))) > 20
+
+
+def test_a_row_is_spelled_the_same_whatever_stands_beside_it(tokenizer):
+    sampler, ids = SubwordDropout(tokenizer.src, 0.2, seed=1), tokenizer.encode_src(LINES)
+    together = sampler.respell(Column.of(ids), np.arange(len(ids)), draw=3)
+    other = SubwordDropout(tokenizer.src, 0.2, seed=1)
+    for i in (7, 1000, 3):
+        (alone,) = other.respell(Column.of([ids[i]]), np.array([i]), draw=3)
+        assert alone.tolist() == together[i].tolist()
+
+
+def test_words_beyond_the_most_keep_their_spelling(tokenizer):
+    usual = tokenizer.encode_src(LINES)
+    few, many = respelled(tokenizer, 0.3, most_words=20), respelled(tokenizer, 0.3)
+    assert usual != few != many and sum(map(len, usual)) < sum(map(len, few)) < sum(map(len, many))
+    assert [tokenizer.decode_tgt(ids) for ids in few] == [tokenizer.decode_tgt(ids) for ids in usual]
+    assert respelled(tokenizer, 0.3, most_words=0) == usual
+
+
+@pytest.fixture
+def pairs(tokenizer, tmp_path):
+    """Encoded, in two files, with an empty side."""
+    src, tgt = tokenizer.encode_src([src for src, _ in PAIRS]), tokenizer.encode_tgt([tgt for _, tgt in PAIRS])
+    src[0] = []
+    for name, part in (("a", slice(0, 100)), ("b", slice(100, None))):
+        write_chunks(tmp_path / name, [(Column.of(src[part]), Column.of(tgt[part]))])
+    return EncodedPairs([tmp_path / "a", tmp_path / "b"])
+
+
+def test_batches_of_an_epoch_are_planned_by_its_own_lengths(tokenizer, pairs):
+    spelling = Respelling(pairs, tokenizer, 0.2, seed=1, max_length=64)
+    rows = np.random.default_rng(0).permutation(len(pairs))
+    for epoch in (0, 5):
+        lengths, made = spelling.lengths(epoch), spelling.rows(epoch, rows)
+        for of_side, ids in zip(lengths, made):
+            assert of_side[rows].tolist() == [len(each) + 1 for each in ids]
+    batches = TrainingBatches(pairs, 600, seed=1, spelling=spelling)
+    epoch = []
+    while batches.epoch == 0:
+        epoch.append(batches.of_update()[0])
+    assert all(batch.num_positions <= 600 for batch in epoch)
+    assert sum(batch.num_tokens for batch in epoch) / sum(batch.tgt_in.numel() for batch in epoch) > 0.85
+
+
+def test_a_side_that_would_be_over_long_keeps_its_spelling(tokenizer, pairs):
+    longest = int(pairs.src_lengths.max())
+    spelling = Respelling(pairs, tokenizer, 0.999, seed=1, max_length=longest)
+    lengths, (src, _) = spelling.lengths(0), spelling.rows(0, np.arange(len(pairs)))
+    kept = [i for i in range(len(pairs)) if len(pairs.src(i)) and src[i].tolist() == pairs.src(i).tolist()]
+    assert kept and all(len(ids) < longest for ids in src) and (lengths[0] == [len(ids) + 1 for ids in src]).all()
 
 
 def test_only_merges_can_be_left_out():

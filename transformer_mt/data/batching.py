@@ -1,7 +1,8 @@
 """Batches of similar length under a budget of padded tokens; their order is a pure function of (seed, epoch)."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -15,7 +16,16 @@ from transformer_mt.data.tokenizer import BOS, EOS, PAD
 _BUCKET = 2
 
 
-Respell = Callable[[np.ndarray, np.ndarray, np.random.Generator], tuple[np.ndarray, np.ndarray]]
+class Spelling(Protocol):
+    """Pairs whose pieces change from epoch to epoch."""
+
+    def lengths(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
+        """Of the sources and of the targets of all rows, EOS counted."""
+        ...
+
+    def rows(self, epoch: int, rows: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """Piece ids of the sources and of the targets of some rows."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -122,13 +132,11 @@ class TrainingBatches:
         seed: int,
         rank: int = 0,
         num_ranks: int = 1,
-        respell: Respell | None = None,
+        spelling: Spelling | None = None,
     ) -> None:
-        """`respell` gives the (source, target) ids of a pair other pieces, drawn by the generator it is given. It may make
-        a batch exceed its budget a little.
-        """
+        """With a `spelling`, batches are planned and made of the pieces it gives the pairs in an epoch."""
         self._pairs, self._batch_tokens, self._seed = pairs, batch_tokens, seed
-        self._rank, self._num_ranks, self._respell = rank, num_ranks, respell
+        self._rank, self._num_ranks, self._spelling = rank, num_ranks, spelling
         self.epoch, self.index = 0, 0
         self._plan: tuple[int, list[np.ndarray]] | None = None
 
@@ -142,11 +150,9 @@ class TrainingBatches:
         return mine
 
     def _make(self, rows: np.ndarray) -> Batch:
-        pairs = [(self._pairs.src(i), self._pairs.tgt(i)) for i in rows]
-        if self._respell is not None:
-            rng = np.random.default_rng([self._seed, self.epoch, self.index])
-            pairs = [self._respell(src, tgt, rng) for src, tgt in pairs]
-        return make_batch([src for src, _ in pairs], [tgt for _, tgt in pairs])
+        if self._spelling is not None:
+            return make_batch(*self._spelling.rows(self.epoch, rows))
+        return make_batch([self._pairs.src(i) for i in rows], [self._pairs.tgt(i) for i in rows])
 
     def _next_rows(self) -> np.ndarray:
         if self.index >= len(self._batches_of(self.epoch)):
@@ -157,8 +163,10 @@ class TrainingBatches:
 
     def _batches_of(self, epoch: int) -> list[np.ndarray]:
         if self._plan is None or self._plan[0] != epoch:
-            plan = plan_epoch(self._pairs.src_lengths, self._pairs.tgt_lengths, self._batch_tokens, self._seed, epoch)
-            self._plan = (epoch, plan)
+            lengths = (
+                self._spelling.lengths(epoch) if self._spelling else (self._pairs.src_lengths, self._pairs.tgt_lengths)
+            )
+            self._plan = (epoch, plan_epoch(*lengths, self._batch_tokens, self._seed, epoch))
         return self._plan[1]
 
     @property

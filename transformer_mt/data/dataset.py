@@ -2,7 +2,7 @@
 
 import hashlib
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -22,7 +22,7 @@ class Column:
     values: np.ndarray
 
     @classmethod
-    def of(cls, rows: Sequence[Sequence[int]]) -> "Column":
+    def of(cls, rows: Sequence[Sequence[int]] | Sequence[np.ndarray]) -> "Column":
         offsets = np.zeros(len(rows) + 1, np.int32)
         np.cumsum([len(row) for row in rows], out=offsets[1:])
         return cls(offsets, np.fromiter(chain.from_iterable(rows), np.int32, count=int(offsets[-1])))
@@ -82,6 +82,10 @@ class EncodedPairs:
     def tgt(self, i: int) -> np.ndarray:
         """Target piece ids of pair i, without BOS and EOS."""
         return self._row(1, i)
+
+    def columns(self, side: int) -> Iterator[Column]:
+        """All sources (0) or targets (1), a part of the rows after the other."""
+        return (chunk[side] for chunk in self._chunks)
 
     def _row(self, side: int, i: int) -> np.ndarray:
         chunk = bisect_right(self._starts, i) - 1

@@ -1,39 +1,66 @@
 """BPE-dropout (Provilkov et al. 2020): words spelled with other pieces than the usual ones, anew in each epoch.
 
 SentencePiece can sample, too, but draws differently in each process whatever its seed, and a resumed run must draw the same.
+Here a spelling is a function of the seed, the epoch, the row and the place in it, so that the lengths of an epoch are known
+before its batches are made. Letters: R rows, W words of all of them, one after the other.
 """
-
-from functools import lru_cache
 
 import numpy as np
 import sentencepiece
 
-from transformer_mt.data.batching import Respell
+from transformer_mt.data.dataset import Column, EncodedPairs
 from transformer_mt.data.tokenizer import Tokenizer
 
-# Spellings drawn of each word, of which each of its occurrences takes one.
+# Spellings of each word, of which each of its occurrences takes one.
 _SPELLINGS = 16
+# Words that have them; a corpus with more of them meets the others too seldom to learn from it.
+_MOST_WORDS = 2**18
+# Large odd numbers without a pattern, for hashes.
+_A, _B, _C = (np.uint64(number) for number in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 
 
-def respelling(tokenizer: Tokenizer, dropout: float, seed: int, max_length: int) -> Respell | None:
-    """BPE-dropout of both sides of a pair, for training batches; a side that would be over-long stays as it is."""
-    if dropout == 0.0:
-        return None
-    src_side = SubwordDropout(tokenizer.src, dropout, seed)
-    tgt_side = src_side if tokenizer.shared else SubwordDropout(tokenizer.tgt, dropout, seed)
+class Respelling:
+    """The training pairs as each epoch spells them; a side that would be over-long keeps its usual pieces."""
 
-    def respell(src: np.ndarray, tgt: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        other_src, other_tgt = src_side.respell(src, rng), tgt_side.respell(tgt, rng)
-        return other_src if len(other_src) < max_length else src, other_tgt if len(other_tgt) < max_length else tgt
+    def __init__(self, pairs: EncodedPairs, tokenizer: Tokenizer, dropout: float, seed: int, max_length: int) -> None:
+        self._pairs, self._max_length = pairs, max_length
+        src = SubwordDropout(tokenizer.src, dropout, seed)
+        self._sides = src, src if tokenizer.shared else SubwordDropout(tokenizer.tgt, dropout, seed)
 
-    return respell
+    def lengths(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
+        """(R,) of the sources and of the targets of all rows, the EOS counted that batches add."""
+        return self._lengths(0, epoch), self._lengths(1, epoch)
+
+    def rows(self, epoch: int, rows: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """Piece ids of the sources and of the targets of some rows."""
+        src, tgt = [self._pairs.src(i) for i in rows], [self._pairs.tgt(i) for i in rows]
+        return self._respelled(0, epoch, rows, src), self._respelled(1, epoch, rows, tgt)
+
+    def _lengths(self, side: int, epoch: int) -> np.ndarray:
+        parts, first = [np.zeros(0, np.int32)], 0
+        for column in self._pairs.columns(side):
+            usual = column.lengths
+            rows = np.arange(first, first + len(usual))
+            lengths = self._sides[side].lengths(column, rows, 2 * epoch + side)
+            parts.append(np.where(lengths < self._max_length, lengths, usual).astype(np.int32) + 1)
+            first += len(rows)
+        return np.concatenate(parts)
+
+    def _respelled(self, side: int, epoch: int, rows: np.ndarray, usual: list[np.ndarray]) -> list[np.ndarray]:
+        others = self._sides[side].respell(Column.of(usual), rows, 2 * epoch + side)
+        return [other if len(other) < self._max_length else ids for other, ids in zip(others, usual)]
 
 
 class SubwordDropout:
-    """Respells sequences of piece ids of one vocabulary."""
+    """Respells rows of piece ids of one vocabulary.
 
-    def __init__(self, processor: sentencepiece.SentencePieceProcessor, dropout: float, seed: int) -> None:
-        self._dropout, self._seed = dropout, seed
+    `rows` number the rows of a column, `draw` the occasions; a row is spelled the same whatever stands beside it.
+    """
+
+    def __init__(
+        self, processor: sentencepiece.SentencePieceProcessor, dropout: float, seed: int, most_words: int = _MOST_WORDS
+    ) -> None:
+        self._dropout, self._seed, self._most_words = dropout, seed, most_words
         size = processor.vocab_size()
         self._pieces = [processor.id_to_piece(i) for i in range(size)]
         # Bytes, unknown and control pieces stand for themselves and are never part of a merge.
@@ -42,44 +69,101 @@ class SubwordDropout:
         self._scores = [processor.get_score(i) for i in range(size)]
         self._opens_word = np.array([special[i] or self._pieces[i].startswith("▁") for i in range(size)])
         self._is_special = special
-        self._spellings = lru_cache(maxsize=2**16)(self._draw)
+        self._words: list[tuple[int, ...]] = []
+        self._number_of: dict[int, int] = {}  # of words, by their hash
+        # Spelling k of word w is self._pool[begin:][:size] at [w, k] of these; not drawn yet while its size is 0.
+        self._begins, self._sizes = np.zeros((1, _SPELLINGS), np.int64), np.zeros((1, _SPELLINGS), np.int64)
+        self._pool, self._used = np.zeros(2**16, np.int32), 0
 
-    def respell(self, ids: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """The same text in pieces drawn by `rng`; never empty where `ids` are not."""
-        if not len(ids):
-            return ids
-        starts = np.flatnonzero(self._opens_word[ids])
-        if not len(starts) or starts[0] != 0:
-            starts = np.concatenate([[0], starts])
-        ends = [*starts[1:].tolist(), len(ids)]
-        choices = rng.integers(_SPELLINGS, size=len(starts)).tolist()
-        words = (self._spellings(tuple(ids[start:end].tolist())) for start, end in zip(starts.tolist(), ends))
-        return np.concatenate([word[choice] for word, choice in zip(words, choices)])
+    def lengths(self, column: Column, rows: np.ndarray, draw: int) -> np.ndarray:
+        """(R,) pieces of each row in other pieces."""
+        row_W, _, sizes_W, _ = self._choose(column, rows, draw)
+        return np.bincount(row_W, sizes_W, len(rows)).astype(np.int64)
 
-    def _draw(self, word: tuple[int, ...]) -> list[np.ndarray]:
-        """The spellings of a word, a function of it and the seed alone."""
-        if self._is_special[word[0]]:
-            return [np.array(word, np.int32)] * _SPELLINGS
-        rng = np.random.default_rng([self._seed, *word])
-        text = "".join(self._pieces[i] for i in word)
-        if any(character not in self._ids for character in text):  # a piece whose characters are no pieces
-            return [np.array(word, np.int32)] * _SPELLINGS
-        return [np.array(self.merge(text, rng), np.int32) for _ in range(_SPELLINGS)]
+    def respell(self, column: Column, rows: np.ndarray, draw: int) -> list[np.ndarray]:
+        """The same text in other pieces."""
+        row_W, begins_W, sizes_W, is_usual_W = self._choose(column, rows, draw)
+        place = np.arange(sizes_W.sum()) - np.repeat(np.cumsum(sizes_W) - sizes_W, sizes_W)
+        where = np.repeat(begins_W, sizes_W) + place
+        is_usual = np.repeat(is_usual_W, sizes_W)
+        ids = np.empty(len(where), np.int32)
+        ids[is_usual], ids[~is_usual] = column.values[where[is_usual]], self._pool[where[~is_usual]]
+        return np.split(ids, np.cumsum(np.bincount(row_W, sizes_W, len(rows)).astype(np.int64))[:-1])
 
-    def merge(self, text: str, rng: np.random.Generator | None) -> list[int]:
+    def _choose(self, column: Column, rows: np.ndarray, draw: int) -> tuple[np.ndarray, ...]:
+        """(W,) of each word: its row in the column, where its chosen spelling begins, how many pieces that has, and whether
+        it is the usual one, in the column's values, and not in the pool.
+        """
+        offsets, values = column.offsets.astype(np.int64), column.values
+        opens = np.zeros(len(values), bool)
+        opens[offsets[0] : offsets[-1]] = self._opens_word[values[offsets[0] : offsets[-1]]]
+        opens[offsets[:-1][np.diff(offsets) > 0]] = True
+        begins_W = np.flatnonzero(opens)
+        sizes_W = np.diff(begins_W, append=offsets[-1])
+        row_W = np.searchsorted(offsets, begins_W, "right") - 1
+        word_W = self._words_at(values, begins_W, sizes_W)
+        key = np.uint64((self._seed * int(_B) + draw * int(_C)) % 2**64)
+        place_W = (begins_W - offsets[row_W]).astype(np.uint64)
+        k_W = (_mixed(_mixed(rows[row_W].astype(np.uint64) * _A + key) + place_W * _B) % np.uint64(_SPELLINGS)).astype(
+            int
+        )
+        known = word_W >= 0
+        wanted = np.unique(word_W[known] * _SPELLINGS + k_W[known])
+        for number in wanted[self._sizes.reshape(-1)[wanted] == 0].tolist():
+            self._draw(*divmod(number, _SPELLINGS))
+        begins_W[known], sizes_W[known] = self._begins[word_W, k_W][known], self._sizes[word_W, k_W][known]
+        return row_W, begins_W, sizes_W, ~known
+
+    def _words_at(self, values: np.ndarray, begins_W: np.ndarray, sizes_W: np.ndarray) -> np.ndarray:
+        """(W,) the number of each word, -1 where it came when there were too many already."""
+        if not len(begins_W):
+            return begins_W
+        ids = values[begins_W[0] : begins_W[-1] + sizes_W[-1]].astype(np.uint64)
+        place = np.arange(len(ids)) - np.repeat(begins_W - begins_W[0], sizes_W)
+        hash_W = np.add.reduceat(_mixed(ids * _A + place.astype(np.uint64) * _C), begins_W - begins_W[0])
+        different, first, which = np.unique(hash_W, return_index=True, return_inverse=True)
+        for value, i in zip(different.tolist(), first.tolist()):
+            if value not in self._number_of and len(self._words) < self._most_words:
+                self._number_of[value] = len(self._words)
+                self._words.append(tuple(values[begins_W[i] : begins_W[i] + sizes_W[i]].tolist()))
+        if len(self._words) > len(self._sizes):
+            more = np.zeros((2 * len(self._words) - len(self._sizes), _SPELLINGS), np.int64)
+            self._begins, self._sizes = np.concatenate([self._begins, more]), np.concatenate([self._sizes, more])
+        return np.array([self._number_of.get(value, -1) for value in different.tolist()])[which]
+
+    def _draw(self, word: int, k: int) -> None:
+        """Put spelling k of a word, a function of it and the seed alone, into the pool."""
+        ids = self._words[word]
+        text = "".join(self._pieces[i] for i in ids)
+        if not self._is_special[ids[0]] and all(character in self._ids for character in text):
+            ids = tuple(self.merge(text, np.random.default_rng([self._seed, k, *ids])))
+        if self._used + len(ids) > len(self._pool):
+            self._pool = np.concatenate([self._pool, np.zeros(len(self._pool) + len(ids), np.int32)])
+        self._pool[self._used : self._used + len(ids)] = ids
+        self._begins[word, k], self._sizes[word, k] = self._used, len(ids)
+        self._used += len(ids)
+
+    def merge(self, text: str, rng: np.random.Generator) -> list[int]:
         """The pieces of one word: of all neighbours that make a piece the one of the best score is merged, again and again.
-        Each possible merge is left out with probability `dropout` at each step (algorithm 1); with no `rng`, none is.
+        Each possible merge is left out with probability `dropout` at each step (algorithm 1).
         """
         symbols = [self._ids[character] for character in text]
         while True:
             best, place = 0, -1
-            keep = rng.random(len(symbols) - 1) >= self._dropout if rng is not None else None
+            keep = (rng.random(len(symbols) - 1) >= self._dropout).tolist()
             for i in range(len(symbols) - 1):
                 merged = self._ids.get(self._pieces[symbols[i]] + self._pieces[symbols[i + 1]])
-                if merged is None or (keep is not None and not keep[i]):
+                if merged is None or not keep[i]:
                     continue
                 if place < 0 or self._scores[merged] > self._scores[best]:
                     best, place = merged, i
             if place < 0:
                 return symbols
             symbols[place : place + 2] = [best]
+
+
+def _mixed(x: np.ndarray) -> np.ndarray:
+    """Numbers of 64 bits as if drawn at random, one for each (Steele et al. 2014, SplitMix64)."""
+    x = (x ^ (x >> np.uint64(30))) * _B
+    x = (x ^ (x >> np.uint64(27))) * _C
+    return x ^ (x >> np.uint64(31))

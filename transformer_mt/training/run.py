@@ -15,7 +15,7 @@ from transformer_mt.config import Config
 from transformer_mt.config_file import dump_config
 from transformer_mt.data.batching import TrainingBatches
 from transformer_mt.data.prepare import PreparedData, prepare
-from transformer_mt.data.subword_dropout import respelling
+from transformer_mt.data.subword_dropout import Respelling
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.device import choose_device, choose_precision, keep_large_buffers
 from transformer_mt.errors import InputError, WorkError
@@ -208,8 +208,11 @@ def open_run(config: Config, folder: Path, fresh: bool = False, ranks: Ranks | N
     optimizer = build_optimizer(model, train)
     dtype = choose_precision(train.precision, device)
     updater = Updater(objective, optimizer, device, dtype, train.max_grad_norm, ranks, say)
-    respell = respelling(data.tokenizer, config.tokenizer.sampling, config.seed, config.data.max_length)
-    batches = TrainingBatches(data.train, int(train.batch_tokens), config.seed, ranks.rank, ranks.size, respell)
+    sampling = config.tokenizer.sampling
+    spelling = (
+        Respelling(data.train, data.tokenizer, sampling, config.seed, config.data.max_length) if sampling else None
+    )
+    batches = TrainingBatches(data.train, int(train.batch_tokens), config.seed, ranks.rank, ranks.size, spelling)
     journal = Journal(folder, active=ranks.is_first)
     run = Run(config, folder, data, device, model, optimizer, updater, batches, Progress(), journal, ranks, lock)
     if saved is not None:
