@@ -8,6 +8,7 @@ from transformer_mt.config_corpus import NonNegative, Positive, Probability, Sec
 
 ScoreKind = Literal["scaled_dot", "dot", "general", "additive", "cosine", "euclidean", "concat", "location"]
 OF_RECURRENT = ("concat", "location")
+_CROSS_WINDOW, _RELATIVE_DISTANCE = 10, 16
 
 
 class ScoresConfig(Section):
@@ -30,7 +31,7 @@ class AttentionConfig(Section):
     """Local self-attention: a position sees those at most so far away; 0 is no limit."""
     cross: Literal["global", "local_m", "local_p"] = "global"
     """What of the source is seen: all, or a window around the same place or around a predicted one (Luong et al. 2015)."""
-    cross_window: Positive = 10
+    cross_window: Positive = _CROSS_WINDOW
     """How far the windows of local_m and local_p reach."""
     hard: bool = False
     """Attend to one source token alone: drawn in training (straight-through Gumbel), the best in translation."""
@@ -78,7 +79,7 @@ class ModelConfig(Section):
     """Of the feed-forward network; swiglu has a third matrix of the same size."""
     position: Literal["sinusoidal", "learned", "relative", "rotary", "alibi", "none"] = "sinusoidal"
     """How the network knows the order of tokens; learned ones end at data.max_length."""
-    relative_distance: Positive = 16
+    relative_distance: Positive = _RELATIVE_DISTANCE
     """Of relative positions: farther tokens count as so far."""
     attention: AttentionConfig = AttentionConfig()
     """What attention computes."""
@@ -100,13 +101,13 @@ class ModelConfig(Section):
             raise ValueError(
                 "model.attention.hard must be false with cross: local_p, which weighs many keys, but is true"
             )
-        unused = [("attention.cross_window", self.attention.cross != "global", "cross: local_m or local_p")]
-        unused += [("relative_distance", self.position == "relative", "position: relative")]
-        for key, is_used, by in unused:
-            section, name = (self.attention, key.partition(".")[2]) if "." in key else (self, key)
-            value, default = getattr(section, name), type(section).model_fields[name].default
-            if not is_used and value != default:
-                raise ValueError(f"model.{key} must be left out without {by}, but is {value}")
+        window, distance = self.attention.cross_window, self.relative_distance
+        if self.attention.cross == "global" and window != _CROSS_WINDOW:
+            raise ValueError(
+                f"model.attention.cross_window must be left out without cross: local_m or local_p, but is {window}"
+            )
+        if self.position != "relative" and distance != _RELATIVE_DISTANCE:
+            raise ValueError(f"model.relative_distance must be left out without position: relative, but is {distance}")
         if self.kind == "recurrent":
             self._check_recurrent()
         else:

@@ -104,9 +104,8 @@ class SubwordDropout:
         word_W = self._words_at(values, begins_W, sizes_W)
         key = np.uint64((self._seed * int(_B) + draw * int(_C)) % 2**64)
         place_W = (begins_W - offsets[row_W]).astype(np.uint64)
-        k_W = (_mixed(_mixed(rows[row_W].astype(np.uint64) * _A + key) + place_W * _B) % np.uint64(_SPELLINGS)).astype(
-            int
-        )
+        dice_W = _mixed(_mixed(rows[row_W].astype(np.uint64) * _A + key) + place_W * _B)
+        k_W = (dice_W % np.uint64(_SPELLINGS)).astype(int)
         known = word_W >= 0
         wanted = np.unique(word_W[known] * _SPELLINGS + k_W[known])
         for number in wanted[self._sizes.reshape(-1)[wanted] == 0].tolist():
