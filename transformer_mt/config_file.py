@@ -35,6 +35,18 @@ _Loader.add_implicit_resolver(
     list("-+0123456789."),
 )
 
+CORPORA = ("data.train", "data.valid")
+"""Keys that are replaced as a whole: half of one corpus and half of another make no third."""
+
+_ARMS = ("bool", "int", "constrained-int", "constrained-str", "ScoresConfig")
+"""What pydantic calls the arms of our unions."""
+
+_OF_A_UNION = {
+    "train.compile": "true, false or auto",
+    "train.batch_tokens": "auto or a whole number above 0",
+}
+"""What pydantic would tell in one line an arm."""
+
 _OVERRIDDEN = "command line"
 """Where a value was said that no file says."""
 
@@ -53,15 +65,14 @@ def load_yaml(kind: type[Kind], path: str | Path, overrides: list[str] | tuple[s
     values, where = _read(path, seen=())
     if kind is Config and values.keys() >= {"base", "variants"}:
         raise InputError(f"{path}: must be the config of one training, but is a sweep; use transformer-mt sweep {path}")
+    values = _unshared(values)
     for override in overrides:
         _apply(values, where, override)
     values.setdefault("name", path.stem)
     try:
         return kind.model_validate(values)
     except ValidationError as error:
-        # Of a union of a word and a section (ScoresConfig), a wrong word is a problem of the word alone.
-        found = [p for p in error.errors() if p["type"] != "model_type" or not str(p["loc"][-1]).endswith("Config")]
-        lines = [_problem(problem, where, kind) for problem in found]
+        lines = [_problem(problem, where, kind) for problem in error.errors() if not _of_the_other_arm(problem)]
         raise InputError("\n".join(dict.fromkeys(lines))) from None
 
 
@@ -90,7 +101,7 @@ def _read(path: Path, seen: tuple[Path, ...]) -> tuple[dict[str, Any], dict[str,
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise InputError(f"{path}:{line}: this is not YAML: {error.problem or error.context}") from None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:  # a value that is not of the kind its !!tag says is a ValueError
         raise InputError(f"{path}: this is not YAML: {str(error).splitlines()[0]}") from None
     if values is None:
         values = {}
@@ -104,6 +115,13 @@ def _read(path: Path, seen: tuple[Path, ...]) -> tuple[dict[str, Any], dict[str,
     base, base_where = _read(path.parent / parent, (*seen, path.resolve()))
     base.pop("name", None)  # a variant is another run: it never shares its base's folder by accident
     return _merge(base, values), base_where | where
+
+
+def _unshared(value: Any) -> Any:
+    """A copy in which each place has its own: what an *alias names twice is one object in YAML's values."""
+    if isinstance(value, dict):
+        return {key: _unshared(item) for key, item in value.items()}
+    return [_unshared(item) for item in value] if isinstance(value, list) else value
 
 
 def _locate(node: yaml.Node, path: Path, prefix: str, where: dict[str, str]) -> None:
@@ -127,7 +145,7 @@ def _locate(node: yaml.Node, path: Path, prefix: str, where: dict[str, str]) -> 
 
 def _merge(base: Any, over: Any, dotted: str = "") -> Any:
     """`over` on top of `base`: sections key by key, all else (a corpus too) as a whole."""
-    if not (isinstance(base, dict) and isinstance(over, dict)) or dotted in ("data.train", "data.valid"):
+    if not (isinstance(base, dict) and isinstance(over, dict)) or dotted in CORPORA:
         return over
     merged = dict(base)
     for key, value in over.items():
@@ -144,7 +162,7 @@ def _apply(values: dict[str, Any], where: dict[str, str], override: str) -> None
         raise InputError(f"an override must have the form key=value, but is `{override}`")
     try:
         value = yaml.load(text, _Loader)  # noqa: S506 - _Loader is a SafeLoader
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError):
         raise InputError(f"`{dotted}`: the value must be YAML, but is `{text}`; quote it if it is text") from None
     *parents, last = dotted.split(".")
     place: Any = values
@@ -177,8 +195,7 @@ def _problem(error: Any, where: dict[str, str], section: type[BaseModel]) -> str
         for i, part in enumerate(loc)
         if not (i >= 2 and part in ("hub", "files", "file", "toy") and _is_corpus(loc[:i]))
     ]
-    loc = [part for part in loc if not part.startswith("literal[") and part not in ("bool", "constrained-str")]
-    loc = [part for part in loc if part != "ScoresConfig"]
+    loc = [part for part in loc if not part.startswith("literal[") and part not in _ARMS]
     dotted = ".".join(loc)
     place = next((where[".".join(loc[:n])] for n in range(len(loc), 0, -1) if ".".join(loc[:n]) in where), None)
     kind, value = error["type"], error["input"]
@@ -195,8 +212,10 @@ def _problem(error: Any, where: dict[str, str], section: type[BaseModel]) -> str
         return f"{start}{error['ctx']['error']}"
     if kind == "corpus_kind":
         return f"{start}`{dotted}` {error['msg']}, but is {value!r}"
-    if loc == ["train", "compile"]:
-        return f"{start}`{dotted}` must be true, false or auto, but is {value!r}"
+    if dotted in _OF_A_UNION:
+        return f"{start}`{dotted}` must be {_OF_A_UNION[dotted]}, but is {value!r}"
+    if kind == "model_type":
+        return f"{start}`{dotted}` must be a section of keys, but is {'empty' if value is None else repr(value)}"
     if kind == "string_pattern_mismatch":
         return f"{start}`{dotted}` must match {error['ctx']['pattern']}, but is {value!r}"
     must = error["msg"].replace("Input should be", "must be").replace("should have", "must have")
@@ -208,8 +227,18 @@ def _problem(error: Any, where: dict[str, str], section: type[BaseModel]) -> str
     return f"{start}`{dotted}` {must}, but is {value!r}{near}"
 
 
+def _of_the_other_arm(error: Any) -> bool:
+    """Of a union of a word and a section (ScoresConfig), a wrong word is a problem of the word alone, and a wrong section is
+    one of the section; pydantic tells both.
+    """
+    arm = str(error["loc"][-1]) if error["loc"] else ""
+    if isinstance(error["input"], dict):
+        return arm.startswith("literal[")
+    return error["type"] == "model_type" and arm.endswith("Config")
+
+
 def _is_corpus(loc: list[str]) -> bool:
-    return loc in (["data", "train"], ["data", "valid"]) or (loc[:2] == ["data", "test"] and len(loc) == 3)
+    return ".".join(loc) in CORPORA or (loc[:2] == ["data", "test"] and len(loc) == 3)
 
 
 def _nearest(loc: list[str], section: type[BaseModel]) -> str:
@@ -229,8 +258,10 @@ def keys(section: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, str,
     """(dotted path, meaning, default) of every key below `section`, in order."""
     for name, field in section.model_fields.items():
         yield prefix + name, field.description or "", field.default
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            yield from keys(field.annotation, f"{prefix}{name}.")
+        # A key may be a section, or a word or a section (model.attention.score); corpora are read as a whole.
+        for kind in typing.get_args(field.annotation) or [field.annotation]:
+            if isinstance(kind, type) and issubclass(kind, BaseModel) and prefix + name not in CORPORA:
+                yield from keys(kind, f"{prefix}{name}.")
 
 
 def dump_config(config: Config, comments: bool = False) -> str:
@@ -242,7 +273,7 @@ def dump_config(config: Config, comments: bool = False) -> str:
         for name in type(section).model_fields:
             value = getattr(section, name)
             comment = f"  # {meanings[prefix + name]}" if comments else ""
-            if isinstance(value, BaseModel) and prefix + name not in ("data.train", "data.valid"):
+            if isinstance(value, BaseModel) and prefix + name not in CORPORA:
                 lines.append(f"{indent}{name}:{comment}")
                 write(value, f"{prefix}{name}.", indent + "  ")
             else:

@@ -142,6 +142,8 @@ class ModelConfig(Section):
             raise ValueError(f"model.d_model / model.num_heads must be even for rotary positions, but is {head_width}")
         if self.position == "sinusoidal" and self.d_model % 2:
             raise ValueError(f"model.d_model must be even for sinusoidal positions, but is {self.d_model}")
+        if self.recurrent != RecurrentConfig():
+            raise ValueError("model.recurrent must be left out without kind: recurrent, but is given")
         scores = self.attention.scores()
         inside = {"rotary": ("scaled_dot", "dot", "cosine", "euclidean"), "relative": ("scaled_dot", "dot")}
         for side in ("encoder", "decoder", "cross"):

@@ -15,27 +15,30 @@ OF_RECURRENT = (*SCORES, "concat", "location")
 POSITIONS = ("sinusoidal", "learned", "relative", "rotary", "alibi", "none")
 
 
+LOOKS = ({"cross": "local_m", "cross_window": 2}, {"cross": "local_p", "cross_window": 2}, {"hard": True})
+
+
 def kinds():
-    """Every legal combination of score, position, norm and window; then what else the YAML can exchange."""
+    """Every legal combination of score, position, norm and window, of self- and of cross-attention; then what else the YAML
+    can exchange.
+    """
     for norm, position, score, window in itertools.product(("pre", "post"), POSITIONS, SCORES, (0, 2)):
         yield {"norm": norm, "position": position, "attention": {"score": score, "window": window}}
-    for attention in ({"cross": "local_m", "cross_window": 2}, {"cross": "local_p", "cross_window": 2}, {"hard": True}):
-        yield {"attention": attention}
-        yield {
-            "attention": {**attention, "score": {"cross": "additive"}},
-            "position": "relative",
-            "relative_distance": 2,
-        }
+    for norm, position, score, look in itertools.product(("pre", "post"), POSITIONS, SCORES, (*LOOKS, {})):
+        attention = {**look, "score": {"cross": score}}
+        if position == "relative":
+            yield {"norm": norm, "position": position, "attention": attention, "relative_distance": 2}
+        else:
+            yield {"norm": norm, "position": position, "attention": attention}
+    yield {"attention": {"hard": True, "cross": "local_m", "cross_window": 2}}
+    yield {"attention": {"score": {"encoder": "additive", "decoder": "cosine", "cross": "general"}}}
     yield {"activation": "swiglu"}
-    for cell, decoder, score in itertools.product(("lstm", "gru"), ("bahdanau", "luong"), OF_RECURRENT):
-        yield {"kind": "recurrent", "recurrent": {"cell": cell, "decoder": decoder}, "attention": {"score": score}}
-    for attention in ({"cross": "local_m", "cross_window": 2}, {"cross": "local_p", "cross_window": 2}, {"hard": True}):
-        for decoder in ("bahdanau", "luong"):
-            yield {
-                "kind": "recurrent",
-                "recurrent": {"decoder": decoder},
-                "attention": {**attention, "score": "general"},
-            }
+    yield {"activation": "gelu"}
+    for cell, decoder, score, look in itertools.product(
+        ("lstm", "gru"), ("bahdanau", "luong"), OF_RECURRENT, (*LOOKS, {})
+    ):
+        recurrent = {"cell": cell, "decoder": decoder}
+        yield {"kind": "recurrent", "recurrent": recurrent, "attention": {**look, "score": score}}
 
 
 def legal(changes):
@@ -45,14 +48,23 @@ def legal(changes):
         return None
 
 
-@pytest.fixture(params=[config for changes in kinds() if (config := legal(changes))], ids=lambda c: _name(c))
-def model(request):
+ALL = [config for changes in kinds() if (config := legal(changes))]
+# What a selection does to the state has nothing to do with the norm.
+SOME = [config for config in ALL if config.norm == "pre"]
+
+
+def built(config):
     torch.manual_seed(0)
-    model = build_model(request.param, 30, 30, True, max_length=20).eval()
+    model = build_model(config, 30, 30, True, max_length=20).eval()
     with torch.no_grad():
         for parameter in model.parameters():  # so that biases and distances have something to say
             parameter.add_(torch.randn_like(parameter) * 0.05)
     return model
+
+
+@pytest.fixture(params=SOME, ids=lambda config: _name(config))
+def model(request):
+    return built(request.param)
 
 
 def _name(config):
@@ -68,12 +80,15 @@ def batch():
     torch.manual_seed(1)
     src = torch.randint(4, 30, (3, 7))
     src[1, 4:] = 0
-    return src, src != 0, torch.randint(4, 30, (3, 6))
+    # Longer than the formula is for in a search (attention.py), and past the windows of the shortest source.
+    return src, src != 0, torch.randint(4, 30, (3, 10))
 
 
+@pytest.mark.parametrize("config", ALL, ids=lambda config: _name(config))
 @torch.inference_mode()
-def test_cached_step_equals_full_forward(model, batch):
+def test_cached_step_equals_full_forward(config, batch):
     src, src_mask, tgt = batch
+    model = built(config)
     full = model(src, src_mask, tgt)
     state = model.start(model.encode(src, src_mask), src_mask)
     for t in range(tgt.size(1)):

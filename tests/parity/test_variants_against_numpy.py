@@ -138,6 +138,21 @@ def test_local_m_looks_around_the_same_place(inputs):
     np.testing.assert_allclose(found.detach().numpy(), expected, atol=1e-10)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("relation", [None, Alibi(H)], ids=["plain", "alibi"])
+def test_a_target_past_its_window_sees_nothing_of_the_padding(dtype, relation):
+    """As many targets as take another kernel than the formula: with the last one's window beyond the source."""
+    torch.manual_seed(0)
+    attention = VariantAttention(D, H, relation=relation, window=2).to(dtype)
+    x, memory = torch.randn(2, 12, D).to(dtype), torch.randn(2, 6, D).to(dtype)
+    src_mask = torch.tensor([[True] * 6, [True] * 3 + [False] * 3])
+    found = attention(x, *attention.keys_values(memory), attend_to(src_mask))
+    alone = attention(x[1:], *attention.keys_values(memory[1:, :3]), attend_to(src_mask[1:, :3]))
+    torch.testing.assert_close(found[1:], alone, atol=2e-2 if dtype == torch.bfloat16 else 1e-5, rtol=0.0)
+    nothing = attention.output.bias.expand(7, D)
+    assert torch.equal(found[1, 5:], nothing) and not torch.equal(found[0, 5:], nothing)
+
+
 def test_local_p_looks_around_a_predicted_place(inputs):
     """p = S sigmoid(vᵀ tanh(W h)), weights within the window times exp(-(s - p)² / (2 (w/2)²)) (Luong et al. 2015, 9, 10)."""
     x, memory, src_mask = inputs
@@ -184,9 +199,19 @@ def test_hard_attention_draws_one_key_in_training_and_learns_as_if_it_were_soft(
     attention.hard = False
     soft = attention.weights(x, keys, values, mask).detach()
     torch.testing.assert_close(drawn.mean(dim=0), soft, atol=0.06, rtol=0.0)  # drawn by the soft weights
+
+    def gradient(weights):
+        """Of the values' sum, where a key's weight is `weights`."""
+        return torch.autograd.grad((weights.double() @ values.detach()).sum(), attention.query.weight)[0]
+
     attention.hard = True
-    attention(x, *attention.keys_values(memory), attend_to(src_mask)).sum().backward()
-    assert attention.query.weight.grad.abs().sum() > 0
+    torch.manual_seed(1)
+    learned = gradient(attention.weights(x, keys, values, mask))
+    attention.hard = False
+    torch.manual_seed(1)
+    logits = attention.weights(x, keys, values, mask).log()
+    softly = gradient(torch.nn.functional.gumbel_softmax(logits, dim=-1))
+    torch.testing.assert_close(learned, softly, atol=1e-5, rtol=1e-4)
 
 
 def sigmoid(x):

@@ -9,21 +9,21 @@ from transformer_mt.model.scores import Additive, Concat, Cosine, Dot, Euclidean
 B, H, T, S, K = 2, 3, 4, 5, 6
 
 KINDS = {
-    "scaled_dot": (ScaledDot(), lambda q, k, p: q @ k / np.sqrt(K)),
-    "dot": (Dot(), lambda q, k, p: q @ k),
-    "general": (General(H, K), lambda q, k, p: q @ p["weight_HKK"] @ k),
-    "additive": (Additive(H, K), lambda q, k, p: p["v_HK"] @ np.tanh(q @ p["query_HKK"] + k @ p["key_HKK"])),
-    "cosine": (Cosine(H), lambda q, k, p: p["scale_H"] * (q @ k) / np.sqrt(q @ q) / np.sqrt(k @ k)),
-    "concat": (Concat(H, K), lambda q, k, p: p["v_HK"] @ np.tanh(np.concatenate([q, k]) @ p["weight_HKK"])),
-    "euclidean": (Euclidean(), lambda q, k, p: -((q - k) @ (q - k)) / 2 / np.sqrt(K)),
+    "scaled_dot": (lambda: ScaledDot(), lambda q, k, p: q @ k / np.sqrt(K)),
+    "dot": (lambda: Dot(), lambda q, k, p: q @ k),
+    "general": (lambda: General(H, K), lambda q, k, p: q @ p["weight_HKK"] @ k),
+    "additive": (lambda: Additive(H, K), lambda q, k, p: p["v_HK"] @ np.tanh(q @ p["query_HKK"] + k @ p["key_HKK"])),
+    "cosine": (lambda: Cosine(H), lambda q, k, p: p["scale_H"] * (q @ k) / np.sqrt(q @ q) / np.sqrt(k @ k)),
+    "concat": (lambda: Concat(H, K), lambda q, k, p: p["v_HK"] @ np.tanh(np.concatenate([q, k]) @ p["weight_HKK"])),
+    "euclidean": (lambda: Euclidean(), lambda q, k, p: -((q - k) @ (q - k)) / 2 / np.sqrt(K)),
 }
 
 
 @pytest.fixture(params=KINDS, ids=str)
 def kind(request):
     torch.manual_seed(0)
-    module, formula = KINDS[request.param]
-    module = module.double()
+    make, formula = KINDS[request.param]
+    module = make().double()
     q, k = torch.randn(B, H, T, K, dtype=torch.float64), torch.randn(B, H, S, K, dtype=torch.float64)
     return module, formula, q, k
 
@@ -67,6 +67,10 @@ def test_location_asks_the_query_alone():
     q, k = torch.randn(B, H, T, K, dtype=torch.float64), torch.randn(B, H, S, K, dtype=torch.float64)
     expected = np.einsum("bhtk,hks->bhts", q.numpy(), module.weight_HKL.detach().numpy()[:, :, :S])
     np.testing.assert_allclose(module(q, module.keys(k)).detach().numpy(), expected, atol=1e-12)
-    assert torch.autograd.gradcheck(lambda q: module(q, k), q.requires_grad_())
+
+    def score(q, weight):
+        return torch.func.functional_call(module, {"weight_HKL": weight}, (q, k))
+
+    assert torch.autograd.gradcheck(score, (q.requires_grad_(), module.weight_HKL))
     with pytest.raises(ValueError, match="the source must have at most 8 tokens, but has 9; raise `data.max_length`"):
         module(q, torch.randn(B, H, 9, K, dtype=torch.float64))

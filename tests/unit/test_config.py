@@ -170,6 +170,26 @@ def test_a_shown_config_reads_back_the_same(path, comments, tmp_path):
     assert load_config(shown) == load_config(path, overrides)
 
 
+@pytest.mark.parametrize("comments", [True, False])
+def test_a_score_for_each_attention_reads_back_the_same(write_config, tmp_path, comments):
+    config = load_config(write_config(), ["model.attention.score.cross=additive"])
+    assert (
+        config.model.attention.scores().cross == "additive" and config.model.attention.scores().encoder == "scaled_dot"
+    )
+    (tmp_path / "shown.yaml").write_text(dump_config(config, comments), encoding="utf-8")
+    assert load_config(tmp_path / "shown.yaml") == config
+
+
+def test_an_override_changes_one_place_of_what_an_alias_names(tmp_path):
+    path = tmp_path / "alias.yaml"
+    path.write_text(
+        "data: {source_lang: en, target_lang: de, train: {file: t.tsv}, valid: &v {file: v.tsv}, test: [*v]}\n",
+        encoding="utf-8",
+    )
+    data = load_config(path, ["data.valid.file=w.tsv"]).data
+    assert (data.valid.file, data.test[0].file) == ("w.tsv", "v.tsv")
+
+
 def test_every_key_has_a_meaning():
     assert [dotted for dotted, meaning, _ in keys(Config) if not meaning] == []
 
@@ -194,6 +214,18 @@ def test_schema_knows_every_key_and_refuses_others():
         ("- a\n- b", "a config must be a mapping of keys to values, but is a list"),
         ("tokenizer: {sampling: 1.0}", "`tokenizer.sampling` must be less than 1, but is 1.0"),
         ("train: {compile: maybe}", "`train.compile` must be true, false or auto, but is 'maybe'"),
+        ("train: {batch_tokens: 0}", "`train.batch_tokens` must be auto or a whole number above 0, but is 0$"),
+        ("train:\n  # max_updates: 5", "odd.yaml:1: `train` must be a section of keys, but is empty"),
+        ("seed: !!int abc", "this is not YAML"),
+        (
+            "model: {attention: {score: {cros: additive}}}",
+            "`model.attention.score.cros` is not a key; did you mean `model.attention.score.cross`",
+        ),
+        (
+            "model: {attention: {score: aditive}}",
+            "`model.attention.score` must be .* but is 'aditive'; did you mean 'additive'",
+        ),
+        ("model: {recurrent: {decoder: bahdanau}}", "model.recurrent must be left out without kind: recurrent"),
     ],
 )
 def test_odd_files_get_a_sentence(tmp_path, content, message):

@@ -14,12 +14,11 @@ from transformer_mt.errors import InputError
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.model.weights import recorded
 
-KINDS = ("cross", "encoder", "decoder")
-
 
 @dataclass(frozen=True)
 class Attentions:
-    """One sentence and its translation. Rows are what looks, columns what is looked at; each row sums to one."""
+    """One sentence and its translation. Rows are what looks, columns what is looked at; a row sums to one (under local_p's
+    Gaussian to less)."""
 
     source: list[str]
     """S pieces with end-of-sentence."""

@@ -36,7 +36,10 @@ def fused_attention(
     dropout: float = 0.0,
     causal: bool = False,
 ) -> Tensor:
-    """The same values as `plain_attention`, by torch's fused kernels; `causal` lets query t see keys up to t. -> BHTK"""
+    """The same values as `plain_attention`, by torch's fused kernels; `causal` lets query t see keys up to t. -> BHTK
+
+    Each query must see a key, but for a search's few, whose sentence may be empty.
+    """
     if q_BHTK.device.type == "cpu" and (q_BHTK.dtype == torch.bfloat16 or q_BHTK.size(-2) <= _FEW_QUERIES):
         return _attention_by_products(q_BHTK, k_BHSK, v_BHSK, mask, dropout, causal)
     return F.scaled_dot_product_attention(q_BHTK, k_BHSK, v_BHSK, mask, dropout, is_causal=causal)
@@ -111,7 +114,10 @@ class MultiHeadAttention(nn.Module):
         causal: bool = False,
         places: Places | None = None,
     ) -> Tensor:
-        """How much each x attends to each key, where `forward` is asked the same: rows of (B, H, T, S) that sum to one."""
+        """How much each x attends to each key, where `forward` is asked the same: (B, H, T, S).
+
+        Rows sum to one; not so under a Gaussian (local_p), and where nothing may be seen they are zero.
+        """
         if causal:
             mask = torch.ones(x_BTD.size(1), k_BHSK.size(2), dtype=torch.bool, device=x_BTD.device).tril()
         return plain_attention(self._split(self.query(x_BTD)), k_BHSK, v_BHSK, mask)[1]

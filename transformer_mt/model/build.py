@@ -10,7 +10,7 @@ from transformer_mt.model.attention import MultiHeadAttention
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.model.positions import LearnedPositions, NoPositions, SinusoidalPositions
 from transformer_mt.model.recurrent import BahdanauDecoder, LuongDecoder, Recurrent, RecurrentEncoder, SourceAttention
-from transformer_mt.model.relations import Alibi, Relative, Rotary
+from transformer_mt.model.relations import Alibi, Relation, Relative, Rotary
 from transformer_mt.model.scores import Additive, Concat, Cosine, Dot, Euclidean, General, Location, ScaledDot, Score
 from transformer_mt.model.transformer import (
     Decoder,
@@ -98,25 +98,24 @@ def _recurrent(
 def build_attention(config: ModelConfig, role: Role) -> MultiHeadAttention:
     """The attention of one role in a Transformer: the usual one, unless the config exchanges a part of it."""
     c, a = config, config.attention
-    K = c.d_model // c.num_heads
     score_kind = getattr(a.scores(), role)
-    # Source and target have no common places.
-    inside = c.position in ("relative", "rotary", "alibi") and role != "cross"
-    local = a.cross != "global" if role == "cross" else a.window > 0
-    hard = a.hard and role == "cross"
-    if score_kind == "scaled_dot" and not (inside or local or hard):
+    relation: Relation | None = None
+    centre: PredictedCentre | None = None
+    if role == "cross":  # source and target have no common places: there is no relation between them
+        window, hard = 0 if a.cross == "global" else a.cross_window, a.hard
+        centre = PredictedCentre(c.d_model) if a.cross == "local_p" else None
+    else:
+        window, hard, relation = a.window, False, _relation(c)
+    if score_kind == "scaled_dot" and not (relation or window or hard):
         return MultiHeadAttention(c.d_model, c.num_heads, c.attention_dropout)
-    relation: Rotary | Alibi | Relative | None = None
-    if inside and c.position == "rotary":
-        relation = Rotary()
-    elif inside and c.position == "alibi":
-        relation = Alibi(c.num_heads)
-    elif inside:
-        relation = Relative(K, c.relative_distance)
-    window = 0 if not local else a.cross_window if role == "cross" else a.window
-    centre = PredictedCentre(c.d_model) if role == "cross" and a.cross == "local_p" else None
-    score = _score(score_kind, c.num_heads, K)
+    score = _score(score_kind, c.num_heads, c.d_model // c.num_heads)
     return VariantAttention(c.d_model, c.num_heads, c.attention_dropout, score, relation, window, centre, hard)
+
+
+def _relation(c: ModelConfig) -> Relation | None:
+    if c.position == "relative":
+        return Relative(c.d_model // c.num_heads, c.relative_distance)
+    return {"rotary": Rotary(), "alibi": Alibi(c.num_heads)}.get(c.position)
 
 
 def _score(kind: str, num_heads: int, head_width: int, max_length: int = 0) -> Score:

@@ -136,7 +136,7 @@ class RecurrentDecoder(nn.Module):
 
 class BahdanauDecoder(RecurrentDecoder):
     """Attends with the state before the step: c_t from s_(t-1), then s_t = f(s_(t-1), y_(t-1), c_t); its output is a maxout
-    of s_t, y_(t-1) and c_t (Bahdanau et al. 2015, section 3.1 and A.2.2).
+    of s_t, y_(t-1) and c_t (Bahdanau et al. 2015, section 3.1; appendix A.2.2 writes it with s_(t-1)).
     """
 
     def __init__(self, cell: str, d_model: int, num_layers: int, dropout: float, attention: SourceAttention) -> None:

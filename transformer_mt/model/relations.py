@@ -1,18 +1,41 @@
 """Positions that live inside attention: what the place of a key, seen from a query, changes. One class a kind.
 
-Letters: B sentences, H heads, T queries, S keys, K head width. Places are position numbers: queries (T,), keys (S,).
+Letters: B sentences, H heads, T queries, S keys, K head width.
 """
 
 import torch
 from torch import Tensor, nn
 
+from transformer_mt.model.masks import Places
+from transformer_mt.model.scores import Score
 
-class Rotary(nn.Module):
+
+class Relation(nn.Module):
+    """What all kinds may change; by itself it changes nothing, as with positions that are added to the embeddings."""
+
+    def fusable(self, v_BHSK: Tensor) -> bool:
+        """Whether torch's fused kernels compute attention with it, and do it well."""
+        return True
+
+    def turned(self, x_BHTK: Tensor, places_T: Tensor) -> Tensor:
+        """Queries or keys that stand at these places, as the score should see them."""
+        return x_BHTK
+
+    def to_scores(self, score: Score, q_BHTK: Tensor, places: Places) -> Tensor | None:
+        """What is added to the scores: broadcastable to (B, H, T, S)."""
+        return None
+
+    def to_values(self, weights_BHTS: Tensor, places: Places) -> Tensor | None:
+        """What is added to the weighted sum of the values: (B, H, T, K)."""
+        return None
+
+
+class Rotary(Relation):
     """Turns each pair of numbers of a query or key by its position times 10000^(-2i/K), so that their dot product depends
     on the distance alone (Su et al. 2021, equation 34).
     """
 
-    def forward(self, x_BHTK: Tensor, places_T: Tensor) -> Tensor:
+    def turned(self, x_BHTK: Tensor, places_T: Tensor) -> Tensor:
         K = x_BHTK.size(-1)
         # Made anew, in float32: a buffer would be rounded with a model that translates in bfloat16.
         frequency = 10000.0 ** (-torch.arange(0, K, 2, device=x_BHTK.device) / K)
@@ -23,7 +46,7 @@ class Rotary(nn.Module):
         return x_BHTK * cos_TK + torch.stack([-odd, even], dim=-1).flatten(-2) * sin_TK
 
 
-class Alibi(nn.Module):
+class Alibi(Relation):
     """Takes off a head's slope times the distance from each score; slopes 2^(-8h/H) (Press et al. 2022, section 3).
 
     In the encoder keys may stand on either side: the distance counts, not its direction.
@@ -33,13 +56,16 @@ class Alibi(nn.Module):
         super().__init__()
         self.num_heads = num_heads
 
-    def forward(self, queries_T: Tensor, keys_S: Tensor) -> Tensor:
-        """(H, T, S), to be added to the scores."""
-        slopes_H = 2.0 ** (-8.0 * torch.arange(1, self.num_heads + 1, device=keys_S.device) / self.num_heads)
-        return -slopes_H[:, None, None] * (queries_T[:, None] - keys_S).abs()
+    def fusable(self, v_BHSK: Tensor) -> bool:
+        # With a bias, in bfloat16 on a processor, the kernel is slower than the formula.
+        return v_BHSK.device.type != "cpu" or v_BHSK.dtype != torch.bfloat16
+
+    def to_scores(self, score: Score, q_BHTK: Tensor, places: Places) -> Tensor:
+        slopes_H = 2.0 ** (-8.0 * torch.arange(1, self.num_heads + 1, device=q_BHTK.device) / self.num_heads)
+        return -slopes_H[:, None, None] * (places.queries[:, None] - places.keys).abs()
 
 
-class Relative(nn.Module):
+class Relative(Relation):
     """A learned vector for each distance up to `most`, added to the keys and to the values (Shaw et al. 2018, equations 3, 4).
 
     Heads share the vectors, as in the paper.
@@ -53,18 +79,21 @@ class Relative(nn.Module):
         for vectors in (self.keys, self.values):
             nn.init.xavier_uniform_(vectors)
 
-    def distances(self, queries_T: Tensor, keys_S: Tensor) -> Tensor:
-        """(T, S): which vector stands for the way from query to key."""
-        return (keys_S - queries_T[:, None]).clamp(-self.most, self.most) + self.most
+    def fusable(self, v_BHSK: Tensor) -> bool:
+        return False
 
-    def scores(self, q_BHTK: Tensor, distances_TS: Tensor) -> Tensor:
-        """(B, H, T, S): q · a of each distance, to be added to q · k before scaling."""
-        by_distance = q_BHTK @ self.keys.to(q_BHTK.dtype).T  # (B, H, T, 2 most + 1)
-        return by_distance.gather(3, distances_TS.expand(*q_BHTK.shape[:2], -1, -1))
+    def to_scores(self, score: Score, q_BHTK: Tensor, places: Places) -> Tensor:
+        # score(q, k + a) = score(q, k) + score(q, a): a dot product, scaled or not, is linear in k.
+        by_distance = score(q_BHTK, self.keys.to(q_BHTK.dtype))  # (B, H, T, 2 most + 1)
+        return by_distance.gather(3, self._distances(places).expand(*q_BHTK.shape[:2], -1, -1))
 
-    def attended(self, weights_BHTS: Tensor, distances_TS: Tensor) -> Tensor:
-        """(B, H, T, K): the weighted sum of the values' vectors."""
+    def to_values(self, weights_BHTS: Tensor, places: Places) -> Tensor:
+        # Many small weights come together at the largest distance: their sums stay in the weights' float32.
         B, H, T, _ = weights_BHTS.shape
         by_distance = weights_BHTS.new_zeros(B, H, T, len(self.values))
-        by_distance = by_distance.scatter_add(3, distances_TS.expand(B, H, -1, -1), weights_BHTS)
+        by_distance = by_distance.scatter_add(3, self._distances(places).expand(B, H, -1, -1), weights_BHTS)
         return by_distance @ self.values.to(weights_BHTS.dtype)
+
+    def _distances(self, places: Places) -> Tensor:
+        """(T, S): which vector stands for the way from query to key."""
+        return (places.keys - places.queries[:, None]).clamp(-self.most, self.most) + self.most

@@ -63,10 +63,14 @@ class Additive(Score):
         return k_BHSK @ self.key_HKK.to(k_BHSK.dtype)
 
     def forward(self, q_BHTK: Tensor, k: Tensor) -> Tensor:
-        q = q_BHTK @ self.query_HKK.to(q_BHTK.dtype)
-        v = self.v_HK.to(q.dtype)[:, None, :, None]  # (H, 1, K, 1)
-        together = torch.tanh(q[:, :, :, None] + k[:, :, None])  # (B, H, T, S, K)
-        return (together @ v).squeeze(-1)
+        return _agreement(self.v_HK, q_BHTK @ self.query_HKK.to(q_BHTK.dtype), k)
+
+
+def _agreement(v_HK: Tensor, q_BHTK: Tensor, k_BHSK: Tensor) -> Tensor:
+    """vᵀ tanh(q + k) of each query and key, already multiplied by their matrices."""
+    v = v_HK.to(q_BHTK.dtype)[:, None, :, None]  # (H, 1, K, 1)
+    together = torch.tanh(q_BHTK[:, :, :, None] + k_BHSK[:, :, None])  # (B, H, T, S, K)
+    return (together @ v).squeeze(-1)
 
 
 class Cosine(Score):
@@ -95,7 +99,9 @@ class Euclidean(Score):
 
 
 class Concat(Score):
-    """vᵀ tanh(W [q; k]) (Luong et al. 2015, section 3.1, "concat"), with v and W for each head."""
+    """vᵀ tanh(W [q; k]) (Luong et al. 2015, section 3.1, "concat"), with v and W for each head: Bahdanau's function, whose
+    two matrices are here the halves of one.
+    """
 
     def __init__(self, num_heads: int, head_width: int) -> None:
         super().__init__()
@@ -109,9 +115,7 @@ class Concat(Score):
         return k_BHSK @ self.weight_HKK[:, k_BHSK.size(-1) :].to(k_BHSK.dtype)  # W [q; k] is a sum of two products
 
     def forward(self, q_BHTK: Tensor, k: Tensor) -> Tensor:
-        q = q_BHTK @ self.weight_HKK[:, : q_BHTK.size(-1)].to(q_BHTK.dtype)
-        v = self.v_HK.to(q.dtype)[:, None, :, None]  # (H, 1, K, 1)
-        return (torch.tanh(q[:, :, :, None] + k[:, :, None]) @ v).squeeze(-1)
+        return _agreement(self.v_HK, q_BHTK @ self.weight_HKK[:, : q_BHTK.size(-1)].to(q_BHTK.dtype), k)
 
 
 class Location(Score):

@@ -219,7 +219,9 @@ class Transformer(TranslationModel):
 
 
 def initialise(model: nn.Module) -> None:
-    """Embeddings N(0, 1/D), so that times sqrt(D) they have variance one; matrices Glorot uniform; biases zero."""
+    """Embeddings N(0, 1/D), so that times sqrt(D) they have variance one; linear layers Glorot uniform, their biases zero.
+    Recurrent cells keep torch's uniform(-1/sqrt(D), 1/sqrt(D)).
+    """
     for module in model.modules():
         if isinstance(module, nn.Linear):
             nn.init.xavier_uniform_(module.weight)

@@ -4,8 +4,6 @@ one key at a time. Written as formulas, not for speed; what it can, it hands to 
 Letters: B sentences, T queries, S keys, D width, H heads, K head width.
 """
 
-import math
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -13,7 +11,7 @@ from torch import Tensor, nn
 from transformer_mt.model.attention import MultiHeadAttention, fused_attention
 from transformer_mt.model.dropout import dropout as drop
 from transformer_mt.model.masks import Places, causal_mask, window_mask
-from transformer_mt.model.relations import Alibi, Relative, Rotary
+from transformer_mt.model.relations import Relation
 from transformer_mt.model.scores import ScaledDot, Score
 
 
@@ -39,7 +37,7 @@ class VariantAttention(MultiHeadAttention):
         num_heads: int,
         dropout: float = 0.0,
         score: Score | None = None,
-        relation: Rotary | Alibi | Relative | None = None,
+        relation: Relation | None = None,
         window: int = 0,
         centre: PredictedCentre | None = None,
         hard: bool = False,
@@ -49,16 +47,14 @@ class VariantAttention(MultiHeadAttention):
         """
         super().__init__(d_model, num_heads, dropout)
         self.score = score or ScaledDot()
-        self.relation, self.window, self.centre, self.hard = relation, window, centre, hard
-        self.fusable = (
-            isinstance(self.score, ScaledDot) and not isinstance(relation, Relative) and not centre and not hard
-        )
+        self.relation = relation or Relation()
+        self.window, self.centre, self.hard = window, centre, hard
+        self.fusable = isinstance(self.score, ScaledDot) and not centre and not hard
 
     def keys_values(self, x_BSD: Tensor, places_S: Tensor | None = None) -> tuple[Tensor, Tensor]:
         keys, values = super().keys_values(x_BSD)
-        if isinstance(self.relation, Rotary):
-            keys = self.relation(keys, torch.arange(keys.size(2), device=keys.device) if places_S is None else places_S)
-        return self.score.keys(keys), values
+        places_S = torch.arange(keys.size(2), device=keys.device) if places_S is None else places_S
+        return self.score.keys(self.relation.turned(keys, places_S)), values
 
     def forward(
         self,
@@ -71,24 +67,43 @@ class VariantAttention(MultiHeadAttention):
     ) -> Tensor:
         places = places or Places.of(x_BTD.size(1), k_BHSK.size(2), x_BTD.device)
         dropout = self.dropout if self.training else 0.0
-        # Torch's kernel in bfloat16 on a processor is slower than the formula.
-        slow_kernel = isinstance(self.relation, Alibi) and x_BTD.device.type == "cpu" and v_BHSK.dtype == torch.bfloat16
-        if not self.fusable or slow_kernel:
-            weights = drop(self._weights(x_BTD, k_BHSK, mask, causal, places), dropout).to(v_BHSK.dtype)
-            heads_BHTK = weights @ v_BHSK
-            if isinstance(self.relation, Relative):
-                distances = self.relation.distances(places.queries, places.keys)
-                heads_BHTK = heads_BHTK + self.relation.attended(weights, distances)
-            return self.output(self._join(heads_BHTK))
+        if self.fusable and self.relation.fusable(v_BHSK):
+            return self.output(self._join(self._fused(x_BTD, k_BHSK, v_BHSK, mask, causal, places, dropout)))
+        weights = drop(self._weights(x_BTD, k_BHSK, mask, causal, places), dropout)
+        heads_BHTK = weights.to(v_BHSK.dtype) @ v_BHSK
+        added = self.relation.to_values(weights, places)
+        if added is not None:
+            heads_BHTK = heads_BHTK + added.to(v_BHSK.dtype)
+        return self.output(self._join(heads_BHTK))
+
+    def _fused(
+        self,
+        x_BTD: Tensor,
+        k_BHSK: Tensor,
+        v_BHSK: Tensor,
+        mask: Tensor | None,
+        causal: bool,
+        places: Places,
+        dropout: float,
+    ) -> Tensor:
+        """By torch's kernels: (B, H, T, K)."""
         q = self._queries(x_BTD, places)
-        if isinstance(self.relation, Alibi):
-            allowed = self._allowed(mask, causal, places)
-            bias = self.relation(places.queries, places.keys).to(q.dtype)[None]
-            bias = bias if allowed is None else bias.masked_fill(~allowed, torch.finfo(q.dtype).min)
-            return self.output(self._join(F.scaled_dot_product_attention(q, k_BHSK, v_BHSK, bias, dropout)))
-        if self.window:
-            mask, causal = self._allowed(mask, causal, places), False
-        return self.output(self._join(fused_attention(q, k_BHSK, v_BHSK, mask, dropout, causal)))
+        bias = self.relation.to_scores(self.score, q, places)
+        if bias is None and not self.window:
+            return fused_attention(q, k_BHSK, v_BHSK, mask, dropout, causal)
+        allowed = self._allowed(mask, causal, places)
+        if allowed is None:
+            allowed = torch.ones(1, 1, dtype=torch.bool, device=q.device)
+        # A query whose window holds no key sees all of them here and gets zeros after, as by the formula: a kernel may make
+        # a mean of the padding, or no number, of one that sees nothing.
+        blind = ~allowed.any(dim=-1, keepdim=True)
+        allowed = allowed | blind
+        if bias is None:
+            heads_BHTK = fused_attention(q, k_BHSK, v_BHSK, allowed, dropout)
+        else:
+            bias = bias.to(q.dtype)[None].masked_fill(~allowed, torch.finfo(q.dtype).min)
+            heads_BHTK = F.scaled_dot_product_attention(q, k_BHSK, v_BHSK, bias, dropout)
+        return heads_BHTK.masked_fill(blind, 0.0)
 
     def weights(
         self,
@@ -104,15 +119,10 @@ class VariantAttention(MultiHeadAttention):
 
     def _weights(self, x_BTD: Tensor, k_BHSK: Tensor, mask: Tensor | None, causal: bool, places: Places) -> Tensor:
         q = self._queries(x_BTD, places)
-        scores_BHTS = self.score(q, k_BHSK)
-        if isinstance(self.relation, Relative):
-            distances = self.relation.distances(places.queries, places.keys)
-            # The formula adds a to k before the product: what scales the one scales the other.
-            scale = math.sqrt(q.size(-1)) if isinstance(self.score, ScaledDot) else 1.0
-            scores_BHTS = scores_BHTS + self.relation.scores(q, distances) / scale
-        scores_BHTS = scores_BHTS.float()
-        if isinstance(self.relation, Alibi):
-            scores_BHTS = scores_BHTS + self.relation(places.queries, places.keys)
+        scores_BHTS = self.score(q, k_BHSK).float()
+        added = self.relation.to_scores(self.score, q, places)
+        if added is not None:
+            scores_BHTS = scores_BHTS + added
         allowed = self._allowed(mask, causal, places)
         gauss = None
         if self.centre is not None:
@@ -137,8 +147,7 @@ class VariantAttention(MultiHeadAttention):
         return torch.zeros_like(scores_BHTS).scatter_(-1, scores_BHTS.argmax(dim=-1, keepdim=True), 1.0)
 
     def _queries(self, x_BTD: Tensor, places: Places) -> Tensor:
-        q = self._split(self.query(x_BTD))
-        return self.relation(q, places.queries) if isinstance(self.relation, Rotary) else q
+        return self.relation.turned(self._split(self.query(x_BTD)), places.queries)
 
     def _allowed(self, mask: Tensor | None, causal: bool, places: Places) -> Tensor | None:
         if causal:
