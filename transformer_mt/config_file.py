@@ -277,20 +277,20 @@ def dump_config(config: Config, comments: bool = False) -> str:
                 lines.append(f"{indent}{name}:{comment}")
                 write(value, f"{prefix}{name}.", indent + "  ")
             else:
-                lines.append(f"{indent}{name}: {_flow(value)}{comment}")
+                lines.append(f"{indent}{name}: {flow(value)}{comment}")
 
     write(config, "", "")
     return "\n".join(lines) + "\n"
 
 
-def _flow(value: Any) -> str:
+def flow(value: Any) -> str:
     """A value on one line of YAML; words go without quotes where they read back the same."""
     if isinstance(value, BaseModel):
         value = value.model_dump(exclude_none=True)
     if isinstance(value, list):
-        return "[" + ", ".join(_flow(item) for item in value) + "]"
+        return "[" + ", ".join(flow(item) for item in value) + "]"
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{key}: {_flow(item)}" for key, item in value.items()) + "}"
+        return "{" + ", ".join(f"{key}: {flow(item)}" for key, item in value.items()) + "}"
     if not isinstance(value, str):
         return yaml.safe_dump(value).split("\n")[0]
     try:

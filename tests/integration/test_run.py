@@ -11,8 +11,8 @@ from transformer_mt import Translator, train
 from transformer_mt.config_file import load_config
 from transformer_mt.data import toy
 from transformer_mt.errors import InputError, WorkError
+from transformer_mt.folders import lock_folder
 from transformer_mt.training import loop
-from transformer_mt.training.run import lock_folder
 from transformer_mt.training.step import Updater
 
 

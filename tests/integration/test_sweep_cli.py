@@ -32,7 +32,7 @@ def test_a_sweep_goes_on_where_ctrl_c_stopped_it(tmp_path):
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130 and b"Traceback" not in err and out == b""
-    assert err.decode().endswith("stopped, all trainings saved; run the same command to go on\n")
+    assert err.decode().endswith("stopped; run the same command to go on\n")
     assert "and saved; run the same command" in log.read_text(encoding="utf-8")
 
     result = run_cli("sweep", "which.yaml", "--jobs", "2", cwd=tmp_path)

@@ -14,7 +14,7 @@ import pytest
 
 from tests.conftest import ROOT, run_cli
 from tests.integration.test_cli import cli
-from transformer_mt.training.run import lock_folder
+from transformer_mt.folders import lock_folder
 
 LINES = ["The dog sleeps.", "", "A cat sings.", "The old teacher sees a small bird.", "Today the child reads."]
 

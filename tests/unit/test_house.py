@@ -15,6 +15,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 ALLOWED = {
     "errors": set(),
     "files": set(),
+    "folders": {"errors"},
     "cache": set(),
     "config_corpus": set(),
     "config_model": {"config_corpus"},
@@ -41,6 +42,7 @@ ALLOWED = {
         "config_corpus",
         "errors",
         "files",
+        "folders",
         "device",
         "data",
         "decoding",
@@ -66,6 +68,7 @@ ALLOWED = {
         "config_file",
         "errors",
         "files",
+        "folders",
         "device",
         "checkpoint",
         "data",
@@ -73,7 +76,7 @@ ALLOWED = {
         "decoding",
         "evaluation",
     },
-    "sweep": {"", "config", "config_corpus", "config_file", "errors", "files", "evaluation", "plots"},
+    "sweep": {"", "config", "config_corpus", "config_file", "errors", "files", "folders", "evaluation", "plots"},
     "cli": {
         "",
         "config",

@@ -12,6 +12,7 @@ from tests.conftest import TINY
 from transformer_mt.config_file import dump_config
 from transformer_mt.errors import InputError
 from transformer_mt.evaluation.significance import paired_bootstrap
+from transformer_mt.folders import lock_folder
 from transformer_mt.sweep import jobs, table
 from transformer_mt.sweep.jobs import Runner, is_done
 from transformer_mt.sweep.plan import load_sweep
@@ -61,6 +62,14 @@ def test_every_variant_meets_every_seed_and_the_command_line_wins(write_sweep, t
         ({"seeds": [1, 1]}, "seeds must differ, but are [1, 1]"),
         ({"seed": [1]}, "`seed` is not a key; did you mean `seeds`?"),
         ({"base": "tinny.yaml"}, "no such config file; did you mean"),
+        ({"variants": {"_a": None}}, "a letter or digit first, but is '_a'"),
+        (
+            {"variants": {"a": None, "b": {"data.test.0.size": 7}}},
+            "variant b: `data.test` must be as in a, so that scores can be compared, which is [{toy: test, size: 30}], "
+            "but is [{toy: test, size: 7}]",
+        ),
+        ({"variants": {"a": None, "b": {"evaluate.lowercase": True}}}, "variant b: `evaluate` must be as in a"),
+        ({"settings": {"train.max_updates": {1, 2}}}, "`train.max_updates`: the value must be YAML"),
     ],
 )
 def test_what_is_wrong_is_said_before_any_training(write_sweep, changes, message):
@@ -71,6 +80,22 @@ def test_what_is_wrong_is_said_before_any_training(write_sweep, changes, message
         assert len(str(error.value).split("\n")) == 1  # once, not for each seed
 
 
+def test_what_is_wrong_in_all_variants_is_said_once(write_sweep):
+    for words, message in (
+        (["train.max_update=5"], "`train.max_update` is not a key; did you mean `train.max_updates`?"),
+        (["seed=7"], "a sweep sets seed itself; see its `seeds` and `variants`"),
+    ):
+        with pytest.raises(InputError) as error:
+            load_sweep(write_sweep(), words)
+        assert str(error.value).endswith(f"which.yaml: {message}") and len(str(error.value).split("\n")) == 1
+
+
+def test_any_value_reaches_the_config(write_sweep):
+    settings = {"data.max_length_ratio": float("inf"), "decode.banned": ["😀", "no"]}
+    config = load_sweep(write_sweep(settings=settings), []).jobs[0].config
+    assert config.data.max_length_ratio == float("inf") and config.decode.banned == ["😀", "no"]
+
+
 def finish(job, words=("a b c d e f",) * 20, bleu=30.0):
     """The folder a finished and scored job leaves."""
     folder = job.folder
@@ -78,7 +103,15 @@ def finish(job, words=("a b c d e f",) * 20, bleu=30.0):
     (folder / "job.yaml").write_text(dump_config(job.config), encoding="utf-8")
     score = {"name": "BLEU", "value": bleu, "signature": "sig"}
     entries = [
-        {"event": "start", "parameters": 1234},
+        {
+            "event": "start",
+            "parameters": 1234,
+            "commit": "abc",
+            "processor": "a",
+            "threads": 2,
+            "precision": "float32",
+            "torch": "2",
+        },
         *({"event": "train", "step": 8, "tokens_per_second": speed, "learning_rate": 0.1} for speed in (500, 510, 3)),
         {"event": "valid", "step": 8, "seconds": 2.0, "tokens": 1000, "loss": 1.0, "scores": [score], "is_best": True},
     ]
@@ -88,7 +121,7 @@ def finish(job, words=("a b c d e f",) * 20, bleu=30.0):
     rows = [{"reference": "a b c d e f", "translation": each} for each in words]
     place = folder / "evaluation" / "test-0.jsonl"
     place.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    facts = {"scores": [{**score, "value": bleu + 1}], "decode": {"beam": 5, "length_penalty": 1.0}}
+    facts = {"scores": [{**score, "value": bleu + 1}], "decode": job.config.decode.model_dump()}
     (folder / "evaluation" / "test-0.scores.json").write_text(json.dumps(facts), encoding="utf-8")
 
 
@@ -138,6 +171,8 @@ def test_the_table_has_means_deviations_and_significance(write_sweep, tmp_path, 
     assert lines[2] == "| scaled dot | 1,234 | 500 | 31.00 ± 1.41 | 32.00 ± 1.41 |  | 2 |"
     assert lines[3].startswith("| additive | 1,234 | 500 | 20.00 | 21.00 | 0.00") and lines[3].endswith("| 1 |")
     assert "- 1 of 4 trainings are not done yet" in lines
+    assert "- test: beam 5, length penalty 1.0, `sig`" in lines
+    assert "- trained: commit abc, a, 2 threads, float32, torch 2" in lines
     facts = json.loads((sweep.folder / "table.json").read_text(encoding="utf-8"))
     assert facts[0]["test"] == [31.0, 33.0] and facts[0]["p"] is None
     assert (sweep.folder / "curves.png").read_bytes().startswith(b"\x89PNG")
@@ -151,6 +186,49 @@ def test_the_table_has_means_deviations_and_significance(write_sweep, tmp_path, 
     finish(job, ("a b c d e f", "a b y d e f") * 10, 20.0)
     write_table(sweep)
     assert len(asked) == 1
+
+
+def test_the_table_tells_searches_and_machines_apart(write_sweep, tmp_path):
+    variants = {"a": None, "b": {"decode.beam": 7}}
+    sweep = load_sweep(write_sweep(seeds=[1], variants=variants), [], tmp_path / "out")
+    for job in sweep.jobs:
+        finish(job)
+    journal = sweep.jobs[1].folder / "metrics.jsonl"
+    journal.write_text(journal.read_text(encoding="utf-8").replace('"threads": 2', '"threads": 1'), encoding="utf-8")
+    text = write_table(sweep)
+    assert "- test: beam 5, length penalty 1.0 (a); beam 7, length penalty 1.0 (b), `sig`\n" in text
+    assert "a, 2 threads, float32, torch 2 (a); commit abc, a, 1 threads, float32, torch 2 (b)\n" in text
+
+
+def test_a_folder_in_which_somebody_trains_is_not_moved(write_sweep, tmp_path, monkeypatch):
+    monkeypatch.setattr(Runner, "_call", lambda *words: None)
+    (job,) = load_sweep(write_sweep(variants={"a": None}, seeds=[1]), [], tmp_path / "out").jobs
+    finish(job)
+    other = load_sweep(write_sweep(variants={"a": None}, seeds=[1]), ["train.learning_rate=0.5"], tmp_path / "out")
+    with lock_folder(job.folder):
+        (failure,) = Runner(other, [None], print).run(lambda: None)
+    assert failure.startswith("a, seed 1: ") and "another process trains here" in failure
+    assert (job.folder / "model.safetensors").exists()
+
+
+def test_a_config_of_another_version_counts_as_trained_otherwise(write_sweep, tmp_path, monkeypatch):
+    monkeypatch.setattr(Runner, "_call", lambda *words: None)
+    sweep = load_sweep(write_sweep(variants={"a": None}, seeds=[1]), [], tmp_path / "out")
+    finish(sweep.jobs[0])
+    (sweep.jobs[0].folder / "job.yaml").write_text("model: {no_such_key: 1}\n", encoding="utf-8")
+    assert Runner(sweep, [None], print).run(lambda: None) == []
+    assert len(list(sweep.jobs[0].folder.parent.glob("seed-1.old-*"))) == 1
+
+
+def test_a_table_that_cannot_be_written_stops_no_training(write_sweep, tmp_path, monkeypatch):
+    monkeypatch.setattr(Runner, "_call", lambda *words: None)
+    said = []
+
+    def full():
+        raise OSError(28, "No space left on device")
+
+    assert Runner(load_sweep(write_sweep(), [], tmp_path / "out"), [None], said.append).run(full) == []
+    assert said.count("no table yet: [Errno 28] No space left on device") == 4
 
 
 def test_the_bootstrap_tells_luck_from_skill():

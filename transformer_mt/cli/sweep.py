@@ -34,6 +34,7 @@ def add_verb(verbs: Any) -> None:
 
 
 def _sweep(arguments: argparse.Namespace) -> int:
+    from transformer_mt.device import choose_device
     from transformer_mt.sweep.jobs import Runner
     from transformer_mt.sweep.plan import load_sweep
     from transformer_mt.sweep.table import write_table
@@ -41,6 +42,8 @@ def _sweep(arguments: argparse.Namespace) -> int:
     places = [name.strip() for name in arguments.devices.split(",")] if arguments.devices else [None] * arguments.jobs
     if "" in places:
         raise InputError(f"--devices must be names with commas between them, but is {arguments.devices}")
+    for place in filter(None, places):
+        choose_device(place)  # before any training, not in each
     sweep = load_sweep(arguments.sweep, arguments.overrides, arguments.out)
     sweep.folder.mkdir(parents=True, exist_ok=True)
     received: list[int] = []
@@ -50,11 +53,12 @@ def _sweep(arguments: argparse.Namespace) -> int:
         raise KeyboardInterrupt
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # the trainings hear of none of them by themselves
-        signal.signal(number, stop)
+        if signal.getsignal(number) is not signal.SIG_IGN:  # by nohup
+            signal.signal(number, stop)
     try:
         failures = Runner(sweep, places, say).run(done=lambda: write_table(sweep))
     except KeyboardInterrupt:
-        say("stopped, all trainings saved; run the same command to go on")
+        say("stopped; run the same command to go on")
         return 128 + received[0]
     table = write_table(sweep)
     print(table or "", end="")

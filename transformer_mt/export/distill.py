@@ -25,8 +25,8 @@ from transformer_mt.evaluation.scores import corpus_scores
 from transformer_mt.export.export import export
 from transformer_mt.export.support import reasons_against
 from transformer_mt.files import digest, write_text
+from transformer_mt.folders import lock_folder
 from transformer_mt.training.loop import train
-from transformer_mt.training.run import lock_folder
 
 _CHUNK = 2048
 

@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
@@ -13,8 +12,9 @@ from typing import IO
 
 from transformer_mt.config import Config
 from transformer_mt.config_file import dump_config, load_config
-from transformer_mt.errors import WorkError
+from transformer_mt.errors import InputError, WorkError
 from transformer_mt.files import write_text
+from transformer_mt.folders import set_aside
 from transformer_mt.sweep.plan import Job, Sweep
 
 # Seconds between lines that say how far the jobs are.
@@ -50,7 +50,10 @@ class Runner:
                     except WorkError as error:
                         failures.append(str(error))
                         self._say(str(error))
-                    done()
+                    try:
+                        done()
+                    except (InputError, WorkError, OSError) as error:
+                        self._say(f"no table yet: {error}")  # asked for again after the next job, and at the end
             except BaseException:
                 self._stop()
                 pool.shutdown(wait=True, cancel_futures=True)
@@ -68,6 +71,8 @@ class Runner:
                 if job.config.data.test:
                     self._call(job, log, "evaluate", str(job.folder), "--device", place or job.config.train.device)
             self._say(f"{job.variant}, seed {job.seed}: done")
+        except (InputError, OSError) as error:
+            raise WorkError(f"{job.variant}, seed {job.seed}: {error}") from None
         finally:
             self._places.put(place)
 
@@ -76,10 +81,9 @@ class Runner:
         file = job.folder / "job.yaml"
         before = file.read_text(encoding="utf-8") if file.exists() else None
         if job.folder.exists() and before != dump_config(job.config):
-            if before is None or not _trains_alike(load_config(file), job.config):
-                aside = job.folder.with_name(f"{job.folder.name}.old-{time.strftime('%Y%m%d-%H%M%S')}")
+            if not _trained_alike(file, job.config):
+                aside = set_aside(job.folder)
                 self._say(f"{job.variant}, seed {job.seed}: was trained with other settings; that is now {aside}")
-                job.folder.rename(aside)
             for scores in job.folder.glob("evaluation/*.scores.json"):
                 scores.unlink()  # of another search
         job.folder.mkdir(parents=True, exist_ok=True)
@@ -139,8 +143,12 @@ def is_done(job: Job) -> bool:
     return file.exists() and file.read_text(encoding="utf-8") == dump_config(job.config)
 
 
-def _trains_alike(old: Config, new: Config) -> bool:
-    """Whether they differ at most in the search, the scores and the device."""
+def _trained_alike(file: Path, new: Config) -> bool:
+    """Whether the config in the file differs at most in the search, the scores and the device."""
+    try:
+        old = load_config(file)
+    except InputError:  # none there, or one of another version
+        return False
     device = {"device": new.train.device}
     searched = {"decode": new.decode, "evaluate": new.evaluate, "train": old.train.model_copy(update=device)}
     return old.model_copy(update=searched) == new

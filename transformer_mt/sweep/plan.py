@@ -1,8 +1,8 @@
 """What a sweep compares: one base config, its variants, their seeds."""
 
-import json
 import re
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,10 +10,11 @@ from pydantic import Field, field_validator
 
 from transformer_mt.config import Config
 from transformer_mt.config_corpus import Section
-from transformer_mt.config_file import load_config, load_yaml
+from transformer_mt.config_file import flow, load_config, load_yaml
 from transformer_mt.errors import InputError
 
 Settings = dict[str, Any]
+_ITS_OWN = {"seed", "name"}
 
 
 class SweepConfig(Section):
@@ -41,7 +42,7 @@ class SweepConfig(Section):
     @classmethod
     def _seed_and_name_are_its_own(cls, value: dict[str, Any]) -> dict[str, Any]:
         for settings in (value, *value.values()):
-            if isinstance(settings, dict) and (wrong := {"seed", "name"} & settings.keys()):
+            if isinstance(settings, dict) and (wrong := _ITS_OWN & settings.keys()):
                 raise ValueError(f"a sweep sets {wrong.pop()} itself; use `seeds`, and the names of the variants")
         return value
 
@@ -51,8 +52,10 @@ class SweepConfig(Section):
         if not variants:
             raise ValueError("variants must name at least one, but there are none")
         for name in variants:
-            if not re.fullmatch(r"\w[\w .+-]*", name):
-                raise ValueError(f"the name of a variant must be letters, digits, spaces and .+-_ but is {name!r}")
+            if not re.fullmatch(r"[^\W_][\w .+-]*", name):
+                raise ValueError(
+                    f"the name of a variant must be letters, digits, spaces and .+-_, a letter or digit first, but is {name!r}"
+                )
         if len({folder_name(name).lower() for name in variants}) < len(variants):
             raise ValueError("the names of the variants must differ in more than spaces, underscores and capitals")
         return variants
@@ -91,22 +94,46 @@ def load_sweep(path: str | Path, overrides: list[str], out: str | Path | None = 
     path = Path(path)
     sweep = load_yaml(SweepConfig, path)
     base, folder = path.parent / sweep.base, Path(out) if out else Path("runs") / sweep.name
-    jobs, problems = [], []
+    for override in overrides:
+        if override.split("=")[0].strip() in _ITS_OWN:
+            raise InputError(
+                f"{path}: a sweep sets {override.split('=')[0].strip()} itself; see its `seeds` and `variants`"
+            )
+    jobs: list[Job] = []
+    problems: dict[str, dict[str, None]] = {}  # each with the variants that have it
     for seed in sweep.seeds:
         for variant, settings in sweep.variants.items():
             name = f"{sweep.name}-{folder_name(variant)}-{seed}"
-            chosen = [f"{key}={json.dumps(value)}" for key, value in {**sweep.settings, **(settings or {})}.items()]
+            chosen = [f"{key}={flow(value)}" for key, value in {**sweep.settings, **(settings or {})}.items()]
             words = [*chosen, *overrides, f"seed={seed}", f"name={name}"]
             try:
                 config = load_config(base, words)
             except InputError as error:
-                lines = [line.removeprefix("command line: ") for line in str(error).split("\n")]
-                problems += [f"{path}: variant {variant}: {line}" for line in lines]
+                for line in str(error).split("\n"):
+                    problems.setdefault(line.removeprefix("command line: "), {})[variant] = None
                 continue
             jobs.append(Job(variant, seed, config, folder / folder_name(variant) / f"seed-{seed}"))
     if problems:
-        raise InputError("\n".join(dict.fromkeys(problems)))
+        raise InputError("\n".join(_problem(path, line, list(whose), sweep) for line, whose in problems.items()))
+    for job in jobs:
+        _compare(path, jobs[0], job)
     return Sweep(sweep.name, folder, tuple(jobs))
+
+
+def _problem(path: Path, line: str, whose: list[str], sweep: SweepConfig) -> str:
+    """What all variants have in common is told once, and no variant blamed for it."""
+    return f"{path}: {line}" if len(whose) == len(sweep.variants) > 1 else f"{path}: variant {', '.join(whose)}: {line}"
+
+
+def _compare(path: Path, first: Job, job: Job) -> None:
+    """Scores say something about one another only where they are of one text."""
+    for key in ("data.source_lang", "data.target_lang", "data.valid", "data.test", "evaluate"):
+        one, other = (attrgetter(key)(each.config) for each in (first, job))
+        if one != other:
+            raise InputError(
+                f"{path}: variant {job.variant}: `{key}` must be as in {first.variant}, so that scores can be compared, "
+                f"which is {flow(one)}, but is {flow(other)}"
+            )
 
 
 def folder_name(variant: str) -> str:

@@ -2,7 +2,7 @@
 
 import json
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -130,22 +130,46 @@ def _table(rows: Sequence[Row], sweep: Sweep, done: dict[Job, list[dict[str, Any
         ]
         cells += [_spread(row.test), p] if tested else []
         lines.append(f"| {' | '.join([*cells, str(len(row.seeds))])} |")
-    job = next(iter(done))
-    valid = next(entry for entry in done[job] if entry["event"] == "valid")["scores"][0]["signature"]
+    first = next(iter(done))  # all are scored by the same rules: the plan sees to it
+    valid = next(entry for entry in done[first] if entry["event"] == "valid")["scores"][0]["signature"]
     notes = [f"validation: greedy, `{valid}`"]
     if tested:
-        scores = _scores(job)
-        decode = scores["decode"]
-        signature = next(score["signature"] for score in scores["scores"] if score["name"] == "BLEU")
-        notes.append(f"test: beam {decode['beam']}, length penalty {decode['length_penalty']}, `{signature}`")
+        signature = next(score["signature"] for score in _scores(first)["scores"] if score["name"] == "BLEU")
+        searches = _by_variant(done, _search)
+        notes.append(f"test: {searches}, `{signature}`")
         if any(row.p is not None for row in rows):
             notes.append(
                 f"p: sacreBLEU's paired bootstrap against {rows[0].variant} with the same seed, the largest over the seeds"
             )
+    notes.append(f"trained: {_by_variant(done, lambda job: _machine(done[job]))}")
     missing = len(sweep.jobs) - len(done)
     if missing:
         notes.append(f"{missing} of {len(sweep.jobs)} trainings are not done yet")
     return "\n".join([*lines, "", *(f"- {note}" for note in notes)]) + "\n"
+
+
+def _by_variant(done: Iterable[Job], fact: Callable[[Job], str]) -> str:
+    """A fact about all that is done: once if it is one, else with the variants of which it is true."""
+    whose: dict[str, dict[str, None]] = {}
+    for job in done:
+        whose.setdefault(fact(job), {})[job.variant] = None
+    if len(whose) == 1:
+        return next(iter(whose))
+    return "; ".join(f"{what} ({', '.join(variants)})" for what, variants in whose.items())
+
+
+def _search(job: Job) -> str:
+    decode = _scores(job)["decode"]
+    if decode["search"] != "beam":
+        return str(decode["search"])
+    return f"beam {decode['beam']}, length penalty {decode['length_penalty']}"
+
+
+def _machine(entries: Sequence[dict[str, Any]]) -> str:
+    """Where and by what it was trained, of the last time it was started: speeds can be compared on one machine alone."""
+    start = [entry for entry in entries if entry["event"] == "start"][-1]
+    device = start.get("gpu") or f"{start.get('processor')}, {start.get('threads')} threads"
+    return f"commit {start.get('commit')}, {device}, {start.get('precision')}, torch {start.get('torch')}"
 
 
 def _spread(values: Sequence[float]) -> str:

@@ -1,8 +1,5 @@
 """A run: its folder and everything in it that changes, put together from a config, saved and restored as one."""
 
-import fcntl
-import itertools
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -21,6 +18,7 @@ from transformer_mt.device import choose_device, choose_precision, keep_large_bu
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.evaluation.scores import corpus_scores
 from transformer_mt.files import write_text
+from transformer_mt.folders import lock_folder, set_aside
 from transformer_mt.model.build import build_model
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.training.budget import find_budget
@@ -191,8 +189,7 @@ def open_run(config: Config, folder: Path, fresh: bool = False, ranks: Ranks | N
     lock = None
     if ranks.is_first:
         if fresh and folder.is_dir():
-            lock_folder(folder).close()  # a run that is being trained must not be moved from under its process
-            set_aside(folder)
+            say(f"the old run is now {set_aside(folder)}")
         folder.mkdir(parents=True, exist_ok=True)
         lock = lock_folder(folder)
 
@@ -244,30 +241,6 @@ def _with_budget(config: Config, data: PreparedData, device: torch.device, ranks
     tokens = min(ranks.gather(find_budget(config, data, device)))
     say(f"train.batch_tokens: auto is {tokens:,} here; config.yaml in the run's folder holds the number")
     return config.model_copy(update={"train": config.train.model_copy(update={"batch_tokens": tokens})})
-
-
-def lock_folder(folder: Path) -> IO[str]:
-    """Keep other processes from training in the folder, for as long as the file stays open."""
-    lock = (folder / ".lock").open("w")
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise InputError(
-            f"{folder}: another process trains here; wait for it, or choose another folder with --out"
-        ) from None
-    return lock
-
-
-def set_aside(folder: Path) -> None:
-    """Move an old run out of the way, under a name that says when; nothing is deleted."""
-    if Path.cwd().is_relative_to(folder.resolve()):
-        raise InputError(f"{folder}: --fresh must not move the folder you are in; start from outside it")
-    name = f"{folder.resolve().name}.old-{time.strftime('%Y%m%d-%H%M%S')}"
-    aside = next(
-        path for i in itertools.count() if not (path := folder.with_name(name + (f"-{i}" if i else ""))).exists()
-    )
-    folder.rename(aside)
-    say(f"the old run is now {aside}")
 
 
 # What a run cannot change on its way: the arrays have their shapes, and the place in the data its meaning.
