@@ -54,6 +54,10 @@ def test_one_file_of_each_kind(tmp_path):
     csv = tmp_path / "a.csv"
     csv.write_text('en,de\n"A ""big"", dog.","Ein ""großer"", Hund."\n', encoding="utf-8")
     assert read({"file": str(csv)}) == [('A "big", dog.', 'Ein "großer", Hund.')]
+    csv.write_text('en,de\n"A\ndog.",Ein Hund.\n\n', encoding="utf-8")
+    assert read({"file": str(csv)}) == [("A dog.", "Ein Hund.")]  # a cell is one sentence, a blank line is none
+    tsv.write_text("en\tde\na\tb\n\n\t\n", encoding="utf-8")
+    assert read({"file": str(tsv)}) == [("a", "b"), ("", "")]
     jsonl = tmp_path / "a.jsonl.gz"
     jsonl.write_bytes(gzip.compress("\n".join(json.dumps({"en": en, "de": de}) for en, de in PAIRS).encode()))
     assert read({"file": str(jsonl)}) == PAIRS
@@ -82,6 +86,10 @@ def test_missing_column_lists_those_there_are(tmp_path):
         ("a.tsv", "en\tde\nonly one\n", r"row 2 must have 2 columns, but has 1"),
         ("a.tsv", "en\tde\nHello\tworld\tHallo Welt\n", r"row 2 must have 2 columns, but has 3"),
         ("a.csv", 'en,de\n"open,' + "x" * 200_000, r"row 2 is not CSV: .*is a quote left open"),
+        ("a.csv", 'en,de\n"Hello, world","Hallo\na,b\nc,d\n', r"row 2 is not CSV: .*is a quote left open"),
+        ("a.csv", '"en,de\nHello,Hallo\n', r"row 1 is not CSV: .*is a quote left open"),
+        ("a.csv", "en,de\rHello,Hallo\r", r"row 1 is not CSV"),
+        ("a.jsonl", "[" * 200_000, r"a.jsonl:1: must be a JSON object a line: it is nested too deep"),
         ("a.jsonl", '{"en": "\\ud800", "de": "x"}\n', r"a.jsonl:1: must be whole characters"),
         ("a.tsv", "", r"must have sentence pairs, but is empty"),
         ("a.tsv", "en\tde\n", r"must have sentence pairs, but is empty"),
@@ -168,6 +176,36 @@ def test_parquet_whose_text_is_not_utf8_is_told(tmp_path):
     pyarrow.parquet.write_table(pyarrow.table({"en": column, "de": column}), tmp_path / "a.parquet")
     with pytest.raises(InputError, match="a.parquet: is damaged or holds text that is not UTF-8"):
         read({"file": str(tmp_path / "a.parquet")})
+
+
+def test_hub_layout_whose_text_is_not_utf8_is_told(tmp_path):
+    text = pyarrow.array([b"ok", b"\xff\xfe"]).view(pyarrow.utf8())
+    (tmp_path / "set").mkdir()
+    pyarrow.parquet.write_table(pyarrow.table({"en": text, "de": text}), tmp_path / "set" / "train-00000.parquet")
+    with pytest.raises(InputError, match="set train: is damaged or holds text that is not UTF-8"):
+        read({"hub": str(tmp_path / "set"), "split": "train"})
+
+
+def test_only_the_columns_of_the_pair_are_decoded(tmp_path):
+    (tmp_path / "set").mkdir()
+    picture = pyarrow.array([b"\xff"]).view(pyarrow.utf8())
+    table = pyarrow.table({"en": ["a"], "de": ["b"], "picture": picture})
+    pyarrow.parquet.write_table(table, tmp_path / "set" / "train-00000.parquet")
+    assert read({"hub": str(tmp_path / "set"), "split": "train"}) == [("a", "b")]
+
+
+def test_a_download_that_breaks_off_is_told(monkeypatch):
+    import datasets
+    import huggingface_hub
+
+    def broken(*words):
+        raise huggingface_hub.utils.httpx.ReadError("peer closed connection")
+
+    monkeypatch.setattr(datasets, "get_dataset_split_names", broken)
+    with pytest.raises(
+        InputError, match=r"a/b: cannot be had from the hub \(ReadError\); check the name and the network"
+    ):
+        read({"hub": "a/b", "split": "train"})
 
 
 def test_unreachable_hub_says_what_to_do_instead():

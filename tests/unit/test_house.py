@@ -24,7 +24,7 @@ ALLOWED = {
     "device": {"errors"},
     "checkpoint": {"errors"},
     "plots": {"errors"},
-    "data": {"cache", "config", "config_corpus", "errors"},
+    "data": {"cache", "config", "config_corpus", "errors", "files"},
     "model.build": {"config_model"},
     "model": set(),
     "decoding.translator": {"config", "config_file", "errors", "data.tokenizer", "model.interface"},

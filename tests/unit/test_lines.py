@@ -27,6 +27,9 @@ def test_invalid_utf8_is_named_with_file_and_line(tmp_path):
     path.write_bytes(b"fine\nstra\xdfe\n")
     with pytest.raises(InputError, match=r"a.txt:2: must be UTF-8, but byte 0xdf is not"):
         list(read_lines(path))
+    path.write_bytes(b"\xef\xbb\xbfe\xff\n")  # a byte-order mark is not the byte that is wrong
+    with pytest.raises(InputError, match=r"a.txt:1: must be UTF-8, but byte 0xff is not"):
+        list(read_lines(path))
 
 
 @pytest.mark.parametrize("content", [b"not packed", gzip.compress(b"text " * 1000)[:-20]])

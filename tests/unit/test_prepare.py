@@ -221,9 +221,13 @@ def test_an_interrupted_preparation_goes_on_where_it_was(corpus_config, monkeypa
     assert [path.suffix for path in cached()] == [""]
 
 
-def test_a_second_process_waits_and_takes_what_the_first_made(corpus_config):
+def test_a_second_process_waits_and_takes_what_the_first_made(corpus_config, monkeypatch):
+    first = prepare(corpus_config, lambda text: None)
+    (made,) = cached()
+    elsewhere = made.parent.with_name("elsewhere")
+    made.rename(elsewhere)
     said, data = [], []
-    cache_root().mkdir(parents=True, exist_ok=True)
+    monkeypatch.setattr(Tokenizer, "train", None)  # would raise
     with room._alone(cache_root(), said.append):
         waiting = threading.Thread(target=lambda: data.append(prepare(corpus_config, said.append)))
         waiting.start()
@@ -231,8 +235,62 @@ def test_a_second_process_waits_and_takes_what_the_first_made(corpus_config):
         while not any("waiting for it" in text for text in said) and time.monotonic() < deadline:
             time.sleep(0.01)
         assert not data
+        elsewhere.rename(made)
     waiting.join(60)
-    assert len(data) == 1 and any("another process prepares data" in text for text in said)
+    assert data[0].fingerprint == first.fingerprint and any("another process prepares data" in text for text in said)
+
+
+def test_a_cache_that_may_not_be_read_is_not_deleted(corpus_config, monkeypatch):
+    prepare(corpus_config, lambda text: None)
+    (folder,) = cached()
+
+    def forbidden(paths):
+        raise PermissionError(13, "Permission denied", str(paths[0]))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(room, "EncodedPairs", forbidden)
+        with pytest.raises(WorkError, match="the cache cannot be read: Permission denied; .*TRANSFORMER_MT_CACHE"):
+            prepare(corpus_config, lambda text: None)
+    said = []
+    prepare(corpus_config, said.append)
+    assert folder.is_dir() and "from the cache" in said[0]
+
+
+def test_a_file_out_of_reach_costs_no_encoded_shard(corpus_config, monkeypatch):
+    monkeypatch.setattr(room, "SHARD", 25)
+    original, shards = room.write_chunks, []
+
+    def torn(path, chunks):
+        if len(shards) == 3:
+            raise InputError("train.en: cannot be read after line 80")
+        shards.append(path.name)
+        return original(path, chunks)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(room, "write_chunks", torn)
+        with pytest.raises(InputError):
+            prepare(corpus_config, lambda text: None)
+    again = []
+    monkeypatch.setattr(room, "write_chunks", lambda path, chunks: (again.append(path.name), original(path, chunks))[1])
+    prepare(corpus_config, lambda text: None)
+    assert again[0] == "train-00003.arrow"
+
+
+def test_a_corpus_that_changes_while_it_is_read_is_told(corpus_config, monkeypatch):
+    original = room.write_chunks
+
+    def meddled(path, chunks):
+        source = Path(corpus_config.data.train.source)
+        source.write_text(source.read_text(encoding="utf-8").replace("dog", "cat"), encoding="utf-8")
+        os.utime(source, (1, 1))
+        return original(path, chunks)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(room, "write_chunks", meddled)
+        with pytest.raises(InputError, match="the corpus must stay as it is while it is read, but has changed"):
+            prepare(corpus_config, lambda text: None)
+    assert cached() == []
+    prepare(corpus_config, lambda text: None)
 
 
 def test_the_sample_for_the_vocabulary_is_even_and_bounded():

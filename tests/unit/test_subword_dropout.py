@@ -130,6 +130,21 @@ def test_a_side_that_would_be_over_long_keeps_its_spelling(tokenizer, pairs):
     assert kept and all(len(ids) < longest for ids in src) and (lengths[0] == [len(ids) + 1 for ids in src]).all()
 
 
+def test_each_side_has_its_own_words(tokenizer, pairs):
+    """With one vocabulary for both, the sources, which come first, do not take all the places."""
+    respelling = Respelling(pairs, tokenizer, 0.5, seed=1, max_length=100, most_words=30)
+    respelling.lengths(0)
+    every = np.arange(len(pairs))
+    for others, usual in zip(respelling.rows(0, every), (pairs.src, pairs.tgt)):
+        assert any(other.tolist() != usual(i).tolist() for i, other in enumerate(others))
+
+
+def test_words_met_first_have_other_spellings(tokenizer):
+    lines = ["dog cat house bird", "sees small big the"]
+    usual, other = tokenizer.encode_src(lines), respelled(tokenizer, 0.999, lines, most_words=4)
+    assert other[0] != usual[0] and other[1] == usual[1]
+
+
 def test_only_merges_can_be_left_out():
     with pytest.raises(
         ValidationError, match=r"tokenizer.sampling must be 0.0 with tokenizer.kind: unigram, but is 0.1"

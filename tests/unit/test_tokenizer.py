@@ -57,6 +57,14 @@ def test_separate_vocabularies_save_and_load(pairs, tmp_path):
     assert loaded.encode_src(["The dog."]) != loaded.encode_tgt(["The dog."])
 
 
+def test_another_form_of_vocabulary_in_the_folder_is_replaced(pairs, tokenizer, tmp_path):
+    separate = Tokenizer.train(pairs, TokenizerConfig(vocab_size=400, shared=False))
+    for one, other in ((tokenizer, separate), (separate, tokenizer)):
+        one.save(tmp_path)
+        other.save(tmp_path)
+        assert Tokenizer.load(tmp_path).fingerprint == other.fingerprint
+
+
 def test_training_twice_gives_the_same_vocabulary(pairs, tokenizer):
     assert Tokenizer.train(pairs, TokenizerConfig(vocab_size=450)).fingerprint == tokenizer.fingerprint
 

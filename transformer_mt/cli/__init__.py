@@ -49,7 +49,10 @@ def _run(arguments: argparse.Namespace, is_process: bool) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="surrogateescape")  # whatever the locale says
     try:
-        return arguments.verb(arguments) or 0
+        status = arguments.verb(arguments) or 0
+        if sys.stdout is not None:
+            sys.stdout.flush()  # a full disk or a closed pipe is told here, not by Python at its exit
+        return status
     except InputError as error:
         say(str(error))
         return 2

@@ -10,8 +10,9 @@ from typing import NoReturn
 
 def say(text: str) -> None:
     """A line on stderr; of several processes each says which it is."""
-    rank = f"rank {os.environ['RANK']}: " if int(os.environ.get("WORLD_SIZE", 1)) > 1 else ""
-    print(rank + text, file=sys.stderr, flush=True)
+    rank = f"rank {os.environ.get('RANK', '?')}: " if int(os.environ.get("WORLD_SIZE", 1)) > 1 else ""
+    if sys.stderr is not None:  # closed (2>&-): print would write it among the results
+        print(rank + text, file=sys.stderr, flush=True)
 
 
 class Parser(argparse.ArgumentParser):

@@ -200,7 +200,7 @@ def _decode(line: bytes, number: int) -> str:
         # Some editors begin a file with a byte-order mark; it is not part of the first sentence.
         return line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
-        say(f"line {number}: byte {line[error.start]:#04x} is not UTF-8; it was read as U+FFFD")
+        say(f"line {number}: byte {error.object[error.start]:#04x} is not UTF-8; it was read as U+FFFD")
         return line.decode("utf-8", errors="replace")
 
 

@@ -98,7 +98,7 @@ def _read_file(corpus: FileCorpus, columns: list[str]) -> Iterator[Pair]:
     if suffix == ".tsv":
         return _read_table(corpus, columns, (line.split("\t") for line in read_lines(corpus.file)))
     if suffix == ".csv":
-        return _read_table(corpus, columns, csv.reader(line + "\n" for line in read_lines(corpus.file)))
+        return _read_table(corpus, columns, csv.reader((line + "\n" for line in read_lines(corpus.file)), strict=True))
     if suffix in (".jsonl", ".json"):
         return _read_jsonl(corpus, columns)
     if suffix == ".parquet":
@@ -107,30 +107,29 @@ def _read_file(corpus: FileCorpus, columns: list[str]) -> Iterator[Pair]:
 
 
 def _read_table(corpus: FileCorpus, columns: list[str], rows: Iterator[list[str]]) -> Iterator[Pair]:
-    header = next(rows, None)
-    if header is None:
-        return
-    src, tgt = (_column(name, header, corpus.file) for name in columns)
-    number = 1
-    while True:
-        number += 1
+    header: list[str] = []
+    for number in itertools.count(1):
         try:
             row = next(rows, None)
         except csv.Error as error:
             raise InputError(f"{corpus.file}: row {number} is not CSV: {error}; is a quote left open?") from None
         if row is None:
             return
-        if row and len(row) != len(header):
+        if row in ([], [""]):  # a blank line
+            continue
+        if not header:
+            header = row
+            src, tgt = (_column(name, header, corpus.file) for name in columns)
+        elif len(row) != len(header):
             raise InputError(f"{corpus.file}: row {number} must have {len(header)} columns, but has {len(row)}")
-        if row:
-            yield row[src], row[tgt]
+        else:
+            yield _sentence(row[src]), _sentence(row[tgt])
 
 
 def _column(name: str, columns: list[str], place: str) -> int:
     if name not in columns:
-        raise InputError(
-            f"{place}: no column `{name}`; the columns are {', '.join(columns)}; set `columns: [source, target]`"
-        )
+        there = ", ".join(column if len(column) <= 40 else f"{column[:40]}…" for column in columns)
+        raise InputError(f"{place}: no column `{name}`; the columns are {there}; set `columns: [source, target]`")
     return columns.index(name)
 
 
@@ -140,8 +139,9 @@ def _read_jsonl(corpus: FileCorpus, columns: list[str]) -> Iterator[Pair]:
             continue
         try:
             row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise InputError(f"{corpus.file}:{number}: must be a JSON object a line: {error.msg}") from None
+        except (json.JSONDecodeError, RecursionError) as error:
+            why = getattr(error, "msg", "it is nested too deep")
+            raise InputError(f"{corpus.file}:{number}: must be a JSON object a line: {why}") from None
         if not isinstance(row, dict):
             raise InputError(f"{corpus.file}:{number}: must be a JSON object, but is {line[:40]!r}")
         pair = _pair(row, columns, f"{corpus.file}:{number}")
@@ -188,8 +188,12 @@ def _pair(row: dict[str, Any], columns: list[str], place: str) -> Pair:
         raise InputError(
             f"{place}: columns `{columns[0]}` and `{columns[1]}` must hold text, but hold {src!r} and {tgt!r}"
         )
-    # A newline inside a cell is white space: a sentence is one line everywhere else.
-    return " ".join((src or "").split("\n")), " ".join((tgt or "").split("\n"))
+    return _sentence(src or ""), _sentence(tgt or "")
+
+
+def _sentence(text: str) -> str:
+    """A newline inside a cell is white space: a sentence is one line everywhere else."""
+    return " ".join(text.split("\n"))
 
 
 def _read_hub(corpus: HubCorpus, languages: list[str]) -> Iterator[Pair]:
@@ -198,18 +202,28 @@ def _read_hub(corpus: HubCorpus, languages: list[str]) -> Iterator[Pair]:
     name, *bounds = match.groups()
     start, stop = (int(bound) if bound else None for bound in bounds)
     dataset = _load_hub(corpus, name)
+    columns = corpus.columns or languages
+    wanted = columns if set(columns) <= set(dataset.column_names) else ["translation"]
+    if set(wanted) <= set(dataset.column_names):  # else _pair says what there is
+        dataset = dataset.select_columns(wanted)  # others, of pictures perhaps, are not decoded
     rows = range(len(dataset))[start:stop]
     for begin in range(rows.start, rows.stop, 1000):
         # By slices: a row at a time is ten times slower.
-        part = dataset[begin : min(begin + 1000, rows.stop)]
+        try:
+            part = dataset[begin : min(begin + 1000, rows.stop)]
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"{describe(corpus)}: is damaged or holds text that is not UTF-8: {error}") from None
         for i in range(len(next(iter(part.values()), []))):
-            yield _pair({column: part[column][i] for column in part}, corpus.columns or languages, corpus.hub)
+            yield _pair({column: part[column][i] for column in part}, columns, corpus.hub)
 
 
 def _load_hub(corpus: HubCorpus, split: str) -> Any:
     """One split of a set of the hub, or of a local folder laid out like one, memory-mapped."""
     import datasets
+    import huggingface_hub
 
+    # What a broken connection raises: newer versions of the hub's library let it through as it is.
+    network_error = getattr(getattr(huggingface_hub.utils, "httpx", None), "HTTPError", OSError)
     local = Path(corpus.hub).is_dir()
     if not local and (corpus.hub.startswith((".", "/", "~")) or corpus.hub.count("/") > 1):
         raise InputError(f"{corpus.hub}: no such folder; paths are taken from the folder you start in")
@@ -225,7 +239,7 @@ def _load_hub(corpus: HubCorpus, split: str) -> Any:
         return datasets.load_dataset(corpus.hub, corpus.config, split=split)
     except InputError:
         raise
-    except (datasets.exceptions.DatasetNotFoundError, ConnectionError, OSError) as error:
+    except (datasets.exceptions.DatasetNotFoundError, ConnectionError, OSError, network_error) as error:
         if local:
             raise InputError(f"{corpus.hub}: cannot be read as a data set: {_one_line(error)}") from None
         raise InputError(

@@ -44,8 +44,9 @@ def read_lines(path: str | Path) -> Iterator[str]:
                 # Some editors begin a file with a byte-order mark; it is not part of the first sentence.
                 yield strip_end(raw).decode("utf-8-sig" if number == 1 else "utf-8")
             except UnicodeDecodeError as error:
+                byte = error.object[error.start]  # the mark is gone from it
                 raise InputError(
-                    f"{path}:{number}: must be UTF-8, but byte {raw[error.start]:#04x} is not; convert the file (iconv) first"
+                    f"{path}:{number}: must be UTF-8, but byte {byte:#04x} is not; convert the file (iconv) first"
                 ) from None
 
 

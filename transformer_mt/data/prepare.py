@@ -4,9 +4,11 @@ A cache folder is keyed by everything that made it and appears under its name on
 takes more memory for more pairs. An interrupted first pass begins anew; the second, which encodes, goes on where it was.
 """
 
+import errno
 import fcntl
 import hashlib
 import json
+import os
 import shutil
 import sys
 import time
@@ -31,10 +33,13 @@ from transformer_mt.data.encode import encoded_chunks
 from transformer_mt.data.survey import Survey
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.errors import InputError, WorkError
+from transformer_mt.files import write_text
 
 FORMAT = 2  # of the cache: raise it when a change in this room alters what is written
 TOKENIZER_PAIRS = 500_000  # evenly spaced over the corpus; more change the pieces little and take long
 SHARD = 500_000  # rows of the corpus; an interruption loses at most the work on one
+
+_SURVEYED = "survey.json"  # says that the first pass is done
 
 Say = Callable[[str], None]
 T = TypeVar("T")
@@ -68,10 +73,7 @@ def prepare(config: Config, say: Say, tokenizer: Tokenizer | None = None) -> Pre
         folder = cache_root() / _key(config, tokenizer)
         if folder.is_dir() and (data := _open(folder, say)):
             return _announce(data, say, f"from the cache {folder}")
-    _build(config, folder, say, tokenizer)
-    opened = _open(folder, say)
-    assert opened is not None
-    return _announce(opened, say, f"cached in {folder}")
+    return _announce(_build(config, folder, say, tokenizer), say, f"cached in {folder}")
 
 
 def _key(config: Config, tokenizer: Tokenizer | None) -> str:
@@ -89,6 +91,7 @@ def _key(config: Config, tokenizer: Tokenizer | None) -> str:
 
 
 def _open(folder: Path, say: Say) -> PreparedData | None:
+    """What a cache folder holds; None, and a line that says so, if it is damaged."""
     try:
         facts = json.loads((folder / "facts.json").read_text(encoding="utf-8"))
         lines = (folder / "valid.jsonl").read_text(encoding="utf-8").split("\n")
@@ -104,8 +107,13 @@ def _open(folder: Path, say: Say) -> PreparedData | None:
             counts=Counter(facts["counts"]),
         )
     except (OSError, ValueError, KeyError, pyarrow.ArrowException) as error:
+        # A file cut short is an OSError without a number; one that may not be read, or a broken disk, is no reason to delete.
+        if isinstance(error, OSError) and error.errno not in (None, errno.ENOENT):
+            raise WorkError(
+                f"{error.filename or folder}: the cache cannot be read: {error.strerror}; check the place, or set "
+                "TRANSFORMER_MT_CACHE to another folder"
+            ) from None
         say(f"the cache {folder} is damaged ({error}); it is made again")
-        shutil.rmtree(folder)
         return None
 
 
@@ -114,22 +122,32 @@ def _announce(data: PreparedData, say: Say, place: str) -> PreparedData:
     return data
 
 
-def _build(config: Config, folder: Path, say: Say, tokenizer: Tokenizer | None) -> None:
+def _build(config: Config, folder: Path, say: Say, tokenizer: Tokenizer | None) -> PreparedData:
     """Make the cache folder. What an interrupted process had done in `.part` is gone on with."""
     root, part = folder.parent, folder.with_name(f"{folder.name}.part")
     try:
         root.mkdir(parents=True, exist_ok=True)
-        _sweep(root)
         with _alone(root, say):
-            if folder.is_dir():  # another process made it while this one waited
-                return
+            _sweep(root)
+            if folder.is_dir():
+                if data := _open(folder, lambda text: None):  # another process made it while this one waited
+                    return data
+                shutil.rmtree(folder)  # damaged, as was said
             part.mkdir(exist_ok=True)
-            _fill(config, part, say, tokenizer)
+            try:
+                _fill(config, part, say, tokenizer)
+            except InputError:
+                if not (part / _SURVEYED).exists():  # what was encoded stays: a file out of reach may come back
+                    shutil.rmtree(part, ignore_errors=True)
+                raise
+            if _key(config, tokenizer) != folder.name:
+                shutil.rmtree(part, ignore_errors=True)
+                raise InputError("the corpus must stay as it is while it is read, but has changed; start again")
             part.rename(folder)
             shutil.rmtree(folder / "survey")  # last: until here an interrupted process can go on
-    except InputError:
-        shutil.rmtree(part, ignore_errors=True)
-        raise
+            if data := _open(folder, say):
+                return data
+            raise WorkError(f"{folder}: must read as it was written, but does not; check the disk")
     except (OSError, pyarrow.ArrowException) as error:
         raise WorkError(
             f"{root}: could not write the encoded data: {error}; free some space, or set TRANSFORMER_MT_CACHE to a folder "
@@ -180,7 +198,7 @@ def _fill(config: Config, folder: Path, say: Say, tokenizer: Tokenizer | None) -
     with (folder / "valid.jsonl").open("w", encoding="utf-8") as file:
         file.writelines(json.dumps(pair, ensure_ascii=False) + "\n" for pair in valid)
     facts = {"fingerprint": hashlib.sha256("".join(fingerprints).encode()).hexdigest(), "counts": +counts}
-    _mark(folder / "facts.json", facts)
+    write_text(folder / "facts.json", json.dumps(facts))
 
 
 def _survey(
@@ -195,12 +213,13 @@ def _survey(
         except UnknownSplitError as error:
             # Training does not need it; `evaluate` will refuse.
             say(f"warning: test set left out of the leak check: {error}")
-    survey, done = Survey(folder / "survey", held_out, data.remove_duplicates), folder / "survey.json"
+    survey, done = Survey(folder / "survey", held_out, data.remove_duplicates), folder / _SURVEYED
     if done.exists():
         say("going on with data whose preparation was interrupted")
         return survey.fates(), Tokenizer.load(folder)
     sample = _evenly(survey.walk(_bar(read_corpus(data.train, data), "reading")), TOKENIZER_PAIRS)
     fates = survey.finish()
+    _to_disk(survey.fates_file)
     if tokenizer is None:
         say(f"learning {config.tokenizer.vocab_size:,} {config.tokenizer.kind} pieces from {describe(data.train)}")
         kept = cleaning.FATES.index(cleaning.KEPT)
@@ -211,7 +230,7 @@ def _survey(
             )
         tokenizer = Tokenizer.train(pairs, config.tokenizer)
     tokenizer.save(folder)
-    _mark(done, {"rows": len(fates)})
+    write_text(done, json.dumps({"rows": len(fates)}))
     return fates, tokenizer
 
 
@@ -228,7 +247,8 @@ def _shards(config: Config, folder: Path, say: Say, tokenizer: Tokenizer, fates:
         wanted = ((src, tgt) for src, tgt, is_kept in islice(rows, SHARD) if is_kept)
         arrow = marks[i].with_suffix(".arrow")
         fingerprint = write_chunks(arrow, encoded_chunks(wanted, tokenizer, data, counts))
-        _mark(marks[i], {"fingerprint": fingerprint, "counts": counts})
+        _to_disk(arrow)
+        write_text(marks[i], json.dumps({"fingerprint": fingerprint, "counts": counts}))
         if len(marks) > 1:
             say(f"encoded {min(len(fates), (i + 1) * SHARD):,} of {len(fates):,} pairs")
     return marks
@@ -239,11 +259,10 @@ def _bar(pairs: Iterable[Pair], what: str, total: int | None = None, initial: in
     return tqdm(pairs, what, total, leave=False, unit=" pairs", unit_scale=True, disable=quiet, initial=initial)
 
 
-def _mark(path: Path, facts: dict[str, object]) -> None:
-    """Say in a file that what comes before it is done; the file is whole or not there."""
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(facts), encoding="utf-8")
-    temporary.replace(path)
+def _to_disk(path: Path) -> None:
+    """Before a mark says that it is done: a power cut must not leave the mark without what it speaks of."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
 
 
 def _evenly(pairs: Iterable[T], most: int) -> list[T]:

@@ -13,7 +13,8 @@ from transformer_mt.data.tokenizer import Tokenizer
 
 # Spellings of each word, of which each of its occurrences takes one.
 _SPELLINGS = 16
-# Words that have them; a corpus with more of them meets the others too seldom to learn from it.
+# Words of a side that have them, those met first; what a corpus with more of them meets late it meets too seldom to learn
+# from it.
 _MOST_WORDS = 2**18
 # Large odd numbers without a pattern, for hashes.
 _A, _B, _C = (np.uint64(number) for number in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
@@ -22,10 +23,18 @@ _A, _B, _C = (np.uint64(number) for number in (0x9E3779B97F4A7C15, 0xBF58476D1CE
 class Respelling:
     """The training pairs as each epoch spells them; a side that would be over-long keeps its usual pieces."""
 
-    def __init__(self, pairs: EncodedPairs, tokenizer: Tokenizer, dropout: float, seed: int, max_length: int) -> None:
+    def __init__(
+        self,
+        pairs: EncodedPairs,
+        tokenizer: Tokenizer,
+        dropout: float,
+        seed: int,
+        max_length: int,
+        most_words: int = _MOST_WORDS,
+    ) -> None:
         self._pairs, self._max_length = pairs, max_length
-        src = SubwordDropout(tokenizer.src, dropout, seed)
-        self._sides = src, src if tokenizer.shared else SubwordDropout(tokenizer.tgt, dropout, seed)
+        # Of one vocabulary, too, each side has its own words: the sources, which come first, would take all places.
+        self._sides = [SubwordDropout(each, dropout, seed, most_words) for each in (tokenizer.src, tokenizer.tgt)]
 
     def lengths(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
         """(R,) of the sources and of the targets of all rows, the EOS counted that batches add."""
@@ -87,7 +96,8 @@ class SubwordDropout:
         where = np.repeat(begins_W, sizes_W) + place
         is_usual = np.repeat(is_usual_W, sizes_W)
         ids = np.empty(len(where), np.int32)
-        ids[is_usual], ids[~is_usual] = column.values[where[is_usual]], self._pool[where[~is_usual]]
+        ids[is_usual] = column.values[where[is_usual]]
+        ids[~is_usual] = self._pool[where[~is_usual]]
         return np.split(ids, np.cumsum(np.bincount(row_W, sizes_W, len(rows)).astype(np.int64))[:-1])
 
     def _choose(self, column: Column, rows: np.ndarray, draw: int) -> tuple[np.ndarray, ...]:
@@ -121,7 +131,8 @@ class SubwordDropout:
         place = np.arange(len(ids)) - np.repeat(begins_W - begins_W[0], sizes_W)
         hash_W = np.add.reduceat(_mixed(ids * _A + place.astype(np.uint64) * _C), begins_W - begins_W[0])
         different, first, which = np.unique(hash_W, return_index=True, return_inverse=True)
-        for value, i in zip(different.tolist(), first.tolist()):
+        in_order = np.argsort(first)
+        for value, i in zip(different[in_order].tolist(), first[in_order].tolist()):
             if value not in self._number_of and len(self._words) < self._most_words:
                 self._number_of[value] = len(self._words)
                 self._words.append(tuple(values[begins_W[i] : begins_W[i] + sizes_W[i]].tolist()))

@@ -50,7 +50,7 @@ class Survey:
                     key = pair_key((src, tgt))
                     reason = fate(src, tgt, key in self._held_out)
                     fates.append(FATES.index(reason))
-                    if reason is KEPT:
+                    if reason == KEPT:
                         keys[waiting], rows[waiting] = key, row
                         waiting += 1
                         yield row, (src, tgt)

@@ -4,7 +4,10 @@ import hashlib
 import io
 import os
 import re
-from collections.abc import Iterable, Sequence
+import signal
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
@@ -82,6 +85,8 @@ class Tokenizer:
         ]
 
     def save(self, folder: Path) -> None:
+        for other in _paths(folder, not self.shared):
+            other.unlink(missing_ok=True)  # of an earlier run in this folder: `load` must not take it for this one's
         for path, model in zip(_paths(folder, self.shared), self._models):
             path.write_bytes(model)
 
@@ -123,26 +128,43 @@ def _num_threads() -> int:
 def _train(lines: Iterable[str], config: TokenizerConfig) -> bytes:
     model = io.BytesIO()
     try:
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(lines),
-            model_writer=model,
-            model_type=config.kind,
-            vocab_size=config.vocab_size,
-            byte_fallback=config.byte_fallback,
-            character_coverage=config.character_coverage,
-            normalization_rule_name=config.normalization,
-            pad_id=PAD,
-            unk_id=UNK,
-            bos_id=BOS,
-            eos_id=EOS,
-            num_threads=min(16, _num_threads()),
-            minloglevel=2,
-        )
+        with _stoppable():
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=iter(lines),
+                model_writer=model,
+                model_type=config.kind,
+                vocab_size=config.vocab_size,
+                byte_fallback=config.byte_fallback,
+                character_coverage=config.character_coverage,
+                normalization_rule_name=config.normalization,
+                pad_id=PAD,
+                unk_id=UNK,
+                bos_id=BOS,
+                eos_id=EOS,
+                num_threads=min(16, _num_threads()),
+                minloglevel=2,
+            )
     except RuntimeError as error:
         if "KeyboardInterrupt" in str(error):  # SentencePiece wraps what its iterator raises
             raise KeyboardInterrupt from None
         raise InputError(_why(str(error), config)) from None
     return model.getvalue()
+
+
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """Ctrl-C and SIGTERM end the process at once: Python's handlers would wait for minutes until SentencePiece is through."""
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number, handler in before.items():
+        if callable(handler):
+            signal.signal(number, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _why(message: str, config: TokenizerConfig) -> str:
