@@ -11,6 +11,7 @@ import multiprocessing
 import resource
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from dataclasses import dataclass
@@ -175,8 +176,9 @@ def serve(connection: Connection, variant: Variant, options: argparse.Namespace,
             if on_gpu:
                 torch.cuda.synchronize()
             connection.send((time.perf_counter() - start, *counts))
-        memory = torch.cuda.max_memory_allocated() / 1e6 if on_gpu else 0.0
-        connection.send((memory or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6, loop.dtype))
+        unit = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss, in bytes
+        resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+        connection.send(((torch.cuda.max_memory_allocated() if on_gpu else resident) / 1e6, loop.dtype))
 
 
 def flops(shape: str, src: float, tgt: float) -> float:

@@ -3,8 +3,8 @@
     python scripts/reproduce.py configs/demo.yaml [key=value ...] [--out runs/reproduce-demo]
 
 A receipt is a block of comment lines, YAML behind the `#`, that says what was measured once: minutes are those of updates, over
-all sessions, the peak of memory that of the last. Interrupted, the same command goes on. At the end comes the table, and a new
-receipt to put in the old one's place. Exit status 1: BLEU is further from the receipt than --tolerance.
+all sessions, the peak of memory that of the last. Its settings are set again. Interrupted, the same command goes on. At the end
+comes the table, and a receipt to put in the old one's place. Exit status 1: BLEU is further from the receipt than --tolerance.
 """
 
 import argparse
@@ -17,6 +17,10 @@ from pathlib import Path
 
 import yaml
 
+from transformer_mt.config_file import load_config
+from transformer_mt.errors import InputError
+from transformer_mt.files import read_objects
+
 COMMAND = [sys.executable, "-m", "transformer_mt"]
 
 
@@ -28,13 +32,14 @@ def receipt_of(path: Path) -> dict:
 
 def measure(config: Path, out: Path, overrides: list[str]) -> dict:
     """Train, evaluate, and put together what a receipt holds."""
-    if (out / "finished.json").exists():
+    trained_before = (out / "finished.json").exists()
+    if trained_before:
         print(f"{out}: was trained before; that run is compared, --out DIR trains another", file=sys.stderr)
     subprocess.run([*COMMAND, "train", str(config), *overrides, "--out", str(out)], check=True)
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / (1 if sys.platform == "darwin" else 1024)
     result = subprocess.run([*COMMAND, "evaluate", str(out), "--json"], check=True, stdout=subprocess.PIPE)
-    test = json.loads(result.stdout.decode().splitlines()[0])
-    journal = [json.loads(line) for line in (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    test = json.loads(result.stdout.decode().split("\n")[0])
+    journal = read_objects(out / "metrics.jsonl")
     begun = [entry for entry in journal if entry["event"] == "start"][-1]
     last = [entry for entry in journal if "tokens" in entry][-1]
     run_config = yaml.safe_load((out / "config.yaml").read_text(encoding="utf-8"))
@@ -46,7 +51,7 @@ def measure(config: Path, out: Path, overrides: list[str]) -> dict:
         "beam": run_config.get("decode", {}).get("beam", 5),
         "minutes": round(last["seconds"] / 60, 1),
         "tokens_per_second": round(last["tokens"] / last["seconds"]),
-        "peak_mb": round(peak),
+        "peak_mb": None if trained_before else round(peak),
         "machine": begun["gpu"] or f"{begun['threads']} threads of {begun['processor']}",
         "commit": begun["commit"],
         "seed": run_config.get("seed", 1),
@@ -65,10 +70,16 @@ def main() -> int:
         receipt = receipt_of(options.config)
         if not receipt:
             print(f"{options.config}: has no receipt yet; what is measured now can be its first", file=sys.stderr)
-        overrides = options.overrides or receipt.get("settings", [])
         seed = [f"seed={receipt['seed']}"] if "seed" in receipt else []
+        overrides = [*seed, *receipt.get("settings", []), *options.overrides]  # the last word on a key wins
+        if not load_config(options.config, overrides).data.test:
+            print(f"{options.config}: must have data.test, on which a receipt's BLEU is measured", file=sys.stderr)
+            return 2
         out = options.out or Path("runs") / f"reproduce-{options.config.stem}"
-        measured = measure(options.config, out, [*seed, *overrides])
+        measured = measure(options.config, out, overrides)
+    except InputError as error:
+        print(error, file=sys.stderr)
+        return 2
     except OSError as error:
         print(f"{error.filename}: {error.strerror}", file=sys.stderr)
         return 2

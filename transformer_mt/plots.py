@@ -109,6 +109,10 @@ def _bleu(entry: dict[str, Any]) -> float:
     return next(score["value"] for score in entry["scores"] if score["name"] == "BLEU")
 
 
+# Some 400 MB while it is drawn; a viewer's patience ends earlier.
+_MOST_DOTS = 100_000_000
+
+
 def heat_maps(maps: Sequence[tuple[str, Any]], rows: Sequence[str], columns: Sequence[str], path: Path) -> str | None:
     """Attention: (title, weights as rows x columns) each, what is looked at on top, what looks at the side.
 
@@ -119,14 +123,20 @@ def heat_maps(maps: Sequence[tuple[str, Any]], rows: Sequence[str], columns: Seq
     height = 1.6 + cell * len(rows)
     across = max(1, min(len(maps), math.ceil(math.sqrt(len(maps) * height / width))))
     down = math.ceil(len(maps) / across)
+    dots = 130 if path.suffix == ".png" else 72  # an inch; .svg and .pdf have none
+    if width * across * height * down * dots**2 > _MOST_DOTS:
+        raise InputError(
+            f"a picture of {len(maps)} maps of {len(rows)} x {len(columns)} tokens must be smaller; choose one --layer or --head"
+        )
     figure = _figure(width * across, height * down)
     fonts, missing = _fonts([*rows, *columns])
+    text = {"fontsize": 8, "fontfamily": fonts, "parse_math": False}  # a piece may be $
     axes = figure.subplots(down, across, squeeze=False).flatten()
     for place, (title, weights) in zip(axes, maps):
         place.imshow(weights, cmap="Blues", vmin=0.0, vmax=1.0, aspect="equal")
         place.xaxis.tick_top()
-        place.set_xticks(range(len(columns)), columns, rotation=90, fontsize=8, fontfamily=fonts)
-        place.set_yticks(range(len(rows)), rows, fontsize=8, fontfamily=fonts)
+        place.set_xticks(range(len(columns)), columns, rotation=90, **text)
+        place.set_yticks(range(len(rows)), rows, **text)
         place.tick_params(length=0)
         place.set_xticks([i - 0.5 for i in range(1, len(columns))], minor=True)
         place.set_yticks([i - 0.5 for i in range(1, len(rows))], minor=True)
@@ -137,20 +147,23 @@ def heat_maps(maps: Sequence[tuple[str, Any]], rows: Sequence[str], columns: Seq
         place.set_visible(False)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph")  # told in one sentence by who called
-        figure.savefig(path, dpi=130)
+        figure.savefig(path, dpi=dots)
     return missing
 
 
 def _fonts(texts: Sequence[str]) -> tuple[list[str], str | None]:
     """Families for the texts, and a sentence if characters of theirs have none here."""
     from matplotlib import font_manager
+    from matplotlib.ft2font import FT2Font
 
-    default = ["DejaVu Sans"]
-    wide = sorted({c for text in texts for c in text if unicodedata.east_asian_width(c) in "WF"})
-    if not wide:
-        return default, None
-    there = {font.name for font in font_manager.fontManager.ttflist}
-    found = [name for name in _CJK if name in there]
-    if found:
-        return [*default, found[0]], None
-    return default, f"no font here has {''.join(wide[:5])}; they are drawn as boxes, install Noto Sans CJK"
+    there = {font.name: font.fname for font in reversed(font_manager.fontManager.ttflist)}
+    fonts = ["DejaVu Sans", *[name for name in _CJK if name in there][:1]]
+    drawn: set[int] = set()
+    for name in fonts:
+        drawn |= FT2Font(there[name]).get_charmap().keys()
+    missing = sorted({c for text in texts for c in text if ord(c) not in drawn and c.isprintable()})
+    if not missing:
+        return fonts, None
+    wide = any(unicodedata.east_asian_width(c) in "WF" for c in missing) and len(fonts) == 1
+    advice = ", install Noto Sans CJK" if wide else ""
+    return fonts, f"no font here has {''.join(missing[:5])}; they are drawn as boxes{advice}"

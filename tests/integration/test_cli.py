@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -252,6 +253,37 @@ def test_a_closed_pipe_and_ctrl_c_end_quietly(tiny_run):
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130 and err == b"stopped\n"
+
+
+@pytest.mark.parametrize(("to", "status"), [("> /dev/full", 1), ("| true", 0), (">&-", 0)])
+def test_results_that_reach_nobody_are_told_in_one_line_at_most(to, status):
+    """Also what Python still holds when the verb is through."""
+    command = f"{sys.executable} -m transformer_mt config show {ROOT}/configs/demo.yaml {to}"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment.pop("PYTHONUNBUFFERED", None)
+    result = subprocess.run(["sh", "-c", command], capture_output=True, env=environment, text=True)
+    assert result.returncode == status
+    assert "Exception" not in result.stderr and result.stderr.count("\n") == (1 if status else 0)
+
+
+def test_with_standard_error_closed_messages_do_not_stand_among_the_results(tmp_path):
+    command = f"{sys.executable} -m transformer_mt config show {tmp_path}/none.yaml 2>&-"
+    result = subprocess.run(["sh", "-c", command], capture_output=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    assert result.returncode == 2 and result.stdout == b""
+
+
+def test_a_machine_that_says_how_many_processes_and_not_which(tmp_path):
+    result = run_cli("config", "show", tmp_path / "none.yaml", WORLD_SIZE="2")
+    assert result.returncode == 2 and result.stderr.startswith(b"rank ?: ") and b"Traceback" not in result.stderr
+
+
+def test_scores_are_told_where_the_model_takes_no_files(tiny_run, tmp_path, capfdbinary):
+    run = tmp_path / "run"
+    shutil.copytree(tiny_run, run, ignore=shutil.ignore_patterns("evaluation"))
+    (run / "evaluation").write_text("in the way", encoding="utf-8")
+    status, out, err = cli(capfdbinary, "evaluate", run, "--beam", "1")
+    assert status == 1 and out.count("BLEU") >= 1
+    assert "evaluation: the translations could not be written: " in err
 
 
 def test_evaluate_prints_signed_scores_and_keeps_the_translations(tiny_run, capfdbinary):

@@ -69,16 +69,42 @@ def test_wide_characters_are_drawn_with_a_font_that_has_them_or_it_is_told(tmp_p
     from matplotlib import font_manager
 
     weights = [("cross attention", torch.eye(2))]
+    # It comes with matplotlib, and has a box with a number for every character there is.
+    everything = next(font.fname for font in font_manager.fontManager.ttflist if font.name.startswith("Last Resort"))
     for names, problem in (
         ([], "no font here has 狗; they are drawn as boxes, install Noto Sans CJK"),
         (["SimHei"], None),
     ):
         fonts = [font for font in font_manager.fontManager.ttflist if font.name == "DejaVu Sans"]
-        fonts += [font_manager.FontEntry(fname=fonts[0].fname, name=name) for name in names]
+        fonts += [font_manager.FontEntry(fname=everything, name=name) for name in names]
         monkeypatch.setattr(font_manager.fontManager, "ttflist", fonts)
         assert heat_maps(weights, ["狗", "</s>"], ["dog", "</s>"], tmp_path / "zh.png") == problem
         assert size(tmp_path / "zh.png")[0] > 100
     assert heat_maps(weights, ["a", "</s>"], ["dog", "</s>"], tmp_path / "en.png") is None
+    monkeypatch.setattr(font_manager.fontManager, "ttflist", fonts[:-1])
+    problem = heat_maps(weights, ["न", "</s>"], ["dog", "</s>"], tmp_path / "hi.png")
+    assert problem == "no font here has न; they are drawn as boxes"
+
+
+def test_pieces_are_drawn_as_they_are(tmp_path):
+    """`$` is no formula to matplotlib here."""
+    assert heat_maps([("t", torch.eye(2))], ["$$", "$_$"], ["$\\frac$", "$"], tmp_path / "dollar.png") is None
+
+
+def test_more_maps_than_a_picture_can_hold_are_told(tmp_path):
+    with pytest.raises(
+        InputError, match=r"a picture of 48 maps of 250 x 250 tokens must be smaller; choose one --layer"
+    ):
+        heat_maps([("t", torch.zeros(250, 250))] * 48, ["a"] * 250, ["b"] * 250, tmp_path / "big.png")
+
+
+def test_the_names_of_many_runs_stand_beside_the_curves(tmp_path):
+    score = {"name": "BLEU", "value": 1.0}
+    entry = {"event": "valid", "step": 1, "tokens": 1, "seconds": 1.0, "loss": 1.0, "scores": [score]}
+    runs = [(f"a variant with a long name {i}", [entry]) for i in range(24)]
+    plots.curves(runs[:6], "updates", tmp_path / "few.png")
+    plots.curves(runs, "updates", tmp_path / "many.png")
+    assert size(tmp_path / "many.png")[0] > size(tmp_path / "few.png")[0]
 
 
 def test_a_target_too_long_for_the_model_is_told(tiny_run, monkeypatch):

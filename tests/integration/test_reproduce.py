@@ -54,10 +54,29 @@ def test_a_receipt_is_written_compared_and_missed(write_config, tmp_path):
     assert "NOT reproduced: BLEU -50.00" in missed.stdout
 
 
-def test_a_wrong_file_is_told_in_one_line(tmp_path):
-    result = reproduce(tmp_path, "nothing.yaml")
-    assert result.returncode == 2
-    assert result.stderr.strip() == "nothing.yaml: No such file or directory"
+def test_what_cannot_be_measured_is_told_in_one_line_before_any_training(write_config, tmp_path):
+    path = write_config()
+    for words, message in (
+        (["nothing.yaml"], "nothing.yaml: No such file or directory"),
+        (
+            [path.name, "train.max_update=3"],
+            "command line: `train.max_update` is not a key; did you mean `train.max_updates`?",
+        ),
+        ([path.name, "data.test=[]"], f"{path.name}: must have data.test, on which a receipt's BLEU is measured"),
+    ):
+        result = reproduce(tmp_path, *words)
+        assert result.returncode == 2 and result.stderr.strip().split("\n")[-1] == message
+
+
+def test_settings_of_the_receipt_are_set_again_under_those_of_the_command_line(write_config, tmp_path):
+    path = write_config(train={"max_updates": 12})
+    first = reproduce(tmp_path, path.name, "train.max_updates=4", "decode.beam=2")
+    receipt = first.stdout[first.stdout.index("# receipt:") :].strip() + "\n"
+    path.write_text(receipt + path.read_text(encoding="utf-8"), encoding="utf-8")
+    again = reproduce(tmp_path, path.name, "train.max_updates=6", "--out", "again", "--tolerance", "100")
+    assert again.returncode == 0, again.stderr
+    config = yaml.safe_load((tmp_path / "again" / "config.yaml").read_text(encoding="utf-8"))
+    assert config["train"]["max_updates"] == 6 and config["decode"]["beam"] == 2
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)

@@ -48,7 +48,8 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     corpora = {name: list(read_corpus(corpus, config.data)) for name, corpus in sets.items()}  # before any work
     translator = load_translator(arguments)
     for name, corpus in sets.items():
-        scores = evaluate(translator, corpora[name], config, folder / "evaluation" / name, say)
+        evaluation = evaluate(translator, corpora[name], config, say)
+        scores = evaluation.scores
         if arguments.json:
             facts = {
                 "test": name,
@@ -60,4 +61,7 @@ def _evaluate(arguments: argparse.Namespace) -> int:
         else:
             print(f"{name}: {describe(corpus)}, {len(corpora[name]):,} sentences, {translator.searched}")
             print("\n".join(f"  {score}" for score in scores), flush=True)
+        evaluation.save(
+            folder / "evaluation" / name
+        )  # after what was asked for is told: a shared model may take no files
     return 0

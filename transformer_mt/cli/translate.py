@@ -85,6 +85,10 @@ def _refuse_what_does_not_fit(arguments: argparse.Namespace) -> None:
         raise InputError("--resume must stand with --output FILE, which it goes on with")
     if arguments.resume and arguments.n_best > 1 and not arguments.json:
         raise InputError("--resume must have a line for each line; with --n-best use --json")
+    if arguments.output and arguments.output.endswith(".gz"):
+        raise InputError(
+            f"--output must be the name of a text file, but is {arguments.output}; pack it with gzip after"
+        )
     if arguments.output:
         _refuse_to_write_what_is_read(arguments)
     elif sys.stdout is None:

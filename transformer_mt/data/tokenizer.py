@@ -33,7 +33,9 @@ class Tokenizer:
         for processor in processors:
             ids = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
             if ids != (PAD, UNK, BOS, EOS):
-                raise InputError(f"a tokenizer must have the ids PAD 0, UNK 1, BOS 2, EOS 3, but has {ids}")
+                raise InputError(
+                    f"the tokenizer must have the ids PAD 0, UNK 1, BOS 2, EOS 3, but has {ids}; is it whole?"
+                )
 
     @property
     def shared(self) -> bool:
@@ -97,6 +99,8 @@ class Tokenizer:
         paths = shared if shared[0].exists() else separate
         try:
             models = [path.read_bytes() for path in paths]
+            if not all(models):
+                raise InputError(f"{folder}: the tokenizer is damaged: it is empty")
             return cls(*models)
         except FileNotFoundError:
             raise InputError(f"{folder}: must hold tokenizer.model, but does not; is it a run's folder?") from None

@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from transformer_mt.config import Config
 from transformer_mt.data.corpus import Pair
@@ -13,10 +14,34 @@ from transformer_mt.evaluation.scores import Score, corpus_scores, tokenised_not
 from transformer_mt.files import write_text
 
 
-def evaluate(
-    translator: Translator, pairs: Sequence[Pair], config: Config, place: Path, say: Callable[[str], None]
-) -> list[Score]:
-    """BLEU, chrF and TER of the translator on `pairs`; writes PLACE.jsonl (translations) and PLACE.scores.json."""
+@dataclass(frozen=True)
+class Evaluation:
+    """A translated and scored test set."""
+
+    scores: list[Score]
+    rows: list[dict[str, Any]]
+    """Of each pair its source, reference, translation and the translation's score."""
+    decode: dict[str, Any]
+    """The settings of the search."""
+
+    def save(self, place: Path) -> None:
+        """Write PLACE.jsonl (the rows) and PLACE.scores.json. WorkError where the folder takes none."""
+        rows = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in self.rows)
+        scores = [asdict(score) for score in self.scores]
+        summary = {"sentences": len(self.rows), "scores": scores, "decode": self.decode}
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            write_text(place.with_name(f"{place.name}.jsonl"), rows)
+            write_text(place.with_name(f"{place.name}.scores.json"), json.dumps(summary, indent=1) + "\n")
+        except OSError as error:
+            raise WorkError(
+                f"{place.parent}: the translations could not be written: {error.strerror}; make room or check the "
+                "folder's rights"
+            ) from None
+
+
+def evaluate(translator: Translator, pairs: Sequence[Pair], config: Config, say: Callable[[str], None]) -> Evaluation:
+    """BLEU, chrF and TER of the translator on `pairs`."""
     results = translator.translate([src for src, _ in pairs])
     for number, result in enumerate(results, start=1):
         for problem in result.problems:
@@ -32,19 +57,4 @@ def evaluate(
         {"source": src, "reference": reference, "translation": result.translation, "score": result.score}
         for (src, reference), result in zip(pairs, results)
     ]
-    summary = {
-        "sentences": len(pairs),
-        "scores": [asdict(score) for score in scores],
-        "decode": translator.decode.model_dump(),
-    }
-    try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        write_text(
-            place.with_name(f"{place.name}.jsonl"), "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-        )
-        write_text(place.with_name(f"{place.name}.scores.json"), json.dumps(summary, indent=1) + "\n")
-    except OSError as error:
-        raise WorkError(
-            f"{place.parent}: the translations could not be written: {error.strerror}; make room or check the folder's rights"
-        ) from None
-    return scores
+    return Evaluation(scores, rows, translator.decode.model_dump())
