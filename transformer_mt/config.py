@@ -47,6 +47,10 @@ class DataConfig(Section):
     @classmethod
     def _hand_down_the_hub(cls, data: Any) -> Any:
         if not isinstance(data, dict) or not data.get("hub"):
+            if isinstance(data, dict) and data.get("config"):
+                raise ValueError(
+                    f"data.config must stand with data.hub, of which it is one, but is {data['config']} alone"
+                )
             return data
 
         def complete(corpus: Any) -> Any:
@@ -111,7 +115,7 @@ class TrainConfig(Section):
     weight_decay: float = Field(0.0, ge=0.0)
     """Decay of the weights."""
     schedule: Literal["inverse_sqrt", "linear", "cosine", "constant"] = "inverse_sqrt"
-    """What the learning rate does after the warm-up; linear and cosine reach zero at max_updates."""
+    """What the learning rate does after the warm-up; linear and cosine reach zero with the update after the last."""
     warmup: NonNegative = 4000
     """Updates over which the learning rate rises linearly."""
     label_smoothing: Probability = 0.1
@@ -121,9 +125,9 @@ class TrainConfig(Section):
     max_grad_norm: float = Field(1.0, ge=0.0)
     """Gradients longer than this are scaled down to it; 0 turns it off."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
-    """Arithmetic of the matrix products; auto is bf16 where the device computes in it, else fp16 on a GPU, fp32 on a CPU."""
+    """Arithmetic of the matrix products; auto is bf16 where the device computes in it, else fp16 with CUDA, fp32 elsewhere."""
     compile: Literal["auto"] | bool = "auto"
-    """torch.compile; auto is on for GPUs."""
+    """torch.compile; auto is on with CUDA."""
     device: str = Field("auto", pattern=r"^(auto|cpu|cuda(:\d+)?|mps)$")
     """auto, cpu, cuda, cuda:N or mps."""
     log_every: Positive = 100
@@ -170,7 +174,7 @@ class DecodeConfig(Section):
     top_p: float = Field(1.0, gt=0.0, le=1.0)
     """Of sampling: only the likeliest tokens that together have this probability."""
     seed: NonNegative = 1
-    """Of sampling; a line's samples depend on it and on the line alone."""
+    """Of sampling: the same line in the same batch always gets the same samples."""
     utility: Literal["chrf", "bleu"] = "chrf"
     """What mbr maximises: the mean likeness to the other samples, by sentence chrF or BLEU."""
     min_length: Annotated[int, Field(ge=0, le=10_000)] = 0

@@ -32,7 +32,7 @@ class AttentionConfig(Section):
     cross: Literal["global", "local_m", "local_p"] = "global"
     """What of the source is seen: all, or a window around the same place or around a predicted one (Luong et al. 2015)."""
     cross_window: Positive = _CROSS_WINDOW
-    """How far the windows of local_m and local_p reach."""
+    """How far the windows of local_m and local_p reach; with local_m, a target longer than the source by more sees nothing."""
     hard: bool = False
     """Attend to one source token alone: drawn in training (straight-through Gumbel), the best in translation."""
 

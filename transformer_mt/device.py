@@ -56,10 +56,10 @@ def autocast(device: torch.device, dtype: torch.dtype) -> AbstractContextManager
 def keep_large_buffers(one_heap: bool = False) -> None:
     """Have glibc keep freed memory for the next step instead of giving it back to the system and faulting it in again.
 
-    Every update frees and asks for the same large arrays; on two cores this made training a third faster. What oneDNN
-    keeps for each shape it has met would lie between them and make the heap grow without end (7 GB after 7,500 updates
-    in bfloat16), so it may keep little; that costs no measurable time. `one_heap` has all threads share what is kept: a
-    twentieth faster where they translate side by side. Other C libraries are left as they are.
+    Every update frees and asks for the same large arrays; on two cores keeping them brings a tenth (docs/performance.md).
+    What oneDNN keeps for each shape it has met would lie between them and make the heap grow without end (7 GB after 7,500
+    updates in bfloat16), so it may keep little; that costs no measurable time. `one_heap` has all threads share what is
+    kept: a twentieth faster where they translate side by side. Other C libraries are left as they are.
     """
     if platform.libc_ver()[0] == "glibc":
         # Read when the first product is computed, not when torch is imported.

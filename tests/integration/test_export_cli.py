@@ -135,6 +135,10 @@ def test_the_probe_without_the_validation_set_is_what_the_run_was_scored_on(tiny
             "--ensemble must stand with --engine torch, but the engine is ctranslate2",
         ),
         (
+            ["translate", "RUN", "x", "--engine", "ctranslate2", "--device", "mps"],
+            "the device must be auto, cpu, cuda or",
+        ),
+        (
             ["translate", "RUN", "x", "--engine", "ctranslate2", "--coverage-penalty", "0.2"],
             "decode.coverage_penalty must be 0.0 with --engine ctranslate2, but is 0.2",
         ),

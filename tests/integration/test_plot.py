@@ -145,6 +145,7 @@ def test_curves_of_several_runs(tiny_run, tmp_path, capfdbinary):
         (["attention", "RUN", "", "--json"], "the source must have 1 to 63 pieces, but has 0"),
         (["attention", "RUN", "dog " * 200, "--json"], "the source must have 1 to 63 pieces, but has"),
         (["attention", "RUN", "x", "--json", "--ensemble", "RUN"], "one model at a time"),
+        (["attention", "RUN", "x", "--json", "--engine", "ctranslate2"], "only be looked at with --engine torch"),
         (["curves", "no/run", "-o", "a.png"], "no/run: must be a run's folder, but holds no metrics.jsonl"),
     ],
 )

@@ -175,6 +175,10 @@ def test_progress_is_shown_to_a_person_and_to_nobody_else(tiny_run, source, tmp_
     [
         (["--align"], "--align must stand with --json, which shows it"),
         (["--resume"], "--resume must stand with --output FILE"),
+        (
+            ["--search", "mbr", "--samples", "4", "--length-penalty", "0.5"],
+            "--length-penalty must stand with --search beam or sample",
+        ),
         (["-o", "a.gz"], "--output must be the name of a text file, but is a.gz; pack it with gzip after"),
         (["--resume", "-o", "x", "--n-best", "2"], "--resume must have a line for each line; with --n-best use --json"),
         (["--prefix", "a", "--prefixes", "b"], "give --prefix or --prefixes, not both"),

@@ -214,6 +214,7 @@ def test_schema_knows_every_key_and_refuses_others():
         ("- a\n- b", "a config must be a mapping of keys to values, but is a list"),
         ("tokenizer: {sampling: 1.0}", "`tokenizer.sampling` must be less than 1, but is 1.0"),
         ("train: {compile: maybe}", "`train.compile` must be true, false or auto, but is 'maybe'"),
+        ("data: {config: de-en}", "data.config must stand with data.hub, of which it is one, but is de-en alone"),
         ("train: {batch_tokens: 0}", "`train.batch_tokens` must be auto or a whole number above 0, but is 0$"),
         ("train:\n  # max_updates: 5", "odd.yaml:1: `train` must be a section of keys, but is empty"),
         ("seed: !!int abc", "this is not YAML"),

@@ -36,7 +36,13 @@ _SEARCH: tuple[tuple[str, Any, Any, str], ...] = (
 )
 
 # What only some searches ask for, and no other setting says so.
-_ONLY_IN = {"beam": ("beam",), "seed": ("sample", "mbr"), "utility": ("mbr",)}
+_ONLY_IN = {
+    "beam": ("beam",),
+    "length_penalty": ("beam", "sample"),
+    "length_penalty_form": ("beam", "sample"),
+    "seed": ("sample", "mbr"),
+    "utility": ("mbr",),
+}
 
 _SETTING = re.compile(r"(?:command line: )?`?decode\.(\w+)`?")
 
@@ -95,10 +101,11 @@ def load_translator(arguments: argparse.Namespace, options: "Options | None" = N
     if arguments.engine == "ctranslate2" and arguments.ensemble:
         raise InputError("--ensemble must stand with --engine torch, but the engine is ctranslate2")
     if arguments.engine == "ctranslate2" and not is_exported(folder):
-        from transformer_mt.decoding.ctranslate2_engine import check_settings
+        from transformer_mt.decoding.ctranslate2_engine import check_settings, choose_place
         from transformer_mt.export.cache import exported
 
         check_settings(settings)
+        choose_place(arguments.device, arguments.dtype)
         folder = exported(folder, say)
     elif arguments.device == "auto" or arguments.device == "cpu":
         _keep_memory(folder)

@@ -38,6 +38,8 @@ def add_verb(verbs: Any) -> None:
 def _attention(arguments: argparse.Namespace) -> int:
     if not arguments.output and not arguments.json:
         raise InputError("--output FILE must be given for a picture, or --json for the numbers")
+    if arguments.engine == "ctranslate2":
+        raise InputError("attention can only be looked at with --engine torch, but the engine is ctranslate2")
     output = _picture(arguments.output) if arguments.output else None
     translator = load_translator(arguments)
     from transformer_mt.decoding.look import look, maps

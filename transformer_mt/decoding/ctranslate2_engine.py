@@ -59,6 +59,23 @@ def without_what_is_missing(settings: DecodeConfig) -> tuple[DecodeConfig, list[
     return DecodeConfig.model_validate(kept), missing
 
 
+def choose_place(device: str, dtype: str | None) -> str:
+    """The device as CTranslate2 calls it: cpu, cuda or cuda:N. InputError if it is not there, or has no such arithmetic."""
+    library = import_ctranslate2()
+    place, _, index = device.partition(":")
+    if place not in ("auto", "cpu", "cuda") or (index and not (index.isdecimal() and place == "cuda")):
+        raise InputError(f"the device must be auto, cpu, cuda or cuda:N with --engine ctranslate2, but is {device}")
+    gpus = library.get_cuda_device_count()
+    if place == "auto":
+        place = "cuda" if gpus else "cpu"
+    if place == "cuda" and int(index or 0) >= gpus:
+        raise InputError(f"the device must be there, but {device} is not: this machine has {gpus} CUDA GPUs; use cpu")
+    kinds = library.get_supported_compute_types(place)
+    if dtype is not None and dtype not in kinds:
+        raise InputError(f"--dtype must be one of {', '.join(sorted(kinds))} on this {place}, but is {dtype}")
+    return f"{place}:{index}" if index else place
+
+
 class CTranslate2Engine:
     """An exported model. Each core has a worker of its own, of one thread: on several threads a step waits for them longer
     than they save (docs/performance.md).
@@ -80,25 +97,12 @@ class CTranslate2Engine:
         cls, folder: Path, tokenizer: Tokenizer, device: str = "auto", dtype: str | None = None
     ) -> "CTranslate2Engine":
         """The export in `folder`; arithmetic as exported, as far as the device has it, unless `dtype` says another."""
-        library = import_ctranslate2()
-        place, _, index = device.partition(":")
-        if place not in ("auto", "cpu", "cuda") or (index and not (index.isdecimal() and place == "cuda")):
-            raise InputError(f"the device must be auto, cpu, cuda or cuda:N with --engine ctranslate2, but is {device}")
-        gpus = library.get_cuda_device_count()
-        if place == "auto":
-            place = "cuda" if gpus else "cpu"
-        if place == "cuda" and int(index or 0) >= gpus:
-            raise InputError(
-                f"the device must be there, but {device} is not: this machine has {gpus} CUDA GPUs; use cpu"
-            )
-        kinds = library.get_supported_compute_types(place)
-        if dtype is not None and dtype not in kinds:
-            raise InputError(f"--dtype must be one of {', '.join(sorted(kinds))} on this {place}, but is {dtype}")
+        place = choose_place(device, dtype)
         try:
             positions = int(json.loads((folder / "export.json").read_text(encoding="utf-8"))["positions"])
         except (OSError, ValueError, KeyError, TypeError):
             raise InputError(f"{folder}: must hold a whole export.json, but does not; export it again") from None
-        return cls(folder, tokenizer, f"{place}:{index}" if index else place, dtype or "default", positions)
+        return cls(folder, tokenizer, place, dtype or "default", positions)
 
     def check(self, settings: DecodeConfig) -> None:
         check_settings(settings)

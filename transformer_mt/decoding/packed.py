@@ -9,7 +9,7 @@ from torch import Tensor, nn
 class PackedLinear(nn.Module):
     """x Wᵀ + b like the layer it is made from, whose weights it keeps in oneDNN's own order.
 
-    A tenth to a fifth faster than nn.Linear in float32 (docs/performance.md); it cannot be trained or saved.
+    About a tenth faster than nn.Linear in float32 (docs/performance.md); it cannot be trained or saved.
     """
 
     def __init__(self, linear: nn.Linear) -> None:

@@ -63,8 +63,8 @@ class Translation:
     """The n best, the first being this one."""
     source_tokens: list[str] = field(default_factory=list)
     """Pieces of the source; only with alignments."""
-    alignment: list[int | None] = field(default_factory=list)
-    """For each of `tokens` the place in `source_tokens` it attends to most, None where it was copied; only if asked for."""
+    alignment: list[int] = field(default_factory=list)
+    """For each of `tokens` the place in `source_tokens` it attends to most; only if asked for."""
 
     def __str__(self) -> str:
         return self.translation

@@ -259,7 +259,7 @@ class Translator:
 
     def _aligned(self, result: Translation, parts: list[_Part], candidates: list[list[Candidate]]) -> Translation:
         source_tokens: list[str] = []
-        alignment: list[int | None] = []
+        alignment: list[int] = []
         targets = [[self.tokenizer.tgt.piece_to_id(piece) for piece in own[0].tokens] for own in candidates]
         for part, places in zip(parts, self.engine.alignments([(p.src, tgt) for p, tgt in zip(parts, targets)])):
             alignment += [len(source_tokens) + place for place in places]
