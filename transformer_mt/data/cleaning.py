@@ -5,15 +5,13 @@ from collections import Counter
 
 from transformer_mt.data.corpus import Pair
 
-READ, EMPTY, DUPLICATE, LEAKED, LONG, RATIO, KEPT = (
-    "read",
-    "empty side",
-    "duplicate",
-    "in validation or test",
-    "over-long",
-    "length ratio",
-    "kept",
-)
+READ = "read"
+EMPTY = "empty side"
+DUPLICATE = "duplicate"
+LEAKED = "in validation or test"
+LONG = "over-long"
+RATIO = "length ratio"
+KEPT = "kept"
 FATES = (EMPTY, DUPLICATE, LEAKED, LONG, RATIO, KEPT)
 
 
