@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -132,6 +132,15 @@ def load_weights(path: Path) -> dict[str, Tensor]:
     """Read one file of weights."""
     try:
         return load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"{path} is damaged: {_reason(error)}") from error
+
+
+def metadata(path: Path) -> dict[str, str]:
+    """What `save_weights` was told to write beside the weights."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            return file.metadata() or {}
     except (OSError, SafetensorError) as error:
         raise CheckpointError(f"{path} is damaged: {_reason(error)}") from error
 

@@ -72,3 +72,17 @@ def keep_large_buffers(one_heap: bool = False) -> None:
         if one_heap:
             arena_max = -8  # M_ARENA_MAX
             libc.mallopt(arena_max, 1)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an allocation failed; the processor's allocator and MPS have no exception of their own."""
+    if isinstance(error, torch.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(
+        words in str(error) for words in ("can't allocate memory", "MPS backend out of memory")
+    )
+
+
+def is_compiler_error(error: RuntimeError) -> bool:
+    """Whether torch.compile failed, as without a C++ compiler."""
+    return any(kind.__name__ == "TorchDynamoException" for kind in type(error).__mro__)

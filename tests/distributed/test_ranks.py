@@ -142,9 +142,13 @@ def test_a_typo_is_told_once_before_any_process_starts(folder, one):
 
 
 def test_fsdp_alone_is_refused_in_one_line(folder, one):
-    result = run(folder, 1, "train", "tiny.yaml", "--out", "alone", "train.parallel=fsdp")
-    assert result.returncode == 2
-    assert "train.parallel: fsdp must have several processes, but there is one" in result.stderr.decode()
+    for words in (["--out", "alone"], ["--out", str(one), "--fresh"]):
+        result = run(folder, 1, "train", "tiny.yaml", *words, "train.parallel=fsdp")
+        assert result.returncode == 2
+        assert "train.parallel: fsdp must have several processes, but there is one" in result.stderr.decode()
+    assert (
+        (one / "model.safetensors").exists() and not list(folder.glob("one.old-*")) and not (folder / "alone").exists()
+    )
 
 
 FAILING = """

@@ -266,6 +266,18 @@ def test_results_that_reach_nobody_are_told_in_one_line_at_most(to, status):
     assert "Exception" not in result.stderr and result.stderr.count("\n") == (1 if status else 0)
 
 
+def test_too_little_memory_to_translate_is_told_in_one_line(tiny_run, monkeypatch, capfdbinary):
+    from transformer_mt.decoding.torch_engine import TorchEngine
+
+    def scarce(*words):
+        raise RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory: you tried ...")
+
+    monkeypatch.setattr(TorchEngine, "_search", scarce)
+    status, out, err = cli(capfdbinary, "translate", tiny_run, "The dog sleeps.")
+    assert (status, out) == (1, "")
+    assert err == "not enough memory; lower --batch-tokens or --beam, or close other programs\n"
+
+
 def test_with_standard_error_closed_messages_do_not_stand_among_the_results(tmp_path):
     command = f"{sys.executable} -m transformer_mt config show {tmp_path}/none.yaml 2>&-"
     result = subprocess.run(["sh", "-c", command], capture_output=True, env={**os.environ, "PYTHONPATH": str(ROOT)})

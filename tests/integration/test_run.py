@@ -1,19 +1,28 @@
 """What training does at its turns: early stopping, averaging, broken arithmetic, learning at all."""
 
 import json
+import math
+import os
 import re
+import subprocess
+import sys
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
+from tests.conftest import ROOT
 from transformer_mt import Translator, train
+from transformer_mt.checkpoint import load, metadata, save, save_weights
+from transformer_mt.config import Config
 from transformer_mt.config_file import load_config
 from transformer_mt.data import toy
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.folders import lock_folder
 from transformer_mt.training import loop
+from transformer_mt.training.progress import Window
 from transformer_mt.training.step import Updater
+from transformer_mt.training.validate import Validation
 
 
 @pytest.fixture
@@ -143,6 +152,101 @@ def test_a_second_training_in_the_same_folder_is_refused(run, tmp_path):
     with pytest.raises(InputError, match="another process trains here"):
         train(load_config(tmp_path / "tiny.yaml", ["train.max_updates=4"]), fresh=True)
     held.close()
+
+
+def test_a_worse_end_does_not_take_the_place_of_a_better_average(run, capfd):
+    """Once published, the model is only replaced by one that validates at least as well, also when a run goes on."""
+    folder, entries = run()
+    score = entries[-2]["scores"][0]["value"]
+    file, weights = folder / "model.safetensors", load_file(folder / "model.safetensors")
+    facts = metadata(file)
+    (name,) = facts.keys() - {"config", "step"}
+    assert name == "bleu of 1000, auto, lowercase False" and float(facts[name]) == pytest.approx(score, abs=1e-3)
+    save_weights(file, weights, {**facts, name: "99.0"})
+    kept = file.read_bytes()
+    run("train.max_updates=36")
+    assert file.read_bytes() == kept
+    assert "holds the model of an earlier end, which was better" in capfd.readouterr().err
+    run("train.max_updates=40", "evaluate.lowercase=true")  # another score: the two do not compare
+    assert file.read_bytes() != kept
+
+
+def test_a_validation_at_the_end_is_saved(run):
+    folder, _ = run("train.max_updates=6", "train.validate_every=6", "train.save_every=6")
+    state = load(folder / "checkpoints" / "step-00000006").state
+    assert state["progress"]["best_step"] == 6
+    for name in ("finished.json", "model.safetensors"):
+        (folder / name).unlink()
+    # As if it had been stopped there before any validation.
+    progress = {**state["progress"], "best_step": None, "best_score": None, "scores": []}
+    tensors = load(folder / "checkpoints" / "step-00000006").tensors
+    save(folder / "checkpoints", 6, tensors, {**state, "progress": progress})
+    run("train.max_updates=6", "train.validate_every=12")
+    assert load(folder / "checkpoints" / "step-00000006").state["progress"]["best_step"] == 6
+
+
+def test_weights_damaged_before_they_are_averaged_are_left_out(run, capfd):
+    folder, _ = run("train.average_checkpoints=3")
+    (folder / "finished.json").unlink()
+    damaged = folder / "averaging" / "step-00000018.safetensors"
+    damaged.write_bytes(b"cut")
+    _, entries = run("train.average_checkpoints=3")
+    assert f"{damaged} is damaged" in capfd.readouterr().err.replace("runs/", f"{folder.parent}/")
+    assert next(e for e in entries if e["event"] == "average")["steps"] == [12, 24]
+
+
+def test_a_run_of_another_version_is_told_in_one_line(run, monkeypatch):
+    run("train.max_updates=6")
+    known = Config.model_validate
+
+    def stricter(values):
+        saved = "max_updates" in values.get("train", {}) and "betas" in values["train"]
+        return known({**values, "no_such_key": 1} if saved else values)
+
+    monkeypatch.setattr(Config, "model_validate", stricter)
+    with pytest.raises(InputError, match="was trained by another version, whose `no_such_key` this one does not take"):
+        run("train.max_updates=12")
+
+
+def test_two_validation_pairs_are_both_shown(run):
+    _, entries = run("data.valid.size=2", "train.max_updates=6", "train.validate_every=6")
+    sources = [sample[0] for sample in next(e for e in entries if e["event"] == "valid")["samples"]]
+    assert len(set(sources)) == 2
+
+
+def test_greedy_validation_knows_no_rules_of_the_search(run):
+    plain, ruled = (
+        run("train.max_updates=12", "decode.beam=2", *words)[1]
+        for words in ([], ["decode.no_repeat_ngram=1", "decode.min_length=9", "name=b"])
+    )
+    assert [e["samples"] for e in plain if e["event"] == "valid"] == [
+        e["samples"] for e in ruled if e["event"] == "valid"
+    ]
+
+
+def test_perplexity_without_a_loss_is_no_number():
+    assert math.isnan(Validation(math.nan, [], []).ppl)
+    window = Window()
+    window.seconds = 3.0
+    assert math.isnan(window.summary()["loss"])
+
+
+def test_training_with_standard_error_closed(write_config, tmp_path):
+    path = write_config(train={"max_updates": 6})
+    command = f"{sys.executable} -m transformer_mt train {path} --out {tmp_path}/run 2>&-"
+    result = subprocess.run(["sh", "-c", command], capture_output=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    assert result.returncode == 0 and result.stdout == b""
+
+
+def test_a_compiler_that_is_not_there_is_told(run, monkeypatch):
+    from torch._inductor.exc import InductorError
+
+    def broken(self, batches, rate):
+        raise InductorError(RuntimeError("no C++ compiler"), None)
+
+    monkeypatch.setattr(Updater, "update", broken)
+    with pytest.raises(WorkError, match="torch.compile failed: .*no C\\+\\+ compiler; set train.compile=false"):
+        run()
 
 
 def test_japanese_without_its_word_splitter_is_refused_at_the_start(run, tmp_path):

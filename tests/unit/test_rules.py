@@ -123,6 +123,15 @@ def test_rules_that_leave_nothing_find_nothing():
     assert beam_search(step, state, [4], IDS, beam=2, rules=[Prefix([[2, 2]]), NoRepeatNgram(1)]) == [[]]
 
 
+def test_a_banned_mark_is_not_looked_for_in_the_names_of_tokens():
+    """`</s>` is no text with a slash in it, nor is `<0x2F>` one with a `<`."""
+    pieces = ["<pad>", "<unk>", "<s>", "</s>", "▁a", "/", "a/b", "<0x2F>", "<"]
+    for text, banned in (("/", [5, 6]), ("<", [8]), ("<0x2F>", [7])):
+        log_probs = torch.zeros(1, len(pieces))
+        BannedText([text], pieces, controls=range(4))(torch.tensor([[4]]), log_probs, torch.tensor([0]))
+        assert (log_probs[0] == -torch.inf).nonzero()[:, 0].tolist() == banned
+
+
 def test_banned_text_is_banned_however_it_is_spelled():
     rule = BannedText(["▁ab", "▁b"], PIECES)
     for tokens, banned in (([], [3, 4]), ([2], [3, 4]), ([3], [4]), ([2, 3], [4])):

@@ -108,3 +108,4 @@ def test_words_are_written_as_in_the_middle_of_a_sentence():
     pairs = [("I see a dog.", "我看见一只大狗。"), ("The dog sleeps.", "狗睡觉。"), ("A cat.", "一只猫。")]
     tokenizer = Tokenizer.train(pairs, TokenizerConfig(vocab_size=300))
     assert tokenizer.as_written(["狗", "dog", ".", "大狗"]) == ["狗", "▁dog", ".", "大狗"]
+    assert tokenizer.as_written(["/"]) == ["<0x2F>"]  # a mark that has no piece of its own

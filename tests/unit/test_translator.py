@@ -1,16 +1,18 @@
 import math
 import re
+import shutil
 from collections import Counter
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
 
 from tests.conftest import TINY
 from transformer_mt import Translator
 from transformer_mt.config import DecodeConfig, TokenizerConfig
 from transformer_mt.data import toy
-from transformer_mt.data.tokenizer import EOS, Tokenizer
+from transformer_mt.data.tokenizer import EOS, UNK, Tokenizer
 from transformer_mt.decoding.hypothesis import Hypothesis
 from transformer_mt.decoding.scoring import Pair, score
 from transformer_mt.decoding.translator import load_run_config
@@ -43,6 +45,20 @@ def translator(tiny_run):
 @pytest.fixture(scope="module")
 def sentences():
     return [english for english, _ in toy.generate("test", 30)]
+
+
+def test_an_unknown_token_is_never_written(tiny_run, tmp_path):
+    """It has no text; the model here would write nothing else."""
+    run = tmp_path / "run"
+    shutil.copytree(tiny_run, run)
+    weights = load_file(run / "model.safetensors")
+    for name, weight in weights.items():
+        if len(weight) == TINY["tokenizer"]["vocab_size"]:
+            weights[name][UNK] = 100 * weights[name].abs().max() * weights[name][EOS].sign()
+    save_file(weights, run / "model.safetensors")
+    for search in ({"beam": 3}, {"search": "sample", "samples": 3}):
+        for result in Translator.load(run, device="cpu", decode=search).translate(["The dog sleeps.", "A cat."]):
+            assert "<unk>" not in result.tokens and "⁇" not in result.translation
 
 
 def test_translate_keeps_one_line_per_line(translator):
@@ -93,6 +109,8 @@ def test_n_best_is_sorted_and_begins_with_the_best(translator, sentences):
         assert scores == sorted(scores, reverse=True)
     with pytest.raises(InputError, match=r"--n-best must be at most --beam \(5\), but is 6"):
         translator.translate(sentences, n_best=6)
+    with pytest.raises(InputError, match="--n-best must be at least 1, but is 0"):
+        translator.translate(sentences, n_best=0)
 
 
 def test_settings_of_the_search_are_taken(tiny_run, sentences):

@@ -45,6 +45,8 @@ def _run(arguments: argparse.Namespace, is_process: bool) -> int:
     """The verb's exit status; `is_process`: nothing else runs in this process, so that signals are ours."""
     if is_process:
         _listen()
+    if sys.stderr is None:  # closed (2>&-): nobody is there to be told
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="surrogateescape")  # whatever the locale says
@@ -58,6 +60,15 @@ def _run(arguments: argparse.Namespace, is_process: bool) -> int:
         return 2
     except WorkError as error:
         say(str(error))
+        return 1
+    except RuntimeError as error:
+        if "torch" not in sys.modules:
+            raise
+        from transformer_mt.device import is_out_of_memory
+
+        if not is_out_of_memory(error):
+            raise
+        say("not enough memory; lower --batch-tokens or --beam, or close other programs")
         return 1
     except BrokenPipeError:
         # Whoever read our output has seen enough; Python must not complain when it flushes at exit.

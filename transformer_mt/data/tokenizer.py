@@ -82,7 +82,7 @@ class Tokenizer:
         """
         written = ["".join(self.pieces_tgt(self.tgt.encode(word))) for word in words]
         return [
-            text if any(map(str.isalnum, text)) and not count_spaceless(word.lstrip()[:1]) else text.removeprefix("▁")
+            text if any(map(str.isalnum, word)) and not count_spaceless(word.lstrip()[:1]) else text.removeprefix("▁")
             for text, word in zip(written, words)
         ]
 

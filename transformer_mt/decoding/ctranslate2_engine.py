@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer_mt.config import DecodeConfig
-from transformer_mt.data.tokenizer import BOS, EOS, PAD, Tokenizer
+from transformer_mt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from transformer_mt.decoding.engine import Ids, Request
 from transformer_mt.decoding.hypothesis import Hypothesis, LengthPenalty, ranked
 from transformer_mt.errors import InputError, WorkError
@@ -143,7 +143,7 @@ class CTranslate2Engine:
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         penalty = LengthPenalty(settings.length_penalty)
         longest = max(r.limit for r in requests)
-        never = [[self.tgt_pieces[PAD]], [self.tgt_pieces[BOS]]]
+        never = [[self.tgt_pieces[token]] for token in (PAD, UNK, BOS)]
         # Where CTranslate2 forbids or forces tokens its scores are not ours, and the whole beam is ranked anew.
         ruled = bool(settings.min_length or settings.no_repeat_ngram)
         # Without a length penalty it stops at the first so many that end, and only the best of them is the best there is.
@@ -152,7 +152,7 @@ class CTranslate2Engine:
         for i, (request, result) in enumerate(zip(requests, self._ask(requests, settings, asked, longest))):
             found = self._ids(result)
             # It may write tokens that have no text, and it stops at the longest request's limit.
-            forbidden = any(PAD in tokens or BOS in tokens for tokens in found)
+            forbidden = any(token in tokens for tokens in found for token in (PAD, UNK, BOS))
             stopped = any(len(tokens) > request.limit or tokens[-1:] != [EOS] for tokens in found)
             if forbidden or (stopped and settings.beam > 1):  # greedy search goes the same way whatever its limit
                 (result,) = self._ask([request], settings, settings.beam, request.limit, suppress_sequences=never)

@@ -4,7 +4,8 @@ A rule is called with tokens (N, t) without BOS, log_probs (N, V) and sentences 
 Beam search and sampling apply the same list. Letters: N rows, t tokens so far, V vocabulary.
 """
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Collection, Sequence
 
 import torch
 from torch import Tensor
@@ -75,16 +76,19 @@ class BannedText:
     whatever is no letter or digit; without it, as for ".", wherever it stands.
     """
 
-    def __init__(self, texts: Sequence[str], pieces: Sequence[str]) -> None:
+    def __init__(self, texts: Sequence[str], pieces: Sequence[str], controls: Collection[int] = ()) -> None:
+        """`controls` are tokens whose piece is a name and no text, such as </s>."""
         self.pieces = pieces
         self.reach = max(map(len, texts))
         tokens_of: dict[str, list[int]] = {}
         for token, piece in enumerate(pieces):
+            if token in controls:
+                continue
             tokens_of.setdefault(piece, []).append(token)
         # After text that ends with the key these tokens complete a banned text; after any text, those of the empty key.
         self.completing: dict[str, list[int]] = {}
         for text in texts:
-            inside = [token for token, piece in enumerate(pieces) if _holds(piece, text)]
+            inside = [token for token, piece in enumerate(pieces) if token not in controls and _holds(piece, text)]
             self.completing.setdefault("", []).extend(inside)
             for cut in range(1, len(text)):
                 self.completing.setdefault(text[:cut], []).extend(tokens_of.get(text[cut:], []))
@@ -101,6 +105,9 @@ class BannedText:
                         log_probs[row, banned] = -torch.inf
 
 
+_BYTE = re.compile(r"<0x[0-9A-F]{2}>")
+
+
 def _marked(text: str) -> str:
     """The text, with the mark of a word's beginning where it starts with what is no letter or digit."""
     return f"▁{text[1:]}" if text and not text[0].isalnum() else text
@@ -109,7 +116,7 @@ def _marked(text: str) -> str:
 def _holds(piece: str, text: str) -> bool:
     """Whether a piece alone completes the text: a word at its end, anything else wherever it stands in it."""
     if not text.startswith("▁"):
-        return text in piece
+        return text == piece if _BYTE.fullmatch(piece) else text in piece
     return len(piece) >= len(text) and _marked(piece[len(piece) - len(text) :]) == text
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from transformer_mt.checkpoint import CheckpointError, load_model_weights, load_weights
 from transformer_mt.config import Config, DecodeConfig
-from transformer_mt.data.tokenizer import BOS, EOS, PAD, Tokenizer
+from transformer_mt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from transformer_mt.decoding.beam import SpecialIds, beam_search
 from transformer_mt.decoding.coverage import Coverage
 from transformer_mt.decoding.engine import Ids, Request, batches
@@ -39,7 +39,7 @@ from transformer_mt.model.weights import recorded
 Done = list[tuple[int, list[Hypothesis]]]
 Work = Callable[[list[int]], Done]
 
-_IDS = SpecialIds(bos=BOS, eos=EOS, never=(PAD, BOS))
+_IDS = SpecialIds(bos=BOS, eos=EOS, never=(PAD, UNK, BOS))
 _GPU_LOOKS_EVERY = 8
 
 
@@ -136,7 +136,8 @@ class TorchEngine:
         if settings.no_repeat_ngram:
             rules.append(NoRepeatNgram(settings.no_repeat_ngram))
         if settings.banned:
-            rules.append(BannedText(self.tokenizer.as_written(settings.banned), self.tokenizer.all_pieces_tgt))
+            texts = self.tokenizer.as_written(settings.banned)
+            rules.append(BannedText(texts, self.tokenizer.all_pieces_tgt, controls=(PAD, UNK, BOS, EOS)))
         return rules
 
     @torch.inference_mode()

@@ -23,6 +23,8 @@ class Options:
         """InputError if they do not fit the search or one another."""
         of_beam = settings.search == "beam"
         most = settings.beam if of_beam else settings.samples
+        if self.n_best < 1:
+            raise InputError(f"--n-best must be at least 1, but is {self.n_best}")
         if self.n_best > most:
             raise InputError(
                 f"--n-best must be at most --{'beam' if of_beam else 'samples'} ({most}), but is {self.n_best}"

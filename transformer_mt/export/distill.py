@@ -123,7 +123,7 @@ def _check_origin(file: Path, done: int, teacher: Path, sources: Sequence[str]) 
         json.dumps({"teacher": digest(teacher / "model.safetensors", teacher / "config.yaml"), "sources": texts}) + "\n"
     )
     note = file.with_suffix(".origin.json")
-    if done and note.exists() and note.read_text(encoding="utf-8") != origin:
+    if done and not (note.exists() and note.read_text(encoding="utf-8") == origin):
         raise InputError(
             f"{file}: must be the translations of {teacher}, but is of another teacher, search or corpus; "
             "remove it, or name another folder with --out"

@@ -29,9 +29,10 @@ class SinusoidalPositions(nn.Module):
     def forward(self, x_BTD: Tensor, start: int = 0) -> Tensor:
         """Embeddings of the positions from `start` on, with their sinusoids added."""
         end = start + x_BTD.size(1)
-        if end > len(self.table):
-            self.table = sinusoids(2 * end, self.table.size(1)).to(self.table)
-        return x_BTD + self.table[start:end]
+        table = self.table  # another thread may put a longer one into its place, but not into this one's
+        if end > len(table):
+            self.table = table = sinusoids(2 * end, table.size(1)).to(table)
+        return x_BTD + table[start:end]
 
 
 class NoPositions(nn.Module):

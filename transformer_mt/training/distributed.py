@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from transformer_mt.checkpoint import Tensors
-from transformer_mt.errors import InputError
 
 if TYPE_CHECKING:
     from torch.distributed.fsdp import FSDPModule
@@ -125,10 +124,6 @@ def spread(
     if parallel == "fsdp":
         from torch.distributed.fsdp import fully_shard  # slow to import, seldom used
 
-        if ranks.size == 1:
-            raise InputError(
-                "train.parallel: fsdp must have several processes, but there is one; start it with torchrun"
-            )
         mesh = dist.init_device_mesh(device.type, (ranks.size,))
         for layer in layers:
             fully_shard(layer, mesh=mesh)

@@ -10,7 +10,7 @@ from torch import Tensor
 from transformer_mt import checkpoint
 from transformer_mt.checkpoint import CheckpointError
 from transformer_mt.config import Config
-from transformer_mt.device import choose_device
+from transformer_mt.device import choose_device, is_compiler_error, is_out_of_memory
 from transformer_mt.errors import WorkError
 from transformer_mt.evaluation.report import write_report
 from transformer_mt.evaluation.scores import tokenised_note
@@ -21,7 +21,6 @@ from transformer_mt.training.journal import environment, say
 from transformer_mt.training.progress import MAX_SKIPS, Window
 from transformer_mt.training.run import Run, open_run
 from transformer_mt.training.schedule import learning_rate
-from transformer_mt.training.step import is_out_of_memory
 from transformer_mt.training.validate import Validation, validate
 
 # Updates a GPU may be ahead of what is shown.
@@ -49,6 +48,10 @@ def train(config: Config, out: str | Path | None = None, fresh: bool = False) ->
         if is_lost_rank(error):
             reason = str(error).strip().split("\n")[0]
             raise WorkError(f"stopped because another rank is gone; see what that one said ({reason})") from None
+        if is_compiler_error(error):
+            raise WorkError(
+                f"torch.compile failed: {str(error).strip().splitlines()[0]}; set train.compile=false"
+            ) from None
         if is_out_of_memory(error):  # in a validation or the optimizer: an update would have gone on in smaller parts
             raise WorkError(
                 "not enough memory; close other programs or lower decode.batch_tokens and run the same command to go on, "
@@ -68,7 +71,9 @@ def _train(run: Run) -> None:
         return
     _announce(run)
     if run.saved_step is not None and run.progress.best_step == run.progress.step:
-        _publish(run, checkpoint.model_weights(run.model))  # killed just before, it was not published yet
+        _publish(
+            run, checkpoint.model_weights(run.model), run.progress.best_score
+        )  # killed just before, it was not yet
     run.model.train()
     with Interrupts(say) as interrupts:
         while not _is_done(run):
@@ -194,11 +199,12 @@ def _validate(run: Run) -> None:
         raise WorkError(
             "the validation loss is not finite; go on from the last checkpoint with a lower train.learning_rate"
         )
-    is_best = progress.validated(result.monitored(config.train.monitor))
+    score = result.monitored(config.train.monitor)
+    is_best = progress.validated(score)
     _record(run, result, "valid", is_best=is_best)
     if is_best:
         run.save()  # first: a model without a checkpoint could not go on
-        _publish(run, checkpoint.model_weights(run.model))
+        _publish(run, checkpoint.model_weights(run.model), score)
 
 
 def _record(run: Run, result: Validation, event: str, **facts: object) -> None:
@@ -227,40 +233,64 @@ def _record(run: Run, result: Validation, event: str, **facts: object) -> None:
         write_report(run.folder, run.config, run.journal.entries(), say)
 
 
-def _publish(run: Run, weights: checkpoint.Tensors) -> None:
+def _publish(run: Run, weights: checkpoint.Tensors, score: float | None) -> bool:
+    """Make these the run's model, unless it has one with a better score: the average of an earlier end, perhaps."""
     if not run.ranks.is_first:
-        return
+        return False
+    config, file = run.config, run.folder / "model.safetensors"
+    # Under other settings a score has another meaning, and another name.
+    train, rules = config.train, config.evaluate
+    name = f"{train.monitor} of {train.validate_sentences}, {rules.tokenize}, lowercase {rules.lowercase}"
+    facts = {"config": config.name, "step": str(run.progress.step), name: repr(score)}
     try:
-        checkpoint.save_weights(
-            run.folder / "model.safetensors", weights, {"config": run.config.name, "step": str(run.progress.step)}
-        )
+        if score is not None and file.exists() and float(checkpoint.metadata(file).get(name, "-inf")) > score:
+            return False
+        checkpoint.save_weights(file, weights, facts)
     except CheckpointError as error:
         raise WorkError(f"{error}; make room and run the same command to go on") from None
+    return True
 
 
 def _finish(run: Run) -> None:
     """Average checkpoints; the run's model is the average if it validates at least as well as the best single one."""
     progress, ranks = run.progress, run.ranks
     if progress.best_step is None:  # the last update was reached without a validation: max_updates was lowered
+        run.saved_step = None  # its checkpoint has to say so
         _validate(run)
+    assert progress.best_step is not None and progress.best_score is not None
     chosen, weights = f"update {progress.best_step:,}", _best_weights(run) if ranks.is_first else {}
-    steps = ranks.from_first(run.averaged_steps())
+    score = progress.best_score
+    steps = ranks.from_first(_readable(run) if ranks.is_first else [])
     if len(steps) > 1:
         average = checkpoint.average(map(run.averaging_file, steps)) if ranks.is_first else None
         average = ranks.tensors_from_first(average)
         checkpoint.load_model_weights(run.model, average, "the average")
         result = validate(run.whole_model(), run.data, run.config, run.device, ranks)
-        better = result.monitored(run.config.train.monitor) >= (progress.best_score or 0.0)
+        of_average = result.monitored(run.config.train.monitor)
+        better = of_average >= score
         _record(run, result, "average", steps=steps, chosen=better)
         if better:
-            weights = average
+            weights, score = average, of_average
             chosen = f"the average of updates {', '.join(f'{step:,}' for step in steps)}"
-    _publish(run, weights)
+    if ranks.is_first and not _publish(run, weights, score):
+        chosen = "the model of an earlier end, which was better"
     run.journal.write("end", step=progress.step, seconds=progress.seconds, model=chosen)
     if ranks.is_first:
         write_report(run.folder, run.config, run.journal.entries(), say)
         write_text(run.folder / "finished.json", f'{{"step": {progress.step}}}\n')
     say(f'done: {run.folder} holds {chosen}; try: translate {os.path.relpath(run.folder)} "..."')
+
+
+def _readable(run: Run) -> list[int]:
+    """The steps to average, without those whose weights were damaged since."""
+    steps = []
+    for step in run.averaged_steps():
+        try:
+            checkpoint.load_weights(run.averaging_file(step))
+            steps.append(step)
+        except CheckpointError as error:
+            say(f"{error}; the average goes without it")
+    return steps
 
 
 def _best_weights(run: Run) -> dict[str, Tensor]:

@@ -81,4 +81,4 @@ def load_optimizer_tensors(optimizer: torch.optim.Optimizer, model: nn.Module, t
             fill(moment, value)
             optimizer.state[parameter][key] = moment
         else:
-            optimizer.state[parameter][key] = value.to(parameter.device if parameter.device.type == "cuda" else "cpu")
+            optimizer.state[parameter][key] = value.to(parameter.device)

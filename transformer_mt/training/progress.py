@@ -22,7 +22,9 @@ class Window:
 
     def summary(self) -> dict[str, float]:
         """Loss and perplexity per target token, mean gradient norm, real target tokens a second."""
-        tokens, updates = max(1, self.tokens), max(1, self.updates)
+        if not self.updates:  # all of them were skipped
+            return {"loss": math.nan, "ppl": math.nan, "grad_norm": math.nan, "tokens_per_second": 0.0}
+        tokens, updates = self.tokens, self.updates
         return {
             "loss": self.loss / tokens,
             "ppl": math.exp(min(100.0, self.nll / tokens)),
@@ -42,7 +44,7 @@ class Progress:
     seconds: float = 0.0
     """Time spent in updates, over all sessions."""
     skipped: int = 0
-    """Updates skipped because the loss or gradient was not finite."""
+    """Updates skipped because the gradient was not finite."""
     skipped_in_a_row: int = 0
     best_step: int | None = None
     best_score: float | None = None
@@ -82,7 +84,7 @@ class Progress:
         return False
 
     def forget_scores(self) -> None:
-        """No validation was the best, and none without a new best."""
+        """The next validation is the best so far."""
         self.best_step, self.best_score, self.stale, self.scores = None, None, 0, []
 
     def new_bests(self) -> set[int]:

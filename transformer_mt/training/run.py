@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import torch
+from pydantic import ValidationError
 
 from transformer_mt import checkpoint
 from transformer_mt.checkpoint import Checkpoint, CheckpointError
@@ -165,11 +166,15 @@ def open_run(config: Config, folder: Path, fresh: bool = False, ranks: Ranks | N
     """
     ranks = ranks or Ranks()
     device = choose_device(config.train.device)
+    if config.train.parallel == "fsdp" and ranks.size == 1:
+        raise InputError("train.parallel: fsdp must have several processes, but there is one; start it with torchrun")
     # Whether BLEU can be computed is asked now, not at the first validation.
     corpus_scores(["a"], ["a"], config.data.target_lang, config.evaluate.tokenize, metrics=("BLEU",))
+    # First of all, as damaged checkpoints are put aside. A folder that is to be moved is asked for when it is.
+    lock = lock_folder(folder) if ranks.is_first and folder.is_dir() and not fresh else None
     saved = None if fresh else _newest(folder, ranks)
     if saved is not None:
-        config = _compare_configs(Config.model_validate(saved.state["config"]), config, folder)
+        config = _compare_configs(_config_of(saved, folder), config, folder)
     elif not fresh and (folder / "model.safetensors").exists():
         raise InputError(
             f"{folder}: must hold the checkpoints of its model to go on, but holds none; start over with --fresh, which "
@@ -186,8 +191,7 @@ def open_run(config: Config, folder: Path, fresh: bool = False, ranks: Ranks | N
     if device.type == "cpu":
         keep_large_buffers()
     config = _with_budget(config, data, device, ranks)
-    lock = None
-    if ranks.is_first:
+    if ranks.is_first and lock is None:
         if fresh and folder.is_dir():
             say(f"the old run is now {set_aside(folder)}")
         folder.mkdir(parents=True, exist_ok=True)
@@ -225,6 +229,17 @@ def open_run(config: Config, folder: Path, fresh: bool = False, ranks: Ranks | N
 def _model(config: Config, tokenizer: Tokenizer) -> TranslationModel:
     src_vocab, tgt_vocab = tokenizer.src.vocab_size(), tokenizer.tgt.vocab_size()
     return build_model(config.model, src_vocab, tgt_vocab, tokenizer.shared, config.data.max_length)
+
+
+def _config_of(saved: Checkpoint, folder: Path) -> Config:
+    try:
+        return Config.model_validate(saved.state["config"])
+    except ValidationError as error:
+        key = ".".join(map(str, error.errors()[0]["loc"]))
+        raise InputError(
+            f"{folder}: was trained by another version, whose `{key}` this one does not take; go on with that version, "
+            "or start over with --fresh"
+        ) from None
 
 
 def _newest(folder: Path, ranks: Ranks) -> Checkpoint | None:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from transformer_mt.checkpoint import whole
 from transformer_mt.data.batching import Batch
-from transformer_mt.device import autocast
+from transformer_mt.device import autocast, is_out_of_memory
 from transformer_mt.errors import WorkError
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.training.distributed import Ranks, gradients_stay
@@ -168,8 +168,3 @@ class Updater:
             self._optimizer.step()
         elif finite:
             self._optimizer.step()
-
-
-def is_out_of_memory(error: RuntimeError) -> bool:
-    """Whether an allocation failed; the processor's allocator has no exception of its own."""
-    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)

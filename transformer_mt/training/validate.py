@@ -6,7 +6,7 @@ from itertools import islice
 
 import torch
 
-from transformer_mt.config import Config
+from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.data.batching import validation_batches
 from transformer_mt.data.prepare import PreparedData
 from transformer_mt.decoding.translator import Translator
@@ -29,26 +29,29 @@ class Validation:
 
     @property
     def ppl(self) -> float:
-        return math.exp(min(100.0, self.loss))
+        return math.exp(min(self.loss, 100.0))  # in this order nan stays nan
 
     @property
     def bleu(self) -> float:
         return self.scores[0].value
 
     def monitored(self, monitor: str) -> float:
-        """The number that is to rise."""
+        """The score to maximise."""
         return self.bleu if monitor == "bleu" else -self.loss
 
 
 def validate(
     model: TranslationModel, data: PreparedData, config: Config, device: torch.device, ranks: Ranks | None = None
 ) -> Validation:
-    """Loss over all validation pairs, greedy translations of the first `validate_sentences`; each rank does its share."""
+    """Loss over the validation pairs that training would keep, greedy translations of the first `validate_sentences`;
+    each rank does its share.
+    """
     ranks = ranks or Ranks()
     model.eval()
     loss = validation_loss(model, data, int(config.train.batch_tokens), device, ranks)
     pairs = data.valid_text[: config.train.validate_sentences]
-    greedy = config.decode.model_copy(update=_GREEDY)
+    # Whatever search and rules `translate` will have: they must not choose between checkpoints.
+    greedy = DecodeConfig(beam=1, batch_tokens=config.decode.batch_tokens)
     translator = Translator.of_config(model, data.tokenizer, config, greedy)
     mine = translator.translate([src for src, _ in pairs[ranks.rank :: ranks.size]])
     shares = ranks.gather([result.translation for result in mine])
@@ -61,13 +64,10 @@ def validate(
         config.evaluate.lowercase,
         metrics=("BLEU", "chrF"),
     )
-    chosen = [i * len(pairs) // 3 for i in range(min(3, len(pairs)))]
+    shown = min(3, len(pairs))
+    chosen = [i * len(pairs) // shown for i in range(shown)]
     model.train()
     return Validation(loss, scores, [(*pairs[i], translations[i]) for i in chosen])
-
-
-# Whatever search `translate` will use: samples would make the choice of the best checkpoint one by chance.
-_GREEDY = {"search": "beam", "beam": 1, "samples": 1, "temperature": 1.0, "top_k": 0, "top_p": 1.0, "diversity": 0.0}
 
 
 @torch.inference_mode()
