@@ -60,11 +60,12 @@ MOMENTS = {
 }
 
 
-def config_in(folder: Path, **train) -> Path:
+def config_in(folder: Path, sampling: float = 0.0, **train) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "tiny.yaml"
     values = {
         **TINY,
+        "tokenizer": {**TINY["tokenizer"], "sampling": sampling},
         "model": {**TINY["model"], "dropout": 0.2},
         "train": {**TINY["train"], "keep_checkpoints": 2, **train},
     }
@@ -152,9 +153,16 @@ def test_a_run_killed_again_and_again_ends_the_same(straight, tmp_path):
     same_end(tmp_path, straight)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    "change", [{"precision": "bf16"}, {"precision": "fp16"}, {"accumulate": 3}, {"average": "best"}], ids=str
+    "change",
+    [
+        {"sampling": 0.2, "optimizer": "muon"},  # as the shipped configs have them
+        *(
+            pytest.param(change, marks=pytest.mark.slow)
+            for change in ({"precision": "bf16"}, {"precision": "fp16"}, {"accumulate": 3}, {"average": "best"})
+        ),
+    ],
+    ids=str,
 )
 def test_other_settings_resume_as_exactly(change, tmp_path):
     for name in ("a", "b"):

@@ -285,6 +285,7 @@ def test_a_student_is_distilled_and_measured(tiny_run, write_config, tmp_path, m
         and "| teacher |" in table
         and "| student |" in table
     )
+    assert "\nbeam 5" in table and "; BLEU `nrefs:1" in table and "chrF `nrefs:1" in table
     pairs = (tmp_path / "student/distilled.jsonl").read_text(encoding="utf-8").strip().split("\n")
     assert len(pairs) == 1500 and json.loads(pairs[0]).keys() == {"en", "de"}
     if first.returncode:  # so small a student may not survive quantisation, and then it is said

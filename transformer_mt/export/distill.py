@@ -21,7 +21,7 @@ from transformer_mt.data.lines import whole_lines
 from transformer_mt.decoding.translator import Translator, load_run_config
 from transformer_mt.device import keep_large_buffers
 from transformer_mt.errors import InputError, WorkError
-from transformer_mt.evaluation.scores import corpus_scores
+from transformer_mt.evaluation.scores import Score, corpus_scores
 from transformer_mt.export.export import export
 from transformer_mt.export.support import reasons_against
 from transformer_mt.files import digest, write_text
@@ -36,8 +36,9 @@ class Row:
     """One model of the comparison."""
 
     name: str
-    bleu: float
-    chrf: float
+    bleu: Score
+    chrf: Score
+    searched: str
     megabytes: float
     sentences_per_second: float
 
@@ -146,13 +147,16 @@ def _measure(name: str, place: Path, test: Sequence[Pair], config: Config) -> Ro
     )  # fmt: skip
     weights = place / "model.bin"
     size = (weights if weights.exists() else place / "model.safetensors").stat().st_size / 1e6
-    return Row(name, bleu.value, chrf.value, size, len(test) / seconds)
+    return Row(name, bleu, chrf, translator.searched, size, len(test) / seconds)
 
 
 def _table(rows: Sequence[Row]) -> str:
     lines = ["| model | BLEU | chrF | MB | sentences/s |", "|---|---|---|---|---|"]
     for row in rows:
         lines.append(
-            f"| {row.name} | {row.bleu:.2f} | {row.chrf:.2f} | {row.megabytes:.1f} | {row.sentences_per_second:.0f} |"
+            f"| {row.name} | {row.bleu.value:.2f} | {row.chrf.value:.2f} | {row.megabytes:.1f} "
+            f"| {row.sentences_per_second:.0f} |"
         )
-    return "\n".join(lines) + "\n"
+    searches = "; ".join(dict.fromkeys(row.searched for row in rows))
+    signatures = f"BLEU `{rows[0].bleu.signature}`, chrF `{rows[0].chrf.signature}`"
+    return "\n".join([*lines, "", f"{searches}; {signatures}"]) + "\n"
