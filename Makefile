@@ -32,7 +32,7 @@ demo: setup ## train on the built-in toy language, score, translate three senten
 	@echo; echo '== next'
 	@echo '  $(BIN)/translate runs/demo                     translate what you type'
 	@echo '  less runs/demo/report.md                          how the training went'
-	@echo '  make train CONFIG=configs/multi30k_en_de.yaml     a real corpus, under an hour on two cores'
+	@echo '  make train CONFIG=configs/multi30k_en_de.yaml     a real corpus, an hour on two cores'
 
 train: setup ## train CONFIG, or go on training it; GPUS=n uses n of them
 	$(BIN)/transformer-mt train $(CONFIG) $(ARGS) $(if $(GPUS),--gpus $(GPUS))

@@ -26,6 +26,8 @@ class HubCorpus(Section):
     """A split, or a slice of one: `train`, `train[:500000]`."""
     columns: list[str] | None = Field(None, min_length=2, max_length=2)
     """Source and target column; by default the two languages, alone or inside a `translation` column."""
+    revision: str | None = None
+    """A commit, tag or branch of the set on the hub, so that it stays what it is; by default its newest state."""
 
 
 class FilesCorpus(Section):

@@ -249,7 +249,9 @@ def test_a_compiler_that_is_not_there_is_told(run, monkeypatch):
         run()
 
 
-def test_japanese_without_its_word_splitter_is_refused_at_the_start(run, tmp_path):
+def test_japanese_without_its_word_splitter_is_refused_at_the_start(run, tmp_path, monkeypatch):
+    for name in ("MeCab", "ipadic", "sacrebleu.tokenizers.tokenizer_ja_mecab"):
+        monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(InputError, match="needs a word splitter"):
         run("evaluate.tokenize=ja-mecab")
     assert not (tmp_path / "runs").exists()
@@ -343,7 +345,7 @@ def test_loop_reads_as_a_page():
     """The loop itself stays small enough to read at once."""
     import inspect
 
-    assert len(inspect.getsource(loop.train).split("\n")) < 50
+    assert len(inspect.getsource(loop._train).split("\n")) < 50
 
 
 @pytest.mark.slow

@@ -198,7 +198,7 @@ def test_a_download_that_breaks_off_is_told(monkeypatch):
     import datasets
     import huggingface_hub
 
-    def broken(*words):
+    def broken(*words, **options):
         raise huggingface_hub.utils.httpx.ReadError("peer closed connection")
 
     monkeypatch.setattr(datasets, "get_dataset_split_names", broken)
@@ -206,6 +206,25 @@ def test_a_download_that_breaks_off_is_told(monkeypatch):
         InputError, match=r"a/b: cannot be had from the hub \(ReadError\); check the name and the network"
     ):
         read({"hub": "a/b", "split": "train"})
+
+
+def test_a_pinned_state_of_a_set_is_what_is_asked_for(monkeypatch, hub_folder):
+    import datasets
+
+    asked = []
+    names, load = datasets.get_dataset_split_names, datasets.load_dataset
+
+    def of_the_hub(ask):
+        return lambda hub, *words, revision, **options: (
+            asked.append(revision) or ask(str(hub_folder), *words, **options)
+        )
+
+    monkeypatch.setattr(datasets, "get_dataset_split_names", of_the_hub(names))
+    monkeypatch.setattr(datasets, "load_dataset", of_the_hub(load))
+    corpus = {"hub": "a/b", "config": "de-en", "split": "train", "revision": "v1.2"}
+    assert read(corpus) and asked == ["v1.2", "v1.2"]
+    pinned, newest = (identity(data({**corpus, "revision": r}).train) for r in ("v1.2", None))
+    assert pinned != newest
 
 
 def test_unreachable_hub_says_what_to_do_instead():

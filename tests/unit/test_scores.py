@@ -1,3 +1,5 @@
+import sys
+
 import pytest
 import sacrebleu
 
@@ -43,7 +45,9 @@ def test_settings_show_in_the_signature():
     assert bleu.value == pytest.approx(100) and "tok:none" in bleu.signature and "case:lc" in bleu.signature
 
 
-def test_japanese_without_its_extra_names_it():
+def test_japanese_without_its_extra_names_it(monkeypatch):
+    for name in ("MeCab", "ipadic", "sacrebleu.tokenizers.tokenizer_ja_mecab"):
+        monkeypatch.setitem(sys.modules, name, None)  # as if they were not installed
     with pytest.raises(InputError, match=r"pip install 'transformer-mt\[zh-ja-ko\]'"):
         corpus_scores(["犬"], ["猫"], "ja")
 

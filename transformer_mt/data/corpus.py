@@ -233,10 +233,10 @@ def _load_hub(corpus: HubCorpus, split: str) -> Any:
         datasets.disable_progress_bars()
     try:
         # The names first: a misspelt split must not cost a download.
-        splits = datasets.get_dataset_split_names(corpus.hub, corpus.config)
+        splits = datasets.get_dataset_split_names(corpus.hub, corpus.config, revision=corpus.revision)
         if split not in splits:
             raise UnknownSplitError(f"{corpus.hub}: no split `{split}`; the splits are {', '.join(splits)}")
-        return datasets.load_dataset(corpus.hub, corpus.config, split=split)
+        return datasets.load_dataset(corpus.hub, corpus.config, split=split, revision=corpus.revision)
     except InputError:
         raise
     except (datasets.exceptions.DatasetNotFoundError, ConnectionError, OSError, network_error) as error:
