@@ -21,8 +21,10 @@ def test_a_sweep_goes_on_where_ctrl_c_stopped_it(tmp_path):
     }
     (tmp_path / "which.yaml").write_text(yaml.safe_dump(sweep, sort_keys=False), encoding="utf-8")
     process = subprocess.Popen(
-        [sys.executable, "-m", "transformer_mt", "sweep", "which.yaml"],
+        [sys.executable, "-m", "transformer_mt", "sweep", "which.yaml", "--jobs", "2"],
         cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        # Who runs the tests in the background has SIGINT ignored, and children inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     log = tmp_path / "runs" / "which" / "scaled_dot" / "seed-1" / "log.txt"
     deadline = time.monotonic() + 120
@@ -35,7 +37,7 @@ def test_a_sweep_goes_on_where_ctrl_c_stopped_it(tmp_path):
     assert err.decode().endswith("stopped; run the same command to go on\n")
     assert "and saved; run the same command" in log.read_text(encoding="utf-8")
 
-    result = run_cli("sweep", "which.yaml", "--jobs", "2", cwd=tmp_path)
+    result = run_cli("sweep", "which.yaml", "--devices", "cpu,cpu", cwd=tmp_path)
     assert result.returncode == 0, result.stderr.decode()
     assert "going on from" in log.read_text(encoding="utf-8")
     lines = result.stdout.decode().split("\n")
