@@ -68,6 +68,7 @@ def test_what_cannot_be_measured_is_told_in_one_line_before_any_training(write_c
         assert result.returncode == 2 and result.stderr.strip().split("\n")[-1] == message
 
 
+@pytest.mark.slow
 def test_settings_of_the_receipt_are_set_again_under_those_of_the_command_line(write_config, tmp_path):
     path = write_config(train={"max_updates": 12})
     first = reproduce(tmp_path, path.name, "train.max_updates=4", "decode.beam=2")
@@ -88,4 +89,5 @@ def test_shipped_receipts_are_whole(path):
         sys.path.pop(0)
     receipt = receipt_of(path)
     assert list(receipt) in (KEYS, []), "either all facts, or nobody has trained it yet"
+    assert receipt or path.stem not in ("demo", "multi30k_en_de"), "these were trained"
     assert ("# receipt:" in path.read_text(encoding="utf-8")) is bool(receipt)

@@ -49,8 +49,8 @@ def legal(changes):
 
 
 ALL = [config for changes in kinds() if (config := legal(changes))]
-# What a selection does to the state has nothing to do with the norm.
-SOME = [config for config in ALL if config.norm == "pre"]
+# What a selection does to the state has nothing to do with the norm, and little with the score.
+SOME = [c for c in ALL if c.norm == "pre" and c.attention.scores().cross in ("scaled_dot", "additive", "location")]
 
 
 def built(config):
