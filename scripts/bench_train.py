@@ -32,7 +32,7 @@ class Variant:
     name: str
     ours: bool
     precision: str = "fp32"
-    compile: bool = False
+    compile: bool | str = False
     keep_memory: bool = False
     """Of the bare loop; the trainer does it by itself."""
     without: str = ""
@@ -70,14 +70,16 @@ def put_back(part: str) -> None:
                 q.dtype
             )
 
-    if part == "buffers":
-        run.keep_large_buffers = lambda: None
-    elif part == "dropout":
-        dropout._CheapDropout.apply = staticmethod(F.dropout)
-    elif part == "attention":
-        attention._attention_by_products = float_attention
-    elif part == "loss":
-        step.projected_cross_entropy = loss.plain_cross_entropy
+    parts = {
+        "buffers": (run, "keep_large_buffers", lambda: None),
+        "dropout": (dropout._CheapDropout, "apply", staticmethod(F.dropout)),
+        "attention": (attention, "_attention_by_products", float_attention),
+        "loss": (step, "projected_cross_entropy", loss.plain_cross_entropy),
+    }
+    if part:
+        owner, name, plain = parts[part]
+        getattr(owner, name)  # were it renamed, nothing would be put back, and nobody would notice
+        setattr(owner, name, plain)
 
 
 class Ours:
@@ -100,7 +102,7 @@ class Ours:
                     "data": {"source_lang": "en", "target_lang": "de", "max_length": 128, **corpus},
                     "tokenizer": {"vocab_size": VOCABULARY},
                     "model": {**sizes, **depth},
-                    "train": {"batch_tokens": options.batch_tokens, **how},
+                    "train": {"batch_tokens": options.batch_tokens, "optimizer": "adamw", **how},
                 }
             ),
             Path(folder),
@@ -236,14 +238,38 @@ def measure(shape: str, options: argparse.Namespace) -> None:
         peaks.setdefault(dtype, peak(options.device, dtype, options.threads))
         _, src, tgt, src_positions, tgt_positions = map(sum, zip(*rounds[variant.name]))
         speed = statistics.median(r[2] / r[0] for r in rounds[variant.name])
-        limit = limit or speed
+        limit = speed if variant.name == "bare" else limit
         used = flops(shape, src / tgt * speed, speed) / peaks[dtype]
+        of_limit = f"{speed / limit:.2f}" if limit else "–"
         padding = 1 - (src + tgt) / (src_positions + tgt_positions)
         print(
-            f"| {shape} | {variant.name} | {dtype.removeprefix('torch.')} | {speed:,.0f} | {padding:.1%} | {speed / limit:.2f} "
+            f"| {shape} | {variant.name} | {dtype.removeprefix('torch.')} | {speed:,.0f} | {padding:.1%} | {of_limit} "
             f"| {used:.0%} | {memory:,.0f} |",
             flush=True,
         )
+
+
+def profile(shape: str, options: argparse.Namespace) -> None:
+    """The operations that take the most time in the update a user gets who sets nothing."""
+    import torch
+    from torch.profiler import ProfilerActivity
+
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    variant = Variant("ours-auto", ours=True, precision="auto", compile="auto")
+    with tempfile.TemporaryDirectory() as folder:
+        loop = Ours(variant, options, shape, folder)
+        on_gpu = loop.device.type == "cuda"
+        for _ in range(options.warmup):
+            loop.update()
+        activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]
+        with torch.profiler.profile(activities=activities) as taken:
+            for _ in range(options.updates):
+                loop.update()
+            if on_gpu:
+                torch.cuda.synchronize()
+    total = "self_device_time_total" if on_gpu else "self_cpu_time_total"
+    print(f"\n{shape}:\n{taken.key_averages().table(sort_by=total, row_limit=20)}")
 
 
 def main() -> None:
@@ -259,8 +285,14 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--updates", type=int, default=6, help="in each round")
     parser.add_argument("--warmup", type=int, default=3)
+    parser.add_argument("--profile", action="store_true", help="where the time of the trainer's update goes, instead")
     options = parser.parse_args()
     commit = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True).stdout.strip()
+    if options.profile:
+        print(f"commit {commit}, {options.batch_tokens:,}-token batches")
+        for shape in options.shapes:
+            profile(shape, options)
+        return
     print(f"commit {commit}, {options.batch_tokens:,}-token batches, median of {options.rounds} rounds\n")
     print("| shape | loop | matrix products | real target tokens/s | padding | of the limit | MFU | peak MB |")
     print("|---|---|---|---|---|---|---|---|")

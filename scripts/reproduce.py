@@ -8,6 +8,7 @@ comes the table, and a receipt to put in the old one's place. Exit status 1: BLE
 """
 
 import argparse
+import contextlib
 import json
 import re
 import resource
@@ -21,6 +22,8 @@ from transformer_mt.config_file import load_config
 from transformer_mt.errors import InputError
 from transformer_mt.files import read_objects
 
+# Where data lies is each machine's own matter.
+WHERE = ("data.hub=", "data.train", "data.valid", "data.test")
 COMMAND = [sys.executable, "-m", "transformer_mt"]
 
 
@@ -30,12 +33,22 @@ def receipt_of(path: Path) -> dict:
     return yaml.safe_load(re.sub("^# ", "", block[1], flags=re.MULTILINE)) if block else {}
 
 
+def train(command: list[str]) -> None:
+    """Run it to its end, also after Ctrl-C, which it has got itself: it then saves, for which subprocess.run has no patience."""
+    process = subprocess.Popen(command)
+    while process.returncode is None:
+        with contextlib.suppress(KeyboardInterrupt):
+            process.wait()
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command)
+
+
 def measure(config: Path, out: Path, overrides: list[str]) -> dict:
     """Train, evaluate, and put together what a receipt holds."""
     trained_before = (out / "finished.json").exists()
     if trained_before:
         print(f"{out}: was trained before; that run is compared, --out DIR trains another", file=sys.stderr)
-    subprocess.run([*COMMAND, "train", str(config), *overrides, "--out", str(out)], check=True)
+    train([*COMMAND, "train", str(config), *overrides, "--out", str(out)])
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / (1 if sys.platform == "darwin" else 1024)
     result = subprocess.run([*COMMAND, "evaluate", str(out), "--json"], check=True, stdout=subprocess.PIPE)
     test = json.loads(result.stdout.decode().split("\n")[0])
@@ -55,7 +68,7 @@ def measure(config: Path, out: Path, overrides: list[str]) -> dict:
         "machine": begun["gpu"] or f"{begun['threads']} threads of {begun['processor']}",
         "commit": begun["commit"],
         "seed": run_config.get("seed", 1),
-        "settings": [word for word in overrides if not word.startswith("seed=")],
+        "settings": [word for word in overrides if not word.startswith(("seed=", *WHERE))],
     }
 
 

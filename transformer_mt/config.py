@@ -102,6 +102,8 @@ class TrainConfig(Section):
     """Budget of one batch in padded tokens: sentences x longest side; auto is the most that fits the device's memory."""
     accumulate: Positive = 1
     """Batches summed up for one update, on each device."""
+    micro_batch_tokens: NonNegative = 0
+    """Batches of more padded tokens are computed in parts, with the same update; 0: only once memory has run out."""
     parallel: Literal["ddp", "fsdp"] = "ddp"
     """With several devices: a whole copy of everything on each, or weights and optimizer shared out among them."""
     optimizer: Literal["adamw", "adam", "muon"] = "adamw"

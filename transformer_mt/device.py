@@ -67,8 +67,9 @@ def keep_large_buffers(one_heap: bool = False) -> None:
         os.environ.setdefault("LRU_CACHE_CAPACITY", "1")
         libc = ctypes.CDLL(None)
         trim_threshold, mmap_threshold = -1, -3  # M_TRIM_THRESHOLD, M_MMAP_THRESHOLD of malloc.h
-        libc.mallopt(mmap_threshold, 1 << 30)
-        libc.mallopt(trim_threshold, (1 << 31) - 1)
+        # Before version 2.35 it takes no more than 32 MB. If it took none at all, the other would only do harm.
+        if libc.mallopt(mmap_threshold, 1 << 30) or libc.mallopt(mmap_threshold, 32 << 20):
+            libc.mallopt(trim_threshold, (1 << 31) - 1)
         if one_heap:
             arena_max = -8  # M_ARENA_MAX
             libc.mallopt(arena_max, 1)

@@ -1,16 +1,29 @@
-"""Small text files, written whole or not at all, read as far as they are whole; and what files hold, in a few letters."""
+"""Small files, written whole or not at all, read as far as they are whole; and what files hold, in a few letters."""
 
 import hashlib
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write `text`; who reads meanwhile sees the old file or the new one."""
+    """Write `text`; who reads meanwhile, or after a power cut, sees the old file or the new one."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write `content` whole or not at all."""
     temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text(text, encoding="utf-8")
+    temporary.write_bytes(content)
+    to_disk(temporary)
     temporary.replace(path)
+
+
+def to_disk(path: Path) -> None:
+    """What was written of a file is there also after a power cut from now on."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
 
 
 def read_objects(path: Path) -> list[Any]:

@@ -93,8 +93,55 @@ def test_ranks_go_on_after_a_validation_longer_than_any_sentence_before(folder):
 
 
 def test_shared_out_weights_end_as_whole_ones(folder, one):
-    train(folder, 2, "shared", "train.accumulate=2", "train.parallel=fsdp")
+    """Also in micro-batches, of which one rank may have more than the other: both must make as many passes."""
+    train(folder, 2, "shared", "train.accumulate=2", "train.parallel=fsdp", "train.micro_batch_tokens=200")
     assert_same_training(one, folder / "shared")
+
+
+@pytest.mark.slow
+def test_micro_batches_make_the_same_updates_with_ranks(folder, one):
+    train(folder, 2, "micro", "train.accumulate=2", "train.micro_batch_tokens=200")
+    assert_same_training(one, folder / "micro")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
+def test_a_compiled_model_trains_the_same_with_ranks(folder, one, parallel):
+    """As several GPUs do by default."""
+    train(folder, 2, f"compiled-{parallel}", "train.accumulate=2", f"train.parallel={parallel}", "train.compile=true")
+    assert_same_training(one, folder / f"compiled-{parallel}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
+def test_ranks_with_dropout_resume_bit_for_bit(folder, parallel):
+    words = [
+        "model.dropout=0.2",
+        f"train.parallel={parallel}",
+        "train.average_checkpoints=1",
+        "train.schedule=constant",
+    ]
+    train(folder, 2, f"straight-{parallel}", *words)
+    train(folder, 2, f"stopped-{parallel}", *words, "train.max_updates=12")
+    train(folder, 2, f"stopped-{parallel}", *words)
+    a, b = (load(folder / f"{name}-{parallel}" / "checkpoints" / "step-00000024") for name in ("straight", "stopped"))
+    for group in ("model", "optimizer", "rng"):
+        assert a.tensors[group].keys() == b.tensors[group].keys()
+        assert all(torch.equal(tensor, b.tensors[group][key]) for key, tensor in a.tensors[group].items())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first, then", [("fsdp", None), (None, "fsdp"), ("ddp", "fsdp"), ("fsdp", "ddp")])
+def test_a_checkpoint_holds_whole_tensors_however_they_were_shared_out(folder, one, first, then):
+    """None: one process, with twice the batches."""
+    name = f"{first}-then-{then}"
+    for parallel, updates in ((first, 12), (then, 24)):
+        words = ["train.accumulate=2", f"train.parallel={parallel}"] if parallel else ["train.accumulate=4"]
+        ends = ["train.max_updates=12", "train.average_checkpoints=1"] if updates == 12 else []
+        train(folder, 2 if parallel else 1, name, *words, *ends, "train.schedule=constant")
+    if not (folder / "constant").exists():
+        train(folder, 1, "constant", "train.accumulate=4", "train.schedule=constant")
+    assert_same_training(folder / "constant", folder / name)
 
 
 def test_muon_sees_whole_matrices_where_weights_are_shared_out(folder):
@@ -206,3 +253,13 @@ def test_ranks_translate_into_one_ordered_output(folder, one):
     assert result.stdout == expected.stdout
     assert len(result.stdout.splitlines()) == len(lines)
     assert "line 2: there is nothing to translate" in result.stderr.decode()
+
+
+def test_a_rank_that_cannot_translate_ends_all_without_a_traceback_of_ours(folder, one):
+    (folder / "prefixes.txt").write_text("Der\n", encoding="utf-8")
+    lines = b"A dog sleeps.\nA cat sleeps.\n"
+    result = run(folder, 2, "translate", "one", "--prefixes", "prefixes.txt", input=lines)
+    said = result.stderr.decode()
+    assert result.returncode != 0
+    assert "prefixes.txt: must have a line for each line, but ends at line 1" in said
+    assert "RuntimeError" not in said and "DistBackendError" not in said

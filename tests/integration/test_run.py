@@ -20,9 +20,11 @@ from transformer_mt.data import toy
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.folders import lock_folder
 from transformer_mt.training import loop
+from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.progress import Window
-from transformer_mt.training.step import Updater
-from transformer_mt.training.validate import Validation
+from transformer_mt.training.run import open_run
+from transformer_mt.training.step import Objective, Updater
+from transformer_mt.training.validate import Validation, validate
 
 
 @pytest.fixture
@@ -261,6 +263,74 @@ def test_ten_broken_updates_in_a_row_stop_with_advice(run, capfd):
     with pytest.raises(WorkError, match="10 updates in a row had no finite gradient; .* lower train.learning_rate"):
         run("train.learning_rate=1e30", "train.max_updates=40", "train.warmup=0")
     assert "was skipped: its gradient is not finite" in capfd.readouterr().err
+
+
+def test_a_device_that_runs_ahead_is_read_later_and_tells_the_same(run, monkeypatch):
+    """As a GPU does; here the processor plays it."""
+    ends = []
+    for name, ahead in (("a", False), ("b", True)):
+        monkeypatch.setattr(loop, "_runs_ahead", lambda device, ahead=ahead: ahead)
+        folder, entries = run("train.max_updates=23", "train.log_every=7", "train.save_every=9", f"name={name}")
+        clock = ("seconds", "tokens_per_second")
+        told = [{key: value for key, value in entry.items() if key not in clock} for entry in entries[1:]]
+        ends.append((told, load_file(folder / "model.safetensors")))
+    assert ends[0][0] == ends[1][0]
+    assert all(torch.equal(ends[0][1][name], ends[1][1][name]) for name in ends[0][1])
+    with pytest.raises(WorkError, match="10 updates in a row had no finite gradient"):
+        run("train.learning_rate=1e30", "train.max_updates=40", "train.warmup=0", "name=c")
+
+
+def test_micro_batches_the_memory_asked_for_are_kept_by_a_run_that_goes_on(run, monkeypatch, capfd):
+    """A batch in parts draws other dropout than a whole one."""
+    forward = Objective.forward
+
+    def scarce(self, batch):
+        loss = forward(self, batch)
+        if self.model.training and batch.num_positions > 200:
+            raise torch.OutOfMemoryError("no room")
+        return loss
+
+    monkeypatch.setattr(Objective, "forward", scarce)
+    same = ("train.validate_every=12", "train.average_checkpoints=1", "train.schedule=constant")
+    straight, _ = run(*same, "train.max_updates=12", "name=a")
+    run(*same, "train.max_updates=6", "name=b")
+    capfd.readouterr()
+    gone_on, _ = run(*same, "train.max_updates=12", "name=b")
+    said = capfd.readouterr().err
+    assert re.search(
+        r"in micro-batches of at most \d+ positions, as before; train.micro_batch_tokens sets another", said
+    )
+    assert "not enough memory" not in said
+    weights = [load(folder / "checkpoints" / "step-00000012").tensors["model"] for folder in (straight, gone_on)]
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+    run(*same, "train.max_updates=14", "train.micro_batch_tokens=150", "name=b")
+    assert "as before" not in capfd.readouterr().err
+
+
+def test_ranks_share_a_validation(write_config, tmp_path, monkeypatch):
+    """Each computes its part of the loss and translates its part of the sentences, and no other."""
+
+    class OneOfTwo(Ranks):
+        def sum(self, *values):
+            summed.append(values)
+            return list(values)
+
+        def gather(self, value):
+            return [value, value]
+
+    run = open_run(load_config(write_config()), tmp_path / "run")
+    summed, seen, place = [], [], torch.device("cpu")
+    translate = Translator.translate
+    monkeypatch.setattr(
+        Translator, "translate", lambda self, lines, **k: (seen.append(lines), translate(self, lines, **k))[1]
+    )
+    whole = validate(run.model, run.data, run.config, place)
+    for rank in (0, 1):
+        validate(run.model, run.data, run.config, place, OneOfTwo(rank, 2))
+    (all_lines, first, second), ((nll_0, tokens_0), (nll_1, tokens_1)) = seen, summed
+    assert len(first) == len(second) == 20 and sorted(first + second) == sorted(all_lines)
+    assert 0 < tokens_0 < tokens_0 + tokens_1 == run.data.valid.tgt_lengths.sum()
+    assert (nll_0 + nll_1) / (tokens_0 + tokens_1) == pytest.approx(whole.loss)
 
 
 def test_running_out_of_memory_outside_an_update_is_told_in_one_line(run, monkeypatch):

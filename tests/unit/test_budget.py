@@ -49,10 +49,33 @@ def test_ranks_of_one_machine_share_its_free_memory(monkeypatch):
     assert free_memory(torch.device("cpu")) == int(0.8 * 9 * gigabyte)
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
     assert free_memory(torch.device("cpu")) == int(0.8 * 3 * gigabyte)
-    files |= {"/sys/fs/cgroup/memory.max": [str(6 * gigabyte)], "/sys/fs/cgroup/memory.current": [str(2 * gigabyte)]}
-    assert free_memory(torch.device("cpu")) == int(0.8 * 2 * gigabyte)
-    files["/sys/fs/cgroup/memory.max"] = ["max"]
-    assert free_memory(torch.device("cpu")) == int(0.8 * 3 * gigabyte)
+
+
+@pytest.mark.parametrize(
+    "group, root, names",
+    [
+        ("0::/job/step", "/sys/fs/cgroup", ("memory.max", "memory.current", "inactive_file")),
+        (
+            "4:cpu,memory:/job/step",
+            "/sys/fs/cgroup/memory",
+            ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+        ),
+    ],
+)
+@pytest.mark.parametrize("place", ["", "/job", "/job/step"])
+def test_memory_that_a_control_group_forbids_is_not_free(monkeypatch, group, root, names, place):
+    """A container's, a service's or a batch job's limit, its own or of a group around it."""
+    gigabyte = 2**30
+    files = {"/proc/meminfo": [f"MemAvailable:  {8 * 2**20} kB"], "/proc/self/cgroup": ["2:pids:/elsewhere", group]}
+    monkeypatch.setattr(budget, "_lines", lambda path: files.get(path, []))
+    monkeypatch.setattr(budget, "peak_memory", lambda device: gigabyte)
+    most, used, cached = names
+    files |= {f"{root}{place}/{most}": [str(6 * gigabyte)], f"{root}{place}/{used}": [str(3 * gigabyte)]}
+    assert free_memory(torch.device("cpu")) == int(0.8 * 4 * gigabyte)
+    files[f"{root}{place}/memory.stat"] = ["anon 17", f"{cached} {gigabyte}"]
+    assert free_memory(torch.device("cpu")) == int(0.8 * 5 * gigabyte)
+    files[f"{root}{place}/{most}"] = ["max"]
+    assert free_memory(torch.device("cpu")) == int(0.8 * 9 * gigabyte)
 
 
 def test_this_process_uses_memory():

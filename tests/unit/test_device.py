@@ -1,6 +1,8 @@
+import ctypes
+
 import pytest
 
-from transformer_mt.device import choose_device
+from transformer_mt.device import choose_device, keep_large_buffers
 from transformer_mt.errors import InputError
 
 
@@ -18,3 +20,23 @@ def test_processes_must_not_share_a_gpu(monkeypatch):
 def test_a_device_that_is_none_is_told(name):
     with pytest.raises(InputError, match=f"must be auto, cpu, cuda, cuda:N or mps, but is {name}"):
         choose_device(name)
+
+
+@pytest.mark.parametrize("most, mmap_threshold", [(2**31, 2**30), (32 * 2**20, 32 * 2**20), (0, None)])
+def test_memory_is_kept_as_far_as_the_c_library_allows(monkeypatch, most, mmap_threshold):
+    """Before 2.35 glibc refuses more than 32 MB; the trim threshold alone would freeze the other at 128 KB."""
+    kept = {}
+
+    class Library:
+        def mallopt(self, name, value):
+            if name == -3 and value > most:
+                return 0
+            kept[name] = value
+            return 1
+
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: Library())
+    monkeypatch.setattr("platform.libc_ver", lambda: ("glibc", "2.28"))
+    monkeypatch.setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
+    monkeypatch.setenv("LRU_CACHE_CAPACITY", "1")
+    keep_large_buffers()
+    assert kept == ({-3: mmap_threshold, -1: 2**31 - 1} if mmap_threshold else {})

@@ -47,9 +47,9 @@ def batch_of(rows):
     return make_batch([src for src, _ in rows], [tgt for _, tgt in rows])
 
 
-def updater(model, dtype=torch.float32, max_grad_norm=1.0, **config):
+def updater(model, dtype=torch.float32, max_grad_norm=1.0, micro_batch_tokens=0, **config):
     optimizer = build_optimizer(model, TrainConfig(**config))
-    return Updater(Objective(model, 0.1), optimizer, CPU, dtype, max_grad_norm, Ranks(), say=print)
+    return Updater(Objective(model, 0.1), optimizer, CPU, dtype, max_grad_norm, Ranks(), print, micro_batch_tokens)
 
 
 @pytest.mark.parametrize("chunk", [2**23, 11, 30])
@@ -317,15 +317,17 @@ class Scarce(Objective):
         return super().forward(batch)
 
 
-def test_running_out_of_memory_makes_micro_batches_and_the_same_update(capsys):
-    batches = [batch_of(pairs(23, seed)) for seed in range(3)]
+@pytest.mark.parametrize("accumulate", [1, 3])
+def test_running_out_of_memory_makes_micro_batches_and_the_same_update(capsys, accumulate):
+    updates = [[batch_of(pairs(23, 10 * i + j)) for j in range(accumulate)] for i in range(3)]
     models = [tiny_model(), tiny_model()]
     plain, scarce = (updater(model, eps=1e-3) for model in models)
     scarce._objective = Scarce(models[1], 0.1)
-    for batch in batches:
-        expected, result = plain.update([batch], 0.01).result(), scarce.update([batch], 0.01).result()
+    for batches in updates:
+        expected, result = plain.update(batches, 0.01).result(), scarce.update(batches, 0.01).result()
         assert (result.num_tokens, result.skipped) == (expected.num_tokens, False)
         assert result.loss == pytest.approx(expected.loss, rel=1e-5)
+        assert result.grad_norm == pytest.approx(expected.grad_norm, rel=1e-4), "what was computed before counts once"
     for left, right in zip(models[0].parameters(), models[1].parameters()):
         torch.testing.assert_close(left, right, atol=1e-5, rtol=1e-4)
     said = capsys.readouterr().out.strip().split("\n")
@@ -333,16 +335,60 @@ def test_running_out_of_memory_makes_micro_batches_and_the_same_update(capsys):
     assert len(said) < 5, "it must remember what fits, not find it again in each update"
 
 
-def test_with_several_ranks_it_is_told_since_the_others_cannot_wait():
+def test_batches_are_computed_in_parts_from_the_beginning_where_the_config_says_so(capsys):
+    model = tiny_model()
+    run = updater(model, micro_batch_tokens=40)
+    run._objective = Scarce(model, 0.1)
+    run.update([batch_of(pairs(23))], 0.01).result()
+    assert capsys.readouterr().out == ""
+
+
+def test_with_several_ranks_it_is_told_how_to_go_on_since_the_others_cannot_wait():
     class Two(Ranks):
         def sum(self, *values):
             return list(values)
 
-    model = tiny_model()
+    model, batch = tiny_model(), batch_of(pairs(23))
     run = updater(model)
     run._objective, run._ranks = Scarce(model, 0.1), Two(size=2)
-    with pytest.raises(WorkError, match=r"not enough memory for a batch of \d+ positions; .* lower train.batch_tokens"):
-        run.update([batch_of(pairs(23))], 0.01)
+    advice = (
+        rf"a batch of {batch.num_positions} positions; .* train.micro_batch_tokens={batch.num_positions // 2} to go on"
+    )
+    with pytest.raises(WorkError, match=advice):
+        run.update([batch], 0.01)
+
+
+def test_an_idle_batch_adds_nothing():
+    """FSDP2's ranks must make as many passes each."""
+    model = tiny_model()
+    objective, batch = Objective(model, 0.1), batch_of(pairs(5))
+    loss, nll = objective(batch.idle())
+    loss.backward()
+    assert (loss.item(), nll.item(), batch.idle().num_tokens) == (0.0, 0.0, 0)
+    assert all(parameter.grad is not None and not parameter.grad.any() for parameter in model.parameters())
+
+
+def test_gradients_travel_once_an_update_whatever_it_accumulates():
+    sent = []
+
+    def count(state, bucket):
+        sent.append(bucket.index())
+        future = torch.futures.Future()
+        future.set_result(bucket.buffer())
+        return future
+
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    try:
+        model = tiny_model()
+        run = updater(model)
+        run._objective = torch.nn.parallel.DistributedDataParallel(Objective(model, 0.1))
+        run._objective.register_comm_hook(None, count)
+        for accumulate in (1, 4):
+            sent.clear()
+            run.update([batch_of(pairs(5, seed)) for seed in range(accumulate)], 0.01).result()
+            assert sent == [0]
+    finally:
+        torch.distributed.destroy_process_group()
 
 
 def test_one_sentence_that_does_not_fit_is_told_in_one_line():

@@ -61,7 +61,13 @@ def _translate(arguments: argparse.Namespace) -> int:
         prefixes = _prefixes(arguments)
         done = _lines_done(arguments) if arguments.resume else 0
         if int(os.environ.get("WORLD_SIZE", 1)) > 1:
-            _with_ranks(arguments, translator, options, _work(chunks, prefixes, arguments, done), files)
+            from transformer_mt.training.distributed import refuse_lost_rank
+
+            try:
+                _with_ranks(arguments, translator, options, _work(chunks, prefixes, arguments, done), files)
+            except RuntimeError as error:
+                refuse_lost_rank(error)
+                raise
             return 0
         output = _open_output(arguments, files)
         bar = _progress(arguments, files)
@@ -238,11 +244,11 @@ def _with_ranks(
 ) -> None:
     """Under torchrun the first rank reads and writes; each translates its share of the lines."""
     from transformer_mt.decoding.torch_engine import TorchEngine
-    from transformer_mt.training.distributed import Ranks
+    from transformer_mt.training.distributed import PATIENCE, Ranks
 
     if not isinstance(translator.engine, TorchEngine):
         raise InputError("torchrun must have a run's folder and --engine torch; CTranslate2 uses all cores by itself")
-    ranks = Ranks.join(translator.engine.device)
+    ranks = Ranks.join(translator.engine.device, PATIENCE)  # the input may be a person
     files.callback(ranks.leave)
     output = _open_output(arguments, files) if ranks.is_first else None
     while task := ranks.from_first(next(work, None) if ranks.is_first else None):

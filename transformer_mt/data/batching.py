@@ -1,7 +1,7 @@
 """Batches of similar length under a budget of padded tokens; their order is a pure function of (seed, epoch)."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -58,6 +58,10 @@ class Batch:
         columns = (self.src, self.src_mask, self.tgt_in, self.tgt_out)
         parts = zip(*(column.split(size) for column in columns))
         return [_with_places(src, src_mask, tgt_in, tgt_out) for src, src_mask, tgt_in, tgt_out in parts]
+
+    def idle(self) -> "Batch":
+        """The same sentences without anything to predict: what is computed of them adds nothing."""
+        return replace(self, real=self.real[:0], num_tokens=0)
 
     def to(self, device: torch.device) -> "Batch":
         """On a GPU: through pinned memory, so that the copy runs beside the computation."""

@@ -8,7 +8,6 @@ import errno
 import fcntl
 import hashlib
 import json
-import os
 import shutil
 import sys
 import time
@@ -33,7 +32,7 @@ from transformer_mt.data.encode import encoded_chunks
 from transformer_mt.data.survey import Survey
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.errors import InputError, WorkError
-from transformer_mt.files import write_text
+from transformer_mt.files import to_disk, write_text
 
 FORMAT = 2  # of the cache: raise it when a change in this room alters what is written
 TOKENIZER_PAIRS = 500_000  # evenly spaced over the corpus; more change the pieces little and take long
@@ -219,7 +218,7 @@ def _survey(
         return survey.fates(), Tokenizer.load(folder)
     sample = _evenly(survey.walk(_bar(read_corpus(data.train, data), "reading")), TOKENIZER_PAIRS)
     fates = survey.finish()
-    _to_disk(survey.fates_file)
+    to_disk(survey.fates_file)
     if tokenizer is None:
         say(f"learning {config.tokenizer.vocab_size:,} {config.tokenizer.kind} pieces from {describe(data.train)}")
         kept = cleaning.FATES.index(cleaning.KEPT)
@@ -247,7 +246,7 @@ def _shards(config: Config, folder: Path, say: Say, tokenizer: Tokenizer, fates:
         wanted = ((src, tgt) for src, tgt, is_kept in islice(rows, SHARD) if is_kept)
         arrow = marks[i].with_suffix(".arrow")
         fingerprint = write_chunks(arrow, encoded_chunks(wanted, tokenizer, data, counts))
-        _to_disk(arrow)
+        to_disk(arrow)
         write_text(marks[i], json.dumps({"fingerprint": fingerprint, "counts": counts}))
         if len(marks) > 1:
             say(f"encoded {min(len(fates), (i + 1) * SHARD):,} of {len(fates):,} pairs")
@@ -257,12 +256,6 @@ def _shards(config: Config, folder: Path, say: Say, tokenizer: Tokenizer, fates:
 def _bar(pairs: Iterable[Pair], what: str, total: int | None = None, initial: int = 0) -> Iterable[Pair]:
     quiet = not sys.stderr.isatty()
     return tqdm(pairs, what, total, leave=False, unit=" pairs", unit_scale=True, disable=quiet, initial=initial)
-
-
-def _to_disk(path: Path) -> None:
-    """Before a mark says that it is done: a power cut must not leave the mark without what it speaks of."""
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
 
 
 def _evenly(pairs: Iterable[T], most: int) -> list[T]:

@@ -16,6 +16,7 @@ import sentencepiece
 from transformer_mt.config import TokenizerConfig
 from transformer_mt.data.scripts import count_spaceless
 from transformer_mt.errors import InputError
+from transformer_mt.files import write_bytes
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 
@@ -90,7 +91,7 @@ class Tokenizer:
         for other in _paths(folder, not self.shared):
             other.unlink(missing_ok=True)  # of an earlier run in this folder: `load` must not take it for this one's
         for path, model in zip(_paths(folder, self.shared), self._models):
-            path.write_bytes(model)
+            write_bytes(path, model)
 
     @classmethod
     def load(cls, folder: Path) -> "Tokenizer":

@@ -3,7 +3,7 @@
 import os
 import resource
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -88,9 +88,8 @@ def free_memory(device: torch.device) -> int:
     for line in _lines("/proc/meminfo"):
         if line.startswith("MemAvailable"):
             free = int(line.split()[1]) * 1024
-    for most, used in zip(_lines("/sys/fs/cgroup/memory.max"), _lines("/sys/fs/cgroup/memory.current")):
-        if most.isdecimal() and used.isdecimal():
-            free = min(free, max(0, int(most) - int(used)))
+    for most, used in _limits():
+        free = min(free, max(0, most - used))
     return int(_SHARE * (free / ranks_here + peak_memory(device)))
 
 
@@ -102,8 +101,26 @@ def peak_memory(device: torch.device) -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
+def _limits() -> Iterator[tuple[int, int]]:
+    """Bytes allowed and used of each control group this process is in: a container's, a batch job's, a service's."""
+    for line in _lines("/proc/self/cgroup"):
+        _, kinds, place = line.split(":", 2)
+        if kinds and "memory" not in kinds.split(","):
+            continue
+        root, names = "/sys/fs/cgroup", ("memory.max", "memory.current")
+        if kinds:  # the first version of control groups
+            root, names = f"{root}/memory", ("memory.limit_in_bytes", "memory.usage_in_bytes")
+        folder = Path(f"{root}{place}")
+        for each in (folder, *folder.parents):
+            most, used = ("".join(_lines(f"{each}/{name}")) for name in names)
+            if most.isdecimal() and used.isdecimal():
+                of_kind = dict(line.split() for line in _lines(f"{each}/memory.stat"))
+                cached = of_kind.get("total_inactive_file", of_kind.get("inactive_file", "0"))
+                yield int(most), int(used) - int(cached)  # the system gives up copies of files before anything else
+
+
 def _lines(path: str) -> list[str]:
     try:
-        return Path(path).read_text(encoding="utf-8").split("\n")
+        return Path(path).read_text(encoding="utf-8").splitlines()
     except OSError:
         return []

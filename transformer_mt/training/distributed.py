@@ -18,14 +18,15 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from transformer_mt.checkpoint import Tensors
+from transformer_mt.errors import WorkError
 
 if TYPE_CHECKING:
     from torch.distributed.fsdp import FSDPModule
 
 # A rank that dies is noticed at once; this is for one that lives and does not answer.
 _SILENCE = timedelta(minutes=10)
-# One rank prepares the data while the others wait, for as long as it takes.
-_PREPARATION = timedelta(days=7)
+# For those who wait while the first rank prepares data, or waits for its input, for as long as that takes.
+PATIENCE = timedelta(days=7)
 
 
 def become_torchrun(processes: int, words: Sequence[str]) -> NoReturn:
@@ -44,14 +45,14 @@ class Ranks:
         self.rank, self.size, self.local_rank = rank, size, local_rank
 
     @classmethod
-    def join(cls, device: torch.device) -> "Ranks":
-        """Meet the other processes torchrun started; without torchrun, be alone."""
+    def join(cls, device: torch.device, timeout: timedelta = _SILENCE) -> "Ranks":
+        """Meet the other processes torchrun started; without torchrun, be alone. Nobody waits longer than `timeout`."""
         size = int(os.environ.get("WORLD_SIZE", 1))
         if size == 1:
             return cls()
         if device.type == "cuda":
             torch.cuda.set_device(device)
-        dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo", timeout=_SILENCE)
+        dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo", timeout=timeout)
         return cls(dist.get_rank(), size, int(os.environ.get("LOCAL_RANK", 0)))
 
     def leave(self) -> None:
@@ -69,7 +70,7 @@ class Ranks:
         if self.size == 1:
             yield
             return
-        patient = dist.new_group(backend="gloo", timeout=_PREPARATION)
+        patient = dist.new_group(backend="gloo", timeout=PATIENCE)
         if self.local_rank:
             dist.barrier(patient)
         yield
@@ -140,13 +141,19 @@ def gradients_stay(objective: nn.Module, last: bool) -> AbstractContextManager[o
     """Within it, gradients are only added up on this rank, unless this is the `last` batch of an update."""
     if isinstance(objective, DistributedDataParallel):
         return nullcontext() if last else objective.no_sync()
-    if hasattr(objective, "set_requires_gradient_sync"):
+    if takes_turns(objective):
         cast("FSDPModule", objective).set_requires_gradient_sync(last)
     return nullcontext()
 
 
-def is_lost_rank(error: BaseException) -> bool:
-    """Whether the error only says that another rank is gone."""
-    return isinstance(error, dist.DistError) or any(
-        words in str(error) for words in ("Connection closed by peer", "Connection reset by peer", "gloo/transport")
-    )
+def takes_turns(objective: nn.Module) -> bool:
+    """Whether ranks hand each other weights in each pass, so that all must make as many: FSDP2's do."""
+    return hasattr(objective, "set_requires_gradient_sync")
+
+
+def refuse_lost_rank(error: RuntimeError) -> None:
+    """WorkError if all the error says is that another rank is gone."""
+    words = ("Connection closed by peer", "Connection reset by peer", "gloo/transport")
+    if isinstance(error, dist.DistError) or any(each in str(error) for each in words):
+        reason = str(error).strip().split("\n")[0]
+        raise WorkError(f"stopped because another rank is gone; see what that one said ({reason})") from None

@@ -5,6 +5,7 @@ import os
 import time
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
 from transformer_mt import checkpoint
@@ -15,7 +16,7 @@ from transformer_mt.errors import WorkError
 from transformer_mt.evaluation.report import write_report
 from transformer_mt.evaluation.scores import tokenised_note
 from transformer_mt.files import write_text
-from transformer_mt.training.distributed import Ranks, is_lost_rank
+from transformer_mt.training.distributed import Ranks, refuse_lost_rank
 from transformer_mt.training.interrupts import Interrupts
 from transformer_mt.training.journal import environment, say
 from transformer_mt.training.progress import MAX_SKIPS, Window
@@ -45,9 +46,7 @@ def train(config: Config, out: str | Path | None = None, fresh: bool = False) ->
     try:
         _train(open_run(config, folder, fresh, ranks))
     except RuntimeError as error:
-        if is_lost_rank(error):
-            reason = str(error).strip().split("\n")[0]
-            raise WorkError(f"stopped because another rank is gone; see what that one said ({reason})") from None
+        refuse_lost_rank(error)
         if is_compiler_error(error):
             raise WorkError(
                 f"torch.compile failed: {str(error).strip().splitlines()[0]}; set train.compile=false"
@@ -140,10 +139,14 @@ def _update(run: Run) -> None:
     batches, rate = run.batches.of_update(config.accumulate), learning_rate(progress.step + 1, config)
     run.pending.append(run.updater.update(batches, rate))
     progress.step += 1
-    # A GPU still computes while the next batch is made; to ask for its numbers after each update would stop both.
     beats = (config.log_every, config.validate_every, config.save_every, config.max_updates, _READ_EVERY)
-    if run.device.type == "cpu" or any(_due(run, every) for every in beats):
+    if not _runs_ahead(run.device) or any(_due(run, every) for every in beats):
         _settle(run)
+
+
+def _runs_ahead(device: torch.device) -> bool:
+    """Whether it still computes while the next batch is made; to ask for its numbers after each update would stop both."""
+    return device.type != "cpu"
 
 
 def _settle(run: Run) -> None:

@@ -30,7 +30,7 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         needs_gradient = any(ctx.needs_input_grad)
         hidden_gradient_RD = torch.empty_like(hidden_RD) if needs_gradient else None
         weight_gradient_VD = torch.zeros_like(weight_VD) if needs_gradient else None
-        loss, nll = hidden_RD.new_zeros(2, dtype=torch.float32).unbind()
+        nll, target_logits = hidden_RD.new_zeros(2, dtype=torch.float32).unbind()
         for start in range(0, len(targets_R), size):
             hidden_CD = hidden_RD[start : start + size].to(dtype)
             targets_C1 = targets_R[start : start + size, None]
@@ -38,15 +38,18 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
             p_CV = logits_CV.softmax(dim=-1, dtype=torch.float32)
             # One pass with exponentials is enough: log p of the target is that of its p, and tells the softmax's divisor.
             chunk_nll = -p_CV.gather(1, targets_C1).clamp_min(torch.finfo(torch.float32).tiny).log().sum()
-            uniform = chunk_nll + (logits_CV.gather(1, targets_C1)[:, 0].float() - logits_CV.mean(-1).float()).sum()
             nll = nll + chunk_nll
-            loss = loss + (1 - smoothing) * chunk_nll + smoothing * uniform
+            target_logits = target_logits + logits_CV.gather(1, targets_C1).float().sum()
             if hidden_gradient_RD is not None and weight_gradient_VD is not None:
                 gradient_CV = p_CV.sub_(smoothing / V)
                 gradient_CV.scatter_add_(1, targets_C1, gradient_CV.new_full(targets_C1.shape, smoothing - 1.0))
                 gradient_CV = gradient_CV.to(dtype)
                 hidden_gradient_RD[start : start + size] = gradient_CV @ weight
                 weight_gradient_VD += gradient_CV.T @ hidden_CD
+        # Of each token, mean over V of -log p = its nll + its target's logit - the mean of its logits; and the logits' mean,
+        # summed over the tokens, is one product of a sum and a mean.
+        mean_logits = (hidden_RD.sum(0, dtype=torch.float32) * weight_VD.mean(0, dtype=torch.float32)).sum()
+        loss = nll + smoothing * (target_logits - mean_logits)
         ctx.save_for_backward(hidden_gradient_RD, weight_gradient_VD)
         ctx.mark_non_differentiable(nll)
         return loss, nll

@@ -23,6 +23,7 @@ from transformer_mt.folders import lock_folder, set_aside
 from transformer_mt.model.build import build_model
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.training.budget import find_budget
+from transformer_mt.training.changes import changed_scores, compare_configs, compare_ranks, compare_updates
 from transformer_mt.training.distributed import Ranks, spread
 from transformer_mt.training.journal import Journal, say
 from transformer_mt.training.optimizer import build_optimizer, load_optimizer_tensors, optimizer_tensors
@@ -69,6 +70,8 @@ class Run:
             "batches": self.batches.state_dict(),
             "scaler": self.updater.scaler.state_dict(),
             "data_fingerprint": self.data.fingerprint,
+            "batches_per_update": self.ranks.size * self.config.train.accumulate,
+            "micro_batch_tokens": self.updater.micro_batch_tokens,
             "config": self.config.model_dump(),
         }
 
@@ -107,14 +110,24 @@ class Run:
             self.updater.scaler.load_state_dict(state["scaler"])
         self.batches.load_state_dict(state["batches"])
         self.progress.load_state_dict(state["progress"])
-        before, now = (_flat(config) for config in (state["config"], self.config.model_dump()))
-        if changed := [key for key in _OF_SCORES if before.get(key) != now[key]]:
+        compare_updates(state.get("batches_per_update"), self.config, self.ranks)
+        self._keep_micro_batches(state)
+        if changed := changed_scores(state["config"], self.config):
             say(f"scores before and after a change of {', '.join(changed)} do not compare: the best is looked for anew")
             self.progress.forget_scores()
         restore_random_states(saved.tensors["rng"], self.device, self.ranks, self.config.seed + self.progress.step)
         self.saved_step = self.progress.step
         if self.ranks.is_first:
             self._keep_for_averaging(saved.path)
+
+    def _keep_micro_batches(self, state: dict[str, Any]) -> None:
+        """Those the memory asked for, as a batch in parts draws other dropout; where the config has a word, it holds."""
+        before, now = state["config"]["train"].get("micro_batch_tokens", 0), self.config.train.micro_batch_tokens
+        if not (before or now) and (found := state.get("micro_batch_tokens", 0)):
+            self.updater.micro_batch_tokens = found
+            say(
+                f"in micro-batches of at most {found:,} positions, as before; train.micro_batch_tokens sets another number"
+            )
 
     def whole_model(self) -> TranslationModel:
         """The model with all its weights on this device: the one trained, or a copy where ranks hold a part each."""
@@ -172,14 +185,17 @@ def open_run(config: Config, folder: Path, fresh: bool = False, ranks: Ranks | N
     corpus_scores(["a"], ["a"], config.data.target_lang, config.evaluate.tokenize, metrics=("BLEU",))
     # First of all, as damaged checkpoints are put aside. A folder that is to be moved is asked for when it is.
     lock = lock_folder(folder) if ranks.is_first and folder.is_dir() and not fresh else None
+    compare_ranks(config, ranks)
     saved = None if fresh else _newest(folder, ranks)
     if saved is not None:
-        config = _compare_configs(_config_of(saved, folder), config, folder)
+        config = compare_configs(_config_of(saved, folder), config, folder)
     elif not fresh and (folder / "model.safetensors").exists():
         raise InputError(
             f"{folder}: must hold the checkpoints of its model to go on, but holds none; start over with --fresh, which "
             "moves it aside, or train under another name"
         )
+    if config.train.parallel == "fsdp" and config.train.batch_tokens == "auto":
+        raise InputError("train.batch_tokens must be a number with train.parallel: fsdp, but is auto")
     with ranks.first_here_first():
         data = prepare(config, say, Tokenizer.load(folder) if saved is not None else None)
     if len(set(ranks.gather(data.fingerprint))) > 1:
@@ -208,7 +224,7 @@ def open_run(config: Config, folder: Path, fresh: bool = False, ranks: Ranks | N
         torch.manual_seed(config.seed + ranks.rank)  # the same weights on each rank, but not the same dropout
     optimizer = build_optimizer(model, train)
     dtype = choose_precision(train.precision, device)
-    updater = Updater(objective, optimizer, device, dtype, train.max_grad_norm, ranks, say)
+    updater = Updater(objective, optimizer, device, dtype, train.max_grad_norm, ranks, say, train.micro_batch_tokens)
     sampling = config.tokenizer.sampling
     spelling = (
         Respelling(data.train, data.tokenizer, sampling, config.seed, config.data.max_length) if sampling else None
@@ -256,48 +272,3 @@ def _with_budget(config: Config, data: PreparedData, device: torch.device, ranks
     tokens = min(ranks.gather(find_budget(config, data, device)))
     say(f"train.batch_tokens: auto is {tokens:,} here; config.yaml in the run's folder holds the number")
     return config.model_copy(update={"train": config.train.model_copy(update={"batch_tokens": tokens})})
-
-
-# What a run cannot change on its way: the arrays have their shapes, and the place in the data its meaning.
-_FIXED = (
-    "seed",
-    "data.source_lang",
-    "data.target_lang",
-    "tokenizer.",
-    "model.",
-    "train.batch_tokens",
-    "train.optimizer",
-)
-# What a validation's score depends on besides the model.
-_OF_SCORES = ("train.monitor", "train.validate_sentences", "evaluate.tokenize", "evaluate.lowercase")
-_FREE = ("model.dropout", "model.attention_dropout", "model.ffn_dropout", "tokenizer.sampling")
-
-
-def _compare_configs(old: Config, new: Config, folder: Path) -> Config:
-    """Say which keys changed since the checkpoint; refuse those that cannot change. Gives back the new config, in which
-    `auto` is what it was found to be.
-    """
-    if new.train.batch_tokens == "auto":
-        found = {"batch_tokens": old.train.batch_tokens}
-        new = new.model_copy(update={"train": new.train.model_copy(update=found)})
-    before, after = _flat(old.model_dump()), _flat(new.model_dump())
-    changed = [key for key in sorted(before.keys() | after.keys()) if before.get(key) != after.get(key)]
-    fixed = (*_FIXED, "data.max_length") if old.model.counts_places else _FIXED
-    refused = [key for key in changed if key.startswith(fixed) and key not in _FREE]
-    if refused:
-        lines = [
-            f"`{key}` must stay {before.get(key)!r} in a run that goes on, but is {after.get(key)!r}" for key in refused
-        ]
-        raise InputError(
-            "\n".join([*lines, f"{folder}: put them back, or start over with --fresh, or train under another name"])
-        )
-    for key in changed:
-        say(f"changed since the last checkpoint: `{key}` from {before.get(key)!r} to {after.get(key)!r}")
-    return new
-
-
-def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
-    return flat

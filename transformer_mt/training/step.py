@@ -11,7 +11,7 @@ from transformer_mt.data.batching import Batch
 from transformer_mt.device import autocast, is_out_of_memory
 from transformer_mt.errors import WorkError
 from transformer_mt.model.interface import TranslationModel
-from transformer_mt.training.distributed import Ranks, gradients_stay
+from transformer_mt.training.distributed import Ranks, gradients_stay, takes_turns
 from transformer_mt.training.loss import projected_cross_entropy
 from transformer_mt.training.r_drop import consistent_cross_entropy
 
@@ -79,13 +79,16 @@ class Updater:
         max_grad_norm: float,
         ranks: Ranks,
         say: Callable[[str], None],
+        micro_batch_tokens: int = 0,
     ) -> None:
-        """`objective` is an Objective, as it is or spread over ranks."""
+        """`objective` is an Objective, as it is or spread over ranks; batches of more than `micro_batch_tokens` positions
+        are computed in parts, unless it is 0.
+        """
         self._objective, self._optimizer, self._ranks, self._say = objective, optimizer, ranks, say
         self._parameters = list(objective.parameters())
         self._device, self.dtype = device, dtype
         self._max_grad_norm = max_grad_norm
-        self._most_positions: int | None = None
+        self.micro_batch_tokens = micro_batch_tokens
         # float16 needs its small gradients lifted into its range; the others do not.
         self.scaler = torch.amp.GradScaler(device.type, enabled=dtype == torch.float16, init_scale=2.0**14)
 
@@ -128,8 +131,8 @@ class Updater:
             if self._ranks.size > 1:  # the others already wait for this one's gradients: it cannot begin anew
                 most = max(batch.num_positions for batch in batches)
                 raise WorkError(
-                    f"not enough memory for a batch of {most:,} positions; train under another name with a lower "
-                    "train.batch_tokens and a higher train.accumulate"
+                    f"not enough memory for a batch of {most:,} positions; run the same command with "
+                    f"train.micro_batch_tokens={most // 2} to go on: the updates stay the same"
                 ) from None
             return None
         return loss_sum, nll_sum
@@ -140,7 +143,7 @@ class Updater:
         if self._device.type == "cuda":
             torch.cuda.empty_cache()
         most = max(batch.num_positions for batch in batches)
-        self._most_positions = most // 2
+        self.micro_batch_tokens = most // 2
         smaller = self._small_enough(batches)
         if max(batch.num_positions for batch in smaller) == most:
             raise WorkError(
@@ -149,14 +152,17 @@ class Updater:
             )
         self._say(
             f"not enough memory for a batch of {most:,} positions: from here on in micro-batches of at most "
-            f"{self._most_positions:,}; the update is the same, train.batch_tokens need not change"
+            f"{self.micro_batch_tokens:,}; the update is the same, train.batch_tokens need not change"
         )
         return smaller
 
     def _small_enough(self, batches: Sequence[Batch]) -> list[Batch]:
-        if self._most_positions is None:
+        if not self.micro_batch_tokens:
             return list(batches)
-        return [piece for batch in batches for piece in batch.split(self._most_positions)]
+        pieces = [piece for batch in batches for piece in batch.split(self.micro_batch_tokens)]
+        if takes_turns(self._objective):
+            pieces += [pieces[0].idle()] * (max(self._ranks.gather(len(pieces))) - len(pieces))
+        return pieces
 
     def _step_if(self, finite: Tensor) -> None:
         """Let the optimizer step unless the gradient is not finite."""

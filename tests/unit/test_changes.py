@@ -1,0 +1,61 @@
+"""What may differ between the configs of one training."""
+
+import pytest
+
+from tests.conftest import TINY
+from transformer_mt.config import Config
+from transformer_mt.errors import InputError
+from transformer_mt.training import changes
+from transformer_mt.training.changes import compare_ranks, compare_updates
+from transformer_mt.training.distributed import Ranks
+
+
+class Elsewhere(Ranks):
+    """Rank 0 of two; the other has a config of its own."""
+
+    def __init__(self, other):
+        super().__init__(0, 2)
+        self._other = other
+
+    def gather(self, value):
+        theirs = changes.flat(self._other.model_dump())
+        return [value, {key: theirs[key] for key in value}]
+
+
+def config(**train):
+    return Config.model_validate({**TINY, "train": {**TINY["train"], **train}})
+
+
+def test_machines_with_different_configs_are_refused():
+    with pytest.raises(
+        InputError, match="`train.learning_rate` is 0.01 on rank 0 and 0.02 on rank 1; start all of them"
+    ):
+        compare_ranks(config(), Elsewhere(config(learning_rate=0.02)))
+
+
+def test_where_the_data_lies_is_each_machines_matter():
+    moved = Config.model_validate({**TINY, "data": {**TINY["data"], "train": {"toy": "train", "size": 1400}}})
+    compare_ranks(config(), Elsewhere(moved))
+    compare_ranks(config(), Ranks())
+
+
+@pytest.mark.parametrize(
+    "before, ranks, accumulate, told",
+    [
+        (8, 1, 1, "an update is of 1 batches from here on (1 x accumulate), and was of 8; train.accumulate=8 keeps it"),
+        (4, 2, 1, "an update is of 2 batches from here on (2 x accumulate), and was of 4; train.accumulate=2 keeps it"),
+        (
+            2,
+            3,
+            1,
+            "an update is of 3 batches from here on (3 x accumulate), and was of 2; no train.accumulate keeps it",
+        ),
+        (4, 2, 2, ""),
+        (None, 2, 2, ""),
+    ],
+)
+def test_another_size_of_the_updates_is_told(monkeypatch, before, ranks, accumulate, told):
+    said = []
+    monkeypatch.setattr(changes, "say", said.append)
+    compare_updates(before, config(accumulate=accumulate), Ranks(0, ranks))
+    assert "".join(said).startswith(told) and bool(said) is bool(told)

@@ -1,0 +1,83 @@
+"""What may differ between the configs of one training: before and after it was stopped, and on its machines."""
+
+from pathlib import Path
+from typing import Any
+
+from transformer_mt.config import Config
+from transformer_mt.errors import InputError
+from transformer_mt.training.distributed import Ranks
+from transformer_mt.training.journal import say
+
+# What a run cannot change on its way: the arrays have their shapes, and the place in the data its meaning.
+_FIXED = (
+    "seed",
+    "data.source_lang",
+    "data.target_lang",
+    "tokenizer.",
+    "model.",
+    "train.batch_tokens",
+    "train.optimizer",
+)
+_FREE = ("model.dropout", "model.attention_dropout", "model.ffn_dropout", "tokenizer.sampling")
+# What a validation's score depends on besides the model.
+_OF_SCORES = ("train.monitor", "train.validate_sentences", "evaluate.tokenize", "evaluate.lowercase")
+
+
+def compare_configs(old: Config, new: Config, folder: Path) -> Config:
+    """Say which keys changed since the checkpoint; refuse those that cannot change. Gives back the new config, in which
+    `auto` is what it was found to be.
+    """
+    if new.train.batch_tokens == "auto":
+        found = {"batch_tokens": old.train.batch_tokens}
+        new = new.model_copy(update={"train": new.train.model_copy(update=found)})
+    before, after = flat(old.model_dump()), flat(new.model_dump())
+    changed = [key for key in sorted(before.keys() | after.keys()) if before.get(key) != after.get(key)]
+    fixed = (*_FIXED, "data.max_length") if old.model.counts_places else _FIXED
+    refused = [key for key in changed if key.startswith(fixed) and key not in _FREE]
+    if refused:
+        lines = [
+            f"`{key}` must stay {before.get(key)!r} in a run that goes on, but is {after.get(key)!r}" for key in refused
+        ]
+        raise InputError(
+            "\n".join([*lines, f"{folder}: put them back, or start over with --fresh, or train under another name"])
+        )
+    for key in changed:
+        say(f"changed since the last checkpoint: `{key}` from {before.get(key)!r} to {after.get(key)!r}")
+    return new
+
+
+def changed_scores(old: dict[str, Any], new: Config) -> list[str]:
+    """The keys whose change gives scores another meaning."""
+    before, after = flat(old), flat(new.model_dump())
+    return [key for key in _OF_SCORES if before.get(key) != after[key]]
+
+
+def compare_ranks(config: Config, ranks: Ranks) -> None:
+    """Refuse machines that were given different configs: each would follow its own. Where data lies may differ."""
+    mine = {key: value for key, value in flat(config.model_dump()).items() if not key.startswith("data.")}
+    first, *others = ranks.gather(mine)
+    for rank, other in enumerate(others, start=1):
+        if differs := [key for key in sorted(first.keys() | other.keys()) if first.get(key) != other.get(key)]:
+            key = differs[0]
+            raise InputError(
+                f"every machine must have the same config, but `{key}` is {first.get(key)!r} on rank 0 and "
+                f"{other.get(key)!r} on rank {rank}; start all of them with the same file and the same key=value"
+            )
+
+
+def compare_updates(batches: int | None, config: Config, ranks: Ranks) -> None:
+    """Say when an update is of another number of batches than at the checkpoint, which had `batches` if it is known."""
+    now = ranks.size * config.train.accumulate
+    if batches in (None, now):
+        return
+    keeps, rest = divmod(batches, ranks.size)
+    advice = f"train.accumulate={keeps} keeps it" if not rest else "no train.accumulate keeps it with so many processes"
+    say(f"an update is of {now} batches from here on ({ranks.size} x accumulate), and was of {batches}; {advice}")
+
+
+def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Keys as an override names them."""
+    keys: dict[str, Any] = {}
+    for key, value in values.items():
+        keys |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
+    return keys
