@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -224,6 +225,46 @@ def test_one_rank_that_fails_ends_all_with_its_message(folder, one):
     assert result.returncode != 0
     assert "rank 1: this machine has no more paper" in said
     assert "rank 0: stopped because another rank is gone" in said
+
+
+def on_two_machines(folder: Path, out: str, *overrides_of_each: list[str]):
+    """A torchrun for each of them, as `docs/scaling.md` has it; here both are this machine, with a cache each."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    meet = ["--nnodes=2", "--nproc-per-node=1", "--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{port}"]
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-m", "torch.distributed.run", *meet, "--local-addr=127.0.0.1"]
+            + ["-m", "transformer_mt", "train", "tiny.yaml", "--out", out, *overrides],
+            cwd=folder,
+            env={
+                **os.environ,
+                "PYTHONPATH": str(ROOT),
+                "OMP_NUM_THREADS": "1",
+                "TRANSFORMER_MT_CACHE": str(folder / f"cache-{i}"),
+            },
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for i, overrides in enumerate(overrides_of_each)
+    ]
+    return [(process.communicate(timeout=240)[1], process.returncode) for process in processes]
+
+
+@pytest.mark.slow
+def test_two_machines_train_as_one_does(folder, one):
+    ends = on_two_machines(folder, "machines", ["train.accumulate=2"], ["train.accumulate=2"])
+    assert [code for _, code in ends] == [0, 0], ends
+    assert_same_training(one, folder / "machines")
+
+
+@pytest.mark.slow
+def test_machines_with_different_configs_do_not_begin(folder, one):
+    ends = on_two_machines(folder, "different", [], ["train.learning_rate=0.3"])
+    assert all(code for _, code in ends)
+    assert any("every machine must have the same config, but `train.learning_rate` is" in said for said, _ in ends)
+    assert not (folder / "different").exists()
 
 
 @pytest.mark.slow
