@@ -7,8 +7,6 @@ Two text files are generated from the toy language first. Each start is a proces
 
 import argparse
 import os
-import resource
-import signal
 import subprocess
 import sys
 import tempfile
@@ -46,7 +44,9 @@ def start(folder: Path) -> None:
     begun = time.perf_counter()
     data = prepare(config_of(folder), lambda text: print(text.split("\n")[0], file=sys.stderr))
     prepared = time.perf_counter()
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 if sys.platform == "darwin" else 1024)
+    # Not ru_maxrss, which begins with the parent's.
+    status = Path("/proc/self/status").read_text(encoding="utf-8").split("\n")
+    peak = next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) / 1024
     TrainingBatches(data.train, 4096, seed=1).of_update()
     print(prepared - begun, time.perf_counter() - prepared, peak)
 
@@ -66,17 +66,17 @@ def sentencepiece_alone(folder: Path, pairs: int) -> float:
     return len(src) / (time.perf_counter() - begun)
 
 
-def run(folder: Path, cache: str, stop_after: float = 0) -> tuple[float, float, float]:
-    """(seconds of preparation, seconds to the first batch, peak MB) of one start; zeros if it was stopped."""
+def run(folder: Path, cache: str, stop_after: float | None = None) -> tuple[float, float, float] | None:
+    """(seconds of preparation, seconds to the first batch, peak MB) of one start; None if it was stopped."""
     environment = {**os.environ, "TRANSFORMER_MT_CACHE": str(folder / cache)}
     command = [sys.executable, __file__, "--folder", str(folder), "--start"]
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
     try:
-        output, _ = process.communicate(timeout=stop_after or None)
+        output, _ = process.communicate(timeout=stop_after)
     except subprocess.TimeoutExpired:
-        process.send_signal(signal.SIGKILL)
+        process.kill()
         process.communicate()
-        return 0.0, 0.0, 0.0
+        return None
     if process.returncode:
         sys.exit(process.returncode)
     seconds, first, peak = map(float, output.split())
@@ -98,21 +98,21 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=options.folder) as name:
         folder = Path(name)
         generate(folder, options.pairs)
-        whole, _, peak = run(folder, "cache")
-        again, first_batch, _ = run(folder, "cache")
-        run(folder, "interrupted", options.stop_after)
-        rest, _, _ = run(folder, "interrupted")
+        first, second = run(folder, "cache"), run(folder, "cache")
+        was_killed = run(folder, "interrupted", options.stop_after) is None
+        rest = run(folder, "interrupted")
         os.environ["TRANSFORMER_MT_CACHE"] = str(folder / "cache")
         alone = sentencepiece_alone(folder, options.pairs)
     git = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
     commit = subprocess.run(git, capture_output=True, text=True).stdout.strip()
     print(f"commit {commit}, {options.pairs:,} pairs\n\n| | |\n|---|---|")
-    print(
-        f"| first start: read, find duplicates, learn the pieces, encode | {whole:.0f} s, {peak:,.0f} MB at the peak |"
-    )
+    assert first and second and rest
+    what = "first start: read, find duplicates, learn the pieces, encode"
+    print(f"| {what} | {first[0]:.0f} s, {first[2]:,.0f} MB at the peak |")
     print(f"| SentencePiece alone, all cores | {alone:,.0f} pairs/s |")
-    print(f"| killed after {options.stop_after:.0f} s and started again | {rest:.0f} s more |")
-    print(f"| second start | {again:.1f} s until the data is there, {first_batch:.1f} s more to the first batch |")
+    if was_killed:
+        print(f"| killed after {options.stop_after:.0f} s and started again | {rest[0]:.0f} s more |")
+    print(f"| second start | {second[0]:.1f} s until the data is there, {second[1]:.1f} s more to the first batch |")
 
 
 if __name__ == "__main__":

@@ -102,7 +102,7 @@ class Ours:
                     "data": {"source_lang": "en", "target_lang": "de", "max_length": 128, **corpus},
                     "tokenizer": {"vocab_size": VOCABULARY},
                     "model": {**sizes, **depth},
-                    "train": {"batch_tokens": options.batch_tokens, "optimizer": "adamw", **how},
+                    "train": {"batch_tokens": options.batch_tokens, **how},
                 }
             ),
             Path(folder),
@@ -285,7 +285,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--updates", type=int, default=6, help="in each round")
     parser.add_argument("--warmup", type=int, default=3)
-    parser.add_argument("--profile", action="store_true", help="where the time of the trainer's update goes, instead")
+    parser.add_argument(
+        "--profile", action="store_true", help="where the time of ours-auto's update goes, and no table"
+    )
     options = parser.parse_args()
     commit = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True).stdout.strip()
     if options.profile:

@@ -22,8 +22,6 @@ from transformer_mt.config_file import load_config
 from transformer_mt.errors import InputError
 from transformer_mt.files import read_objects
 
-# Where data lies is each machine's own matter.
-WHERE = ("data.hub=", "data.train", "data.valid", "data.test")
 COMMAND = [sys.executable, "-m", "transformer_mt"]
 
 
@@ -68,7 +66,7 @@ def measure(config: Path, out: Path, overrides: list[str]) -> dict:
         "machine": begun["gpu"] or f"{begun['threads']} threads of {begun['processor']}",
         "commit": begun["commit"],
         "seed": run_config.get("seed", 1),
-        "settings": [word for word in overrides if not word.startswith(("seed=", *WHERE))],
+        "settings": [word for word in overrides if not word.startswith(("seed=", "data.hub="))],
     }
 
 

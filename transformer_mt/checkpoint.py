@@ -19,6 +19,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from transformer_mt.errors import WorkError
+from transformer_mt.files import to_disk
 
 Tensors = Mapping[str, Tensor]
 
@@ -51,11 +52,11 @@ def save(root: Path, step: int, tensors: Mapping[str, Tensors], state: Mapping[s
         _write_json(temporary / "state.json", state)
         hashes = {path.name: _hash(path) for path in sorted(temporary.iterdir())}
         _write_json(temporary / "manifest.json", hashes)
-        _flush(temporary)
+        to_disk(temporary)
         if final.exists():
             final.rename(replaced)
         temporary.rename(final)
-        _flush(root)
+        to_disk(root)
         shutil.rmtree(replaced, ignore_errors=True)
     except OSError as error:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -122,7 +123,7 @@ def save_weights(path: Path, weights: Tensors, metadata: Mapping[str, str] | Non
         path.parent.mkdir(parents=True, exist_ok=True)
         _write_tensors(temporary, weights, metadata)
         temporary.replace(path)
-        _flush(path.parent)
+        to_disk(path.parent)
     except OSError as error:
         temporary.unlink(missing_ok=True)
         raise CheckpointError(f"could not write {path}: {_reason(error)}") from error
@@ -207,21 +208,12 @@ def _write_tensors(path: Path, tensors: Tensors, metadata: Mapping[str, str] | N
     umask = os.umask(0)
     os.umask(umask)
     path.chmod(0o666 & ~umask)
-    _flush(path)
+    to_disk(path)
 
 
 def _write_json(path: Path, value: Any) -> None:
     path.write_text(json.dumps(value, indent=1), encoding="utf-8")
-    _flush(path)
-
-
-def _flush(path: Path) -> None:
-    """Make the operating system put a file, or the names in a folder, on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    to_disk(path)
 
 
 def _hash(path: Path) -> str:

@@ -103,7 +103,7 @@ class TrainConfig(Section):
     accumulate: Positive = 1
     """Batches summed up for one update, on each device."""
     micro_batch_tokens: NonNegative = 0
-    """Batches of more padded tokens are computed in parts, with the same update; 0: only once memory has run out."""
+    """Batches of more padded tokens are computed in parts, which gives the same update; 0: none, until memory runs out."""
     parallel: Literal["ddp", "fsdp"] = "ddp"
     """With several devices: a whole copy of everything on each, or weights and optimizer shared out among them."""
     optimizer: Literal["adamw", "adam", "muon"] = "adamw"

@@ -21,9 +21,12 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def to_disk(path: Path) -> None:
-    """What was written of a file is there also after a power cut from now on."""
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
+    """What a file holds, or the names in a folder, are there also after a power cut from now on."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def read_objects(path: Path) -> list[Any]:

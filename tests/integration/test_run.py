@@ -267,20 +267,24 @@ def test_ten_broken_updates_in_a_row_stop_with_advice(run, capfd):
 
 def test_a_device_that_runs_ahead_is_read_later_and_tells_the_same(run, monkeypatch):
     """As a GPU does; here the processor plays it."""
-    ends = []
+    ends, settle = [], loop._settle
     for name, ahead in (("a", False), ("b", True)):
+        read = []
+        monkeypatch.setattr(loop, "_settle", lambda run, read=read: (read.append(len(run.pending)), settle(run)))
         monkeypatch.setattr(loop, "_runs_ahead", lambda device, ahead=ahead: ahead)
         folder, entries = run("train.max_updates=23", "train.log_every=7", "train.save_every=9", f"name={name}")
         clock = ("seconds", "tokens_per_second")
         told = [{key: value for key, value in entry.items() if key not in clock} for entry in entries[1:]]
         ends.append((told, load_file(folder / "model.safetensors")))
+        assert sum(read) == 23 and max(read) == (7 if ahead else 1)
     assert ends[0][0] == ends[1][0]
     assert all(torch.equal(ends[0][1][name], ends[1][1][name]) for name in ends[0][1])
     with pytest.raises(WorkError, match="10 updates in a row had no finite gradient"):
         run("train.learning_rate=1e30", "train.max_updates=40", "train.warmup=0", "name=c")
 
 
-def test_micro_batches_the_memory_asked_for_are_kept_by_a_run_that_goes_on(run, monkeypatch, capfd):
+@pytest.mark.parametrize("asked_for", [0, 400])
+def test_micro_batches_the_memory_asked_for_are_kept_by_a_run_that_goes_on(run, monkeypatch, capfd, asked_for):
     """A batch in parts draws other dropout than a whole one."""
     forward = Objective.forward
 
@@ -292,6 +296,7 @@ def test_micro_batches_the_memory_asked_for_are_kept_by_a_run_that_goes_on(run, 
 
     monkeypatch.setattr(Objective, "forward", scarce)
     same = ("train.validate_every=12", "train.average_checkpoints=1", "train.schedule=constant")
+    same = (*same, f"train.micro_batch_tokens={asked_for}")
     straight, _ = run(*same, "train.max_updates=12", "name=a")
     run(*same, "train.max_updates=6", "name=b")
     capfd.readouterr()

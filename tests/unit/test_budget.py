@@ -78,6 +78,20 @@ def test_memory_that_a_control_group_forbids_is_not_free(monkeypatch, group, roo
     assert free_memory(torch.device("cpu")) == int(0.8 * 9 * gigabyte)
 
 
+def test_what_a_control_group_says_in_other_words_stops_nothing(monkeypatch):
+    files = {
+        "/proc/meminfo": [f"MemAvailable:  {2**20} kB"],
+        "/proc/self/cgroup": ["", "1", "0::/a:b"],
+        "/sys/fs/cgroup/a:b/memory.max": ["many"],
+        "/sys/fs/cgroup/memory.max": [str(2**40)],
+        "/sys/fs/cgroup/memory.current": ["5"],
+        "/sys/fs/cgroup/memory.stat": ["", "nonsense", "inactive_file 7"],
+    }
+    monkeypatch.setattr(budget, "_lines", lambda path: files.get(path, []))
+    monkeypatch.setattr(budget, "peak_memory", lambda device: 0)
+    assert free_memory(torch.device("cpu")) == int(0.8 * 2**30)
+
+
 def test_this_process_uses_memory():
     assert 10 * 2**20 < peak_memory(torch.device("cpu")) < 100 * 2**30
 

@@ -18,7 +18,7 @@ class Elsewhere(Ranks):
         self._other = other
 
     def gather(self, value):
-        theirs = changes.flat(self._other.model_dump())
+        theirs = {**changes.flat(self._other.model_dump()), "--fresh": False}
         return [value, {key: theirs[key] for key in value}]
 
 
@@ -28,27 +28,38 @@ def config(**train):
 
 def test_machines_with_different_configs_are_refused():
     with pytest.raises(
-        InputError, match="`train.learning_rate` is 0.01 on rank 0 and 0.02 on rank 1; start all of them"
+        InputError, match="`train.learning_rate` is 0.01 on rank 0 and 0.02 on rank 1\nevery machine must"
     ):
-        compare_ranks(config(), Elsewhere(config(learning_rate=0.02)))
+        compare_ranks(config(), False, Elsewhere(config(learning_rate=0.02)))
 
 
 def test_where_the_data_lies_is_each_machines_matter():
     moved = Config.model_validate({**TINY, "data": {**TINY["data"], "train": {"toy": "train", "size": 1400}}})
-    compare_ranks(config(), Elsewhere(moved))
-    compare_ranks(config(), Ranks())
+    compare_ranks(config(), False, Elsewhere(moved))
+    compare_ranks(config(), False, Ranks())
+
+
+def test_what_is_done_with_the_data_is_not():
+    shorter = Config.model_validate({**TINY, "data": {**TINY["data"], "max_length": 60}})
+    with pytest.raises(InputError, match="`data.max_length` is 64 on rank 0 and 60 on rank 1"):
+        compare_ranks(config(), False, Elsewhere(shorter))
+
+
+def test_a_fresh_start_is_one_of_all_machines():
+    with pytest.raises(InputError, match="`--fresh` is True on rank 0 and False on rank 1"):
+        compare_ranks(config(), True, Elsewhere(config()))
 
 
 @pytest.mark.parametrize(
     "before, ranks, accumulate, told",
     [
-        (8, 1, 1, "an update is of 1 batches from here on (1 x accumulate), and was of 8; train.accumulate=8 keeps it"),
-        (4, 2, 1, "an update is of 2 batches from here on (2 x accumulate), and was of 4; train.accumulate=2 keeps it"),
+        (8, 1, 1, "batches in an update: 1 from here on (1 x accumulate), 8 before; train.accumulate=8 keeps it"),
+        (4, 2, 1, "batches in an update: 2 from here on (2 x accumulate), 4 before; train.accumulate=2 keeps it"),
         (
             2,
             3,
             1,
-            "an update is of 3 batches from here on (3 x accumulate), and was of 2; no train.accumulate keeps it",
+            "batches in an update: 3 from here on (3 x accumulate), 2 before; no train.accumulate keeps it",
         ),
         (4, 2, 2, ""),
         (None, 2, 2, ""),

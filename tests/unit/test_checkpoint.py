@@ -65,7 +65,7 @@ def test_nothing_there_is_no_checkpoint(tmp_path):
 def test_a_write_that_fails_leaves_the_last_whole_checkpoint(tmp_path, monkeypatch, moment):
     """The disk is full at each write in turn: what was there stays, nothing half-written shows."""
     save(tmp_path, 1)
-    flush, calls = checkpoint._flush, []
+    flush, calls = checkpoint.to_disk, []
 
     def full(path):
         calls.append(path)
@@ -73,12 +73,12 @@ def test_a_write_that_fails_leaves_the_last_whole_checkpoint(tmp_path, monkeypat
             raise OSError(28, "No space left on device")
         flush(path)
 
-    monkeypatch.setattr(checkpoint, "_flush", full)
+    monkeypatch.setattr(checkpoint, "to_disk", full)
     try:
         save(tmp_path, 2)
     except CheckpointError as error:
         assert "No space left on device" in str(error)
-    monkeypatch.setattr(checkpoint, "_flush", flush)
+    monkeypatch.setattr(checkpoint, "to_disk", flush)
     whole = checkpoint.newest(tmp_path, pytest.fail)
     assert whole.state["step"] in (1, 2)
     if len(calls) <= moment:

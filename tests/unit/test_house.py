@@ -22,7 +22,7 @@ ALLOWED = {
     "config": {"errors", "config_corpus", "config_model"},
     "config_file": {"config", "errors"},
     "device": {"errors"},
-    "checkpoint": {"errors"},
+    "checkpoint": {"errors", "files"},
     "plots": {"errors"},
     "data": {"cache", "config", "config_corpus", "errors", "files"},
     "model.build": {"config_model"},

@@ -356,12 +356,16 @@ def test_with_several_ranks_it_is_told_how_to_go_on_since_the_others_cannot_wait
     )
     with pytest.raises(WorkError, match=advice):
         run.update([batch], 0.01)
+    with pytest.raises(WorkError, match="one sentence of"):
+        run._objective.room = 1
+        run.update([batch_of(pairs(1))], 0.01)
 
 
-def test_an_idle_batch_adds_nothing():
+@pytest.mark.parametrize("r_drop", [0.0, 1.0])
+def test_an_idle_batch_adds_nothing(r_drop):
     """FSDP2's ranks must make as many passes each."""
     model = tiny_model()
-    objective, batch = Objective(model, 0.1), batch_of(pairs(5))
+    objective, batch = Objective(model, 0.1, r_drop=r_drop), batch_of(pairs(5))
     loss, nll = objective(batch.idle())
     loss.backward()
     assert (loss.item(), nll.item(), batch.idle().num_tokens) == (0.0, 0.0, 0)

@@ -194,8 +194,8 @@ def _fill(config: Config, folder: Path, say: Say, tokenizer: Tokenizer | None) -
     if not counts[cleaning.KEPT]:
         raise InputError(f"{describe(data.train)}: no training pair is left after cleaning:\n{cleaning.table(counts)}")
     fingerprints.append(write_chunks(folder / "valid.arrow", encoded_chunks(valid, tokenizer, data, Counter())))
-    with (folder / "valid.jsonl").open("w", encoding="utf-8") as file:
-        file.writelines(json.dumps(pair, ensure_ascii=False) + "\n" for pair in valid)
+    to_disk(folder / "valid.arrow")
+    write_text(folder / "valid.jsonl", "".join(json.dumps(pair, ensure_ascii=False) + "\n" for pair in valid))
     facts = {"fingerprint": hashlib.sha256("".join(fingerprints).encode()).hexdigest(), "counts": +counts}
     write_text(folder / "facts.json", json.dumps(facts))
 

@@ -104,7 +104,7 @@ def peak_memory(device: torch.device) -> int:
 def _limits() -> Iterator[tuple[int, int]]:
     """Bytes allowed and used of each control group this process is in: a container's, a batch job's, a service's."""
     for line in _lines("/proc/self/cgroup"):
-        _, kinds, place = line.split(":", 2)
+        _, kinds, place = [*line.split(":", 2), "", ""][:3]
         if kinds and "memory" not in kinds.split(","):
             continue
         root, names = "/sys/fs/cgroup", ("memory.max", "memory.current")
@@ -114,13 +114,16 @@ def _limits() -> Iterator[tuple[int, int]]:
         for each in (folder, *folder.parents):
             most, used = ("".join(_lines(f"{each}/{name}")) for name in names)
             if most.isdecimal() and used.isdecimal():
-                of_kind = dict(line.split() for line in _lines(f"{each}/memory.stat"))
+                of_kind = dict(line.split(" ", 1) for line in _lines(f"{each}/memory.stat") if " " in line)
                 cached = of_kind.get("total_inactive_file", of_kind.get("inactive_file", "0"))
-                yield int(most), int(used) - int(cached)  # the system gives up copies of files before anything else
+                yield (
+                    int(most),
+                    max(0, int(used) - int(cached)),
+                )  # the system gives up copies of files before anything else
 
 
 def _lines(path: str) -> list[str]:
     try:
-        return Path(path).read_text(encoding="utf-8").splitlines()
+        return Path(path).read_text(encoding="utf-8", errors="replace").rstrip("\n").split("\n")
     except OSError:
         return []

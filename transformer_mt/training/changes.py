@@ -19,6 +19,8 @@ _FIXED = (
     "train.optimizer",
 )
 _FREE = ("model.dropout", "model.attention_dropout", "model.ffn_dropout", "tokenizer.sampling")
+# Where the data lies; whether it is the same data is asked when it was read.
+_PLACES = ("data.hub", "data.config", "data.train", "data.valid", "data.test")
 # What a validation's score depends on besides the model.
 _OF_SCORES = ("train.monitor", "train.validate_sentences", "evaluate.tokenize", "evaluate.lowercase")
 
@@ -52,16 +54,19 @@ def changed_scores(old: dict[str, Any], new: Config) -> list[str]:
     return [key for key in _OF_SCORES if before.get(key) != after[key]]
 
 
-def compare_ranks(config: Config, ranks: Ranks) -> None:
-    """Refuse machines that were given different configs: each would follow its own. Where data lies may differ."""
-    mine = {key: value for key, value in flat(config.model_dump()).items() if not key.startswith("data.")}
-    first, *others = ranks.gather(mine)
+def compare_ranks(config: Config, fresh: bool, ranks: Ranks) -> None:
+    """Refuse machines that were started differently: each would follow its own config. Where data lies may differ."""
+    mine = {key: value for key, value in flat(config.model_dump()).items() if not key.startswith(_PLACES)}
+    first, *others = ranks.gather({**mine, "--fresh": fresh})
     for rank, other in enumerate(others, start=1):
         if differs := [key for key in sorted(first.keys() | other.keys()) if first.get(key) != other.get(key)]:
-            key = differs[0]
+            lines = [
+                f"`{key}` is {first.get(key)!r} on rank 0 and {other.get(key)!r} on rank {rank}" for key in differs
+            ]
             raise InputError(
-                f"every machine must have the same config, but `{key}` is {first.get(key)!r} on rank 0 and "
-                f"{other.get(key)!r} on rank {rank}; start all of them with the same file and the same key=value"
+                "\n".join(
+                    [*lines, "every machine must have the same config; start all with the same file and key=value"]
+                )
             )
 
 
@@ -72,7 +77,7 @@ def compare_updates(batches: int | None, config: Config, ranks: Ranks) -> None:
         return
     keeps, rest = divmod(batches, ranks.size)
     advice = f"train.accumulate={keeps} keeps it" if not rest else "no train.accumulate keeps it with so many processes"
-    say(f"an update is of {now} batches from here on ({ranks.size} x accumulate), and was of {batches}; {advice}")
+    say(f"batches in an update: {now} from here on ({ranks.size} x accumulate), {batches} before; {advice}")
 
 
 def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:

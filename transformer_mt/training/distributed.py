@@ -141,12 +141,12 @@ def gradients_stay(objective: nn.Module, last: bool) -> AbstractContextManager[o
     """Within it, gradients are only added up on this rank, unless this is the `last` batch of an update."""
     if isinstance(objective, DistributedDataParallel):
         return nullcontext() if last else objective.no_sync()
-    if takes_turns(objective):
+    if moves_in_step(objective):
         cast("FSDPModule", objective).set_requires_gradient_sync(last)
     return nullcontext()
 
 
-def takes_turns(objective: nn.Module) -> bool:
+def moves_in_step(objective: nn.Module) -> bool:
     """Whether ranks hand each other weights in each pass, so that all must make as many: FSDP2's do."""
     return hasattr(objective, "set_requires_gradient_sync")
 

@@ -121,9 +121,10 @@ class Run:
             self._keep_for_averaging(saved.path)
 
     def _keep_micro_batches(self, state: dict[str, Any]) -> None:
-        """Those the memory asked for, as a batch in parts draws other dropout; where the config has a word, it holds."""
+        """Those the memory asked for, as a batch in parts draws other dropout; a change of the config overrules them."""
         before, now = state["config"]["train"].get("micro_batch_tokens", 0), self.config.train.micro_batch_tokens
-        if not (before or now) and (found := state.get("micro_batch_tokens", 0)):
+        found = state.get("micro_batch_tokens", before)
+        if before == now != found:
             self.updater.micro_batch_tokens = found
             say(
                 f"in micro-batches of at most {found:,} positions, as before; train.micro_batch_tokens sets another number"
@@ -185,7 +186,7 @@ def open_run(config: Config, folder: Path, fresh: bool = False, ranks: Ranks | N
     corpus_scores(["a"], ["a"], config.data.target_lang, config.evaluate.tokenize, metrics=("BLEU",))
     # First of all, as damaged checkpoints are put aside. A folder that is to be moved is asked for when it is.
     lock = lock_folder(folder) if ranks.is_first and folder.is_dir() and not fresh else None
-    compare_ranks(config, ranks)
+    compare_ranks(config, fresh, ranks)
     saved = None if fresh else _newest(folder, ranks)
     if saved is not None:
         config = compare_configs(_config_of(saved, folder), config, folder)

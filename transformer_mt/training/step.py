@@ -11,7 +11,7 @@ from transformer_mt.data.batching import Batch
 from transformer_mt.device import autocast, is_out_of_memory
 from transformer_mt.errors import WorkError
 from transformer_mt.model.interface import TranslationModel
-from transformer_mt.training.distributed import Ranks, gradients_stay, takes_turns
+from transformer_mt.training.distributed import Ranks, gradients_stay, moves_in_step
 from transformer_mt.training.loss import projected_cross_entropy
 from transformer_mt.training.r_drop import consistent_cross_entropy
 
@@ -129,10 +129,10 @@ class Updater:
             if not is_out_of_memory(error):
                 raise
             if self._ranks.size > 1:  # the others already wait for this one's gradients: it cannot begin anew
-                most = max(batch.num_positions for batch in batches)
+                most = self._largest(batches)
                 raise WorkError(
                     f"not enough memory for a batch of {most:,} positions; run the same command with "
-                    f"train.micro_batch_tokens={most // 2} to go on: the updates stay the same"
+                    f"train.micro_batch_tokens={most // 2} to go on, with the same updates"
                 ) from None
             return None
         return loss_sum, nll_sum
@@ -142,26 +142,31 @@ class Updater:
         self._optimizer.zero_grad(set_to_none=True)
         if self._device.type == "cuda":
             torch.cuda.empty_cache()
-        most = max(batch.num_positions for batch in batches)
+        most = self._largest(batches)
         self.micro_batch_tokens = most // 2
         smaller = self._small_enough(batches)
-        if max(batch.num_positions for batch in smaller) == most:
-            raise WorkError(
-                f"the {self._device} has not enough memory for one sentence of {most:,} positions; "
-                "train under another name with a lower data.max_length or a smaller model"
-            )
         self._say(
             f"not enough memory for a batch of {most:,} positions: from here on in micro-batches of at most "
             f"{self.micro_batch_tokens:,}; the update is the same, train.batch_tokens need not change"
         )
         return smaller
 
+    def _largest(self, batches: Sequence[Batch]) -> int:
+        """Positions of the largest batch, for which the memory was not enough; WorkError if it cannot be halved."""
+        largest = max(batches, key=lambda batch: batch.num_positions)
+        if len(largest.src) == 1:
+            raise WorkError(
+                f"the {self._device} has not enough memory for one sentence of {largest.num_positions:,} positions; "
+                "train under another name with a lower data.max_length or a smaller model"
+            )
+        return largest.num_positions
+
     def _small_enough(self, batches: Sequence[Batch]) -> list[Batch]:
         if not self.micro_batch_tokens:
             return list(batches)
         pieces = [piece for batch in batches for piece in batch.split(self.micro_batch_tokens)]
-        if takes_turns(self._objective):
-            pieces += [pieces[0].idle()] * (max(self._ranks.gather(len(pieces))) - len(pieces))
+        if moves_in_step(self._objective):
+            pieces += [pieces[-1].idle()] * (max(self._ranks.gather(len(pieces))) - len(pieces))
         return pieces
 
     def _step_if(self, finite: Tensor) -> None:
