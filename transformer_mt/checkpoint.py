@@ -188,15 +188,20 @@ def whole(tensor: Tensor) -> Tensor:
     return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
 
 
+def share_of(tensor: Tensor, values: Tensor) -> Tensor:
+    """Of values for the whole tensor, those for the part that this rank holds; they are on the tensor's device."""
+    if not hasattr(tensor, "full_tensor"):
+        return values
+    from torch.distributed.tensor import DTensor, distribute_tensor
+
+    assert isinstance(tensor, DTensor)
+    return distribute_tensor(values, tensor.device_mesh, tensor.placements, src_data_rank=None)
+
+
 def fill(tensor: Tensor, values: Tensor) -> None:
     """Copy values into a tensor; where ranks hold a part each, each takes its own."""
-    if hasattr(tensor, "full_tensor"):
-        from torch.distributed.tensor import DTensor, distribute_tensor
-
-        assert isinstance(tensor, DTensor)
-        values = distribute_tensor(values.to(tensor.device), tensor.device_mesh, tensor.placements, src_data_rank=None)
     with torch.no_grad():
-        tensor.copy_(values)
+        tensor.copy_(share_of(tensor, values.to(tensor.device)))
 
 
 def _write_tensors(path: Path, tensors: Tensors, metadata: Mapping[str, str] | None = None) -> None:

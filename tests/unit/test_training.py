@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 
 from transformer_mt.config import TrainConfig
 from transformer_mt.config_model import AttentionConfig, ModelConfig
@@ -17,6 +18,7 @@ from transformer_mt.model.build import build_model
 from transformer_mt.training import loss as loss_module
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.loss import plain_cross_entropy, projected_cross_entropy
+from transformer_mt.training.muon import Muon
 from transformer_mt.training.optimizer import build_optimizer, load_optimizer_tensors, optimizer_tensors
 from transformer_mt.training.progress import Progress
 from transformer_mt.training.schedule import learning_rate
@@ -189,10 +191,12 @@ def test_every_precision_learns(dtype):
     assert all(parameter.dtype == torch.float32 for parameter in model.parameters())
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("kind", ["adamw", "muon"])
 @pytest.mark.parametrize("poison", [float("nan"), float("inf")])
-def test_a_non_finite_update_is_skipped_and_changes_nothing(poison):
+def test_a_non_finite_update_is_skipped_and_changes_nothing(poison, kind, dtype):
     model, batch = tiny_model(), batch_of(pairs(8))
-    run = updater(model)
+    run = updater(model, dtype, optimizer=kind, weight_decay=0.1)
     run.update([batch], 0.01)
     bias = model.encoder.layers[0].feed_forward.outer.bias
     kept = bias.data[0].clone()
@@ -206,6 +210,18 @@ def test_a_non_finite_update_is_skipped_and_changes_nothing(poison):
         assert torch.equal(value, moments[name])
     bias.data[0] = kept
     assert not run.update([batch], 0.01).result().skipped
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("kind", ["adamw", "adam", "muon"])
+def test_an_update_reads_no_number_from_the_device(kind, dtype):
+    """Whoever reads what a GPU has yet to compute stops it. Here tensors have no numbers, and say so when they are asked."""
+    batch = batch_of(pairs(8))
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        run = updater(tiny_model(dropout=0.1), dtype, optimizer=kind, weight_decay=0.1)
+        results = [run.update([batch], 0.01) for _ in range(2)]
+        with pytest.raises(DataDependentOutputException):
+            results[-1].result()
 
 
 def test_only_matrices_are_decayed():
@@ -266,6 +282,22 @@ def test_muon_leaves_what_is_no_matrix_of_a_layer_to_adamw(changes):
     }
     for name in muon:
         assert torch.equal(muon[name], adamw[name]) is (name not in linear), name
+
+
+@pytest.mark.parametrize("weight_decay", [0.0, 0.1])
+def test_muon_steps_as_torchs_does_matrix_by_matrix(weight_decay):
+    shapes = [(16, 16), (32, 16), (16, 32), (16, 16), (1, 16), (16, 16)]
+    ours, torchs = ([torch.nn.Parameter(torch.ones(shape)) for shape in shapes] for _ in range(2))
+    optimizer = Muon(ours, lr=0.01, weight_decay=weight_decay)
+    oracle = torch.optim.Muon(torchs, lr=0.01, weight_decay=weight_decay, adjust_lr_fn="match_rms_adamw")
+    torch.manual_seed(0)
+    for _ in range(4):
+        for left, right in zip(ours[:-1], torchs):  # the last has no gradient
+            left.grad = right.grad = torch.randn(left.shape)
+        optimizer.step()
+        oracle.step()
+        for left, right in zip(ours, torchs):
+            torch.testing.assert_close(left, right, rtol=0, atol=1e-6)
 
 
 def test_one_learning_rate_serves_muon_and_adamw():

@@ -10,14 +10,22 @@ from torch import Tensor, nn
 from transformer_mt.checkpoint import CheckpointError, fill, whole
 from transformer_mt.config import TrainConfig
 from transformer_mt.model.interface import TranslationModel
+from transformer_mt.training.muon import Muon
 
 
 class Together(torch.optim.Optimizer):
-    """Optimizers of different parameters as one: one list of groups, one state, one step."""
+    """Optimizers of different parameters as one: one list of groups, one state, one step.
+
+    Like the fused AdamW it does nothing if `found_inf` is 1, if that is set.
+    """
+
+    found_inf: Tensor | None = None
 
     def __init__(self, *parts: torch.optim.Optimizer) -> None:
-        super().__init__([group for part in parts for group in part.param_groups], {})
+        fused = all(part.defaults.get("fused") or isinstance(part, Muon) for part in parts)
+        super().__init__([group for part in parts for group in part.param_groups], {"fused": fused})
         self._parts = parts
+        self._step_supports_amp_scaling = fused  # the gradient scaler sets `found_inf`, too, instead of reading it
         self.state: defaultdict[Tensor, Any] = defaultdict(dict)
         for part in parts:
             first = {id(parameter) for group in part.param_groups for parameter in group["params"]}
@@ -26,6 +34,7 @@ class Together(torch.optim.Optimizer):
 
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
         for part in self._parts:
+            part.found_inf = self.found_inf  # type: ignore[attr-defined]
             part.step()
 
 
@@ -42,12 +51,8 @@ def build_optimizer(model: TranslationModel, config: TrainConfig) -> torch.optim
         # the vector of one piece, and most of them get no gradient in an update.
         modules = [module for block in model.blocks for module in block.modules()]
         hidden = {id(module.weight) for module in modules if isinstance(module, nn.Linear)}
-        muon = torch.optim.Muon(
-            [parameter for parameter in matrices if id(parameter) in hidden],
-            lr=config.learning_rate,
-            weight_decay=config.weight_decay,
-            adjust_lr_fn="match_rms_adamw",  # steps as long as AdamW's, so that one learning rate does for both
-        )
+        layers = [parameter for parameter in matrices if id(parameter) in hidden]
+        muon = Muon(layers, config.learning_rate, config.weight_decay)
         matrices = [parameter for parameter in matrices if id(parameter) not in hidden]
         return Together(muon, torch.optim.AdamW(_groups(matrices, others, config.weight_decay), **settings))
     kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam

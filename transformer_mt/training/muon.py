@@ -1,0 +1,73 @@
+"""Muon, for the matrices of a model's layers."""
+
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from transformer_mt.checkpoint import share_of, whole
+
+
+class Muon(torch.optim.Muon):
+    """Steps along the momentum made orthogonal (Jordan et al. 2024): torch's own, but all matrices of a shape together.
+
+    A model has many matrices of few shapes. One after the other they are a thousand products, each too small for the
+    device. With `found_inf`, as the fused AdamW takes it, nobody waits to hear whether the gradient is finite.
+    """
+
+    found_inf: Tensor | None = None
+    """1 on the device lets a step change nothing."""
+
+    def __init__(self, matrices: list[nn.Parameter], lr: float, weight_decay: float) -> None:
+        super().__init__(matrices, lr=lr, weight_decay=weight_decay, adjust_lr_fn="match_rms_adamw")
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            alike: defaultdict[torch.Size, list[nn.Parameter]] = defaultdict(list)
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    alike[parameter.shape].append(parameter)
+            for parameters in alike.values():
+                self._step(parameters, group)
+
+    def _step(self, parameters: list[nn.Parameter], group: dict[str, Any]) -> None:
+        """One step of matrices of the same shape; where ranks hold a part of each, all of them make the whole step."""
+        rate, kept = group["lr"], 1 - group["lr"] * group["weight_decay"]
+        # Makes their root mean square about 0.2, as that of AdamW's steps: one learning rate does for both (Liu et al. 2025).
+        rate *= 0.2 * max(parameters[0].shape) ** 0.5
+        momenta = [self._momentum(parameter, group["momentum"]) for parameter in parameters]
+        steps = rate * orthogonal(torch.stack(momenta)).float()
+        if self.found_inf is not None:
+            kept = torch.where(self.found_inf.bool(), 1.0, kept)
+            steps *= 1 - self.found_inf
+        for parameter, step in zip(parameters, steps, strict=True):
+            parameter.mul_(kept).sub_(share_of(parameter, step))
+
+    def _momentum(self, parameter: nn.Parameter, momentum: float) -> Tensor:
+        """Nesterov's momentum, whole."""
+        gradient, state = parameter.grad, self.state[parameter]
+        assert gradient is not None
+        mean = state.setdefault("momentum_buffer", torch.zeros_like(parameter))
+        if self.found_inf is not None:
+            gradient = torch.where(self.found_inf.bool(), mean, gradient)
+        mean.lerp_(gradient, 1 - momentum)
+        return whole(gradient.lerp(mean, momentum))
+
+
+def orthogonal(matrices: Tensor) -> Tensor:
+    """[N, A, B] -> [N, A, B] in bfloat16, each with singular values near 1 (0.7 to 1.2): five Newton-Schulz iterations.
+
+    The coefficients are Jordan's: the steepest slope at 0, and that the values stay uneven does not matter.
+    """
+    a, b, c = 3.4445, -4.7750, 2.0315
+    wide = matrices.size(1) <= matrices.size(2)
+    x_NAB = matrices.bfloat16() if wide else matrices.bfloat16().mT
+    x_NAB = x_NAB / x_NAB.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
+    for _ in range(5):
+        gram_NAA = x_NAB @ x_NAB.mT
+        polynomial_NAA = torch.baddbmm(gram_NAA, gram_NAA, gram_NAA, beta=b, alpha=c)
+        x_NAB = torch.baddbmm(x_NAB, polynomial_NAA, x_NAB, beta=a)
+    return x_NAB if wide else x_NAB.mT
