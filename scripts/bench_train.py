@@ -32,6 +32,7 @@ class Variant:
     name: str
     ours: bool
     precision: str = "fp32"
+    optimizer: str = "adamw"
     compile: bool | str = False
     keep_memory: bool = False
     """Of the bare loop; the trainer does it by itself."""
@@ -47,6 +48,8 @@ VARIANTS = [
     Variant("ours-fp32", ours=True),
     Variant("ours-auto", ours=True, precision="auto"),
     Variant("ours-bf16", ours=True, precision="bf16"),
+    Variant("ours-muon", ours=True, precision="auto", optimizer="muon"),
+    Variant("ours-torchs-muon", ours=True, precision="auto", optimizer="muon", without="muon"),
     Variant("ours-fp32-compile", ours=True, compile=True),
     Variant("ours-auto-compile", ours=True, precision="auto", compile=True),
     *(
@@ -62,7 +65,11 @@ def put_back(part: str) -> None:
     import torch.nn.functional as F
 
     from transformer_mt.model import attention, dropout
-    from transformer_mt.training import loss, run, step
+    from transformer_mt.training import loss, optimizer, run, step
+
+    class OneByOne(torch.optim.Muon):
+        def __init__(self, matrices, lr, weight_decay):
+            super().__init__(matrices, lr=lr, weight_decay=weight_decay, adjust_lr_fn="match_rms_adamw")
 
     def float_attention(q, k, v, mask, p, causal):
         with torch.autocast("cpu", enabled=False):
@@ -75,6 +82,7 @@ def put_back(part: str) -> None:
         "dropout": (dropout._CheapDropout, "apply", staticmethod(F.dropout)),
         "attention": (attention, "_attention_by_products", float_attention),
         "loss": (step, "projected_cross_entropy", loss.plain_cross_entropy),
+        "muon": (optimizer, "Muon", OneByOne),
     }
     if part:
         owner, name, plain = parts[part]
@@ -94,7 +102,7 @@ class Ours:
         corpus = {"hub": options.data, "train": {"split": "train"}, "valid": {"split": "validation"}}
         sizes = {"d_model": d_model, "d_ff": d_ff, "num_heads": heads, "dropout": options.dropout}
         depth = {"num_encoder_layers": layers, "num_decoder_layers": layers}
-        how = {"precision": variant.precision, "compile": variant.compile, "device": options.device}
+        how = {"precision": variant.precision, "compile": variant.compile, "optimizer": variant.optimizer}
         self.run = open_run(
             Config.model_validate(
                 {
@@ -102,7 +110,7 @@ class Ours:
                     "data": {"source_lang": "en", "target_lang": "de", "max_length": 128, **corpus},
                     "tokenizer": {"vocab_size": VOCABULARY},
                     "model": {**sizes, **depth},
-                    "train": {"batch_tokens": options.batch_tokens, **how},
+                    "train": {"batch_tokens": options.batch_tokens, "device": options.device, **how},
                 }
             ),
             Path(folder),
