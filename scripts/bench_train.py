@@ -68,7 +68,7 @@ def put_back(part: str) -> None:
     from transformer_mt.training import loss, optimizer, run, step
 
     class OneByOne(torch.optim.Muon):
-        def __init__(self, matrices, lr, weight_decay):
+        def __init__(self, matrices, lr, weight_decay, dtype):
             super().__init__(matrices, lr=lr, weight_decay=weight_decay, adjust_lr_fn="match_rms_adamw")
 
     def float_attention(q, k, v, mask, p, causal):

@@ -26,6 +26,7 @@ TINY = {
     "train": {
         "max_updates": 24,
         "batch_tokens": 600,
+        "optimizer": "adamw",  # Muon's model leaves ties after so few updates, and engines break them as they like
         "learning_rate": 0.01,
         "warmup": 5,
         "log_every": 4,

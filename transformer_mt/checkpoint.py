@@ -92,6 +92,9 @@ def newest(root: Path, report: Callable[[str], None]) -> Checkpoint | None:
     Each damaged one passed over is reported and renamed, so that it never counts as one of those to keep.
     CheckpointError if there are checkpoints but none is whole.
     """
+    for replaced in root.glob(".step-*.old"):  # killed between the two renames of `save`
+        if not (final := root / replaced.name.removeprefix(".").removesuffix(".old")).exists():
+            replaced.rename(final)
     paths = all_checkpoints(root)
     for path in reversed(paths):
         try:
@@ -111,7 +114,7 @@ def rotate(root: Path, keep: int, best: int | None) -> None:
     for path in all_checkpoints(root)[:-keep]:
         if best is None or path.name != f"step-{best:08d}":
             # Renamed first: a removal that is interrupted must not leave half a checkpoint under a whole one's name.
-            doomed = path.with_name(f".{path.name}.old")
+            doomed = path.with_name(f".{path.name}.gone")
             path.rename(doomed)
             shutil.rmtree(doomed, ignore_errors=True)
 

@@ -106,7 +106,7 @@ class TrainConfig(Section):
     """Batches of more padded tokens are computed in parts, which gives the same update; 0: none, until memory runs out."""
     parallel: Literal["ddp", "fsdp"] = "ddp"
     """With several devices: a whole copy of everything on each, or weights and optimizer shared out among them."""
-    optimizer: Literal["adamw", "adam", "muon"] = "adamw"
+    optimizer: Literal["adamw", "adam", "muon"] = "muon"
     """adamw decays matrices apart from the gradient, adam with it; muon is Muon for the layers' matrices, AdamW for the rest."""
     learning_rate: float = Field(0.0007, gt=0.0)
     """The highest learning rate, reached at the end of the warm-up."""
@@ -122,8 +122,6 @@ class TrainConfig(Section):
     """Updates over which the learning rate rises linearly."""
     label_smoothing: Probability = 0.1
     """Share of the probability spread over the whole vocabulary (paper, section 5.4)."""
-    r_drop: float = Field(0.0, ge=0.0)
-    """R-Drop's alpha: each sentence is seen twice, and the two dropouts should agree (Liang et al. 2021); 0 turns it off."""
     max_grad_norm: float = Field(1.0, ge=0.0)
     """Gradients longer than this are scaled down to it; 0 turns it off."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
@@ -150,6 +148,14 @@ class TrainConfig(Section):
     """What on the validation set says which checkpoint is best."""
     patience: NonNegative = 10
     """Validations without a new best after which training ends; 0 turns it off."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_what_earlier_versions_had(cls, values: Any) -> Any:
+        """Their runs' configs say that R-Drop was off, and that is all they need it for."""
+        if isinstance(values, dict) and values.get("r_drop") == 0.0:
+            return {key: value for key, value in values.items() if key != "r_drop"}
+        return values
 
 
 class DecodeConfig(Section):

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ import yaml
 
 from tests.conftest import ROOT, TINY
 from transformer_mt.checkpoint import load
+from transformer_mt.errors import WorkError
+from transformer_mt.training import distributed
 
 # No dropout: each rank draws its own. A large epsilon: else Adam makes whole steps of gradients that are only rounding.
 CHANGES = {"model": {**TINY["model"], "dropout": 0.0}, "train": {**TINY["train"], "eps": 1e-3}}
@@ -119,12 +122,13 @@ def test_ranks_with_dropout_resume_bit_for_bit(folder, parallel):
     words = [
         "model.dropout=0.2",
         f"train.parallel={parallel}",
+        "train.optimizer=muon",
         "train.average_checkpoints=1",
         "train.schedule=constant",
     ]
     train(folder, 2, f"straight-{parallel}", *words)
     train(folder, 2, f"stopped-{parallel}", *words, "train.max_updates=12")
-    train(folder, 2, f"stopped-{parallel}", *words)
+    train(folder, 2, f"stopped-{parallel}", *words, "train.validate_every=7")  # which is nothing to the training
     a, b = (load(folder / f"{name}-{parallel}" / "checkpoints" / "step-00000024") for name in ("straight", "stopped"))
     for group in ("model", "optimizer", "rng"):
         assert a.tensors[group].keys() == b.tensors[group].keys()
@@ -145,14 +149,20 @@ def test_a_checkpoint_holds_whole_tensors_however_they_were_shared_out(folder, o
     assert_same_training(folder / "constant", folder / name)
 
 
-def test_muon_sees_whole_matrices_where_weights_are_shared_out(folder):
+@pytest.mark.parametrize(
+    "parallel, ranks",
+    [("fsdp", 2), pytest.param("fsdp", 3, marks=pytest.mark.slow), pytest.param("ddp", 2, marks=pytest.mark.slow)],
+)
+def test_muon_sees_whole_matrices_where_weights_are_shared_out(folder, parallel, ranks):
     """Half of a matrix's rows, made orthogonal, are not half of the orthogonal matrix."""
-    words = ["train.optimizer=muon", "train.warmup=0", "train.max_updates=1", "train.average_checkpoints=1"]
-    train(folder, 1, "muon", *words, "train.accumulate=4")
-    train(folder, 2, "muon-shared", *words, "train.accumulate=2", "train.parallel=fsdp")
-    whole, shared = (load(folder / run / "checkpoints" / "step-00000001").tensors for run in ("muon", "muon-shared"))
+    words = ["train.optimizer=muon", "train.warmup=0", "train.max_updates=2", "train.average_checkpoints=1"]
+    if not (folder / "muon").exists():
+        train(folder, 1, "muon", *words, "train.accumulate=6")
+    name = f"muon-{parallel}-{ranks}"
+    train(folder, ranks, name, *words, f"train.accumulate={6 // ranks}", f"train.parallel={parallel}")
+    whole, shared = (load(folder / run / "checkpoints" / "step-00000002").tensors for run in ("muon", name))
     for key, weight in whole["model"].items():  # a step is 0.002 (root mean square): by halves it would be 0.004 off
-        torch.testing.assert_close(weight, shared["model"][key], atol=1e-6, rtol=0.0)
+        torch.testing.assert_close(weight, shared["model"][key], atol=5e-4, rtol=0.0)
 
 
 @pytest.mark.slow
@@ -287,6 +297,26 @@ def test_a_signal_stops_all_ranks_at_the_same_saved_update(folder, one):
     assert said.count("and saved; run the same command to go on") == 1
     stopped = int(said.split("stopped at update ")[1].split()[0].replace(",", ""))
     assert load(checkpoints / f"step-{stopped:08d}").state["progress"]["step"] == stopped
+
+
+def test_a_rank_that_does_not_come_is_named(monkeypatch):
+    """It failed before all had met: its config was not there, perhaps, or its GPU."""
+    agent = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    torchruns = {"USE_AGENT_STORE": "True", "RESTART_COUNT": "0"}
+    facts = {
+        "WORLD_SIZE": "3",
+        "RANK": "0",
+        "LOCAL_RANK": "0",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(agent.port),
+    }
+    for name, value in {**facts, **{f"TORCHELASTIC_{name}": value for name, value in torchruns.items()}}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(distributed, "_MEETING", timedelta(seconds=1))
+    with pytest.raises(
+        WorkError, match="^stopped because rank 1 did not come within 1 seconds; see what that one said$"
+    ):
+        distributed.Ranks.join(torch.device("cpu"))
 
 
 def test_ranks_translate_into_one_ordered_output(folder, one):

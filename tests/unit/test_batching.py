@@ -1,3 +1,4 @@
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -6,6 +7,7 @@ import torch
 
 from tests.conftest import ROOT
 from transformer_mt.config_file import load_config
+from transformer_mt.data.ahead import BatchesAhead
 from transformer_mt.data.batching import TrainingBatches, make_batch, plan_epoch, validation_batches
 from transformer_mt.data.dataset import Column, EncodedPairs, write_chunks
 from transformer_mt.data.prepare import prepare
@@ -69,6 +71,40 @@ def test_any_position_is_reached_at_once(pairs):
         second = TrainingBatches(pairs, 200, seed=1)
         second.load_state_dict(first.state_dict())
         assert torch.equal(only(second).src, batches[position].src)
+
+
+def test_batches_made_ahead_are_the_same_and_their_place_is_that_of_those_handed_out(pairs):
+    plain, plan = TrainingBatches(pairs, 200, seed=1), TrainingBatches(pairs, 200, seed=1)
+    ahead, places = BatchesAhead(plan, 2, torch.device("cpu")), []
+    for _ in range(40):
+        expected, batches = plain.of_update(2), ahead.of_update()
+        assert [batch.src.tolist() for batch in batches] == [batch.src.tolist() for batch in expected]
+        assert (ahead.state_dict(), ahead.epochs) == (plain.state_dict(), plain.epochs)
+        places.append((ahead.state_dict(), batches[0].src))
+    assert plain.epoch >= 1
+    for place, _ in places[::-7]:  # back again and again, whatever was made ahead
+        plain.load_state_dict(place)
+        ahead.load_state_dict(place)
+        assert ahead.epochs == plain.epochs
+        assert torch.equal(ahead.of_update()[1].src, plain.of_update(2)[1].src)
+
+
+def test_the_next_batches_are_made_while_nobody_asks(pairs, monkeypatch):
+    plan, made = TrainingBatches(pairs, 200, seed=1), threading.Semaphore(0)
+    usual = plan.of_update
+    monkeypatch.setattr(plan, "of_update", lambda accumulate: (made.release(), usual(accumulate))[1])
+    ahead = BatchesAhead(plan, 1, torch.device("cpu"))
+    assert not made.acquire(timeout=0.1), "before the run was restored, it does not know its place"
+    ahead.of_update()
+    assert made.acquire(timeout=10) and made.acquire(timeout=10)
+    assert not made.acquire(timeout=0.1), "one update ahead is enough"
+
+
+def test_what_goes_wrong_in_making_batches_is_told_where_they_are_asked_for(pairs, monkeypatch):
+    plan = TrainingBatches(pairs, 200, seed=1)
+    monkeypatch.setattr(plan, "_make", lambda rows: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        BatchesAhead(plan, 1, torch.device("cpu")).of_update()
 
 
 def test_a_batch_is_padded_and_framed():

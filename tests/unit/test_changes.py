@@ -9,6 +9,8 @@ from transformer_mt.training import changes
 from transformer_mt.training.changes import compare_ranks, compare_updates
 from transformer_mt.training.distributed import Ranks
 
+HERE = {"train.device": "cuda", "train.precision": "bfloat16", "--fresh": False}
+
 
 class Elsewhere(Ranks):
     """Rank 0 of two; the other has a config of its own."""
@@ -18,7 +20,7 @@ class Elsewhere(Ranks):
         self._other = other
 
     def gather(self, value):
-        theirs = {**changes.flat(self._other.model_dump()), "--fresh": False}
+        theirs = {**changes.flat(self._other.model_dump()), **HERE}
         return [value, {key: theirs[key] for key in value}]
 
 
@@ -30,24 +32,28 @@ def test_machines_with_different_configs_are_refused():
     with pytest.raises(
         InputError, match="`train.learning_rate` is 0.01 on rank 0 and 0.02 on rank 1\nevery machine must"
     ):
-        compare_ranks(config(), False, Elsewhere(config(learning_rate=0.02)))
+        compare_ranks(config(), HERE, Elsewhere(config(learning_rate=0.02)))
 
 
 def test_where_the_data_lies_is_each_machines_matter():
     moved = Config.model_validate({**TINY, "data": {**TINY["data"], "train": {"toy": "train", "size": 1400}}})
-    compare_ranks(config(), False, Elsewhere(moved))
-    compare_ranks(config(), False, Ranks())
+    compare_ranks(config(), HERE, Elsewhere(moved))
+    compare_ranks(config(), HERE, Ranks())
 
 
 def test_what_is_done_with_the_data_is_not():
     shorter = Config.model_validate({**TINY, "data": {**TINY["data"], "max_length": 60}})
     with pytest.raises(InputError, match="`data.max_length` is 64 on rank 0 and 60 on rank 1"):
-        compare_ranks(config(), False, Elsewhere(shorter))
+        compare_ranks(config(), HERE, Elsewhere(shorter))
 
 
-def test_a_fresh_start_is_one_of_all_machines():
-    with pytest.raises(InputError, match="`--fresh` is True on rank 0 and False on rank 1"):
-        compare_ranks(config(), True, Elsewhere(config()))
+@pytest.mark.parametrize(
+    "key, here, there",
+    [("--fresh", True, "False"), ("train.device", "cpu", "'cuda'"), ("train.precision", "float16", "'bfloat16'")],
+)
+def test_what_auto_is_and_a_fresh_start_are_the_same_on_all_machines(key, here, there):
+    with pytest.raises(InputError, match=f"`{key}` is {here!r} on rank 0 and {there} on rank 1"):
+        compare_ranks(config(), {**HERE, key: here}, Elsewhere(config()))
 
 
 @pytest.mark.parametrize(

@@ -107,6 +107,24 @@ def test_a_step_saved_again_replaces_the_damaged_one(tmp_path):
     assert checkpoint.load(path).tensors["model"]["w"][0] == 5.0
 
 
+def test_a_kill_while_a_step_is_saved_again_loses_nothing(tmp_path):
+    path = save(tmp_path, 5)
+    path.rename(tmp_path / f".{path.name}.old")
+    (tmp_path / f".{path.name}.tmp").mkdir()
+    assert checkpoint.newest(tmp_path, print).state == {"step": 5}
+    save(tmp_path, 6)
+    assert [path.name for path in sorted(tmp_path.iterdir())] == ["step-00000005", "step-00000006"]
+
+
+def test_what_was_to_be_removed_does_not_come_back(tmp_path, monkeypatch):
+    for step in (1, 2):
+        save(tmp_path, step)
+    monkeypatch.setattr(checkpoint.shutil, "rmtree", lambda *_, **__: None)  # killed as it began
+    checkpoint.rotate(tmp_path, keep=1, best=None)
+    assert checkpoint.newest(tmp_path, print).path.name == "step-00000002"
+    assert [path.name for path in checkpoint.all_checkpoints(tmp_path)] == ["step-00000002"]
+
+
 def test_average_is_the_mean(tmp_path):
     for i, value in enumerate((1.0, 2.0, 6.0)):
         checkpoint.save_weights(

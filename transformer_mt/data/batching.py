@@ -1,6 +1,6 @@
 """Batches of similar length under a budget of padded tokens; their order is a pure function of (seed, epoch)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -63,12 +63,15 @@ class Batch:
         """The same sentences without anything to predict: what is computed of them adds nothing."""
         return replace(self, real=self.real[:0], num_tokens=0)
 
+    def pinned(self) -> "Batch":
+        """In memory that a GPU fetches from by itself, while the processor goes on."""
+        return self._each(Tensor.pin_memory)
+
     def to(self, device: torch.device) -> "Batch":
-        """On a GPU: through pinned memory, so that the copy runs beside the computation."""
+        """On the device; from pinned memory nobody waits for the copy."""
+        return self._each(lambda tensor: tensor.to(device, non_blocking=device.type == "cuda"))
 
-        def move(tensor: Tensor) -> Tensor:
-            return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
-
+    def _each(self, move: Callable[[Tensor], Tensor]) -> "Batch":
         tensors = move(self.src), move(self.src_mask), move(self.tgt_in), move(self.tgt_out), move(self.real)
         return Batch(*tensors, self.num_tokens)
 

@@ -51,7 +51,7 @@ def find_budget(config: Config, data: PreparedData, device: torch.device) -> int
     state = torch.get_rng_state()
     model = build_model(config.model, *vocabularies, tokenizer.shared, config.data.max_length).to(device)
     optimizer, dtype = build_optimizer(model, train), choose_precision(train.precision, device)
-    objective = Objective(model, train.label_smoothing, r_drop=train.r_drop)
+    objective = Objective(model, train.label_smoothing)
 
     def fail(message: str) -> None:
         raise torch.OutOfMemoryError(message)

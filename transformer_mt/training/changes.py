@@ -54,10 +54,13 @@ def changed_scores(old: dict[str, Any], new: Config) -> list[str]:
     return [key for key in _OF_SCORES if before.get(key) != after[key]]
 
 
-def compare_ranks(config: Config, fresh: bool, ranks: Ranks) -> None:
-    """Refuse machines that were started differently: each would follow its own config. Where data lies may differ."""
+def compare_ranks(config: Config, found: dict[str, Any], ranks: Ranks) -> None:
+    """Refuse machines that were started differently: each would follow its own config. Where data lies may differ.
+
+    `found` is what stands beside the config, and what its `auto` is on this machine.
+    """
     mine = {key: value for key, value in flat(config.model_dump()).items() if not key.startswith(_PLACES)}
-    first, *others = ranks.gather({**mine, "--fresh": fresh})
+    first, *others = ranks.gather(mine | found)
     for rank, other in enumerate(others, start=1):
         if differs := [key for key in sorted(first.keys() | other.keys()) if first.get(key) != other.get(key)]:
             lines = [

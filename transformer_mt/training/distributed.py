@@ -7,6 +7,7 @@ weights and the optimizer's state. Small facts travel between the processors as 
 import json
 import os
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
@@ -23,7 +24,9 @@ from transformer_mt.errors import WorkError
 if TYPE_CHECKING:
     from torch.distributed.fsdp import FSDPModule
 
-# A rank that dies is noticed at once; this is for one that lives and does not answer.
+# A rank that fails before all have met is noticed by nobody.
+_MEETING = timedelta(minutes=2)
+# One that dies later is noticed at once; this is for one that lives and does not answer.
 _SILENCE = timedelta(minutes=10)
 # For those who wait while the first rank prepares data, or waits for its input, for as long as that takes.
 PATIENCE = timedelta(days=7)
@@ -46,14 +49,25 @@ class Ranks:
 
     @classmethod
     def join(cls, device: torch.device, timeout: timedelta = _SILENCE) -> "Ranks":
-        """Meet the other processes torchrun started; without torchrun, be alone. Nobody waits longer than `timeout`."""
+        """Meet the other processes torchrun started; without torchrun, be alone. Later nobody waits longer than `timeout`."""
         size = int(os.environ.get("WORLD_SIZE", 1))
         if size == 1:
             return cls()
         if device.type == "cuda":
             torch.cuda.set_device(device)
-        dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo", timeout=timeout)
-        return cls(dist.get_rank(), size, int(os.environ.get("LOCAL_RANK", 0)))
+        store, rank, _ = next(dist.rendezvous("env://", timeout=_MEETING))
+        store.set(f"here/{rank}", "")
+        try:
+            store.wait([f"here/{each}" for each in range(size)], _MEETING)
+        except dist.DistStoreError:
+            missing = next(each for each in range(size) if not store.check([f"here/{each}"]))
+            seconds = int(_MEETING.total_seconds())
+            raise WorkError(
+                f"stopped because rank {missing} did not come within {seconds} seconds; see what that one said"
+            ) from None
+        backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
+        dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout)
+        return cls(rank, size, int(os.environ.get("LOCAL_RANK", 0)))
 
     def leave(self) -> None:
         if self.size > 1 and dist.is_initialized():
@@ -134,7 +148,9 @@ def spread(
         return objective
     # The buffers are tables that each rank makes by itself, and a validation may have made one in inference mode.
     devices = [device] if device.type == "cuda" else None
-    return DistributedDataParallel(objective, device_ids=devices, broadcast_buffers=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # torch 2.13 has another name for the option, 2.10 has not
+        return DistributedDataParallel(objective, device_ids=devices, broadcast_buffers=False)
 
 
 def gradients_stay(objective: nn.Module, last: bool) -> AbstractContextManager[object]:

@@ -42,8 +42,9 @@ def train(config: Config, out: str | Path | None = None, fresh: bool = False) ->
     Raises InputError before any work, WorkError when the work fails, Interrupted after a signal.
     """
     folder = Path(out) if out else Path("runs") / config.name
-    ranks = Ranks.join(choose_device(config.train.device))
+    ranks = Ranks()
     try:
+        ranks = Ranks.join(choose_device(config.train.device))
         _train(open_run(config, folder, fresh, ranks))
     except RuntimeError as error:
         refuse_lost_rank(error)
@@ -136,7 +137,7 @@ def _update(run: Run) -> None:
     progress, config = run.progress, run.config.train
     if not run.pending:
         run.pending_since = time.perf_counter()
-    batches, rate = run.batches.of_update(config.accumulate), learning_rate(progress.step + 1, config)
+    batches, rate = run.batches.of_update(), learning_rate(progress.step + 1, config)
     run.pending.append(run.updater.update(batches, rate))
     progress.step += 1
     beats = (config.log_every, config.validate_every, config.save_every, config.max_updates, _READ_EVERY)

@@ -23,7 +23,7 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, hidden_RD: Tensor, weight_VD: Tensor, targets_R: Tensor, smoothing: float) -> Any:
-        dtype = product_dtype(hidden_RD)
+        dtype = _product_dtype(hidden_RD)
         V = len(weight_VD)
         size = max(1, _CHUNK.get(hidden_RD.device.type, _CHUNK_ELSEWHERE) // V)
         weight = weight_VD.to(dtype)
@@ -60,7 +60,7 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         return hidden_gradient_RD * grads[0], weight_gradient_VD * grads[0], None, None
 
 
-def product_dtype(tensor: Tensor) -> torch.dtype:
+def _product_dtype(tensor: Tensor) -> torch.dtype:
     """What autocast would multiply in."""
     kind = tensor.device.type
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else tensor.dtype

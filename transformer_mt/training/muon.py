@@ -9,6 +9,9 @@ from torch import Tensor, nn
 
 from transformer_mt.checkpoint import share_of, whole
 
+# Matrices of one shape are taken together up to so many numbers: enough to fill a device, and no more memory than that.
+_TOGETHER = 2**24
+
 
 class Muon(torch.optim.Muon):
     """Steps along the momentum made orthogonal (Jordan et al. 2024): torch's own, but all matrices of a shape together.
@@ -20,51 +23,60 @@ class Muon(torch.optim.Muon):
     found_inf: Tensor | None = None
     """1 on the device lets a step change nothing."""
 
-    def __init__(self, matrices: list[nn.Parameter], lr: float, weight_decay: float) -> None:
+    def __init__(self, matrices: list[nn.Parameter], lr: float, weight_decay: float, dtype: torch.dtype) -> None:
+        """`dtype` is that of the products; bfloat16 is enough for them, if the device has it."""
         super().__init__(matrices, lr=lr, weight_decay=weight_decay, adjust_lr_fn="match_rms_adamw")
+        self._dtype = dtype
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
         for group in self.param_groups:
-            alike: defaultdict[torch.Size, list[nn.Parameter]] = defaultdict(list)
+            alike: defaultdict[torch.Size, list[Tensor]] = defaultdict(list)
             for parameter in group["params"]:
                 if parameter.grad is not None:
                     alike[parameter.shape].append(parameter)
-            for parameters in alike.values():
-                self._step(parameters, group)
+            for shape, parameters in alike.items():
+                count = max(1, _TOGETHER // shape.numel())
+                for start in range(0, len(parameters), count):
+                    self._step(parameters[start : start + count], group)
 
-    def _step(self, parameters: list[nn.Parameter], group: dict[str, Any]) -> None:
+    def _step(self, parameters: list[Tensor], group: dict[str, Any]) -> None:
         """One step of matrices of the same shape; where ranks hold a part of each, all of them make the whole step."""
         rate, kept = group["lr"], 1 - group["lr"] * group["weight_decay"]
         # Makes their root mean square about 0.2, as that of AdamW's steps: one learning rate does for both (Liu et al. 2025).
         rate *= 0.2 * max(parameters[0].shape) ** 0.5
-        momenta = [self._momentum(parameter, group["momentum"]) for parameter in parameters]
-        steps = rate * orthogonal(torch.stack(momenta)).float()
+        momenta = torch.stack([whole(momentum) for momentum in self._momenta(parameters, group["momentum"])])
+        steps = rate * orthogonal(momenta.to(self._dtype)).float()
         if self.found_inf is not None:
             kept = torch.where(self.found_inf.bool(), 1.0, kept)
             steps *= 1 - self.found_inf
-        for parameter, step in zip(parameters, steps, strict=True):
-            parameter.mul_(kept).sub_(share_of(parameter, step))
+        shares: list[Tensor] = [share_of(*pair) for pair in zip(parameters, steps, strict=True)]
+        torch._foreach_mul_(parameters, kept)
+        torch._foreach_sub_(parameters, shares)
 
-    def _momentum(self, parameter: nn.Parameter, momentum: float) -> Tensor:
-        """Nesterov's momentum, whole."""
-        gradient, state = parameter.grad, self.state[parameter]
-        assert gradient is not None
-        mean = state.setdefault("momentum_buffer", torch.zeros_like(parameter))
-        if self.found_inf is not None:
-            gradient = torch.where(self.found_inf.bool(), mean, gradient)
-        mean.lerp_(gradient, 1 - momentum)
-        return whole(gradient.lerp(mean, momentum))
+    def _momenta(self, parameters: list[Tensor], momentum: float) -> list[Tensor]:
+        """Nesterov's."""
+        gradients, means = [], []
+        for parameter in parameters:
+            gradient, state = parameter.grad, self.state[parameter]
+            assert gradient is not None
+            if "momentum_buffer" not in state:
+                state["momentum_buffer"] = torch.zeros_like(parameter)
+            means.append(state["momentum_buffer"])
+            skip = self.found_inf
+            gradients.append(gradient if skip is None else torch.where(skip.bool(), means[-1], gradient))
+        torch._foreach_lerp_(means, gradients, 1 - momentum)
+        return list(torch._foreach_lerp(gradients, means, momentum))
 
 
 def orthogonal(matrices: Tensor) -> Tensor:
-    """[N, A, B] -> [N, A, B] in bfloat16, each with singular values near 1 (0.7 to 1.2): five Newton-Schulz iterations.
+    """[N, A, B] -> [N, A, B], each with singular values near 1 (0.7 to 1.2): five Newton-Schulz iterations.
 
     The coefficients are Jordan's: the steepest slope at 0, and that the values stay uneven does not matter.
     """
     a, b, c = 3.4445, -4.7750, 2.0315
     wide = matrices.size(1) <= matrices.size(2)
-    x_NAB = matrices.bfloat16() if wide else matrices.bfloat16().mT
+    x_NAB = matrices if wide else matrices.mT
     x_NAB = x_NAB / x_NAB.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
     for _ in range(5):
         gram_NAA = x_NAB @ x_NAB.mT

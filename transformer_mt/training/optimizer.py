@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from transformer_mt.checkpoint import CheckpointError, fill, whole
 from transformer_mt.config import TrainConfig
+from transformer_mt.device import choose_precision
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.training.muon import Muon
 
@@ -52,7 +53,10 @@ def build_optimizer(model: TranslationModel, config: TrainConfig) -> torch.optim
         modules = [module for block in model.blocks for module in block.modules()]
         hidden = {id(module.weight) for module in modules if isinstance(module, nn.Linear)}
         layers = [parameter for parameter in matrices if id(parameter) in hidden]
-        muon = Muon(layers, config.learning_rate, config.weight_decay)
+        # Without instructions for it, bfloat16 is many times slower than float32.
+        fast = choose_precision("auto", parameters[0].device) == torch.bfloat16
+        dtype = torch.bfloat16 if fast else torch.float32
+        muon = Muon(layers, config.learning_rate, config.weight_decay, dtype)
         matrices = [parameter for parameter in matrices if id(parameter) not in hidden]
         return Together(muon, torch.optim.AdamW(_groups(matrices, others, config.weight_decay), **settings))
     kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam

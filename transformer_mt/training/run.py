@@ -11,6 +11,7 @@ from transformer_mt import checkpoint
 from transformer_mt.checkpoint import Checkpoint, CheckpointError
 from transformer_mt.config import Config
 from transformer_mt.config_file import dump_config
+from transformer_mt.data.ahead import BatchesAhead
 from transformer_mt.data.batching import TrainingBatches
 from transformer_mt.data.prepare import PreparedData, prepare
 from transformer_mt.data.subword_dropout import Respelling
@@ -43,7 +44,7 @@ class Run:
     model: TranslationModel
     optimizer: torch.optim.Optimizer
     updater: Updater
-    batches: TrainingBatches
+    batches: BatchesAhead
     progress: Progress
     journal: Journal
     ranks: Ranks
@@ -134,7 +135,10 @@ class Run:
         """The model with all its weights on this device: the one trained, or a copy where ranks hold a part each."""
         if self.config.train.parallel != "fsdp":
             return self.model
-        copy = _model(self.config, self.data.tokenizer).to(self.device)
+        with torch.random.fork_rng(
+            devices=[]
+        ):  # its first weights are drawn: a validation must not change the training
+            copy = _model(self.config, self.data.tokenizer).to(self.device)
         checkpoint.load_model_weights(copy, checkpoint.model_weights(self.model), "the model")
         return copy
 
@@ -186,7 +190,9 @@ def open_run(config: Config, folder: Path, fresh: bool = False, ranks: Ranks | N
     corpus_scores(["a"], ["a"], config.data.target_lang, config.evaluate.tokenize, metrics=("BLEU",))
     # First of all, as damaged checkpoints are put aside. A folder that is to be moved is asked for when it is.
     lock = lock_folder(folder) if ranks.is_first and folder.is_dir() and not fresh else None
-    compare_ranks(config, fresh, ranks)
+    dtype = choose_precision(config.train.precision, device)
+    found = {"train.device": device.type, "train.precision": str(dtype).removeprefix("torch."), "--fresh": fresh}
+    compare_ranks(config, found, ranks)
     saved = None if fresh else _newest(folder, ranks)
     if saved is not None:
         config = compare_configs(_config_of(saved, folder), config, folder)
@@ -218,19 +224,18 @@ def open_run(config: Config, folder: Path, fresh: bool = False, ranks: Ranks | N
     torch.manual_seed(config.seed)
     model = _model(config, data.tokenizer).to(device)
     compiled = train.compile is True or (train.compile == "auto" and device.type == "cuda")
-    objective = spread(
-        Objective(model, train.label_smoothing, compiled, train.r_drop), model.blocks, train.parallel, ranks, device
-    )
+    alone = Objective(model, train.label_smoothing, compiled)
+    objective = spread(alone, model.blocks, train.parallel, ranks, device)
     if not ranks.is_first:
         torch.manual_seed(config.seed + ranks.rank)  # the same weights on each rank, but not the same dropout
     optimizer = build_optimizer(model, train)
-    dtype = choose_precision(train.precision, device)
     updater = Updater(objective, optimizer, device, dtype, train.max_grad_norm, ranks, say, train.micro_batch_tokens)
     sampling = config.tokenizer.sampling
     spelling = (
         Respelling(data.train, data.tokenizer, sampling, config.seed, config.data.max_length) if sampling else None
     )
-    batches = TrainingBatches(data.train, int(train.batch_tokens), config.seed, ranks.rank, ranks.size, spelling)
+    plan = TrainingBatches(data.train, int(train.batch_tokens), config.seed, ranks.rank, ranks.size, spelling)
+    batches = BatchesAhead(plan, train.accumulate, device)
     journal = Journal(folder, active=ranks.is_first)
     run = Run(config, folder, data, device, model, optimizer, updater, batches, Progress(), journal, ranks, lock)
     if saved is not None:

@@ -13,7 +13,6 @@ from transformer_mt.errors import WorkError
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.training.distributed import Ranks, gradients_stay, moves_in_step
 from transformer_mt.training.loss import projected_cross_entropy
-from transformer_mt.training.r_drop import consistent_cross_entropy
 
 
 @dataclass(frozen=True)
@@ -47,24 +46,15 @@ class Pending:
 class Objective(nn.Module):
     """What is minimised, as a module: a batch -> (loss, nll), both summed over its real target tokens."""
 
-    def __init__(
-        self, model: TranslationModel, label_smoothing: float, compiled: bool = False, r_drop: float = 0.0
-    ) -> None:
+    def __init__(self, model: TranslationModel, label_smoothing: float, compiled: bool = False) -> None:
         super().__init__()
-        self.model = model
-        self.label_smoothing, self.r_drop = label_smoothing, r_drop
+        self.model, self.label_smoothing = model, label_smoothing
         self._hidden = torch.compile(model.hidden, dynamic=True) if compiled and model.compiles else model.hidden
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        hidden = self._hidden(batch.src, batch.src_mask, batch.tgt_in).flatten(0, 1).index_select(0, batch.real)
         targets = batch.tgt_out.flatten().index_select(0, batch.real)
-        inputs = batch.src, batch.src_mask, batch.tgt_in
-        weight = self.model.output.weight
-        if not self.r_drop:
-            hidden = self._hidden(*inputs).flatten(0, 1).index_select(0, batch.real)
-            return projected_cross_entropy(hidden, weight, targets, self.label_smoothing)
-        twice = self._hidden(*(torch.cat([each, each]) for each in inputs))
-        first, second = (half.flatten(0, 1).index_select(0, batch.real) for half in twice.chunk(2))
-        return consistent_cross_entropy(first, second, weight, targets, self.label_smoothing, self.r_drop)
+        return projected_cross_entropy(hidden, self.model.output.weight, targets, self.label_smoothing)
 
 
 class Updater:
