@@ -37,7 +37,8 @@ class Variant:
     keep_memory: bool = False
     """Of the bare loop; the trainer does it by itself."""
     without: str = ""
-    """Of the trainer: the part that is put back to what torch offers."""
+    """Of the trainer: the part that is put back to what torch offers, where nothing else differs from ours-bf16 (for muon
+    from ours-auto)."""
 
 
 VARIANTS = [
@@ -46,14 +47,14 @@ VARIANTS = [
     Variant("bare-bf16", ours=False, precision="bf16"),
     Variant("bare-bf16-kept", ours=False, precision="bf16", keep_memory=True),
     Variant("ours-fp32", ours=True),
-    Variant("ours-auto", ours=True, precision="auto"),
+    Variant("ours-fp32-muon", ours=True, optimizer="muon"),
     Variant("ours-bf16", ours=True, precision="bf16"),
-    Variant("ours-muon", ours=True, precision="auto", optimizer="muon"),
-    Variant("ours-torchs-muon", ours=True, precision="auto", optimizer="muon", without="muon"),
+    Variant("ours-auto", ours=True, precision="auto", optimizer="muon", compile="auto"),
+    Variant("without-muon", ours=True, precision="auto", optimizer="muon", compile="auto", without="muon"),
     Variant("ours-fp32-compile", ours=True, compile=True),
-    Variant("ours-auto-compile", ours=True, precision="auto", compile=True),
+    Variant("ours-bf16-compile", ours=True, precision="bf16", compile=True),
     *(
-        Variant(f"without-{part}", ours=True, precision="auto", without=part)
+        Variant(f"without-{part}", ours=True, precision="bf16", without=part)
         for part in ("buffers", "dropout", "attention", "loss")
     ),
 ]
@@ -264,7 +265,7 @@ def profile(shape: str, options: argparse.Namespace) -> None:
 
     if options.threads:
         torch.set_num_threads(options.threads)
-    variant = Variant("ours-auto", ours=True, precision="auto", compile="auto")
+    (variant,) = (variant for variant in VARIANTS if variant.name == "ours-auto")
     with tempfile.TemporaryDirectory() as folder:
         loop = Ours(variant, options, shape, folder)
         on_gpu = loop.device.type == "cuda"

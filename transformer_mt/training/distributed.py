@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import Any, NoReturn, cast
 
 import torch
 import torch.distributed as dist
@@ -20,9 +20,6 @@ from torch.nn.parallel import DistributedDataParallel
 
 from transformer_mt.checkpoint import Tensors
 from transformer_mt.errors import WorkError
-
-if TYPE_CHECKING:
-    from torch.distributed.fsdp import FSDPModule
 
 # A rank that fails before all have met is noticed by nobody.
 _MEETING = timedelta(minutes=2)
@@ -154,17 +151,17 @@ def spread(
 
 
 def gradients_stay(objective: nn.Module, last: bool) -> AbstractContextManager[object]:
-    """Within it, gradients are only added up on this rank, unless this is the `last` batch of an update."""
-    if isinstance(objective, DistributedDataParallel):
-        return nullcontext() if last else objective.no_sync()
-    if moves_in_step(objective):
-        cast("FSDPModule", objective).set_requires_gradient_sync(last)
-    return nullcontext()
+    """Within it, gradients are only added up on this rank, unless this is the `last` batch of an update.
+
+    FSDP2's are shared out after each batch: who takes it has no room for whole ones.
+    """
+    alone = isinstance(objective, DistributedDataParallel) and not last
+    return cast(DistributedDataParallel, objective).no_sync() if alone else nullcontext()
 
 
 def moves_in_step(objective: nn.Module) -> bool:
     """Whether ranks hand each other weights in each pass, so that all must make as many: FSDP2's do."""
-    return hasattr(objective, "set_requires_gradient_sync")
+    return hasattr(objective, "reshard")
 
 
 def refuse_lost_rank(error: RuntimeError) -> None:
