@@ -71,9 +71,7 @@ def _train(run: Run) -> None:
         return
     _announce(run)
     if run.saved_step is not None and run.progress.best_step == run.progress.step:
-        _publish(
-            run, checkpoint.model_weights(run.model), run.progress.best_score
-        )  # killed just before, it was not yet
+        _publish(run, run.weights(), run.progress.best_score)  # killed just before, it was not yet
     run.model.train()
     with Interrupts(say) as interrupts:
         while not _is_done(run):
@@ -208,7 +206,7 @@ def _validate(run: Run) -> None:
     _record(run, result, "valid", is_best=is_best)
     if is_best:
         run.save()  # first: a model without a checkpoint could not go on
-        _publish(run, checkpoint.model_weights(run.model), score)
+        _publish(run, run.weights(), score)
 
 
 def _record(run: Run, result: Validation, event: str, **facts: object) -> None:

@@ -81,11 +81,9 @@ class Run:
         if self.saved_step == self.progress.step:
             return
         self.saved_step = self.progress.step
-        tensors = {
-            "model": checkpoint.model_weights(self.model),
-            "optimizer": optimizer_tensors(self.optimizer, self.model),
-            "rng": random_states(self.device, self.ranks),
-        }
+        tensors = {"rng": random_states(self.device, self.ranks), "model": self.weights()}
+        if self._gives_weights:
+            tensors["optimizer"] = optimizer_tensors(self.optimizer, self.model)
         if not self.ranks.is_first:
             return
         try:
@@ -130,6 +128,15 @@ class Run:
             say(
                 f"in micro-batches of at most {found:,} positions, as before; train.micro_batch_tokens sets another number"
             )
+
+    @property
+    def _gives_weights(self) -> bool:
+        """Whether the first rank, which writes, cannot do without this one."""
+        return self.ranks.is_first or self.config.train.parallel == "fsdp"
+
+    def weights(self) -> checkpoint.Tensors:
+        """The model's weights on the processor, for the first rank to write; all ranks must ask, and the others may get none."""
+        return checkpoint.model_weights(self.model) if self._gives_weights else {}
 
     def whole_model(self) -> TranslationModel:
         """The model with all its weights on this device: the one trained, or a copy where ranks hold a part each."""
