@@ -142,9 +142,8 @@ class Run:
         """The model with all its weights on this device: the one trained, or a copy where ranks hold a part each."""
         if self.config.train.parallel != "fsdp":
             return self.model
-        with torch.random.fork_rng(
-            devices=[]
-        ):  # its first weights are drawn: a validation must not change the training
+        # A copy's first weights are drawn, but a validation must not change the training.
+        with torch.random.fork_rng(devices=[]):
             copy = _model(self.config, self.data.tokenizer).to(self.device)
         checkpoint.load_model_weights(copy, checkpoint.model_weights(self.model), "the model")
         return copy
