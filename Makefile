@@ -46,11 +46,14 @@ translate: setup ## translate TEXT, or standard input, with MODEL
 evaluate: setup ## score MODEL on its test sets
 	@$(BIN)/transformer-mt evaluate $(MODEL) $(ARGS)
 
+# A worker for each core, each of one thread: the threads of several workers would wait for each other.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadfile
+
 test: setup ## run the test suite
-	$(BIN)/pytest
+	$(PYTEST)
 
 test-all: setup ## run the slow tests too
-	$(BIN)/pytest -m 'slow or not slow'
+	$(PYTEST) -m 'not gpu'
 
 lint: setup ## check style and types
 	$(BIN)/ruff check .

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.warm import run_cli
+
 ROOT = Path(__file__).parent.parent
 
 TINY = {
@@ -46,6 +48,16 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     os.environ["HF_HUB_OFFLINE"] = "1"
 
 
+def no_learning_curves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trainings in this process draw no learning curve: that takes as long as a tiny training."""
+    monkeypatch.setattr("transformer_mt.plots.learning_curve", lambda entries, path: None)
+
+
+@pytest.fixture
+def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    no_learning_curves(monkeypatch)
+
+
 @pytest.fixture
 def write_config(tmp_path: Path) -> Callable[..., Path]:
     """Writes TINY, changed by `section={key: value}`, to a file and gives back its path."""
@@ -63,10 +75,10 @@ def write_config(tmp_path: Path) -> Callable[..., Path]:
     return write
 
 
-def run_cli(
+def run_process(
     *words: object, cwd: Path | None = None, stdin: bytes | None = None, **env: str
 ) -> subprocess.CompletedProcess:
-    """The real command line in a process of its own."""
+    """The command line in a new Python: for tests of what the start of a process does. Others use `tests.warm.run_cli`."""
     return subprocess.run(
         [sys.executable, "-m", "transformer_mt", *map(str, words)],
         cwd=cwd,
@@ -83,6 +95,6 @@ def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tiny")
     config = folder / "tiny.yaml"
     config.write_text(yaml.safe_dump(TINY), encoding="utf-8")
-    result = run_cli("train", config, cwd=folder)
+    result = run_cli("train", config, cwd=folder, picture=True)
     assert result.returncode == 0, result.stderr.decode()
     return folder / "runs" / "tiny"

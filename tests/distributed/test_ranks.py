@@ -15,6 +15,7 @@ import torch
 import yaml
 
 from tests.conftest import ROOT, TINY
+from tests.warm import WarmProcess
 from transformer_mt.checkpoint import load
 from transformer_mt.errors import WorkError
 from transformer_mt.training import distributed
@@ -26,21 +27,40 @@ CHANGES = {"model": {**TINY["model"], "dropout": 0.0}, "train": {**TINY["train"]
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone")
 
 
-def run(folder: Path, ranks: int, *words: str, program: tuple[str, ...] = ("-m", "transformer_mt"), **options):
+def run(folder: Path, ranks: int, *words: str, before: tuple = (), stdin: bytes = b""):
+    """The command line in `ranks` forked processes that meet as torchrun's do. Standard error is that of all of them."""
+    alone = {"OMP_NUM_THREADS": "1"}
+    if ranks == 1:
+        return WarmProcess(words, folder, stdin, alone, before).wait()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        meet = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
+    meet |= {"WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks)}
+    processes = [
+        WarmProcess(words, folder, stdin, {**alone, **meet, "RANK": str(rank), "LOCAL_RANK": str(rank)}, before)
+        for rank in range(ranks)
+    ]
+    results = [process.wait(240) for process in processes]
+    status = max((result.returncode for result in results), key=abs)
+    out, err = (b"".join(getattr(result, name) for result in results) for name in ("stdout", "stderr"))
+    return subprocess.CompletedProcess(words, status, out, err)
+
+
+def torchrun(folder: Path, ranks: int, *words: str, program: tuple[str, ...] = ("-m", "transformer_mt"), **env: str):
+    """The same by torchrun itself."""
     launcher = [*TORCHRUN, f"--nproc-per-node={ranks}"] if ranks > 1 else []
     return subprocess.run(
         [sys.executable, *launcher, *program, *words],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **env},
         capture_output=True,
         timeout=240,
-        **options,
     )
 
 
-def train(folder: Path, ranks: int, out: str, *overrides: str):
+def train(folder: Path, ranks: int, out: str, *overrides: str, by=run, **options: str):
     (folder / "tiny.yaml").write_text(yaml.safe_dump({**TINY, **CHANGES}), encoding="utf-8")
-    result = run(folder, ranks, "train", "tiny.yaml", "--out", out, *overrides)
+    result = by(folder, ranks, "train", "tiny.yaml", "--out", out, *overrides, **options)
     assert result.returncode == 0, result.stderr.decode()
     return result.stderr.decode()
 
@@ -60,7 +80,7 @@ def one(folder):
 @pytest.fixture(scope="module")
 def two(folder):
     """Two processes, with two batches each, as `make train GPUS=2` starts them."""
-    train(folder, 1, "two", "train.accumulate=2", "--gpus", "2")
+    train(folder, 1, "two", "train.accumulate=2", "--gpus", "2", by=torchrun)
     return folder / "two"
 
 
@@ -118,11 +138,13 @@ def test_a_compiled_model_trains_the_same_with_ranks(folder, one, parallel):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ranks", [1, 2])
-def test_batches_of_other_lengths_are_not_compiled_anew(folder, monkeypatch, ranks):
+def test_batches_of_other_lengths_are_not_compiled_anew(folder, ranks):
     """More weights than DDP's first bucket holds: it cuts the graph there."""
-    monkeypatch.setenv("TORCH_LOGS", "recompiles,graph_code")
+    logs = {"TORCH_LOGS": "recompiles,graph_code"}  # read when torch is imported
     words = ["model.d_model=96", "model.d_ff=384", "model.num_encoder_layers=2", "model.num_decoder_layers=2"]
-    said = train(folder, ranks, f"lengths-{ranks}", *words, "model.dropout=0.1", "train.compile=true")
+    said = train(
+        folder, ranks, f"lengths-{ranks}", *words, "model.dropout=0.1", "train.compile=true", by=torchrun, **logs
+    )
     assert "TRACED GRAPH" in said and "Recompiling" not in said
 
 
@@ -238,7 +260,7 @@ sys.exit(main(sys.argv[1:]))
 def test_one_rank_that_fails_ends_all_with_its_message(folder, one):
     (folder / "failing.py").write_text(FAILING, encoding="utf-8")
     start = time.monotonic()
-    result = run(folder, 2, "train", "tiny.yaml", "--out", "failing", program=("failing.py",))
+    result = torchrun(folder, 2, "train", "tiny.yaml", "--out", "failing", program=("failing.py",))
     assert time.monotonic() - start < 60
     said = result.stderr.decode()
     assert result.returncode != 0
@@ -331,8 +353,8 @@ def test_a_rank_that_does_not_come_is_named(monkeypatch):
 
 def test_ranks_translate_into_one_ordered_output(folder, one):
     lines = ["The old teacher sees a bird.", "", *(f"The dog sees {word}." for word in ("him", "her", "us", "a cat"))]
-    expected = run(folder, 1, "translate", "one", input="\n".join(lines).encode())
-    result = run(folder, 2, "translate", "one", input="\n".join(lines).encode())
+    expected = run(folder, 1, "translate", "one", stdin="\n".join(lines).encode())
+    result = run(folder, 2, "translate", "one", stdin="\n".join(lines).encode())
     assert result.returncode == 0
     assert result.stdout == expected.stdout
     assert len(result.stdout.splitlines()) == len(lines)
@@ -342,7 +364,7 @@ def test_ranks_translate_into_one_ordered_output(folder, one):
 def test_a_rank_that_cannot_translate_ends_all_without_a_traceback_of_ours(folder, one):
     (folder / "prefixes.txt").write_text("Der\n", encoding="utf-8")
     lines = b"A dog sleeps.\nA cat sleeps.\n"
-    result = run(folder, 2, "translate", "one", "--prefixes", "prefixes.txt", input=lines)
+    result = run(folder, 2, "translate", "one", "--prefixes", "prefixes.txt", stdin=lines)
     said = result.stderr.decode()
     assert result.returncode != 0
     assert "prefixes.txt: must have a line for each line, but ends at line 1" in said

@@ -11,7 +11,8 @@ import time
 
 import pytest
 
-from tests.conftest import ROOT, run_cli
+from tests.conftest import ROOT, run_process
+from tests.warm import run_cli
 from transformer_mt import __version__
 from transformer_mt.cli import main, translate_main
 
@@ -285,7 +286,7 @@ def test_with_standard_error_closed_messages_do_not_stand_among_the_results(tmp_
 
 
 def test_a_machine_that_says_how_many_processes_and_not_which(tmp_path):
-    result = run_cli("config", "show", tmp_path / "none.yaml", WORLD_SIZE="2")
+    result = run_process("config", "show", tmp_path / "none.yaml", WORLD_SIZE="2")
     assert result.returncode == 2 and result.stderr.startswith(b"rank ?: ") and b"Traceback" not in result.stderr
 
 

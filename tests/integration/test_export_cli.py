@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT, run_cli
+from tests.conftest import ROOT
 from tests.integration.test_cli import cli
+from tests.warm import run_cli
 
 pytest.importorskip("ctranslate2")
 

@@ -1,13 +1,13 @@
 """A run that is killed at any moment and started again ends with the same weights, bit for bit."""
 
 import errno
+import importlib
+import itertools
 import json
 import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -15,31 +15,30 @@ import pytest
 import yaml
 from safetensors.torch import load_file
 
-from tests.conftest import ROOT, TINY, run_cli
+from tests.conftest import TINY
+from tests.warm import WarmProcess, run_cli
 from transformer_mt import checkpoint
 
-# Runs the command line with one function replaced by one that kills its own process at the N-th call.
-KILLER = """
-import importlib, os, signal, sys
-module, name, count, after = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4] == "after"
-owner = importlib.import_module(module)
-*path, name = name.split(".")
-for part in path:
-    owner = getattr(owner, part)
-original, calls = getattr(owner, name), 0
-def deadly(*args, **kwargs):
-    global calls
-    calls += 1
-    if calls == count and not after:
-        os.kill(os.getpid(), signal.SIGKILL)
-    result = original(*args, **kwargs)
-    if calls == count:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return result
-setattr(owner, name, deadly)
-from transformer_mt.cli import main
-sys.exit(main(sys.argv[5:]))
-"""
+
+def kill_at(module: str, name: str, count: int, when: str) -> None:
+    """In the process of the command: replace one function by one that kills the process at its `count`-th call."""
+    owner = importlib.import_module(module)
+    *path, name = name.split(".")
+    for part in path:
+        owner = getattr(owner, part)
+    original, calls = getattr(owner, name), itertools.count(1)
+
+    def deadly(*args, **kwargs):
+        call = next(calls)
+        if call == count and when == "before":
+            os.kill(os.getpid(), signal.SIGKILL)
+        result = original(*args, **kwargs)
+        if call == count:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return result
+
+    setattr(owner, name, deadly)
+
 
 MOMENTS = {
     "before the first checkpoint": ("transformer_mt.training.step", "Updater.update", 4, "before"),
@@ -74,7 +73,7 @@ def config_in(folder: Path, sampling: float = 0.0, **train) -> Path:
 
 
 def train(folder: Path, *words: object, code: int = 0) -> str:
-    result = run_cli("train", folder / "tiny.yaml", *words, cwd=folder)
+    result = run_cli("train", "tiny.yaml", *words, cwd=folder)
     assert result.returncode == code, result.stderr.decode()
     assert "Traceback" not in result.stderr.decode()
     return result.stderr.decode()
@@ -108,13 +107,7 @@ def straight(tmp_path_factory):
 
 
 def killed(folder: Path, moment: str) -> None:
-    result = subprocess.run(
-        [sys.executable, "-c", KILLER, *map(str, MOMENTS[moment]), "train", str(folder / "tiny.yaml")],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        timeout=300,
-    )
+    result = run_cli("train", "tiny.yaml", cwd=folder, before=(kill_at, *MOMENTS[moment]))
     assert result.returncode == -signal.SIGKILL, result.stderr.decode()
 
 
@@ -175,21 +168,17 @@ def test_other_settings_resume_as_exactly(change, tmp_path):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_saves_and_leaves_with_one_line(number, straight, tmp_path):
-    config = config_in(tmp_path)
+    config_in(tmp_path)
     words = ["train.max_updates=100000"]  # not over before the signal comes
-    process = subprocess.Popen(
-        [sys.executable, "-m", "transformer_mt", "train", str(config), *words],
-        cwd=tmp_path,
-        stderr=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
+    process = WarmProcess(("train", "tiny.yaml", *words), cwd=tmp_path)
     journal = tmp_path / "runs/tiny/metrics.jsonl"
     deadline = time.time() + 120
     while time.time() < deadline and not (journal.exists() and '"train"' in journal.read_text(encoding="utf-8")):
         time.sleep(0.01)
     process.send_signal(number)
-    errors = process.communicate(timeout=120)[1].decode()
-    assert process.returncode == 128 + number
+    result = process.wait(timeout=120)
+    errors = result.stderr.decode()
+    assert result.returncode == 128 + number
     assert "and saved; run the same command to go on" in errors.strip().split("\n")[-1]
     assert "Traceback" not in errors
     (stopped,) = re.findall(r"stopped at update (\d+)", errors)
@@ -244,27 +233,22 @@ def test_changed_data_is_refused(tmp_path):
     assert "the training or validation data changed since this run began" in said
 
 
+def fill_the_disk_at_checkpoint_18() -> None:
+    original = checkpoint._write_tensors
+
+    def full(path, *rest):
+        if "step-00000018" in str(path):
+            path.write_bytes(b"half")
+            raise OSError(errno.ENOSPC, "No space left on device")
+        original(path, *rest)
+
+    checkpoint._write_tensors = full
+
+
 def test_a_full_disk_is_a_clear_message_and_costs_nothing_saved(straight, tmp_path):
     """The third checkpoint finds the disk full; then there is room again."""
     config_in(tmp_path)
-    limited = (
-        "import sys, transformer_mt.checkpoint as c\n"
-        "original, calls = c._write_tensors, []\n"
-        "def full(path, *rest):\n"
-        "    calls.append(path)\n"
-        "    if 'step-00000018' in str(path): path.write_bytes(b'half'); raise OSError(28, 'No space left on device')\n"
-        "    original(path, *rest)\n"
-        "c._write_tensors = full\n"
-        "from transformer_mt.cli import main\n"
-        "sys.exit(main(['train', 'tiny.yaml']))\n"
-    )
-    result = subprocess.run(
-        [sys.executable, "-c", limited],
-        cwd=tmp_path,
-        capture_output=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        timeout=300,
-    )
+    result = run_cli("train", "tiny.yaml", cwd=tmp_path, before=(fill_the_disk_at_checkpoint_18,))
     last = result.stderr.decode().strip().split("\n")[-1]
     assert result.returncode == 1
     assert "step-00000018: No space left on device; the last whole checkpoint is step-00000012; make room" in last

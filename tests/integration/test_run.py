@@ -28,7 +28,7 @@ from transformer_mt.training.validate import Validation, validate
 
 
 @pytest.fixture
-def run(write_config, tmp_path, monkeypatch):
+def run(write_config, tmp_path, monkeypatch, no_pictures):
     """Trains TINY with overrides in this process: (folder, entries of metrics.jsonl)."""
     monkeypatch.chdir(tmp_path)
 

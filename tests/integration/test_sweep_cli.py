@@ -8,7 +8,8 @@ import time
 
 import yaml
 
-from tests.conftest import ROOT, TINY, run_cli
+from tests.conftest import ROOT, TINY
+from tests.warm import run_cli
 
 
 def test_a_sweep_goes_on_where_ctrl_c_stopped_it(tmp_path):

@@ -12,8 +12,9 @@ from contextlib import suppress
 
 import pytest
 
-from tests.conftest import ROOT, run_cli
+from tests.conftest import ROOT, run_process
 from tests.integration.test_cli import cli
+from tests.warm import run_cli
 from transformer_mt.folders import lock_folder
 
 LINES = ["The dog sleeps.", "", "A cat sings.", "The old teacher sees a small bird.", "Today the child reads."]
@@ -86,9 +87,9 @@ def test_whatever_the_locale_text_is_utf8(tiny_run, tmp_path):
     for name, text in (("a.en", "The girl.\n"), ("a.de", "Das Mädchen.\n")):
         (tmp_path / name).write_text(text, encoding="utf-8")
     plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    scored = run_cli("score", tiny_run, "--source", tmp_path / "a.en", "--target", tmp_path / "a.de", **plain)
+    scored = run_process("score", tiny_run, "--source", tmp_path / "a.en", "--target", tmp_path / "a.de", **plain)
     assert scored.returncode == 0 and "Das Mädchen." in scored.stdout.decode()
-    begun = run_cli("translate", tiny_run, "The girl.", "--prefix", "Mädchen", **plain)
+    begun = run_process("translate", tiny_run, "The girl.", "--prefix", "Mädchen", **plain)
     assert begun.returncode == 0 and begun.stdout.decode().startswith("Mädchen")
 
 
@@ -139,6 +140,18 @@ def test_prefixes_stand_beside_their_lines(tiny_run, source, tmp_path, capfdbina
     prefixes.write_text("Der Hund\n", encoding="utf-8")
     status, _, err = cli(capfdbinary, "translate", tiny_run, "-i", source, "--prefixes", prefixes)
     assert status == 2 and "must have a line for each line, but ends at line 1" in err
+
+
+def test_resumed_lines_keep_their_prefixes(tiny_run, source, tmp_path, capfdbinary):
+    out, prefixes = tmp_path / "out.txt", tmp_path / "prefixes.txt"
+    prefixes.write_text("Der Hund\n\nEine\nDie\nHeute\n", encoding="utf-8")
+    command = ["translate", tiny_run, "-i", source, "--prefixes", prefixes, "-o", out]
+    assert cli(capfdbinary, *command)[0] == 0
+    whole = out.read_bytes()
+    for done in (1, 2, 3):
+        out.write_bytes(b"".join(whole.splitlines(keepends=True)[:done]))
+        assert cli(capfdbinary, *command, "--resume")[0] == 0
+        assert out.read_bytes() == whole
 
 
 def test_protected_text_and_flags(tiny_run, capfdbinary):

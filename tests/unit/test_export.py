@@ -101,6 +101,17 @@ def trained(tiny_run, tmp_path_factory):
     return TorchEngine(model.eval(), tokenizer), CTranslate2Engine.load(folder, tokenizer, "cpu"), tokenizer
 
 
+@pytest.mark.parametrize("quantization, ratio", [("float16", 0.55), ("int16", 0.6), ("int8", 0.4)])
+def test_a_quantised_export_stores_its_weights_in_fewer_bytes(tokenizers, tmp_path, quantization, ratio):
+    sizes = {}
+    for kind in ("float32", quantization):
+        folder = tmp_path / kind
+        folder.mkdir()
+        both_engines(tokenizers[True], folder, kind, d_model=64, d_ff=128, position="rotary")
+        sizes[kind] = (folder / "model.bin").stat().st_size
+    assert sizes[quantization] < ratio * sizes["float32"]
+
+
 SETTINGS = [
     {},
     {"beam": 1},

@@ -4,6 +4,7 @@ import shutil
 from collections import Counter
 
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
@@ -350,6 +351,39 @@ def test_an_ensemble_ends_where_the_first_of_its_models_does(translator):
     )
     both = Translator(translator.engine, translator.tokenizer, config, others=[short])
     assert both.max_src_length == both.max_positions == 20 and translator.max_positions is None
+
+
+@pytest.fixture(scope="module")
+def other_run(tiny_run, tmp_path_factory):
+    """The tiny run with other weights and shorter sources, of the same vocabulary."""
+    folder = tmp_path_factory.mktemp("other") / "run"
+    shutil.copytree(tiny_run, folder)
+    generator = torch.Generator().manual_seed(5)
+    weights = load_file(folder / "model.safetensors")
+    weights = {name: w + 0.1 * torch.randn(w.shape, generator=generator) for name, w in weights.items()}
+    save_file(weights, folder / "model.safetensors")
+    text = (folder / "config.yaml").read_text(encoding="utf-8")
+    (folder / "config.yaml").write_text(text.replace("max_length: 64", "max_length: 20"), encoding="utf-8")
+    return folder
+
+
+def test_an_ensemble_gives_each_token_the_mean_of_its_models_probabilities(translator, tiny_run, other_run, sentences):
+    both = Translator.load(tiny_run, device="cpu", ensemble=[other_run])
+    other = Translator.load(other_run, device="cpu")
+    tokenizer = translator.tokenizer
+    pairs = list(zip(tokenizer.encode_src(sentences[:6]), tokenizer.encode_tgt(sentences[6:12])))
+    asked = (each.engine.token_log_probs(pairs) for each in (translator, other, both))
+    for alone, beside, together in zip(*asked):
+        mean = [math.log((math.exp(a) + math.exp(b)) / 2) for a, b in zip(alone, beside)]
+        assert together == pytest.approx(mean, abs=1e-4)
+        assert together != pytest.approx(alone, abs=1e-3)
+    scores = [[round(r.score, 3) for r in each.translate(sentences)] for each in (translator, other, both)]
+    assert scores[2] not in scores[:2]
+
+
+def test_an_ensemble_that_is_loaded_keeps_the_limits_of_all_its_models(translator, tiny_run, other_run):
+    both = Translator.load(tiny_run, device="cpu", ensemble=[other_run])
+    assert (translator.max_src_length, both.max_src_length) == (64, 20)
 
 
 def test_models_with_other_vocabularies_do_not_translate_together(tiny_run, tmp_path):

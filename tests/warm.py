@@ -1,0 +1,123 @@
+"""The command line in a process of its own, forked from one that has imported everything already.
+
+A fresh Python takes three seconds to import torch and the rest; a fork of a warm one takes a few hundredths. What the
+start of a process itself does (imports, locale, closed streams) is tested with `tests.conftest.run_process`.
+"""
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+# Modules the server imports once. It runs no tensor operation: OpenMP's threads do not survive a fork.
+_PRELOADED = [
+    "torch",
+    "datasets",
+    "sacrebleu.metrics.bleu",
+    "transformer_mt.training.loop",
+    "transformer_mt.cli",
+    "pytest",
+]
+_CONTEXT = multiprocessing.get_context("forkserver")
+_CONTEXT.set_forkserver_preload(_PRELOADED)
+
+Before = Callable[..., None]
+
+
+class WarmProcess:
+    """A running command; `before(*arguments)` is called in it first, to replace functions for example."""
+
+    def __init__(
+        self,
+        words: tuple[object, ...],
+        cwd: Path | None = None,
+        stdin: bytes = b"",
+        env: dict[str, str] | None = None,
+        before: tuple[Any, ...] = (),
+        picture: bool = False,
+    ) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="warm")
+        files = Path(self._folder.name)
+        (files / "in").write_bytes(stdin)
+        environment = {**os.environ, **(env or {})}
+        self.words = [str(word) for word in words]
+        self._process = _CONTEXT.Process(
+            target=_run, args=(self.words, files, cwd or Path.cwd(), environment, before, picture)
+        )
+        self._process.start()
+        self._files = files
+
+    @property
+    def stderr_so_far(self) -> str:
+        file = self._files / "err"
+        return file.read_text(encoding="utf-8", errors="replace") if file.exists() else ""
+
+    def send_signal(self, number: int) -> None:
+        os.kill(self._process.pid, number)
+
+    def wait(self, timeout: float = 300) -> subprocess.CompletedProcess:
+        """The ended command; its `returncode` is -N after signal N."""
+        self._process.join(timeout)
+        if self._process.exitcode is None:
+            self._process.kill()
+            raise TimeoutError(f"{self.words} did not end in {timeout} seconds: {self.stderr_so_far}")
+        out, err = ((self._files / name).read_bytes() for name in ("out", "err"))
+        self._folder.cleanup()
+        return subprocess.CompletedProcess(self.words, self._process.exitcode, out, err)
+
+
+def _run(
+    words: list[str], files: Path, cwd: Path, environment: dict[str, str], before: tuple[Any, ...], picture: bool
+) -> None:
+    """In the fork: become the command. Never returns."""
+    for number, (name, flags) in enumerate(
+        (("in", os.O_RDONLY), ("out", os.O_WRONLY | os.O_CREAT), ("err", os.O_WRONLY | os.O_CREAT))
+    ):
+        os.dup2(os.open(files / name, flags), number)
+    sys.stdin, sys.stdout, sys.stderr = (
+        open(number, mode, encoding="utf-8", closefd=False) for number, mode in ((0, "r"), (1, "w"), (2, "w"))
+    )
+    os.chdir(cwd)
+    os.environ.clear()
+    os.environ.update(environment)
+    for number in (signal.SIGINT, signal.SIGTERM):  # pytest may run in the background, where SIGINT is ignored
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    status: Any = 1
+    try:
+        import torch
+
+        if threads := environment.get("OMP_NUM_THREADS"):
+            torch.set_num_threads(int(threads))
+        if not picture:  # drawing one takes as long as a tiny training
+            from transformer_mt import plots
+
+            plots.learning_curve = lambda entries, path: None
+        if before:
+            before[0](*before[1:])
+        from transformer_mt import cli
+
+        sys.argv = ["transformer-mt", *words]
+        status = cli.main()
+    except SystemExit as stop:
+        status = stop.code
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(status if isinstance(status, int) else 1)
+
+
+def run_cli(*words: object, cwd: Path | None = None, stdin: bytes = b"", **options: Any) -> subprocess.CompletedProcess:
+    """The command line, run to its end; `before=(function, ...)` and `picture=True` as for WarmProcess, others are
+    environment variables.
+    """
+    own = {name: options.pop(name) for name in ("before", "picture") if name in options}
+    return WarmProcess(words, cwd, stdin, options, **own).wait()
