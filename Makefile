@@ -8,7 +8,7 @@ ARGS   ?=
 export TEXT ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo train reproduce translate evaluate test test-all lint format clean
+.PHONY: help setup demo train reproduce translate evaluate test test-all gpu-check lint format clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -54,6 +54,10 @@ test: setup ## run the test suite
 
 test-all: setup ## run the slow tests too
 	$(PYTEST) -m 'not gpu'
+
+# GPU_PYTHON names a Python that has torch with CUDA and the other packages; by default .venv, whose torch may be the CPU's.
+gpu-check: $(if $(GPU_PYTHON),,setup) ## check PART=tests|train|translate|run on a GPU; DATA=a folder of Multi30k
+	$(or $(GPU_PYTHON),$(BIN)/python) scripts/gpu_check.py $(PART) $(if $(DATA),--data $(DATA)) $(ARGS)
 
 lint: setup ## check style and types
 	$(BIN)/ruff check .

@@ -91,6 +91,16 @@ def put_back(part: str) -> None:
         setattr(owner, name, plain)
 
 
+def corpora(data: str) -> dict:
+    """The training and validation sets: the toy language, a folder with train.jsonl and val.jsonl, or a set of the hub."""
+    if data == "toy":
+        return {"train": {"toy": "train"}, "valid": {"toy": "valid"}}
+    files = [Path(data) / f"{name}.jsonl" for name in ("train", "val")]
+    if all(file.exists() for file in files):
+        return {"train": {"file": str(files[0])}, "valid": {"file": str(files[1])}}
+    return {"hub": data, "train": {"split": "train"}, "valid": {"split": "validation"}}
+
+
 class Ours:
     """The run `transformer-mt train` would open: its batches, its updater."""
 
@@ -100,7 +110,7 @@ class Ours:
 
         put_back(variant.without)
         d_model, d_ff, heads, layers = SHAPES[shape]
-        corpus = {"hub": options.data, "train": {"split": "train"}, "valid": {"split": "validation"}}
+        corpus = corpora(options.data)
         sizes = {"d_model": d_model, "d_ff": d_ff, "num_heads": heads, "dropout": options.dropout}
         depth = {"num_encoder_layers": layers, "num_decoder_layers": layers}
         how = {"precision": variant.precision, "compile": variant.compile, "optimizer": variant.optimizer}
@@ -109,7 +119,7 @@ class Ours:
                 {
                     "name": "bench",
                     "data": {"source_lang": "en", "target_lang": "de", "max_length": 128, **corpus},
-                    "tokenizer": {"vocab_size": VOCABULARY},
+                    "tokenizer": {"vocab_size": 1000 if options.data == "toy" else VOCABULARY},
                     "model": {**sizes, **depth},
                     "train": {"batch_tokens": options.batch_tokens, "device": options.device, **how},
                 }
@@ -283,7 +293,7 @@ def profile(shape: str, options: argparse.Namespace) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", required=True, help="Multi30k, a folder in the hub's layout or its name there")
+    parser.add_argument("--data", required=True, help="Multi30k: its folder or its name on the hub; or toy")
     parser.add_argument("--shapes", nargs="+", default=["small", "base"], choices=SHAPES)
     names = [variant.name for variant in VARIANTS]
     parser.add_argument("--variants", nargs="+", default=["bare", "bare-kept", "ours-fp32", "ours-auto"], choices=names)

@@ -23,7 +23,9 @@ from transformer_mt.device import keep_large_buffers
 BEAMS = (5, 1)
 
 
-def direct(folder: Path, workers: int, lines: Sequence[str], beam: int, batch: tuple[int, str]) -> Callable:
+def direct(
+    folder: Path, workers: int, lines: Sequence[str], beam: int, batch: tuple[int, str], device: str = "cpu"
+) -> Callable:
     """CTranslate2 by its own Python interface, on sentences that are pieces already."""
     import ctranslate2
 
@@ -32,17 +34,26 @@ def direct(folder: Path, workers: int, lines: Sequence[str], beam: int, batch: t
     tokenizer = Tokenizer.load(folder)
     pieces = [tokenizer.pieces_src(ids) for ids in tokenizer.encode_src(lines)]
     cores = len(os.sched_getaffinity(0))
-    model = ctranslate2.Translator(str(folder), inter_threads=workers, intra_threads=max(1, cores // workers))
+    threads = {"inter_threads": workers, "intra_threads": max(1, cores // workers)} if device == "cpu" else {}
+    model = ctranslate2.Translator(str(folder), device, **threads)
     return lambda: model.translate_batch(
         pieces, beam_size=beam, max_batch_size=batch[0], batch_type=batch[1], max_decoding_length=256
     )
 
 
-def whole(model: Path, lines: Sequence[str], beam: int, dtype: str | None, one_by_one: bool, **decode: int) -> Callable:
+def whole(
+    model: Path,
+    lines: Sequence[str],
+    beam: int,
+    dtype: str | None,
+    one_by_one: bool,
+    device: str = "cpu",
+    **decode: int,
+) -> Callable:
     """Our Translator, text to text."""
     from transformer_mt import Translator
 
-    translator = Translator.load(model, device="cpu", dtype=dtype, decode={"beam": beam, **decode})
+    translator = Translator.load(model, device=device, dtype=dtype, decode={"beam": beam, **decode})
     if one_by_one:
         return lambda: [translator.translate([line]) for line in lines]
     return lambda: translator.translate(lines)
@@ -119,6 +130,30 @@ def throughput(run: Path, exports: dict[str, Path], lines: list[str], rounds: in
             print(f"| {name} | {len(few) / value:.1f} |", flush=True)
 
 
+def on_gpu(run: Path, exports: dict[str, Path], lines: list[str], rounds: int, device: str) -> None:
+    """Sentences per second of both engines on one GPU; larger batches than on a CPU."""
+    import ctranslate2
+
+    where, few = {"device": device}, lines[:100]
+    has_ctranslate2 = device == "cpu" or ctranslate2.get_cuda_device_count() > 0
+    for beam in BEAMS:
+        variants: dict[str, tuple] = {}
+        for dtype in ("float32", "bfloat16", "float16") if device != "cpu" else ("float32",):
+            for budget in (8192, 65536):
+                name = f"our torch engine, {dtype}, decode.batch_tokens {budget:,}"
+                variants[name] = (whole, run, lines, beam, dtype, False, {**where, "batch_tokens": budget})
+        if has_ctranslate2:
+            for kind, folder in exports.items():
+                variants[f"our ctranslate2 engine, {kind}"] = (whole, folder, lines, beam, None, False, where)
+                variants[f"CTranslate2 {kind}"] = (direct, folder, 1, lines, beam, (4096, "tokens"), where)
+        variants["our torch engine, float32, one sentence at a time"] = (whole, run, few, beam, "float32", True, where)
+        print(f"\n| beam {beam}, {len(lines):,} sentences | sentences/s |\n|---|---|")
+        for name, seconds in measure(variants, rounds).items():
+            print(f"| {name} | {len(few if 'one sentence' in name else lines) / seconds:.1f} |", flush=True)
+    if not has_ctranslate2:
+        print("\nThis CTranslate2 finds no GPU: it was not measured.")
+
+
 def growth(run: Path, lines: list[str], rounds: int) -> None:
     """Time by source length, beam and batch, of the torch engine in float32."""
 
@@ -168,6 +203,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--sentences", type=int, default=1000)
     parser.add_argument("--growth", action="store_true", help="also how time grows with length, beam and batch")
+    parser.add_argument("--device", help="cuda: the tables of a GPU (default: those of the CPU)")
     arguments = parser.parse_args()
     from transformer_mt.export.export import export
 
@@ -178,6 +214,9 @@ def main() -> None:
         for kind in ("float32", "int8"):
             exports[kind] = Path(folder) / kind
             print(export(arguments.run, exports[kind], kind, str(arguments.source), print))
+        if arguments.device:
+            on_gpu(arguments.run, exports, lines, arguments.rounds, arguments.device)
+            return
         start_up(arguments.run, exports, arguments.rounds)
         throughput(arguments.run, exports, lines, arguments.rounds)
         if arguments.growth:

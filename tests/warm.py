@@ -79,8 +79,9 @@ def _run(
         (("in", os.O_RDONLY), ("out", os.O_WRONLY | os.O_CREAT), ("err", os.O_WRONLY | os.O_CREAT))
     ):
         os.dup2(os.open(files / name, flags), number)
-    sys.stdin, sys.stdout, sys.stderr = (
-        open(number, mode, encoding="utf-8", closefd=False) for number, mode in ((0, "r"), (1, "w"), (2, "w"))
+    sys.stdin, sys.stdout, sys.stderr = (  # they stay open to the end of the process
+        open(number, mode, encoding="utf-8", closefd=False)  # noqa: SIM115
+        for number, mode in ((0, "r"), (1, "w"), (2, "w"))
     )
     os.chdir(cwd)
     os.environ.clear()

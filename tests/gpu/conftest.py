@@ -1,0 +1,31 @@
+"""Tests of what only a CUDA GPU does: `make gpu-check PART=tests`.
+
+GPU_CHECK_DEVICE=cpu runs them on the CPU, to find mistakes in the tests themselves; what needs CUDA is then skipped.
+"""
+
+import os
+
+import pytest
+import torch
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if "tests/gpu/" in str(item.path).replace(os.sep, "/"):
+            item.add_marker(pytest.mark.gpu)
+
+
+@pytest.fixture(scope="session")
+def device():
+    name = os.environ.get("GPU_CHECK_DEVICE", "cuda")
+    if name == "cuda" and not torch.cuda.is_available():
+        pytest.skip("needs a CUDA GPU")
+    return torch.device(name)
+
+
+@pytest.fixture
+def cuda(device):
+    """The device, where the test has no meaning on another one."""
+    if device.type != "cuda":
+        pytest.skip("needs a CUDA GPU")
+    return device
