@@ -15,12 +15,15 @@ class TableEngine:
         self.answers = {tuple(tokenizer.encode_src([source])[0]): texts for source, texts in answers.items()}
         self.calls = []
         """The sources of each call of `search`."""
+        self.prefixes = []
+        """Those of all requests."""
 
     def check(self, settings):
         pass
 
     def search(self, requests, settings, n_best):
         self.calls.append([self.tokenizer.src.decode(request.src) for request in requests])
+        self.prefixes += [request.prefix for request in requests]
         for i, request in enumerate(requests):
             assert tuple(request.src) in self.answers, f"asked for {self.calls[-1][i]!r}"
             targets = self.tokenizer.encode_tgt(self.answers[tuple(request.src)])

@@ -197,6 +197,8 @@ class DecodeConfig(Section):
     """Factor on the log-probability of pieces that were there before; 1 turns it off."""
     banned: list[str] = Field([])
     """Words that are never written."""
+    split_sentences: Literal["auto"] | bool = "auto"
+    """Translate each sentence of a line by itself; auto: unless a fifth of the training sources had several sentences."""
     batch_tokens: Positive = 8192
     """Budget of one batch in padded source tokens x hypotheses."""
 

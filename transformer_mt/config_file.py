@@ -44,6 +44,7 @@ _ARMS = ("bool", "int", "constrained-int", "constrained-str", "ScoresConfig")
 _OF_A_UNION = {
     "train.compile": "true, false or auto",
     "train.batch_tokens": "auto or a whole number above 0",
+    "decode.split_sentences": "true, false or auto",
 }
 """What pydantic would tell in one line an arm."""
 

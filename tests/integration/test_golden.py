@@ -12,3 +12,9 @@ def test_an_old_run_translates_as_it_did():
     )
     results = Translator.load(GOLDEN / "run", device="cpu").translate(source)
     assert [result.translation for result in results] == translations
+
+
+def test_an_old_run_that_says_nothing_of_sentences_splits_them():
+    assert "split_sentences" not in (GOLDEN / "run" / "config.yaml").read_text(encoding="utf-8")
+    (result,) = Translator.load(GOLDEN / "run", device="cpu").translate(["The dog sleeps. A cat sings."])
+    assert [segment["source"] for segment in result.segments] == ["The dog sleeps.", "A cat sings."]

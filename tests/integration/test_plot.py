@@ -109,7 +109,7 @@ def test_the_names_of_many_runs_stand_beside_the_curves(tmp_path):
 
 def test_a_target_too_long_for_the_model_is_told(tiny_run, monkeypatch):
     translator = Translator.load(tiny_run, device="cpu")
-    monkeypatch.setattr(translator, "max_positions", 4)
+    monkeypatch.setattr(translator.planner, "max_positions", 4)
     with pytest.raises(InputError, match=r"the target must have at most 3 pieces, but has \d+"):
         look(translator, "The dog sleeps.", "Der Hund schläft.")
 

@@ -57,6 +57,47 @@ def test_training_stops_when_patience_is_out(run):
     assert steps(patient[1], "valid") == [3, 6, 9, 12, 15, 18]
 
 
+@pytest.mark.parametrize("several, splits", [(0, "true"), (3, "false"), (1, "true")])
+def test_whether_lines_are_split_is_what_the_training_sources_say(run, tmp_path, several, splits):
+    """auto: not where a fifth of them has several sentences. The answer is in the run's folder, which needs no data then."""
+    pairs = list(toy.generate("train", 1000))
+    rows = [f"{en} {pairs[i - 1][0]}\t{de} {pairs[i - 1][1]}" if i % 10 < several else f"{en}\t{de}"
+            for i, (en, de) in enumerate(pairs)]  # fmt: skip
+    (tmp_path / "train.tsv").write_text("en\tde\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    words = ["data.train={file: train.tsv}", "train.average_checkpoints=1"]
+    folder, _ = run(*words, "train.max_updates=2")
+    kept = (folder / "config.yaml").read_text(encoding="utf-8")
+    assert f"split_sentences: {splits}  #" in kept
+    (result,) = Translator.load(folder, device="cpu").translate(["The dog sleeps. A cat sings."])
+    assert (len(result.segments) == 2) is (splits == "true")
+    run(*words, "train.max_updates=4")  # auto in the YAML is no change
+    assert (folder / "config.yaml").read_text(encoding="utf-8") == kept.replace("max_updates: 2", "max_updates: 4")
+    run(
+        *words, "train.max_updates=6", "decode.split_sentences=auto" if several == 3 else "decode.split_sentences=false"
+    )
+    assert "split_sentences: false  #" in (folder / "config.yaml").read_text(encoding="utf-8")
+
+
+def test_a_validation_splits_lines_as_translate_does(run, tmp_path, monkeypatch):
+    (tmp_path / "valid.tsv").write_text(
+        "en\tde\nThe dog sleeps. A cat sings.\tDer Hund schläft. Eine Katze singt.\n", encoding="utf-8"
+    )
+    for split in ("true", "false"):
+        seen = []
+        translate = Translator.translate
+
+        def watched(self, lines, seen=seen, translate=translate):
+            results = translate(self, lines)
+            seen.extend(len(result.segments) for result in results)
+            return results
+
+        monkeypatch.setattr(Translator, "translate", watched)
+        words = [f"decode.split_sentences={split}", "train.max_updates=2", f"name=split-{split}"]
+        run("data.valid={file: valid.tsv}", *words, "train.average_checkpoints=1")
+        monkeypatch.setattr(Translator, "translate", translate)
+        assert seen == [2 if split == "true" else 0]
+
+
 def test_the_loss_can_be_what_is_watched(run):
     _, entries = run("train.monitor=loss", "train.validate_every=6")
     valid = [entry for entry in entries if entry["event"] == "valid"]

@@ -17,7 +17,7 @@ from tests.integration.test_cli import cli
 from tests.warm import run_cli
 from transformer_mt.folders import lock_folder
 
-LINES = ["The dog sleeps.", "", "A cat sings.", "The old teacher sees a small bird.", "Today the child reads."]
+LINES = ["The dog sleeps.", "", "A cat sings.", "The old teacher sees a bird. A dog.", "Today the child reads."]
 
 
 @pytest.fixture
@@ -160,7 +160,9 @@ def test_protected_text_and_flags(tiny_run, capfdbinary):
     assert row["translation"].count("<b>") == row["translation"].count("</b>") == 1 and "apart" in row["flags"]
     assert row["problems"][0].startswith("protected text did not survive")
     row = json.loads(cli(capfdbinary, "translate", tiny_run, "--json", "The dog sleeps. " * 30)[1])
-    assert "split" in row["flags"]
+    assert "split" in row["flags"] and len(row["segments"]) == 30
+    row = json.loads(cli(capfdbinary, "translate", tiny_run, "--json", "A. B.", "--split-sentences", "false")[1])
+    assert "split" not in row["flags"] and row["segments"] == []
 
 
 def test_an_ensemble_of_runs(tiny_run, capfdbinary):
@@ -232,7 +234,7 @@ def test_what_score_says_is_what_translate_said(tiny_run, source, tmp_path, capf
             continue  # nothing was asked of the model
         assert score["log_prob"] == pytest.approx(row["log_prob"], abs=1e-3)
         assert score["score"] == pytest.approx(row["score"], abs=1e-4)
-        assert len(score["token_log_probs"]) == len(score["tokens"]) + 1
+        assert len(score["token_log_probs"]) == len(score["tokens"]) + max(1, len(row["segments"]))
         assert sum(score["token_log_probs"]) == pytest.approx(score["log_prob"])
 
 
@@ -256,7 +258,7 @@ def test_score_mistakes(tiny_run, source, tmp_path, capfdbinary, words, message)
     "change, message",
     [
         ({"tokens": ["no-such-piece"]}, "its tokens must be pieces of this model, but 'no-such-piece' is none"),
-        ({"flags": ["split"]}, "must be translated in one piece to be scored, but is split; leave it out"),
+        ({"flags": ["apart"]}, "must not have text translated apart (--protect) to be scored; leave it out"),
         ({"source": 7}, "must be a line that translate --json wrote, but is not"),
     ],
 )

@@ -33,6 +33,7 @@ TWO_VALUES = {
     "no_repeat_ngram": ({"min_length": 12}, {"min_length": 12, "no_repeat_ngram": 1}),
     "repetition_penalty": ({"min_length": 12}, {"min_length": 12, "repetition_penalty": 3.0}),
     "banned": ({}, {"banned": ["."]}),
+    "split_sentences": ({}, {"split_sentences": False}),
 }
 # These change how the work is divided and nothing that is found: they have tests of their own below.
 ONLY_SPEED = {"batch_tokens"}
@@ -40,7 +41,7 @@ ONLY_SPEED = {"batch_tokens"}
 
 @pytest.fixture(scope="module")
 def sentences():
-    return [english for english, _ in toy.generate("test", 10)]
+    return [*(english for english, _ in toy.generate("test", 10)), "The dog sleeps. A cat sings."]
 
 
 @pytest.fixture(scope="module", params=["torch", "ctranslate2"])

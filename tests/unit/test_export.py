@@ -15,9 +15,9 @@ from transformer_mt.data import toy
 from transformer_mt.data.tokenizer import EOS, Tokenizer
 from transformer_mt.decoding.ctranslate2_engine import CTranslate2Engine
 from transformer_mt.decoding.engine import Request
+from transformer_mt.decoding.model_folder import load_run_config
 from transformer_mt.decoding.torch_engine import TorchEngine, load_model
 from transformer_mt.decoding.translation import Translation
-from transformer_mt.decoding.translator import load_run_config
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.export import proof
 from transformer_mt.export.ctranslate2 import write_model

@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 from tests.conftest import TINY
+from tests.engines import TableEngine
 from transformer_mt import Translator
 from transformer_mt.config import DecodeConfig, TokenizerConfig
 from transformer_mt.data import toy
 from transformer_mt.data.tokenizer import EOS, UNK, Tokenizer
 from transformer_mt.decoding.hypothesis import Hypothesis
+from transformer_mt.decoding.model_folder import load_run_config
 from transformer_mt.decoding.scoring import Pair, score
-from transformer_mt.decoding.translator import load_run_config
 from transformer_mt.errors import InputError, WorkError
 
 ODD = [
@@ -105,7 +106,7 @@ def test_scores_do_not_depend_on_batch_mates(translator, sentences):
 def test_n_best_is_sorted_and_begins_with_the_best(translator, sentences):
     for one, five in zip(translator.translate(sentences), translator.translate(sentences, n_best=5)):
         assert five.n_best[0].translation == one.translation == five.translation
-        assert len(five.n_best) == 5
+        assert 1 < len({candidate.translation for candidate in five.n_best}) == len(five.n_best) <= 5
         scores = [candidate.score for candidate in five.n_best]
         assert scores == sorted(scores, reverse=True)
     with pytest.raises(InputError, match=r"--n-best must be at most --beam \(5\), but is 6"):
@@ -224,7 +225,8 @@ def test_the_log_probability_is_what_scoring_gives_the_pair(translator, sentence
     tokenizer = translator.tokenizer
     for result in altered(translator, **search).translate(sentences[:8], n_best=1):
         tgt = [tokenizer.tgt.piece_to_id(piece) for piece in result.tokens]
-        (scored,) = score(translator, [Pair(result.source, "", tokenizer.encode_src([result.source])[0], tgt)])
+        src = tokenizer.encode_src([result.source])[0]
+        (scored,) = score(translator, [Pair(result.source, "", [(src, tgt)])])
         assert result.log_prob == pytest.approx(scored.log_prob, abs=1e-3)
         if search in ({}, {"beam": 1}):
             assert result.score == pytest.approx(scored.score, abs=1e-4)
@@ -257,11 +259,80 @@ def test_alignments_point_at_source_tokens(translator, sentences):
         assert "".join(result.source_tokens).replace("▁", " ").split() == result.source.split()
 
 
+TWO = {"The dog sleeps.": ["Der Hund schläft.", "Hund."], "A cat sings.": ["Eine Katze singt.", "Katze."]}
+TOGETHER = "The dog sleeps. A cat sings."
+
+
+def answering(translator, answers, target_lang="de", **settings):
+    """The translator with an engine that answers from a table."""
+    config = translator.config
+    config = config.model_copy(update={"data": config.data.model_copy(update={"target_lang": target_lang})})
+    decode = DecodeConfig.model_validate({**translator.decode.model_dump(), **settings})
+    return Translator(TableEngine(translator.tokenizer, answers), translator.tokenizer, config, decode)
+
+
+def test_each_sentence_of_a_line_is_translated_by_itself(translator):
+    """A model trained on single sentences drops all but one of several."""
+    table = answering(translator, TWO)
+    (result,) = table.translate(["The dog sleeps.  A cat sings."])
+    assert result.translation == "Der Hund schläft.  Eine Katze singt." and result.source.endswith("  A cat sings.")
+    assert result.flags == ["split"] and result.problems == []
+    assert [segment["source"] for segment in result.segments] == ["The dog sleeps.", "A cat sings."]
+    assert (result.score, result.log_prob) == (-1.0, -2.0)
+    assert table.engine.calls == [["The dog sleeps.", "A cat sings."]]
+    assert answering(translator, TWO, target_lang="zh").translate([TOGETHER])[0].translation == (
+        "Der Hund schläft.Eine Katze singt."
+    )
+
+
+def test_a_line_stays_whole_where_sentences_are_not_split(translator):
+    whole = answering(translator, {TOGETHER: ["Beides."]}, split_sentences=False)
+    (result,) = whole.translate([TOGETHER])
+    assert result.translation == "Beides." and result.flags == [] and result.segments == []
+
+
+def test_the_n_best_of_a_line_join_the_n_best_of_its_sentences(translator):
+    (result,) = answering(translator, {**TWO, "A cat sings.": ["Eine Katze singt."]}).translate([TOGETHER], n_best=2)
+    assert [c.translation for c in result.n_best] == ["Der Hund schläft. Eine Katze singt."]
+    (result,) = answering(translator, TWO).translate([TOGETHER], n_best=2)
+    assert [c.translation for c in result.n_best] == ["Der Hund schläft. Eine Katze singt.", "Hund. Katze."]
+
+
+def test_the_prefix_of_a_line_is_that_of_its_first_sentence(translator):
+    for prefix, requests in (("Der", ["Der", ""]), ("Der Hund schläft. Eine", ["Der Hund schläft. Eine"])):
+        table = answering(translator, {**TWO, TOGETHER: ["Der Hund schläft. Eine Katze singt."]})
+        table.translate([TOGETHER], prefixes=[prefix])
+        assert [table.tokenizer.decode_tgt(ids) for ids in table.engine.prefixes] == requests
+
+
+def test_texts_are_shown_once_in_an_n_best_list(translator):
+    (result,) = answering(translator, {"A.": ["Ein Hund", "Ein Hund", "Hund"]}).translate(["A."], n_best=2)
+    assert [candidate.translation for candidate in result.n_best] == ["Ein Hund", "Hund"]
+
+
+def test_alignments_count_over_all_sentences(translator):
+    (result,) = translator.translate([TOGETHER], align=True)
+    first = len(translator.tokenizer.encode_src(["The dog sleeps."])[0])
+    size = result.segments[0]["tokens"]
+    assert max(result.alignment[:size]) < first <= min(result.alignment[size:])
+
+
 def test_long_text_is_translated_sentence_by_sentence(translator):
     alone = translator.translate(["The dog sleeps.", "A cat sings."])
-    (long,) = translator.translate(["The dog sleeps. A cat sings. " * 12])
-    assert long.translation == " ".join([alone[0].translation, alone[1].translation] * 12)
-    assert long.log_prob == pytest.approx(12 * (alone[0].log_prob + alone[1].log_prob), abs=1e-3)
+    for split in (True, False):  # also without it: the line is too long for the model
+        (long,) = altered(translator, split_sentences=split).translate(["The dog sleeps. A cat sings. " * 12])
+        assert long.translation == " ".join([alone[0].translation, alone[1].translation] * 12)
+        assert long.log_prob == pytest.approx(12 * (alone[0].log_prob + alone[1].log_prob), abs=1e-3)
+        assert bool(long.problems) is not split or "cut" in long.flags
+
+
+@pytest.mark.parametrize("line", ["dog, " * 100, "x" * 300, "a.b,c" * 90, "猫、" * 200])
+def test_every_part_of_a_line_reaches_the_engine_uncut(translator, line):
+    (planned,) = translator.planner.lines([line], None, translator.decode)
+    assert all(len(unit.src) < translator.max_src_length for unit in planned.units)
+    pieces = translator.tokenizer.encode_src([unit.segment.text for unit in planned.units])
+    assert [unit.src for unit in planned.units] == pieces
+    assert "".join("".join(unit.segment.text for unit in planned.units).split()) == "".join(line.split())
 
 
 def test_protected_text_passes_through(translator):
@@ -279,6 +350,35 @@ def test_protected_text_passes_through(translator):
     assert none == translator.translate(["The dog sleeps."])[0]
 
 
+KEPT = {"The {a} dog.": ["Der Hund.", "Der {a} Hund.", "{a} Hund.", "Der Hund {b}."]}
+
+
+def test_of_the_n_best_those_are_taken_that_kept_protected_text(translator):
+    table = answering(translator, KEPT)
+    (result,) = table.translate(["The {a} dog."], protect=r"\{\w\}")
+    assert result.translation == "Der {a} Hund." and result.flags == [] and len(result.n_best) == 1
+    assert table.engine.calls == [["The {a} dog."]]  # nothing had to be translated apart
+    (result,) = table.translate(["The {a} dog."], n_best=4, protect=r"\{\w\}")
+    assert [c.translation for c in result.n_best] == ["Der {a} Hund.", "{a} Hund."]
+
+
+def test_lines_whose_protected_text_was_lost_are_translated_around_it_in_one_batch(translator):
+    lines = ["The {a} dog.", "A {b} cat.", "The {a} dog."]
+    lost = {"The {a} dog.": ["Der Hund."], "A {b} cat.": ["Katze."]}
+    stretches = {"The": ["Der"], "dog.": ["Hund."], "A": ["Eine"], "cat.": ["Katze."]}
+    table = answering(translator, {**lost, **stretches})
+    results = table.translate(lines, protect=r"\{\w\}")
+    assert [r.translation for r in results] == ["Der {a} Hund.", "Eine {b} Katze.", "Der {a} Hund."]
+    assert all("apart" in result.flags for result in results)
+    assert table.engine.calls == [lines, ["The", "dog.", "A", "cat.", "The", "dog."]]
+
+
+def test_protected_text_that_reaches_over_the_end_of_a_sentence_is_not_divided(translator):
+    table = answering(translator, {"See `a. Be` now.": ["Sieh `a. Be` jetzt."], "It runs.": ["Es läuft."]})
+    (result,) = table.translate(["See `a. Be` now. It runs."], protect=r"`[^`]*`")
+    assert result.translation == "Sieh `a. Be` jetzt. Es läuft."
+
+
 def test_where_nothing_is_protected_the_translation_is_the_same(translator):
     (plain,) = translator.translate(["The dog sleeps."])
     said = re.escape(plain.translation.split()[0])  # stands in the translation alone
@@ -290,7 +390,7 @@ def test_of_samples_the_chosen_one_is_judged_and_each_text_is_shown_once(transla
     src = translator.tokenizer.encode_src(["The dog sleeps."])[0]
     short, long = translator.tokenizer.encode_tgt(["Hund", "Der Hund schläft heute im Garten"])
     limit = len(long) + 1
-    monkeypatch.setattr(chooser, "_limit", lambda length, settings: limit)
+    monkeypatch.setattr(chooser.planner, "limit", lambda length, settings: limit)
 
     class Draws(type(chooser.engine)):
         def search(self, requests, settings, n_best):

@@ -34,7 +34,7 @@ def _evaluate(arguments: argparse.Namespace) -> int:
         )
     from transformer_mt.config_corpus import FilesCorpus
     from transformer_mt.data.corpus import describe, read_corpus
-    from transformer_mt.decoding.translator import load_run_config
+    from transformer_mt.decoding.model_folder import load_run_config
     from transformer_mt.evaluation.evaluate import evaluate
 
     folder = Path(arguments.model)

@@ -13,6 +13,14 @@ if TYPE_CHECKING:
     from transformer_mt.decoding.translation import Options
     from transformer_mt.decoding.translator import Translator
 
+
+def _auto(text: str) -> str | bool:
+    """auto, true or false, for argparse."""
+    if text not in ("auto", "true", "false"):
+        raise argparse.ArgumentTypeError(f"must be auto, true or false, but is {text}")
+    return text if text == "auto" else text == "true"
+
+
 # Of `decode` in the YAML: key, type, metavar or choices, meaning. The flag is the key with dashes.
 _SEARCH: tuple[tuple[str, Any, Any, str], ...] = (
     ("search", str, ("beam", "sample", "mbr"), "what is looked for"),
@@ -32,6 +40,7 @@ _SEARCH: tuple[tuple[str, Any, Any, str], ...] = (
     ("max_length_ratio", float, "X", "most pieces of a translation for each of the source, plus ten"),
     ("no_repeat_ngram", natural, "N", "no N pieces in a row twice"),
     ("repetition_penalty", float, "X", "factor on the log-probability of pieces that were there before"),
+    ("split_sentences", _auto, "auto|true|false", "translate each sentence of a line by itself"),
     ("batch_tokens", positive, "N", "budget of a batch in source tokens x hypotheses"),
 )
 
@@ -95,7 +104,8 @@ def load_translator(arguments: argparse.Namespace, options: "Options | None" = N
     settings = _settings(decode, Path(arguments.model))
     if options is not None:
         options.check(settings)
-    from transformer_mt.decoding.translator import Translator, is_exported
+    from transformer_mt.decoding.model_folder import is_exported
+    from transformer_mt.decoding.translator import Translator
 
     folder = Path(arguments.model)
     if arguments.engine == "ctranslate2" and arguments.ensemble:
@@ -116,7 +126,7 @@ def _settings(decode: dict[str, Any], folder: Path) -> "DecodeConfig":
     """The model's settings with those given. InputError if one was given that would change nothing; those of the config may
     wait there for another search.
     """
-    from transformer_mt.decoding.translator import load_run_config
+    from transformer_mt.decoding.model_folder import load_run_config
 
     try:
         settings = load_run_config(folder, decode).decode
@@ -135,7 +145,7 @@ def _settings(decode: dict[str, Any], folder: Path) -> "DecodeConfig":
 
 def _keep_memory(folder: Path) -> None:
     """A process that only translates keeps its large buffers; what is imported here is needed by torch's engine anyway."""
-    from transformer_mt.decoding.translator import is_exported
+    from transformer_mt.decoding.model_folder import is_exported
 
     if folder.is_dir() and not is_exported(folder):
         from transformer_mt.device import keep_large_buffers

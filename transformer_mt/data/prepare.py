@@ -29,6 +29,7 @@ from transformer_mt.data import cleaning
 from transformer_mt.data.corpus import Pair, UnknownSplitError, describe, identity, read_corpus
 from transformer_mt.data.dataset import EncodedPairs, write_chunks
 from transformer_mt.data.encode import encoded_chunks
+from transformer_mt.data.sentences import has_several_sentences
 from transformer_mt.data.survey import Survey
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.errors import InputError, WorkError
@@ -36,6 +37,7 @@ from transformer_mt.files import to_disk, write_text
 
 FORMAT = 2  # of the cache: raise it when a change in this room alters what is written
 TOKENIZER_PAIRS = 500_000  # evenly spaced over the corpus; more change the pieces little and take long
+SENTENCE_PAIRS = 20_000  # evenly spaced: enough to say which share of the sources has several sentences
 SHARD = 500_000  # rows of the corpus; an interruption loses at most the work on one
 
 _SURVEYED = "survey.json"  # says that the first pass is done
@@ -57,6 +59,8 @@ class PreparedData:
     fingerprint: str
     """A hash of all training and validation ids: the same data gives the same."""
     counts: Counter[str]
+    several_sentences: float | None = None
+    """Share of the training sources with more than one sentence; None in caches of versions that did not count it."""
 
 
 def prepare(config: Config, say: Say, tokenizer: Tokenizer | None = None) -> PreparedData:
@@ -104,6 +108,7 @@ def _open(folder: Path, say: Say) -> PreparedData | None:
             valid_text=[(row[0], row[1]) for row in map(json.loads, filter(None, lines))],
             fingerprint=facts["fingerprint"],
             counts=Counter(facts["counts"]),
+            several_sentences=facts.get("several_sentences"),
         )
     except (OSError, ValueError, KeyError, pyarrow.ArrowException) as error:
         # A file cut short is an OSError without a number; one that may not be read, or a broken disk, is no reason to delete.
@@ -197,6 +202,7 @@ def _fill(config: Config, folder: Path, say: Say, tokenizer: Tokenizer | None) -
     to_disk(folder / "valid.arrow")
     write_text(folder / "valid.jsonl", "".join(json.dumps(pair, ensure_ascii=False) + "\n" for pair in valid))
     facts = {"fingerprint": hashlib.sha256("".join(fingerprints).encode()).hexdigest(), "counts": +counts}
+    facts["several_sentences"] = json.loads((folder / _SURVEYED).read_text(encoding="utf-8")).get("several_sentences")
     write_text(folder / "facts.json", json.dumps(facts))
 
 
@@ -229,7 +235,9 @@ def _survey(
             )
         tokenizer = Tokenizer.train(pairs, config.tokenizer)
     tokenizer.save(folder)
-    write_text(done, json.dumps({"rows": len(fates)}))
+    sources = [src for _, (src, _) in sample[:: -(-len(sample) // SENTENCE_PAIRS) or 1]]
+    several = sum(has_several_sentences(src, data.source_lang) for src in sources) / max(1, len(sources))
+    write_text(done, json.dumps({"rows": len(fates), "several_sentences": several}))
     return fates, tokenizer
 
 

@@ -19,8 +19,8 @@ class Pair:
 
     source: str
     target: str
-    src: Ids
-    tgt: Ids
+    segments: list[tuple[Ids, Ids]]
+    """Source and target pieces of each segment that was translated by itself; one, unless `translate --json` says so."""
 
 
 @dataclass(frozen=True)
@@ -32,10 +32,10 @@ class Scored:
     log_prob: float
     """Natural logarithm of the target's probability: the sum over its tokens and the end of the sentence."""
     score: float
-    """log_prob / length penalty: what translate prints for the same pieces."""
+    """log_prob / length penalty, the mean over the segments: what translate prints for the same pieces."""
     tokens: list[str]
     token_log_probs: list[float]
-    """Of each token, and of the end of the sentence."""
+    """Of each token, and of the end of each segment."""
 
     @property
     def ppl(self) -> float:
@@ -56,7 +56,7 @@ def pairs_of_files(translator: Translator, source: str, target: str, most: int) 
             translator.tokenizer.encode_src([src for src, _ in texts]),
             translator.tokenizer.encode_tgt([tgt for _, tgt in texts]),
         )
-        yield [Pair(*text, *ids) for text, ids in zip(texts, encoded)]
+        yield [Pair(source=src, target=tgt, segments=[ids]) for (src, tgt), ids in zip(texts, encoded)]
 
 
 def pairs_of_json(translator: Translator, path: str, most: int) -> Iterator[list[Pair]]:
@@ -69,21 +69,25 @@ def pairs_of_json(translator: Translator, path: str, most: int) -> Iterator[list
             try:
                 facts = json.loads(line)
                 source, target, pieces = facts["source"], facts["translation"], facts["tokens"]
-                in_parts = {"split", "apart"} & set(facts["flags"])
+                parts = facts.get("segments") or [{"source": source, "tokens": len(pieces)}]
+                sources, sizes = [part["source"] for part in parts], [int(part["tokens"]) for part in parts]
+                is_apart = "apart" in facts["flags"] or sum(sizes) != len(pieces)
                 strange = [piece for piece in pieces if piece not in ids]
-                src = translator.tokenizer.encode_src([source])[0]
+                encoded = translator.tokenizer.encode_src(sources)
             except (ValueError, KeyError, TypeError):
                 raise InputError(f"{path}:{number}: must be a line that translate --json wrote, but is not") from None
-            if in_parts:
+            if is_apart:
                 raise InputError(
-                    f"{path}:{number}: must be translated in one piece to be scored, but is {in_parts.pop()}; leave it out"
+                    f"{path}:{number}: must not have text translated apart (--protect) to be scored; leave it out"
                 )
             if strange:
                 raise InputError(
                     f"{path}:{number}: its tokens must be pieces of this model, but {strange[0]!r} is none; "
                     "was it another that translated?"
                 )
-            pairs.append(Pair(source, target, src, [ids[piece] for piece in pieces]))
+            tokens = iter(ids[piece] for piece in pieces)
+            segments = [(src, list(islice(tokens, size))) for src, size in zip(encoded, sizes)]
+            pairs.append(Pair(source=source, target=target, segments=segments))
         yield pairs
 
 
@@ -91,14 +95,26 @@ def score(translator: Translator, pairs: Sequence[Pair]) -> list[Scored]:
     """The model's opinion of each pair, in order. InputError names a pair longer than the model can take."""
     most = translator.max_positions
     for pair in pairs:
-        if most and (longest := max(len(pair.src), len(pair.tgt)) + 1) > most:
+        longest = max(len(ids) + 1 for segment in pair.segments for ids in segment)
+        if most and longest > most:
             raise InputError(
                 f"a pair must have at most {most} pieces a side, but has {longest}: {pair.source[:40]!r}..."
             )
     penalty = LengthPenalty(translator.decode.length_penalty, translator.decode.length_penalty_form)
+    each = iter(translator.engine.token_log_probs([segment for pair in pairs for segment in pair.segments]))
     results = []
-    for pair, each in zip(pairs, translator.engine.token_log_probs([(pair.src, pair.tgt) for pair in pairs])):
-        log_prob = sum(each)
-        tokens = translator.tokenizer.pieces_tgt(pair.tgt)
-        results.append(Scored(pair.source, pair.target, log_prob, log_prob / penalty(len(each)), tokens, each))
+    for pair in pairs:
+        log_probs = [next(each) for _ in pair.segments]
+        scores = [sum(values) / penalty(len(values)) for values in log_probs]
+        flat = [value for values in log_probs for value in values]
+        results.append(
+            Scored(
+                source=pair.source,
+                target=pair.target,
+                log_prob=sum(flat),
+                score=sum(scores) / len(scores),
+                tokens=translator.tokenizer.pieces_tgt([token for _, tgt in pair.segments for token in tgt]),
+                token_log_probs=flat,
+            )
+        )
     return results

@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from transformer_mt.config import DecodeConfig
-from transformer_mt.decoding.protect import compile_pattern
+from transformer_mt.decoding.protect import ProtectedText
 from transformer_mt.errors import InputError
 
 
@@ -32,7 +33,7 @@ class Options:
         if self.protect and self.align:
             raise InputError("--align must not stand with --protect: protected text is aligned with nothing")
         if self.protect:
-            compile_pattern(self.protect)
+            ProtectedText(self.protect)
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,9 @@ class Translation:
     source_tokens: list[str] = field(default_factory=list)
     """Pieces of the source; only with alignments."""
     alignment: list[int] = field(default_factory=list)
-    """For each of `tokens` the place in `source_tokens` it attends to most; only if asked for."""
+    """For each of `tokens` the position in `source_tokens` it attends to most; only if asked for."""
+    segments: list[dict[str, Any]] = field(default_factory=list)
+    """Of a line translated in several segments, each segment's `source` and the number of its `tokens`."""
 
     def __str__(self) -> str:
         return self.translation

@@ -1,35 +1,26 @@
-"""Lines in, translations out: the same number, in the same order. Whatever engine searches, the promises are made here."""
+"""Lines in, translations out: the same number, in the same order, whichever engine searches."""
 
 import math
-import re
-import sys
+from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transformer_mt.config import Config, DecodeConfig
-from transformer_mt.config_file import load_config
 from transformer_mt.data.tokenizer import Tokenizer
-from transformer_mt.decoding.engine import Engine, Ids, Request
+from transformer_mt.decoding.engine import Engine, Ids
 from transformer_mt.decoding.flags import suspicions
 from transformer_mt.decoding.hypothesis import Hypothesis
 from transformer_mt.decoding.mbr import expected_utilities
-from transformer_mt.decoding.protect import compile_pattern, rejoin, spans, survived
-from transformer_mt.decoding.segments import joiner, split_text
+from transformer_mt.decoding.model_folder import is_exported, load_run_config
+from transformer_mt.decoding.plan import Line, Planner, Unit
+from transformer_mt.decoding.protect import ProtectedText
 from transformer_mt.decoding.translation import Candidate, Options, Translation
 from transformer_mt.errors import InputError
 
 if TYPE_CHECKING:
     from transformer_mt.model.interface import TranslationModel
-
-
-@dataclass(frozen=True)
-class _Part:
-    """A part of a line that is translated in one piece."""
-
-    src: Ids
-    limit: int
 
 
 class Translator:
@@ -45,15 +36,18 @@ class Translator:
     ) -> None:
         """`others` are the configs of the other models of an ensemble."""
         self.engine, self.tokenizer, self.decode = engine, tokenizer, decode or config.decode
-        configs = [config, *others]
-        self.max_src_length = min(c.data.max_length for c in configs)
-        """Longer sources, in pieces with EOS, are split."""
-        self.max_positions = min(
-            (c.data.max_length for c in configs if c.model.counts_places), default=engine.max_positions
-        )
-        """Most pieces of a side the model has positions for, end-of-sentence counted; None if there is no end."""
         self.target_lang = config.data.target_lang
-        self.joiner = joiner(self.target_lang)
+        self.planner = Planner(tokenizer, [config, *others], engine.max_positions)
+
+    @property
+    def max_src_length(self) -> int:
+        """Most pieces of a source with EOS; longer ones are divided."""
+        return self.planner.max_src_length
+
+    @property
+    def max_positions(self) -> int | None:
+        """Most pieces of a side the model has positions for, EOS counted; None if there is no limit."""
+        return self.planner.max_positions
 
     @classmethod
     def load(
@@ -119,46 +113,82 @@ class Translator:
         self.check(options)
         if options.prefixes is not None and len(options.prefixes) != len(lines):
             raise InputError(f"there must be a prefix a line, but there are {len(options.prefixes)} for {len(lines)}")
-        pattern = compile_pattern(options.protect) if options.protect else None
-        parts = self._parts(lines, settings)
-        prefixes = self.tokenizer.encode_tgt(options.prefixes) if options.prefixes else [[] for _ in lines]
-        requests, owners = [], []
-        for line, (own, prefix) in enumerate(zip(parts, prefixes)):
-            if own and prefix:  # what is given does not count as written
-                own[0] = replace(own[0], limit=min(own[0].limit + len(prefix), self.max_positions or sys.maxsize))
-            for k, part in enumerate(own):
-                requests.append(Request(part.src, part.limit, prefix if k == 0 else []))
-                owners.append((line, k))
-        found: list[list[list[Hypothesis]]] = [[[]] * len(own) for own in parts]
-        missing = [len(own) for own in parts]
-        results: list[Translation | None] = [None] * len(lines)
-        shown = 0
+        protected = ProtectedText(options.protect) if options.protect else None
+        waiting = deque(self.planner.lines(lines, options.prefixes, settings, protected))
 
-        def finish(line: int) -> None:
-            result = self._result(lines[line], parts[line], found[line], options)
-            if pattern and parts[line]:
-                prefix = options.prefixes[line] if options.prefixes else ""
-                result = self._protected(result, pattern, prefix, options.n_best, max_length)
-            results[line] = result
+        def done() -> Iterator[Translation]:
+            while waiting and waiting[0].is_done:
+                yield self._result(waiting.popleft(), options)
 
-        for line in (line for line, count in enumerate(missing) if not count):
-            finish(line)
-        wanted = (
-            settings.samples if settings.search == "mbr" else options.n_best
-        )  # mbr chooses from all that were drawn
-        searched = self.engine.search(requests, settings, wanted) if requests else iter(())
-        while True:
-            while shown < len(lines) and (result := results[shown]) is not None:
-                results[shown] = None
-                shown += 1
-                yield result
-            if (next_found := next(searched, None)) is None:
-                return
-            (line, k), hypotheses = owners[next_found[0]], next_found[1]
-            found[line][k] = hypotheses
-            missing[line] -= 1
-            if not missing[line]:
-                finish(line)
+        yield from done()  # blank lines at the beginning
+        lost: list[Unit] = []
+        for unit in self._search([unit for line in waiting for unit in line.units], settings, options, protected):
+            if unit.candidates is None:
+                lost.append(unit)
+            yield from done()
+        if protected:
+            self._translate_around(protected, lost, settings, options)
+        yield from done()
+
+    def _search(
+        self, units: Sequence[Unit], settings: DecodeConfig, options: Options, protected: ProtectedText | None = None
+    ) -> Iterator[Unit]:
+        """Each unit as soon as it was searched, with its candidates; None where no candidate kept the protected text."""
+        if not units:
+            return
+        width = settings.beam if settings.search == "beam" else settings.samples
+        # More candidates than are shown: mbr chooses among all samples, and some may have the same text or have lost
+        # what is protected.
+        wanted = width if settings.search == "mbr" or options.n_best > 1 or protected else 1
+        for i, hypotheses in self.engine.search([unit.request for unit in units], settings, wanted):
+            unit = units[i]
+            candidates = self._candidates(self._by_utility(hypotheses) if settings.search == "mbr" else hypotheses)
+            if protected and protected.is_in(unit.segment.text):
+                candidates = [c for c in candidates if protected.survived(unit.segment.text, c.translation)]
+                unit.candidates = candidates[: options.n_best] or None
+            else:
+                unit.candidates = candidates[: options.n_best]
+            if not hypotheses:
+                unit.candidates = [_NOTHING]
+                unit.flags.append("none")
+                unit.problems.append("the rules of the search leave no translation")
+            elif candidates and self._was_cut(unit, candidates[0]):
+                unit.flags.append("cut")
+                unit.problems.append(f"the translation was stopped at {unit.limit - 1} pieces")
+            yield unit
+
+    def _translate_around(
+        self, protected: ProtectedText, units: Sequence[Unit], settings: DecodeConfig, options: Options
+    ) -> None:
+        """For units whose protected text did not survive: the stretches between are translated apart, all in one batch."""
+        spans = [protected.spans(unit.segment.text) for unit in units]
+        texts, prefixes = [], []
+        for unit, own in zip(units, spans):
+            first = own[0].translatable  # then the prefix begins its translation, else it goes before what is protected
+            for span in own:
+                if span.translatable:
+                    texts.append(span.text.strip())
+                    prefixes.append(unit.prefix_text if first and span is own[0] else "")
+        stretches = self.planner.lines(texts, prefixes, settings)
+        for _ in self._search([part for line in stretches for part in line.units], settings, options):
+            pass
+        parts = iter(stretches)
+        for unit, own in zip(units, spans):
+            mine = [next(parts) for span in own if span.translatable]
+            each = [self._joined(line, options.n_best) for line in mine]
+            unit.candidates = []
+            for rank in range(min(map(len, each), default=1)):
+                chosen = [candidates[rank] for candidates in each]
+                text = protected.rejoin(own, [candidate.translation for candidate in chosen])
+                if unit.prefix_text and not own[0].translatable:
+                    text = f"{unit.prefix_text} {text.lstrip()}"
+                unit.candidates.append(replace(_mean(chosen), translation=text))
+            if mine:
+                unit.flags.append("apart")
+                unit.problems.append("protected text did not survive; what stands between it was translated apart")
+            for part in (part for line in mine for part in line.units):
+                unit.flags += part.flags
+                unit.problems += part.problems
 
     @property
     def searched(self) -> str:
@@ -172,153 +202,104 @@ class Translator:
         self.engine.check(self.decode)
         options.check(self.decode)
 
-    def _parts(self, lines: Sequence[str], settings: DecodeConfig) -> list[list[_Part]]:
-        """Each line's parts: one, none if there is nothing to translate, several if it is too long for one."""
-        encoded = self.tokenizer.encode_src(lines)
-        most = self.max_src_length - 1
-        result = []
-        for line, ids in zip(lines, encoded):
-            texts = [ids] if len(ids) <= most else self.tokenizer.encode_src(split_text(line, most, self._count))
-            # One character of more pieces than the model takes is cut, because there is nothing smaller.
-            result.append([_Part(own[:most], self._limit(len(own[:most]), settings)) for own in texts if own])
-        return result
-
-    def _count(self, texts: Sequence[str]) -> list[int]:
-        return [len(ids) for ids in self.tokenizer.encode_src(texts)]
-
-    def _limit(self, src_length: int, settings: DecodeConfig) -> int:
-        """Most pieces of a translation, end-of-sentence counted; from the source alone, never from its batch mates."""
-        limit = int(settings.max_length_ratio * src_length) + 11
-        limit = min(limit, settings.max_length + 1) if settings.max_length else limit
-        limit = max(limit, settings.min_length + 1)
-        return min(limit, self.max_positions) if self.max_positions else limit
-
-    def _result(self, line: str, parts: list[_Part], found: list[list[Hypothesis]], options: Options) -> Translation:
-        """A line's translation, put together from the hypotheses of its parts."""
-        problems, flags = [], []
-        if not parts:
-            empty = Candidate("", 0.0, 0.0, [])
-            return Translation(line, "", 0.0, 0.0, [], ["there is nothing to translate"], ["empty"], [empty])
-        if len(parts) > 1:
-            flags.append("split")
-            problems.append(f"the source was translated in {len(parts)} parts: it is too long for one")
-        if self.decode.search == "mbr":
-            found = [self._by_utility(hypotheses) for hypotheses in found]
-        candidates = [self._candidates(hypotheses) for hypotheses in found]
-        for k, (part, own) in enumerate(zip(parts, candidates)):
-            if not own:
-                flags.append("none")
-                problems.append("the rules of the search leave no translation")
-                candidates[k] = [Candidate("", 0.0, 0.0, [])]
-            elif self._was_cut(part, found[k][0]):
-                flags.append("cut")
-                problems.append(f"the translation was stopped at {part.limit - 1} pieces")
-        n_best = [self._join(each) for each in zip(*(own[: options.n_best] for own in candidates))]
+    def _result(self, line: Line, options: Options) -> Translation:
+        """A line's translation, put together from those of its units."""
+        if not line.units:
+            return Translation(
+                source=line.source, translation="", score=0.0, log_prob=0.0, tokens=[], n_best=[_NOTHING],
+                problems=["there is nothing to translate"], flags=["empty"],
+            )  # fmt: skip
+        problems = [problem for unit in line.units for problem in unit.problems]
+        flags = [flag for unit in line.units for flag in unit.flags]
+        if len(line.units) > 1:
+            flags.insert(0, "split")
+        if line.is_too_long:
+            problems.insert(0, f"the source was translated in {len(line.units)} parts: it is too long for one")
+        n_best = self._joined(line, options.n_best)
         best = n_best[0]
-        src_pieces = sum(len(part.src) for part in parts)
-        flags = list(dict.fromkeys([*flags, *suspicions(line, best.translation, src_pieces, best.tokens)]))
+        flags += suspicions(line.source, best.translation, sum(len(unit.src) for unit in line.units), best.tokens)
         result = Translation(
-            line, best.translation, best.score, best.log_prob, best.tokens, list(dict.fromkeys(problems)), flags, n_best
+            source=line.source,
+            translation=best.translation,
+            score=best.score,
+            log_prob=best.log_prob,
+            tokens=best.tokens,
+            problems=list(dict.fromkeys(problems)),
+            flags=list(dict.fromkeys(flags)),
+            n_best=n_best,
+            segments=_segments(line) if len(line.units) > 1 else [],
         )
-        return self._aligned(result, parts, candidates) if options.align else result
+        return self._aligned(result, line) if options.align else result
 
-    def _was_cut(self, part: _Part, hypothesis: Hypothesis) -> bool:
-        """Whether the best hypothesis ended at its limit though the model would rather have gone on."""
-        if len(hypothesis.tokens) < part.limit:
+    def _joined(self, line: Line, n_best: int) -> list[Candidate]:
+        """The line's n best: the k-th is made of the k-th best of each unit, so there are as many as the fewest."""
+        if not line.units:
+            return [_NOTHING]
+        if len(line.units) == 1:
+            return (line.units[0].candidates or [_NOTHING])[:n_best]
+        gaps = [unit.segment.gap for unit in line.units]
+        joined = []
+        for candidates in zip(*(unit.candidates or [_NOTHING] for unit in line.units)):
+            text = self.planner.splitter.join(gaps, [candidate.translation for candidate in candidates])
+            joined.append(replace(_mean(candidates), translation=text))
+        return joined[:n_best]
+
+    def _was_cut(self, unit: Unit, candidate: Candidate) -> bool:
+        """Whether the candidate ended at its limit although the model found another token likelier than the end."""
+        if len(candidate.tokens) + 1 < unit.limit:
             return False
-        log_probs = self.engine.token_log_probs([(part.src, hypothesis.tokens[:-1])])[0]
+        log_probs = self.engine.token_log_probs([(unit.src, self._ids(candidate))])[0]
         return log_probs[-1] < math.log(0.5)
 
-    def _candidates(self, hypotheses: list[Hypothesis]) -> list[Candidate]:
-        return [
-            Candidate(
-                self.tokenizer.decode_tgt(hypothesis.tokens[:-1]),
-                hypothesis.score,
-                hypothesis.log_prob,
-                self.tokenizer.pieces_tgt(hypothesis.tokens[:-1]),
-            )
-            for hypothesis in hypotheses
-        ]
+    def _candidates(self, hypotheses: Sequence[Hypothesis]) -> list[Candidate]:
+        """The hypotheses as text, each text once."""
+        found: dict[str, Candidate] = {}
+        for hypothesis in hypotheses:
+            ids = hypothesis.tokens[:-1]
+            text = self.tokenizer.decode_tgt(ids)
+            if text not in found:
+                found[text] = Candidate(
+                    translation=text,
+                    score=hypothesis.score,
+                    log_prob=hypothesis.log_prob,
+                    tokens=self.tokenizer.pieces_tgt(ids),
+                )
+        return list(found.values())
 
     def _by_utility(self, samples: list[Hypothesis]) -> list[Hypothesis]:
-        """The samples that differ in their text, by what the others say of them; of alike ones the likeliest."""
+        """The samples, ranked by their likeness to the others."""
         texts = [self.tokenizer.decode_tgt(sample.tokens[:-1]) for sample in samples]
         utilities = expected_utilities(texts, self.decode.utility, self.target_lang)
-        first_of: dict[str, Hypothesis] = {}
-        for text, utility, sample in zip(texts, utilities, samples):
-            first_of.setdefault(text, replace(sample, score=utility))
-        return sorted(first_of.values(), key=lambda sample: -sample.score)
+        ranked = [replace(sample, score=utility) for sample, utility in zip(samples, utilities)]
+        return sorted(ranked, key=lambda sample: -sample.score)
 
-    def _join(self, parts: Sequence[Candidate]) -> Candidate:
-        """The translations of a line's parts as one; its score is their mean."""
-        if len(parts) == 1:
-            return parts[0]
-        text = self.joiner.join(part.translation for part in parts if part.translation)
-        score = sum(part.score for part in parts) / len(parts)
-        return Candidate(text, score, sum(p.log_prob for p in parts), [token for p in parts for token in p.tokens])
-
-    def _aligned(self, result: Translation, parts: list[_Part], candidates: list[list[Candidate]]) -> Translation:
+    def _aligned(self, result: Translation, line: Line) -> Translation:
+        """The result with an alignment: positions count over the pieces of all units."""
         source_tokens: list[str] = []
         alignment: list[int] = []
-        targets = [[self.tokenizer.tgt.piece_to_id(piece) for piece in own[0].tokens] for own in candidates]
-        for part, places in zip(parts, self.engine.alignments([(p.src, tgt) for p, tgt in zip(parts, targets)])):
-            alignment += [len(source_tokens) + place for place in places]
-            source_tokens += self.tokenizer.pieces_src(part.src)
+        pairs = [(unit.src, self._ids((unit.candidates or [_NOTHING])[0])) for unit in line.units]
+        for (src, _), positions in zip(pairs, self.engine.alignments(pairs)):
+            alignment += [len(source_tokens) + position for position in positions]
+            source_tokens += self.tokenizer.pieces_src(src)
         return replace(result, source_tokens=source_tokens, alignment=alignment)
 
-    def _protected(
-        self, result: Translation, pattern: re.Pattern[str], prefix: str, wanted: int, max_length: int | None
-    ) -> Translation:
-        """The candidates that kept what is protected; if the best did not, the stretches between are translated apart."""
-        line, parts = result.source, spans(result.source, pattern)
-        if not any(span.protected for span in parts):
-            return result
-        bodies = [span.text.strip() for span in parts if span.translatable]
-        if bodies and survived(line, result.translation, pattern):
-            kept = [candidate for candidate in result.n_best if survived(line, candidate.translation, pattern)]
-            return replace(result, n_best=kept)
-        leads = bool(bodies) and parts[0].translatable
-        prefixes = [prefix, *[""] * (len(bodies) - 1)] if prefix and leads else None
-        results = self.translate(bodies, wanted, max_length, prefixes=prefixes)
-        n_best = []
-        for rank in range(min((len(r.n_best) for r in results), default=1)):
-            each = [result.n_best[rank] for result in results]
-            joined = self._join(each) if each else Candidate("", 0.0, 0.0, [])
-            text = rejoin(parts, [candidate.translation for candidate in each])
-            text = text if leads or not prefix else f"{prefix} {text.lstrip()}"
-            n_best.append(Candidate(text, joined.score, joined.log_prob, joined.tokens))
-        problems, flags = [], []
-        if bodies:
-            problems.append("protected text did not survive; what stands between it was translated apart")
-            flags.append("apart")
-        for result in results:
-            problems += result.problems
-            flags += result.flags
-        best = n_best[0]
-        return Translation(
-            line, best.translation, best.score, best.log_prob, best.tokens,
-            list(dict.fromkeys(problems)), list(dict.fromkeys(flags)), n_best,
-        )  # fmt: skip
+    def _ids(self, candidate: Candidate) -> Ids:
+        return [self.tokenizer.tgt.piece_to_id(piece) for piece in candidate.tokens]
 
 
-def is_exported(folder: Path) -> bool:
-    """Whether the folder is an export for CTranslate2."""
-    return (folder / "model.bin").exists()
+_NOTHING = Candidate(translation="", score=0.0, log_prob=0.0, tokens=[])
 
 
-def load_run_config(folder: Path, decode: dict[str, Any] | None = None) -> Config:
-    """The config of a run's folder, with the given settings of `decode` changed."""
-    if not folder.is_dir():
-        raise InputError(f"{folder}: no such folder; a model is the folder of a run, such as runs/demo")
-    if not (folder / "config.yaml").exists():
-        raise InputError(f"{folder}: must be a run's folder, but holds no config.yaml")
-    return load_config(
-        folder / "config.yaml", [f"decode.{key}={_yaml(value)}" for key, value in (decode or {}).items()]
+def _mean(candidates: Sequence[Candidate]) -> Candidate:
+    """Candidates of neighbouring stretches as one, without its text: the score is their mean."""
+    return Candidate(
+        translation="",
+        score=sum(c.score for c in candidates) / max(1, len(candidates)),
+        log_prob=sum(c.log_prob for c in candidates),
+        tokens=[token for c in candidates for token in c.tokens],
     )
 
 
-def _yaml(value: Any) -> str:
-    """A setting as the YAML that reads back as it."""
-    import json
-
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, (list, str)) else str(value)
+def _segments(line: Line) -> list[dict[str, Any]]:
+    best = [(unit.candidates or [_NOTHING])[0] for unit in line.units]
+    return [{"source": unit.segment.text, "tokens": len(c.tokens)} for unit, c in zip(line.units, best)]

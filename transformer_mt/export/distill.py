@@ -18,7 +18,8 @@ from transformer_mt.config import Config
 from transformer_mt.config_corpus import FileCorpus
 from transformer_mt.data.corpus import Pair, read_corpus
 from transformer_mt.data.lines import whole_lines
-from transformer_mt.decoding.translator import Translator, load_run_config
+from transformer_mt.decoding.model_folder import load_run_config
+from transformer_mt.decoding.translator import Translator
 from transformer_mt.device import keep_large_buffers
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.evaluation.scores import Score, corpus_scores

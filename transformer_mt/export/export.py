@@ -9,8 +9,9 @@ from pathlib import Path
 
 from transformer_mt.config_file import dump_config
 from transformer_mt.decoding.ctranslate2_engine import without_what_is_missing
+from transformer_mt.decoding.model_folder import is_exported, load_run_config
 from transformer_mt.decoding.torch_engine import TorchEngine, load_model
-from transformer_mt.decoding.translator import Translator, is_exported, load_run_config
+from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import InputError
 from transformer_mt.export.ctranslate2 import num_positions, write_model
 from transformer_mt.export.proof import Proof, probe_sentences, prove

@@ -32,6 +32,9 @@ def compare_configs(old: Config, new: Config, folder: Path) -> Config:
     if new.train.batch_tokens == "auto":
         found = {"batch_tokens": old.train.batch_tokens}
         new = new.model_copy(update={"train": new.train.model_copy(update=found)})
+    if new.decode.split_sentences == "auto":
+        kept = {"split_sentences": old.decode.split_sentences}
+        new = new.model_copy(update={"decode": new.decode.model_copy(update=kept)})
     before, after = flat(old.model_dump()), flat(new.model_dump())
     changed = [key for key in sorted(before.keys() | after.keys()) if before.get(key) != after.get(key)]
     fixed = (*_FIXED, "data.max_length") if old.model.counts_places else _FIXED

@@ -32,6 +32,9 @@ from transformer_mt.training.progress import Progress
 from transformer_mt.training.random_state import random_states, restore_random_states
 from transformer_mt.training.step import Objective, Pending, Updater
 
+# A model that met several sentences in this share of its training sources has learnt to translate them together.
+_SEVERAL_SENTENCES = 0.2
+
 
 @dataclass
 class Run:
@@ -219,7 +222,7 @@ def open_run(config: Config, folder: Path, fresh: bool = False, ranks: Ranks | N
         raise InputError("train.monitor must be bleu, as no validation pair fits a batch, but is loss")
     if device.type == "cpu":
         keep_large_buffers()
-    config = _with_budget(config, data, device, ranks)
+    config = _with_sentence_splitting(_with_budget(config, data, device, ranks), data)
     if ranks.is_first and lock is None:
         if fresh and folder.is_dir():
             say(f"the old run is now {set_aside(folder)}")
@@ -275,6 +278,14 @@ def _newest(folder: Path, ranks: Ranks) -> Checkpoint | None:
     saved = checkpoint.newest(folder / "checkpoints", say) if ranks.is_first else None
     path = ranks.from_first(saved and str(saved.path))
     return saved if ranks.is_first or path is None else checkpoint.load(Path(path))
+
+
+def _with_sentence_splitting(config: Config, data: PreparedData) -> Config:
+    """The config with true or false where `decode.split_sentences` is auto: translation needs no training data then."""
+    if config.decode.split_sentences != "auto" or data.several_sentences is None:
+        return config
+    found = {"split_sentences": data.several_sentences < _SEVERAL_SENTENCES}
+    return config.model_copy(update={"decode": config.decode.model_copy(update=found)})
 
 
 def _with_budget(config: Config, data: PreparedData, device: torch.device, ranks: Ranks) -> Config:

@@ -51,7 +51,8 @@ def validate(
     loss = validation_loss(model, data, int(config.train.batch_tokens), device, ranks)
     pairs = data.valid_text[: config.train.validate_sentences]
     # Whatever search and rules `translate` will have: they must not choose between checkpoints.
-    greedy = DecodeConfig(beam=1, batch_tokens=config.decode.batch_tokens)
+    kept = config.decode.model_dump(include={"batch_tokens", "split_sentences"})
+    greedy = DecodeConfig.model_validate({"beam": 1, **kept})
     translator = Translator.of_config(model, data.tokenizer, config, greedy)
     mine = translator.translate([src for src, _ in pairs[ranks.rank :: ranks.size]])
     shares = ranks.gather([result.translation for result in mine])
