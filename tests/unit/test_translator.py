@@ -2,6 +2,7 @@ import math
 import re
 import shutil
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -218,6 +219,30 @@ def test_a_lines_translation_is_its_own(translator, sentences, search, data):
         assert alone.score == pytest.approx(result.score, abs=1e-4)
         scores = [candidate.score for candidate in result.n_best]
         assert scores == sorted(scores, reverse=True)
+
+
+@pytest.fixture
+def threads():
+    """Three threads for torch, as on a machine with three cores; the suite gives each worker one."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("search", [{}, {"coverage_penalty": 0.3}, {"search": "sample", "samples": 3}], ids=str)
+def test_threads_and_concurrent_callers_change_nothing(translator, sentences, threads, search):
+    """They once shared the hooks that record attention: alignments were those of other lines."""
+    expected = [altered(translator, **search).translate([line], align=True)[0] for line in sentences]
+
+    def ask(_):
+        return altered(translator, **search, batch_tokens=100).translate(sentences, align=True)
+
+    with ThreadPoolExecutor(4) as callers:
+        for results in callers.map(ask, range(8)):
+            assert [r.translation for r in results] == [r.translation for r in expected]
+            assert [r.alignment for r in results] == [r.alignment for r in expected]
+            assert [r.score for r in results] == pytest.approx([r.score for r in expected], abs=1e-4)
 
 
 @pytest.mark.parametrize("search", SEARCHES, ids=str)

@@ -3,17 +3,15 @@
 Letters: B sentences, W hypotheses of each, N = B x W rows, S source length.
 """
 
-from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from transformer_mt.model.interface import TranslationModel
+from transformer_mt.model.recorder import AttentionRecorder
 from transformer_mt.model.recurrent import RecurrentState
 from transformer_mt.model.state import DecoderState
-from transformer_mt.model.weights import recorded
 
 
 @dataclass(frozen=True)
@@ -29,29 +27,22 @@ class CoveredState:
 
 
 class Coverage:
-    """cp(X; Y) = beta * sum over source tokens i of log(min(sum over target tokens j of p_ij, 1)), while it is open.
+    """cp(X; Y) = beta * sum over source tokens i of log(min(sum over target tokens j of p_ij, 1)).
 
     p_ij is the mean over the heads of the layer whose attention is most like an alignment.
     """
 
     def __init__(self, model: TranslationModel, beta: float) -> None:
         self.model, self.beta = model, beta
-        self._open = ExitStack()
-
-    def __enter__(self) -> "Coverage":
-        self._seen = self._open.enter_context(recorded(self.model.alignment_attention))
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self._open.close()
 
     def start(self, state: DecoderState | RecurrentState) -> CoveredState:
         return CoveredState(state, torch.zeros(state.src_mask.shape, device=state.src_mask.device))
 
     def step(self, tokens: Tensor, before: CoveredState) -> tuple[Tensor, CoveredState]:
-        self._seen.clear()
-        logits, state = self.model.step(tokens, before.state)
-        paid = self._seen[-1].float().mean(dim=1).flatten(0, 1)  # (B, H, W, S) -> (B, W, S) -> (N, S)
+        attention = self.model.alignment_attention
+        recorder = AttentionRecorder(attention)
+        logits, state = self.model.step(tokens, before.state, recorder)
+        paid = recorder.of(attention)[0].float().mean(dim=1).flatten(0, 1)  # (B, H, W, S) -> (B, W, S) -> (N, S)
         return logits, CoveredState(state, before.covered + paid)
 
     def penalty(self, now: CoveredState) -> Tensor:

@@ -1,7 +1,6 @@
 """What a model looks at while it translates a sentence: the weights of all its attentions."""
 
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 
 import torch
@@ -12,7 +11,7 @@ from transformer_mt.decoding.torch_engine import TorchEngine
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import InputError
 from transformer_mt.model.interface import TranslationModel
-from transformer_mt.model.weights import recorded
+from transformer_mt.model.recorder import AttentionRecorder
 
 
 @dataclass(frozen=True)
@@ -55,14 +54,16 @@ def look(translator: Translator, source: str, target: str | None = None) -> Atte
     if translator.max_positions and len(tgt) >= translator.max_positions:
         raise InputError(f"the target must have at most {translator.max_positions - 1} pieces, but has {len(tgt)}")
     model = engine.model
-    with torch.inference_mode(), ExitStack() as open_:
-        seen = {
-            kind: [open_.enter_context(recorded(each)) for each in layers] for kind, layers in model.attentions.items()
-        }
-        ids = torch.tensor([[*src, EOS]], device=engine.device)
-        model(ids, torch.ones_like(ids, dtype=torch.bool), torch.tensor([[BOS, *tgt]], device=engine.device))
+    recorder = AttentionRecorder(*(attention for layers in model.attentions.values() for attention in layers))
+    ids = torch.tensor([[*src, EOS]], device=engine.device)
+    with torch.inference_mode():
+        tgt_in = torch.tensor([[BOS, *tgt]], device=engine.device)
+        model.hidden(ids, torch.ones_like(ids, dtype=torch.bool), tgt_in, recorder)
     # A Transformer attends with all positions at once, a recurrent network with one after the other.
-    weights = {kind: [torch.cat(calls, dim=2)[0].float().cpu() for calls in layers] for kind, layers in seen.items()}
+    weights = {
+        kind: [torch.cat(recorder.of(attention), dim=2)[0].float().cpu() for attention in layers]
+        for kind, layers in model.attentions.items()
+    }
     end = ["</s>"]
     return Attentions(tokenizer.pieces_src(src) + end, tokenizer.pieces_tgt(tgt) + end, weights)
 

@@ -3,7 +3,6 @@
 import random
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +33,7 @@ from transformer_mt.device import choose_device
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.model.build import build_model
 from transformer_mt.model.interface import TranslationModel
-from transformer_mt.model.weights import recorded
+from transformer_mt.model.recorder import AttentionRecorder
 
 Done = list[tuple[int, list[Hypothesis]]]
 Work = Callable[[list[int]], Done]
@@ -88,11 +87,7 @@ class TorchEngine:
             each = self._search([requests[i] for i in rows], settings, rules)
             return [(i, found[:n_best]) for i, found in zip(rows, each)]
 
-        return (
-            found
-            for done in self._side_by_side(searched, plan, alone=bool(settings.coverage_penalty))
-            for found in done
-        )
+        return (found for done in self._side_by_side(searched, plan) for found in done)
 
     def token_log_probs(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[float]]:
         results: list[list[float]] = [[] for _ in pairs]
@@ -117,12 +112,12 @@ class TorchEngine:
         assert isinstance(model, TranslationModel)
         for rows in batches([max(len(src), len(tgt)) + 1 for src, tgt in pairs], 1, 4096):
             src, tgt_in = self._padded(pairs, rows)
-            with torch.inference_mode(), recorded(model.alignment_attention) as weights:
-                model.hidden(src, src != PAD, tgt_in)
+            recorder = AttentionRecorder(model.alignment_attention)
+            with torch.inference_mode():
+                model.hidden(src, src != PAD, tgt_in, recorder)
+            weights = torch.cat(recorder.of(model.alignment_attention), dim=2)
             real = (src != PAD) & (src != EOS)  # what stands for a word: (B, S)
-            best = (
-                torch.cat(weights, dim=2).mean(dim=1).masked_fill(~real[:, None], -1.0).argmax(dim=2).tolist()
-            )  # (B, T)
+            best = weights.mean(dim=1).masked_fill(~real[:, None], -1.0).argmax(dim=2).tolist()  # (B, T)
             for i, sources in zip(rows, best):
                 results[i] = sources[: len(pairs[i][1])]
         return results
@@ -150,18 +145,17 @@ class TorchEngine:
         penalty = LengthPenalty(settings.length_penalty, settings.length_penalty_form)
         model: Any = self.model
         step, state, bonus = model.step, model.start(model.encode(src, src_mask), src_mask), None
-        with ExitStack() as watching:
-            if settings.search != "beam":
-                dice = [[_die(settings.seed, r.src, k) for k in range(settings.samples)] for r in requests]
-                part = Distribution(settings.temperature, settings.top_k, settings.top_p)
-                found = sample(step, state, limits, _IDS, dice, part, penalty, rules, self.device)
-            else:
-                if settings.coverage_penalty:
-                    coverage = watching.enter_context(Coverage(model, settings.coverage_penalty))
-                    step, state, bonus = coverage.step, coverage.start(state), coverage.penalty
-                look_every = 1 if self.device.type == "cpu" else _GPU_LOOKS_EVERY
-                beam = settings.beam
-                found = beam_search(step, state, limits, _IDS, beam, penalty, rules, bonus, look_every, self.device)
+        if settings.search != "beam":
+            dice = [[_die(settings.seed, r.src, k) for k in range(settings.samples)] for r in requests]
+            part = Distribution(settings.temperature, settings.top_k, settings.top_p)
+            found = sample(step, state, limits, _IDS, dice, part, penalty, rules, self.device)
+        else:
+            if settings.coverage_penalty:
+                coverage = Coverage(model, settings.coverage_penalty)
+                step, state, bonus = coverage.step, coverage.start(state), coverage.penalty
+            look_every = 1 if self.device.type == "cpu" else _GPU_LOOKS_EVERY
+            beam = settings.beam
+            found = beam_search(step, state, limits, _IDS, beam, penalty, rules, bonus, look_every, self.device)
         if not all(found):  # by the rules, or because the weights are broken?
             logits, _ = model.step(torch.full_like(src[:, 0], BOS), model.start(model.encode(src, src_mask), src_mask))
             if not torch.isfinite(logits).all():
@@ -177,12 +171,12 @@ class TorchEngine:
         pad = torch.nn.utils.rnn.pad_sequence
         return pad(src, True, PAD).to(self.device), pad(tgt, True, PAD).to(self.device)
 
-    def _side_by_side(self, work: Work, plan: list[list[int]], alone: bool) -> Iterator[Done]:
+    def _side_by_side(self, work: Work, plan: list[list[int]]) -> Iterator[Done]:
         """`work` of each batch, as they are done: on a processor each core has a batch of its own, which is a fifth
         faster than all cores on one.
         """
         threads = torch.get_num_threads()
-        if self.device.type != "cpu" or alone or threads == 1 or len(plan) < 2:
+        if self.device.type != "cpu" or threads == 1 or len(plan) < 2:
             yield from map(work, plan)
             return
         pool = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))

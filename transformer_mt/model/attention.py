@@ -4,6 +4,7 @@ Letters: B sentences, T queries, S keys, D width, H heads, K head width (D = H x
 """
 
 import math
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 
 from transformer_mt.model.dropout import dropout as drop
 from transformer_mt.model.masks import Places
+from transformer_mt.model.recorder import AttentionRecorder
 
 
 def plain_attention(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -96,11 +98,13 @@ class MultiHeadAttention(nn.Module):
         mask: Tensor | None = None,
         causal: bool = False,
         places: Places | None = None,
+        recorder: AttentionRecorder | None = None,
     ) -> Tensor:
         """Each x attends to the keys that `mask` (True = may) or `causal` (query t sees keys up to t) allows. -> BTD
 
         `places` say where queries and keys stand, if not at 0, 1, 2 ...; this attention does not ask, its variants may.
         """
+        self._record(recorder, x_BTD, k_BHSK, v_BHSK, mask, causal, places)
         dropout = self.dropout if self.training else 0.0
         heads_BHTK = fused_attention(self._split(self.query(x_BTD)), k_BHSK, v_BHSK, mask, dropout, causal)
         return self.output(self._join(heads_BHTK))
@@ -121,6 +125,10 @@ class MultiHeadAttention(nn.Module):
         if causal:
             mask = torch.ones(x_BTD.size(1), k_BHSK.size(2), dtype=torch.bool, device=x_BTD.device).tril()
         return plain_attention(self._split(self.query(x_BTD)), k_BHSK, v_BHSK, mask)[1]
+
+    def _record(self, recorder: AttentionRecorder | None, *arguments: Any) -> None:
+        if recorder is not None and recorder.wants(self):
+            recorder.add(self, self.weights(*arguments))
 
     def _split(self, x_BTD: Tensor) -> Tensor:
         # (B, T, D) -> (B, T, H, K) -> (B, H, T, K)

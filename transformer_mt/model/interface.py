@@ -5,6 +5,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from transformer_mt.model.attention import MultiHeadAttention
+from transformer_mt.model.recorder import AttentionRecorder
 
 
 class TranslationModel(nn.Module):
@@ -21,7 +22,9 @@ class TranslationModel(nn.Module):
         """(B, S) source, (B, S) True = real, (B, T) target so far -> (B, T, V) logits of the token after each."""
         return self.output(self.hidden(src, src_mask, tgt_in))
 
-    def hidden(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> Tensor:
+    def hidden(
+        self, src: Tensor, src_mask: Tensor, tgt_in: Tensor, recorder: AttentionRecorder | None = None
+    ) -> Tensor:
         """`forward` without its last product: (B, T, D), of which training projects the real positions only."""
         raise NotImplementedError
 
@@ -33,7 +36,7 @@ class TranslationModel(nn.Module):
         """(B, S, D) memory, (B, S) True = real -> the state before the first token, one row a sentence."""
         raise NotImplementedError
 
-    def step(self, tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
+    def step(self, tokens: Tensor, state: Any, recorder: AttentionRecorder | None = None) -> tuple[Tensor, Any]:
         """(N,) newest token of each row -> (N, V) logits of the next, and the state that has seen it."""
         raise NotImplementedError
 

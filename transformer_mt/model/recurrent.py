@@ -14,6 +14,7 @@ from transformer_mt.model.attention import MultiHeadAttention
 from transformer_mt.model.dropout import Dropout
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.model.masks import Places, attend_to
+from transformer_mt.model.recorder import AttentionRecorder
 from transformer_mt.model.scores import Score
 from transformer_mt.model.transformer import Embedding, initialise
 from transformer_mt.model.variants import PredictedCentre, VariantAttention
@@ -103,15 +104,19 @@ class RecurrentDecoder(nn.Module):
         keys, values = self.attention.keys_values(memory_BSD)
         return RecurrentState(layers, torch.zeros_like(first[0]), keys, values, src_mask)
 
-    def forward(self, x_BTD: Tensor, memory_BSD: Tensor, src_mask: Tensor) -> Tensor:
+    def forward(
+        self, x_BTD: Tensor, memory_BSD: Tensor, src_mask: Tensor, recorder: AttentionRecorder | None = None
+    ) -> Tensor:
         """All positions, one after the other: (B, T, D)."""
         state, outputs = self.start(memory_BSD, src_mask), []
         for x_BD in x_BTD.unbind(dim=1):
-            output_BD, state = self.step(x_BD, state)
+            output_BD, state = self.step(x_BD, state, recorder)
             outputs.append(output_BD)
         return torch.stack(outputs, dim=1)
 
-    def step(self, x_ND: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
+    def step(
+        self, x_ND: Tensor, state: RecurrentState, recorder: AttentionRecorder | None = None
+    ) -> tuple[Tensor, RecurrentState]:
         """(N, D) the newest token of each row -> (N, D), of which the next is projected, and the state that has seen it."""
         raise NotImplementedError
 
@@ -124,14 +129,15 @@ class RecurrentDecoder(nn.Module):
             x = self.dropout(after[0])
         return x, tuple(layers)
 
-    def _attend(self, query_ND: Tensor, state: RecurrentState) -> Tensor:
+    def _attend(self, query_ND: Tensor, state: RecurrentState, recorder: AttentionRecorder | None) -> Tensor:
         """The context: (N, D)."""
         W, S = state.width, state.keys.size(2)
         device = query_ND.device
         places = Places(torch.full((W,), state.length, device=device), torch.arange(S, device=device))
         query_BWD = query_ND.view(-1, W, query_ND.size(1))
         mask = attend_to(state.src_mask)
-        return self.attention(query_BWD, state.keys, state.values, mask, places=places).flatten(0, 1)
+        context_BWD = self.attention(query_BWD, state.keys, state.values, mask=mask, places=places, recorder=recorder)
+        return context_BWD.flatten(0, 1)
 
 
 class BahdanauDecoder(RecurrentDecoder):
@@ -143,8 +149,10 @@ class BahdanauDecoder(RecurrentDecoder):
         super().__init__(cell, d_model, num_layers, dropout, attention, 2 * d_model)
         self.readout = nn.Linear(3 * d_model, 2 * d_model)
 
-    def step(self, x_ND: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
-        context_ND = self._attend(state.layers[-1][0], state)
+    def step(
+        self, x_ND: Tensor, state: RecurrentState, recorder: AttentionRecorder | None = None
+    ) -> tuple[Tensor, RecurrentState]:
+        context_ND = self._attend(state.layers[-1][0], state, recorder)
         h_ND, layers = self._advance(torch.cat([x_ND, context_ND], dim=1), state)
         pairs = self.readout(torch.cat([h_ND, x_ND, context_ND], dim=1)).unflatten(1, (-1, 2))
         return self.dropout(pairs.amax(dim=2)), replace(state, layers=layers, length=state.length + 1)
@@ -159,9 +167,11 @@ class LuongDecoder(RecurrentDecoder):
         super().__init__(cell, d_model, num_layers, dropout, attention, 2 * d_model)
         self.combine = nn.Linear(2 * d_model, d_model)
 
-    def step(self, x_ND: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
+    def step(
+        self, x_ND: Tensor, state: RecurrentState, recorder: AttentionRecorder | None = None
+    ) -> tuple[Tensor, RecurrentState]:
         h_ND, layers = self._advance(torch.cat([x_ND, state.fed], dim=1), state)
-        context_ND = self._attend(h_ND, state)
+        context_ND = self._attend(h_ND, state, recorder)
         fed_ND = torch.tanh(self.combine(torch.cat([context_ND, h_ND], dim=1)))
         return self.dropout(fed_ND), replace(state, layers=layers, fed=fed_ND, length=state.length + 1)
 
@@ -185,8 +195,10 @@ class Recurrent(TranslationModel):
         self.output = output
         initialise(self)
 
-    def hidden(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> Tensor:
-        return self.decoder(self.tgt_embedding(tgt_in), self.encode(src, src_mask), src_mask)
+    def hidden(
+        self, src: Tensor, src_mask: Tensor, tgt_in: Tensor, recorder: AttentionRecorder | None = None
+    ) -> Tensor:
+        return self.decoder(self.tgt_embedding(tgt_in), self.encode(src, src_mask), src_mask, recorder)
 
     def encode(self, src: Tensor, src_mask: Tensor) -> Tensor:
         return self.encoder(self.src_embedding(src), src_mask)
@@ -194,8 +206,10 @@ class Recurrent(TranslationModel):
     def start(self, memory_BSD: Tensor, src_mask: Tensor) -> RecurrentState:
         return self.decoder.start(memory_BSD, src_mask)
 
-    def step(self, tokens: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
-        output_ND, state = self.decoder.step(self.tgt_embedding(tokens), state)
+    def step(
+        self, tokens: Tensor, state: RecurrentState, recorder: AttentionRecorder | None = None
+    ) -> tuple[Tensor, RecurrentState]:
+        output_ND, state = self.decoder.step(self.tgt_embedding(tokens), state, recorder)
         return self.output(output_ND), state
 
     @property

@@ -14,6 +14,7 @@ from transformer_mt.model.attention import MultiHeadAttention
 from transformer_mt.model.dropout import Dropout
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.model.masks import Places, attend_to
+from transformer_mt.model.recorder import AttentionRecorder
 from transformer_mt.model.state import DecoderState, LayerState
 
 
@@ -70,9 +71,9 @@ class EncoderLayer(nn.Module):
         self.self_attention, self.self_residual = attention, residual()
         self.feed_forward, self.ffn_residual = feed_forward, residual()
 
-    def forward(self, x_BSD: Tensor, mask: Tensor) -> Tensor:
+    def forward(self, x_BSD: Tensor, mask: Tensor, recorder: AttentionRecorder | None = None) -> Tensor:
         def attend(x: Tensor) -> Tensor:
-            return self.self_attention(x, *self.self_attention.keys_values(x), mask=mask)
+            return self.self_attention(x, *self.self_attention.keys_values(x), mask=mask, recorder=recorder)
 
         return self.ffn_residual(self.self_residual(x_BSD, attend), self.feed_forward)
 
@@ -92,19 +93,23 @@ class DecoderLayer(nn.Module):
         self.src_attention, self.src_residual = src_attention, residual()
         self.feed_forward, self.ffn_residual = feed_forward, residual()
 
-    def forward(self, x_BTD: Tensor, memory_BSD: Tensor, mask: Tensor) -> Tensor:
+    def forward(
+        self, x_BTD: Tensor, memory_BSD: Tensor, mask: Tensor, recorder: AttentionRecorder | None = None
+    ) -> Tensor:
         """All positions at once, as in training. The causal mask also keeps real tokens from seeing padding after them."""
 
         def attend_to_self(x: Tensor) -> Tensor:
-            return self.self_attention(x, *self.self_attention.keys_values(x), causal=True)
+            return self.self_attention(x, *self.self_attention.keys_values(x), causal=True, recorder=recorder)
 
         def attend_to_source(x: Tensor) -> Tensor:
-            return self.src_attention(x, *self.src_attention.keys_values(memory_BSD), mask=mask)
+            return self.src_attention(x, *self.src_attention.keys_values(memory_BSD), mask=mask, recorder=recorder)
 
         x_BTD = self.src_residual(self.self_residual(x_BTD, attend_to_self), attend_to_source)
         return self.ffn_residual(x_BTD, self.feed_forward)
 
-    def step(self, x_BWD: Tensor, layer: LayerState, state: DecoderState) -> Tensor:
+    def step(
+        self, x_BWD: Tensor, layer: LayerState, state: DecoderState, recorder: AttentionRecorder | None = None
+    ) -> Tensor:
         """One position of each of a sentence's W hypotheses; writes its keys and values where `state` has room for them."""
         end, W = state.num_entries, state.width
         newest, here = slice(end - W, end), state.places[end - W : end]
@@ -113,11 +118,13 @@ class DecoderLayer(nn.Module):
             layer.self_keys[:, :, newest], layer.self_values[:, :, newest] = self.self_attention.keys_values(x, here)
             keys, values = layer.self_keys[:, :, :end], layer.self_values[:, :, :end]
             places = Places(here, state.places[:end])
-            return self.self_attention(x, keys, values, mask=state.past[:, None, :, :end], places=places)
+            mask = state.past[:, None, :, :end]
+            return self.self_attention(x, keys, values, mask=mask, places=places, recorder=recorder)
 
         def attend_to_source(x: Tensor) -> Tensor:
             places = Places(here, state.src_places)
-            return self.src_attention(x, layer.src_keys, layer.src_values, attend_to(state.src_mask), places=places)
+            mask = attend_to(state.src_mask)
+            return self.src_attention(x, layer.src_keys, layer.src_values, mask=mask, places=places, recorder=recorder)
 
         x_BWD = self.src_residual(self.self_residual(x_BWD, attend_to_self), attend_to_source)
         return self.ffn_residual(x_BWD, self.feed_forward)
@@ -133,9 +140,9 @@ class Encoder(nn.Module):
         self.layers = nn.ModuleList(layers)  # type: ignore[assignment]
         self.final_norm = final_norm
 
-    def forward(self, x_BSD: Tensor, mask: Tensor) -> Tensor:
+    def forward(self, x_BSD: Tensor, mask: Tensor, recorder: AttentionRecorder | None = None) -> Tensor:
         for layer in self.layers:
-            x_BSD = layer(x_BSD, mask)
+            x_BSD = layer(x_BSD, mask, recorder)
         return self.final_norm(x_BSD)
 
 
@@ -153,15 +160,19 @@ class Decoder(nn.Module):
         """The state before the first token, one row a sentence: each layer's keys and values of the source, made once."""
         return DecoderState.start([layer.src_attention.keys_values(memory_BSD) for layer in self.layers], src_mask)
 
-    def forward(self, x_BTD: Tensor, memory_BSD: Tensor, mask: Tensor) -> Tensor:
+    def forward(
+        self, x_BTD: Tensor, memory_BSD: Tensor, mask: Tensor, recorder: AttentionRecorder | None = None
+    ) -> Tensor:
         for layer in self.layers:
-            x_BTD = layer(x_BTD, memory_BSD, mask)
+            x_BTD = layer(x_BTD, memory_BSD, mask, recorder)
         return self.final_norm(x_BTD)
 
-    def step(self, x_BWD: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
+    def step(
+        self, x_BWD: Tensor, state: DecoderState, recorder: AttentionRecorder | None = None
+    ) -> tuple[Tensor, DecoderState]:
         state = state.stepped()
         for layer, layer_state in zip(self.layers, state.layers):
-            x_BWD = layer.step(x_BWD, layer_state, state)
+            x_BWD = layer.step(x_BWD, layer_state, state, recorder)
         return self.final_norm(x_BWD), state
 
 
@@ -191,8 +202,11 @@ class Transformer(TranslationModel):
         self.output = output  # its weight may be an embedding's (paper, section 3.4)
         initialise(self)
 
-    def hidden(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> Tensor:
-        return self.decoder(self.tgt_embedding(tgt_in), self.encode(src, src_mask), attend_to(src_mask))
+    def hidden(
+        self, src: Tensor, src_mask: Tensor, tgt_in: Tensor, recorder: AttentionRecorder | None = None
+    ) -> Tensor:
+        memory_BSD = self.encoder(self.src_embedding(src), attend_to(src_mask), recorder)
+        return self.decoder(self.tgt_embedding(tgt_in), memory_BSD, attend_to(src_mask), recorder)
 
     def encode(self, src: Tensor, src_mask: Tensor) -> Tensor:
         return self.encoder(self.src_embedding(src), attend_to(src_mask))
@@ -200,9 +214,11 @@ class Transformer(TranslationModel):
     def start(self, memory_BSD: Tensor, src_mask: Tensor) -> DecoderState:
         return self.decoder.start(memory_BSD, src_mask)
 
-    def step(self, tokens: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
+    def step(
+        self, tokens: Tensor, state: DecoderState, recorder: AttentionRecorder | None = None
+    ) -> tuple[Tensor, DecoderState]:
         x_N1D = self.tgt_embedding(tokens[:, None], start=state.length)
-        x_BWD, state = self.decoder.step(x_N1D.view(-1, state.width, x_N1D.size(-1)), state)
+        x_BWD, state = self.decoder.step(x_N1D.view(-1, state.width, x_N1D.size(-1)), state, recorder)
         return self.output(x_BWD.flatten(0, 1)), state
 
     @property

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from transformer_mt.model.attention import MultiHeadAttention, fused_attention
 from transformer_mt.model.dropout import dropout as drop
 from transformer_mt.model.masks import Places, causal_mask, window_mask
+from transformer_mt.model.recorder import AttentionRecorder
 from transformer_mt.model.relations import Relation
 from transformer_mt.model.scores import ScaledDot, Score
 
@@ -64,8 +65,10 @@ class VariantAttention(MultiHeadAttention):
         mask: Tensor | None = None,
         causal: bool = False,
         places: Places | None = None,
+        recorder: AttentionRecorder | None = None,
     ) -> Tensor:
         places = places or Places.of(x_BTD.size(1), k_BHSK.size(2), x_BTD.device)
+        self._record(recorder, x_BTD, k_BHSK, v_BHSK, mask, causal, places)
         dropout = self.dropout if self.training else 0.0
         if self.fusable and self.relation.fusable(v_BHSK):
             return self.output(self._join(self._fused(x_BTD, k_BHSK, v_BHSK, mask, causal, places, dropout)))
