@@ -75,13 +75,23 @@ def keep_large_buffers(one_heap: bool = False) -> None:
             libc.mallopt(arena_max, 1)
 
 
+# Of errors that are no torch.OutOfMemoryError: the CPU's allocator, MPS, CUDA outside torch's allocator, and the
+# libraries that ask CUDA for workspaces themselves.
+_OUT_OF_MEMORY = (
+    "can't allocate memory",
+    "MPS backend out of memory",
+    "CUDA error: out of memory",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+    "CUDNN_STATUS_ALLOC_FAILED",
+    "CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED",
+)
+
+
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an allocation failed; the processor's allocator and MPS have no exception of their own."""
+    """Whether an allocation failed, on whichever device."""
     if isinstance(error, torch.OutOfMemoryError):
         return True
-    return isinstance(error, RuntimeError) and any(
-        words in str(error) for words in ("can't allocate memory", "MPS backend out of memory")
-    )
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in _OUT_OF_MEMORY)
 
 
 def is_compiler_error(error: RuntimeError) -> bool:

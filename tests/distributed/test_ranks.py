@@ -253,7 +253,7 @@ def failing(*args, **kwargs):
     return update(*args, **kwargs)
 Updater.update = failing
 from transformer_mt.cli import main
-sys.exit(main(sys.argv[1:]))
+sys.exit(main())
 """
 
 
@@ -265,6 +265,36 @@ def test_one_rank_that_fails_ends_all_with_its_message(folder, one):
     said = result.stderr.decode()
     assert result.returncode != 0
     assert "rank 1: this machine has no more paper" in said
+    assert "rank 0: stopped because another rank is gone" in said
+
+
+def fail_and_wait_in_the_clean_up(message: str) -> None:
+    """On rank 1 an update fails, and leaving the group of processes waits for ever: as NCCL's does, while the peers
+    wait in a collective.
+    """
+    from transformer_mt.training.step import Updater
+
+    update, calls = Updater.update, []
+
+    def failing(*args, **kwargs):
+        calls.append(None)
+        if len(calls) == 5 and os.environ["RANK"] == "1":
+            raise RuntimeError(message) if "a bug" in message else WorkError(message)
+        return update(*args, **kwargs)
+
+    destroy = torch.distributed.destroy_process_group
+    Updater.update = failing
+    torch.distributed.destroy_process_group = lambda *group: destroy(*group) if group else time.sleep(600)
+
+
+@pytest.mark.parametrize("message", ["this machine has no more paper", "this is a bug"])
+def test_a_rank_that_fails_says_why_and_ends_without_waiting_for_its_peers(folder, one, message):
+    start = time.monotonic()
+    before = (fail_and_wait_in_the_clean_up, message)
+    result = run(folder, 2, "train", "tiny.yaml", "--out", f"waits-{len(message)}", before=before)
+    assert time.monotonic() - start < 60
+    said = result.stderr.decode()
+    assert result.returncode == 1 and message in said
     assert "rank 0: stopped because another rank is gone" in said
 
 

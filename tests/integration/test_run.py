@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 
 import pytest
 import torch
@@ -18,7 +19,7 @@ from transformer_mt.config import Config
 from transformer_mt.config_file import load_config
 from transformer_mt.data import toy
 from transformer_mt.errors import InputError, WorkError
-from transformer_mt.folders import lock_folder
+from transformer_mt.locks import lock_folder
 from transformer_mt.training import loop
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.progress import Window
@@ -194,7 +195,26 @@ def test_a_second_training_in_the_same_folder_is_refused(run, tmp_path):
         run("train.max_updates=4")
     with pytest.raises(InputError, match="another process trains here"):
         train(load_config(tmp_path / "tiny.yaml", ["train.max_updates=4"]), fresh=True)
-    held.close()
+    held.release()
+
+
+def test_training_can_begin_again_in_the_same_process_after_an_error(run, monkeypatch):
+    """While the error lives, its traceback holds what the failed training used."""
+
+    def broken(*args, **kwargs):
+        raise WorkError("no more paper")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("transformer_mt.training.loop.validate", broken)
+        with pytest.raises(WorkError, match="no more paper") as first:
+            run("train.max_updates=12")
+    with monkeypatch.context() as patch:
+        patch.setattr("transformer_mt.training.run.build_model", broken)
+        with pytest.raises(WorkError, match="no more paper") as second:
+            run("train.max_updates=12")
+    assert [thread.name for thread in threading.enumerate() if thread.name.startswith("batches")] == []
+    folder, _ = run("train.max_updates=12")
+    assert (folder / "finished.json").exists() and first.traceback and second.traceback
 
 
 def test_a_worse_end_does_not_take_the_place_of_a_better_average(run, capfd):

@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import pty
+import shutil
 import struct
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import pytest
 from tests.conftest import ROOT, run_process
 from tests.integration.test_cli import cli
 from tests.warm import run_cli
-from transformer_mt.folders import lock_folder
+from transformer_mt.locks import lock_folder
 
 LINES = ["The dog sleeps.", "", "A cat sings.", "The old teacher sees a bird. A dog.", "Today the child reads."]
 
@@ -27,7 +28,13 @@ def source(tmp_path):
     return path
 
 
-def test_resume_goes_on_without_repeating_or_losing_a_line(tiny_run, source, tmp_path, capfdbinary):
+@pytest.fixture
+def interrupted(monkeypatch):
+    """Translations end as if they had been killed after their last line: the record of what they wrote stays."""
+    monkeypatch.setattr("transformer_mt.cli.resume.end", lambda output: None)
+
+
+def test_resume_continues_without_repeating_or_losing_a_line(tiny_run, source, tmp_path, capfdbinary, interrupted):
     out = tmp_path / "out.txt"
     assert cli(capfdbinary, "translate", tiny_run, "-i", source, "-o", out)[0] == 0
     whole = out.read_bytes()
@@ -35,13 +42,13 @@ def test_resume_goes_on_without_repeating_or_losing_a_line(tiny_run, source, tmp
         out.write_bytes(whole[:kept])
         status, _, err = cli(capfdbinary, "translate", tiny_run, "-i", source, "-o", out, "--resume")
         assert status == 0 and out.read_bytes() == whole
-        assert f"going on after {whole[:kept].count(bytes([10]))} lines" in err
+        assert f"resuming after {whole[:kept].count(bytes([10]))} lines" in err
     out.unlink()
     assert cli(capfdbinary, "translate", tiny_run, "-i", source, "-o", out, "--resume")[0] == 0
     assert out.read_bytes() == whole
 
 
-def test_resumed_json_lines_keep_their_numbers(tiny_run, source, tmp_path, capfdbinary):
+def test_resumed_json_lines_keep_their_numbers(tiny_run, source, tmp_path, capfdbinary, interrupted):
     out = tmp_path / "out.jsonl"
     command = ["translate", tiny_run, "-i", source, "-o", out, "--json", "--prefix", "Der", "--resume"]
     assert cli(capfdbinary, *command)[0] == 0
@@ -55,12 +62,70 @@ def test_resumed_json_lines_keep_their_numbers(tiny_run, source, tmp_path, capfd
     ]
 
 
-def test_the_output_of_another_input_is_not_gone_on_with(tiny_run, source, tmp_path, capfdbinary):
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (["--beam", "2"], "was begun with another value of the setting decode.beam (5 then, 2 now)"),
+        (["--json"], "was begun with another value of the setting --json (false then, true now)"),
+        (["--protect", "x"], 'was begun with another value of the setting --protect (null then, "x" now)'),
+        (["--dtype", "bfloat16"], "was begun with another value of the setting --dtype"),
+        (["--ensemble", "RUN"], "was begun with another value of model 2"),
+        (["-i", "OTHER"], "was begun with another value of the input,"),
+        (["MODEL"], "was begun with another value of the model,"),
+    ],
+)
+def test_what_was_begun_otherwise_is_not_resumed(tiny_run, source, tmp_path, capfdbinary, interrupted, change, message):
+    out, other, model = tmp_path / "out.txt", tmp_path / "other.txt", tmp_path / "model"
+    other.write_text("".join(f"{line}\n" for line in reversed(LINES)), encoding="utf-8")
+    shutil.copytree(tiny_run, model, ignore=shutil.ignore_patterns("checkpoints", "averaging"))
+    with (model / "config.yaml").open("a", encoding="utf-8") as config:
+        config.write("# another\n")
+    assert cli(capfdbinary, "translate", tiny_run, "-i", source, "-o", out)[0] == 0
+    begun = b"".join(out.read_bytes().splitlines(keepends=True)[:2])
+    out.write_bytes(begun)
+    words = [{"RUN": tiny_run, "OTHER": other}.get(word, word) for word in change if word != "MODEL"]
+    folder = model if change == ["MODEL"] else tiny_run
+    status, _, err = cli(capfdbinary, "translate", folder, "-i", source, "-o", out, "--resume", *words)
+    assert status == 2 and message in err and "translate it again without --resume" in err
+    assert out.read_bytes() == begun
+    assert cli(capfdbinary, "translate", tiny_run, "-i", source, "-o", out, "--resume", "--batch-tokens", "64")[0] == 0
+
+
+def test_an_output_without_a_record_is_not_resumed(tiny_run, source, tmp_path, capfdbinary):
     out = tmp_path / "out.txt"
-    out.write_text("x\n" * 9, encoding="utf-8")
+    out.write_text("x\n" * 3, encoding="utf-8")
     status, _, err = cli(capfdbinary, "translate", tiny_run, "-i", source, "-o", out, "--resume")
-    assert status == 2 and "holds 9 lines, but the input has 5; is it of another input?" in err
+    assert status == 2 and "out.txt: must have a record of what wrote it (.out.txt.resume.json) to be resumed" in err
+    assert out.read_text(encoding="utf-8") == "x\n" * 3
+    assert cli(capfdbinary, "translate", tiny_run, "-i", source, "-o", out)[0] == 0
+    assert not (tmp_path / ".out.txt.resume.json").exists()  # complete: nothing to resume
+
+
+def test_an_output_with_more_lines_than_the_input_is_not_resumed(tiny_run, tmp_path, capfdbinary, interrupted):
+    out = tmp_path / "out.txt"
+    assert cli(capfdbinary, "translate", tiny_run, "-o", out, "A dog.")[0] == 0
+    out.write_text("x\n" * 9, encoding="utf-8")
+    status, _, err = cli(capfdbinary, "translate", tiny_run, "-o", out, "--resume", "A dog.")
+    assert status == 2 and "holds 9 lines, but the input has 1; is it of another input?" in err
     assert out.read_text(encoding="utf-8") == "x\n" * 9
+
+
+@pytest.mark.parametrize(
+    "content, found",
+    [
+        (b"PK\x03\x04\x14\x00", "is a zip file, as .docx and .odt are"),
+        (b"%PDF-1.7\nA dog.", "is a PDF file"),
+        ("A dog.\n".encode("utf-16"), "is UTF-16"),
+        (b"A dog.\nA c\0t.\n", "has a NUL byte in line 2"),
+    ],
+)
+def test_what_is_no_text_is_refused_and_the_output_kept(tiny_run, tmp_path, capfdbinary, content, found):
+    source, out = tmp_path / "in.docx", tmp_path / "out.txt"
+    source.write_bytes(content)
+    out.write_text("precious\n", encoding="utf-8")
+    status, _, err = cli(capfdbinary, "translate", tiny_run, "-i", source, "-o", out)
+    assert status == 2 and f"in.docx: must be text in UTF-8, but {found}; save it as plain text first" in err
+    assert out.read_text(encoding="utf-8") == "precious\n"
 
 
 @pytest.mark.parametrize(
@@ -75,7 +140,7 @@ def test_a_refused_command_leaves_the_output_as_it_was(tiny_run, source, tmp_pat
     assert out.read_text(encoding="utf-8") == "precious\n" * 5
 
 
-def test_going_on_in_the_input_itself_is_refused_before_it_is_touched(tiny_run, tmp_path, capfdbinary):
+def test_resuming_in_the_input_itself_is_refused_before_it_is_touched(tiny_run, tmp_path, capfdbinary):
     path = tmp_path / "a.txt"
     path.write_text("The dog sleeps.\nA cat", encoding="utf-8")
     status, _, err = cli(capfdbinary, "translate", tiny_run, "-i", path, "-o", path, "--resume")
@@ -142,7 +207,7 @@ def test_prefixes_stand_beside_their_lines(tiny_run, source, tmp_path, capfdbina
     assert status == 2 and "must have a line for each line, but ends at line 1" in err
 
 
-def test_resumed_lines_keep_their_prefixes(tiny_run, source, tmp_path, capfdbinary):
+def test_resumed_lines_keep_their_prefixes(tiny_run, source, tmp_path, capfdbinary, interrupted):
     out, prefixes = tmp_path / "out.txt", tmp_path / "prefixes.txt"
     prefixes.write_text("Der Hund\n\nEine\nDie\nHeute\n", encoding="utf-8")
     command = ["translate", tiny_run, "-i", source, "--prefixes", prefixes, "-o", out]

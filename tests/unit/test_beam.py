@@ -59,7 +59,7 @@ def test_hypotheses_are_sorted_end_once_and_keep_the_limit():
     assert [h.score for h in found] == sorted((h.score for h in found), reverse=True)
     for hypothesis in found:
         assert hypothesis.tokens.index(EOS) == len(hypothesis.tokens) - 1 < 6
-        assert hypothesis.score == hypothesis.log_prob / LengthPenalty(1.0)(len(hypothesis.tokens))
+        assert hypothesis.score == pytest.approx(hypothesis.log_prob / LengthPenalty(1.0)(len(hypothesis.tokens)))
 
 
 def test_banned_tokens_are_never_chosen():

@@ -45,7 +45,7 @@ def test_the_batch_tried_is_of_the_longest_sentences():
 def test_ranks_of_one_machine_share_its_free_memory(monkeypatch):
     gigabyte, files = 2**30, {"/proc/meminfo": ["MemTotal: 1 kB", f"MemAvailable:  {8 * 2**20} kB"]}
     monkeypatch.setattr(budget, "_lines", lambda path: files.get(path, []))
-    monkeypatch.setattr(budget, "peak_memory", lambda device: gigabyte)
+    monkeypatch.setattr(budget, "_resident", lambda: gigabyte)
     assert free_memory(torch.device("cpu")) == int(0.8 * 9 * gigabyte)
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
     assert free_memory(torch.device("cpu")) == int(0.8 * 3 * gigabyte)
@@ -68,7 +68,7 @@ def test_memory_that_a_control_group_forbids_is_not_free(monkeypatch, group, roo
     gigabyte = 2**30
     files = {"/proc/meminfo": [f"MemAvailable:  {8 * 2**20} kB"], "/proc/self/cgroup": ["2:pids:/elsewhere", group]}
     monkeypatch.setattr(budget, "_lines", lambda path: files.get(path, []))
-    monkeypatch.setattr(budget, "peak_memory", lambda device: gigabyte)
+    monkeypatch.setattr(budget, "_resident", lambda: gigabyte)
     most, used, cached = names
     files |= {f"{root}{place}/{most}": [str(6 * gigabyte)], f"{root}{place}/{used}": [str(3 * gigabyte)]}
     assert free_memory(torch.device("cpu")) == int(0.8 * 4 * gigabyte)
@@ -88,7 +88,7 @@ def test_what_a_control_group_says_in_other_words_stops_nothing(monkeypatch):
         "/sys/fs/cgroup/memory.stat": ["", "nonsense", "inactive_file 7"],
     }
     monkeypatch.setattr(budget, "_lines", lambda path: files.get(path, []))
-    monkeypatch.setattr(budget, "peak_memory", lambda device: 0)
+    monkeypatch.setattr(budget, "_resident", lambda: 0)
     assert free_memory(torch.device("cpu")) == int(0.8 * 2**30)
 
 
@@ -113,7 +113,7 @@ def test_auto_is_found_once_and_written_down(write_config, tmp_path, monkeypatch
     opened.updater.update(opened.batches.of_update(), 0.001)
     opened.progress.step = 1
     opened.save()
-    opened.lock.close()
+    opened.close()
     monkeypatch.setattr(run, "find_budget", None)  # would raise
     assert open_run(config, tmp_path / "run").config.train.batch_tokens == 1536
 
@@ -125,3 +125,28 @@ def test_finding_it_changes_nothing_of_the_training(write_config, tmp_path, monk
     for left, right in zip(given.model.parameters(), found.model.parameters()):
         assert torch.equal(left, right)
     assert torch.equal(given.batches.of_update()[0].src, found.batches.of_update()[0].src)
+
+
+def test_memory_that_was_given_back_is_not_counted_as_free(monkeypatch):
+    """The peak of preparing the data, say: the process does not hold it any more."""
+    lines = budget._lines
+    monkeypatch.setattr(budget, "_lines", lambda path: [] if "meminfo" in path or "cgroup" in path else lines(path))
+    cpu = torch.device("cpu")
+    before = free_memory(cpu)
+    large = np.ones(2**27)  # one gigabyte
+    held = free_memory(cpu)
+    del large
+    assert held - before > 0.7 * 2**30
+    assert abs(free_memory(cpu) - before) < 0.1 * 2**30
+
+
+def test_the_peak_counts_from_its_reset():
+    cpu = torch.device("cpu")
+    np.ones(2**27).sum()
+    high = peak_memory(cpu)
+    budget.reset_peak(cpu)
+    if (low := peak_memory(cpu)) == high:
+        pytest.skip("this system does not reset the peak of a process")
+    assert high - low > 0.7 * 2**30
+    np.ones(2**26).sum()
+    assert peak_memory(cpu) - low > 0.3 * 2**30

@@ -1,8 +1,9 @@
 import ctypes
 
 import pytest
+import torch
 
-from transformer_mt.device import choose_device, keep_large_buffers
+from transformer_mt.device import choose_device, is_out_of_memory, keep_large_buffers
 from transformer_mt.errors import InputError
 
 
@@ -20,6 +21,37 @@ def test_processes_must_not_share_a_gpu(monkeypatch):
 def test_a_device_that_is_none_is_told(name):
     with pytest.raises(InputError, match=f"must be auto, cpu, cuda, cuda:N or mps, but is {name}"):
         choose_device(name)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"),
+        torch.AcceleratorError("CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported ..."),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+        RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"),
+        RuntimeError("cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED"),
+        RuntimeError("MPS backend out of memory (MPS allocated: 9.06 GB, ...)"),
+        RuntimeError("[enforce fail at alloc_cpu.cpp:121] . DefaultCPUAllocator: can't allocate memory: you tried ..."),
+    ],
+    ids=lambda error: str(error)[:40],
+)
+def test_too_little_memory_is_recognised_on_every_device(error):
+    assert is_out_of_memory(error)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("CUDA error: device-side assert triggered"),
+        RuntimeError("CUDA error: CUBLAS_STATUS_EXECUTION_FAILED"),
+        MemoryError("can't allocate memory"),
+        ValueError("out of memory"),
+    ],
+    ids=repr,
+)
+def test_other_errors_are_not_taken_for_too_little_memory(error):
+    assert not is_out_of_memory(error)
 
 
 @pytest.mark.parametrize("most, mmap_threshold", [(2**31, 2**30), (32 * 2**20, 32 * 2**20), (0, None)])

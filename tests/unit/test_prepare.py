@@ -13,6 +13,7 @@ from transformer_mt.data import prepare as room
 from transformer_mt.data.prepare import prepare
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.errors import InputError, WorkError
+from transformer_mt.locks import lock_folder
 
 TEXT = [(f"the dog {i} sees {i % 7} cats and runs", f"der Hund {i} sieht {i % 7} Katzen und rennt") for i in range(200)]
 
@@ -228,7 +229,7 @@ def test_a_second_process_waits_and_takes_what_the_first_made(corpus_config, mon
     made.rename(elsewhere)
     said, data = [], []
     monkeypatch.setattr(Tokenizer, "train", None)  # would raise
-    with room._alone(cache_root(), said.append):
+    with lock_folder(cache_root()):
         waiting = threading.Thread(target=lambda: data.append(prepare(corpus_config, said.append)))
         waiting.start()
         deadline = time.monotonic() + 30

@@ -12,7 +12,7 @@ from tests.conftest import TINY
 from transformer_mt.config_file import dump_config
 from transformer_mt.errors import InputError
 from transformer_mt.evaluation.significance import paired_bootstrap
-from transformer_mt.folders import lock_folder
+from transformer_mt.locks import lock_folder
 from transformer_mt.sweep import jobs, table
 from transformer_mt.sweep.jobs import Runner, is_done
 from transformer_mt.sweep.plan import load_sweep

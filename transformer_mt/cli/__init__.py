@@ -10,7 +10,9 @@ import io
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Sequence
+from typing import NoReturn
 
 from transformer_mt import __version__
 from transformer_mt.cli import config, distill, evaluate, export, plot, score, sweep, train, translate
@@ -50,6 +52,32 @@ def _run(arguments: argparse.Namespace, is_process: bool) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="surrogateescape")  # whatever the locale says
+    status = 1
+    try:
+        status = _status_of(arguments, is_process)
+    except Exception:
+        if not (is_process and _is_rank()):
+            raise
+        traceback.print_exc()
+    if status and is_process and _is_rank():
+        _end_now(status)  # a rank that fails ends as soon as it has said why
+    return status
+
+
+def _is_rank() -> bool:
+    """Whether torchrun started this process as one of several."""
+    return int(os.environ.get("WORLD_SIZE", 1)) > 1
+
+
+def _end_now(status: int) -> NoReturn:
+    """End the process without the clean-up of the libraries, in which a rank would wait for peers that wait for it."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, AttributeError):
+            stream.flush()
+    os._exit(status)
+
+
+def _status_of(arguments: argparse.Namespace, is_process: bool) -> int:
     try:
         status = arguments.verb(arguments) or 0
         if sys.stdout is not None:
@@ -82,9 +110,7 @@ def _run(arguments: argparse.Namespace, is_process: bool) -> int:
         say("stopped")
         status = 128 + (stop.args[0] if stop.args else signal.SIGINT)
         if is_process:
-            with contextlib.suppress(OSError, AttributeError):
-                sys.stdout.flush()
-            os._exit(status)  # what still computes in other threads would be waited for
+            _end_now(status)  # not after the threads that still compute
         return status
 
 

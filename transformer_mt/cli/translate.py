@@ -6,9 +6,11 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from transformer_mt.cli import resume
 from transformer_mt.cli.console import positive, say
 from transformer_mt.cli.model import add_model, add_search, load_translator
 from transformer_mt.errors import InputError
@@ -59,23 +61,28 @@ def _translate(arguments: argparse.Namespace) -> int:
         translator = load_translator(arguments, options)
         translator.check(options)
         prefixes = _prefixes(arguments)
-        done = _lines_done(arguments) if arguments.resume else 0
+        done = _lines_done(arguments, translator) if arguments.resume else 0
+        work = _work(chunks, prefixes, arguments, done)
         if int(os.environ.get("WORLD_SIZE", 1)) > 1:
             from transformer_mt.training.distributed import refuse_lost_rank
 
             try:
-                _with_ranks(arguments, translator, options, _work(chunks, prefixes, arguments, done), files)
+                _with_ranks(arguments, translator, options, work, files)
             except RuntimeError as error:
                 refuse_lost_rank(error)
                 raise
             return 0
-        output = _open_output(arguments, files)
+        # The first lines before the output is opened, which empties it: they may be no text.
+        first_task = next(work, None)
+        output = _open_output(arguments, translator, files)
         bar = _progress(arguments, files)
-        for first, lines, own in _work(chunks, prefixes, arguments, done):
+        for first, lines, own in chain([first_task] if first_task else [], work):
             for number, result in enumerate(translator.stream(lines, _with(options, own)), start=first):
                 _write(_format(number, result, arguments), number, result.problems, output)
                 output.flush()  # whoever waits for this line has it now
                 bar(1)
+    if arguments.output:
+        resume.end(Path(arguments.output))
     return 0
 
 
@@ -145,8 +152,11 @@ def _work(
     chunks: Iterator[list[bytes]], prefixes: Iterator[str] | None, arguments: argparse.Namespace, done: int
 ) -> Iterator[Task]:
     """(number of the first line, lines, their prefixes), without the first `done` lines."""
+    from transformer_mt.data.lines import refuse_binary
+
     first = 1
     for chunk in chunks:
+        refuse_binary(chunk, first, arguments.input or "standard input")
         lines = [_decode(line, number) for number, line in enumerate(chunk, start=first)]
         own = None if prefixes is None else [next(prefixes, None) for _ in lines]
         if own is not None and None in own:
@@ -176,23 +186,41 @@ def _prefixes(arguments: argparse.Namespace) -> Iterator[str] | None:
     return None if arguments.prefix is None else repeat(os.fsencode(arguments.prefix).decode("utf-8", errors="replace"))
 
 
-def _lines_done(arguments: argparse.Namespace) -> int:
-    """Lines that need not be translated again."""
+def _facts(arguments: argparse.Namespace, translator: "Translator") -> dict[str, str]:
+    """What the lines of the output depend on, for the record that --resume compares."""
+    settings = {
+        f"decode.{key}": value for key, value in translator.decode.model_dump().items() if key != "batch_tokens"
+    }
+    names = ("engine", "dtype", "json", "n_best", "align", "prefix", "protect", "text")
+    settings |= {f"--{name.replace('_', '-')}": getattr(arguments, name) for name in names}
+    models = [Path(arguments.model), *map(Path, arguments.ensemble)]
+    return resume.facts(models, settings, {"the input": arguments.input, "the prefixes": arguments.prefixes})
+
+
+def _lines_done(arguments: argparse.Namespace, translator: "Translator") -> int:
+    """Lines that need not be translated again. InputError if something else wrote them."""
     from transformer_mt.data.lines import whole_lines
 
-    count = whole_lines(Path(arguments.output))
-    say(f"{arguments.output}: going on after {count:,} lines")
+    output = Path(arguments.output)
+    if output.exists() and output.stat().st_size:
+        resume.check(output, _facts(arguments, translator))
+    count = whole_lines(output)
+    say(f"{output}: resuming after {count:,} lines")
     return count
 
 
-def _open_output(arguments: argparse.Namespace, files: ExitStack) -> IO[bytes]:
-    """The output file; opening it empties it unless it is gone on with, so all that can be refused was refused before."""
+def _open_output(arguments: argparse.Namespace, translator: "Translator", files: ExitStack) -> IO[bytes]:
+    """The output file; without --resume opening it empties it, so all that can be refused was refused before."""
     if not arguments.output:
         return sys.stdout.buffer
+    output = Path(arguments.output)
     try:
-        return files.enter_context(Path(arguments.output).open("ab" if arguments.resume else "wb"))
+        opened = files.enter_context(output.open("ab" if arguments.resume else "wb"))
+        if output.is_file():  # a device or a pipe is not resumed
+            resume.begin(output, _facts(arguments, translator))
+        return opened
     except OSError as error:
-        raise InputError(f"{arguments.output}: cannot be written: {error.strerror}") from None
+        raise InputError(f"{output}: cannot be written: {error.strerror}") from None
 
 
 def _progress(arguments: argparse.Namespace, files: ExitStack) -> Any:
@@ -249,8 +277,7 @@ def _with_ranks(
     if not isinstance(translator.engine, TorchEngine):
         raise InputError("torchrun must have a run's folder and --engine torch; CTranslate2 uses all cores by itself")
     ranks = Ranks.join(translator.engine.device, PATIENCE)  # the input may be a person
-    files.callback(ranks.leave)
-    output = _open_output(arguments, files) if ranks.is_first else None
+    output = _open_output(arguments, translator, files) if ranks.is_first else None
     while task := ranks.from_first(next(work, None) if ranks.is_first else None):
         first, lines, prefixes = task
         shares = range(ranks.rank, len(lines), ranks.size)
@@ -263,3 +290,6 @@ def _with_ranks(
                 text, problems = everyones[i % ranks.size][i // ranks.size]
                 _write(text, first + i, problems, output)
             output.flush()
+    if output is not None and arguments.output:
+        resume.end(Path(arguments.output))
+    ranks.leave()  # not after an error: see loop.train

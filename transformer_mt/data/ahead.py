@@ -33,6 +33,10 @@ class BatchesAhead:
             batches = [batch.pinned() for batch in batches]
         return batches, self._batches.state_dict(), self._batches.epochs
 
+    def close(self) -> None:
+        """End the thread, without waiting for the batches it is making."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
     def state_dict(self) -> dict[str, int]:
         return self._place
 

@@ -8,7 +8,7 @@ import gzip
 import os
 import select
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -63,6 +63,32 @@ def whole_lines(path: Path) -> int:
             position += len(block)
         file.truncate(whole)
     return count
+
+
+# How files begin that are no text: a zip (.docx, .xlsx, .odt), PDF, gzip under another name, pictures, and UTF-16.
+_BINARY_BEGINNINGS = {
+    b"PK\x03\x04": "a zip file, as .docx and .odt are",
+    b"%PDF-": "a PDF file",
+    b"\x1f\x8b": "a gzip file; its name must end in .gz",
+    b"\xd0\xcf\x11\xe0": "an old Office file",
+    b"\x89PNG": "a picture",
+    b"\xff\xd8\xff": "a picture",
+    b"{\\rtf": "an RTF file",
+    b"\xff\xfe": "UTF-16",
+    b"\xfe\xff": "UTF-16",
+}
+
+
+def refuse_binary(lines: Sequence[bytes], first: int, name: str) -> None:
+    """InputError if these lines, of which the first has the number `first`, are plainly not text."""
+    kind = None
+    if first == 1 and lines:
+        kind = next((kind for begins, kind in _BINARY_BEGINNINGS.items() if lines[0].startswith(begins)), None)
+    number = next((number for number, line in enumerate(lines, start=first) if b"\0" in line), None)
+    if kind is None and number is None:
+        return
+    found = f"is {kind}" if kind else f"has a NUL byte in line {number}"
+    raise InputError(f"{name}: must be text in UTF-8, but {found}; save it as plain text first")
 
 
 def strip_end(raw: bytes) -> bytes:

@@ -5,15 +5,13 @@ takes more memory for more pairs. An interrupted first pass begins anew; the sec
 """
 
 import errno
-import fcntl
 import hashlib
 import json
 import shutil
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -34,6 +32,7 @@ from transformer_mt.data.survey import Survey
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.files import to_disk, write_text
+from transformer_mt.locks import wait_for_folder
 
 FORMAT = 2  # of the cache: raise it when a change in this room alters what is written
 TOKENIZER_PAIRS = 500_000  # evenly spaced over the corpus; more change the pieces little and take long
@@ -131,7 +130,8 @@ def _build(config: Config, folder: Path, say: Say, tokenizer: Tokenizer | None) 
     root, part = folder.parent, folder.with_name(f"{folder.name}.part")
     try:
         root.mkdir(parents=True, exist_ok=True)
-        with _alone(root, say):
+        # One process at a time: it uses all cores, and the next may find here what it needs.
+        with wait_for_folder(root, lambda: say(f"another process prepares data in {root}; waiting for it")):
             _sweep(root)
             if folder.is_dir():
                 if data := _open(folder, lambda text: None):  # another process made it while this one waited
@@ -157,18 +157,6 @@ def _build(config: Config, folder: Path, say: Say, tokenizer: Tokenizer | None) 
             f"{root}: could not write the encoded data: {error}; free some space, or set TRANSFORMER_MT_CACHE to a folder "
             "that has it, and start again: it goes on from here"
         ) from None
-
-
-@contextmanager
-def _alone(root: Path, say: Say) -> Iterator[None]:
-    """One process at a time prepares data in a cache; it uses all cores, and the next may find what it needs."""
-    with (root / ".lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say(f"another process prepares data in {root}; waiting for it")
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _sweep(root: Path) -> None:

@@ -97,7 +97,7 @@ def beam_search(
 
         # 3. Those among the `beam` best that end are finished.
         ended = (token[:, :beam] == ids.eos) & (best[:, :beam] > -torch.inf) & ~done[:, None]
-        score = best[:, :beam].double() / penalty(length)
+        score = best[:, :beam] / penalty(length)
         if bonus is not None:
             score = score + bonus(state).gather(1, parent[:, :beam])
         trail.finish(sentences, ended, score, best_own[:, :beam], length, parent[:, :beam])
@@ -136,14 +136,15 @@ class _Trail:
         # One line a sentence. Up to 2 x beam - 1 end; what does not end is written into the place after them.
         self.places = 2 * beam + 1
         self.count = torch.zeros(sentences, dtype=torch.int64, device=device)
-        self.numbers = torch.zeros(4, sentences, self.places, dtype=torch.float64, device=device)
+        # In float32, as not every device has float64; it holds lengths and rows exactly up to 2^24.
+        self.numbers = torch.zeros(4, sentences, self.places, device=device)
 
     def finish(
         self, sentences: Tensor, ended: Tensor, score: Tensor, log_prob: Tensor, length: int, parent: Tensor
     ) -> None:
         """Note those hypotheses (B, beam) that have `ended`, now `length` tokens long."""
         place = (self.count[sentences, None] + ended.cumsum(1) - 1).masked_fill(~ended, self.places - 1)
-        numbers = torch.stack([score, log_prob.double(), torch.full_like(score, length), parent.double()])
+        numbers = torch.stack([score, log_prob, torch.full_like(score, length), parent.to(score.dtype)])
         self.numbers[:, sentences[:, None], place] = numbers
         self.count[sentences] += ended.sum(1)
 

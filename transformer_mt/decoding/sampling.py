@@ -64,7 +64,7 @@ def sample(
     sentences = torch.arange(B, device=device).repeat_interleave(W)
     limits = torch.tensor(max_lengths, device=device)[sentences]
     drawn = torch.full((B * W, 1), ids.bos, device=device)  # (N, 1 + t)
-    log_prob = torch.zeros(B * W, dtype=torch.float64, device=device)
+    log_prob = torch.zeros(B * W, device=device)
     alive = torch.ones(B * W, dtype=torch.bool, device=device)
     results: list[list[Hypothesis]] = [[] for _ in range(B)]
     lines = list(range(B))
@@ -83,10 +83,11 @@ def sample(
 
         # 2. The first token at which the summed probability exceeds a random number.
         numbers = [die.random() for line in lines for die in dice[line]]
-        summed = distribution(judged).double().cumsum(dim=-1)
-        number = torch.tensor(numbers, dtype=torch.float64, device=device)[:, None] * summed[:, -1:]
+        summed = distribution(judged).cumsum(dim=-1)
+        # Rounded to float32 a number may be 1; only below the whole sum it finds a token that is possible.
+        number = torch.tensor(numbers, device=device)[:, None].clamp(max=1 - 2**-23) * summed[:, -1:]
         token = torch.searchsorted(summed, number, right=True).clamp(max=own.size(-1) - 1)
-        log_prob = log_prob + own.gather(1, token)[:, 0].double().masked_fill(~alive, 0.0)
+        log_prob = log_prob + own.gather(1, token)[:, 0].masked_fill(~alive, 0.0)
         drawn = torch.cat([drawn, token], dim=1)
 
         # 3. Samples that end are finished; sentences all of whose samples are, leave.

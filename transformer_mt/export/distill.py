@@ -26,7 +26,7 @@ from transformer_mt.evaluation.scores import Score, corpus_scores
 from transformer_mt.export.export import export
 from transformer_mt.export.support import reasons_against
 from transformer_mt.files import digest, write_text
-from transformer_mt.folders import lock_folder
+from transformer_mt.locks import lock_folder
 from transformer_mt.training.loop import train
 
 _CHUNK = 2048

@@ -14,7 +14,7 @@ from transformer_mt.config import Config
 from transformer_mt.config_file import dump_config, load_config
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.files import write_text
-from transformer_mt.folders import set_aside
+from transformer_mt.locks import set_aside
 from transformer_mt.sweep.plan import Job, Sweep
 
 # Seconds between lines that say how far the jobs are.

@@ -1,7 +1,7 @@
 """`train.batch_tokens: auto`: the largest budget of padded tokens whose update fits the memory of the device."""
 
+import contextlib
 import os
-import resource
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -60,6 +60,7 @@ def find_budget(config: Config, data: PreparedData, device: torch.device) -> int
     limit = free_memory(device)
 
     def measure(tokens: int) -> int:
+        reset_peak(device)
         try:
             updater.update([longest_batch(data.train.src_lengths, data.train.tgt_lengths, tokens)], 1e-6).result()
         except (torch.OutOfMemoryError, WorkError):
@@ -80,9 +81,9 @@ def longest_batch(src_lengths: np.ndarray, tgt_lengths: np.ndarray, tokens: int)
 
 
 def free_memory(device: torch.device) -> int:
-    """Bytes an update may use."""
+    """Bytes an update may use, those counted that this process holds already."""
     if device.type == "cuda":
-        return int(_SHARE * torch.cuda.mem_get_info(device)[0])
+        return int(_SHARE * (torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(device)))
     free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     ranks_here = int(os.environ.get("LOCAL_WORLD_SIZE", 1))  # they measure at the same time
     for line in _lines("/proc/meminfo"):
@@ -90,15 +91,38 @@ def free_memory(device: torch.device) -> int:
             free = int(line.split()[1]) * 1024
     for most, used in _limits():
         free = min(free, max(0, most - used))
-    return int(_SHARE * (free / ranks_here + peak_memory(device)))
+    return int(_SHARE * (free / ranks_here + _resident()))
+
+
+def reset_peak(device: torch.device) -> None:
+    """Let `peak_memory` count from now on, where the system can do that."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        return
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # proc(5): resets VmHWM
 
 
 def peak_memory(device: torch.device) -> int:
-    """The most bytes in use so far."""
+    """The most bytes in use since `reset_peak`; on systems without /proc since the start of the process."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
+    import resource  # not on Windows
+
     unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    return _of_status("VmHWM") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def _resident() -> int:
+    """Bytes of memory this process has now; on systems without /proc none, as the peak may be long past."""
+    return _of_status("VmRSS")
+
+
+def _of_status(key: str) -> int:
+    for line in _lines("/proc/self/status"):
+        if line.startswith(f"{key}:"):
+            return int(line.split()[1]) * 1024
+    return 0
 
 
 def _limits() -> Iterator[tuple[int, int]]:

@@ -3,6 +3,7 @@
 import math
 import os
 import time
+from contextlib import closing
 from pathlib import Path
 
 import torch
@@ -39,14 +40,20 @@ class Interrupted(Exception):
 def train(config: Config, out: str | Path | None = None, fresh: bool = False) -> Path:
     """Train `config` in its folder, from its newest checkpoint on if there is one; gives back the folder.
 
-    Raises InputError before any work, WorkError when the work fails, Interrupted after a signal.
+    Raises InputError before any work, WorkError when the work fails, Interrupted after a signal. With several ranks a
+    process that got an InputError or WorkError must end: its peers are in another state.
     """
     folder = Path(out) if out else Path("runs") / config.name
-    ranks = Ranks()
+    ranks = Ranks.join(choose_device(config.train.device))
     try:
-        ranks = Ranks.join(choose_device(config.train.device))
-        _train(open_run(config, folder, fresh, ranks))
+        with closing(open_run(config, folder, fresh, ranks)) as run:
+            _train(run)
+    except Interrupted:
+        ranks.leave()
+        raise
     except RuntimeError as error:
+        # The group of processes is not left here: with NCCL that waits for peers which wait in a collective. The caller
+        # prints the error and ends the process.
         refuse_lost_rank(error)
         if is_compiler_error(error):
             raise WorkError(
@@ -58,8 +65,7 @@ def train(config: Config, out: str | Path | None = None, fresh: bool = False) ->
                 "or train a smaller model under another name"
             ) from None
         raise
-    finally:
-        ranks.leave()
+    ranks.leave()
     return folder
 
 

@@ -1,8 +1,9 @@
 """A run: its folder and everything in it that changes, put together from a config, saved and restored as one."""
 
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import torch
 from pydantic import ValidationError
@@ -20,7 +21,7 @@ from transformer_mt.device import choose_device, choose_precision, keep_large_bu
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.evaluation.scores import corpus_scores
 from transformer_mt.files import write_text
-from transformer_mt.folders import lock_folder, set_aside
+from transformer_mt.locks import FolderLock, lock_folder, set_aside
 from transformer_mt.model.build import build_model
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.training.budget import find_budget
@@ -51,12 +52,19 @@ class Run:
     progress: Progress
     journal: Journal
     ranks: Ranks
-    lock: IO[str] | None
-    """Held open by the first rank while the run lives."""
+    lock: FolderLock | None
+    """Held by rank 0 until the run is closed."""
     saved_step: int | None = None
     pending: list[Pending] = field(default_factory=list)
     """Updates whose numbers were not read yet."""
     pending_since: float = 0.0
+
+    def close(self) -> None:
+        """End the batch thread and the progress bar, and let others train in the folder."""
+        self.journal.close()
+        self.batches.close()
+        if self.lock is not None:
+            self.lock.release()
 
     @property
     def checkpoints(self) -> Path:
@@ -189,8 +197,15 @@ class Run:
 def open_run(config: Config, folder: Path, fresh: bool = False, ranks: Ranks | None = None) -> Run:
     """The run in `folder`, at its newest whole checkpoint or at its beginning; `fresh` moves an old run aside first.
 
-    Nothing in the folder is touched before the config, the device and the data are found good.
+    Nothing in the folder is touched before the config, the device and the data are found good. The caller closes it.
     """
+    with ExitStack() as held:
+        run = _open_run(config, folder, fresh, ranks, held)
+        held.pop_all()  # from here on the run holds the lock and ends the batch thread
+    return run
+
+
+def _open_run(config: Config, folder: Path, fresh: bool, ranks: Ranks | None, held: ExitStack) -> Run:
     ranks = ranks or Ranks()
     device = choose_device(config.train.device)
     if config.train.parallel == "fsdp" and ranks.size == 1:
@@ -198,7 +213,7 @@ def open_run(config: Config, folder: Path, fresh: bool = False, ranks: Ranks | N
     # Whether BLEU can be computed is asked now, not at the first validation.
     corpus_scores(["a"], ["a"], config.data.target_lang, config.evaluate.tokenize, metrics=("BLEU",))
     # First of all, as damaged checkpoints are put aside. A folder that is to be moved is asked for when it is.
-    lock = lock_folder(folder) if ranks.is_first and folder.is_dir() and not fresh else None
+    lock = held.enter_context(lock_folder(folder)) if ranks.is_first and folder.is_dir() and not fresh else None
     dtype = choose_precision(config.train.precision, device)
     found = {"train.device": device.type, "train.precision": str(dtype).removeprefix("torch."), "--fresh": fresh}
     compare_ranks(config, found, ranks)
@@ -227,7 +242,7 @@ def open_run(config: Config, folder: Path, fresh: bool = False, ranks: Ranks | N
         if fresh and folder.is_dir():
             say(f"the old run is now {set_aside(folder)}")
         folder.mkdir(parents=True, exist_ok=True)
-        lock = lock_folder(folder)
+        lock = held.enter_context(lock_folder(folder))
 
     train = config.train
     torch.manual_seed(config.seed)
@@ -245,6 +260,7 @@ def open_run(config: Config, folder: Path, fresh: bool = False, ranks: Ranks | N
     )
     plan = TrainingBatches(data.train, int(train.batch_tokens), config.seed, ranks.rank, ranks.size, spelling)
     batches = BatchesAhead(plan, train.accumulate, device)
+    held.callback(batches.close)
     journal = Journal(folder, active=ranks.is_first)
     run = Run(config, folder, data, device, model, optimizer, updater, batches, Progress(), journal, ranks, lock)
     if saved is not None:

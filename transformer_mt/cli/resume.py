@@ -1,0 +1,60 @@
+"""What `translate --resume` continues: a record beside the output, from its first line to its last."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from transformer_mt.errors import InputError
+from transformer_mt.files import digest, write_text
+
+# Files of a model's folder that translations depend on; each kind of folder has some of them.
+_MODEL_FILES = (
+    "model.safetensors", "model.bin", "config.yaml",
+    "tokenizer.model", "tokenizer.src.model", "tokenizer.tgt.model",
+)  # fmt: skip
+
+
+def record_file(output: Path) -> Path:
+    return output.with_name(f".{output.name}.resume.json")
+
+
+def facts(models: list[Path], settings: dict[str, Any], files: dict[str, str | None]) -> dict[str, str]:
+    """What a translation depends on, as texts by name: the models, the settings, and the contents of input files.
+
+    Standard input is not among them: it cannot be read twice.
+    """
+    found = {f"the setting {name}": json.dumps(value, ensure_ascii=False) for name, value in settings.items()}
+    for number, folder in enumerate(models):
+        paths = [folder / name for name in _MODEL_FILES if (folder / name).exists()]
+        found["the model" if number == 0 else f"model {number + 1}"] = digest(*paths)
+    for name, path in files.items():
+        found[name] = digest(Path(path)) if path and os.path.isfile(path) else "none"
+    return found
+
+
+def begin(output: Path, now: dict[str, str]) -> None:
+    """Record what begins to be written to `output`."""
+    write_text(record_file(output), json.dumps(now, ensure_ascii=False, indent=1) + "\n")
+
+
+def check(output: Path, now: dict[str, str]) -> None:
+    """InputError unless what is in `output` was written from the same models, settings and files."""
+    again = "translate it again without --resume"
+    try:
+        before = json.loads(record_file(output).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise InputError(
+            f"{output}: must have a record of what wrote it ({record_file(output).name}) to be resumed, but has none; "
+            f"{again}"
+        ) from None
+    changed = [name for name in before.keys() | now.keys() if before.get(name) != now.get(name)]
+    if changed:
+        name = min(changed)
+        values = f" ({before.get(name)} then, {now.get(name)} now)" if name.startswith("the setting") else ""
+        raise InputError(f"{output}: was begun with another value of {name}{values}, so it cannot be resumed; {again}")
+
+
+def end(output: Path) -> None:
+    """The output is complete: there is nothing to resume."""
+    record_file(output).unlink(missing_ok=True)
