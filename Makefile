@@ -8,6 +8,10 @@ ARGS   ?=
 export TEXT ?=
 
 .DEFAULT_GOAL := help
+
+ifneq ($(filter %.yaml %.yml,$(MAKECMDGOALS)),)
+$(error a config must be given as CONFIG=$(firstword $(filter %.yaml %.yml,$(MAKECMDGOALS))): make train CONFIG=...)
+endif
 .PHONY: help setup demo train reproduce translate evaluate test test-all gpu-check lint format clean
 
 help: ## this list
@@ -34,7 +38,7 @@ demo: setup ## train on the built-in toy language, score, translate three senten
 	@echo '  less runs/demo/report.md                          how the training went'
 	@echo '  make train CONFIG=configs/multi30k_en_de.yaml     a real corpus, an hour on two cores'
 
-train: setup ## train CONFIG, or go on training it; GPUS=n uses n of them
+train: setup ## train CONFIG, or resume its training; GPUS=n uses n of them
 	$(BIN)/transformer-mt train $(CONFIG) $(ARGS) $(if $(GPUS),--gpus $(GPUS))
 
 reproduce: setup ## train CONFIG again and compare with the receipt in its header
@@ -64,10 +68,10 @@ lint: setup ## check style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-format: setup ## put the code into its style
+format: setup ## format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-clean: ## remove .venv and what tools left; runs/ stays
+clean: ## remove .venv and tool caches; runs/ stays
 	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -not -path './runs/*' -prune -exec rm -rf {} +

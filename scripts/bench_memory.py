@@ -27,7 +27,13 @@ def _config(pairs: int):
                 "valid": {"toy": "valid", "size": 200},
             },
             "tokenizer": {"vocab_size": 1000},
-            "model": {"d_model": 256, "d_ff": 1024, "num_heads": 4, "num_encoder_layers": 3, "num_decoder_layers": 3},
+            "model": {
+                "d_model": 256,
+                "d_ff": 1024,
+                "num_heads": 4,
+                "num_encoder_layers": 3,
+                "num_decoder_layers": 3,
+            },
             "train": {"validate_every": 1_000_000, "save_every": 1_000_000},
         }
     )
@@ -38,13 +44,13 @@ def _train(pairs: int, updates: int) -> None:
 
     from transformer_mt.data.batching import TrainingBatches
     from transformer_mt.data.prepare import prepare
-    from transformer_mt.device import keep_large_buffers
+    from transformer_mt.device import keep_freed_memory
     from transformer_mt.model.build import build_model
     from transformer_mt.training.distributed import Ranks
     from transformer_mt.training.optimizer import build_optimizer
     from transformer_mt.training.step import Objective, Updater
 
-    keep_large_buffers()
+    keep_freed_memory()
     config = _config(pairs)
     data = prepare(config, say=lambda text: None)
     vocab = data.tokenizer.src.vocab_size()
@@ -54,7 +60,7 @@ def _train(pairs: int, updates: int) -> None:
     updater = Updater(objective, optimizer, torch.device("cpu"), torch.float32, 1.0, Ranks(), say=print)
     batches = TrainingBatches(data.train, config.train.batch_tokens, seed=1)
     for _ in range(updates):
-        updater.update(batches.of_update(), 1e-4)
+        updater.update(batches.next_update(), 1e-4)
 
 
 def _prepare(pairs: int, updates: int) -> None:

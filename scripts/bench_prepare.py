@@ -1,8 +1,10 @@
-"""Prepare a large generated corpus: time, memory, an interruption, the second start, and SentencePiece alone beside it.
+"""Prepare a large generated corpus: time, memory, an interruption, the second start, and the speed of
+SentencePiece alone.
 
     python scripts/bench_prepare.py [--pairs 5000000] [--stop-after 40] [--folder /somewhere/with/room]
 
-Two text files are generated from the toy language first. Each start is a process of its own. Prints a Markdown table.
+Two text files are generated from the toy language first. Each start is a process of its own. Prints a
+Markdown table.
 """
 
 import argparse
@@ -21,7 +23,12 @@ def config_of(folder: Path):
     return Config.model_validate(
         {
             "name": "bench",
-            "data": {"source_lang": "en", "target_lang": "de", "train": text, "valid": {"toy": "valid", "size": 200}},
+            "data": {
+                "source_lang": "en",
+                "target_lang": "de",
+                "train": text,
+                "valid": {"toy": "valid", "size": 200},
+            },
             "tokenizer": {"vocab_size": 1000},
         }
     )
@@ -30,7 +37,10 @@ def config_of(folder: Path):
 def generate(folder: Path, pairs: int) -> None:
     from transformer_mt.data import toy
 
-    with (folder / "big.en").open("w", encoding="utf-8") as src, (folder / "big.de").open("w", encoding="utf-8") as tgt:
+    with (
+        (folder / "big.en").open("w", encoding="utf-8") as src,
+        (folder / "big.de").open("w", encoding="utf-8") as tgt,
+    ):
         for source, target in toy.generate("train", pairs):
             src.write(f"{source}\n")
             tgt.write(f"{target}\n")
@@ -47,7 +57,7 @@ def start(folder: Path) -> None:
     # Not ru_maxrss, which begins with the parent's.
     status = Path("/proc/self/status").read_text(encoding="utf-8").split("\n")
     peak = next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) / 1024
-    TrainingBatches(data.train, 4096, seed=1).of_update()
+    TrainingBatches(data.train, 4096, seed=1).next_update()
     print(prepared - begun, time.perf_counter() - prepared, peak)
 
 
@@ -59,7 +69,9 @@ def sentencepiece_alone(folder: Path, pairs: int) -> float:
     from transformer_mt.data.prepare import prepare
 
     tokenizer = prepare(config_of(folder), lambda text: None).tokenizer
-    src, tgt = (list(islice(read_lines(str(folder / f"big.{side}")), min(pairs, 200_000))) for side in ("en", "de"))
+    src, tgt = (
+        list(islice(read_lines(str(folder / f"big.{side}")), min(pairs, 200_000))) for side in ("en", "de")
+    )
     begun = time.perf_counter()
     tokenizer.encode_src(src)
     tokenizer.encode_tgt(tgt)
@@ -86,7 +98,9 @@ def run(folder: Path, cache: str, stop_after: float | None = None) -> tuple[floa
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pairs", type=int, default=5_000_000)
-    parser.add_argument("--stop-after", type=float, default=40, help="seconds after which one preparation is killed")
+    parser.add_argument(
+        "--stop-after", type=float, default=40, help="seconds after which one preparation is killed"
+    )
     parser.add_argument(
         "--folder", type=Path, help="where the corpus and two caches of it have room, 3 GB for 5 million"
     )
@@ -112,7 +126,10 @@ def main() -> None:
     print(f"| SentencePiece alone, all cores | {alone:,.0f} pairs/s |")
     if was_killed:
         print(f"| killed after {options.stop_after:.0f} s and started again | {rest[0]:.0f} s more |")
-    print(f"| second start | {second[0]:.1f} s until the data is there, {second[1]:.1f} s more to the first batch |")
+    print(
+        f"| second start | {second[0]:.1f} s until the data is there, {second[1]:.1f} s more to the first "
+        "batch |"
+    )
 
 
 if __name__ == "__main__":

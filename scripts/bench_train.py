@@ -1,9 +1,11 @@
-"""Speed of the trainer's update, through the real data path, beside a bare PyTorch loop on random full batches ("the limit").
+"""Speed of the trainer's update, with the real data path, compared with a bare PyTorch loop on random full
+batches ("the limit").
 
-    python scripts/bench_train.py --data ../shared/data/multi30k [--shapes small base] [--variants ...] [--rounds 5]
+    python scripts/bench_train.py --data ../shared/data/multi30k [--shapes small base] [--variants ...]
 
-Each variant is a process of its own, so that its peak memory is its own; they take turns, so that drift cancels. The
-figures are medians over the rounds. The corpus's first run trains its vocabulary; later ones find it in the cache.
+Each variant is a process of its own, so that its peak memory is its own; they take turns, so that drift
+cancels. The figures are medians over the rounds. The corpus's first run trains its vocabulary; later ones
+find it in the cache.
 """
 
 import argparse
@@ -37,8 +39,9 @@ class Variant:
     keep_memory: bool = False
     """Of the bare loop; the trainer does it by itself."""
     without: str = ""
-    """Of the trainer: the part that is put back to what torch offers, where nothing else differs from ours-bf16 (for muon
-    from ours-auto)."""
+    """The part of the trainer that is replaced by torch's own version. Otherwise the variant equals ours-bf16
+    (for muon: ours-auto).
+    """
 
 
 VARIANTS = [
@@ -66,7 +69,7 @@ def put_back(part: str) -> None:
     import torch.nn.functional as F
 
     from transformer_mt.model import attention, dropout
-    from transformer_mt.training import loss, optimizer, run, step
+    from transformer_mt.training import loss, optimizer, setup, step
 
     class OneByOne(torch.optim.Muon):
         def __init__(self, matrices, lr, weight_decay, dtype):
@@ -74,13 +77,13 @@ def put_back(part: str) -> None:
 
     def float_attention(q, k, v, mask, p, causal):
         with torch.autocast("cpu", enabled=False):
-            return F.scaled_dot_product_attention(q.float(), k.float(), v.float(), mask, p, is_causal=causal).to(
-                q.dtype
-            )
+            return F.scaled_dot_product_attention(
+                q.float(), k.float(), v.float(), mask, p, is_causal=causal
+            ).to(q.dtype)
 
     parts = {
-        "buffers": (run, "keep_large_buffers", lambda: None),
-        "dropout": (dropout._CheapDropout, "apply", staticmethod(F.dropout)),
+        "buffers": (setup, "keep_freed_memory", lambda: None),
+        "dropout": (dropout._RandomBitsDropout, "apply", staticmethod(F.dropout)),
         "attention": (attention, "_attention_by_products", float_attention),
         "loss": (step, "projected_cross_entropy", loss.plain_cross_entropy),
         "muon": (optimizer, "Muon", OneByOne),
@@ -92,7 +95,9 @@ def put_back(part: str) -> None:
 
 
 def corpora(data: str) -> dict:
-    """The training and validation sets: the toy language, a folder with train.jsonl and val.jsonl, or a set of the hub."""
+    """The training and validation sets: the toy language, a folder with train.jsonl and val.jsonl, or a set
+    of the hub.
+    """
     if data == "toy":
         return {"train": {"toy": "train"}, "valid": {"toy": "valid"}}
     files = [Path(data) / f"{name}.jsonl" for name in ("train", "val")]
@@ -106,7 +111,7 @@ class Ours:
 
     def __init__(self, variant: Variant, options: argparse.Namespace, shape: str, folder: str) -> None:
         from transformer_mt.config import Config
-        from transformer_mt.training.run import open_run
+        from transformer_mt.training.setup import open_run
 
         put_back(variant.without)
         d_model, d_ff, heads, layers = SHAPES[shape]
@@ -132,7 +137,7 @@ class Ours:
 
     def update(self) -> tuple[int, int, int, int]:
         """(real source tokens, real target tokens, source positions, target positions) of one update."""
-        (batch,) = self.run.batches.of_update()
+        (batch,) = self.run.batches.next_update()
         self.run.updater.update([batch], 1e-4)
         return int(batch.src_mask.sum()), batch.num_tokens, batch.src.numel(), batch.tgt_in.numel()
 
@@ -144,18 +149,24 @@ class Bare:
         import torch
         from torch import nn
 
-        from transformer_mt.device import choose_device, keep_large_buffers
+        from transformer_mt.device import choose_device, keep_freed_memory
 
         self.device = choose_device(options.device)
         if variant.keep_memory and self.device.type == "cpu":
-            keep_large_buffers()
+            keep_freed_memory()
         d_model, d_ff, heads, layers = SHAPES[shape]
         torch.manual_seed(1)
-        core = nn.Transformer(d_model, heads, layers, layers, d_ff, options.dropout, batch_first=True, norm_first=True)
+        core = nn.Transformer(
+            d_model, heads, layers, layers, d_ff, options.dropout, batch_first=True, norm_first=True
+        )
         for module in core.modules():
             if isinstance(module, nn.MultiheadAttention):
-                module.dropout = 0.0  # as in the trainer's default; attention dropout would double the attention
-        self.model = nn.ModuleDict({"tokens": nn.Embedding(VOCABULARY, d_model), "core": core}).to(self.device)
+                module.dropout = (
+                    0.0  # as in the trainer's default; attention dropout would double the attention
+                )
+        self.model = nn.ModuleDict({"tokens": nn.Embedding(VOCABULARY, d_model), "core": core}).to(
+            self.device
+        )
         self.dropout = nn.Dropout(options.dropout)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, betas=(0.9, 0.98), fused=True)
         self.autocast = torch.autocast(self.device.type, torch.bfloat16, enabled=variant.precision == "bf16")
@@ -182,7 +193,7 @@ class Bare:
 
 
 def serve(connection: Connection, variant: Variant, options: argparse.Namespace, shape: str) -> None:
-    """Run as many updates as asked for, again and again; last, tell the peak memory."""
+    """Run the requested number of updates for each message; at the end send the peak memory."""
     import torch
 
     if options.threads:
@@ -203,9 +214,12 @@ def serve(connection: Connection, variant: Variant, options: argparse.Namespace,
 
 
 def flops(shape: str, src: float, tgt: float) -> float:
-    """Of one update on so many tokens: 2 for each weight and token forward, twice that backward; attention's own left out."""
+    """Of one update on so many tokens: 2 for each weight and token forward, twice that backward; attention's
+    own left out.
+    """
     d_model, d_ff, _, layers = SHAPES[shape]
-    encoder = layers * (4 * d_model**2 + 2 * d_model * d_ff) + layers * 2 * d_model**2  # and the decoder's view of it
+    # And the decoder's view of it
+    encoder = layers * (4 * d_model**2 + 2 * d_model * d_ff) + layers * 2 * d_model**2
     decoder = layers * (6 * d_model**2 + 2 * d_model * d_ff) + VOCABULARY * d_model
     return 6 * (encoder * src + decoder * tgt)
 
@@ -262,7 +276,8 @@ def measure(shape: str, options: argparse.Namespace) -> None:
         of_limit = f"{speed / limit:.2f}" if limit else "–"
         padding = 1 - (src + tgt) / (src_positions + tgt_positions)
         print(
-            f"| {shape} | {variant.name} | {dtype.removeprefix('torch.')} | {speed:,.0f} | {padding:.1%} | {of_limit} "
+            f"| {shape} | {variant.name} | {dtype.removeprefix('torch.')} | {speed:,.0f} | {padding:.1%} | "
+            f"{of_limit} "
             f"| {used:.0%} | {memory:,.0f} |",
             flush=True,
         )
@@ -296,7 +311,9 @@ def main() -> None:
     parser.add_argument("--data", required=True, help="Multi30k: its folder or its name on the hub; or toy")
     parser.add_argument("--shapes", nargs="+", default=["small", "base"], choices=SHAPES)
     names = [variant.name for variant in VARIANTS]
-    parser.add_argument("--variants", nargs="+", default=["bare", "bare-kept", "ours-fp32", "ours-auto"], choices=names)
+    parser.add_argument(
+        "--variants", nargs="+", default=["bare", "bare-kept", "ours-fp32", "ours-auto"], choices=names
+    )
     parser.add_argument("--batch-tokens", type=int, default=4096)
     parser.add_argument("--dropout", type=float, default=0.1)
     parser.add_argument("--device", default="auto")
@@ -308,14 +325,18 @@ def main() -> None:
         "--profile", action="store_true", help="where the time of ours-auto's update goes, and no table"
     )
     options = parser.parse_args()
-    commit = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True).stdout.strip()
+    commit = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], capture_output=True, text=True
+    ).stdout.strip()
     if options.profile:
         print(f"commit {commit}, {options.batch_tokens:,}-token batches")
         for shape in options.shapes:
             profile(shape, options)
         return
     print(f"commit {commit}, {options.batch_tokens:,}-token batches, median of {options.rounds} rounds\n")
-    print("| shape | loop | matrix products | real target tokens/s | padding | of the limit | MFU | peak MB |")
+    print(
+        "| shape | loop | matrix products | real target tokens/s | padding | of the limit | MFU | peak MB |"
+    )
     print("|---|---|---|---|---|---|---|---|")
     for shape in options.shapes:
         measure(shape, options)

@@ -1,9 +1,11 @@
-"""Speed of translating: our engines beside CTranslate2 called directly, with the same weights, taking turns in one run.
+"""Speed of translating: our engines beside CTranslate2 called directly, with the same weights, taking turns
+in one run.
 
     python scripts/bench_translate.py RUN SOURCE [--rounds 3] [--sentences 1000] [--growth]
 
-RUN is a run's folder; it is exported to a temporary folder first. SOURCE has sentences, one a line. Figures are medians over
-the rounds; loading is not counted, except in the last table: one short sentence, from the start of the process to its end.
+RUN is a run's folder; it is exported to a temporary folder first. SOURCE has sentences, one a line. Figures
+are medians over the rounds; loading is not counted, except in the last table: one short sentence, from the
+start of the process to its end.
 """
 
 import argparse
@@ -18,7 +20,7 @@ from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from transformer_mt.device import keep_large_buffers
+from transformer_mt.device import keep_freed_memory
 
 BEAMS = (5, 1)
 
@@ -61,7 +63,7 @@ def whole(
 
 def _serve(pipe: Connection, make: Callable[..., Callable], arguments: tuple, options: dict) -> None:
     """In a process of its own: load, then run and say the seconds, as often as asked."""
-    keep_large_buffers(one_heap=True)  # as the translate command does
+    keep_freed_memory(one_heap=True)  # as the translate command does
     run = make(*arguments, **options)
     pipe.send(None)
     while pipe.recv():
@@ -72,7 +74,8 @@ def _serve(pipe: Connection, make: Callable[..., Callable], arguments: tuple, op
 
 
 def measure(variants: dict[str, tuple], rounds: int) -> dict[str, float]:
-    """Median seconds of each (function that makes it, its arguments); they take turns of two runs, of which the second counts.
+    """Median seconds of each (function that makes it, its arguments); they take turns of two runs, of which
+    the second counts.
 
     Each has a process of its own: two libraries in one would meet in OpenMP's settings.
     """
@@ -105,7 +108,11 @@ def throughput(run: Path, exports: dict[str, Path], lines: list[str], rounds: in
         tokens = sum(len(result.tokens) + 1 for result in found)
         variants: dict[str, tuple] = {}
         for kind in ("float32", "int8"):
-            for workers, batch in ((1, (64, "examples")), (cores, (64, "examples")), (cores, (1024, "tokens"))):
+            for workers, batch in (
+                (1, (64, "examples")),
+                (cores, (64, "examples")),
+                (cores, (1024, "tokens")),
+            ):
                 name = f"CTranslate2 {kind}, {workers} x {cores // workers}, batches of {batch[0]} {batch[1]}"
                 variants[name] = (direct, exports[kind], workers, lines, beam, batch)
             variants[f"our ctranslate2 engine, {kind}"] = (whole, exports[kind], lines, beam, None, False)
@@ -113,7 +120,8 @@ def throughput(run: Path, exports: dict[str, Path], lines: list[str], rounds: in
             variants[f"our torch engine, {dtype}"] = (whole, run, lines, beam, dtype, False)
         seconds = measure(variants, rounds)
         print(
-            f"\n| beam {beam}, {len(lines):,} sentences | sentences/s | output tokens/s | to the fastest |\n|---|---|---|---|"
+            f"\n| beam {beam}, {len(lines):,} sentences | sentences/s | output tokens/s | to the fastest "
+            "|\n|---|---|---|---|"
         )
         for name, value in seconds.items():
             kind = "int8" if "int8" in name else "float32"
@@ -146,7 +154,15 @@ def on_gpu(run: Path, exports: dict[str, Path], lines: list[str], rounds: int, d
             for kind, folder in exports.items():
                 variants[f"our ctranslate2 engine, {kind}"] = (whole, folder, lines, beam, None, False, where)
                 variants[f"CTranslate2 {kind}"] = (direct, folder, 1, lines, beam, (4096, "tokens"), where)
-        variants["our torch engine, float32, one sentence at a time"] = (whole, run, few, beam, "float32", True, where)
+        variants["our torch engine, float32, one sentence at a time"] = (
+            whole,
+            run,
+            few,
+            beam,
+            "float32",
+            True,
+            where,
+        )
         print(f"\n| beam {beam}, {len(lines):,} sentences | sentences/s |\n|---|---|")
         for name, seconds in measure(variants, rounds).items():
             print(f"| {name} | {len(few if 'one sentence' in name else lines) / seconds:.1f} |", flush=True)
@@ -197,15 +213,19 @@ def start_up(run: Path, exports: dict[str, Path], rounds: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("run", type=Path)
     parser.add_argument("source", type=Path)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--sentences", type=int, default=1000)
-    parser.add_argument("--growth", action="store_true", help="also how time grows with length, beam and batch")
+    parser.add_argument(
+        "--growth", action="store_true", help="also how time grows with length, beam and batch"
+    )
     parser.add_argument("--device", help="cuda: the tables of a GPU (default: those of the CPU)")
     arguments = parser.parse_args()
-    from transformer_mt.export.export import export
+    from transformer_mt.export.to_ctranslate2 import export
 
     lines = arguments.source.read_text(encoding="utf-8").split("\n")[: arguments.sentences]
     lines = [line for line in lines if line]

@@ -2,10 +2,10 @@
 
     python scripts/gpu_check.py tests|train|translate|run [--data FOLDER] [--device cpu] [--no-record]
 
-`tests` runs the tests marked `gpu`; `train` and `translate` run the benchmarks; `run` trains a config from its beginning
-to its end. FOLDER holds train.jsonl, val.jsonl and test.jsonl with the keys en and de, as Multi30k does; without it the
-built-in toy language is used. Each part takes less than eight minutes on one GPU. `--device cpu` is a dry run, not
-recorded: it finds mistakes in the scripts on a machine without a GPU.
+`tests` runs the tests marked `gpu`; `train` and `translate` run the benchmarks; `run` trains a config from
+its beginning to its end. FOLDER holds train.jsonl, val.jsonl and test.jsonl with the keys en and de, as
+Multi30k does; without it the built-in toy language is used. Each part takes less than eight minutes on one
+GPU. `--device cpu` is a dry run, not recorded: it finds mistakes in the scripts on a machine without a GPU.
 """
 
 import argparse
@@ -46,14 +46,23 @@ def commands(part: str, data: Path | None, device: str, folder: Path) -> list[li
         ]
     if part == "translate":
         run, lines = folder / "gpu-check-translate", folder / "gpu-check-source.txt"
-        train = [*module, "train", str(ROOT / "configs/demo.yaml"), f"train.device={device}", "--out", str(run)]
+        train = [
+            *module,
+            "train",
+            str(ROOT / "configs/demo.yaml"),
+            f"train.device={device}",
+            "--out",
+            str(run),
+        ]
         measure = [python, str(SCRIPTS / "bench_translate.py"), str(run), str(lines), "--device", device]
         few = ["--rounds", "1", "--sentences", "20"] if dry else ["--rounds", "3"]
         return [[*train, *(["train.max_updates=400"] if dry else [])], [*measure, *few]]
     config = ROOT / "configs" / ("multi30k_en_de.yaml" if data else "demo.yaml")
     words = [f"train.device={device}", *corpora(data), *(["train.max_updates=20"] if dry else [])]
     out = folder / f"gpu-check-run-{time.strftime('%Y%m%d-%H%M%S')}"
-    return [[python, str(SCRIPTS / "reproduce.py"), str(config), *words, "--out", str(out), "--tolerance", "100"]]
+    return [
+        [python, str(SCRIPTS / "reproduce.py"), str(config), *words, "--out", str(out), "--tolerance", "100"]
+    ]
 
 
 def heading(part: str) -> str:
@@ -64,11 +73,15 @@ def heading(part: str) -> str:
     commit = subprocess.run(git, cwd=ROOT, capture_output=True, text=True).stdout.strip() or "unknown"
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
     date = time.strftime("%Y-%m-%d")
-    return f"## {part}, {date}\n\n{gpu}, torch {torch.__version__}, CUDA {torch.version.cuda}, commit {commit}\n"
+    return (
+        f"## {part}, {date}\n\n{gpu}, torch {torch.__version__}, CUDA {torch.version.cuda}, commit {commit}\n"
+    )
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("part", choices=["tests", "train", "translate", "run"])
     parser.add_argument("--data", type=Path)
     parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
@@ -77,7 +90,9 @@ def main() -> int:
     import torch
 
     if options.device == "cuda" and not torch.cuda.is_available():
-        print("gpu-check must have a CUDA GPU, but there is none; --device cpu makes a dry run", file=sys.stderr)
+        print(
+            "gpu-check must have a CUDA GPU, but there is none; --device cpu makes a dry run", file=sys.stderr
+        )
         return 2
     folder = ROOT / "runs"
     folder.mkdir(exist_ok=True)

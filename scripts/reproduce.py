@@ -2,9 +2,11 @@
 
     python scripts/reproduce.py configs/demo.yaml [key=value ...] [--out runs/reproduce-demo]
 
-A receipt is a block of comment lines, YAML behind the `#`, that says what was measured once: minutes are those of updates, over
-all sessions, the peak of memory that of the last. Its settings are set again. Interrupted, the same command goes on. At the end
-comes the table, and a receipt to put in the old one's place. Exit status 1: BLEU is further from the receipt than --tolerance.
+A receipt is a block of comment lines (YAML after the `#`) with the results of one training. `minutes` counts
+the time in updates over all sessions; `peak_mb` is the peak memory of the last session. The receipt's
+settings are applied again. An interrupted run is resumed by the same command. The script prints a table and a
+new receipt that can replace the old one. Exit status 1: BLEU differs from the receipt by more than
+--tolerance.
 """
 
 import argparse
@@ -18,7 +20,7 @@ from pathlib import Path
 
 import yaml
 
-from transformer_mt.config_file import load_config
+from transformer_mt.config.load import load_config
 from transformer_mt.errors import InputError
 from transformer_mt.files import read_objects
 
@@ -32,7 +34,9 @@ def receipt_of(path: Path) -> dict:
 
 
 def train(command: list[str]) -> None:
-    """Run it to its end, also after Ctrl-C, which it has got itself: it then saves, for which subprocess.run has no patience."""
+    """Run the command and wait for it to end, also after Ctrl-C. The command receives the Ctrl-C itself and
+    saves; subprocess.run would kill it before that.
+    """
     process = subprocess.Popen(command)
     while process.returncode is None:
         with contextlib.suppress(KeyboardInterrupt):
@@ -75,16 +79,24 @@ def main() -> int:
     parser.add_argument("config", type=Path)
     parser.add_argument("overrides", nargs="*", metavar="key=value")
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--tolerance", type=float, default=0.7, help="BLEU points; seeds differ by about half of it")
+    parser.add_argument(
+        "--tolerance", type=float, default=0.7, help="BLEU points; seeds differ by about half of it"
+    )
     options = parser.parse_intermixed_args()
     try:
         receipt = receipt_of(options.config)
         if not receipt:
-            print(f"{options.config}: has no receipt yet; what is measured now can be its first", file=sys.stderr)
+            print(
+                f"{options.config}: has no receipt yet; what is measured now can be its first",
+                file=sys.stderr,
+            )
         seed = [f"seed={receipt['seed']}"] if "seed" in receipt else []
         overrides = [*seed, *receipt.get("settings", []), *options.overrides]  # the last word on a key wins
         if not load_config(options.config, overrides).data.test:
-            print(f"{options.config}: must have data.test, on which a receipt's BLEU is measured", file=sys.stderr)
+            print(
+                f"{options.config}: must have data.test, on which a receipt's BLEU is measured",
+                file=sys.stderr,
+            )
             return 2
         out = options.out or Path("runs") / f"reproduce-{options.config.stem}"
         measured = measure(options.config, out, overrides)
@@ -100,7 +112,9 @@ def main() -> int:
     for key, value in measured.items():
         print(f"| {key} | {receipt.get(key, '')} | {value} |")
     print("\n# receipt:")
-    print("".join(f"#   {line}\n" for line in yaml.safe_dump(measured, sort_keys=False, width=200).splitlines()))
+    print(
+        "".join(f"#   {line}\n" for line in yaml.safe_dump(measured, sort_keys=False, width=200).splitlines())
+    )
     if not receipt:
         return 0
     difference = measured["bleu"] - receipt["bleu"]

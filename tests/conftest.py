@@ -28,7 +28,8 @@ TINY = {
     "train": {
         "max_updates": 24,
         "batch_tokens": 600,
-        "optimizer": "adamw",  # Muon's model leaves ties after so few updates, and engines break them as they like
+        # Muon's model leaves ties after so few updates, and engines break them as they like
+        "optimizer": "adamw",
         "learning_rate": 0.01,
         "warmup": 5,
         "log_every": 4,
@@ -78,7 +79,9 @@ def write_config(tmp_path: Path) -> Callable[..., Path]:
 def run_process(
     *words: object, cwd: Path | None = None, stdin: bytes | None = None, **env: str
 ) -> subprocess.CompletedProcess:
-    """The command line in a new Python: for tests of what the start of a process does. Others use `tests.warm.run_cli`."""
+    """The command line in a new Python: for tests of what the start of a process does. Others use
+    `tests.warm.run_cli`.
+    """
     return subprocess.run(
         [sys.executable, "-m", "transformer_mt", *map(str, words)],
         cwd=cwd,

@@ -1,11 +1,13 @@
 """An engine that answers from a table, to test what the Translator makes of an engine's answers."""
 
 from transformer_mt.data.tokenizer import EOS
-from transformer_mt.decoding.hypothesis import Hypothesis
+from transformer_mt.search.hypothesis import Hypothesis
 
 
 class TableEngine:
-    """Gives each source the listed target texts, best first; a source it does not know is an AssertionError."""
+    """Gives each source the listed target texts, best first; a source it does not know is an
+    AssertionError.
+    """
 
     name = "table"
     max_positions = None

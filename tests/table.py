@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import torch
 
-from transformer_mt.decoding.beam import SpecialIds
-from transformer_mt.decoding.hypothesis import LengthPenalty
+from transformer_mt.search.beam import SpecialIds
+from transformer_mt.search.hypothesis import LengthPenalty
 
 BOS, EOS, V = 0, 1, 5
 IDS = SpecialIds(BOS, EOS)
@@ -42,7 +42,9 @@ def table_model(seed, num_sentences=1):
 
 
 def every_sequence(logits, sentence, max_length, penalty=LengthPenalty(), allowed=lambda body: True):
-    """(score, log_prob, tokens) of all sequences that end by max_length and are allowed, best first: exhaustive search."""
+    """(score, log_prob, tokens) of all sequences that end by max_length and are allowed, best first:
+    exhaustive search.
+    """
     found = []
     for length in range(1, max_length + 1):
         for body in itertools.product(range(2, V), repeat=length - 1):

@@ -1,7 +1,8 @@
 """The command line in a process of its own, forked from one that has imported everything already.
 
-A fresh Python takes three seconds to import torch and the rest; a fork of a warm one takes a few hundredths. What the
-start of a process itself does (imports, locale, closed streams) is tested with `tests.conftest.run_process`.
+A fresh Python takes three seconds to import torch and the rest; a fork of a warm one takes a few hundredths.
+What the start of a process itself does (imports, locale, closed streams) is tested with
+`tests.conftest.run_process`.
 """
 
 import multiprocessing
@@ -72,7 +73,12 @@ class WarmProcess:
 
 
 def _run(
-    words: list[str], files: Path, cwd: Path, environment: dict[str, str], before: tuple[Any, ...], picture: bool
+    words: list[str],
+    files: Path,
+    cwd: Path,
+    environment: dict[str, str],
+    before: tuple[Any, ...],
+    picture: bool,
 ) -> None:
     """In the fork: become the command. Never returns."""
     for number, (name, flags) in enumerate(
@@ -86,7 +92,11 @@ def _run(
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(environment)
-    for number in (signal.SIGINT, signal.SIGTERM):  # pytest may run in the background, where SIGINT is ignored
+    # Pytest may run in the background, where SIGINT is ignored
+    for number in (
+        signal.SIGINT,
+        signal.SIGTERM,
+    ):
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
     status: Any = 1
     try:
@@ -116,9 +126,11 @@ def _run(
         os._exit(status if isinstance(status, int) else 1)
 
 
-def run_cli(*words: object, cwd: Path | None = None, stdin: bytes = b"", **options: Any) -> subprocess.CompletedProcess:
-    """The command line, run to its end; `before=(function, ...)` and `picture=True` as for WarmProcess, others are
-    environment variables.
+def run_cli(
+    *words: object, cwd: Path | None = None, stdin: bytes = b"", **options: Any
+) -> subprocess.CompletedProcess:
+    """The command line, run to its end; `before=(function, ...)` and `picture=True` as for WarmProcess,
+    others are environment variables.
     """
     own = {name: options.pop(name) for name in ("before", "picture") if name in options}
     return WarmProcess(words, cwd, stdin, options, **own).wait()

@@ -1,19 +1,24 @@
-"""A complete Transformer translation trainer. `Translator` and `train` are imported when first asked for."""
+"""A complete Transformer translation trainer. The public names are imported on first use."""
 
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["Translator", "__version__", "train"]
+__all__ = ["Translator", "__version__", "load_config", "train"]
 
 if TYPE_CHECKING:
-    from transformer_mt.decoding.translator import Translator
+    from transformer_mt.config import load_config
     from transformer_mt.training.loop import train
+    from transformer_mt.translation.translator import Translator
 
 
 def __getattr__(name: str) -> Any:
     # torch takes more than a second to import; `translate --help` must not wait for it.
+    if name == "load_config":
+        from transformer_mt.config import load_config
+
+        return load_config
     if name == "Translator":
-        from transformer_mt.decoding.translator import Translator
+        from transformer_mt.translation.translator import Translator
 
         return Translator
     if name == "train":

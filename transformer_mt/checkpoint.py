@@ -1,7 +1,7 @@
-"""Checkpoints: written whole or not at all, checked when read, rotated, averaged. Knows no trainer.
+"""Checkpoints: written atomically, checked when read, rotated, averaged. Independent of the trainer.
 
-A checkpoint is a folder `step-00001000` of .safetensors files, `state.json`, and `manifest.json` with a hash of each.
-It is written under another name, flushed to the disk, and only then renamed.
+A checkpoint is a folder `step-00001000` of .safetensors files, `state.json`, and `manifest.json` with a hash
+of each. It is written under another name, flushed to the disk, and only then renamed.
 """
 
 import hashlib
@@ -19,18 +19,18 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from transformer_mt.errors import WorkError
-from transformer_mt.files import to_disk
+from transformer_mt.files import fsync
 
 Tensors = Mapping[str, Tensor]
 
 
 class CheckpointError(WorkError):
-    """A checkpoint could not be written, or is not what was written."""
+    """A checkpoint could not be written, or is damaged."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What `save` was given."""
+    """The arguments of `save`, read back."""
 
     path: Path
     tensors: dict[str, dict[str, Tensor]]
@@ -39,7 +39,7 @@ class Checkpoint:
 
 
 def save(root: Path, step: int, tensors: Mapping[str, Tensors], state: Mapping[str, Any]) -> Path:
-    """Write `root/step-STEP`; after a crash at any moment it is there whole or not at all."""
+    """Write `root/step-STEP` atomically: after a crash it is complete or absent."""
     final = root / f"step-{step:08d}"
     temporary, replaced = root / f".{final.name}.tmp", root / f".{final.name}.old"
     try:
@@ -52,11 +52,11 @@ def save(root: Path, step: int, tensors: Mapping[str, Tensors], state: Mapping[s
         _write_json(temporary / "state.json", state)
         hashes = {path.name: _hash(path) for path in sorted(temporary.iterdir())}
         _write_json(temporary / "manifest.json", hashes)
-        to_disk(temporary)
+        fsync(temporary)
         if final.exists():
             final.rename(replaced)
         temporary.rename(final)
-        to_disk(root)
+        fsync(root)
         shutil.rmtree(replaced, ignore_errors=True)
     except OSError as error:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -67,7 +67,7 @@ def save(root: Path, step: int, tensors: Mapping[str, Tensors], state: Mapping[s
 def load(path: Path) -> Checkpoint:
     """Read a checkpoint; CheckpointError if a file is missing, cut or changed.
 
-    What cannot be read at all, as on a disk that does not answer, is an OSError: it may be whole.
+    Other read errors, as of a disk that does not respond, raise OSError: the checkpoint may be undamaged.
     """
     try:
         manifest = json.loads((path / "manifest.json").read_text(encoding="utf-8"))
@@ -76,21 +76,23 @@ def load(path: Path) -> Checkpoint:
                 raise CheckpointError(f"{path / name} is damaged: its content is not what was written")
         state = json.loads((path / "state.json").read_text(encoding="utf-8"))
         files = [name for name in manifest if name.endswith(".safetensors")]
-        return Checkpoint(path, {name.removesuffix(".safetensors"): load_file(path / name) for name in files}, state)
+        return Checkpoint(
+            path, {name.removesuffix(".safetensors"): load_file(path / name) for name in files}, state
+        )
     except (FileNotFoundError, ValueError, SafetensorError) as error:
         raise CheckpointError(f"{path} is damaged: {_reason(error)}") from error
 
 
 def all_checkpoints(root: Path) -> list[Path]:
-    """The checkpoints there are, oldest first, whole or not."""
+    """All checkpoints, oldest first, damaged or not."""
     return sorted(path for path in root.glob("step-*") if path.is_dir())
 
 
 def newest(root: Path, report: Callable[[str], None]) -> Checkpoint | None:
-    """The newest checkpoint that is whole, or None where there are none.
+    """The newest undamaged checkpoint, or None if there are no checkpoints.
 
-    Each damaged one passed over is reported and renamed, so that it never counts as one of those to keep.
-    CheckpointError if there are checkpoints but none is whole.
+    Damaged ones are reported and renamed, so that `rotate` does not count them. CheckpointError if all
+    checkpoints are damaged.
     """
     for replaced in root.glob(".step-*.old"):  # killed between the two renames of `save`
         if not (final := root / replaced.name.removeprefix(".").removesuffix(".old")).exists():
@@ -105,7 +107,9 @@ def newest(root: Path, report: Callable[[str], None]) -> Checkpoint | None:
             shutil.rmtree(damaged, ignore_errors=True)
             path.rename(damaged)
     if put_aside := list(root.glob("damaged-step-*")):
-        raise CheckpointError(f"{root}: none of its {len(put_aside)} checkpoints is whole; start over with --fresh")
+        raise CheckpointError(
+            f"{root}: none of its {len(put_aside)} checkpoints is whole; start over with --fresh"
+        )
     return None
 
 
@@ -113,10 +117,11 @@ def rotate(root: Path, keep: int, best: int | None) -> None:
     """Remove all but the newest `keep` checkpoints and that of step `best`."""
     for path in all_checkpoints(root)[:-keep]:
         if best is None or path.name != f"step-{best:08d}":
-            # Renamed first: a removal that is interrupted must not leave half a checkpoint under a whole one's name.
-            doomed = path.with_name(f".{path.name}.gone")
-            path.rename(doomed)
-            shutil.rmtree(doomed, ignore_errors=True)
+            # Renamed first: a removal that is interrupted must not leave half a checkpoint under a whole
+            # one's name.
+            removed = path.with_name(f".{path.name}.gone")
+            path.rename(removed)
+            shutil.rmtree(removed, ignore_errors=True)
 
 
 def save_weights(path: Path, weights: Tensors, metadata: Mapping[str, str] | None = None) -> None:
@@ -126,7 +131,7 @@ def save_weights(path: Path, weights: Tensors, metadata: Mapping[str, str] | Non
         path.parent.mkdir(parents=True, exist_ok=True)
         _write_tensors(temporary, weights, metadata)
         temporary.replace(path)
-        to_disk(path.parent)
+        fsync(path.parent)
     except OSError as error:
         temporary.unlink(missing_ok=True)
         raise CheckpointError(f"could not write {path}: {_reason(error)}") from error
@@ -141,7 +146,7 @@ def load_weights(path: Path) -> dict[str, Tensor]:
 
 
 def metadata(path: Path) -> dict[str, str]:
-    """What `save_weights` was told to write beside the weights."""
+    """The metadata that `save_weights` wrote with the weights."""
     try:
         with safe_open(path, framework="pt") as file:
             return file.metadata() or {}
@@ -150,7 +155,9 @@ def metadata(path: Path) -> dict[str, str]:
 
 
 def average(paths: Iterable[Path]) -> dict[str, Tensor]:
-    """The mean of the weights in several files, summed in float64 (paper, section 6.1, averages checkpoints)."""
+    """The mean of the weights in several files, summed in float64 (paper, section 6.1, averages
+    checkpoints).
+    """
     total: dict[str, Tensor] = {}
     count = 0
     for path in paths:
@@ -165,46 +172,29 @@ def average(paths: Iterable[Path]) -> dict[str, Tensor]:
     return {name: (weight / count).float() for name, weight in total.items()}
 
 
-def model_weights(model: torch.nn.Module) -> dict[str, Tensor]:
-    """The model's parameters under canonical names, tied ones once, on the CPU."""
-    return {name: whole(parameter.detach()).cpu().contiguous() for name, parameter in model.named_parameters()}
+@torch.no_grad()
+def _copy(parameter: Tensor, values: Tensor) -> None:
+    parameter.copy_(values)
 
 
-def load_model_weights(model: torch.nn.Module, weights: Tensors, place: str) -> None:
-    """Copy `weights` into the model; CheckpointError if names or shapes do not fit."""
+def load_model_weights(
+    model: torch.nn.Module, weights: Tensors, location: str, copy: Callable[[Tensor, Tensor], None] = _copy
+) -> None:
+    """Copy `weights` into the model with `copy`; CheckpointError, which names `location`, if names or shapes
+    differ.
+    """
     parameters = dict(model.named_parameters())
     if odd := sorted(parameters.keys() ^ weights.keys()):
         raise CheckpointError(
-            f"{place} does not fit the config: {len(odd)} weights have no counterpart, {odd[0]} for one"
+            f"{location} does not fit the config: {len(odd)} weights have no counterpart, {odd[0]} for one"
         )
     for name, parameter in parameters.items():
         if parameter.shape != weights[name].shape:
             found, expected = tuple(weights[name].shape), tuple(parameter.shape)
             raise CheckpointError(
-                f"{place} does not fit the config: {name} must have shape {expected}, but has {found}"
+                f"{location} does not fit the config: {name} must have shape {expected}, but has {found}"
             )
-        fill(parameter, weights[name])
-
-
-def whole(tensor: Tensor) -> Tensor:
-    """The tensor with all its parts, where ranks hold one each; then all of them must ask."""
-    return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
-
-
-def share_of(tensor: Tensor, values: Tensor) -> Tensor:
-    """Of values for the whole tensor, those for the part that this rank holds; they are on the tensor's device."""
-    if not hasattr(tensor, "full_tensor"):
-        return values
-    from torch.distributed.tensor import DTensor, distribute_tensor
-
-    assert isinstance(tensor, DTensor)
-    return distribute_tensor(values, tensor.device_mesh, tensor.placements, src_data_rank=None)
-
-
-def fill(tensor: Tensor, values: Tensor) -> None:
-    """Copy values into a tensor; where ranks hold a part each, each takes its own."""
-    with torch.no_grad():
-        tensor.copy_(share_of(tensor, values.to(tensor.device)))
+        copy(parameter, weights[name])
 
 
 def _write_tensors(path: Path, tensors: Tensors, metadata: Mapping[str, str] | None = None) -> None:
@@ -216,12 +206,12 @@ def _write_tensors(path: Path, tensors: Tensors, metadata: Mapping[str, str] | N
     umask = os.umask(0)
     os.umask(umask)
     path.chmod(0o666 & ~umask)
-    to_disk(path)
+    fsync(path)
 
 
 def _write_json(path: Path, value: Any) -> None:
     path.write_text(json.dumps(value, indent=1), encoding="utf-8")
-    to_disk(path)
+    fsync(path)
 
 
 def _hash(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""Where training computes, and in which arithmetic."""
+"""The device, the precision, and memory settings of the process."""
 
 import ctypes
 import os
@@ -12,7 +12,9 @@ from transformer_mt.errors import InputError
 
 
 def choose_device(name: str) -> torch.device:
-    """The device called `name`; `auto` is the first GPU, else the processor. Under torchrun each local rank has its own GPU."""
+    """The device called `name`; `auto` is the first GPU, else the CPU. Under torchrun each local rank has its
+    own GPU.
+    """
     local_rank = int(os.environ.get("LOCAL_RANK", 0)) if int(os.environ.get("WORLD_SIZE", 1)) > 1 else None
     if name == "auto":
         if torch.cuda.is_available():
@@ -25,18 +27,25 @@ def choose_device(name: str) -> torch.device:
         raise InputError(
             f"the device must be cuda with several processes, each of which takes its own GPU, but is {name}"
         )
-    device = torch.device("cuda", local_rank) if name == "cuda" and local_rank is not None else torch.device(name)
+    device = (
+        torch.device("cuda", local_rank) if name == "cuda" and local_rank is not None else torch.device(name)
+    )
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise InputError(
-            f"the device must be there, but {device} is not: this machine has {torch.cuda.device_count()} CUDA GPUs; use cpu"
+            f"the device must be there, but {device} is not: this machine has {torch.cuda.device_count()} "
+            "CUDA GPUs; use cpu"
         )
+    if device.type == "cuda" and device.index is not None:
+        torch.cuda.set_device(device)  # for libraries that allocate on the current device, such as Triton
     if device.type == "mps" and not torch.backends.mps.is_available():
         raise InputError("the device must be there, but mps is not; use cpu")
     return device
 
 
 def choose_precision(name: str, device: torch.device) -> torch.dtype:
-    """The dtype of matrix products; `auto` is bfloat16 where the device has instructions for it, else float16 on a GPU."""
+    """The dtype of matrix products; `auto` is bfloat16 where the device has instructions for it, else float16
+    on a GPU.
+    """
     if name != "auto":
         return {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[name]
     if device.type == "cuda":
@@ -53,13 +62,15 @@ def autocast(device: torch.device, dtype: torch.dtype) -> AbstractContextManager
     return nullcontext() if dtype == torch.float32 else torch.autocast(device.type, dtype)
 
 
-def keep_large_buffers(one_heap: bool = False) -> None:
-    """Have glibc keep freed memory for the next step instead of giving it back to the system and faulting it in again.
+def keep_freed_memory(one_heap: bool = False) -> None:
+    """Keep freed memory in the process (mallopt of glibc) instead of returning it to the system and faulting
+    it in again.
 
-    Every update frees and asks for the same large arrays; on two cores keeping them brings a tenth (docs/performance.md).
-    What oneDNN keeps for each shape it has met would lie between them and make the heap grow without end (7 GB after 7,500
-    updates in bfloat16), so it may keep little; that costs no measurable time. `one_heap` has all threads share what is
-    kept: a twentieth faster where they translate side by side. Other C libraries are left as they are.
+    Every update frees and allocates the same large arrays; on two cores this saves 10 % of the time
+    (docs/performance.md). oneDNN caches a primitive per shape. These would fragment the heap, which then
+    grows without bound (7 GB after 7,500 updates in bfloat16); so its cache is kept small, at no measurable
+    cost. `one_heap` makes all threads share one heap: 5 % faster if they translate in parallel. No effect
+    with other C libraries than glibc.
     """
     if platform.libc_ver()[0] == "glibc":
         # Read when the first product is computed, not when torch is imported.
@@ -67,7 +78,8 @@ def keep_large_buffers(one_heap: bool = False) -> None:
         os.environ.setdefault("LRU_CACHE_CAPACITY", "1")
         libc = ctypes.CDLL(None)
         trim_threshold, mmap_threshold = -1, -3  # M_TRIM_THRESHOLD, M_MMAP_THRESHOLD of malloc.h
-        # Before version 2.35 it takes no more than 32 MB. If it took none at all, the other would only do harm.
+        # glibc before 2.35 accepts at most 32 MB here. If it accepts neither value, the trim threshold alone
+        # would only do harm.
         if libc.mallopt(mmap_threshold, 1 << 30) or libc.mallopt(mmap_threshold, 32 << 20):
             libc.mallopt(trim_threshold, (1 << 31) - 1)
         if one_heap:
@@ -75,8 +87,8 @@ def keep_large_buffers(one_heap: bool = False) -> None:
             libc.mallopt(arena_max, 1)
 
 
-# Of errors that are no torch.OutOfMemoryError: the CPU's allocator, MPS, CUDA outside torch's allocator, and the
-# libraries that ask CUDA for workspaces themselves.
+# Of errors that are no torch.OutOfMemoryError: the CPU's allocator, MPS, CUDA outside torch's allocator, and
+# the libraries that ask CUDA for workspaces themselves.
 _OUT_OF_MEMORY = (
     "can't allocate memory",
     "MPS backend out of memory",

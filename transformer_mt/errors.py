@@ -6,4 +6,8 @@ class InputError(ValueError):
 
 
 class WorkError(RuntimeError):
-    """The work was well asked for but failed on the way. Exit status 1."""
+    """The request was valid, but the work failed. Exit status 1."""
+
+
+class Notice(UserWarning):
+    """A warning for the user; the work continues. The command line prints it as one line."""

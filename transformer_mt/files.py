@@ -1,4 +1,4 @@
-"""Small files, written whole or not at all, read as far as they are whole; and what files hold, in a few letters."""
+"""Atomic writes of small files, JSON lines, and digests."""
 
 import hashlib
 import json
@@ -8,20 +8,20 @@ from typing import Any
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write `text`; who reads meanwhile, or after a power cut, sees the old file or the new one."""
+    """Write `text` atomically: readers, also after a power cut, see the old file or the new one."""
     write_bytes(path, text.encode())
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write `content` whole or not at all."""
+    """Write `content` atomically."""
     temporary = path.with_name(f".{path.name}.tmp")
     temporary.write_bytes(content)
-    to_disk(temporary)
+    fsync(temporary)
     temporary.replace(path)
 
 
-def to_disk(path: Path) -> None:
-    """What a file holds, or the names in a folder, are there also after a power cut from now on."""
+def fsync(path: Path) -> None:
+    """Flush the content of a file, or the names in a folder, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -30,7 +30,9 @@ def to_disk(path: Path) -> None:
 
 
 def read_objects(path: Path) -> list[Any]:
-    """The objects of a file with a JSON object a line; half a line, which a crash leaves at the end, is left out."""
+    """The objects of a file with one JSON object per line; an incomplete last line, left by a crash, is
+    skipped.
+    """
     found = []
     for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
         try:
@@ -41,7 +43,7 @@ def read_objects(path: Path) -> list[Any]:
 
 
 def digest(*paths: Path) -> str:
-    """24 letters that tell the contents of these files from any others."""
+    """24 hexadecimal digits of a hash of the files' contents."""
     whole = hashlib.sha256()
     for path in paths:
         with path.open("rb") as file:

@@ -27,7 +27,9 @@ class FolderLock:
 
 
 def lock_folder(folder: Path) -> FolderLock:
-    """Keep others from training in the folder. InputError if another process, or another run in this one, does."""
+    """Keep others from training in the folder. InputError if another process, or another run in this one,
+    does.
+    """
     lock = _file_lock(folder)
     try:
         lock.acquire(blocking=False)

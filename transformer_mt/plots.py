@@ -10,7 +10,8 @@ from typing import Any
 from transformer_mt.errors import InputError
 
 # Families with Chinese, Japanese and Korean characters; matplotlib's own has none.
-_CJK = ("Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans SC", "Source Han Sans SC", "WenQuanYi Zen Hei", "WenQuanYi Micro Hei",
+_CJK = ("Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans SC", "Source Han Sans SC", "WenQuanYi Zen Hei",
+        "WenQuanYi Micro Hei",
         "PingFang SC", "Hiragino Sans GB", "Microsoft YaHei", "SimHei", "Droid Sans Fallback")  # fmt: skip
 
 
@@ -37,16 +38,28 @@ def learning_curve(entries: Sequence[dict[str, Any]], path: Path) -> None:
     valid = [entry for entry in entries if entry["event"] == "valid"]
     losses, bleus = figure.subplots(2, 1, sharex=True)
     losses.plot(
-        [e["step"] for e in train], [e["loss"] for e in train], label="training (smoothed labels)", color="tab:blue"
+        [e["step"] for e in train],
+        [e["loss"] for e in train],
+        label="training (smoothed labels)",
+        color="tab:blue",
     )
     losses.plot(
-        [e["step"] for e in valid], [e["loss"] for e in valid], label="validation", color="tab:orange", marker="o", ms=3
+        [e["step"] for e in valid],
+        [e["loss"] for e in valid],
+        label="validation",
+        color="tab:orange",
+        marker="o",
+        ms=3,
     )
     losses.set_ylabel("loss per target token (nats)")
     if train or valid:
         losses.legend(frameon=False)
     bleus.plot(
-        [e["step"] for e in valid], [e["scores"][0]["value"] for e in valid], color="tab:green", marker="o", ms=3
+        [e["step"] for e in valid],
+        [e["scores"][0]["value"] for e in valid],
+        color="tab:green",
+        marker="o",
+        ms=3,
     )
     bleus.set_ylabel("validation BLEU (greedy)")
     bleus.set_xlabel("updates")
@@ -60,7 +73,8 @@ _MOST_INSIDE = 6
 
 
 def curves(runs: Sequence[tuple[str, Sequence[dict[str, Any]]]], against: str, path: Path) -> None:
-    """Validation loss, BLEU and learning rate of several runs, (name, entries of its metrics.jsonl) each, in one picture.
+    """Validation loss, BLEU and learning rate of several runs, (name, entries of its metrics.jsonl) each, in
+    one picture.
 
     Runs of one name, such as the seeds of a variant, are drawn alike.
     """
@@ -80,7 +94,9 @@ def curves(runs: Sequence[tuple[str, Sequence[dict[str, Any]]]], against: str, p
         named.add(name)
         valid = [entry for entry in entries if entry["event"] == "valid"]
         train = [entry for entry in entries if entry["event"] == "train"]
-        losses.plot([_place(e, against) for e in valid], [e["loss"] for e in valid], marker="o", ms=3, **style)
+        losses.plot(
+            [_place(e, against) for e in valid], [e["loss"] for e in valid], marker="o", ms=3, **style
+        )
         bleus.plot([_place(e, against) for e in valid], [_bleu(e) for e in valid], marker="o", ms=3, **style)
         rates.plot([_place(e, against) for e in train], [e["learning_rate"] for e in train], **style)
     losses.set_ylabel("validation loss per token (nats)")
@@ -92,7 +108,9 @@ def curves(runs: Sequence[tuple[str, Sequence[dict[str, Any]]]], against: str, p
         )
     )
     if beside:
-        figure.legend(*losses.get_legend_handles_labels(), loc="outside right upper", frameon=False, fontsize=8)
+        figure.legend(
+            *losses.get_legend_handles_labels(), loc="outside right upper", frameon=False, fontsize=8
+        )
     else:
         losses.legend(frameon=False, fontsize=8)
     for axes in (losses, bleus, rates):
@@ -113,12 +131,14 @@ def _bleu(entry: dict[str, Any]) -> float:
 _MOST_DOTS = 100_000_000
 
 
-def heat_maps(maps: Sequence[tuple[str, Any]], rows: Sequence[str], columns: Sequence[str], path: Path) -> str | None:
-    """Attention: (title, weights as rows x columns) each, what is looked at on top, what looks at the side.
+def heat_maps(
+    maps: Sequence[tuple[str, Any]], rows: Sequence[str], columns: Sequence[str], path: Path
+) -> str | None:
+    """Draw attention maps, each (title, weights (rows, columns)): queries are the rows, keys the columns.
 
-    Each map grows with its tokens, so that sixty are as readable as six. Gives back what could not be drawn well.
+    The size of a map grows with its number of tokens. Returns a warning if a font is missing, else None.
     """
-    cell = 0.24  # inches: a line of 8 points with room around it
+    cell = 0.24  # inches: a line of 8 points with space around it
     width = 1.3 + cell * len(columns)
     height = 1.6 + cell * len(rows)
     across = max(1, min(len(maps), math.ceil(math.sqrt(len(maps) * height / width))))
@@ -126,27 +146,28 @@ def heat_maps(maps: Sequence[tuple[str, Any]], rows: Sequence[str], columns: Seq
     dots = 130 if path.suffix == ".png" else 72  # an inch; .svg and .pdf have none
     if width * across * height * down * dots**2 > _MOST_DOTS:
         raise InputError(
-            f"a picture of {len(maps)} maps of {len(rows)} x {len(columns)} tokens must be smaller; choose one --layer or --head"
+            f"a picture of {len(maps)} maps of {len(rows)} x {len(columns)} tokens must be smaller; choose "
+            "one --layer or --head"
         )
     figure = _figure(width * across, height * down)
     fonts, missing = _fonts([*rows, *columns])
     text = {"fontsize": 8, "fontfamily": fonts, "parse_math": False}  # a piece may be $
     axes = figure.subplots(down, across, squeeze=False).flatten()
-    for place, (title, weights) in zip(axes, maps):
-        place.imshow(weights, cmap="Blues", vmin=0.0, vmax=1.0, aspect="equal")
-        place.xaxis.tick_top()
-        place.set_xticks(range(len(columns)), columns, rotation=90, **text)
-        place.set_yticks(range(len(rows)), rows, **text)
-        place.tick_params(length=0)
-        place.set_xticks([i - 0.5 for i in range(1, len(columns))], minor=True)
-        place.set_yticks([i - 0.5 for i in range(1, len(rows))], minor=True)
-        place.grid(which="minor", color="0.9", linewidth=0.5)
-        place.tick_params(which="minor", length=0)
-        place.set_xlabel(title, fontsize=8)
-    for place in axes[len(maps) :]:
-        place.set_visible(False)
+    for ax, (title, weights) in zip(axes, maps):
+        ax.imshow(weights, cmap="Blues", vmin=0.0, vmax=1.0, aspect="equal")
+        ax.xaxis.tick_top()
+        ax.set_xticks(range(len(columns)), columns, rotation=90, **text)
+        ax.set_yticks(range(len(rows)), rows, **text)
+        ax.tick_params(length=0)
+        ax.set_xticks([i - 0.5 for i in range(1, len(columns))], minor=True)
+        ax.set_yticks([i - 0.5 for i in range(1, len(rows))], minor=True)
+        ax.grid(which="minor", color="0.9", linewidth=0.5)
+        ax.tick_params(which="minor", length=0)
+        ax.set_xlabel(title, fontsize=8)
+    for ax in axes[len(maps) :]:
+        ax.set_visible(False)
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph")  # told in one sentence by who called
+        warnings.filterwarnings("ignore", "Glyph")  # the caller reports it in one sentence
         figure.savefig(path, dpi=dots)
     return missing
 

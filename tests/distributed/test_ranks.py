@@ -1,4 +1,6 @@
-"""Several processes train and translate as one does. They are real ones, started by torchrun, talking through gloo."""
+"""Several processes train and translate as one does. They are real ones, started by torchrun, talking through
+gloo.
+"""
 
 import json
 import os
@@ -20,7 +22,8 @@ from transformer_mt.checkpoint import load
 from transformer_mt.errors import WorkError
 from transformer_mt.training import distributed
 
-# No dropout: each rank draws its own. A large epsilon: else Adam makes whole steps of gradients that are only rounding.
+# No dropout: each rank draws its own. A large epsilon: else Adam makes whole steps of gradients that are only
+# rounding.
 CHANGES = {"model": {**TINY["model"], "dropout": 0.0}, "train": {**TINY["train"], "eps": 1e-3}}
 
 
@@ -28,7 +31,9 @@ TORCHRUN = ("-m", "torch.distributed.run", "--standalone")
 
 
 def run(folder: Path, ranks: int, *words: str, before: tuple = (), stdin: bytes = b""):
-    """The command line in `ranks` forked processes that meet as torchrun's do. Standard error is that of all of them."""
+    """The command line in `ranks` forked processes that meet as torchrun's do. Standard error is that of all
+    of them.
+    """
     alone = {"OMP_NUM_THREADS": "1"}
     if ranks == 1:
         return WarmProcess(words, folder, stdin, alone, before).wait()
@@ -37,7 +42,9 @@ def run(folder: Path, ranks: int, *words: str, before: tuple = (), stdin: bytes 
         meet = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
     meet |= {"WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks)}
     processes = [
-        WarmProcess(words, folder, stdin, {**alone, **meet, "RANK": str(rank), "LOCAL_RANK": str(rank)}, before)
+        WarmProcess(
+            words, folder, stdin, {**alone, **meet, "RANK": str(rank), "LOCAL_RANK": str(rank)}, before
+        )
         for rank in range(ranks)
     ]
     results = [process.wait(240) for process in processes]
@@ -46,7 +53,9 @@ def run(folder: Path, ranks: int, *words: str, before: tuple = (), stdin: bytes 
     return subprocess.CompletedProcess(words, status, out, err)
 
 
-def torchrun(folder: Path, ranks: int, *words: str, program: tuple[str, ...] = ("-m", "transformer_mt"), **env: str):
+def torchrun(
+    folder: Path, ranks: int, *words: str, program: tuple[str, ...] = ("-m", "transformer_mt"), **env: str
+):
     """The same by torchrun itself."""
     launcher = [*TORCHRUN, f"--nproc-per-node={ranks}"] if ranks > 1 else []
     return subprocess.run(
@@ -111,13 +120,22 @@ def test_two_ranks_end_with_the_weights_of_one_process(one, two):
 
 def test_ranks_go_on_after_a_validation_longer_than_any_sentence_before(folder):
     """In which the table of sinusoids grew, on one rank."""
-    (folder / "long.tsv").write_text("en\tde\n" + "dog " * 300 + "\tHund\na dog\tein Hund\n", encoding="utf-8")
-    words = ["data.valid={file: long.tsv}", "data.max_length=600", "train.batch_tokens=700", "train.max_updates=13"]
+    (folder / "long.tsv").write_text(
+        "en\tde\n" + "dog " * 300 + "\tHund\na dog\tein Hund\n", encoding="utf-8"
+    )
+    words = [
+        "data.valid={file: long.tsv}",
+        "data.max_length=600",
+        "train.batch_tokens=700",
+        "train.max_updates=13",
+    ]
     train(folder, 2, "long", *words, "train.average_checkpoints=1")
 
 
 def test_shared_out_weights_end_as_whole_ones(folder, one):
-    """Also in micro-batches, of which one rank may have more than the other: both must make as many passes."""
+    """Also in micro-batches, of which one rank may have more than the other: both must make as
+    many passes.
+    """
     train(folder, 2, "shared", "train.accumulate=2", "train.parallel=fsdp", "train.micro_batch_tokens=200")
     assert_same_training(one, folder / "shared")
 
@@ -132,7 +150,14 @@ def test_micro_batches_make_the_same_updates_with_ranks(folder, one):
 @pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
 def test_a_compiled_model_trains_the_same_with_ranks(folder, one, parallel):
     """As several GPUs do by default."""
-    train(folder, 2, f"compiled-{parallel}", "train.accumulate=2", f"train.parallel={parallel}", "train.compile=true")
+    train(
+        folder,
+        2,
+        f"compiled-{parallel}",
+        "train.accumulate=2",
+        f"train.parallel={parallel}",
+        "train.compile=true",
+    )
     assert_same_training(one, folder / f"compiled-{parallel}")
 
 
@@ -143,7 +168,14 @@ def test_batches_of_other_lengths_are_not_compiled_anew(folder, ranks):
     logs = {"TORCH_LOGS": "recompiles,graph_code"}  # read when torch is imported
     words = ["model.d_model=96", "model.d_ff=384", "model.num_encoder_layers=2", "model.num_decoder_layers=2"]
     said = train(
-        folder, ranks, f"lengths-{ranks}", *words, "model.dropout=0.1", "train.compile=true", by=torchrun, **logs
+        folder,
+        ranks,
+        f"lengths-{ranks}",
+        *words,
+        "model.dropout=0.1",
+        "train.compile=true",
+        by=torchrun,
+        **logs,
     )
     assert "TRACED GRAPH" in said and "Recompiling" not in said
 
@@ -160,8 +192,12 @@ def test_ranks_with_dropout_resume_bit_for_bit(folder, parallel):
     ]
     train(folder, 2, f"straight-{parallel}", *words)
     train(folder, 2, f"stopped-{parallel}", *words, "train.max_updates=12")
-    train(folder, 2, f"stopped-{parallel}", *words, "train.validate_every=7")  # which is nothing to the training
-    a, b = (load(folder / f"{name}-{parallel}" / "checkpoints" / "step-00000024") for name in ("straight", "stopped"))
+    # Which is nothing to the training
+    train(folder, 2, f"stopped-{parallel}", *words, "train.validate_every=7")
+    a, b = (
+        load(folder / f"{name}-{parallel}" / "checkpoints" / "step-00000024")
+        for name in ("straight", "stopped")
+    )
     for group in ("model", "optimizer", "rng"):
         assert a.tensors[group].keys() == b.tensors[group].keys()
         assert all(torch.equal(tensor, b.tensors[group][key]) for key, tensor in a.tensors[group].items())
@@ -183,7 +219,11 @@ def test_a_checkpoint_holds_whole_tensors_however_they_were_shared_out(folder, o
 
 @pytest.mark.parametrize(
     "parallel, ranks",
-    [("fsdp", 2), pytest.param("fsdp", 3, marks=pytest.mark.slow), pytest.param("ddp", 2, marks=pytest.mark.slow)],
+    [
+        ("fsdp", 2),
+        pytest.param("fsdp", 3, marks=pytest.mark.slow),
+        pytest.param("ddp", 2, marks=pytest.mark.slow),
+    ],
 )
 def test_muon_sees_whole_matrices_where_weights_are_shared_out(folder, parallel, ranks):
     """Half of a matrix's rows, made orthogonal, are not half of the orthogonal matrix."""
@@ -193,7 +233,9 @@ def test_muon_sees_whole_matrices_where_weights_are_shared_out(folder, parallel,
     name = f"muon-{parallel}-{ranks}"
     train(folder, ranks, name, *words, f"train.accumulate={6 // ranks}", f"train.parallel={parallel}")
     whole, shared = (load(folder / run / "checkpoints" / "step-00000002").tensors for run in ("muon", name))
-    for key, weight in whole["model"].items():  # a step is 0.002 (root mean square): by halves it would be 0.004 off
+    for key, weight in whole[
+        "model"
+    ].items():  # a step is 0.002 (root mean square): by halves it would be 0.004 off
         torch.testing.assert_close(weight, shared["model"][key], atol=5e-4, rtol=0.0)
 
 
@@ -208,18 +250,29 @@ def test_two_ranks_train_a_recurrent_network_as_one_does(folder, parallel):
 
 
 @pytest.mark.parametrize(
-    "first, then", [(2, 1), pytest.param(1, 2, marks=pytest.mark.slow), pytest.param(2, 3, marks=pytest.mark.slow)]
+    "first, then",
+    [(2, 1), pytest.param(1, 2, marks=pytest.mark.slow), pytest.param(2, 3, marks=pytest.mark.slow)],
 )
 def test_a_checkpoint_is_read_by_any_number_of_ranks(folder, one, first, then):
-    """Stopped at update 12 and gone on with another number of ranks; six batches an update divide by all of them."""
+    """Stopped at update 12 and gone on with another number of ranks; six batches an update divide by all of
+    them.
+    """
     straight = folder / "straight"
     if not straight.exists():
         train(folder, 1, "straight", "train.accumulate=6", "train.schedule=constant")
     name = f"from-{first}-to-{then}"
     share = f"train.accumulate={6 // first}"
-    train(folder, first, name, share, "train.schedule=constant", "train.max_updates=12", "train.average_checkpoints=1")
+    train(
+        folder,
+        first,
+        name,
+        share,
+        "train.schedule=constant",
+        "train.max_updates=12",
+        "train.average_checkpoints=1",
+    )
     said = train(folder, then, name, f"train.accumulate={6 // then}", "train.schedule=constant")
-    assert "going on from" in said and "update 12 of 24" in said
+    assert "resuming from" in said and "update 12 of 24" in said
     assert_same_training(straight, folder / name)
 
 
@@ -236,7 +289,9 @@ def test_fsdp_alone_is_refused_in_one_line(folder, one):
         assert result.returncode == 2
         assert "train.parallel: fsdp must have several processes, but there is one" in result.stderr.decode()
     assert (
-        (one / "model.safetensors").exists() and not list(folder.glob("one.old-*")) and not (folder / "alone").exists()
+        (one / "model.safetensors").exists()
+        and not list(folder.glob("one.old-*"))
+        and not (folder / "alone").exists()
     )
 
 
@@ -269,8 +324,8 @@ def test_one_rank_that_fails_ends_all_with_its_message(folder, one):
 
 
 def fail_and_wait_in_the_clean_up(message: str) -> None:
-    """On rank 1 an update fails, and leaving the group of processes waits for ever: as NCCL's does, while the peers
-    wait in a collective.
+    """On rank 1 an update fails, and leaving the group of processes waits for ever: as NCCL's does, while the
+    peers wait in a collective.
     """
     from transformer_mt.training.step import Updater
 
@@ -299,7 +354,9 @@ def test_a_rank_that_fails_says_why_and_ends_without_waiting_for_its_peers(folde
 
 
 def on_two_machines(folder: Path, out: str, *overrides_of_each: list[str]):
-    """A torchrun for each of them, as `docs/scaling.md` has it; here both are this machine, with a cache each."""
+    """A torchrun for each of them, as `docs/scaling.md` has it; here both are this machine, with a cache
+    each.
+    """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -356,7 +413,7 @@ def test_a_signal_stops_all_ranks_at_the_same_saved_update(folder, one):
         time.sleep(0.1)
     process.send_signal(signal.SIGTERM)
     said = process.communicate(timeout=60)[1].decode()
-    assert said.count("and saved; run the same command to go on") == 1
+    assert said.count("and saved; run the same command to resume") == 1
     stopped = int(said.split("stopped at update ")[1].split()[0].replace(",", ""))
     assert load(checkpoints / f"step-{stopped:08d}").state["progress"]["step"] == stopped
 
@@ -372,9 +429,12 @@ def test_a_rank_that_does_not_come_is_named(monkeypatch):
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(agent.port),
     }
-    for name, value in {**facts, **{f"TORCHELASTIC_{name}": value for name, value in torchruns.items()}}.items():
+    for name, value in {
+        **facts,
+        **{f"TORCHELASTIC_{name}": value for name, value in torchruns.items()},
+    }.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(distributed, "_MEETING", timedelta(seconds=1))
+    monkeypatch.setattr(distributed, "_RENDEZVOUS_TIMEOUT", timedelta(seconds=1))
     with pytest.raises(
         WorkError, match="^stopped because rank 1 did not come within 1 seconds; see what that one said$"
     ):
@@ -382,7 +442,11 @@ def test_a_rank_that_does_not_come_is_named(monkeypatch):
 
 
 def test_ranks_translate_into_one_ordered_output(folder, one):
-    lines = ["The old teacher sees a bird.", "", *(f"The dog sees {word}." for word in ("him", "her", "us", "a cat"))]
+    lines = [
+        "The old teacher sees a bird.",
+        "",
+        *(f"The dog sees {word}." for word in ("him", "her", "us", "a cat")),
+    ]
     expected = run(folder, 1, "translate", "one", stdin="\n".join(lines).encode())
     result = run(folder, 2, "translate", "one", stdin="\n".join(lines).encode())
     assert result.returncode == 0

@@ -1,6 +1,7 @@
 """Tests of what only a CUDA GPU does: `make gpu-check PART=tests`.
 
-GPU_CHECK_DEVICE=cpu runs them on the CPU, to find mistakes in the tests themselves; what needs CUDA is then skipped.
+GPU_CHECK_DEVICE=cpu runs them on the CPU, to find mistakes in the tests themselves; what needs CUDA is then
+skipped.
 """
 
 import os

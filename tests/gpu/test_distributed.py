@@ -5,10 +5,11 @@ import torch
 import torch.distributed as dist
 
 from tests.unit.test_training import batch_of, pairs, tiny_model
-from transformer_mt.checkpoint import load_model_weights, model_weights
+from transformer_mt.checkpoint import load_model_weights
 from transformer_mt.config import TrainConfig
-from transformer_mt.training.distributed import Ranks, spread
+from transformer_mt.training.distributed import Ranks, wrap_distributed
 from transformer_mt.training.optimizer import build_optimizer, load_optimizer_tensors, optimizer_tensors
+from transformer_mt.training.sharding import full_weights
 from transformer_mt.training.step import Objective, Updater
 
 
@@ -24,7 +25,9 @@ def updater(device, parallel, optimizer, dtype=torch.float32, compiled=False):
     model = tiny_model().to(device)
     objective = Objective(model, 0.1, compiled)
     if parallel is not None:  # ddp is for two ranks or more; the group has one
-        objective = spread(objective, model.blocks, parallel, Ranks(size=2 if parallel == "ddp" else 1), device)
+        objective = wrap_distributed(
+            objective, model.blocks, parallel, Ranks(size=2 if parallel == "ddp" else 1), device
+        )
     made = build_optimizer(model, TrainConfig(optimizer=optimizer, eps=1e-3))
     return model, Updater(objective, made, device, dtype, 1.0, Ranks(), print)
 
@@ -37,7 +40,7 @@ def test_updates_are_those_of_one_process(device, group, parallel, optimizer):
         batches = [batch_of(pairs(5, seed)), batch_of(pairs(7, seed + 10))]
         expected, found = (each.update(batches, 0.01).result() for _, each in (plain, shared))
         assert found.loss == pytest.approx(expected.loss, rel=1e-4)
-    expected, found = (model_weights(model) for model, _ in (plain, shared))
+    expected, found = (full_weights(model) for model, _ in (plain, shared))
     assert expected.keys() == found.keys()
     for name, weight in expected.items():
         torch.testing.assert_close(found[name], weight, atol=2e-3 if optimizer == "muon" else 1e-4, rtol=1e-3)
@@ -56,14 +59,14 @@ def test_half_precision_learns_compiled(device, group, parallel, dtype):
 def test_a_state_saved_from_shards_is_read_by_one_process(device, group):
     model, run = updater(device, "fsdp", "muon")
     run.update([batch_of(pairs(8))], 0.01).result()
-    weights, moments = model_weights(model), optimizer_tensors(run._optimizer, model)
+    weights, moments = full_weights(model), optimizer_tensors(run._optimizer, model)
     other, alone = updater(device, None, "muon")
     load_model_weights(other, weights, "here")
     load_optimizer_tensors(alone._optimizer, other, moments)
     for each in (run, alone):
         each.update([batch_of(pairs(9, 3))], 0.01).result()
-    for name, weight in model_weights(model).items():
-        torch.testing.assert_close(model_weights(other)[name], weight, atol=2e-3, rtol=1e-3)
+    for name, weight in full_weights(model).items():
+        torch.testing.assert_close(full_weights(other)[name], weight, atol=2e-3, rtol=1e-3)
 
 
 def test_small_values_travel_between_cpus(device, group):

@@ -28,13 +28,13 @@ def test_forward_and_steps_are_those_of_the_cpu(config, batch, device):  # noqa:
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("config", PAIRWISE, ids=_name)
 def test_gradients_in_half_precision_point_where_those_of_float32_do(config, batch, device, dtype):  # noqa: F811
-    from transformer_mt.data.batching import _with_places
+    from transformer_mt.data.batching import _with_real_positions
 
     if config.attention.hard:
         pytest.skip("draws at random in training")
     src, src_mask, tgt = batch
     tgt_out = torch.cat([tgt[:, 1:], torch.full_like(tgt[:, :1], 3)], dim=1)
-    prepared = _with_places(src, src_mask, tgt, tgt_out).to(device)
+    prepared = _with_real_positions(src, src_mask, tgt, tgt_out).to(device)
     model = built(config).to(device).train()
     for module in model.modules():
         if hasattr(module, "p"):
@@ -45,6 +45,8 @@ def test_gradients_in_half_precision_point_where_those_of_float32_do(config, bat
         with autocast(device, kind):
             loss, _ = Objective(own, 0.1)(prepared)
         (loss / prepared.num_tokens).backward()
-        gradients.append(torch.cat([p.grad.flatten().float() for p in own.parameters() if p.grad is not None]))
+        gradients.append(
+            torch.cat([p.grad.flatten().float() for p in own.parameters() if p.grad is not None])
+        )
     assert gradients[1].isfinite().all()
     assert torch.nn.functional.cosine_similarity(*gradients, dim=0) > 0.97

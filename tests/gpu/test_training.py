@@ -1,4 +1,6 @@
-"""Updates on a GPU: the same as on the CPU, in each precision, without waiting, compiled once, and resumed."""
+"""Updates on a GPU: the same as on the CPU, in each precision, without waiting, compiled once,
+and resumed.
+"""
 
 from pathlib import Path
 
@@ -9,15 +11,15 @@ from tests.conftest import no_learning_curves
 from tests.unit.test_training import batch_of, pairs, tiny_model
 from transformer_mt import train
 from transformer_mt.config import TrainConfig
-from transformer_mt.config_file import load_config
-from transformer_mt.data.ahead import BatchesAhead
+from transformer_mt.config.load import load_config
 from transformer_mt.data.batching import TrainingBatches
-from transformer_mt.training.budget import find_budget, free_memory, peak_memory
+from transformer_mt.data.prefetch import BatchPrefetcher
+from transformer_mt.training.batch_budget import find_budget, free_memory, peak_memory
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.muon import Muon
 from transformer_mt.training.optimizer import build_optimizer, optimizer_tensors
 from transformer_mt.training.random_state import random_states, restore_random_states
-from transformer_mt.training.run import open_run
+from transformer_mt.training.setup import open_run
 from transformer_mt.training.step import Objective, Updater
 
 CPU = torch.device("cpu")
@@ -58,7 +60,10 @@ def test_every_precision_learns(device, precision):
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 def test_an_update_that_is_not_finite_changes_nothing(device, precision, optimizer):
-    run, batch = updater_on(device, PRECISIONS[precision], optimizer=optimizer, weight_decay=0.1), batch_of(pairs(8))
+    run, batch = (
+        updater_on(device, PRECISIONS[precision], optimizer=optimizer, weight_decay=0.1),
+        batch_of(pairs(8)),
+    )
     run.update([batch], 0.01).result()
     model = run._objective.model
     bias = model.encoder.layers[0].feed_forward.outer.bias
@@ -114,7 +119,9 @@ def test_a_compiled_update_is_the_plain_one(device):
 
 def test_muon_steps_as_torchs_does(device):
     shapes = [(16, 16), (32, 16), (16, 32), (16, 16)]
-    ours, theirs = ([torch.nn.Parameter(torch.ones(shape, device=device)) for shape in shapes] for _ in range(2))
+    ours, theirs = (
+        [torch.nn.Parameter(torch.ones(shape, device=device)) for shape in shapes] for _ in range(2)
+    )
     optimizer = Muon(ours, lr=0.01, weight_decay=0.1, dtype=torch.bfloat16)
     oracle = torch.optim.Muon(theirs, lr=0.01, weight_decay=0.1, adjust_lr_fn="match_rms_adamw")
     torch.manual_seed(0)
@@ -124,7 +131,8 @@ def test_muon_steps_as_torchs_does(device):
         optimizer.step()
         oracle.step()
     for left, right in zip(ours, theirs):
-        torch.testing.assert_close(left, right, rtol=0, atol=2e-4)  # bfloat16 products, summed in another order
+        # Bfloat16 products, summed in another order
+        torch.testing.assert_close(left, right, rtol=0, atol=2e-4)
 
 
 @pytest.fixture
@@ -138,17 +146,24 @@ def config(write_config, tmp_path, monkeypatch, device):
 
 def test_prefetched_batches_are_pinned_and_the_same(cuda, config):
     data = open_run(config(), Path("runs/x")).data
-    made = [BatchesAhead(TrainingBatches(data.train, 600, 1), 2, place) for place in (CPU, cuda)]
+    made = [BatchPrefetcher(TrainingBatches(data.train, 600, 1), 2, place) for place in (CPU, cuda)]
     for _ in range(3):
-        plain, pinned = (each.of_update() for each in made)
+        plain, pinned = (each.next_update() for each in made)
         for a, b in zip(plain, pinned):
             assert b.src.is_pinned() and not a.src.is_pinned() and torch.equal(a.src, b.src)
             assert torch.equal(b.to(cuda).src.cpu(), a.src)
 
 
-@pytest.mark.parametrize("words", [[], ["train.precision=fp16"], ["train.optimizer=muon", "train.compile=false"]])
+@pytest.mark.parametrize(
+    "words", [[], ["train.precision=fp16"], ["train.optimizer=muon", "train.compile=false"]]
+)
 def test_a_run_resumes_where_it_stopped(config, words):
-    same = ["train.precision=bf16", "model.dropout=0.2", "train.schedule=constant", "train.average_checkpoints=1"]
+    same = [
+        "train.precision=bf16",
+        "model.dropout=0.2",
+        "train.schedule=constant",
+        "train.average_checkpoints=1",
+    ]
     ends = []
     for name, stops in (("straight", [24]), ("stopped", [12, 24])):
         for stop in stops:

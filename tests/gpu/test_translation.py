@@ -6,7 +6,7 @@ import torch
 from tests.unit.test_translator import SEARCHES
 from transformer_mt import Translator
 from transformer_mt.data import toy
-from transformer_mt.export.export import export
+from transformer_mt.export.to_ctranslate2 import export
 
 
 @pytest.fixture(scope="module")

@@ -35,7 +35,9 @@ def test_an_export_translates_as_its_run_does(tiny_run, exported, tmp_path, capf
         out = cli(capfdbinary, "translate", model, "-i", source, "--json", "--align", "--n-best", "2")[1]
         rows.append([json.loads(line) for line in out.strip().split("\n")])
     for a, b in zip(*rows):
-        assert a["translation"] == b["translation"] and a["tokens"] == b["tokens"] and a["flags"] == b["flags"]
+        assert (
+            a["translation"] == b["translation"] and a["tokens"] == b["tokens"] and a["flags"] == b["flags"]
+        )
         assert a["score"] == pytest.approx(b["score"], abs=1e-3)
         assert a["log_prob"] == pytest.approx(b["log_prob"], abs=1e-2)
 
@@ -58,13 +60,20 @@ def test_a_runs_folder_is_exported_to_the_cache_first(tiny_run, capfdbinary):
     expected = cli(capfdbinary, "translate", tiny_run, "The dog sleeps.")[1]
     status, out, err = cli(capfdbinary, "translate", tiny_run, "The dog sleeps.", "--engine", "ctranslate2")
     assert (status, out) == (0, expected) and "exporting" in err and "translated identically" in err
-    assert cli(capfdbinary, "translate", tiny_run, "The dog sleeps.", "--engine", "ctranslate2") == (0, expected, "")
+    assert cli(capfdbinary, "translate", tiny_run, "The dog sleeps.", "--engine", "ctranslate2") == (
+        0,
+        expected,
+        "",
+    )
 
 
 @pytest.mark.parametrize(
     "words, unwanted",
     [
-        (["translate", "EXPORT", "The dog sleeps."], ["torch", "datasets", "sacrebleu", "matplotlib", "pandas"]),
+        (
+            ["translate", "EXPORT", "The dog sleeps."],
+            ["torch", "datasets", "sacrebleu", "matplotlib", "pandas"],
+        ),
         (["evaluate", "EXPORT"], ["torch", "matplotlib"]),
     ],
 )
@@ -89,9 +98,21 @@ def test_a_cached_export_that_was_cut_down_is_made_again(tiny_run, tmp_path, cap
         assert (status, out) == (0, expected) and "exporting" in err
 
 
+def test_another_version_of_ctranslate2_exports_again(tiny_run, tmp_path, monkeypatch):
+    import ctranslate2
+
+    from transformer_mt.export import cache
+
+    monkeypatch.setenv("TRANSFORMER_MT_CACHE", str(tmp_path))
+    first = cache.exported(tiny_run, print)
+    assert cache.exported(tiny_run, print) == first
+    monkeypatch.setattr(ctranslate2, "__version__", "99.0")
+    assert cache.exported(tiny_run, print) != first
+
+
 def test_a_cached_export_that_another_process_made_first_is_taken(tiny_run, tmp_path, monkeypatch):
     from transformer_mt.export import cache
-    from transformer_mt.export import export as exporting
+    from transformer_mt.export import to_ctranslate2 as exporting
 
     monkeypatch.setenv("TRANSFORMER_MT_CACHE", str(tmp_path))
     whole = exporting.export
@@ -105,7 +126,7 @@ def test_a_cached_export_that_another_process_made_first_is_taken(tiny_run, tmp_
 
 
 def test_the_probe_without_the_validation_set_is_what_the_run_was_scored_on(tiny_run, tmp_path):
-    from transformer_mt.config_file import load_config
+    from transformer_mt.config.load import load_config
     from transformer_mt.data.tokenizer import Tokenizer
     from transformer_mt.export.proof import probe_sentences
 
@@ -120,9 +141,15 @@ def test_the_probe_without_the_validation_set_is_what_the_run_was_scored_on(tiny
 @pytest.mark.parametrize(
     "words, message",
     [
-        (["translate", "EXPORT", "x", "--engine", "torch"], "an exported model must have --engine ctranslate2"),
+        (
+            ["translate", "EXPORT", "x", "--engine", "torch"],
+            "an exported model must have --engine ctranslate2",
+        ),
         (["translate", "EXPORT", "x", "--ensemble", "RUN"], "an exported model translates alone"),
-        (["translate", "EXPORT", "x", "--search", "sample"], "decode.search must be 'beam' with --engine ctranslate2"),
+        (
+            ["translate", "EXPORT", "x", "--search", "sample"],
+            "decode.search must be 'beam' with --engine ctranslate2",
+        ),
         (["translate", "EXPORT", "x", "--dtype", "bfloat16"], "--dtype must be one of"),
         (["translate", "EXPORT", "x", "--device", "cuda:x"], "the device must be auto, cpu, cuda or cuda:N"),
         (["translate", "EXPORT", "x", "--device", "cpu:5"], "the device must be auto, cpu, cuda or cuda:N"),
@@ -167,7 +194,9 @@ def test_a_refused_export_leaves_nothing_behind(tiny_run, tmp_path, capfdbinary,
     from transformer_mt.export import proof
 
     monkeypatch.setattr(proof, "_BLEU", 101.0)
-    status, out, err = cli(capfdbinary, "export", tiny_run, tmp_path / "a" / "b" / "e", "--quantization", "int8")
+    status, out, err = cli(
+        capfdbinary, "export", tiny_run, tmp_path / "a" / "b" / "e", "--quantization", "int8"
+    )
     assert status == 1 and "it was not kept" in err and list(tmp_path.iterdir()) == []
 
 

@@ -8,9 +8,9 @@ import torch
 
 from tests.integration.test_cli import cli
 from transformer_mt import Translator, plots
-from transformer_mt.decoding.look import look
 from transformer_mt.errors import InputError
 from transformer_mt.plots import heat_maps
+from transformer_mt.translation.attention_maps import look
 
 pytest.importorskip("matplotlib")
 
@@ -28,7 +28,9 @@ def test_the_weights_are_those_the_formula_gives(tiny_run):
     model = translator.engine.model
     attention = model.decoder.layers[0].src_attention
     kept = {}
-    handle = attention.register_forward_hook(lambda module, inputs, output: kept.update(x=inputs[0], keys=inputs[1]))
+    handle = attention.register_forward_hook(
+        lambda module, inputs, output: kept.update(x=inputs[0], keys=inputs[1])
+    )
     look(translator, "The dog sleeps.", "Der Hund schläft.")
     handle.remove()
     with torch.inference_mode():
@@ -47,7 +49,16 @@ def test_the_weights_are_those_the_formula_gives(tiny_run):
 def test_attention_as_picture_and_as_numbers(tiny_run, tmp_path, capfdbinary):
     picture = tmp_path / "a.png"
     status, out, _ = cli(
-        capfdbinary, "plot", "attention", tiny_run, "The dog sleeps.", "--target", "Der Hund.", "-o", picture, "--json"
+        capfdbinary,
+        "plot",
+        "attention",
+        tiny_run,
+        "The dog sleeps.",
+        "--target",
+        "Der Hund.",
+        "-o",
+        picture,
+        "--json",
     )
     facts = json.loads(out)
     assert status == 0 and facts["columns"][-1] == facts["rows"][-1] == "</s>"
@@ -62,7 +73,9 @@ def test_attention_as_picture_and_as_numbers(tiny_run, tmp_path, capfdbinary):
         ["--kind", "decoder", "--layer", "all", "--head", "all"],
         ["--layer", "1", "--head", "2"],
     ):
-        assert cli(capfdbinary, "plot", "attention", tiny_run, "The dog sleeps.", "-o", picture, *words)[0] == 0
+        assert (
+            cli(capfdbinary, "plot", "attention", tiny_run, "The dog sleeps.", "-o", picture, *words)[0] == 0
+        )
 
 
 def test_wide_characters_are_drawn_with_a_font_that_has_them_or_it_is_told(tmp_path, monkeypatch):
@@ -70,7 +83,9 @@ def test_wide_characters_are_drawn_with_a_font_that_has_them_or_it_is_told(tmp_p
 
     weights = [("cross attention", torch.eye(2))]
     # It comes with matplotlib, and has a box with a number for every character there is.
-    everything = next(font.fname for font in font_manager.fontManager.ttflist if font.name.startswith("Last Resort"))
+    everything = next(
+        font.fname for font in font_manager.fontManager.ttflist if font.name.startswith("Last Resort")
+    )
     for names, problem in (
         ([], "no font here has 狗; they are drawn as boxes, install Noto Sans CJK"),
         (["SimHei"], None),
@@ -114,7 +129,9 @@ def test_a_target_too_long_for_the_model_is_told(tiny_run, monkeypatch):
         look(translator, "The dog sleeps.", "Der Hund schläft.")
 
 
-def test_curves_bear_names_that_differ_and_leave_out_half_a_line(tiny_run, tmp_path, capfdbinary, monkeypatch):
+def test_curves_bear_names_that_differ_and_leave_out_half_a_line(
+    tiny_run, tmp_path, capfdbinary, monkeypatch
+):
     for variant in ("rotary", "alibi"):
         (tmp_path / variant / "seed-1").mkdir(parents=True)
         lines = (tiny_run / "metrics.jsonl").read_text(encoding="utf-8") + '{"event": "tra'
@@ -130,7 +147,10 @@ def test_curves_bear_names_that_differ_and_leave_out_half_a_line(tiny_run, tmp_p
 def test_curves_of_several_runs(tiny_run, tmp_path, capfdbinary):
     for against in ("updates", "tokens", "minutes", "hours"):
         picture = tmp_path / f"{against}.png"
-        assert cli(capfdbinary, "plot", "curves", tiny_run, tiny_run, "--against", against, "-o", picture)[0] == 0
+        assert (
+            cli(capfdbinary, "plot", "curves", tiny_run, tiny_run, "--against", against, "-o", picture)[0]
+            == 0
+        )
         assert size(picture)[0] > 500
 
 
@@ -140,12 +160,21 @@ def test_curves_of_several_runs(tiny_run, tmp_path, capfdbinary):
         (["attention", "RUN", "x"], "--output FILE must be given for a picture, or --json for the numbers"),
         (["attention", "RUN", "x", "-o", "a.gif"], "a.gif: a picture must end in .png, .svg or .pdf"),
         (["attention", "RUN", "x", "-o", "no/a.png"], "no: no such folder to write the picture into"),
-        (["attention", "RUN", "x", "--json", "--layer", "2"], "--layer must be 1 to 1, all or mean, but is 2"),
-        (["attention", "RUN", "x", "--json", "--head", "no"], "--head must be 1 to 2, all or mean, but is no"),
+        (
+            ["attention", "RUN", "x", "--json", "--layer", "2"],
+            "--layer must be 1 to 1, all or mean, but is 2",
+        ),
+        (
+            ["attention", "RUN", "x", "--json", "--head", "no"],
+            "--head must be 1 to 2, all or mean, but is no",
+        ),
         (["attention", "RUN", "", "--json"], "the source must have 1 to 63 pieces, but has 0"),
         (["attention", "RUN", "dog " * 200, "--json"], "the source must have 1 to 63 pieces, but has"),
         (["attention", "RUN", "x", "--json", "--ensemble", "RUN"], "one model at a time"),
-        (["attention", "RUN", "x", "--json", "--engine", "ctranslate2"], "only be looked at with --engine torch"),
+        (
+            ["attention", "RUN", "x", "--json", "--engine", "ctranslate2"],
+            "only be looked at with --engine torch",
+        ),
         (["curves", "no/run", "-o", "a.png"], "no/run: must be a run's folder, but holds no metrics.jsonl"),
     ],
 )

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from tests.conftest import ROOT
-from transformer_mt.config_file import load_config
+from transformer_mt.config.load import load_config
 from transformer_mt.data import toy
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -23,7 +23,9 @@ def block(language, after):
 
 @pytest.fixture
 def checkout(tmp_path, tiny_run):
-    """A folder with the Makefile and configs, a .venv that is this interpreter, and small data in the hub's layout."""
+    """A folder with the Makefile and configs, a .venv that is this interpreter, and small data in the hub's
+    layout.
+    """
     for name in ("Makefile", "constraints.txt", "pyproject.toml"):
         shutil.copy(ROOT / name, tmp_path)
     shutil.copytree(ROOT / "configs", tmp_path / "configs")
@@ -32,7 +34,9 @@ def checkout(tmp_path, tiny_run):
     binaries.mkdir(parents=True)
     for name, verb in (("transformer-mt", ""), ("translate", "translate")):
         script = binaries / name
-        script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m transformer_mt {verb} "$@"\n', encoding="utf-8")
+        script.write_text(
+            f'#!/bin/sh\nexec "{sys.executable}" -m transformer_mt {verb} "$@"\n', encoding="utf-8"
+        )
         script.chmod(script.stat().st_mode | stat.S_IXUSR)
     (tmp_path / ".venv/ready").touch()
     (tmp_path / "hub").mkdir()
@@ -46,7 +50,9 @@ def checkout(tmp_path, tiny_run):
 
 def shell(command, folder, **env):
     # As typed by a person: not as a part of the `make test` that may run this.
-    outer = {key: value for key, value in os.environ.items() if not key.startswith("MAKE") and key != "MFLAGS"}
+    outer = {
+        key: value for key, value in os.environ.items() if not key.startswith("MAKE") and key != "MFLAGS"
+    }
     environment = {**outer, "PYTHONPATH": str(ROOT), **env}
     return subprocess.run(
         ["sh", "-ec", command], cwd=folder, env=environment, capture_output=True, text=True, timeout=300
@@ -56,7 +62,8 @@ def shell(command, folder, **env):
 def test_the_five_commands(checkout):
     commands = block("bash", "## From nothing").strip().split("\n")
     assert len(commands) == 5 and commands[0].startswith("make demo")
-    tiny = "data.hub=hub tokenizer.vocab_size=450 model.d_model=32 model.d_ff=64 train.max_updates=3 train.batch_tokens=600"
+    tiny = "data.hub=hub tokenizer.vocab_size=450 model.d_model=32 model.d_ff=64 train.max_updates=3"
+    tiny += " train.batch_tokens=600"
     for command in commands[1:]:  # `make demo` has its own, slow, test
         result = shell(command, checkout, ARGS=tiny)
         assert result.returncode == 0, f"{command}\n{result.stderr}"
@@ -88,6 +95,12 @@ def test_make_help_translate_and_evaluate(checkout):
     assert shell("make translate TEXT='The dog sleeps.'", checkout).stdout.count("\n") == 1
     assert shell("make translate < input.txt", checkout).stdout.count("\n") == 3
     assert "BLEU" in shell("make evaluate", checkout).stdout
+
+
+def test_a_config_given_as_a_make_target_is_refused(checkout):
+    result = shell("make train configs/demo.yaml || exit 7", checkout)
+    assert result.returncode == 7
+    assert "a config must be given as CONFIG=configs/demo.yaml" in result.stderr
 
 
 def test_every_make_target_and_verb_named_in_the_readme_exists():

@@ -8,7 +8,7 @@ from safetensors.torch import load_file
 
 from tests.conftest import TINY, no_learning_curves
 from tests.integration.test_cli import cli
-from transformer_mt.config_file import load_config
+from transformer_mt.config.load import load_config
 from transformer_mt.training.loop import train
 
 CHANGES = {
@@ -65,5 +65,8 @@ def test_it_can_be_looked_at_but_not_exported(recurrent_run, tmp_path, capfdbina
     status, _, err = cli(capfdbinary, *look, "--kind", "encoder")
     assert status == 2 and "--kind must be cross for this model, but is encoder" in err
     status, _, err = cli(capfdbinary, "export", folder, tmp_path / "exported")
-    assert status == 2 and "CTranslate2 cannot run this model: model.kind must be transformer, but is recurrent" in err
+    assert (
+        status == 2
+        and "CTranslate2 cannot run this model: model.kind must be transformer, but is recurrent" in err
+    )
     assert not (tmp_path / "exported").exists()

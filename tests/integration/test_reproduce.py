@@ -47,7 +47,9 @@ def test_a_receipt_is_written_compared_and_missed(write_config, tmp_path):
     assert again.returncode == 0, again.stderr
     assert again.stdout.strip().endswith("reproduced: BLEU +0.00 from the receipt")
     bleu = yaml.safe_load(receipt.replace("# ", ""))["receipt"]["bleu"]
-    path.write_text(path.read_text(encoding="utf-8").replace(f"bleu: {bleu}", f"bleu: {bleu + 50}"), encoding="utf-8")
+    path.write_text(
+        path.read_text(encoding="utf-8").replace(f"bleu: {bleu}", f"bleu: {bleu + 50}"), encoding="utf-8"
+    )
     missed = reproduce(tmp_path, path.name, "--out", "again")
     assert "again: was trained before; that run is compared, --out DIR trains another" in missed.stderr
     assert missed.returncode == 1
@@ -62,7 +64,10 @@ def test_what_cannot_be_measured_is_told_in_one_line_before_any_training(write_c
             [path.name, "train.max_update=3"],
             "command line: `train.max_update` is not a key; did you mean `train.max_updates`?",
         ),
-        ([path.name, "data.test=[]"], f"{path.name}: must have data.test, on which a receipt's BLEU is measured"),
+        (
+            [path.name, "data.test=[]"],
+            f"{path.name}: must have data.test, on which a receipt's BLEU is measured",
+        ),
     ):
         result = reproduce(tmp_path, *words)
         assert result.returncode == 2 and result.stderr.strip().split("\n")[-1] == message

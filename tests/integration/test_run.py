@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 
 import pytest
 import torch
@@ -16,14 +17,14 @@ from tests.conftest import ROOT
 from transformer_mt import Translator, train
 from transformer_mt.checkpoint import load, metadata, save, save_weights
 from transformer_mt.config import Config
-from transformer_mt.config_file import load_config
+from transformer_mt.config.load import load_config
 from transformer_mt.data import toy
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.locks import lock_folder
-from transformer_mt.training import loop
+from transformer_mt.training import loop, publish
 from transformer_mt.training.distributed import Ranks
-from transformer_mt.training.progress import Window
-from transformer_mt.training.run import open_run
+from transformer_mt.training.progress import LogWindow
+from transformer_mt.training.setup import open_run
 from transformer_mt.training.step import Objective, Updater
 from transformer_mt.training.validate import Validation, validate
 
@@ -53,14 +54,20 @@ def test_training_stops_when_patience_is_out(run):
     assert steps(entries, "valid") == [3, 6, 9]
     assert (folder / "checkpoints/step-00000009").is_dir()
     patient = run(
-        "train.learning_rate=1e-12", "train.validate_every=3", "train.patience=0", "train.max_updates=18", "name=b"
+        "train.learning_rate=1e-12",
+        "train.validate_every=3",
+        "train.patience=0",
+        "train.max_updates=18",
+        "name=b",
     )
     assert steps(patient[1], "valid") == [3, 6, 9, 12, 15, 18]
 
 
 @pytest.mark.parametrize("several, splits", [(0, "true"), (3, "false"), (1, "true")])
 def test_whether_lines_are_split_is_what_the_training_sources_say(run, tmp_path, several, splits):
-    """auto: not where a fifth of them has several sentences. The answer is in the run's folder, which needs no data then."""
+    """auto: not where a fifth of them has several sentences. The answer is in the run's folder, which needs
+    no data then.
+    """
     pairs = list(toy.generate("train", 1000))
     rows = [f"{en} {pairs[i - 1][0]}\t{de} {pairs[i - 1][1]}" if i % 10 < several else f"{en}\t{de}"
             for i, (en, de) in enumerate(pairs)]  # fmt: skip
@@ -72,9 +79,13 @@ def test_whether_lines_are_split_is_what_the_training_sources_say(run, tmp_path,
     (result,) = Translator.load(folder, device="cpu").translate(["The dog sleeps. A cat sings."])
     assert (len(result.segments) == 2) is (splits == "true")
     run(*words, "train.max_updates=4")  # auto in the YAML is no change
-    assert (folder / "config.yaml").read_text(encoding="utf-8") == kept.replace("max_updates: 2", "max_updates: 4")
+    assert (folder / "config.yaml").read_text(encoding="utf-8") == kept.replace(
+        "max_updates: 2", "max_updates: 4"
+    )
     run(
-        *words, "train.max_updates=6", "decode.split_sentences=auto" if several == 3 else "decode.split_sentences=false"
+        *words,
+        "train.max_updates=6",
+        "decode.split_sentences=auto" if several == 3 else "decode.split_sentences=false",
     )
     assert "split_sentences: false  #" in (folder / "config.yaml").read_text(encoding="utf-8")
 
@@ -112,7 +123,7 @@ def test_scores_of_another_kind_are_not_compared(run, capfd):
     """Minus a loss is below every BLEU: it would never be a new best, and patience would end the run."""
     run("train.patience=1")
     folder, entries = run("train.monitor=loss", "train.patience=1", "train.max_updates=36")
-    assert "after a change of train.monitor do not compare: the best is looked for anew" in capfd.readouterr().err
+    assert "after a change of train.monitor are not comparable" in capfd.readouterr().err
     after = [entry for entry in entries if entry["event"] == "valid" and entry["step"] > 24]
     assert [entry["step"] for entry in after] == [36] and after[0]["is_best"]
 
@@ -128,7 +139,9 @@ def test_a_validation_is_greedy_whatever_search_is_wanted(run):
 
 def test_the_loss_of_no_pair_cannot_be_watched(run, tmp_path):
     (tmp_path / "long.tsv").write_text("en\tde\n" + "dog " * 300 + "\tHund\n", encoding="utf-8")
-    with pytest.raises(InputError, match="train.monitor must be bleu, as no validation pair fits a batch, but is loss"):
+    with pytest.raises(
+        InputError, match="train.monitor must be bleu, as no validation pair fits a batch, but is loss"
+    ):
         run("train.monitor=loss", "data.valid={file: long.tsv}")
 
 
@@ -152,7 +165,9 @@ def test_the_best_checkpoints_can_be_averaged(run):
 
 
 def test_a_run_that_goes_on_after_its_end_publishes_what_it_names(run):
-    """The first end publishes an average; if the second finds nothing better, the best single one is named and is there."""
+    """The first end publishes an average; if the second finds nothing better, the best single one is named
+    and is there.
+    """
     run()
     folder, entries = run("train.max_updates=30", "train.learning_rate=0.2")
     last, kept = entries[-1]["model"], load_file(folder / "model.safetensors")
@@ -205,7 +220,7 @@ def test_training_can_begin_again_in_the_same_process_after_an_error(run, monkey
         raise WorkError("no more paper")
 
     with monkeypatch.context() as patch:
-        patch.setattr("transformer_mt.training.loop.validate", broken)
+        patch.setattr("transformer_mt.training.publish.validate", broken)
         with pytest.raises(WorkError, match="no more paper") as first:
             run("train.max_updates=12")
     with monkeypatch.context() as patch:
@@ -217,21 +232,69 @@ def test_training_can_begin_again_in_the_same_process_after_an_error(run, monkey
     assert (folder / "finished.json").exists() and first.traceback and second.traceback
 
 
-def test_a_worse_end_does_not_take_the_place_of_a_better_average(run, capfd):
-    """Once published, the model is only replaced by one that validates at least as well, also when a run goes on."""
+@pytest.mark.parametrize("old", [False, True])
+def test_a_worse_end_does_not_take_the_place_of_a_better_average(run, capfd, old):
+    """Once published, the model is only replaced by one that validates at least as well, also when a run goes
+    on.
+    """
     folder, entries = run()
     score = entries[-2]["scores"][0]["value"]
     file, weights = folder / "model.safetensors", load_file(folder / "model.safetensors")
     facts = metadata(file)
-    (name,) = facts.keys() - {"config", "step"}
-    assert name == "bleu of 1000, auto, lowercase False" and float(facts[name]) == pytest.approx(score, abs=1e-3)
-    save_weights(file, weights, {**facts, name: "99.0"})
+    facts = json.loads(facts["transformer_mt"])
+    (name,) = facts["score"]
+    assert name == "bleu of 1000, auto, lowercase False"
+    assert facts["score"][name] == pytest.approx(score, abs=1e-3)
+    if old:  # one key for each fact, as earlier versions wrote them
+        save_weights(file, weights, {"config": "tiny", "step": "24", name: "99.0"})
+    else:
+        save_weights(file, weights, {"transformer_mt": json.dumps({**facts, "score": {name: 99.0}})})
     kept = file.read_bytes()
     run("train.max_updates=36")
     assert file.read_bytes() == kept
     assert "holds the model of an earlier end, which was better" in capfd.readouterr().err
     run("train.max_updates=40", "evaluate.lowercase=true")  # another score: the two do not compare
     assert file.read_bytes() != kept
+
+
+@pytest.mark.parametrize("loss, chosen", [(9.0, False), (0.1, True)])
+def test_an_average_of_equal_score_is_chosen_if_its_loss_is_as_good(run, monkeypatch, loss, chosen):
+    validate = publish.validate
+    calls = []
+
+    def tied(*args, **kwargs):
+        result = validate(*args, **kwargs)
+        calls.append(result)
+        scores = [replace(score, value=1.0) for score in result.scores]
+        return replace(result, scores=scores, loss=1.0 if len(calls) < 3 else loss)
+
+    monkeypatch.setattr(publish, "validate", tied)
+    _, entries = run()
+    assert [e["chosen"] for e in entries if e["event"] == "average"] == [chosen]
+
+
+def test_equal_trainings_write_equal_files(run, tmp_path):
+    contents = []
+    for name in ("a", "b"):
+        folder, _ = run("train.max_updates=6")
+        contents.append((folder / "model.safetensors").read_bytes())
+        folder.rename(tmp_path / name)
+    assert contents[0] == contents[1]
+
+
+def test_what_train_is_not_made_for_is_refused(tmp_path):
+    with pytest.raises(
+        InputError, match=r"train\(\) must get a Config, as load_config\(path\) returns, but got 'x.yaml'"
+    ):
+        train("x.yaml")
+    with pytest.raises(
+        InputError, match=r"load_config\(\) must get the path of a YAML file, but got \{'name': 'x'\}"
+    ):
+        load_config({"name": "x"})
+    with pytest.raises(
+        InputError, match="overrides must be a list of key=value texts, but are one text: 'seed=2'"
+    ):
+        load_config(tmp_path / "x.yaml", "seed=2")
 
 
 def test_a_validation_at_the_end_is_saved(run):
@@ -267,7 +330,9 @@ def test_a_run_of_another_version_is_told_in_one_line(run, monkeypatch):
         return known({**values, "no_such_key": 1} if saved else values)
 
     monkeypatch.setattr(Config, "model_validate", stricter)
-    with pytest.raises(InputError, match="was trained by another version, whose `no_such_key` this one does not take"):
+    with pytest.raises(
+        InputError, match="was trained by another version, whose `no_such_key` this one does not read"
+    ):
         run("train.max_updates=12")
 
 
@@ -289,7 +354,7 @@ def test_greedy_validation_knows_no_rules_of_the_search(run):
 
 def test_perplexity_without_a_loss_is_no_number():
     assert math.isnan(Validation(math.nan, [], []).ppl)
-    window = Window()
+    window = LogWindow()
     window.seconds = 3.0
     assert math.isnan(window.summary()["loss"])
 
@@ -297,7 +362,9 @@ def test_perplexity_without_a_loss_is_no_number():
 def test_training_with_standard_error_closed(write_config, tmp_path):
     path = write_config(train={"max_updates": 6})
     command = f"{sys.executable} -m transformer_mt train {path} --out {tmp_path}/run 2>&-"
-    result = subprocess.run(["sh", "-c", command], capture_output=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    result = subprocess.run(
+        ["sh", "-c", command], capture_output=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
     assert result.returncode == 0 and result.stdout == b""
 
 
@@ -308,7 +375,9 @@ def test_a_compiler_that_is_not_there_is_told(run, monkeypatch):
         raise InductorError(RuntimeError("no C++ compiler"), None)
 
     monkeypatch.setattr(Updater, "update", broken)
-    with pytest.raises(WorkError, match="torch.compile failed: .*no C\\+\\+ compiler; set train.compile=false"):
+    with pytest.raises(
+        WorkError, match="torch.compile failed: .*no C\\+\\+ compiler; set train.compile=false"
+    ):
         run()
 
 
@@ -321,19 +390,25 @@ def test_japanese_without_its_word_splitter_is_refused_at_the_start(run, tmp_pat
 
 
 def test_ten_broken_updates_in_a_row_stop_with_advice(run, capfd):
-    with pytest.raises(WorkError, match="10 updates in a row had no finite gradient; .* lower train.learning_rate"):
+    with pytest.raises(
+        WorkError, match="10 updates in a row had no finite gradient; .* lower train.learning_rate"
+    ):
         run("train.learning_rate=1e30", "train.max_updates=40", "train.warmup=0")
     assert "was skipped: its gradient is not finite" in capfd.readouterr().err
 
 
 def test_a_device_that_runs_ahead_is_read_later_and_tells_the_same(run, monkeypatch):
     """As a GPU does; here the processor plays it."""
-    ends, settle = [], loop._settle
+    ends, settle = [], loop._collect_results
     for name, ahead in (("a", False), ("b", True)):
         read = []
-        monkeypatch.setattr(loop, "_settle", lambda run, read=read: (read.append(len(run.pending)), settle(run)))
-        monkeypatch.setattr(loop, "_runs_ahead", lambda device, ahead=ahead: ahead)
-        folder, entries = run("train.max_updates=23", "train.log_every=7", "train.save_every=9", f"name={name}")
+        monkeypatch.setattr(
+            loop, "_collect_results", lambda run, read=read: (read.append(len(run.pending)), settle(run))
+        )
+        monkeypatch.setattr(loop, "_is_asynchronous", lambda device, ahead=ahead: ahead)
+        folder, entries = run(
+            "train.max_updates=23", "train.log_every=7", "train.save_every=9", f"name={name}"
+        )
         clock = ("seconds", "tokens_per_second")
         told = [{key: value for key, value in entry.items() if key not in clock} for entry in entries[1:]]
         ends.append((told, load_file(folder / "model.safetensors")))
@@ -345,7 +420,9 @@ def test_a_device_that_runs_ahead_is_read_later_and_tells_the_same(run, monkeypa
 
 
 @pytest.mark.parametrize("asked_for", [0, 400])
-def test_micro_batches_the_memory_asked_for_are_kept_by_a_run_that_goes_on(run, monkeypatch, capfd, asked_for):
+def test_micro_batches_the_memory_asked_for_are_kept_by_a_run_that_goes_on(
+    run, monkeypatch, capfd, asked_for
+):
     """A batch in parts draws other dropout than a whole one."""
     forward = Objective.forward
 
@@ -367,7 +444,9 @@ def test_micro_batches_the_memory_asked_for_are_kept_by_a_run_that_goes_on(run, 
         r"in micro-batches of at most \d+ positions, as before; train.micro_batch_tokens sets another", said
     )
     assert "not enough memory" not in said
-    weights = [load(folder / "checkpoints" / "step-00000012").tensors["model"] for folder in (straight, gone_on)]
+    weights = [
+        load(folder / "checkpoints" / "step-00000012").tensors["model"] for folder in (straight, gone_on)
+    ]
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
     run(*same, "train.max_updates=14", "train.micro_batch_tokens=150", "name=b")
     assert "as before" not in capfd.readouterr().err
@@ -401,11 +480,14 @@ def test_ranks_share_a_validation(write_config, tmp_path, monkeypatch):
 
 def test_running_out_of_memory_outside_an_update_is_told_in_one_line(run, monkeypatch):
     def scarce(*args, **kwargs):
-        raise RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory: you tried ...")
+        raise RuntimeError(
+            "[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory: you tried ..."
+        )
 
-    monkeypatch.setattr("transformer_mt.training.loop.validate", scarce)
+    monkeypatch.setattr("transformer_mt.training.publish.validate", scarce)
     with pytest.raises(
-        WorkError, match=r"^not enough memory; .* lower decode.batch_tokens and run the same command to go on"
+        WorkError,
+        match=r"^not enough memory; .* lower decode.batch_tokens and run the same command to resume",
     ):
         run("train.max_updates=12")
 
@@ -414,7 +496,9 @@ def test_only_so_many_sentences_are_translated_in_validation(run, monkeypatch):
     seen = []
     original = Translator.translate
     monkeypatch.setattr(
-        Translator, "translate", lambda self, lines, **k: (seen.append(len(lines)), original(self, lines, **k))[1]
+        Translator,
+        "translate",
+        lambda self, lines, **k: (seen.append(len(lines)), original(self, lines, **k))[1],
     )
     run("train.validate_sentences=7", "train.max_updates=4")
     assert set(seen) == {7}
@@ -433,7 +517,12 @@ def test_a_second_run_of_the_same_seed_is_the_same(run):
     [
         ["model.position=learned", "model.norm=post"],
         ["tokenizer.shared=false", "tokenizer.vocab_size=400", "model.activation=swiglu"],
-        ["tokenizer.kind=unigram", "model.tie_embeddings=false", "train.optimizer=adam", "train.schedule=linear"],
+        [
+            "tokenizer.kind=unigram",
+            "model.tie_embeddings=false",
+            "train.optimizer=adam",
+            "train.schedule=linear",
+        ],
     ],
     ids=" ".join,
 )
@@ -467,7 +556,8 @@ def test_model_weights_have_canonical_names(run):
     ids=" ".join,
 )
 def test_a_compiled_model_trains_to_the_same_and_saves_canonical_names(run, mechanism):
-    # No dropout: compiled code draws other masks. A large epsilon: Adam makes whole steps of gradients that are only noise.
+    # No dropout: compiled code draws other masks. A large epsilon: Adam makes whole steps of gradients that
+    # are only noise.
     same = ("train.max_updates=6", "model.dropout=0.0", "train.eps=1e-3", *mechanism)
     compiled, _ = run("train.compile=true", "name=a", *same)
     plain, _ = run("train.compile=false", "name=b", *same)

@@ -16,14 +16,20 @@ def test_a_sweep_goes_on_where_ctrl_c_stopped_it(tmp_path):
     (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(TINY), encoding="utf-8")
     sweep = {
         "base": "tiny.yaml",
-        "settings": {"train.max_updates": 120, "train.validate_every": 60, "train.save_every": 60, "decode.beam": 1},
+        "settings": {
+            "train.max_updates": 120,
+            "train.validate_every": 60,
+            "train.save_every": 60,
+            "decode.beam": 1,
+        },
         "seeds": [1],
         "variants": {"scaled dot": None, "luong": {"model.kind": "recurrent", "train.max_updates": 10}},
     }
     (tmp_path / "which.yaml").write_text(yaml.safe_dump(sweep, sort_keys=False), encoding="utf-8")
     process = subprocess.Popen(
         [sys.executable, "-m", "transformer_mt", "sweep", "which.yaml", "--jobs", "2"],
-        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
         # Who runs the tests in the background has SIGINT ignored, and children inherit that.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
@@ -35,12 +41,12 @@ def test_a_sweep_goes_on_where_ctrl_c_stopped_it(tmp_path):
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130 and b"Traceback" not in err and out == b""
-    assert err.decode().endswith("stopped; run the same command to go on\n")
+    assert err.decode().endswith("stopped; run the same command to resume\n")
     assert "and saved; run the same command" in log.read_text(encoding="utf-8")
 
     result = run_cli("sweep", "which.yaml", "--devices", "cpu,cpu", cwd=tmp_path)
     assert result.returncode == 0, result.stderr.decode()
-    assert "going on from" in log.read_text(encoding="utf-8")
+    assert "resuming from" in log.read_text(encoding="utf-8")
     lines = result.stdout.decode().split("\n")
     assert lines[2].startswith("| scaled dot | ") and lines[3].startswith("| luong | ")
     folder = tmp_path / "runs" / "which"

@@ -18,7 +18,13 @@ from tests.integration.test_cli import cli
 from tests.warm import run_cli
 from transformer_mt.locks import lock_folder
 
-LINES = ["The dog sleeps.", "", "A cat sings.", "The old teacher sees a bird. A dog.", "Today the child reads."]
+LINES = [
+    "The dog sleeps.",
+    "",
+    "A cat sings.",
+    "The old teacher sees a bird. A dog.",
+    "Today the child reads.",
+]
 
 
 @pytest.fixture
@@ -30,15 +36,26 @@ def source(tmp_path):
 
 @pytest.fixture
 def interrupted(monkeypatch):
-    """Translations end as if they had been killed after their last line: the record of what they wrote stays."""
+    """Translations end as if they had been killed after their last line: the record of what they
+    wrote stays.
+    """
     monkeypatch.setattr("transformer_mt.cli.resume.end", lambda output: None)
 
 
-def test_resume_continues_without_repeating_or_losing_a_line(tiny_run, source, tmp_path, capfdbinary, interrupted):
+def test_resume_continues_without_repeating_or_losing_a_line(
+    tiny_run, source, tmp_path, capfdbinary, interrupted
+):
     out = tmp_path / "out.txt"
     assert cli(capfdbinary, "translate", tiny_run, "-i", source, "-o", out)[0] == 0
     whole = out.read_bytes()
-    for kept in (0, 1, len(whole) // 2, len(whole) - 1, len(whole)):  # as an interruption at any byte leaves it
+    # As an interruption at any byte leaves it
+    for kept in (
+        0,
+        1,
+        len(whole) // 2,
+        len(whole) - 1,
+        len(whole),
+    ):
         out.write_bytes(whole[:kept])
         status, _, err = cli(capfdbinary, "translate", tiny_run, "-i", source, "-o", out, "--resume")
         assert status == 0 and out.read_bytes() == whole
@@ -74,7 +91,9 @@ def test_resumed_json_lines_keep_their_numbers(tiny_run, source, tmp_path, capfd
         (["MODEL"], "was begun with another value of the model,"),
     ],
 )
-def test_what_was_begun_otherwise_is_not_resumed(tiny_run, source, tmp_path, capfdbinary, interrupted, change, message):
+def test_what_was_begun_otherwise_is_not_resumed(
+    tiny_run, source, tmp_path, capfdbinary, interrupted, change, message
+):
     out, other, model = tmp_path / "out.txt", tmp_path / "other.txt", tmp_path / "model"
     other.write_text("".join(f"{line}\n" for line in reversed(LINES)), encoding="utf-8")
     shutil.copytree(tiny_run, model, ignore=shutil.ignore_patterns("checkpoints", "averaging"))
@@ -88,20 +107,26 @@ def test_what_was_begun_otherwise_is_not_resumed(tiny_run, source, tmp_path, cap
     status, _, err = cli(capfdbinary, "translate", folder, "-i", source, "-o", out, "--resume", *words)
     assert status == 2 and message in err and "translate it again without --resume" in err
     assert out.read_bytes() == begun
-    assert cli(capfdbinary, "translate", tiny_run, "-i", source, "-o", out, "--resume", "--batch-tokens", "64")[0] == 0
+    command = ["translate", tiny_run, "-i", source, "-o", out, "--resume", "--batch-tokens", "64"]
+    assert cli(capfdbinary, *command)[0] == 0
 
 
 def test_an_output_without_a_record_is_not_resumed(tiny_run, source, tmp_path, capfdbinary):
     out = tmp_path / "out.txt"
     out.write_text("x\n" * 3, encoding="utf-8")
     status, _, err = cli(capfdbinary, "translate", tiny_run, "-i", source, "-o", out, "--resume")
-    assert status == 2 and "out.txt: must have a record of what wrote it (.out.txt.resume.json) to be resumed" in err
+    assert (
+        status == 2
+        and "out.txt: must have a record of what wrote it (.out.txt.resume.json) to be resumed" in err
+    )
     assert out.read_text(encoding="utf-8") == "x\n" * 3
     assert cli(capfdbinary, "translate", tiny_run, "-i", source, "-o", out)[0] == 0
     assert not (tmp_path / ".out.txt.resume.json").exists()  # complete: nothing to resume
 
 
-def test_an_output_with_more_lines_than_the_input_is_not_resumed(tiny_run, tmp_path, capfdbinary, interrupted):
+def test_an_output_with_more_lines_than_the_input_is_not_resumed(
+    tiny_run, tmp_path, capfdbinary, interrupted
+):
     out = tmp_path / "out.txt"
     assert cli(capfdbinary, "translate", tiny_run, "-o", out, "A dog.")[0] == 0
     out.write_text("x\n" * 9, encoding="utf-8")
@@ -129,13 +154,16 @@ def test_what_is_no_text_is_refused_and_the_output_kept(tiny_run, tmp_path, capf
 
 
 @pytest.mark.parametrize(
-    "words", [["--ensemble", "RUN", "--coverage-penalty", "0.2"], ["--prefixes", "no/file"], ["--prefixes", "OUT"]]
+    "words",
+    [["--ensemble", "RUN", "--coverage-penalty", "0.2"], ["--prefixes", "no/file"], ["--prefixes", "OUT"]],
 )
 def test_a_refused_command_leaves_the_output_as_it_was(tiny_run, source, tmp_path, capfdbinary, words):
     out = tmp_path / "out.txt"
     out.write_text("precious\n" * 5, encoding="utf-8")
     names = {"RUN": tiny_run, "OUT": out}
-    status, _, err = cli(capfdbinary, "translate", tiny_run, "-i", source, "-o", out, *(names.get(w, w) for w in words))
+    status, _, err = cli(
+        capfdbinary, "translate", tiny_run, "-i", source, "-o", out, *(names.get(w, w) for w in words)
+    )
     assert status == 2 and err.count("\n") == 1
     assert out.read_text(encoding="utf-8") == "precious\n" * 5
 
@@ -152,7 +180,9 @@ def test_whatever_the_locale_text_is_utf8(tiny_run, tmp_path):
     for name, text in (("a.en", "The girl.\n"), ("a.de", "Das Mädchen.\n")):
         (tmp_path / name).write_text(text, encoding="utf-8")
     plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    scored = run_process("score", tiny_run, "--source", tmp_path / "a.en", "--target", tmp_path / "a.de", **plain)
+    scored = run_process(
+        "score", tiny_run, "--source", tmp_path / "a.en", "--target", tmp_path / "a.de", **plain
+    )
     assert scored.returncode == 0 and "Das Mädchen." in scored.stdout.decode()
     begun = run_process("translate", tiny_run, "The girl.", "--prefix", "Mädchen", **plain)
     assert begun.returncode == 0 and begun.stdout.decode().startswith("Mädchen")
@@ -190,7 +220,8 @@ def test_every_search_and_rule_can_be_asked_for(tiny_run, capfdbinary):
         assert status == 0, err
         assert out.count("\n") == (2 if "--n-best" in words else 1)
     sampled = [
-        cli(capfdbinary, "translate", tiny_run, "--search", "sample", "--seed", s, "The dog sleeps.")[1] for s in "112"
+        cli(capfdbinary, "translate", tiny_run, "--search", "sample", "--seed", s, "The dog sleeps.")[1]
+        for s in "112"
     ]
     assert sampled[0] == sampled[1] != sampled[2]
 
@@ -205,6 +236,15 @@ def test_prefixes_stand_beside_their_lines(tiny_run, source, tmp_path, capfdbina
     prefixes.write_text("Der Hund\n", encoding="utf-8")
     status, _, err = cli(capfdbinary, "translate", tiny_run, "-i", source, "--prefixes", prefixes)
     assert status == 2 and "must have a line for each line, but ends at line 1" in err
+    prefixes.write_text("Der\n" * 9, encoding="utf-8")
+    status, _, err = cli(capfdbinary, "translate", tiny_run, "-i", source, "--prefixes", prefixes)
+    assert status == 2 and "must have a line for each line, but has more than 5" in err
+
+
+def test_plain_n_best_lines_say_which_line_they_are_of(tiny_run, source, capfdbinary):
+    out = cli(capfdbinary, "translate", tiny_run, "-i", source, "--n-best", "3")[1]
+    numbers = [int(line.split("\t")[0]) for line in out.strip().split("\n")]
+    assert sorted(set(numbers)) == [1, 2, 3, 4, 5] and numbers == sorted(numbers) and numbers.count(2) == 1
 
 
 def test_resumed_lines_keep_their_prefixes(tiny_run, source, tmp_path, capfdbinary, interrupted):
@@ -220,13 +260,19 @@ def test_resumed_lines_keep_their_prefixes(tiny_run, source, tmp_path, capfdbina
 
 
 def test_protected_text_and_flags(tiny_run, capfdbinary):
-    out = cli(capfdbinary, "translate", tiny_run, "--json", "--protect", r"<[^>]+>", "The <b>dog</b> sleeps.")[1]
+    out = cli(
+        capfdbinary, "translate", tiny_run, "--json", "--protect", r"<[^>]+>", "The <b>dog</b> sleeps."
+    )[1]
     row = json.loads(out)
-    assert row["translation"].count("<b>") == row["translation"].count("</b>") == 1 and "apart" in row["flags"]
+    assert (
+        row["translation"].count("<b>") == row["translation"].count("</b>") == 1 and "apart" in row["flags"]
+    )
     assert row["problems"][0].startswith("protected text did not survive")
     row = json.loads(cli(capfdbinary, "translate", tiny_run, "--json", "The dog sleeps. " * 30)[1])
     assert "split" in row["flags"] and len(row["segments"]) == 30
-    row = json.loads(cli(capfdbinary, "translate", tiny_run, "--json", "A. B.", "--split-sentences", "false")[1])
+    row = json.loads(
+        cli(capfdbinary, "translate", tiny_run, "--json", "A. B.", "--split-sentences", "false")[1]
+    )
     assert "split" not in row["flags"] and row["segments"] == []
 
 
@@ -247,7 +293,10 @@ def test_progress_is_shown_to_a_person_and_to_nobody_else(tiny_run, source, tmp_
             shown += part
     os.close(seen)
     assert b"5.00 lines" in shown
-    assert subprocess.run(command, capture_output=True, cwd=ROOT).stderr == b"line 2: there is nothing to translate\n"
+    assert (
+        subprocess.run(command, capture_output=True, cwd=ROOT).stderr
+        == b"line 2: there is nothing to translate\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -260,7 +309,10 @@ def test_progress_is_shown_to_a_person_and_to_nobody_else(tiny_run, source, tmp_
             "--length-penalty must stand with --search beam or sample",
         ),
         (["-o", "a.gz"], "--output must be the name of a text file, but is a.gz; pack it with gzip after"),
-        (["--resume", "-o", "x", "--n-best", "2"], "--resume must have a line for each line; with --n-best use --json"),
+        (
+            ["--resume", "-o", "x", "--n-best", "2"],
+            "--resume must have a line for each line; with --n-best use --json",
+        ),
         (["--prefix", "a", "--prefixes", "b"], "give --prefix or --prefixes, not both"),
         (["--prefixes", "no/file"], "no/file: no such file"),
         (["--protect", "("], "--protect must be a regular expression, but is '('"),
@@ -268,7 +320,10 @@ def test_progress_is_shown_to_a_person_and_to_nobody_else(tiny_run, source, tmp_
             ["--temperature", "0.5"],
             "--temperature must be 1.0 with search: beam, but is 0.5; it needs search: sample",
         ),
-        (["--search", "sample", "--coverage-penalty", "1"], "--coverage-penalty must be 0.0 with search: sample"),
+        (
+            ["--search", "sample", "--coverage-penalty", "1"],
+            "--coverage-penalty must be 0.0 with search: sample",
+        ),
         (["--search", "sample", "--n-best", "2"], "--n-best must be at most --samples (1), but is 2"),
         (["--search", "mbr"], "--samples must be at least 2 with search: mbr, but is 1; 32 is usual"),
         (["--beam", "1", "--diversity", "1"], "--beam must be at least 2 with --diversity, but is 1"),
@@ -277,7 +332,10 @@ def test_progress_is_shown_to_a_person_and_to_nobody_else(tiny_run, source, tmp_
         (["--repetition-penalty", "0.5"], "--repetition-penalty must be greater than or equal to 1"),
         (["--top-k", "-1"], "--top-k"),
         (["--seed", "3"], "--seed must stand with --search sample or mbr, but the search is beam"),
-        (["--search", "sample", "--beam", "3"], "--beam must stand with --search beam, but the search is sample"),
+        (
+            ["--search", "sample", "--beam", "3"],
+            "--beam must stand with --search beam, but the search is sample",
+        ),
         (["--max-length-ratio", "1e9"], "--max-length-ratio must be less than or equal to 100"),
         (["--beam", "200000"], "--beam must be less than or equal to 1000"),
     ],
@@ -307,9 +365,15 @@ def test_what_score_says_is_what_translate_said(tiny_run, source, tmp_path, capf
     "words, message",
     [
         ([], "--source FILE and --target FILE must be given, or --translations FILE"),
-        (["--source", "SHORT", "--target", "SOURCE"], "must have as many lines as the other file, but ends at line 1"),
+        (
+            ["--source", "SHORT", "--target", "SOURCE"],
+            "must have as many lines as the other file, but ends at line 1",
+        ),
         (["--translations", "SOURCE"], "in.txt:1: must be a line that translate --json wrote, but is not"),
-        (["--translations", "SOURCE", "--source", "SOURCE"], "give --translations, or --source and --target, not both"),
+        (
+            ["--translations", "SOURCE", "--source", "SOURCE"],
+            "give --translations, or --source and --target, not both",
+        ),
     ],
 )
 def test_score_mistakes(tiny_run, source, tmp_path, capfdbinary, words, message):
@@ -322,7 +386,10 @@ def test_score_mistakes(tiny_run, source, tmp_path, capfdbinary, words, message)
 @pytest.mark.parametrize(
     "change, message",
     [
-        ({"tokens": ["no-such-piece"]}, "its tokens must be pieces of this model, but 'no-such-piece' is none"),
+        (
+            {"tokens": ["no-such-piece"]},
+            "its tokens must be pieces of this model, but 'no-such-piece' is none",
+        ),
         ({"flags": ["apart"]}, "must not have text translated apart (--protect) to be scored; leave it out"),
         ({"source": 7}, "must be a line that translate --json wrote, but is not"),
     ],
@@ -375,7 +442,8 @@ def test_a_student_is_distilled_and_measured(tiny_run, write_config, tmp_path, m
     again = run_cli(*words, cwd=tmp_path)
     assert b"finished at update 40" in again.stderr and b"sentences for" not in again.stderr
     longer = run_cli(*words, "train.max_updates=48", cwd=tmp_path)
-    assert b"int8: " in longer.stderr and b"sentences for" not in longer.stderr  # exported anew, of the new weights
+    # Exported anew, of the new weights
+    assert b"int8: " in longer.stderr and b"sentences for" not in longer.stderr
     (tmp_path / "student/distilled.origin.json").write_text("{}\n", encoding="utf-8")
     other = run_cli(*words, cwd=tmp_path)
     assert other.returncode == 2 and b"is of another teacher, search or corpus; remove it" in other.stderr

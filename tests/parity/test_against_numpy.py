@@ -61,7 +61,10 @@ def test_multi_head_attention_is_heads_side_by_side():
     q, k, v = project(attention.query, x), project(attention.key, memory), project(attention.value, memory)
     heads = [
         softmax_attention(
-            q[:, None, :, i : i + 4], k[:, None, :, i : i + 4], v[:, None, :, i : i + 4], np.ones((2, 1, 4, 5), bool)
+            q[:, None, :, i : i + 4],
+            k[:, None, :, i : i + 4],
+            v[:, None, :, i : i + 4],
+            np.ones((2, 1, 4, 5), bool),
         )[:, 0]
         for i in (0, 4, 8)
     ]

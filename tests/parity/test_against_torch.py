@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from transformer_mt.config_model import ModelConfig
+from transformer_mt.config.model import ModelConfig
 from transformer_mt.model.build import build_model
 from transformer_mt.model.masks import attend_to
 
@@ -31,7 +31,9 @@ def ours(norm, activation="relu"):
 
 def copy_attention(theirs, attention):
     with torch.no_grad():
-        theirs.in_proj_weight.copy_(torch.cat([attention.query.weight, attention.key.weight, attention.value.weight]))
+        theirs.in_proj_weight.copy_(
+            torch.cat([attention.query.weight, attention.key.weight, attention.value.weight])
+        )
         theirs.in_proj_bias.copy_(torch.cat([attention.query.bias, attention.key.bias, attention.value.bias]))
         theirs.out_proj.load_state_dict(attention.output.state_dict())
 

@@ -5,13 +5,13 @@ import itertools
 import pytest
 import torch
 
-from transformer_mt.config_model import ModelConfig
+from transformer_mt.config.model import ModelConfig
 from transformer_mt.model.build import build_model
 from transformer_mt.model.recurrent import RecurrentState
 
 SIZES = {"d_model": 16, "d_ff": 32, "num_heads": 2, "num_encoder_layers": 2, "num_decoder_layers": 2}
 SCORES = ("scaled_dot", "dot", "general", "additive", "cosine", "euclidean")
-OF_RECURRENT = (*SCORES, "concat", "location")
+ONLY_RECURRENT = (*SCORES, "concat", "location")
 POSITIONS = ("sinusoidal", "learned", "relative", "rotary", "alibi", "none")
 
 
@@ -19,8 +19,8 @@ LOOKS = ({"cross": "local_m", "cross_window": 2}, {"cross": "local_p", "cross_wi
 
 
 def kinds():
-    """Every legal combination of score, position, norm and window, of self- and of cross-attention; then what else the YAML
-    can exchange.
+    """Every legal combination of score, position, norm and window, of self- and of cross-attention; then what
+    else the YAML can exchange.
     """
     for norm, position, score, window in itertools.product(("pre", "post"), POSITIONS, SCORES, (0, 2)):
         yield {"norm": norm, "position": position, "attention": {"score": score, "window": window}}
@@ -35,7 +35,7 @@ def kinds():
     yield {"activation": "swiglu"}
     yield {"activation": "gelu"}
     for cell, decoder, score, look in itertools.product(
-        ("lstm", "gru"), ("bahdanau", "luong"), OF_RECURRENT, (*LOOKS, {})
+        ("lstm", "gru"), ("bahdanau", "luong"), ONLY_RECURRENT, (*LOOKS, {})
     ):
         recurrent = {"cell": cell, "decoder": decoder}
         yield {"kind": "recurrent", "recurrent": recurrent, "attention": {**look, "score": score}}
@@ -51,7 +51,12 @@ def legal(changes):
 def values(config):
     """What can differ between two configs, as (key, value) pairs."""
     a, scores = config.attention, config.attention.scores()
-    keys = {"norm": config.norm, "position": config.position, "activation": config.activation, "kind": config.kind}
+    keys = {
+        "norm": config.norm,
+        "position": config.position,
+        "activation": config.activation,
+        "kind": config.kind,
+    }
     keys |= {"window": a.window, "cross": a.cross, "hard": a.hard, "cell": config.recurrent}
     keys |= {side: getattr(scores, side) for side in ("encoder", "decoder", "cross")}
     return [(key, str(value)) for key, value in keys.items()]
@@ -128,7 +133,9 @@ def test_cached_step_equals_full_forward(config, batch):
 
 @torch.inference_mode()
 def test_select_replicates_reorders_and_drops(model, batch):
-    """After each selection every row goes on exactly as its own sentence and history would, computed afresh."""
+    """After each selection every row goes on exactly as its own sentence and history would,
+    computed afresh.
+    """
     src, src_mask, tgt = batch
     state = model.start(model.encode(src, src_mask), src_mask)
     logits, state = model.step(tgt[:, 0], state)
@@ -162,7 +169,9 @@ def test_keys_are_kept_once_a_sentence(model, batch):
 
 @torch.inference_mode()
 def test_a_search_may_outgrow_its_room(model, batch):
-    """More hypotheses and positions than there was room for at first: each row still sees its own past and no other."""
+    """More hypotheses and positions than there was room for at first: each row still sees its own past and no
+    other.
+    """
     src, src_mask, tgt = batch
     state = model.start(model.encode(src, src_mask), src_mask)
     room = 0 if isinstance(state, RecurrentState) else state.past.size(2)

@@ -1,13 +1,15 @@
-"""Attention as the literature varies it, against its formulas in NumPy float64, one query and one key at a time."""
+"""Attention as the literature varies it, against its formulas in NumPy float64, one query and one key at a
+time.
+"""
 
 import numpy as np
 import pytest
 import torch
 
+from transformer_mt.model.attention_scores import General, ScaledDot
 from transformer_mt.model.masks import attend_to
+from transformer_mt.model.position_bias import Alibi, Relative, Rotary
 from transformer_mt.model.recurrent import BahdanauDecoder, LuongDecoder, RecurrentEncoder, SourceAttention
-from transformer_mt.model.relations import Alibi, Relative, Rotary
-from transformer_mt.model.scores import General, ScaledDot
 from transformer_mt.model.variants import PredictedCentre, VariantAttention
 
 B, T, S, D, H = 2, 5, 7, 12, 3
@@ -23,7 +25,9 @@ def linear(p, name, x):
 
 
 def by_hand(attention, x, m, mask, score, value=lambda h, t, s, v: v, allowed=lambda t, s: True, weigh=None):
-    """Concat of sum over s of softmax_s(score) value, then W^O; `score(h, t, s, q, k)`; `weigh(b, t, s)` is a factor."""
+    """Concat of sum over s of softmax_s(score) value, then W^O; `score(h, t, s, q, k)`; `weigh(b, t, s)` is a
+    factor.
+    """
     p, out = numbers(attention), np.zeros((B, x.shape[1], D))
     for b, t in np.ndindex(B, x.shape[1]):
         heads = []
@@ -38,7 +42,9 @@ def by_hand(attention, x, m, mask, score, value=lambda h, t, s, v: v, allowed=la
             weights /= weights.sum()
             if weigh:
                 weights = weights * [weigh(b, t, s) for s in seen]
-            heads.append(sum(w * value(h, t, s, linear(p, "value", m[b, s])[part]) for w, s in zip(weights, seen)))
+            heads.append(
+                sum(w * value(h, t, s, linear(p, "value", m[b, s])[part]) for w, s in zip(weights, seen))
+            )
         out[b, t] = linear(p, "output", np.concatenate(heads))
     return out
 
@@ -60,7 +66,9 @@ def to_itself(attention, x, causal):
     """Module and mask for loops: attention of x to itself."""
     attention = attention.double()
     mask = np.tril(np.ones((T, T), bool)) if causal else np.ones((T, T), bool)
-    return attention(x, *attention.keys_values(x), causal=causal).detach().numpy(), np.broadcast_to(mask, (B, T, T))
+    return attention(x, *attention.keys_values(x), causal=causal).detach().numpy(), np.broadcast_to(
+        mask, (B, T, T)
+    )
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -68,15 +76,17 @@ def test_rotary_turns_pairs_by_their_place(inputs, causal):
     x = inputs[0]
     attention = VariantAttention(D, H, score=ScaledDot(), relation=Rotary())
 
-    def turned(place, vector):
-        """R of the place times the vector (Su et al. 2021, equation 15): complex numbers times e^(i place theta)."""
+    def rotate(place, vector):
+        """R of the place times the vector (Su et al. 2021, equation 15): complex numbers times e^(i place
+        theta).
+        """
         theta = 10000.0 ** (-np.arange(0, K, 2) / K)
         pairs = (vector[0::2] + 1j * vector[1::2]) * np.exp(1j * place * theta)
         return np.stack([pairs.real, pairs.imag], axis=1).ravel()
 
     found, mask = to_itself(attention, x, causal)
     expected = by_hand(
-        attention, x.numpy(), x.numpy(), mask, lambda h, t, s, q, k: turned(t, q) @ turned(s, k) / K**0.5
+        attention, x.numpy(), x.numpy(), mask, lambda h, t, s, q, k: rotate(t, q) @ rotate(s, k) / K**0.5
     )
     np.testing.assert_allclose(found, expected, atol=1e-6)  # angles are float32
 
@@ -115,7 +125,11 @@ def test_dropout_takes_keys_from_the_vectors_of_relative_positions_too(inputs):
     """Shaw et al., equation 3, has one weight for a key's value and for its distance's vector."""
     torch.manual_seed(1)
     x = inputs[0]
-    attention = VariantAttention(D, H, dropout=0.9999, score=ScaledDot(), relation=Relative(K, most=2)).double().train()
+    attention = (
+        VariantAttention(D, H, dropout=0.9999, score=ScaledDot(), relation=Relative(K, most=2))
+        .double()
+        .train()
+    )
     found = attention(x, *attention.keys_values(x))
     assert torch.equal(found, attention.output.bias.expand_as(found))
 
@@ -134,14 +148,18 @@ def test_local_m_looks_around_the_same_place(inputs):
     attention = VariantAttention(D, H, window=2).double()
     found = attention(x, *attention.keys_values(memory), attend_to(src_mask))
     mask = np.broadcast_to(src_mask.numpy()[:, None], (B, T, S))
-    expected = by_hand(attention, x.numpy(), memory.numpy(), mask, scaled, allowed=lambda t, s: abs(t - s) <= 2)
+    expected = by_hand(
+        attention, x.numpy(), memory.numpy(), mask, scaled, allowed=lambda t, s: abs(t - s) <= 2
+    )
     np.testing.assert_allclose(found.detach().numpy(), expected, atol=1e-10)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("relation", [None, Alibi(H)], ids=["plain", "alibi"])
 def test_a_target_past_its_window_sees_nothing_of_the_padding(dtype, relation):
-    """As many targets as take another kernel than the formula: with the last one's window beyond the source."""
+    """As many targets as take another kernel than the formula: with the last one's window beyond
+    the source.
+    """
     torch.manual_seed(0)
     attention = VariantAttention(D, H, relation=relation, window=2).to(dtype)
     x, memory = torch.randn(2, 12, D).to(dtype), torch.randn(2, 6, D).to(dtype)
@@ -154,7 +172,9 @@ def test_a_target_past_its_window_sees_nothing_of_the_padding(dtype, relation):
 
 
 def test_local_p_looks_around_a_predicted_place(inputs):
-    """p = S sigmoid(vᵀ tanh(W h)), weights within the window times exp(-(s - p)² / (2 (w/2)²)) (Luong et al. 2015, 9, 10)."""
+    """p = S sigmoid(vᵀ tanh(W h)), weights within the window times exp(-(s - p)² / (2 (w/2)²)) (Luong et al.
+    2015, 9, 10).
+    """
     x, memory, src_mask = inputs
     attention = VariantAttention(D, H, window=2, centre=PredictedCentre(D)).double()
     found = attention(x, *attention.keys_values(memory), attend_to(src_mask))
@@ -255,7 +275,9 @@ def test_the_recurrent_decoders_are_their_papers(inputs, kind):
             weights = np.exp(scores - scores.max())
             return (weights / weights.sum()) @ m[b, :length]
 
-        h = np.tanh(linear(p, "first_states", np.concatenate([m[b, length - 1, : D // 2], m[b, 0, D // 2 :]])))
+        h = np.tanh(
+            linear(p, "first_states", np.concatenate([m[b, length - 1, : D // 2], m[b, 0, D // 2 :]]))
+        )
         c, fed = np.zeros(D), np.zeros(D)
         for t in range(T):
             x = y[b, t].numpy()

@@ -4,7 +4,16 @@ import numpy as np
 import pytest
 import torch
 
-from transformer_mt.model.scores import Additive, Concat, Cosine, Dot, Euclidean, General, Location, ScaledDot
+from transformer_mt.model.attention_scores import (
+    Additive,
+    Concat,
+    Cosine,
+    Dot,
+    Euclidean,
+    General,
+    Location,
+    ScaledDot,
+)
 
 B, H, T, S, K = 2, 3, 4, 5, 6
 
@@ -12,9 +21,15 @@ KINDS = {
     "scaled_dot": (lambda: ScaledDot(), lambda q, k, p: q @ k / np.sqrt(K)),
     "dot": (lambda: Dot(), lambda q, k, p: q @ k),
     "general": (lambda: General(H, K), lambda q, k, p: q @ p["weight_HKK"] @ k),
-    "additive": (lambda: Additive(H, K), lambda q, k, p: p["v_HK"] @ np.tanh(q @ p["query_HKK"] + k @ p["key_HKK"])),
+    "additive": (
+        lambda: Additive(H, K),
+        lambda q, k, p: p["v_HK"] @ np.tanh(q @ p["query_HKK"] + k @ p["key_HKK"]),
+    ),
     "cosine": (lambda: Cosine(H), lambda q, k, p: p["scale_H"] * (q @ k) / np.sqrt(q @ q) / np.sqrt(k @ k)),
-    "concat": (lambda: Concat(H, K), lambda q, k, p: p["v_HK"] @ np.tanh(np.concatenate([q, k]) @ p["weight_HKK"])),
+    "concat": (
+        lambda: Concat(H, K),
+        lambda q, k, p: p["v_HK"] @ np.tanh(np.concatenate([q, k]) @ p["weight_HKK"]),
+    ),
     "euclidean": (lambda: Euclidean(), lambda q, k, p: -((q - k) @ (q - k)) / 2 / np.sqrt(K)),
 }
 
@@ -56,7 +71,9 @@ def test_gradients_are_those_of_the_formula(kind):
 
     def score(q, k, *values):
         whole = _Whole(module)
-        return torch.func.functional_call(whole, dict(zip([n for n, _ in whole.named_parameters()], values)), (q, k))
+        return torch.func.functional_call(
+            whole, dict(zip([n for n, _ in whole.named_parameters()], values)), (q, k)
+        )
 
     assert torch.autograd.gradcheck(score, (*inputs, *parameters))
 
@@ -72,5 +89,7 @@ def test_location_asks_the_query_alone():
         return torch.func.functional_call(module, {"weight_HKL": weight}, (q, k))
 
     assert torch.autograd.gradcheck(score, (q.requires_grad_(), module.weight_HKL))
-    with pytest.raises(ValueError, match="the source must have at most 8 tokens, but has 9; raise `data.max_length`"):
+    with pytest.raises(
+        ValueError, match="the source must have at most 8 tokens, but has 9; raise `data.max_length`"
+    ):
         module(q, torch.randn(B, H, 9, K, dtype=torch.float64))

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from tests.conftest import ROOT
-from transformer_mt.config_file import load_config
-from transformer_mt.data.ahead import BatchesAhead
+from transformer_mt.config.load import load_config
 from transformer_mt.data.batching import TrainingBatches, make_batch, plan_epoch, validation_batches
 from transformer_mt.data.dataset import Column, EncodedPairs, write_chunks
+from transformer_mt.data.prefetch import BatchPrefetcher
 from transformer_mt.data.prepare import prepare
 from transformer_mt.data.tokenizer import BOS, EOS, PAD
 
@@ -30,7 +30,9 @@ def pairs(tmp_path: Path) -> EncodedPairs:
         (rng.integers(4, 50, rng.integers(1, 20)).tolist(), rng.integers(4, 50, rng.integers(1, 20)).tolist())
         for _ in range(300)
     ]
-    write_chunks(tmp_path / "a.arrow", [(Column.of([src for src, _ in rows]), Column.of([tgt for _, tgt in rows]))])
+    write_chunks(
+        tmp_path / "a.arrow", [(Column.of([src for src, _ in rows]), Column.of([tgt for _, tgt in rows]))]
+    )
     return EncodedPairs([tmp_path / "a.arrow"])
 
 
@@ -56,7 +58,7 @@ def test_order_is_a_function_of_seed_and_epoch(lengths):
 
 def only(batches):
     """The batch of the next update."""
-    (batch,) = batches.of_update()
+    (batch,) = batches.next_update()
     return batch
 
 
@@ -75,9 +77,9 @@ def test_any_position_is_reached_at_once(pairs):
 
 def test_batches_made_ahead_are_the_same_and_their_place_is_that_of_those_handed_out(pairs):
     plain, plan = TrainingBatches(pairs, 200, seed=1), TrainingBatches(pairs, 200, seed=1)
-    ahead, places = BatchesAhead(plan, 2, torch.device("cpu")), []
+    ahead, places = BatchPrefetcher(plan, 2, torch.device("cpu")), []
     for _ in range(40):
-        expected, batches = plain.of_update(2), ahead.of_update()
+        expected, batches = plain.next_update(2), ahead.next_update()
         assert [batch.src.tolist() for batch in batches] == [batch.src.tolist() for batch in expected]
         assert (ahead.state_dict(), ahead.epochs) == (plain.state_dict(), plain.epochs)
         places.append((ahead.state_dict(), batches[0].src))
@@ -86,16 +88,16 @@ def test_batches_made_ahead_are_the_same_and_their_place_is_that_of_those_handed
         plain.load_state_dict(place)
         ahead.load_state_dict(place)
         assert ahead.epochs == plain.epochs
-        assert torch.equal(ahead.of_update()[1].src, plain.of_update(2)[1].src)
+        assert torch.equal(ahead.next_update()[1].src, plain.next_update(2)[1].src)
 
 
 def test_the_next_batches_are_made_while_nobody_asks(pairs, monkeypatch):
     plan, made = TrainingBatches(pairs, 200, seed=1), threading.Semaphore(0)
-    usual = plan.of_update
-    monkeypatch.setattr(plan, "of_update", lambda accumulate: (made.release(), usual(accumulate))[1])
-    ahead = BatchesAhead(plan, 1, torch.device("cpu"))
+    usual = plan.next_update
+    monkeypatch.setattr(plan, "next_update", lambda accumulate: (made.release(), usual(accumulate))[1])
+    ahead = BatchPrefetcher(plan, 1, torch.device("cpu"))
     assert not made.acquire(timeout=0.1), "before the run was restored, it does not know its place"
-    ahead.of_update()
+    ahead.next_update()
     assert made.acquire(timeout=10) and made.acquire(timeout=10)
     assert not made.acquire(timeout=0.1), "one update ahead is enough"
 
@@ -104,7 +106,7 @@ def test_what_goes_wrong_in_making_batches_is_told_where_they_are_asked_for(pair
     plan = TrainingBatches(pairs, 200, seed=1)
     monkeypatch.setattr(plan, "_make", lambda rows: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        BatchesAhead(plan, 1, torch.device("cpu")).of_update()
+        BatchPrefetcher(plan, 1, torch.device("cpu")).next_update()
 
 
 def test_a_batch_is_padded_and_framed():
@@ -122,10 +124,14 @@ def test_ranks_share_out_the_batches_of_an_update(pairs):
     alone = TrainingBatches(pairs, 200, seed=1)
     ranks = [TrainingBatches(pairs, 200, seed=1, rank=rank, num_ranks=3) for rank in range(3)]
     for _ in range(20):
-        expected = alone.of_update(accumulate=6)
-        together = [batch for turn in zip(*(batches.of_update(accumulate=2) for batches in ranks)) for batch in turn]
+        expected = alone.next_update(accumulate=6)
+        together = [
+            batch for turn in zip(*(batches.next_update(accumulate=2) for batches in ranks)) for batch in turn
+        ]
         assert [batch.src.tolist() for batch in together] == [batch.src.tolist() for batch in expected]
-    assert {tuple(batches.state_dict().values()) for batches in [alone, *ranks]} == {tuple(alone.state_dict().values())}
+    assert {tuple(batches.state_dict().values()) for batches in [alone, *ranks]} == {
+        tuple(alone.state_dict().values())
+    }
 
 
 def test_a_batch_is_split_into_the_same_sentences():
@@ -161,7 +167,9 @@ def test_epochs_count_with_fractions(pairs):
 @pytest.mark.parametrize("budget", [2048, 4096, 8192])
 def test_nine_tenths_of_the_tokens_of_multi30k_are_real(budget):
     """On both sides together, over an epoch, where sorting by one side alone leaves 0.6."""
-    data = prepare(load_config(ROOT / "configs/multi30k_en_de.yaml", [f"data.hub={MULTI30K}"]), say=lambda text: None)
+    data = prepare(
+        load_config(ROOT / "configs/multi30k_en_de.yaml", [f"data.hub={MULTI30K}"]), say=lambda text: None
+    )
     batches = TrainingBatches(data.train, budget, seed=1)
     real = computed = 0
     while batches.epochs < 1:

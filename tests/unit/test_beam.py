@@ -2,8 +2,8 @@ import pytest
 import torch
 
 from tests.table import BOS, EOS, IDS, History, every_sequence, table_model
-from transformer_mt.decoding.beam import SpecialIds, beam_search, top_k
-from transformer_mt.decoding.hypothesis import LengthPenalty
+from transformer_mt.search.beam import SpecialIds, beam_search, top_k
+from transformer_mt.search.hypothesis import LengthPenalty
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -59,7 +59,9 @@ def test_hypotheses_are_sorted_end_once_and_keep_the_limit():
     assert [h.score for h in found] == sorted((h.score for h in found), reverse=True)
     for hypothesis in found:
         assert hypothesis.tokens.index(EOS) == len(hypothesis.tokens) - 1 < 6
-        assert hypothesis.score == pytest.approx(hypothesis.log_prob / LengthPenalty(1.0)(len(hypothesis.tokens)))
+        assert hypothesis.score == pytest.approx(
+            hypothesis.log_prob / LengthPenalty(1.0)(len(hypothesis.tokens))
+        )
 
 
 def test_banned_tokens_are_never_chosen():

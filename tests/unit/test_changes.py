@@ -5,8 +5,8 @@ import pytest
 from tests.conftest import TINY
 from transformer_mt.config import Config
 from transformer_mt.errors import InputError
-from transformer_mt.training import changes
-from transformer_mt.training.changes import compare_ranks, compare_updates
+from transformer_mt.training import config_changes as changes
+from transformer_mt.training.config_changes import compare_ranks, compare_updates
 from transformer_mt.training.distributed import Ranks
 
 HERE = {"train.device": "cuda", "train.precision": "bfloat16", "--fresh": False}
@@ -49,7 +49,11 @@ def test_what_is_done_with_the_data_is_not():
 
 @pytest.mark.parametrize(
     "key, here, there",
-    [("--fresh", True, "False"), ("train.device", "cpu", "'cuda'"), ("train.precision", "float16", "'bfloat16'")],
+    [
+        ("--fresh", True, "False"),
+        ("train.device", "cpu", "'cuda'"),
+        ("train.precision", "float16", "'bfloat16'"),
+    ],
 )
 def test_what_auto_is_and_a_fresh_start_are_the_same_on_all_machines(key, here, there):
     with pytest.raises(InputError, match=f"`{key}` is {here!r} on rank 0 and {there} on rank 1"):
@@ -59,8 +63,18 @@ def test_what_auto_is_and_a_fresh_start_are_the_same_on_all_machines(key, here, 
 @pytest.mark.parametrize(
     "before, ranks, accumulate, told",
     [
-        (8, 1, 1, "batches in an update: 1 from here on (1 x accumulate), 8 before; train.accumulate=8 keeps it"),
-        (4, 2, 1, "batches in an update: 2 from here on (2 x accumulate), 4 before; train.accumulate=2 keeps it"),
+        (
+            8,
+            1,
+            1,
+            "batches in an update: 1 from here on (1 x accumulate), 8 before; train.accumulate=8 keeps it",
+        ),
+        (
+            4,
+            2,
+            1,
+            "batches in an update: 2 from here on (2 x accumulate), 4 before; train.accumulate=2 keeps it",
+        ),
         (
             2,
             3,

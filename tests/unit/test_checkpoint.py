@@ -6,6 +6,7 @@ import torch
 
 from transformer_mt import checkpoint
 from transformer_mt.checkpoint import CheckpointError
+from transformer_mt.training.sharding import full_weights
 
 
 def save(root, step, value=1.0):
@@ -53,7 +54,9 @@ def test_a_damaged_checkpoint_is_reported_and_the_one_before_taken(tmp_path, har
     assert checkpoint.newest(tmp_path, reports.append).state == {"step": 1}
     assert len(reports) == 1
     assert (
-        "step-00000002" in reports[0] and "is damaged" in reports[0] and "taking the checkpoint before it" in reports[0]
+        "step-00000002" in reports[0]
+        and "is damaged" in reports[0]
+        and "taking the checkpoint before it" in reports[0]
     )
 
 
@@ -65,7 +68,7 @@ def test_nothing_there_is_no_checkpoint(tmp_path):
 def test_a_write_that_fails_leaves_the_last_whole_checkpoint(tmp_path, monkeypatch, moment):
     """The disk is full at each write in turn: what was there stays, nothing half-written shows."""
     save(tmp_path, 1)
-    flush, calls = checkpoint.to_disk, []
+    flush, calls = checkpoint.fsync, []
 
     def full(path):
         calls.append(path)
@@ -73,12 +76,12 @@ def test_a_write_that_fails_leaves_the_last_whole_checkpoint(tmp_path, monkeypat
             raise OSError(28, "No space left on device")
         flush(path)
 
-    monkeypatch.setattr(checkpoint, "to_disk", full)
+    monkeypatch.setattr(checkpoint, "fsync", full)
     try:
         save(tmp_path, 2)
     except CheckpointError as error:
         assert "No space left on device" in str(error)
-    monkeypatch.setattr(checkpoint, "to_disk", flush)
+    monkeypatch.setattr(checkpoint, "fsync", flush)
     whole = checkpoint.newest(tmp_path, pytest.fail)
     assert whole.state["step"] in (1, 2)
     if len(calls) <= moment:
@@ -155,7 +158,7 @@ def test_weights_of_another_model_are_refused():
 def test_tied_weights_are_stored_once():
     model = torch.nn.ModuleDict({"a": torch.nn.Embedding(4, 3), "b": torch.nn.Linear(3, 4, bias=False)})
     model["b"].weight = model["a"].weight
-    assert list(checkpoint.model_weights(model)) == ["a.weight"]
+    assert list(full_weights(model)) == ["a.weight"]
 
 
 def test_damaged_checkpoints_are_not_counted_among_those_to_keep(tmp_path):

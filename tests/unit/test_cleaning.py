@@ -4,12 +4,12 @@ from transformer_mt.data import cleaning
 
 
 def test_misfits():
-    assert cleaning.misfit(9, 9, max_length=10, max_ratio=4.0) is None
-    assert cleaning.misfit(10, 9, max_length=10, max_ratio=4.0) == "over-long"
-    assert cleaning.misfit(2, 18, max_length=100, max_ratio=4.0) is None
-    assert cleaning.misfit(2, 19, max_length=100, max_ratio=4.0) == "length ratio"
-    assert cleaning.misfit(19, 2, max_length=100, max_ratio=4.0) == "length ratio"
-    assert cleaning.misfit(0, 3, max_length=100, max_ratio=4.0) == "empty side"
+    assert cleaning.length_reason(9, 9, max_length=10, max_ratio=4.0) is None
+    assert cleaning.length_reason(10, 9, max_length=10, max_ratio=4.0) == "over-long"
+    assert cleaning.length_reason(2, 18, max_length=100, max_ratio=4.0) is None
+    assert cleaning.length_reason(2, 19, max_length=100, max_ratio=4.0) == "length ratio"
+    assert cleaning.length_reason(19, 2, max_length=100, max_ratio=4.0) == "length ratio"
+    assert cleaning.length_reason(0, 3, max_length=100, max_ratio=4.0) == "empty side"
 
 
 def test_table_has_a_line_a_reason_with_its_share():

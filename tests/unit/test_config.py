@@ -1,14 +1,19 @@
 import json
+import re
+import tomllib
 
 import pytest
 import yaml
 
 from tests.conftest import ROOT
 from transformer_mt.config import Config
-from transformer_mt.config_corpus import FilesCorpus, HubCorpus
-from transformer_mt.config_file import dump_config, json_schema, keys, load_config
-from transformer_mt.errors import InputError
-from transformer_mt.sweep.plan import load_sweep
+from transformer_mt.config.corpus import FilesCorpus, HubCorpus
+from transformer_mt.config.dump import dump_config, json_schema
+from transformer_mt.config.keys import keys
+from transformer_mt.config.load import load_config
+from transformer_mt.config.messages import OTHER_NAMES
+from transformer_mt.errors import InputError, Notice
+from transformer_mt.experiments.sweep_plan import load_sweep
 
 SHIPPED = sorted((ROOT / "configs").glob("*.yaml"))
 SWEEPS = [path for path in SHIPPED if "\nvariants:" in path.read_text(encoding="utf-8")]
@@ -92,13 +97,16 @@ def test_heads_must_divide_the_width(write_config):
 
 
 def test_a_longest_pair_must_fit_a_batch(write_config):
-    with pytest.raises(InputError, match=r"train.batch_tokens must be at least data.max_length \(64\), but is 10"):
+    with pytest.raises(
+        InputError, match=r"train.batch_tokens must be at least data.max_length \(64\), but is 10"
+    ):
         load_config(write_config(), ["train.batch_tokens=10"])
 
 
 def test_overrides_reach_into_sections_lists_and_whole_corpora(write_config):
     config = load_config(
-        write_config(), ["data.train={source: a, target: b}", "data.test.0.size=7", "model={d_model: 64}", "seed=3"]
+        write_config(),
+        ["data.train={source: a, target: b}", "data.test.0.size=7", "model={d_model: 64}", "seed=3"],
     )
     assert config.data.train == FilesCorpus(source="a", target="b")
     assert config.data.test[0].size == 7
@@ -181,7 +189,8 @@ def test_a_shown_config_reads_back_the_same(path, comments, tmp_path):
 def test_a_score_for_each_attention_reads_back_the_same(write_config, tmp_path, comments):
     config = load_config(write_config(), ["model.attention.score.cross=additive"])
     assert (
-        config.model.attention.scores().cross == "additive" and config.model.attention.scores().encoder == "scaled_dot"
+        config.model.attention.scores().cross == "additive"
+        and config.model.attention.scores().encoder == "scaled_dot"
     )
     (tmp_path / "shown.yaml").write_text(dump_config(config, comments), encoding="utf-8")
     assert load_config(tmp_path / "shown.yaml") == config
@@ -190,7 +199,8 @@ def test_a_score_for_each_attention_reads_back_the_same(write_config, tmp_path, 
 def test_an_override_changes_one_place_of_what_an_alias_names(tmp_path):
     path = tmp_path / "alias.yaml"
     path.write_text(
-        "data: {source_lang: en, target_lang: de, train: {file: t.tsv}, valid: &v {file: v.tsv}, test: [*v]}\n",
+        "data: {source_lang: en, target_lang: de, train: {file: t.tsv}, valid: &v {file: v.tsv}, "
+        "test: [*v]}\n",
         encoding="utf-8",
     )
     data = load_config(path, ["data.valid.file=w.tsv"]).data
@@ -219,10 +229,16 @@ def test_schema_knows_every_key_and_refuses_others():
         ("data: {train: {hub: a, split: 'train[-:5]'}}", "`data.train.split` must match"),
         ("data: {train: 5}", "`data.train` must be a corpus: .*but is 5"),
         ("- a\n- b", "a config must be a mapping of keys to values, but is a list"),
-        ("tokenizer: {sampling: 1.0}", "`tokenizer.sampling` must be less than 1, but is 1.0"),
+        ("tokenizer: {bpe_dropout: 1.0}", "`tokenizer.bpe_dropout` must be less than 1, but is 1.0"),
         ("train: {compile: maybe}", "`train.compile` must be true, false or auto, but is 'maybe'"),
-        ("data: {config: de-en}", "data.config must stand with data.hub, of which it is one, but is de-en alone"),
-        ("train: {batch_tokens: 0}", "`train.batch_tokens` must be auto or a whole number above 0, but is 0$"),
+        (
+            "data: {config: de-en}",
+            "data.config must stand with data.hub, of which it is one, but is de-en alone",
+        ),
+        (
+            "train: {batch_tokens: 0}",
+            "`train.batch_tokens` must be auto or a whole number above 0, but is 0$",
+        ),
         ("train:\n  # max_updates: 5", "odd.yaml:1: `train` must be a section of keys, but is empty"),
         ("seed: !!int abc", "this is not YAML"),
         (
@@ -233,7 +249,10 @@ def test_schema_knows_every_key_and_refuses_others():
             "model: {attention: {score: aditive}}",
             "`model.attention.score` must be .* but is 'aditive'; did you mean 'additive'",
         ),
-        ("model: {recurrent: {decoder: bahdanau}}", "model.recurrent must be left out without kind: recurrent"),
+        (
+            "model: {recurrent: {decoder: bahdanau}}",
+            "model.recurrent must be left out without kind: recurrent",
+        ),
     ],
 )
 def test_odd_files_get_a_sentence(tmp_path, content, message):
@@ -244,7 +263,23 @@ def test_odd_files_get_a_sentence(tmp_path, content, message):
 
 
 @pytest.mark.parametrize(
-    "text", ["? a", "a\x7fb", "true", "1e5", "- x", "a: b", "it's", '"', "日本", "2024-13-45", " x ", "~", "null", ""]
+    "text",
+    [
+        "? a",
+        "a\x7fb",
+        "true",
+        "1e5",
+        "- x",
+        "a: b",
+        "it's",
+        '"',
+        "日本",
+        "2024-13-45",
+        " x ",
+        "~",
+        "null",
+        "",
+    ],
 )
 def test_any_text_reads_back_from_a_shown_config(write_config, tmp_path, text):
     config = load_config(write_config(), ["data.max_length_ratio=.inf"])
@@ -268,22 +303,35 @@ def test_a_problem_on_the_command_line_is_not_blamed_on_the_file(write_config):
         ),
         (
             {"attention": {"score": {"decoder": "additive"}}, "position": "rotary"},
-            "model.attention.score must be scaled_dot, dot, cosine, euclidean with rotary positions, but is additive (decoder)",
+            "model.attention.score must be scaled_dot, dot, cosine, euclidean with rotary positions, but is "
+            "additive (decoder)",
         ),
         (
             {"attention": {"score": "cosine"}, "position": "relative"},
             "model.attention.score must be scaled_dot, dot with relative positions, but is cosine (encoder)",
         ),
         ({"attention": {"score": {"cross": "additivv"}}}, "`model.attention.score.cross` must be"),
-        ({"attention": {"cross": "local_p", "hard": True}}, "model.attention.hard must be false with cross: local_p"),
-        ({"position": "rotary", "d_model": 12, "num_heads": 4}, "must be even for rotary positions, but is 3"),
+        (
+            {"attention": {"cross": "local_p", "hard": True}},
+            "model.attention.hard must be false with cross: local_p",
+        ),
+        (
+            {"position": "rotary", "d_model": 12, "num_heads": 4},
+            "must be even for rotary positions, but is 3",
+        ),
         ({"kind": "recurrent", "position": "rotary"}, "model.position must be none with kind: recurrent"),
-        ({"kind": "recurrent", "attention": {"window": 3}}, "model.attention.window must be 0 with kind: recurrent"),
+        (
+            {"kind": "recurrent", "attention": {"window": 3}},
+            "model.attention.window must be 0 with kind: recurrent",
+        ),
         (
             {"attention": {"cross_window": 3}},
             "model.attention.cross_window must be left out without cross: local_m or local_p",
         ),
-        ({"relative_distance": 3}, "model.relative_distance must be left out without position: relative, but is 3"),
+        (
+            {"relative_distance": 3},
+            "model.relative_distance must be left out without position: relative, but is 3",
+        ),
         (
             {"kind": "recurrent", "attention": {"score": {"encoder": "additive", "cross": "general"}}},
             "model.attention.score must be one score, or cross alone, with kind: recurrent",
@@ -300,3 +348,73 @@ def test_mechanisms_that_do_not_go_together_are_refused_with_a_sentence(write_co
 def test_what_a_recurrent_network_does_not_ask_for_may_stay_in_its_yaml(write_config):
     config = load_config(write_config(model={"kind": "recurrent", "num_heads": 5, "position": "none"}))
     assert config.model.recurrent.decoder == "luong"
+
+
+def test_configs_that_ship_with_the_package_are_found_by_their_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shipped = load_config("demo")
+    assert shipped == load_config(ROOT / "configs" / "demo.yaml") and shipped.name == "demo"
+    with pytest.raises(
+        InputError, match=r"^dmeo: no such config file, and no config that ships .*: .*demo, multi30k"
+    ):
+        load_config("dmeo")
+    # A user's own file comes first
+    (tmp_path / "demo").write_text("train: {max_updates: 3}\n", encoding="utf-8")
+    with pytest.raises(InputError, match="`data` must be given"):
+        load_config("demo")
+
+
+def test_a_wheel_holds_every_package_and_the_configs():
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
+    packages = {
+        "transformer_mt",
+        *(f"transformer_mt.{p.parent.name}" for p in ROOT.glob("transformer_mt/*/__init__.py")),
+    }
+    assert set(settings["packages"]) == packages | {"transformer_mt.configs"}
+    assert settings["package-dir"] == {"transformer_mt.configs": "configs"}
+
+
+def test_the_old_name_of_a_key_is_read_with_a_notice(write_config):
+    path = write_config(tokenizer={"vocab_size": 450, "sampling": 0.1})
+    with pytest.warns(
+        Notice, match=r"tiny.yaml:\d+: `tokenizer.sampling` is now called `tokenizer.bpe_dropout`; the old"
+    ):
+        assert load_config(path).tokenizer.bpe_dropout == 0.1
+    with (
+        pytest.raises(
+            InputError, match="tokenizer.sampling is the old name of tokenizer.bpe_dropout; give only"
+        ),
+        pytest.warns(Notice),
+    ):
+        load_config(path, ["tokenizer.bpe_dropout=0.2"])
+
+
+@pytest.mark.parametrize(
+    "override, hint",
+    [
+        ("train.lr=1", "`train.lr` is not a key; it is called `train.learning_rate` here"),
+        ("model.layers=6", "it is called `model.num_encoder_layers` and `model.num_decoder_layers` here"),
+        ("train.gpus=2", "`train.gpus` is not a key; it is called `--gpus N` on the command line here"),
+        ("train.max_epochs=3", "it is called `train.max_updates` (updates, not epochs) here"),
+        ("train.learning_rat=1", "did you mean `train.learning_rate`?"),
+        ("train.zebra=1", "`train.zebra` is not a key"),
+    ],
+)
+def test_keys_of_other_toolkits_are_known_by_their_meaning(write_config, override, hint):
+    with pytest.raises(InputError) as error:
+        load_config(write_config(), [override])
+    assert str(error.value).endswith(hint)
+
+
+def test_names_of_other_toolkits_are_no_keys_and_what_they_mean_exists():
+    every = {dotted for dotted, _, _ in keys(Config)}
+    assert not {key.rpartition(".")[2] for key in every} & OTHER_NAMES.keys()
+    for meaning in set(OTHER_NAMES.values()):
+        named = [name for name in re.findall(r"`([^`]+)`", meaning) if not name.startswith("--")]
+        assert set(named) <= every, meaning
+
+
+def test_a_file_that_is_not_there_is_not_taken_for_the_one_that_extends_it(tmp_path):
+    (tmp_path / "demo2.yaml").write_text("extends: demo.yaml\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"demo.yaml: no such config file$"):
+        load_config(tmp_path / "demo2.yaml")

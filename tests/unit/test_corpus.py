@@ -36,7 +36,9 @@ def test_two_files(tmp_path):
 
 def test_two_packed_files(tmp_path):
     for name, column in (("a.en.gz", 0), ("a.de.gz", 1)):
-        (tmp_path / name).write_bytes(gzip.compress("\n".join(pair[column] for pair in PAIRS).encode() + b"\n"))
+        (tmp_path / name).write_bytes(
+            gzip.compress("\n".join(pair[column] for pair in PAIRS).encode() + b"\n")
+        )
     assert read({"source": str(tmp_path / "a.en.gz"), "target": str(tmp_path / "a.de.gz")}) == PAIRS
 
 
@@ -55,7 +57,8 @@ def test_one_file_of_each_kind(tmp_path):
     csv.write_text('en,de\n"A ""big"", dog.","Ein ""großer"", Hund."\n', encoding="utf-8")
     assert read({"file": str(csv)}) == [('A "big", dog.', 'Ein "großer", Hund.')]
     csv.write_text('en,de\n"A\ndog.",Ein Hund.\n\n', encoding="utf-8")
-    assert read({"file": str(csv)}) == [("A dog.", "Ein Hund.")]  # a cell is one sentence, a blank line is none
+    # A cell is one sentence, a blank line is none
+    assert read({"file": str(csv)}) == [("A dog.", "Ein Hund.")]
     tsv.write_text("en\tde\na\tb\n\n\t\n", encoding="utf-8")
     assert read({"file": str(tsv)}) == [("a", "b"), ("", "")]
     jsonl = tmp_path / "a.jsonl.gz"
@@ -135,7 +138,12 @@ def test_hub_layout_with_nested_translation(hub_folder):
 
 @pytest.mark.parametrize(
     "split, expected",
-    [("train[:2]", PAIRS[:2]), ("train[1:]", PAIRS[1:]), ("train[-1:]", PAIRS[-1:]), ("train[:500000]", PAIRS)],
+    [
+        ("train[:2]", PAIRS[:2]),
+        ("train[1:]", PAIRS[1:]),
+        ("train[-1:]", PAIRS[-1:]),
+        ("train[:500000]", PAIRS),
+    ],
 )
 def test_slices_of_splits_are_pythons(hub_folder, split, expected):
     assert read({"hub": str(hub_folder), "config": "de-en", "split": split}) == expected
@@ -181,7 +189,9 @@ def test_parquet_whose_text_is_not_utf8_is_told(tmp_path):
 def test_hub_layout_whose_text_is_not_utf8_is_told(tmp_path):
     text = pyarrow.array([b"ok", b"\xff\xfe"]).view(pyarrow.utf8())
     (tmp_path / "set").mkdir()
-    pyarrow.parquet.write_table(pyarrow.table({"en": text, "de": text}), tmp_path / "set" / "train-00000.parquet")
+    pyarrow.parquet.write_table(
+        pyarrow.table({"en": text, "de": text}), tmp_path / "set" / "train-00000.parquet"
+    )
     with pytest.raises(InputError, match="set train: is damaged or holds text that is not UTF-8"):
         read({"hub": str(tmp_path / "set"), "split": "train"})
 
@@ -250,7 +260,12 @@ def test_identity_changes_when_a_file_does(tmp_path):
 def test_toy_goes_both_ways_and_no_other():
     english_first = read({"toy": "train", "size": 3})
     config = DataConfig.model_validate(
-        {"source_lang": "de", "target_lang": "en", "train": {"toy": "train", "size": 3}, "valid": {"toy": "valid"}}
+        {
+            "source_lang": "de",
+            "target_lang": "en",
+            "train": {"toy": "train", "size": 3},
+            "valid": {"toy": "valid"},
+        }
     )
     assert [(en, de) for de, en in read_corpus(config.train, config)] == english_first
     french = config.model_copy(update={"source_lang": "fr"})

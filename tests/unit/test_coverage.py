@@ -2,11 +2,11 @@ import math
 
 import torch
 
-from transformer_mt.config_model import ModelConfig
-from transformer_mt.decoding.beam import SpecialIds, beam_search
-from transformer_mt.decoding.coverage import Coverage
+from transformer_mt.config.model import ModelConfig
 from transformer_mt.model.build import build_model
 from transformer_mt.model.recorder import AttentionRecorder
+from transformer_mt.search.beam import SpecialIds, beam_search
+from transformer_mt.search.coverage import Coverage
 
 IDS = SpecialIds(2, 3, (0, 2))
 
@@ -23,7 +23,8 @@ def test_the_penalty_is_what_a_whole_forward_says():
     start = model.start(model.encode(src, src != 0), src != 0)
     found = beam_search(coverage.step, coverage.start(start), [7, 7, 7], IDS, beam=4, bonus=coverage.penalty)
     assert all(
-        [h.score for h in hypotheses] == sorted((h.score for h in hypotheses), reverse=True) for hypotheses in found
+        [h.score for h in hypotheses] == sorted((h.score for h in hypotheses), reverse=True)
+        for hypotheses in found
     )
     for b, hypotheses in enumerate(found):
         for h in hypotheses:

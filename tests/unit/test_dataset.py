@@ -7,7 +7,9 @@ from transformer_mt.data.dataset import Column, EncodedPairs, write_chunks
 def write_pairs(path, pairs, size=7):
     """In chunks of `size`, the last one shorter."""
     parts = [pairs[i : i + size] for i in range(0, len(pairs), size)]
-    return write_chunks(path, [(Column.of([s for s, _ in part]), Column.of([t for _, t in part])) for part in parts])
+    return write_chunks(
+        path, [(Column.of([s for s, _ in part]), Column.of([t for _, t in part])) for part in parts]
+    )
 
 
 @pytest.mark.parametrize("count", [0, 1, 6, 7, 8, 21, 25])

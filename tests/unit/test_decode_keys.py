@@ -1,16 +1,19 @@
-"""Each key of the YAML's `decode` section reaches each engine: it changes an output, or the engine refuses it by name."""
+"""Each key of the YAML's `decode` section reaches each engine: it changes an output, or the engine refuses it
+by name.
+"""
 
 import pytest
 
 from transformer_mt import Translator
 from transformer_mt.config import DecodeConfig
 from transformer_mt.data import toy
-from transformer_mt.decoding import ctranslate2_engine, torch_engine
 from transformer_mt.errors import InputError
+from transformer_mt.translation import ctranslate2_engine, torch_engine
 
 SAMPLE = {"search": "sample", "samples": 4}
 
-# For each key two settings of the search that differ in this key alone, and must not give the same translations.
+# For each key two settings of the search that differ in this key alone, and must not give the same
+# translations.
 TWO_VALUES = {
     "search": (SAMPLE, {**SAMPLE, "search": "mbr"}),
     "beam": ({"beam": 1}, {"beam": 5}),
@@ -50,7 +53,7 @@ def load(request, tiny_run, tmp_path_factory):
     folder = tiny_run
     if request.param == "ctranslate2":
         pytest.importorskip("ctranslate2")
-        from transformer_mt.export.export import export
+        from transformer_mt.export.to_ctranslate2 import export
 
         folder = tmp_path_factory.mktemp("keys") / "ct2"
         export(tiny_run, folder, "float32", None, print)
@@ -60,8 +63,13 @@ def load(request, tiny_run, tmp_path_factory):
 def outputs(translator, sentences):
     """All candidates that the search returns, with their scores."""
     settings = translator.decode
-    results = translator.translate(sentences, n_best=settings.beam if settings.search == "beam" else settings.samples)
-    return [[(c.translation, round(c.score, 3), round(c.log_prob, 3)) for c in result.n_best] for result in results]
+    results = translator.translate(
+        sentences, n_best=settings.beam if settings.search == "beam" else settings.samples
+    )
+    return [
+        [(c.translation, round(c.score, 3), round(c.log_prob, 3)) for c in result.n_best]
+        for result in results
+    ]
 
 
 def test_the_table_has_every_key():
@@ -82,7 +90,8 @@ def test_a_key_changes_the_output_or_is_refused_by_its_name(load, sentences, key
             assert translator.engine.name == "ctranslate2", "the torch engine has every setting"
             missing = [name for name in settings if f"decode.{name} must be" in str(error)]
             assert missing, f"refused without naming a setting: {error}"
-            if key in settings and key not in missing:  # its search is refused: then the key has no meaning either
+            # Its search is refused: then the key has no meaning either
+            if key in settings and key not in missing:
                 assert "search" in missing
             return
     assert found[0] != found[1]
@@ -105,7 +114,7 @@ def test_batch_tokens_bounds_a_batch_of_the_torch_engine(tiny_run, sentences, mo
 
 def test_batch_tokens_bounds_a_batch_of_ctranslate2(tiny_run, sentences, tmp_path, monkeypatch):
     pytest.importorskip("ctranslate2")
-    from transformer_mt.export.export import export
+    from transformer_mt.export.to_ctranslate2 import export
 
     export(tiny_run, tmp_path / "ct2", "float32", None, print)
     translator = Translator.load(tmp_path / "ct2", device="cpu", decode={"batch_tokens": 200})
@@ -120,7 +129,9 @@ def test_batch_tokens_bounds_a_batch_of_ctranslate2(tiny_run, sentences, tmp_pat
             return self.model.translate_batch(*arguments, **options)
 
     model = ctranslate2_engine.CTranslate2Engine._model
-    monkeypatch.setattr(ctranslate2_engine.CTranslate2Engine, "_model", lambda self, n: Watched(model(self, n)))
+    monkeypatch.setattr(
+        ctranslate2_engine.CTranslate2Engine, "_model", lambda self, n: Watched(model(self, n))
+    )
     translator.translate(sentences)
     longest = max(len(ids) + 1 for ids in translator.tokenizer.encode_src(sentences))
     assert asked[0] == max(200 // 5, longest)

@@ -1,9 +1,11 @@
 import ctypes
+import os
 
 import pytest
 import torch
 
-from transformer_mt.device import choose_device, is_out_of_memory, keep_large_buffers
+from transformer_mt.cpu import usable_cores
+from transformer_mt.device import choose_device, is_out_of_memory, keep_freed_memory
 from transformer_mt.errors import InputError
 
 
@@ -27,12 +29,16 @@ def test_a_device_that_is_none_is_told(name):
     "error",
     [
         torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"),
-        torch.AcceleratorError("CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported ..."),
+        torch.AcceleratorError(
+            "CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported ..."
+        ),
         RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
         RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"),
         RuntimeError("cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED"),
         RuntimeError("MPS backend out of memory (MPS allocated: 9.06 GB, ...)"),
-        RuntimeError("[enforce fail at alloc_cpu.cpp:121] . DefaultCPUAllocator: can't allocate memory: you tried ..."),
+        RuntimeError(
+            "[enforce fail at alloc_cpu.cpp:121] . DefaultCPUAllocator: can't allocate memory: you tried ..."
+        ),
     ],
     ids=lambda error: str(error)[:40],
 )
@@ -56,7 +62,9 @@ def test_other_errors_are_not_taken_for_too_little_memory(error):
 
 @pytest.mark.parametrize("most, mmap_threshold", [(2**31, 2**30), (32 * 2**20, 32 * 2**20), (0, None)])
 def test_memory_is_kept_as_far_as_the_c_library_allows(monkeypatch, most, mmap_threshold):
-    """Before 2.35 glibc refuses more than 32 MB; the trim threshold alone would freeze the other at 128 KB."""
+    """Before 2.35 glibc refuses more than 32 MB; the trim threshold alone would freeze the other
+    at 128 KB.
+    """
     kept = {}
 
     class Library:
@@ -70,5 +78,22 @@ def test_memory_is_kept_as_far_as_the_c_library_allows(monkeypatch, most, mmap_t
     monkeypatch.setattr("platform.libc_ver", lambda: ("glibc", "2.28"))
     monkeypatch.setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
     monkeypatch.setenv("LRU_CACHE_CAPACITY", "1")
-    keep_large_buffers()
+    keep_freed_memory()
     assert kept == ({-3: mmap_threshold, -1: 2**31 - 1} if mmap_threshold else {})
+
+
+def test_one_of_several_gpus_becomes_the_current_device(monkeypatch):
+    """Libraries such as Triton allocate on the current device."""
+    current = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "set_device", current.append)
+    assert choose_device("cuda:1") == torch.device("cuda:1") and current == [torch.device("cuda:1")]
+
+
+def test_cores_that_are_not_ours_do_not_count(monkeypatch):
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {3, 5}, raising=False)
+    assert usable_cores() == 2
+    monkeypatch.delattr(os, "sched_getaffinity")
+    assert usable_cores() == 64

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from transformer_mt import Translator
-from transformer_mt.config_file import load_config
+from transformer_mt.config.load import load_config
 from transformer_mt.data import toy
 
 pytest.importorskip("ctranslate2")
@@ -15,8 +15,10 @@ class TrainingStarts(Exception):
     pass
 
 
-def test_a_student_is_trained_on_the_translations_of_its_teacher(tiny_run, write_config, tmp_path, monkeypatch):
-    from transformer_mt.export import distill
+def test_a_student_is_trained_on_the_translations_of_its_teacher(
+    tiny_run, write_config, tmp_path, monkeypatch
+):
+    from transformer_mt.experiments import distill
 
     trained_on = []
 

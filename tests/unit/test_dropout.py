@@ -14,7 +14,9 @@ def test_it_drops_the_share_it_is_told_and_keeps_the_mean(p, dtype):
     y = dropout(x, p).float()
     assert (y == 0).float().mean().item() == pytest.approx(p, abs=0.002)
     assert y.mean().item() == pytest.approx(1.0, abs=0.01)
-    assert y.unique().tolist() == pytest.approx([0.0, 1 / (1 - p)], rel=1e-2 if dtype == torch.bfloat16 else 1e-3)
+    assert y.unique().tolist() == pytest.approx(
+        [0.0, 1 / (1 - p)], rel=1e-2 if dtype == torch.bfloat16 else 1e-3
+    )
 
 
 def test_the_elements_of_one_random_number_are_dropped_apart():

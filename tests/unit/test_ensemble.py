@@ -1,9 +1,9 @@
 import torch
 
-from transformer_mt.config_model import ModelConfig
-from transformer_mt.decoding.beam import SpecialIds, beam_search
-from transformer_mt.decoding.ensemble import Ensemble
+from transformer_mt.config.model import ModelConfig
 from transformer_mt.model.build import build_model
+from transformer_mt.search.beam import SpecialIds, beam_search
+from transformer_mt.search.ensemble import Ensemble
 
 CONFIG = ModelConfig(d_model=16, d_ff=32, num_heads=2, num_encoder_layers=1, num_decoder_layers=2)
 

@@ -9,21 +9,22 @@ import torch
 pytest.importorskip("ctranslate2")
 
 from transformer_mt.config import Config, TokenizerConfig
-from transformer_mt.config_file import dump_config, load_config
-from transformer_mt.config_model import AttentionConfig, ScoresConfig
+from transformer_mt.config.dump import dump_config
+from transformer_mt.config.load import load_config
+from transformer_mt.config.model import AttentionConfig, ScoresConfig
 from transformer_mt.data import toy
 from transformer_mt.data.tokenizer import EOS, Tokenizer
-from transformer_mt.decoding.ctranslate2_engine import CTranslate2Engine
-from transformer_mt.decoding.engine import Request
-from transformer_mt.decoding.model_folder import load_run_config
-from transformer_mt.decoding.torch_engine import TorchEngine, load_model
-from transformer_mt.decoding.translation import Translation
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.export import proof
-from transformer_mt.export.ctranslate2 import write_model
-from transformer_mt.export.export import export
+from transformer_mt.export.ctranslate2_spec import write_model
 from transformer_mt.export.support import reasons_against
+from transformer_mt.export.to_ctranslate2 import export
 from transformer_mt.model.build import build_model
+from transformer_mt.translation.ctranslate2_engine import CTranslate2Engine
+from transformer_mt.translation.engine import Request
+from transformer_mt.translation.model_folder import load_run_config
+from transformer_mt.translation.result import Translation
+from transformer_mt.translation.torch_engine import TorchEngine, load_model
 
 KINDS = [
     {},
@@ -41,7 +42,10 @@ KINDS = [
 @pytest.fixture(scope="module")
 def tokenizers():
     pairs = list(toy.generate("test", 300))
-    return {shared: Tokenizer.train(pairs, TokenizerConfig(vocab_size=400, shared=shared)) for shared in (True, False)}
+    return {
+        shared: Tokenizer.train(pairs, TokenizerConfig(vocab_size=400, shared=shared))
+        for shared in (True, False)
+    }
 
 
 def both_engines(tokenizer, folder, quantization="float32", **model):
@@ -90,7 +94,9 @@ def test_positions_inside_attention_are_the_same_step_by_step(position, tokenize
     ]
     expected = dict(ours.search(requests, settings, 1))
     for i, (best,) in theirs.search(requests, settings, 1):
-        assert best.tokens == expected[i][0].tokens and best.score == pytest.approx(expected[i][0].score, abs=1e-4)
+        assert best.tokens == expected[i][0].tokens and best.score == pytest.approx(
+            expected[i][0].score, abs=1e-4
+        )
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +132,9 @@ SETTINGS = [
 
 @pytest.mark.parametrize("changes", SETTINGS, ids=str)
 def test_both_engines_find_the_same(trained, tiny_run, changes):
-    """And what is found has the probability our model gives it, keeps its limit and begins with its prefix."""
+    """And what is found has the probability our model gives it, keeps its limit and begins with
+    its prefix.
+    """
     ours, theirs, tokenizer = trained
     sources = tokenizer.encode_src([english for english, _ in toy.generate("test", 20)])
     limit, prefix = changes.get("limit", 30), changes.get("prefix", [])
@@ -134,7 +142,11 @@ def test_both_engines_find_the_same(trained, tiny_run, changes):
     settings = settings.model_copy(update={k: v for k, v in changes.items() if k not in ("limit", "prefix")})
     requests = [Request(src, limit, prefix) for src in sources]
     expected, found = (dict(engine.search(requests, settings, settings.beam)) for engine in (ours, theirs))
-    for engine, whole in ((ours, expected), (theirs, found)):  # the best is the best, however many are asked for
+    # The best is the best, however many are asked for
+    for engine, whole in (
+        (ours, expected),
+        (theirs, found),
+    ):
         for n in {1, min(2, settings.beam)}:
             few = dict(engine.search(requests, settings, n))
             assert all([h.tokens for h in few[i]] == [h.tokens for h in whole[i][:n]] for i in few)
@@ -152,6 +164,23 @@ def test_both_engines_find_the_same(trained, tiny_run, changes):
     assert alike == len(sources) or changes.keys() & {"min_length", "no_repeat_ngram", "limit", "prefix"}
     pairs = [(src, expected[i][0].tokens[:-1]) for i, src in enumerate(sources)]
     assert ours.alignments(pairs) == theirs.alignments(pairs)
+
+
+@pytest.mark.parametrize("changes", [{"min_length": 4}, {"no_repeat_ngram": 2}, {"prefix": [7, 9]}], ids=str)
+def test_what_must_be_scored_again_is_scored_together(trained, tiny_run, monkeypatch, changes):
+    _, theirs, tokenizer = trained
+    sources = tokenizer.encode_src([english for english, _ in toy.generate("test", 20)])
+    settings = load_run_config(tiny_run).decode.model_copy(
+        update={k: v for k, v in changes.items() if k != "prefix"}
+    )
+    calls, score = [], CTranslate2Engine.token_log_probs
+    monkeypatch.setattr(
+        CTranslate2Engine,
+        "token_log_probs",
+        lambda self, pairs: (calls.append(len(pairs)), score(self, pairs))[1],
+    )
+    found = dict(theirs.search([Request(src, 30, changes.get("prefix", [])) for src in sources], settings, 1))
+    assert sorted(found) == list(range(20)) and len(calls) == 1 and calls[0] >= 20
 
 
 @pytest.mark.parametrize("beam", [1, 3])
@@ -186,7 +215,12 @@ def test_what_ctranslate2_cannot_run_is_said_before_weights_move(tokenizers, tmp
     config = Config.model_validate(
         {
             "name": "x",
-            "data": {"source_lang": "en", "target_lang": "de", "train": {"toy": "train"}, "valid": {"toy": "valid"}},
+            "data": {
+                "source_lang": "en",
+                "target_lang": "de",
+                "train": {"toy": "train"},
+                "valid": {"toy": "valid"},
+            },
         }
     )
     assert reasons_against(config.model) == []
@@ -222,7 +256,8 @@ def test_an_export_that_translates_otherwise_is_refused(tokenizers, tmp_path, ti
     with pytest.raises(WorkError, match=r"must translate 99.5% of the lines identically .* it was not kept"):
         proof.prove(ours, theirs, sentences, "float32", "de")
     with pytest.raises(
-        WorkError, match=r"must have a BLEU of 95 .* it was not kept, try sentences like those it will translate"
+        WorkError,
+        match=r"must have a BLEU of 95 .* it was not kept, try sentences like those it will translate",
     ):
         proof.prove(ours, theirs, sentences, "int8", "de")
 
@@ -245,10 +280,23 @@ def test_a_language_without_spaces_is_compared_by_its_characters():
 def test_settings_ctranslate2_has_not_are_left_out_of_an_export_and_said(tiny_run, tmp_path):
     run = tmp_path / "run"
     shutil.copytree(tiny_run, run)
-    wanted = ["decode.search=mbr", "decode.samples=4", "decode.repetition_penalty=1.2", "decode.length_penalty=0.7"]
+    wanted = [
+        "decode.search=mbr",
+        "decode.samples=4",
+        "decode.repetition_penalty=1.2",
+        "decode.length_penalty=0.7",
+    ]
     (run / "config.yaml").write_text(dump_config(load_config(run / "config.yaml", wanted)), encoding="utf-8")
     said: list[str] = []
     export(run, tmp_path / "ct2", "float32", None, said.append)
-    assert said[0] == "CTranslate2 has no decode.search, decode.repetition_penalty: the export translates without"
+    assert (
+        said[0]
+        == "CTranslate2 has no decode.search, decode.repetition_penalty: the export translates without"
+    )
     decode = load_run_config(tmp_path / "ct2").decode
-    assert (decode.search, decode.samples, decode.repetition_penalty, decode.length_penalty) == ("beam", 1, 1.0, 0.7)
+    assert (decode.search, decode.samples, decode.repetition_penalty, decode.length_penalty) == (
+        "beam",
+        1,
+        1.0,
+        0.7,
+    )

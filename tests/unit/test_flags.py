@@ -1,6 +1,6 @@
 import pytest
 
-from transformer_mt.decoding.flags import suspicions
+from transformer_mt.translation.flags import suspicions
 
 
 @pytest.mark.parametrize(

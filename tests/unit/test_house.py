@@ -1,4 +1,4 @@
-"""The shape of the project: who may import whom, and that the README's map is the tree."""
+"""The shape of the project: which package may import which, and that the file map is the tree."""
 
 import ast
 import re
@@ -11,94 +11,48 @@ from tests.conftest import ROOT
 PACKAGE = ROOT / "transformer_mt"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
-# What a room (or a file, which then goes before its room) may import from the package, besides itself.
+# What a package (or a module, which then goes before its package) may import from the project, besides
+# itself.
 ALLOWED = {
     "errors": set(),
     "files": set(),
-    "locks": {"errors"},
     "cache": set(),
-    "config_corpus": set(),
-    "config_model": {"config_corpus"},
-    "config": {"errors", "config_corpus", "config_model"},
-    "config_file": {"config", "errors"},
+    "cpu": set(),
+    "locks": {"errors"},
     "device": {"errors"},
     "checkpoint": {"errors", "files"},
     "plots": {"errors"},
-    "data": {"cache", "config", "config_corpus", "errors", "files", "locks"},
-    "model.build": {"config_model"},
+    "config": {"errors"},
     "model": set(),
-    "decoding.translator": {"config", "errors", "data.tokenizer", "model.interface"},
-    "decoding.model_folder": {"config", "config_file", "errors"},
-    "decoding.plan": {"config", "data.sentences", "data.tokenizer"},
-    "decoding.splitting": {"data.scripts", "data.sentences"},
-    "decoding.torch_engine": {"config", "errors", "device", "checkpoint", "data.tokenizer", "model"},
-    "decoding.ctranslate2_engine": {"config", "errors", "data.tokenizer"},
-    "decoding.engine": {"config"},
-    "decoding.coverage": {"model"},
-    "decoding.protect": {"errors"},
-    "decoding.look": {"errors", "data.tokenizer", "model"},
-    "decoding.scoring": {"errors", "data.lines"},
-    "decoding.translation": {"config", "errors"},
-    "decoding": {"data.scripts"},
-    "export.distill": {
-        "config",
-        "config_corpus",
-        "errors",
-        "files",
-        "locks",
-        "device",
-        "data",
-        "decoding",
-        "evaluation",
-        "training",
+    "model.build": {"config.model"},
+    "data": {"cpu", "cache", "config", "errors", "files", "locks"},
+    "search": {"model"},
+    "search.mbr": {"data.spaceless"},
+    "search.rules": {"config"},
+    "translation": {"cpu", "config", "data", "errors", "search"},
+    "translation.ctranslate2_engine": {"cpu", "config", "data.tokenizer", "errors", "search.hypothesis"},
+    "translation.torch_engine": {
+        "checkpoint", "config", "data.tokenizer", "device", "errors", "model", "search",
     },
-    "export": {
-        "cache",
-        "config",
-        "config_file",
-        "config_model",
-        "errors",
-        "files",
-        "data",
-        "decoding",
-        "evaluation",
-        "model",
-    },
-    "evaluation": {"config", "errors", "files", "plots", "data", "decoding"},
+    "translation.attention_maps": {"data.tokenizer", "errors", "model"},
+    "translation.translator": {"config", "data.tokenizer", "errors", "model.interface", "search"},
+    "evaluation": {"config", "data", "errors", "files", "translation"},
     "training": {
-        "",
-        "config",
-        "config_file",
-        "errors",
-        "files",
-        "locks",
-        "device",
-        "checkpoint",
-        "data",
-        "model",
-        "decoding",
-        "evaluation",
+        "", "cpu", "checkpoint", "config", "data", "device", "errors", "evaluation", "files", "locks",
+        "model", "plots", "translation",
     },
-    "sweep": {"", "config", "config_corpus", "config_file", "errors", "files", "locks", "evaluation", "plots"},
+    "export": {"cache", "config", "data", "errors", "evaluation", "files", "model", "translation"},
+    "experiments": {
+        "", "cpu", "config", "data", "device", "errors", "evaluation", "export", "files", "locks", "plots",
+        "training", "translation",
+    },
     "cli": {
-        "",
-        "config",
-        "files",
-        "config_corpus",
-        "config_file",
-        "errors",
-        "device",
-        "data",
-        "decoding",
-        "evaluation",
-        "export",
-        "plots",
-        "sweep",
-        "training",
+        "", "config", "data", "device", "errors", "evaluation", "experiments", "export", "files", "plots",
+        "search", "training", "translation",
     },
-    "__init__": {"decoding.translator", "training.loop"},
+    "__init__": {"config", "training.loop", "translation.translator"},
     "__main__": {"cli"},
-}
+}  # fmt: skip
 
 
 def module_name(path):
@@ -121,11 +75,13 @@ def imports(path):
 @pytest.mark.parametrize("path", MODULES, ids=module_name)
 def test_imports_go_one_way(path):
     name = module_name(path)
-    room = name.split(".")[0]
-    allowed = ALLOWED.get(name, ALLOWED[room])
+    package = name.split(".")[0]
+    allowed = ALLOWED.get(name, ALLOWED[package])
     for imported in imports(path):
         fits = any(imported == a or (a and imported.startswith(f"{a}.")) for a in allowed)
-        assert fits or imported.split(".")[0] == room, f"{name} must not import {imported or 'the package'}"
+        assert fits or imported.split(".")[0] == package, (
+            f"{name} must not import {imported or 'the package'}"
+        )
 
 
 def test_the_model_needs_torch_only():
@@ -150,9 +106,9 @@ def test_the_model_needs_torch_only():
                 }, f"{path.name} imports {name}"
 
 
-def test_the_readmes_file_map_is_the_tree():
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    block = re.search(r"## File map\n+```\n(.*?)```", readme, re.DOTALL)[1]
+def test_the_file_map_is_the_tree():
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    block = re.search(r"## File map\n+```\n(.*?)```", text, re.DOTALL)[1]
     named, folders = set(), {0: ""}
     for line in block.split("\n"):
         if not line.strip():
@@ -180,8 +136,18 @@ def test_the_readmes_file_map_is_the_tree():
 
 
 def test_files_are_read_at_one_sitting():
-    long = {path.name: count for path in MODULES if (count := len(path.read_text(encoding="utf-8").split("\n"))) > 330}
+    long = {
+        path.name: count
+        for path in MODULES
+        if (count := len(path.read_text(encoding="utf-8").split("\n"))) > 330
+    }
     assert long == {}
+
+
+def test_nothing_imports_the_command_line():
+    for path in MODULES:
+        if module_name(path).split(".")[0] not in ("cli", "__main__"):
+            assert not [name for name in imports(path) if name.split(".")[0] == "cli"], path
 
 
 def test_no_pickle_is_ever_loaded():

@@ -2,9 +2,15 @@ import pytest
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
-from transformer_mt.decoding.mbr import expected_utilities
+from transformer_mt.search.mbr import expected_utilities
 
-SAMPLES = ["der Hund schläft im Garten", "der Hund schläft", "eine Katze singt", "der Hund schläft im Garten", ""]
+SAMPLES = [
+    "der Hund schläft im Garten",
+    "der Hund schläft",
+    "eine Katze singt",
+    "der Hund schläft im Garten",
+    "",
+]
 
 
 @pytest.mark.parametrize("name, metric", [("chrf", CHRF()), ("bleu", BLEU(effective_order=True))])

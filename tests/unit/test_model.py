@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from transformer_mt.config_model import ModelConfig
+from transformer_mt.config.model import ModelConfig
 from transformer_mt.model.attention import MultiHeadAttention, fused_attention, plain_attention
 from transformer_mt.model.build import build_model
 from transformer_mt.model.masks import attend_to
@@ -83,7 +83,8 @@ def test_heads_must_share_out_the_width():
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"norm": "post"}, {"activation": "swiglu"}, {"activation": "gelu"}, {"position": "learned"}]
+    "changes",
+    [{}, {"norm": "post"}, {"activation": "swiglu"}, {"activation": "gelu"}, {"position": "learned"}],
 )
 def test_logits_have_a_number_for_each_target_piece(changes):
     model = tiny(**changes)
@@ -95,7 +96,10 @@ def test_logits_have_a_number_for_each_target_piece(changes):
 
 def test_activations_differ():
     src, tgt = torch.randint(4, 40, (2, 5)), torch.randint(4, 50, (2, 4))
-    logits = [tiny(activation=a)(src, torch.ones_like(src, dtype=torch.bool), tgt) for a in ("relu", "gelu", "swiglu")]
+    logits = [
+        tiny(activation=a)(src, torch.ones_like(src, dtype=torch.bool), tgt)
+        for a in ("relu", "gelu", "swiglu")
+    ]
     assert not torch.allclose(logits[0], logits[1]) and not torch.allclose(logits[1], logits[2])
 
 
@@ -131,7 +135,9 @@ def test_tying_shares_all_three_or_the_decoders_two_or_nothing():
     assert src is not tgt and tgt is not output and src is not output
 
 
-@pytest.mark.parametrize("key, module", [("dropout", "self_residual.dropout"), ("ffn_dropout", "feed_forward.dropout")])
+@pytest.mark.parametrize(
+    "key, module", [("dropout", "self_residual.dropout"), ("ffn_dropout", "feed_forward.dropout")]
+)
 def test_dropouts_reach_their_place(key, module):
     model = build_model(TINY.model_copy(update={key: 0.25}), 40, 50, False, 30)
     assert model.encoder.layers[0].get_submodule(module).p == 0.25
@@ -157,5 +163,7 @@ def test_initial_embeddings_have_variance_one_after_scaling():
 def test_the_base_model_has_the_papers_size():
     """Table 3: 65 million parameters, with 37,000 joint pieces."""
     config = ModelConfig(norm="post")
-    count = sum(parameter.numel() for parameter in build_model(config, 37_000, 37_000, True, 256).parameters())
+    count = sum(
+        parameter.numel() for parameter in build_model(config, 37_000, 37_000, True, 256).parameters()
+    )
     assert np.round(count / 1e6) in (63, 64, 65)

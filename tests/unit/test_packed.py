@@ -1,9 +1,9 @@
 import pytest
 import torch
 
-from transformer_mt.config_model import ModelConfig
-from transformer_mt.decoding.packed import PackedLinear, pack
+from transformer_mt.config.model import ModelConfig
 from transformer_mt.model.build import build_model
+from transformer_mt.translation.packed_linear import PackedLinear, pack
 
 needs_onednn = pytest.mark.skipif(
     not (torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")),
@@ -16,7 +16,9 @@ needs_onednn = pytest.mark.skipif(
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_a_packed_model_computes_the_same(norm):
     torch.manual_seed(0)
-    config = ModelConfig(d_model=32, d_ff=64, num_heads=4, num_encoder_layers=2, num_decoder_layers=2, norm=norm)
+    config = ModelConfig(
+        d_model=32, d_ff=64, num_heads=4, num_encoder_layers=2, num_decoder_layers=2, norm=norm
+    )
     model = build_model(config, 50, 50, True, 64).eval()
     src, tgt = torch.randint(4, 50, (3, 9)), torch.randint(4, 50, (3, 7))
     plain = model(src, src != 0, tgt)

@@ -8,14 +8,17 @@ from pathlib import Path
 import pytest
 
 from transformer_mt.cache import cache_root
-from transformer_mt.config_file import load_config
+from transformer_mt.config.load import load_config
 from transformer_mt.data import prepare as room
 from transformer_mt.data.prepare import prepare
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.locks import lock_folder
 
-TEXT = [(f"the dog {i} sees {i % 7} cats and runs", f"der Hund {i} sieht {i % 7} Katzen und rennt") for i in range(200)]
+TEXT = [
+    (f"the dog {i} sees {i % 7} cats and runs", f"der Hund {i} sieht {i % 7} Katzen und rennt")
+    for i in range(200)
+]
 
 
 def cached():
@@ -29,7 +32,9 @@ def corpus_config(tmp_path, write_config, monkeypatch):
 
     def write(name, pairs):
         for side, column in (("en", 0), ("de", 1)):
-            (tmp_path / f"{name}.{side}").write_text("".join(pair[column] + "\n" for pair in pairs), encoding="utf-8")
+            (tmp_path / f"{name}.{side}").write_text(
+                "".join(pair[column] + "\n" for pair in pairs), encoding="utf-8"
+            )
         return {"source": str(tmp_path / f"{name}.en"), "target": str(tmp_path / f"{name}.de")}
 
     train = [
@@ -52,7 +57,8 @@ def test_cleaning_is_counted_and_shown(corpus_config):
     said = []
     data = prepare(corpus_config, said.append)
     assert data.counts == {
-        "read": 205, "empty side": 1, "duplicate": 1, "in validation or test": 2, "over-long": 1, "length ratio": 1, "kept": 199,
+        "read": 205, "empty side": 1, "duplicate": 1, "in validation or test": 2, "over-long": 1,
+        "length ratio": 1, "kept": 199,
     }  # fmt: skip
     assert len(data.train) == 199
     assert any("duplicate" in text and "0.49%" in text for text in said)
@@ -64,7 +70,9 @@ def test_a_second_start_takes_the_cache_and_a_changed_file_or_setting_does_not(c
     with monkeypatch.context() as patch:
         patch.setattr(Tokenizer, "train", None)  # would raise
         assert prepare(corpus_config, lambda text: None).fingerprint == first.fingerprint
-    longer = corpus_config.model_copy(update={"data": corpus_config.data.model_copy(update={"max_length": 60})})
+    longer = corpus_config.model_copy(
+        update={"data": corpus_config.data.model_copy(update={"max_length": 60})}
+    )
     prepare(longer, lambda text: None)
     assert len(cached()) == 2
     with open(corpus_config.data.train.target, "a", encoding="utf-8") as file:
@@ -89,7 +97,11 @@ def test_the_vocabulary_is_learnt_on_the_training_side_only(corpus_config):
     finally:
         Tokenizer.train = kept
     assert TEXT[4] in seen
-    assert TEXT[5] not in seen and ("Held.", "Out.") not in seen and ("A valid pair.", "Ein gültiges Paar.") not in seen
+    assert (
+        TEXT[5] not in seen
+        and ("Held.", "Out.") not in seen
+        and ("A valid pair.", "Ein gültiges Paar.") not in seen
+    )
 
 
 def test_a_run_that_goes_on_keeps_its_vocabulary(corpus_config, tmp_path):
@@ -111,7 +123,7 @@ def test_a_damaged_cache_is_made_again(corpus_config, file, content):
     (folder / file).write_bytes(content)
     said = []
     assert prepare(corpus_config, said.append).fingerprint == first.fingerprint
-    assert any("is damaged" in text and "made again" in text for text in said)
+    assert any("is damaged" in text and "rebuilt" in text for text in said)
 
 
 def test_a_cache_that_lost_pairs_is_made_again(corpus_config, monkeypatch):
@@ -175,7 +187,8 @@ def test_a_missing_test_split_is_a_warning_and_a_missing_training_split_an_error
     said = []
     prepare(with_data(train=hub, test=[{**hub, "split": "test"}]), said.append)
     assert any(
-        "warning: test set left out" in text and "no split `test`; the splits are train" in text for text in said
+        "warning: test set left out" in text and "no split `test`; the splits are train" in text
+        for text in said
     )
     with pytest.raises(InputError, match="no split `trian`; the splits are train"):
         prepare(with_data(train={**hub, "split": "trian"}), said.append)
@@ -193,7 +206,9 @@ def test_what_was_begun_is_swept_a_week_later(corpus_config):
 
 @pytest.mark.parametrize("encoded_before", [0, 1, 4, 9])
 def test_an_interrupted_preparation_goes_on_where_it_was(corpus_config, monkeypatch, encoded_before):
-    """Interrupted after the first pass, or after some shards of the second: what is done is not done again."""
+    """Interrupted after the first pass, or after some shards of the second: what is done is not
+    done again.
+    """
     monkeypatch.setattr(room, "SHARD", 25)
     whole = prepare(corpus_config, lambda text: None)
     expected = [(whole.train.src(i).tolist(), whole.train.tgt(i).tolist()) for i in range(len(whole.train))]
@@ -213,12 +228,16 @@ def test_an_interrupted_preparation_goes_on_where_it_was(corpus_config, monkeypa
     assert [path.suffix for path in cached()] == [".part"]
     said, again = [], []
     monkeypatch.setattr(Tokenizer, "train", None)  # would raise
-    monkeypatch.setattr(room, "write_chunks", lambda path, chunks: (again.append(path.name), original(path, chunks))[1])
+    monkeypatch.setattr(
+        room, "write_chunks", lambda path, chunks: (again.append(path.name), original(path, chunks))[1]
+    )
     data = prepare(corpus_config, said.append)
-    assert "going on with data whose preparation was interrupted" in said
+    assert "resuming the preparation of the data, which was interrupted" in said
     assert shards + again == [*(f"train-{i:05d}.arrow" for i in range(9)), "valid.arrow"]
     assert data.fingerprint == whole.fingerprint and data.counts == whole.counts
-    assert [(data.train.src(i).tolist(), data.train.tgt(i).tolist()) for i in range(len(data.train))] == expected
+    assert [
+        (data.train.src(i).tolist(), data.train.tgt(i).tolist()) for i in range(len(data.train))
+    ] == expected
     assert [path.suffix for path in cached()] == [""]
 
 
@@ -238,7 +257,9 @@ def test_a_second_process_waits_and_takes_what_the_first_made(corpus_config, mon
         assert not data
         elsewhere.rename(made)
     waiting.join(60)
-    assert data[0].fingerprint == first.fingerprint and any("another process prepares data" in text for text in said)
+    assert data[0].fingerprint == first.fingerprint and any(
+        "another process prepares data" in text for text in said
+    )
 
 
 def test_a_cache_that_may_not_be_read_is_not_deleted(corpus_config, monkeypatch):
@@ -250,7 +271,9 @@ def test_a_cache_that_may_not_be_read_is_not_deleted(corpus_config, monkeypatch)
 
     with monkeypatch.context() as patch:
         patch.setattr(room, "EncodedPairs", forbidden)
-        with pytest.raises(WorkError, match="the cache cannot be read: Permission denied; .*TRANSFORMER_MT_CACHE"):
+        with pytest.raises(
+            WorkError, match="the cache cannot be read: Permission denied; .*TRANSFORMER_MT_CACHE"
+        ):
             prepare(corpus_config, lambda text: None)
     said = []
     prepare(corpus_config, said.append)
@@ -272,7 +295,9 @@ def test_a_file_out_of_reach_costs_no_encoded_shard(corpus_config, monkeypatch):
         with pytest.raises(InputError):
             prepare(corpus_config, lambda text: None)
     again = []
-    monkeypatch.setattr(room, "write_chunks", lambda path, chunks: (again.append(path.name), original(path, chunks))[1])
+    monkeypatch.setattr(
+        room, "write_chunks", lambda path, chunks: (again.append(path.name), original(path, chunks))[1]
+    )
     prepare(corpus_config, lambda text: None)
     assert again[0] == "train-00003.arrow"
 
@@ -288,7 +313,9 @@ def test_a_corpus_that_changes_while_it_is_read_is_told(corpus_config, monkeypat
 
     with monkeypatch.context() as patch:
         patch.setattr(room, "write_chunks", meddled)
-        with pytest.raises(InputError, match="the corpus must stay as it is while it is read, but has changed"):
+        with pytest.raises(
+            InputError, match="the corpus must stay as it is while it is read, but has changed"
+        ):
             prepare(corpus_config, lambda text: None)
     assert cached() == []
     prepare(corpus_config, lambda text: None)
@@ -296,8 +323,8 @@ def test_a_corpus_that_changes_while_it_is_read_is_told(corpus_config, monkeypat
 
 def test_the_sample_for_the_vocabulary_is_even_and_bounded():
     pairs = [(str(i), str(i)) for i in range(10_000)]
-    sample = room._evenly(pairs, 700)
+    sample = room._evenly_spaced(pairs, 700)
     assert 350 <= len(sample) <= 700
     steps = {int(b[0]) - int(a[0]) for a, b in zip(sample, sample[1:])}
     assert len(steps) == 1
-    assert room._evenly(pairs[:50], 700) == pairs[:50]
+    assert room._evenly_spaced(pairs[:50], 700) == pairs[:50]

@@ -1,7 +1,7 @@
 import pytest
 
-from transformer_mt.decoding.protect import ProtectedText
 from transformer_mt.errors import InputError
+from transformer_mt.translation.protected_text import ProtectedText
 
 TAG = ProtectedText(r"</?\w+/?>|\{\w+\}")
 

@@ -5,9 +5,16 @@ import torch
 
 from tests.table import BOS, EOS, IDS, V, every_sequence, table_model
 from transformer_mt.config import DecodeConfig
-from transformer_mt.decoding.beam import beam_search
-from transformer_mt.decoding.rules import BannedText, MinLength, NoRepeatNgram, Prefix, RepetitionPenalty, Siblings
-from transformer_mt.decoding.torch_engine import of_batch
+from transformer_mt.search.beam import beam_search
+from transformer_mt.search.rules import (
+    BannedText,
+    DiversityPenalty,
+    MinLength,
+    NoRepeatNgram,
+    Prefix,
+    RepetitionPenalty,
+)
+from transformer_mt.translation.torch_engine import rules_of_batch
 
 PIECES = ["<s>", "</s>", "▁a", "b", "▁ab"]
 
@@ -26,7 +33,10 @@ HARD = {
     "min_length": (MinLength(2, EOS), lambda body: len(body) >= 2),
     "no_repeat_1": (NoRepeatNgram(1), lambda body: not has_ngram_twice(body, 1)),
     "no_repeat_2": (NoRepeatNgram(2), lambda body: not has_ngram_twice(body, 2)),
-    "banned": (BannedText(["▁ab", "bb"], PIECES), lambda body: not writes(body, "▁ab") and not writes(body, "bb")),
+    "banned": (
+        BannedText(["▁ab", "bb"], PIECES),
+        lambda body: not writes(body, "▁ab") and not writes(body, "bb"),
+    ),
     "prefix": (Prefix([[3, 2]]), lambda body: body[:2] == (3, 2)),
 }
 
@@ -45,7 +55,9 @@ def test_what_a_rule_forbids_is_all_that_is_missing(name, seed):
 @pytest.mark.parametrize("seed", range(3))
 def test_all_rules_at_once(seed):
     logits, step, state = table_model(seed)
-    expected = every_sequence(logits, 0, 5, allowed=lambda body: all(allowed(body) for _, allowed in HARD.values()))
+    expected = every_sequence(
+        logits, 0, 5, allowed=lambda body: all(allowed(body) for _, allowed in HARD.values())
+    )
     (found,) = beam_search(step, state, [5], IDS, beam=120, rules=[rule for rule, _ in HARD.values()])
     assert [h.tokens for h in found] == [tokens for _, _, tokens in expected]
 
@@ -72,7 +84,9 @@ def test_repetition_penalty_ranks_but_never_lies_about_the_models_probability(se
         return total
 
     every = every_sequence(logits, 0, 4)
-    expected = sorted(((judged(tokens) / len(tokens), total, tokens) for _, total, tokens in every), reverse=True)
+    expected = sorted(
+        ((judged(tokens) / len(tokens), total, tokens) for _, total, tokens in every), reverse=True
+    )
     (found,) = beam_search(step, state, [4], IDS, beam=len(every), rules=[RepetitionPenalty(3.0)])
     assert [h.tokens for h in found] == [tokens for _, _, tokens in expected]
     assert [h.score for h in found] == pytest.approx([score for score, _, _ in expected], abs=1e-5)
@@ -93,7 +107,7 @@ def test_siblings_take_off_their_rank(seed):
 
     every = every_sequence(logits, 0, 4)
     expected = sorted(((judged(tokens) / len(tokens), tokens) for _, _, tokens in every), reverse=True)
-    (found,) = beam_search(step, state, [4], IDS, beam=len(every), rules=[Siblings(0.7, most=V)])
+    (found,) = beam_search(step, state, [4], IDS, beam=len(every), rules=[DiversityPenalty(0.7, most=V)])
     assert [h.tokens for h in found] == [tokens for _, tokens in expected]
 
 
@@ -101,7 +115,7 @@ def test_siblings_are_ranked_among_what_the_other_rules_leave():
     settings = DecodeConfig(diversity=1.0)
     for rules, prefixes, tokens, best in ((([MinLength(4, EOS)]), [[]], [], 2), ([], [[3]], [], 3)):
         log_probs = torch.tensor([[-9.0, -0.1, -1.0, -2.0, -3.0]])  # the end is likeliest
-        for rule in of_batch(rules, settings, prefixes):
+        for rule in rules_of_batch(rules, settings, prefixes):
             rule(torch.tensor([tokens], dtype=torch.int64), log_probs, torch.tensor([0]))
         assert log_probs[0].argmax() == best and log_probs[0, best] == -1.0 * (best - 1)
 
@@ -111,7 +125,7 @@ def test_siblings_make_the_n_best_differ():
     for seed in range(10):
         _, step, state = table_model(seed)
         starts = []
-        for rules in ([], [Siblings(2.0, most=8)]):
+        for rules in ([], [DiversityPenalty(2.0, most=8)]):
             (found,) = beam_search(step, state, [6], IDS, beam=4, rules=rules)
             starts.append(len({h.tokens[0] for h in found}))
         different += starts[1] - starts[0]

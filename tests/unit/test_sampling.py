@@ -6,21 +6,24 @@ import pytest
 import torch
 
 from tests.table import EOS, IDS, every_sequence, table_model
-from transformer_mt.decoding.rules import MinLength, NoRepeatNgram, Prefix
-from transformer_mt.decoding.sampling import Distribution, sample
+from transformer_mt.search.rules import MinLength, NoRepeatNgram, Prefix
+from transformer_mt.search.sampling import Distribution, sample
 
 
-def dice(count, sentence=0):
+def generators(count, sentence=0):
     return [random.Random(f"{sentence} {i}") for i in range(count)]
 
 
 @pytest.mark.parametrize("seed", range(2))
 def test_samples_come_as_often_as_the_model_says(seed):
-    """4,000 samples against the probabilities of every sequence; of those cut at the limit, all that is left."""
+    """4,000 samples against the probabilities of every sequence; of those cut at the limit, all
+    that is left.
+    """
     logits, step, state = table_model(seed)
-    (found,) = sample(step, state, [5], IDS, [dice(4000)])
+    (found,) = sample(step, state, [5], IDS, [generators(4000)])
     counts = Counter(tuple(h.tokens) for h in found)
-    for _, log_prob, tokens in every_sequence(logits, 0, 4)[:12]:  # shorter than the limit: drawn, never forced
+    # Shorter than the limit: drawn, never forced
+    for _, log_prob, tokens in every_sequence(logits, 0, 4)[:12]:
         expected = 4000 * math.exp(log_prob)
         assert abs(counts[tuple(tokens)] - expected) < 5 * math.sqrt(expected) + 1
     by_tokens = {tuple(tokens): total for _, total, tokens in every_sequence(logits, 0, 5)}
@@ -32,17 +35,17 @@ def test_samples_come_as_often_as_the_model_says(seed):
 
 def test_a_sample_does_not_depend_on_those_beside_it():
     _, step, state = table_model(seed=1, num_sentences=3)
-    together = sample(step, state, [4, 9, 6], IDS, [dice(3, s) for s in range(3)])
+    together = sample(step, state, [4, 9, 6], IDS, [generators(3, s) for s in range(3)])
     for s, limit in enumerate([4, 9, 6]):
         _, alone_step, alone = table_model(seed=1, num_sentences=3)
         alone = alone.select(torch.tensor([[s]]))
-        assert sample(alone_step, alone, [limit], IDS, [dice(3, s)]) == [together[s]]
-        assert sample(alone_step, alone, [limit], IDS, [dice(1, s)])[0][0] in together[s]
+        assert sample(alone_step, alone, [limit], IDS, [generators(3, s)]) == [together[s]]
+        assert sample(alone_step, alone, [limit], IDS, [generators(1, s)])[0][0] in together[s]
 
 
 def test_cold_samples_are_the_greedy_choice():
     logits, step, state = table_model(seed=2)
-    (found,) = sample(step, state, [6], IDS, [dice(20)], Distribution(temperature=0.01))
+    (found,) = sample(step, state, [6], IDS, [generators(20)], Distribution(temperature=0.01))
     greedy = []
     while not greedy or greedy[-1] != EOS:
         greedy.append(logits(0, (0, *greedy)).argmax().item() if len(greedy) < 5 else EOS)
@@ -63,7 +66,7 @@ def test_only_the_likely_part_is_drawn_from():
 def test_rules_hold_for_samples_too():
     _, step, state = table_model(seed=3)
     rules = [MinLength(2, EOS), NoRepeatNgram(2), Prefix([[4]])]
-    (found,) = sample(step, state, [9], IDS, [dice(50)], rules=rules)
+    (found,) = sample(step, state, [9], IDS, [generators(50)], rules=rules)
     assert len(found) == 50
     for h in found:
         body = h.tokens[:-1]
@@ -73,4 +76,6 @@ def test_rules_hold_for_samples_too():
 
 def test_samples_the_rules_leave_no_way_to_end_are_left_out():
     _, step, state = table_model(seed=3)
-    assert sample(step, state, [9], IDS, [dice(4)], rules=[MinLength(50, EOS), NoRepeatNgram(1)]) == [[]]
+    assert sample(step, state, [9], IDS, [generators(4)], rules=[MinLength(50, EOS), NoRepeatNgram(1)]) == [
+        []
+    ]

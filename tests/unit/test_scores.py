@@ -4,7 +4,7 @@ import pytest
 import sacrebleu
 
 from transformer_mt.errors import InputError
-from transformer_mt.evaluation.scores import bleu_tokenizer, corpus_scores, tokenised_note
+from transformer_mt.evaluation.metrics import bleu_tokenizer, corpus_scores, tokenised_note
 
 HYPOTHESES = ["Ein Mann schläft auf dem Sofa.", "Zwei Hunde laufen im Schnee herum."]
 REFERENCES = ["Ein Mann schläft auf dem Sofa.", "Zwei Hunde rennen durch den Schnee."]
@@ -41,7 +41,9 @@ def test_chinese_is_scored_by_characters():
 
 
 def test_settings_show_in_the_signature():
-    (bleu,) = corpus_scores(["A B C D E"], ["a b c d e"], "de", tokenize="none", lowercase=True, metrics=["BLEU"])
+    (bleu,) = corpus_scores(
+        ["A B C D E"], ["a b c d e"], "de", tokenize="none", lowercase=True, metrics=["BLEU"]
+    )
     assert bleu.value == pytest.approx(100) and "tok:none" in bleu.signature and "case:lc" in bleu.signature
 
 

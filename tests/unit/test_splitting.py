@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from transformer_mt.data.sentences import split_sentences
-from transformer_mt.decoding.splitting import Splitter
+from transformer_mt.translation.splitting import Splitter
 
 
 def words(texts):
@@ -31,7 +31,11 @@ def texts(segments):
         ("en", "", []),
         ("zh_Hans", "他们跑了。她睡了！好。", ["他们跑了。", "她睡了！", "好。"]),
         ("ja", "今日は晴れ。明日は雨！", ["今日は晴れ。", "明日は雨！"]),
-        ("de", "Am 3. Mai kam er z.B. hierher. Dann ging er.", ["Am 3. Mai kam er z.B. hierher. ", "Dann ging er."]),
+        (
+            "de",
+            "Am 3. Mai kam er z.B. hierher. Dann ging er.",
+            ["Am 3. Mai kam er z.B. hierher. ", "Dann ging er."],
+        ),
     ],
 )
 def test_sentences_end_where_their_language_ends_them(lang, text, sentences):
@@ -78,12 +82,18 @@ def test_long_text_is_divided_at_the_best_positions(text, most, parts):
 
 
 def supermodular(texts):
-    """A count in which a text has more pieces than its parts have: pieces that a boundary had made possible are gone."""
+    """A count in which a text has more pieces than its parts have: pieces that a boundary had made possible
+    are gone.
+    """
     return [len(text.split()) + max(0, len(text.split()) - 1) for text in texts]
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.text(alphabet="ab .,!?\u3002\n", max_size=60), st.integers(1, 6), st.sampled_from([words, supermodular]))
+@given(
+    st.text(alphabet="ab .,!?\u3002\n", max_size=60),
+    st.integers(1, 6),
+    st.sampled_from([words, supermodular]),
+)
 def test_nothing_but_space_is_lost_and_every_part_fits(text, most, count):
     """Also where the pieces of two neighbours do not add up."""
     parts = texts(splitter(most, count=count).fit(text))

@@ -11,7 +11,7 @@ from tests.conftest import ROOT
 from transformer_mt.config import TokenizerConfig
 from transformer_mt.data.batching import TrainingBatches
 from transformer_mt.data.dataset import Column, EncodedPairs, write_chunks
-from transformer_mt.data.subword_dropout import Respelling, SubwordDropout
+from transformer_mt.data.subword_dropout import EpochSpelling, SubwordDropout
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.data.toy import generate
 
@@ -70,7 +70,9 @@ from tests.unit.test_subword_dropout import respelled, Tokenizer
 from pathlib import Path
 print(respelled(Tokenizer.load(Path({str(tmp_path)!r})), 0.2))
 """
-    result = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    result = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
     assert result.stdout.strip() == str(respelled(tokenizer, 0.2)), result.stderr
 
 
@@ -100,7 +102,10 @@ def test_words_beyond_the_most_keep_their_spelling(tokenizer):
 @pytest.fixture
 def pairs(tokenizer, tmp_path):
     """Encoded, in two files, with an empty side."""
-    src, tgt = tokenizer.encode_src([src for src, _ in PAIRS]), tokenizer.encode_tgt([tgt for _, tgt in PAIRS])
+    src, tgt = (
+        tokenizer.encode_src([src for src, _ in PAIRS]),
+        tokenizer.encode_tgt([tgt for _, tgt in PAIRS]),
+    )
     src[0] = []
     for name, part in (("a", slice(0, 100)), ("b", slice(100, None))):
         write_chunks(tmp_path / name, [(Column.of(src[part]), Column.of(tgt[part]))])
@@ -108,7 +113,7 @@ def pairs(tokenizer, tmp_path):
 
 
 def test_batches_of_an_epoch_are_planned_by_its_own_lengths(tokenizer, pairs):
-    spelling = Respelling(pairs, tokenizer, 0.2, seed=1, max_length=64)
+    spelling = EpochSpelling(pairs, tokenizer, 0.2, seed=1, max_length=64)
     rows = np.random.default_rng(0).permutation(len(pairs))
     for epoch in (0, 5):
         lengths, made = spelling.lengths(epoch), spelling.rows(epoch, rows)
@@ -117,22 +122,26 @@ def test_batches_of_an_epoch_are_planned_by_its_own_lengths(tokenizer, pairs):
     batches = TrainingBatches(pairs, 600, seed=1, spelling=spelling)
     epoch = []
     while batches.epoch == 0:
-        epoch.append(batches.of_update()[0])
+        epoch.append(batches.next_update()[0])
     assert all(batch.num_positions <= 600 for batch in epoch)
     assert sum(batch.num_tokens for batch in epoch) / sum(batch.tgt_in.numel() for batch in epoch) > 0.85
 
 
 def test_a_side_that_would_be_over_long_keeps_its_spelling(tokenizer, pairs):
     longest = int(pairs.src_lengths.max())
-    spelling = Respelling(pairs, tokenizer, 0.999, seed=1, max_length=longest)
+    spelling = EpochSpelling(pairs, tokenizer, 0.999, seed=1, max_length=longest)
     lengths, (src, _) = spelling.lengths(0), spelling.rows(0, np.arange(len(pairs)))
     kept = [i for i in range(len(pairs)) if len(pairs.src(i)) and src[i].tolist() == pairs.src(i).tolist()]
-    assert kept and all(len(ids) < longest for ids in src) and (lengths[0] == [len(ids) + 1 for ids in src]).all()
+    assert (
+        kept
+        and all(len(ids) < longest for ids in src)
+        and (lengths[0] == [len(ids) + 1 for ids in src]).all()
+    )
 
 
 def test_each_side_has_its_own_words(tokenizer, pairs):
     """With one vocabulary for both, the sources, which come first, do not take all the places."""
-    respelling = Respelling(pairs, tokenizer, 0.5, seed=1, max_length=100, most_words=30)
+    respelling = EpochSpelling(pairs, tokenizer, 0.5, seed=1, max_length=100, most_words=30)
     respelling.lengths(0)
     every = np.arange(len(pairs))
     for others, usual in zip(respelling.rows(0, every), (pairs.src, pairs.tgt)):
@@ -147,6 +156,6 @@ def test_words_met_first_have_other_spellings(tokenizer):
 
 def test_only_merges_can_be_left_out():
     with pytest.raises(
-        ValidationError, match=r"tokenizer.sampling must be 0.0 with tokenizer.kind: unigram, but is 0.1"
+        ValidationError, match=r"tokenizer.bpe_dropout must be 0.0 with tokenizer.kind: unigram, but is 0.1"
     ):
         TokenizerConfig(kind="unigram", sampling=0.1)

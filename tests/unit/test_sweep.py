@@ -9,14 +9,15 @@ import pytest
 import yaml
 
 from tests.conftest import TINY
-from transformer_mt.config_file import dump_config
+from transformer_mt.config.dump import dump_config
 from transformer_mt.errors import InputError
 from transformer_mt.evaluation.significance import paired_bootstrap
+from transformer_mt.experiments import sweep_jobs as jobs
+from transformer_mt.experiments import sweep_table as table
+from transformer_mt.experiments.sweep_jobs import Runner, is_done
+from transformer_mt.experiments.sweep_plan import load_sweep
+from transformer_mt.experiments.sweep_table import write_table
 from transformer_mt.locks import lock_folder
-from transformer_mt.sweep import jobs, table
-from transformer_mt.sweep.jobs import Runner, is_done
-from transformer_mt.sweep.plan import load_sweep
-from transformer_mt.sweep.table import write_table
 
 SWEEP = {
     "base": "tiny.yaml",
@@ -42,7 +43,9 @@ def test_every_variant_meets_every_seed_and_the_command_line_wins(write_sweep, t
     found = [(job.variant, job.seed) for job in sweep.jobs]
     assert found == [("scaled dot", 1), ("additive", 1), ("scaled dot", 2), ("additive", 2)]
     for job in sweep.jobs:
-        assert job.config.seed == job.seed and job.config.train.max_updates == 9 and job.config.train.warmup == 3
+        assert (
+            job.config.seed == job.seed and job.config.train.max_updates == 9 and job.config.train.warmup == 3
+        )
         assert job.folder == tmp_path / "out" / job.variant.replace(" ", "_") / f"seed-{job.seed}"
     assert [job.config.model.attention.score for job in sweep.jobs] == ["scaled_dot", "additive"] * 2
 
@@ -55,7 +58,10 @@ def test_every_variant_meets_every_seed_and_the_command_line_wins(write_sweep, t
             "which.yaml: variant a: `model.attention.score` must be",
         ),
         ({"variants": {"a": {"model.heads": 3}}}, "variant a: `model.heads` is not a key"),
-        ({"variants": {"a b": None, "a_b": None}}, "must differ in more than spaces, underscores and capitals"),
+        (
+            {"variants": {"a b": None, "a_b": None}},
+            "must differ in more than spaces, underscores and capitals",
+        ),
         ({"variants": {"a, b": None}}, "the name of a variant must be letters, digits"),
         ({"variants": {"a": {"seed": 3}}}, "a sweep sets seed itself; use `seeds`"),
         ({"variants": {}}, "variants must name at least one, but there are none"),
@@ -65,10 +71,14 @@ def test_every_variant_meets_every_seed_and_the_command_line_wins(write_sweep, t
         ({"variants": {"_a": None}}, "a letter or digit first, but is '_a'"),
         (
             {"variants": {"a": None, "b": {"data.test.0.size": 7}}},
-            "variant b: `data.test` must be as in a, so that scores can be compared, which is [{toy: test, size: 30}], "
+            "variant b: `data.test` must be as in a, so that scores can be compared, which is "
+            "[{toy: test, size: 30}], "
             "but is [{toy: test, size: 7}]",
         ),
-        ({"variants": {"a": None, "b": {"evaluate.lowercase": True}}}, "variant b: `evaluate` must be as in a"),
+        (
+            {"variants": {"a": None, "b": {"evaluate.lowercase": True}}},
+            "variant b: `evaluate` must be as in a",
+        ),
         ({"settings": {"train.max_updates": {1, 2}}}, "`train.max_updates`: the value must be YAML"),
     ],
 )
@@ -112,10 +122,23 @@ def finish(job, words=("a b c d e f",) * 20, bleu=30.0):
             "precision": "float32",
             "torch": "2",
         },
-        *({"event": "train", "step": 8, "tokens_per_second": speed, "learning_rate": 0.1} for speed in (500, 510, 3)),
-        {"event": "valid", "step": 8, "seconds": 2.0, "tokens": 1000, "loss": 1.0, "scores": [score], "is_best": True},
+        *(
+            {"event": "train", "step": 8, "tokens_per_second": speed, "learning_rate": 0.1}
+            for speed in (500, 510, 3)
+        ),
+        {
+            "event": "valid",
+            "step": 8,
+            "seconds": 2.0,
+            "tokens": 1000,
+            "loss": 1.0,
+            "scores": [score],
+            "is_best": True,
+        },
     ]
-    (folder / "metrics.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in entries), encoding="utf-8")
+    (folder / "metrics.jsonl").write_text(
+        "".join(json.dumps(entry) + "\n" for entry in entries), encoding="utf-8"
+    )
     for name in ("model.safetensors", "finished.json"):
         (folder / name).write_text("{}", encoding="utf-8")
     rows = [{"reference": "a b c d e f", "translation": each} for each in words]
@@ -137,7 +160,9 @@ def test_a_job_is_done_when_this_very_config_was_trained_and_scored(write_sweep,
     assert not is_done(job)
 
 
-def test_other_settings_are_trained_anew_and_another_search_is_only_scored_anew(write_sweep, tmp_path, monkeypatch):
+def test_other_settings_are_trained_anew_and_another_search_is_only_scored_anew(
+    write_sweep, tmp_path, monkeypatch
+):
     ran = []
     monkeypatch.setattr(Runner, "_call", lambda self, job, log, *words: ran.append(words[0]))
 
@@ -153,7 +178,8 @@ def test_other_settings_are_trained_anew_and_another_search_is_only_scored_anew(
     assert ran == []
     run("decode.beam=2")
     assert ran == ["train", "evaluate"] and (folder / "model.safetensors").exists()
-    assert not list(folder.glob("evaluation/*.scores.json"))  # an interruption here must not leave the old ones
+    # An interruption here must not leave the old ones
+    assert not list(folder.glob("evaluation/*.scores.json"))
     run("decode.beam=2", "train.learning_rate=0.5")
     assert ran == ["train", "evaluate"] and not (folder / "model.safetensors").exists()
     (aside,) = folder.parent.glob("seed-1.old-*")
@@ -169,7 +195,9 @@ def test_the_table_has_means_deviations_and_significance(write_sweep, tmp_path, 
     lines = write_table(sweep).split("\n")
     assert lines[0] == "| variant | parameters | tokens/s | validation BLEU | test BLEU | p | seeds |"
     assert lines[2] == "| scaled dot | 1,234 | 500 | 31.00 ± 1.41 | 32.00 ± 1.41 |  | 2 |"
-    assert lines[3].startswith("| additive | 1,234 | 500 | 20.00 | 21.00 | 0.00") and lines[3].endswith("| 1 |")
+    assert lines[3].startswith("| additive | 1,234 | 500 | 20.00 | 21.00 | 0.00") and lines[3].endswith(
+        "| 1 |"
+    )
     assert "- 1 of 4 trainings are not done yet" in lines
     assert "- test: beam 5, length penalty 1.0, `sig`" in lines
     assert "- trained: commit abc, a, 2 threads, float32, torch 2" in lines
@@ -194,7 +222,9 @@ def test_the_table_tells_searches_and_machines_apart(write_sweep, tmp_path):
     for job in sweep.jobs:
         finish(job)
     journal = sweep.jobs[1].folder / "metrics.jsonl"
-    journal.write_text(journal.read_text(encoding="utf-8").replace('"threads": 2', '"threads": 1'), encoding="utf-8")
+    journal.write_text(
+        journal.read_text(encoding="utf-8").replace('"threads": 2', '"threads": 1'), encoding="utf-8"
+    )
     text = write_table(sweep)
     assert "- test: beam 5, length penalty 1.0 (a); beam 7, length penalty 1.0 (b), `sig`\n" in text
     assert "a, 2 threads, float32, torch 2 (a); commit abc, a, 1 threads, float32, torch 2 (b)\n" in text
@@ -204,7 +234,9 @@ def test_a_folder_in_which_somebody_trains_is_not_moved(write_sweep, tmp_path, m
     monkeypatch.setattr(Runner, "_call", lambda *words: None)
     (job,) = load_sweep(write_sweep(variants={"a": None}, seeds=[1]), [], tmp_path / "out").jobs
     finish(job)
-    other = load_sweep(write_sweep(variants={"a": None}, seeds=[1]), ["train.learning_rate=0.5"], tmp_path / "out")
+    other = load_sweep(
+        write_sweep(variants={"a": None}, seeds=[1]), ["train.learning_rate=0.5"], tmp_path / "out"
+    )
     with lock_folder(job.folder):
         (failure,) = Runner(other, [None], print).run(lambda: None)
     assert failure.startswith("a, seed 1: ") and "another process trains here" in failure

@@ -82,14 +82,18 @@ def test_normalization(pairs, normalization, text):
 
 def test_a_smaller_coverage_leaves_rare_characters_to_bytes(pairs):
     rare = [*pairs, ("ж", "ж")]
-    full, part = (Tokenizer.train(rare, TokenizerConfig(vocab_size=450, character_coverage=c)) for c in (1.0, 0.98))
+    full, part = (
+        Tokenizer.train(rare, TokenizerConfig(vocab_size=450, character_coverage=c)) for c in (1.0, 0.98)
+    )
     assert len(full.encode_src(["ж"])[0]) < len(part.encode_src(["ж"])[0])
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
 def test_a_vocabulary_too_large_or_too_small_is_told_with_the_bound(kind):
     pairs = [("a b c d hello world", "hallo welt"), ("the dog", "der Hund")]
-    with pytest.raises(InputError, match=r"`tokenizer.vocab_size` must be at most \d+ for this corpus, but is 8000"):
+    with pytest.raises(
+        InputError, match=r"`tokenizer.vocab_size` must be at most \d+ for this corpus, but is 8000"
+    ):
         Tokenizer.train(pairs, TokenizerConfig(kind=kind, vocab_size=8000))
     with pytest.raises(InputError, match=r"`tokenizer.vocab_size` must be more than 2\d\d, .*but is 100"):
         Tokenizer.train(pairs, TokenizerConfig(kind=kind, vocab_size=100))

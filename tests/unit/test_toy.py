@@ -10,8 +10,9 @@ def test_pairs_are_distinct_deterministic_and_a_longer_list_begins_with_the_shor
 
 
 def test_splits_are_disjoint_and_test_sentences_ask_for_something_new():
-    """Recomputed from the words themselves: each test sentence holds an adjective before a noun, or a verb with an
-    object, that no training sentence has."""
+    """Recomputed from the words themselves: each test sentence holds an adjective before a noun, or a verb
+    with an object, that no training sentence has.
+    """
     train, test, valid = (
         dict(toy.generate(split, size)) for split, size in (("train", 20_000), ("test", 500), ("valid", 500))
     )
@@ -56,7 +57,10 @@ def test_every_word_of_the_test_set_was_met_in_training():
 def test_german_agrees_and_orders_its_verbs():
     """A sample a German speaker has read."""
     pairs = dict(toy.generate("train", 20_000))
-    assert pairs["The mother can cry behind a heavy door."] == "Die Mutter kann hinter einer schweren Tür weinen."
+    assert (
+        pairs["The mother can cry behind a heavy door."]
+        == "Die Mutter kann hinter einer schweren Tür weinen."
+    )
     german = list(pairs.values())
     assert any(", weil " in sentence and sentence.endswith(" sieht.") for sentence in german)
     assert any(sentence.startswith("Heute sieht ") for sentence in german)

@@ -16,10 +16,10 @@ from transformer_mt import Translator
 from transformer_mt.config import DecodeConfig, TokenizerConfig
 from transformer_mt.data import toy
 from transformer_mt.data.tokenizer import EOS, UNK, Tokenizer
-from transformer_mt.decoding.hypothesis import Hypothesis
-from transformer_mt.decoding.model_folder import load_run_config
-from transformer_mt.decoding.scoring import Pair, score
 from transformer_mt.errors import InputError, WorkError
+from transformer_mt.search.hypothesis import Hypothesis
+from transformer_mt.translation.model_folder import load_run_config
+from transformer_mt.translation.scoring import Pair, score
 
 ODD = [
     "",
@@ -60,7 +60,9 @@ def test_an_unknown_token_is_never_written(tiny_run, tmp_path):
             weights[name][UNK] = 100 * weights[name].abs().max() * weights[name][EOS].sign()
     save_file(weights, run / "model.safetensors")
     for search in ({"beam": 3}, {"search": "sample", "samples": 3}):
-        for result in Translator.load(run, device="cpu", decode=search).translate(["The dog sleeps.", "A cat."]):
+        for result in Translator.load(run, device="cpu", decode=search).translate(
+            ["The dog sleeps.", "A cat."]
+        ):
             assert "<unk>" not in result.tokens and "⁇" not in result.translation
 
 
@@ -72,7 +74,9 @@ def test_translate_keeps_one_line_per_line(translator):
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    lines=st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n"), max_size=12), max_size=5)
+    lines=st.lists(
+        st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n"), max_size=12), max_size=5
+    )
 )
 def test_any_lines_give_as_many(translator, lines):
     results = translator.translate(lines)
@@ -82,7 +86,11 @@ def test_any_lines_give_as_many(translator, lines):
 
 def test_what_could_not_be_done_is_said(translator):
     empty, long, fine = translator.translate(["", "dog " * 500, "The dog sleeps."])
-    assert empty.translation == "" and empty.problems == ["there is nothing to translate"] and empty.flags == ["empty"]
+    assert (
+        empty.translation == ""
+        and empty.problems == ["there is nothing to translate"]
+        and empty.flags == ["empty"]
+    )
     assert re.fullmatch(r"the source was translated in \d+ parts: it is too long for one", long.problems[0])
     assert long.flags[0] == "split"
     assert not any("source" in problem for problem in fine.problems)
@@ -120,7 +128,8 @@ def test_settings_of_the_search_are_taken(tiny_run, sentences):
     greedy = Translator.load(tiny_run, device="cpu", decode={"beam": 1})
     assert greedy.decode.beam == 1
     short, long = (
-        Translator.load(tiny_run, device="cpu", decode={"length_penalty": a}).translate(sentences) for a in (0.0, 3.0)
+        Translator.load(tiny_run, device="cpu", decode={"length_penalty": a}).translate(sentences)
+        for a in (0.0, 3.0)
     )
     assert sum(len(r.tokens) for r in short) < sum(len(r.tokens) for r in long)
     ratio = Translator.load(tiny_run, device="cpu", decode={"max_length_ratio": 0.1, "length_penalty": 5.0})
@@ -140,7 +149,9 @@ def test_a_length_limit_is_kept_and_told(translator, sentences):
 @pytest.mark.parametrize("end, cut", [(0.9, False), (0.1, True)])
 def test_a_translation_that_ends_at_its_limit_by_itself_is_not_cut(translator, monkeypatch, end, cut):
     ask = translator.engine.token_log_probs
-    monkeypatch.setattr(translator.engine, "token_log_probs", lambda pairs: [[*ask(pairs)[0][:-1], math.log(end)]])
+    monkeypatch.setattr(
+        translator.engine, "token_log_probs", lambda pairs: [[*ask(pairs)[0][:-1], math.log(end)]]
+    )
     (result,) = translator.translate(["The dog sleeps."], max_length=2)
     assert len(result.tokens) == 2 and ("cut" in result.flags) == cut
 
@@ -154,7 +165,9 @@ def test_a_given_prefix_does_not_count_as_written(translator):
 
 
 def test_bfloat16_translates_too(tiny_run, sentences):
-    assert len(Translator.load(tiny_run, device="cpu", dtype="bfloat16").translate(sentences)) == len(sentences)
+    assert len(Translator.load(tiny_run, device="cpu", dtype="bfloat16").translate(sentences)) == len(
+        sentences
+    )
 
 
 def test_no_lines_give_none(translator):
@@ -166,8 +179,12 @@ def test_folders_that_are_no_models_are_told(tmp_path, tiny_run):
         Translator.load(tmp_path / "none")
     with pytest.raises(InputError, match="must be a run's folder, but holds no config.yaml"):
         Translator.load(tmp_path)
-    (tmp_path / "config.yaml").write_text((tiny_run / "config.yaml").read_text(encoding="utf-8"), encoding="utf-8")
-    with pytest.raises(InputError, match="no model.safetensors yet; training writes it at its first validation"):
+    (tmp_path / "config.yaml").write_text(
+        (tiny_run / "config.yaml").read_text(encoding="utf-8"), encoding="utf-8"
+    )
+    with pytest.raises(
+        InputError, match="no model.safetensors yet; training writes it at its first validation"
+    ):
         Translator.load(tmp_path)
     (tmp_path / "tokenizer.model").write_bytes((tiny_run / "tokenizer.model").read_bytes())
     (tmp_path / "model.safetensors").write_bytes((tiny_run / "model.safetensors").read_bytes()[:1000])
@@ -230,7 +247,9 @@ def threads():
     torch.set_num_threads(before)
 
 
-@pytest.mark.parametrize("search", [{}, {"coverage_penalty": 0.3}, {"search": "sample", "samples": 3}], ids=str)
+@pytest.mark.parametrize(
+    "search", [{}, {"coverage_penalty": 0.3}, {"search": "sample", "samples": 3}], ids=str
+)
 def test_threads_and_concurrent_callers_change_nothing(translator, sentences, threads, search):
     """They once shared the hooks that record attention: alignments were those of other lines."""
     expected = [altered(translator, **search).translate([line], align=True)[0] for line in sentences]
@@ -300,7 +319,9 @@ def test_each_sentence_of_a_line_is_translated_by_itself(translator):
     """A model trained on single sentences drops all but one of several."""
     table = answering(translator, TWO)
     (result,) = table.translate(["The dog sleeps.  A cat sings."])
-    assert result.translation == "Der Hund schläft.  Eine Katze singt." and result.source.endswith("  A cat sings.")
+    assert result.translation == "Der Hund schläft.  Eine Katze singt." and result.source.endswith(
+        "  A cat sings."
+    )
     assert result.flags == ["split"] and result.problems == []
     assert [segment["source"] for segment in result.segments] == ["The dog sleeps.", "A cat sings."]
     assert (result.score, result.log_prob) == (-1.0, -2.0)
@@ -317,7 +338,9 @@ def test_a_line_stays_whole_where_sentences_are_not_split(translator):
 
 
 def test_the_n_best_of_a_line_join_the_n_best_of_its_sentences(translator):
-    (result,) = answering(translator, {**TWO, "A cat sings.": ["Eine Katze singt."]}).translate([TOGETHER], n_best=2)
+    (result,) = answering(translator, {**TWO, "A cat sings.": ["Eine Katze singt."]}).translate(
+        [TOGETHER], n_best=2
+    )
     assert [c.translation for c in result.n_best] == ["Der Hund schläft. Eine Katze singt."]
     (result,) = answering(translator, TWO).translate([TOGETHER], n_best=2)
     assert [c.translation for c in result.n_best] == ["Der Hund schläft. Eine Katze singt.", "Hund. Katze."]
@@ -367,7 +390,8 @@ def test_protected_text_passes_through(translator):
     (only,) = translator.translate(["{name_1} ?!"], protect=r"\{\w+\}")
     assert only.translation == "{name_1} ?!" and only.problems == []
     (result,) = translator.translate(["The dog sees <1>, <2> and <3>."], protect=r"<\d>")
-    assert re.search("<1>, <2> .*<3>[.]$", result.translation)  # what has nothing to translate passes through, too
+    # What has nothing to translate passes through, too
+    assert re.search("<1>, <2> .*<3>[.]$", result.translation)
     for line, first in (("<1> dogs run.", "Heute <1> "), ("Dogs run <1>.", "Heute")):
         (result,) = translator.translate([line], protect=r"<\d>", prefixes=["Heute"])
         assert result.translation.startswith(first)
@@ -439,11 +463,30 @@ def test_results_come_as_soon_as_they_and_those_before_are_done(translator, sent
             asked.append(found[0])
             yield found
 
-    small.engine = type("Watched", (), {"search": staticmethod(watched), "check": lambda self, settings: None})()
+    small.engine = type(
+        "Watched", (), {"search": staticmethod(watched), "check": lambda self, settings: None}
+    )()
     lines = sorted(sentences, key=len, reverse=True)
     stream = small.stream(lines)
     assert next(stream).source == lines[0]
     assert len(asked) < len(lines)
+
+
+@pytest.mark.parametrize("search", [{}, {"beam": 1}, {"search": "sample", "samples": 2}], ids=str)
+def test_logits_that_are_not_finite_are_reported_at_any_step(translator, monkeypatch, search):
+    """Not as rules that leave no translation. Here they break at the third step."""
+    strict = altered(translator, min_length=9, **search)
+    step = translator.engine.model.step
+
+    def broken(tokens, state, recorder=None):
+        logits, after = step(tokens, state, recorder)
+        return (logits * float("nan") if state.length == 2 else logits), after
+
+    monkeypatch.setattr(translator.engine.model, "step", broken)
+    with pytest.raises(
+        WorkError, match="the model's output is not finite; its weights are damaged, or too large"
+    ):
+        strict.translate(["The dog sleeps."])
 
 
 def test_options_that_do_not_fit_are_refused(translator, sentences):
@@ -451,10 +494,14 @@ def test_options_that_do_not_fit_are_refused(translator, sentences):
         ({"prefixes": ["a"]}, "there must be a prefix a line, but there are 1 for 30"),
         ({"protect": "x", "align": True}, "--align must not stand with --protect"),
         ({"protect": "("}, "must be a regular expression"),
+        ({"prefixes": ["Der\nHund"] * 30}, r"a prefix must be one line, but is 'Der\\nHund'"),
+        ({"max_length": -5}, "max_length must be at least 1, but is -5"),
     ]:
         with pytest.raises(InputError, match=message):
             translator.translate(sentences, **options)
-    with pytest.raises(InputError, match=r"lines must be a list of sentences, but are one text; give \[text\]"):
+    with pytest.raises(
+        InputError, match=r"lines must be a list of sentences, but are one text; give \[text\]"
+    ):
         translator.translate("The dog sleeps.")
 
 
@@ -463,7 +510,9 @@ def test_several_runs_translate_as_one(translator, tiny_run, sentences):
     alike = [r.translation for r in both.translate(sentences)]
     assert alike == [r.translation for r in translator.translate(sentences)]
     with pytest.raises(InputError, match=r"decode.coverage_penalty must be 0 with several models"):
-        Translator.load(tiny_run, device="cpu", ensemble=[tiny_run], decode={"coverage_penalty": 0.1}).translate(["A"])
+        Translator.load(
+            tiny_run, device="cpu", ensemble=[tiny_run], decode={"coverage_penalty": 0.1}
+        ).translate(["A"])
 
 
 def test_an_ensemble_ends_where_the_first_of_its_models_does(translator):
@@ -492,7 +541,9 @@ def other_run(tiny_run, tmp_path_factory):
     return folder
 
 
-def test_an_ensemble_gives_each_token_the_mean_of_its_models_probabilities(translator, tiny_run, other_run, sentences):
+def test_an_ensemble_gives_each_token_the_mean_of_its_models_probabilities(
+    translator, tiny_run, other_run, sentences
+):
     both = Translator.load(tiny_run, device="cpu", ensemble=[other_run])
     other = Translator.load(other_run, device="cpu")
     tokenizer = translator.tokenizer
@@ -516,5 +567,7 @@ def test_models_with_other_vocabularies_do_not_translate_together(tiny_run, tmp_
         (tmp_path / name).write_bytes((tiny_run / name).read_bytes())
     pairs = [(english, german) for english, german in toy.generate("test", 300)]
     Tokenizer.train(pairs, TokenizerConfig(vocab_size=450)).save(tmp_path)
-    with pytest.raises(InputError, match="its tokenizer must be that of .* to translate together, but is another"):
+    with pytest.raises(
+        InputError, match="its tokenizer must be that of .* to translate together, but is another"
+    ):
         Translator.load(tiny_run, device="cpu", ensemble=[tmp_path])

@@ -1,7 +1,7 @@
-"""The verbs. Only this room parses arguments, prints results or exits.
+"""The commands. Only this package parses arguments, prints results or exits.
 
-Results go to stdout, all else to stderr. Exit status: 0 done, 1 the work failed, 2 the command line, YAML or data is
-wrong, 128 + N stopped by signal N. Nothing slow is imported before the arguments are understood.
+Results go to stdout, all else to stderr. Exit status: 0 done, 1 the work failed, 2 the command line, YAML or
+data is wrong, 128 + N stopped by signal N. Nothing slow is imported before the arguments are understood.
 """
 
 import argparse
@@ -11,15 +11,16 @@ import os
 import signal
 import sys
 import traceback
+import warnings
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from transformer_mt import __version__
 from transformer_mt.cli import config, distill, evaluate, export, plot, score, sweep, train, translate
 from transformer_mt.cli.console import Parser, say
-from transformer_mt.errors import InputError, WorkError
+from transformer_mt.errors import InputError, Notice, WorkError
 
-# In these, words may stand before, between and after the options.
+# In these commands positional words may come before, between and after the options.
 _INTERMIXED = ("train", "translate", "distill", "sweep")
 
 
@@ -28,11 +29,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     parser = Parser(prog="transformer-mt", description="Train Transformers to translate, and translate.")
     parser.add_argument("--version", action="version", version=f"transformer-mt {__version__}")
-    verbs = parser.add_subparsers(title="verbs", required=True, metavar="VERB")
-    for room in (train, translate, evaluate, score, export, distill, sweep, plot, config):
-        room.add_verb(verbs)
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    for module in (train, translate, evaluate, score, export, distill, sweep, plot, config):
+        module.add_command(commands)
     if words and words[0] in _INTERMIXED:
-        return _run(verbs.choices[words[0]].parse_intermixed_args(words[1:]), argv is None)
+        return _run(commands.choices[words[0]].parse_intermixed_args(words[1:]), argv is None)
     return _run(parser.parse_args(words), argv is None)
 
 
@@ -44,14 +45,17 @@ def translate_main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: argparse.Namespace, is_process: bool) -> int:
-    """The verb's exit status; `is_process`: nothing else runs in this process, so that signals are ours."""
+    """The command's exit status. `is_process`: nothing else runs in this process, so it may
+    handle signals.
+    """
     if is_process:
         _listen()
-    if sys.stderr is None:  # closed (2>&-): nobody is there to be told
+    if sys.stderr is None:  # closed (2>&-)
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="surrogateescape")  # whatever the locale says
+    warnings.showwarning = _show_warning  # type: ignore[assignment]
     status = 1
     try:
         status = _status_of(arguments, is_process)
@@ -60,8 +64,18 @@ def _run(arguments: argparse.Namespace, is_process: bool) -> int:
             raise
         traceback.print_exc()
     if status and is_process and _is_rank():
-        _end_now(status)  # a rank that fails ends as soon as it has said why
+        _end_now(status)  # a rank that fails ends as soon as it has printed why
     return status
+
+
+_PLAIN_SHOW_WARNING = warnings.showwarning
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *rest: Any) -> None:
+    if issubclass(category, Notice):
+        say(str(message))
+    else:
+        _PLAIN_SHOW_WARNING(message, category, *rest)
 
 
 def _is_rank() -> bool:
@@ -70,7 +84,9 @@ def _is_rank() -> bool:
 
 
 def _end_now(status: int) -> NoReturn:
-    """End the process without the clean-up of the libraries, in which a rank would wait for peers that wait for it."""
+    """End the process without the clean-up of the libraries, in which a rank would wait for peers that wait
+    for it.
+    """
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, AttributeError):
             stream.flush()
@@ -79,9 +95,9 @@ def _end_now(status: int) -> NoReturn:
 
 def _status_of(arguments: argparse.Namespace, is_process: bool) -> int:
     try:
-        status = arguments.verb(arguments) or 0
+        status = arguments.command(arguments) or 0
         if sys.stdout is not None:
-            sys.stdout.flush()  # a full disk or a closed pipe is told here, not by Python at its exit
+            sys.stdout.flush()  # reports a full disk or a closed pipe here, not at Python's exit
         return status
     except InputError as error:
         say(str(error))
@@ -99,12 +115,15 @@ def _status_of(arguments: argparse.Namespace, is_process: bool) -> int:
         say("not enough memory; lower --batch-tokens or --beam, or close other programs")
         return 1
     except BrokenPipeError:
-        # Whoever read our output has seen enough; Python must not complain when it flushes at exit.
+        # The reader of our output has closed it; Python must not complain when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     except OSError as error:
-        # A full disk or a vanished folder, wherever it was met; what was whole before is whole still.
-        say(f"{error.filename or 'a file'}: {error.strerror or error}; make room or check the place, then run it again")
+        # A full disk or a removed folder; files that were complete are still complete.
+        say(
+            f"{error.filename or 'a file'}: {error.strerror or error}; free some space or check the path, "
+            "then run it again"
+        )
         return 1
     except KeyboardInterrupt as stop:
         say("stopped")
@@ -115,14 +134,14 @@ def _status_of(arguments: argparse.Namespace, is_process: bool) -> int:
 
 
 def _listen() -> None:
-    """Ctrl-C and SIGTERM go up through the `finally` clauses; a second one ends the process at once."""
+    """Ctrl-C and SIGTERM raise KeyboardInterrupt; a second one ends the process at once."""
 
     def stop(number: int, frame: object) -> None:
         for each in ours:
             signal.signal(each, signal.SIG_DFL)
         raise KeyboardInterrupt(number)
 
-    # Who started us may have told us to ignore one of them, and torchrun stops its processes itself.
+    # The parent process may have set one of them to be ignored, and torchrun stops its processes itself.
     ours = [signal.SIGINT] if signal.getsignal(signal.SIGINT) is signal.default_int_handler else []
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL and "WORLD_SIZE" not in os.environ:
         ours.append(signal.SIGTERM)

@@ -4,24 +4,29 @@ import argparse
 from typing import Any
 
 
-def add_verb(verbs: Any) -> None:
-    config = verbs.add_parser("config", help="look at a config").add_subparsers(required=True, metavar="show|schema")
+def add_command(commands: Any) -> None:
+    config = commands.add_parser("config", help="look at a config").add_subparsers(
+        required=True, metavar="show|schema"
+    )
     show = config.add_parser("show", help="print the resolved file with each key's meaning")
     show.add_argument("config", metavar="CONFIG", help="YAML file")
-    show.add_argument("overrides", metavar="key=value", nargs="*", default=[], help="settings that win over the file")
-    show.set_defaults(verb=_show)
-    config.add_parser("schema", help="print the JSON schema editors use").set_defaults(verb=_schema)
+    show.add_argument(
+        "overrides", metavar="key=value", nargs="*", default=[], help="settings that win over the file"
+    )
+    show.set_defaults(command=_show)
+    config.add_parser("schema", help="print the JSON schema editors use").set_defaults(command=_schema)
 
 
 def _show(arguments: argparse.Namespace) -> int:
-    from transformer_mt.config_file import dump_config, load_config
+    from transformer_mt.config.dump import dump_config
+    from transformer_mt.config.load import load_config
 
     print(dump_config(load_config(arguments.config, arguments.overrides), comments=True), end="")
     return 0
 
 
 def _schema(arguments: argparse.Namespace) -> int:
-    from transformer_mt.config_file import json_schema
+    from transformer_mt.config.dump import json_schema
 
     print(json_schema(), end="")
     return 0

@@ -1,4 +1,4 @@
-"""What the verbs share: how they speak, and how they read a command line."""
+"""What the commands share: messages and the argument parser."""
 
 import argparse
 import difflib
@@ -9,28 +9,29 @@ from typing import NoReturn
 
 
 def say(text: str) -> None:
-    """A line on stderr; of several processes each says which it is."""
+    """Print a line on stderr, with the rank if there are several processes."""
     rank = f"rank {os.environ.get('RANK', '?')}: " if int(os.environ.get("WORLD_SIZE", 1)) > 1 else ""
     if sys.stderr is not None:  # closed (2>&-): print would write it among the results
         print(rank + text, file=sys.stderr, flush=True)
 
 
 class Parser(argparse.ArgumentParser):
-    """Tells what is wrong with a command line in one line, with the nearest right word."""
+    """Reports a wrong command line in one line, with the nearest right word."""
 
     def error(self, message: str) -> NoReturn:
-        """Say it and end with 2; argparse itself would print the whole usage above it."""
+        """Print one line and exit with status 2; argparse itself would print the whole usage."""
         if choice := re.fullmatch(r"argument (\S+): invalid choice: '?(.+?)'? \(choose from (.+)\)", message):
             name, word, words = choice[1], choice[2], choice[3].replace("'", "")
             message = f"{name} must be one of {words}, but is {word}{_nearest(word, words.split(', '))}"
         elif unknown := re.fullmatch(r"unrecognized arguments: (.+)", message):
             unknown_words = unknown[1].split()
             option = next((word.partition("=")[0] for word in unknown_words if word.startswith("-")), None)
-            message = (
-                f"{option} is not an option{_nearest(option, _options(self))}"
-                if option
-                else f"{unknown_words[0]} is one word too many"
-            )
+            if option is None:
+                message = f"{unknown_words[0]} is one argument too many"
+            elif commands := _commands_with(option, self):
+                message = f"{option} is not an option here, but one of {', '.join(commands)}"
+            else:
+                message = f"{option} is not an option{_nearest(option, _options(self))}"
         message = re.sub(r"^argument (-\S+): ", r"\1 ", message)
         message += "" if "did you mean" in message else f"; {self.prog} --help shows what there is"
         say(message)
@@ -38,12 +39,21 @@ class Parser(argparse.ArgumentParser):
 
 
 def _options(parser: argparse.ArgumentParser) -> list[str]:
-    """Every option of the parser and of the verbs below it."""
+    """Every option of the parser and of its subcommands."""
     found = list(parser._option_string_actions)
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             found += [option for below in action.choices.values() for option in _options(below)]
     return found
+
+
+def _commands_with(option: str, parser: argparse.ArgumentParser) -> list[str]:
+    """The subcommands that have this option."""
+    choices: dict[str, argparse.ArgumentParser] = {}
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            choices |= action.choices
+    return [name for name, command in choices.items() if option in _options(command)]
 
 
 def _nearest(word: str, right: list[str]) -> str:

@@ -10,42 +10,48 @@ from transformer_mt.cli.model import add_model, add_search, load_translator
 from transformer_mt.errors import InputError
 
 if TYPE_CHECKING:
-    from transformer_mt.config_corpus import Corpus
+    from transformer_mt.config.corpus import Corpus
 
-_ABOUT = "Translate the config's test sets, or the given files, and print BLEU, chrF and TER with their signatures."
+_ABOUT = "Translate the config's test sets or the given files, and print BLEU, chrF and TER with signatures."
 
 
-def add_verb(verbs: Any) -> None:
-    parser = verbs.add_parser("evaluate", help="score a model on test sets", description=_ABOUT)
+def add_command(commands: Any) -> None:
+    parser = commands.add_parser("evaluate", help="score a model on test sets", description=_ABOUT)
     add_model(parser)
     parser.add_argument(
-        "--source", metavar="FILE", action="append", default=[], help="sentences to translate, one a line"
+        "--source", metavar="FILE", action="append", default=[], help="sentences to translate, one per line"
     )
-    parser.add_argument("--reference", metavar="FILE", action="append", default=[], help="their references, one a line")
+    parser.add_argument(
+        "--reference", metavar="FILE", action="append", default=[], help="their references, one per line"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object a test set")
     add_search(parser)
-    parser.set_defaults(verb=_evaluate)
+    parser.set_defaults(command=_evaluate)
 
 
 def _evaluate(arguments: argparse.Namespace) -> int:
     if len(arguments.source) != len(arguments.reference):
         raise InputError(
-            f"each --source needs a --reference, but there are {len(arguments.source)} and {len(arguments.reference)}"
+            f"each --source needs a --reference, but there are {len(arguments.source)} and "
+            f"{len(arguments.reference)}"
         )
-    from transformer_mt.config_corpus import FilesCorpus
+    from transformer_mt.config.corpus import FilesCorpus
     from transformer_mt.data.corpus import describe, read_corpus
-    from transformer_mt.decoding.model_folder import load_run_config
     from transformer_mt.evaluation.evaluate import evaluate
+    from transformer_mt.translation.model_folder import load_run_config
 
     folder = Path(arguments.model)
     config = load_run_config(folder)
     sets: dict[str, Corpus] = {f"test-{i}": corpus for i, corpus in enumerate(config.data.test)}
     if arguments.source:
         files = zip(arguments.source, arguments.reference)
-        sets = {f"{i}-{Path(src).name}": FilesCorpus(source=src, target=ref) for i, (src, ref) in enumerate(files)}
+        sets = {
+            f"{i}-{Path(src).name}": FilesCorpus(source=src, target=ref) for i, (src, ref) in enumerate(files)
+        }
     if not sets:
         raise InputError(f"{folder}: its config has no data.test; give --source FILE --reference FILE")
-    corpora = {name: list(read_corpus(corpus, config.data)) for name, corpus in sets.items()}  # before any work
+    # Before any work
+    corpora = {name: list(read_corpus(corpus, config.data)) for name, corpus in sets.items()}
     translator = load_translator(arguments)
     for name, corpus in sets.items():
         evaluation = evaluate(translator, corpora[name], config, say)
@@ -61,7 +67,6 @@ def _evaluate(arguments: argparse.Namespace) -> int:
         else:
             print(f"{name}: {describe(corpus)}, {len(corpora[name]):,} sentences, {translator.searched}")
             print("\n".join(f"  {score}" for score in scores), flush=True)
-        evaluation.save(
-            folder / "evaluation" / name
-        )  # after what was asked for is told: a shared model may take no files
+        # After the scores are printed: the folder of a shared model may be read-only
+        evaluation.save(folder / "evaluation" / name)
     return 0

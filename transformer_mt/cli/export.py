@@ -7,13 +7,14 @@ from typing import Any
 from transformer_mt.cli.console import say
 
 _ABOUT = (
-    "Write a run's model for another engine, and prove it: both translate a probe set, and an export that translates "
+    "Write a run's model for another engine, and prove it: both translate a probe set, and an export that "
+    "translates "
     "differently is not kept. The exported folder is a MODEL for translate, evaluate and score."
 )
 
 
-def add_verb(verbs: Any) -> None:
-    parser = verbs.add_parser("export", help="write a model for CTranslate2", description=_ABOUT)
+def add_command(commands: Any) -> None:
+    parser = commands.add_parser("export", help="write a model for CTranslate2", description=_ABOUT)
     parser.add_argument("model", metavar="MODEL", help="a run's folder")
     parser.add_argument("out", metavar="OUT", help="the folder to write; must not be there")
     parser.add_argument(
@@ -28,11 +29,11 @@ def add_verb(verbs: Any) -> None:
     parser.add_argument(
         "--probe", metavar="FILE", help="sentences both engines translate (default: of the validation set)"
     )
-    parser.set_defaults(verb=_export)
+    parser.set_defaults(command=_export)
 
 
 def _export(arguments: argparse.Namespace) -> int:
-    from transformer_mt.export.export import export
+    from transformer_mt.export.to_ctranslate2 import export
 
     proof = export(Path(arguments.model), Path(arguments.out), arguments.quantization, arguments.probe, say)
     print(proof)

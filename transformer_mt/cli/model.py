@@ -1,4 +1,4 @@
-"""The options with which a verb names its model and the settings of its search."""
+"""The options of a model and of its search, shared by several commands."""
 
 import argparse
 import re
@@ -10,8 +10,8 @@ from transformer_mt.errors import InputError
 
 if TYPE_CHECKING:
     from transformer_mt.config import DecodeConfig
-    from transformer_mt.decoding.translation import Options
-    from transformer_mt.decoding.translator import Translator
+    from transformer_mt.translation.result import Options
+    from transformer_mt.translation.translator import Translator
 
 
 def _auto(text: str) -> str | bool:
@@ -23,13 +23,13 @@ def _auto(text: str) -> str | bool:
 
 # Of `decode` in the YAML: key, type, metavar or choices, meaning. The flag is the key with dashes.
 _SEARCH: tuple[tuple[str, Any, Any, str], ...] = (
-    ("search", str, ("beam", "sample", "mbr"), "what is looked for"),
+    ("search", str, ("beam", "sample", "mbr"), "search method"),
     ("beam", positive, "N", "hypotheses kept"),
     ("length_penalty", float, "X", "exponent of the length that scores are divided by"),
     ("length_penalty_form", str, ("plain", "gnmt"), "the length, or (5 + length) / 6"),
     ("coverage_penalty", float, "X", "weight of GNMT's coverage penalty"),
-    ("diversity", float, "X", "taken off for each better continuation of the same hypothesis"),
-    ("samples", positive, "N", "translations drawn, with --search sample or mbr"),
+    ("diversity", float, "X", "score penalty for each better continuation of the same hypothesis"),
+    ("samples", positive, "N", "number of samples, with --search sample or mbr"),
     ("temperature", float, "X", "of sampling"),
     ("top_k", natural, "N", "sample from the N likeliest tokens"),
     ("top_p", float, "X", "sample from the likeliest tokens that together have probability X"),
@@ -44,8 +44,8 @@ _SEARCH: tuple[tuple[str, Any, Any, str], ...] = (
     ("batch_tokens", positive, "N", "budget of a batch in source tokens x hypotheses"),
 )
 
-# What only some searches ask for, and no other setting says so.
-_ONLY_IN = {
+# Settings that only apply to some searches.
+_ONLY_FOR_SEARCHES = {
     "beam": ("beam",),
     "length_penalty": ("beam", "sample"),
     "length_penalty_form": ("beam", "sample"),
@@ -62,7 +62,9 @@ def _flag(key: str) -> str:
 
 def add_model(parser: argparse.ArgumentParser) -> None:
     """MODEL, and what computes it."""
-    parser.add_argument("model", metavar="MODEL", help="a run's folder, such as runs/demo, or an exported one")
+    parser.add_argument(
+        "model", metavar="MODEL", help="a run's folder, such as runs/demo, or an exported one"
+    )
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps")
     parser.add_argument(
         "--dtype",
@@ -73,7 +75,7 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         "--engine",
         choices=["auto", "torch", "ctranslate2"],
         default="auto",
-        help="what searches (default: by the folder)",
+        help="inference engine (default: chosen by the type of folder)",
     )
     parser.add_argument(
         "--ensemble",
@@ -90,13 +92,16 @@ def add_search(parser: argparse.ArgumentParser) -> None:
     for key, kind, values, meaning in _SEARCH:
         shown: dict[str, Any] = {"metavar": values} if isinstance(values, str) else {"choices": values}
         group.add_argument(_flag(key), type=kind, help=meaning, **shown)
-    group.add_argument("--ban", metavar="WORD", action="append", help="a word that is never written; repeatable")
+    group.add_argument(
+        "--ban", metavar="WORD", action="append", help="a word that is never written; repeatable"
+    )
 
 
 def load_translator(arguments: argparse.Namespace, options: "Options | None" = None) -> "Translator":
-    """The translator the arguments name; a run's folder is exported first where --engine ctranslate2 asks for it.
+    """The translator the arguments name. With --engine ctranslate2 a run's folder is exported first if
+    necessary.
 
-    What the settings or `options` ask for in vain is refused before that.
+    Settings and `options` without effect raise InputError before that.
     """
     given = {key: getattr(arguments, key, None) for key, *_ in _SEARCH}
     given["banned"] = getattr(arguments, "ban", None)
@@ -104,50 +109,55 @@ def load_translator(arguments: argparse.Namespace, options: "Options | None" = N
     settings = _settings(decode, Path(arguments.model))
     if options is not None:
         options.check(settings)
-    from transformer_mt.decoding.model_folder import is_exported
-    from transformer_mt.decoding.translator import Translator
+    from transformer_mt.translation.model_folder import is_exported
+    from transformer_mt.translation.translator import Translator
 
     folder = Path(arguments.model)
     if arguments.engine == "ctranslate2" and arguments.ensemble:
         raise InputError("--ensemble must stand with --engine torch, but the engine is ctranslate2")
     if arguments.engine == "ctranslate2" and not is_exported(folder):
-        from transformer_mt.decoding.ctranslate2_engine import check_settings, choose_place
         from transformer_mt.export.cache import exported
+        from transformer_mt.translation.ctranslate2_engine import check_settings, choose_device_name
 
         check_settings(settings)
-        choose_place(arguments.device, arguments.dtype)
+        choose_device_name(arguments.device, arguments.dtype)
         folder = exported(folder, say)
     elif arguments.device == "auto" or arguments.device == "cpu":
         _keep_memory(folder)
-    return Translator.load(folder, arguments.device, arguments.dtype, decode, arguments.engine, arguments.ensemble)
+    return Translator.load(
+        folder, arguments.device, arguments.dtype, decode, arguments.engine, arguments.ensemble
+    )
 
 
 def _settings(decode: dict[str, Any], folder: Path) -> "DecodeConfig":
-    """The model's settings with those given. InputError if one was given that would change nothing; those of the config may
-    wait there for another search.
+    """The model's settings, overridden by those given. InputError if a given setting has no effect with this
+    search; the config may contain settings for other searches.
     """
-    from transformer_mt.decoding.model_folder import load_run_config
+    from transformer_mt.translation.model_folder import load_run_config
 
     try:
         settings = load_run_config(folder, decode).decode
     except InputError as error:
         if "command line" not in str(error):
             raise
-        # A setting was given as a flag, and is told as one.
+        # The setting was given as a flag: the message names the flag.
         raise InputError(_SETTING.sub(lambda setting: _flag(setting[1]), str(error))) from None
-    for key, searches in _ONLY_IN.items():
+    for key, searches in _ONLY_FOR_SEARCHES.items():
         if key in decode and settings.search not in searches:
             raise InputError(
-                f"{_flag(key)} must stand with --search {' or '.join(searches)}, but the search is {settings.search}"
+                f"{_flag(key)} must stand with --search {' or '.join(searches)}, but the search is "
+                f"{settings.search}"
             )
     return settings
 
 
 def _keep_memory(folder: Path) -> None:
-    """A process that only translates keeps its large buffers; what is imported here is needed by torch's engine anyway."""
-    from transformer_mt.decoding.model_folder import is_exported
+    """Keep freed memory in the process: faster decoding on glibc. Safe here because this process only
+    translates.
+    """
+    from transformer_mt.translation.model_folder import is_exported
 
     if folder.is_dir() and not is_exported(folder):
-        from transformer_mt.device import keep_large_buffers
+        from transformer_mt.device import keep_freed_memory
 
-        keep_large_buffers(one_heap=True)
+        keep_freed_memory(one_heap=True)

@@ -10,29 +10,40 @@ from transformer_mt.cli.model import add_model, load_translator
 from transformer_mt.errors import InputError
 
 
-def add_verb(verbs: Any) -> None:
-    plot = verbs.add_parser("plot", help="pictures of attention and of trainings")
+def add_command(commands: Any) -> None:
+    plot = commands.add_parser("plot", help="pictures of attention and of trainings")
     kinds = plot.add_subparsers(required=True, metavar="attention|curves")
-    about = "Draw where a model looks while it translates a sentence: what is looked at on top, what looks at the side."
+    about = "Draw the attention weights of a sentence: keys on top, queries at the side."
     attention = kinds.add_parser("attention", help="heat maps of attention weights", description=about)
     add_model(attention)
     attention.add_argument("source", metavar="SOURCE", help="a sentence")
     attention.add_argument("--target", metavar="TEXT", help="a translation of it (default: the model's own)")
     attention.add_argument(
-        "--kind", choices=["cross", "encoder", "decoder"], default="cross", help="which attention (default: cross)"
+        "--kind",
+        choices=["cross", "encoder", "decoder"],
+        default="cross",
+        help="which attention (default: cross)",
     )
-    attention.add_argument("--layer", metavar="N|all|mean", default="mean", help="which layers (default: their mean)")
-    attention.add_argument("--head", metavar="N|all|mean", default="mean", help="which heads (default: their mean)")
+    attention.add_argument(
+        "--layer", metavar="N|all|mean", default="mean", help="which layers (default: their mean)"
+    )
+    attention.add_argument(
+        "--head", metavar="N|all|mean", default="mean", help="which heads (default: their mean)"
+    )
     attention.add_argument("-o", "--output", metavar="FILE", help="the picture: .png, .svg or .pdf")
     attention.add_argument("--json", action="store_true", help="print the numbers")
-    attention.set_defaults(verb=_attention)
+    attention.set_defaults(command=_attention)
     about = "Draw validation loss, BLEU and learning rate of several runs in one picture."
     curves = kinds.add_parser("curves", help="learning curves", description=about)
     curves.add_argument("runs", metavar="RUN", nargs="+", help="a run's folder")
     units = ["updates", "tokens", "minutes", "hours"]
-    curves.add_argument("--against", choices=units, default="updates", help="what runs along (default: updates)")
-    curves.add_argument("-o", "--output", metavar="FILE", required=True, help="the picture: .png, .svg or .pdf")
-    curves.set_defaults(verb=_curves)
+    curves.add_argument(
+        "--against", choices=units, default="updates", help="unit of the x-axis (default: updates)"
+    )
+    curves.add_argument(
+        "-o", "--output", metavar="FILE", required=True, help="the picture: .png, .svg or .pdf"
+    )
+    curves.set_defaults(command=_curves)
 
 
 def _attention(arguments: argparse.Namespace) -> int:
@@ -42,7 +53,7 @@ def _attention(arguments: argparse.Namespace) -> int:
         raise InputError("attention can only be looked at with --engine torch, but the engine is ctranslate2")
     output = _picture(arguments.output) if arguments.output else None
     translator = load_translator(arguments)
-    from transformer_mt.decoding.look import look, maps
+    from transformer_mt.translation.attention_maps import look, maps
 
     seen = look(translator, arguments.source, arguments.target)
     chosen = maps(seen, arguments.kind, arguments.layer, arguments.head)
@@ -73,7 +84,9 @@ def _curves(arguments: argparse.Namespace) -> int:
 
 
 def _names(folders: list[Path]) -> list[str]:
-    """The last part of each path, or as many as tell them all apart: those of a sweep all end in seed-1."""
+    """The last part of each path, or as many parts as make them differ: those of a sweep all end
+    in seed-1.
+    """
     paths = [folder.resolve() for folder in folders]
     for parts in range(1, max(len(path.parts) for path in paths)):
         names = ["/".join(path.parts[-parts:]) for path in paths]

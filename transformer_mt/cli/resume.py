@@ -1,4 +1,4 @@
-"""What `translate --resume` continues: a record beside the output, from its first line to its last."""
+"""The record that `translate --resume` compares: a file next to the output while it is incomplete."""
 
 import json
 import os
@@ -20,7 +20,8 @@ def record_file(output: Path) -> Path:
 
 
 def facts(models: list[Path], settings: dict[str, Any], files: dict[str, str | None]) -> dict[str, str]:
-    """What a translation depends on, as texts by name: the models, the settings, and the contents of input files.
+    """What a translation depends on, as texts by name: the models, the settings, and the contents of input
+    files.
 
     Standard input is not among them: it cannot be read twice.
     """
@@ -45,14 +46,17 @@ def check(output: Path, now: dict[str, str]) -> None:
         before = json.loads(record_file(output).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         raise InputError(
-            f"{output}: must have a record of what wrote it ({record_file(output).name}) to be resumed, but has none; "
+            f"{output}: must have a record of what wrote it ({record_file(output).name}) to be resumed, but "
+            "has none; "
             f"{again}"
         ) from None
     changed = [name for name in before.keys() | now.keys() if before.get(name) != now.get(name)]
     if changed:
         name = min(changed)
         values = f" ({before.get(name)} then, {now.get(name)} now)" if name.startswith("the setting") else ""
-        raise InputError(f"{output}: was begun with another value of {name}{values}, so it cannot be resumed; {again}")
+        raise InputError(
+            f"{output}: was begun with another value of {name}{values}, so it cannot be resumed; {again}"
+        )
 
 
 def end(output: Path) -> None:

@@ -10,7 +10,8 @@ from transformer_mt.cli.model import add_model, load_translator
 from transformer_mt.errors import InputError
 
 _ABOUT = (
-    "Print what probability the model gives each target line as a translation of its source line, LOG_PROB<tab>SCORE"
+    "Print what probability the model gives each target line as a translation of its source line, "
+    "LOG_PROB<tab>SCORE"
     "<tab>TARGET, and at last, on stderr, the perplexity of all."
 )
 
@@ -18,21 +19,27 @@ _ABOUT = (
 _CHUNK = 1024
 
 
-def add_verb(verbs: Any) -> None:
-    parser = verbs.add_parser("score", help="log-probabilities of given translations", description=_ABOUT)
+def add_command(commands: Any) -> None:
+    parser = commands.add_parser("score", help="log-probabilities of given translations", description=_ABOUT)
     add_model(parser)
-    parser.add_argument("--source", metavar="FILE", help="sentences, one a line (.gz too)")
+    parser.add_argument("--source", metavar="FILE", help="sentences, one per line (.gz too)")
     parser.add_argument("--target", metavar="FILE", help="their translations, one a line (.gz too)")
     parser.add_argument(
-        "--translations", metavar="FILE", help="instead of both: what translate --json wrote, scored in its own pieces"
+        "--translations",
+        metavar="FILE",
+        help="instead of both: what translate --json wrote, scored in its own pieces",
     )
-    parser.add_argument("--length-penalty", metavar="X", type=float, help="of the score (default: the config's)")
-    parser.add_argument("--json", action="store_true", help="one JSON object a line, with each token's log-probability")
-    parser.set_defaults(verb=_score)
+    parser.add_argument(
+        "--length-penalty", metavar="X", type=float, help="of the score (default: the config's)"
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="one JSON object a line, with each token's log-probability"
+    )
+    parser.set_defaults(command=_score)
 
 
 def _score(arguments: argparse.Namespace) -> int:
-    from transformer_mt.decoding.scoring import pairs_of_files, pairs_of_json, score
+    from transformer_mt.translation.scoring import pairs_of_files, pairs_of_json, score
 
     if arguments.translations and (arguments.source or arguments.target):
         raise InputError("give --translations, or --source and --target, not both")
@@ -54,5 +61,8 @@ def _score(arguments: argparse.Namespace) -> int:
             else:
                 print(f"{result.log_prob:.4f}\t{result.score:.4f}\t{result.target}")
     if tokens:
-        say(f"{lines:,} lines, {tokens:,} tokens, log P {total:.2f}, perplexity {math.exp(-total / tokens):.4f}")
+        say(
+            f"{lines:,} lines, {tokens:,} tokens, log P {total:.2f}, perplexity "
+            f"{math.exp(-total / tokens):.4f}"
+        )
     return 0

@@ -8,14 +8,16 @@ from transformer_mt.cli.console import positive, say
 from transformer_mt.errors import InputError, WorkError
 
 _ABOUT = (
-    "Train variants of one config, each with several seeds, score them, and print one table: parameters, speed, BLEU with its "
-    "deviation, significance against the first. The table and a picture of the learning curves are in the sweep's folder. "
-    "Run again, it goes on where it stopped."
+    "Train variants of one config, each with several seeds, score them, and print one table: parameters, "
+    "speed, BLEU with its "
+    "deviation, significance against the first. The table and a picture of the learning curves are in the "
+    "sweep's folder. "
+    "Run again, it resumes."
 )
 
 
-def add_verb(verbs: Any) -> None:
-    parser = verbs.add_parser("sweep", help="compare variants of a config", description=_ABOUT)
+def add_command(commands: Any) -> None:
+    parser = commands.add_parser("sweep", help="compare variants of a config", description=_ABOUT)
     parser.add_argument("sweep", metavar="SWEEP", help="YAML file that names a base config and its variants")
     parser.add_argument(
         "overrides", metavar="key=value", nargs="*", default=[], help="settings that win in every variant"
@@ -29,17 +31,23 @@ def add_verb(verbs: Any) -> None:
         default=1,
         help="trainings side by side, the cores shared out (default: 1)",
     )
-    places.add_argument("--devices", metavar="LIST", help="devices with one training each, such as cuda:0,cuda:1")
-    parser.set_defaults(verb=_sweep)
+    places.add_argument(
+        "--devices", metavar="LIST", help="devices with one training each, such as cuda:0,cuda:1"
+    )
+    parser.set_defaults(command=_sweep)
 
 
 def _sweep(arguments: argparse.Namespace) -> int:
     from transformer_mt.device import choose_device
-    from transformer_mt.sweep.jobs import Runner
-    from transformer_mt.sweep.plan import load_sweep
-    from transformer_mt.sweep.table import write_table
+    from transformer_mt.experiments.sweep_jobs import Runner
+    from transformer_mt.experiments.sweep_plan import load_sweep
+    from transformer_mt.experiments.sweep_table import write_table
 
-    places = [name.strip() for name in arguments.devices.split(",")] if arguments.devices else [None] * arguments.jobs
+    places = (
+        [name.strip() for name in arguments.devices.split(",")]
+        if arguments.devices
+        else [None] * arguments.jobs
+    )
     if "" in places:
         raise InputError(f"--devices must be names with commas between them, but is {arguments.devices}")
     for place in filter(None, places):
@@ -52,18 +60,23 @@ def _sweep(arguments: argparse.Namespace) -> int:
         received.append(number)
         raise KeyboardInterrupt
 
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # the trainings hear of none of them by themselves
+    # The trainings run in sessions of their own and do not receive them
+    for number in (
+        signal.SIGINT,
+        signal.SIGTERM,
+        signal.SIGHUP,
+    ):
         if signal.getsignal(number) is not signal.SIG_IGN:  # by nohup
             signal.signal(number, stop)
     try:
         failures = Runner(sweep, places, say).run(done=lambda: write_table(sweep))
     except KeyboardInterrupt:
-        say("stopped; run the same command to go on")
+        say("stopped; run the same command to resume")
         return 128 + received[0]
     table = write_table(sweep)
     print(table or "", end="")
     if failures:
         raise WorkError(
-            f"{len(failures)} of {len(sweep.jobs)} trainings failed; mend them and run the same command again"
+            f"{len(failures)} of {len(sweep.jobs)} trainings failed; fix them and run the same command again"
         )
     return 0

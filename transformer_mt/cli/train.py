@@ -7,9 +7,11 @@ from typing import Any
 from transformer_mt.cli.console import positive, say
 
 
-def add_verb(verbs: Any) -> None:
-    about = "Train the model a YAML file describes. Run again, it goes on from the newest whole checkpoint."
-    parser = verbs.add_parser("train", help="train a model, or go on training it", description=about)
+def add_command(commands: Any) -> None:
+    about = (
+        "Train the model a YAML file describes. Run again, it resumes from the newest undamaged checkpoint."
+    )
+    parser = commands.add_parser("train", help="train a model, or resume its training", description=about)
     parser.add_argument("config", metavar="CONFIG", help="YAML file")
     parser.add_argument(
         "overrides",
@@ -29,19 +31,20 @@ def add_verb(verbs: Any) -> None:
         default=1,
         help="processes on this machine, one a GPU; started by torchrun",
     )
-    parser.set_defaults(verb=_train)
+    parser.set_defaults(command=_train)
 
 
 def _train(arguments: argparse.Namespace) -> int:
-    from transformer_mt.config_file import load_config
+    from transformer_mt.config.load import load_config
 
-    config = load_config(arguments.config, arguments.overrides)  # before torch: a typo is told at once
+    # Before torch is imported: a typo is reported at once
+    config = load_config(arguments.config, arguments.overrides)
     if arguments.gpus > 1 and "WORLD_SIZE" not in os.environ:
-        from transformer_mt.training.distributed import become_torchrun
+        from transformer_mt.training.distributed import exec_torchrun
 
         options = [f"--out={arguments.out}"] if arguments.out else []
         options += ["--fresh"] if arguments.fresh else []
-        become_torchrun(arguments.gpus, ["train", arguments.config, *arguments.overrides, *options])
+        exec_torchrun(arguments.gpus, ["train", arguments.config, *arguments.overrides, *options])
     from transformer_mt.training.loop import Interrupted, train
 
     try:

@@ -16,33 +16,44 @@ from transformer_mt.cli.model import add_model, add_search, load_translator
 from transformer_mt.errors import InputError
 
 if TYPE_CHECKING:
-    from transformer_mt.decoding.translation import Options, Translation
-    from transformer_mt.decoding.translator import Translator
+    from transformer_mt.translation.result import Options, Translation
+    from transformer_mt.translation.translator import Translator
 
-DESCRIPTION = "Translate TEXT, or standard input line by line as it comes; a line in is a line out, in order."
+DESCRIPTION = "Translate TEXT, or standard input as it arrives: one output line per input line, in order."
 
-# Lines translated together when there are that many: enough to sort into full batches, few enough to see progress.
+# Lines translated together when there are that many: enough to sort into full batches, few enough to see
+# progress.
 _CHUNK = 1024
 
 
-def add_verb(verbs: Any) -> None:
-    add_arguments(verbs.add_parser("translate", help="translate text", description=DESCRIPTION))
+def add_command(commands: Any) -> None:
+    add_arguments(commands.add_parser("translate", help="translate text", description=DESCRIPTION))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     parser.add_argument(
-        "text", metavar="TEXT", nargs="*", default=[], help="a sentence; without any, standard input is translated"
+        "text",
+        metavar="TEXT",
+        nargs="*",
+        default=[],
+        help="a sentence; without any, standard input is translated",
     )
     parser.add_argument("-i", "--input", metavar="FILE", help="read sentences from FILE (.gz too)")
     parser.add_argument("-o", "--output", metavar="FILE", help="write translations to FILE")
     parser.add_argument(
-        "--resume", action="store_true", help="go on after the whole lines that are in the --output file already"
+        "--resume",
+        action="store_true",
+        help="continue after the complete lines that are in the --output file already",
     )
     parser.add_argument(
-        "--n-best", metavar="N", type=positive, default=1, help="print the N best of each line as SCORE<tab>TRANSLATION"
+        "--n-best",
+        metavar="N",
+        type=positive,
+        default=1,
+        help="print the N best of each line as LINE<tab>SCORE<tab>TRANSLATION",
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument("--json", action="store_true", help="one JSON object per line")
     parser.add_argument(
         "--align", action="store_true", help="with --json: the source token each target token attends to"
     )
@@ -50,11 +61,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--prefixes", metavar="FILE", help="each translation begins with its line of FILE")
     parser.add_argument("--protect", metavar="REGEX", help="text it matches passes through unchanged")
     add_search(parser)
-    parser.set_defaults(verb=_translate)
+    parser.set_defaults(command=_translate)
 
 
 def _translate(arguments: argparse.Namespace) -> int:
-    _refuse_what_does_not_fit(arguments)
+    _check_options(arguments)
     with ExitStack() as files:
         chunks = _chunks(arguments, files)
         options = _options(arguments)
@@ -79,15 +90,15 @@ def _translate(arguments: argparse.Namespace) -> int:
         for first, lines, own in chain([first_task] if first_task else [], work):
             for number, result in enumerate(translator.stream(lines, _with(options, own)), start=first):
                 _write(_format(number, result, arguments), number, result.problems, output)
-                output.flush()  # whoever waits for this line has it now
+                output.flush()  # a caller may wait for this line
                 bar(1)
     if arguments.output:
         resume.end(Path(arguments.output))
     return 0
 
 
-def _refuse_what_does_not_fit(arguments: argparse.Namespace) -> None:
-    """Before anything is loaded: options that cannot stand together."""
+def _check_options(arguments: argparse.Namespace) -> None:
+    """Refuse options that exclude each other, before anything is loaded."""
     if arguments.text and arguments.input:
         raise InputError("give TEXT or --input, not both")
     if arguments.align and not arguments.json:
@@ -95,7 +106,7 @@ def _refuse_what_does_not_fit(arguments: argparse.Namespace) -> None:
     if arguments.prefix is not None and arguments.prefixes:
         raise InputError("give --prefix or --prefixes, not both")
     if arguments.resume and not arguments.output:
-        raise InputError("--resume must stand with --output FILE, which it goes on with")
+        raise InputError("--resume must stand with --output FILE, which it completes")
     if arguments.resume and arguments.n_best > 1 and not arguments.json:
         raise InputError("--resume must have a line for each line; with --n-best use --json")
     if arguments.output and arguments.output.endswith(".gz"):
@@ -103,13 +114,13 @@ def _refuse_what_does_not_fit(arguments: argparse.Namespace) -> None:
             f"--output must be the name of a text file, but is {arguments.output}; pack it with gzip after"
         )
     if arguments.output:
-        _refuse_to_write_what_is_read(arguments)
+        _check_output_is_not_input(arguments)
     elif sys.stdout is None:
         raise InputError("standard output is closed; give --output FILE")
 
 
-def _refuse_to_write_what_is_read(arguments: argparse.Namespace) -> None:
-    """Opening the output empties it, and going on with it cuts half a line off."""
+def _check_output_is_not_input(arguments: argparse.Namespace) -> None:
+    """Opening the output empties it, and --resume cuts an incomplete last line off."""
     output = Path(arguments.output)
     if not output.is_file():
         return
@@ -122,7 +133,7 @@ def _refuse_to_write_what_is_read(arguments: argparse.Namespace) -> None:
 
 
 def _options(arguments: argparse.Namespace) -> "Options":
-    from transformer_mt.decoding.translation import Options
+    from transformer_mt.translation.result import Options
 
     return Options(arguments.n_best, align=arguments.align, protect=arguments.protect)
 
@@ -161,13 +172,18 @@ def _work(
         own = None if prefixes is None else [next(prefixes, None) for _ in lines]
         if own is not None and None in own:
             raise InputError(
-                f"{arguments.prefixes}: must have a line for each line, but ends at line {first + own.index(None) - 1}"
+                f"{arguments.prefixes}: must have a line for each line, but ends at line "
+                f"{first + own.index(None) - 1}"
             )
         skipped = min(max(0, done - first + 1), len(lines))
         first += len(lines)
         if skipped < len(lines):
             rest = None if own is None else [prefix or "" for prefix in own[skipped:]]
             yield first - len(lines) + skipped, lines[skipped:], rest
+    if arguments.prefixes and prefixes is not None and next(prefixes, None) is not None:
+        raise InputError(
+            f"{arguments.prefixes}: must have a line for each line, but has more than {first - 1}"
+        )
     if first <= done:
         raise InputError(
             f"{arguments.output}: holds {done} lines, but the input has {first - 1}; is it of another input?"
@@ -183,13 +199,19 @@ def _prefixes(arguments: argparse.Namespace) -> Iterator[str] | None:
 
         open_bytes(arguments.prefixes).close()
         return read_lines(arguments.prefixes)
-    return None if arguments.prefix is None else repeat(os.fsencode(arguments.prefix).decode("utf-8", errors="replace"))
+    return (
+        None
+        if arguments.prefix is None
+        else repeat(os.fsencode(arguments.prefix).decode("utf-8", errors="replace"))
+    )
 
 
 def _facts(arguments: argparse.Namespace, translator: "Translator") -> dict[str, str]:
     """What the lines of the output depend on, for the record that --resume compares."""
     settings = {
-        f"decode.{key}": value for key, value in translator.decode.model_dump().items() if key != "batch_tokens"
+        f"decode.{key}": value
+        for key, value in translator.decode.model_dump().items()
+        if key != "batch_tokens"
     }
     names = ("engine", "dtype", "json", "n_best", "align", "prefix", "protect", "text")
     settings |= {f"--{name.replace('_', '-')}": getattr(arguments, name) for name in names}
@@ -199,18 +221,20 @@ def _facts(arguments: argparse.Namespace, translator: "Translator") -> dict[str,
 
 def _lines_done(arguments: argparse.Namespace, translator: "Translator") -> int:
     """Lines that need not be translated again. InputError if something else wrote them."""
-    from transformer_mt.data.lines import whole_lines
+    from transformer_mt.data.lines import cut_to_whole_lines
 
     output = Path(arguments.output)
     if output.exists() and output.stat().st_size:
         resume.check(output, _facts(arguments, translator))
-    count = whole_lines(output)
+    count = cut_to_whole_lines(output)
     say(f"{output}: resuming after {count:,} lines")
     return count
 
 
 def _open_output(arguments: argparse.Namespace, translator: "Translator", files: ExitStack) -> IO[bytes]:
-    """The output file; without --resume opening it empties it, so all that can be refused was refused before."""
+    """The output file; without --resume opening it empties it, so all that can be refused was
+    refused before.
+    """
     if not arguments.output:
         return sys.stdout.buffer
     output = Path(arguments.output)
@@ -259,7 +283,7 @@ def _format(number: int, result: "Translation", arguments: argparse.Namespace) -
             del facts["source_tokens"], facts["alignment"]
         return json.dumps(facts, ensure_ascii=False)
     if arguments.n_best > 1:
-        return "\n".join(f"{candidate.score:.4f}\t{candidate.translation}" for candidate in result.n_best)
+        return "\n".join(f"{number}\t{c.score:.4f}\t{c.translation}" for c in result.n_best)
     return result.translation
 
 
@@ -270,20 +294,24 @@ def _with_ranks(
     work: Iterator[Task],
     files: ExitStack,
 ) -> None:
-    """Under torchrun the first rank reads and writes; each translates its share of the lines."""
-    from transformer_mt.decoding.torch_engine import TorchEngine
-    from transformer_mt.training.distributed import PATIENCE, Ranks
+    """Under torchrun rank 0 reads and writes; each rank translates its share of the lines."""
+    from transformer_mt.training.distributed import LONG_TIMEOUT, Ranks
+    from transformer_mt.translation.torch_engine import TorchEngine
 
     if not isinstance(translator.engine, TorchEngine):
-        raise InputError("torchrun must have a run's folder and --engine torch; CTranslate2 uses all cores by itself")
-    ranks = Ranks.join(translator.engine.device, PATIENCE)  # the input may be a person
-    output = _open_output(arguments, translator, files) if ranks.is_first else None
-    while task := ranks.from_first(next(work, None) if ranks.is_first else None):
+        raise InputError(
+            "torchrun must have a run's folder and --engine torch; CTranslate2 uses all cores by itself"
+        )
+    ranks = Ranks.join(translator.engine.device, LONG_TIMEOUT)  # the input may be a person
+    output = _open_output(arguments, translator, files) if ranks.is_rank_zero else None
+    while task := ranks.broadcast(next(work, None) if ranks.is_rank_zero else None):
         first, lines, prefixes = task
         shares = range(ranks.rank, len(lines), ranks.size)
         own = None if prefixes is None else [prefixes[i] for i in shares]
         results = translator.stream([lines[i] for i in shares], _with(options, own))
-        mine = [(_format(first + i, result, arguments), result.problems) for i, result in zip(shares, results)]
+        mine = [
+            (_format(first + i, result, arguments), result.problems) for i, result in zip(shares, results)
+        ]
         everyones = ranks.gather(mine)
         if output is not None:
             for i in range(len(lines)):

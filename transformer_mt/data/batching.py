@@ -1,4 +1,6 @@
-"""Batches of similar length under a budget of padded tokens; their order is a pure function of (seed, epoch)."""
+"""Batches of similar length under a budget of padded tokens; their order is a pure function of
+(seed, epoch).
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -11,8 +13,9 @@ from torch import Tensor
 from transformer_mt.data.dataset import EncodedPairs
 from transformer_mt.data.tokenizer import BOS, EOS, PAD
 
-# Target lengths that share a bucket. Two keep 95 % of the tokens of a 4,096-token batch of Multi30k real, and still
-# let an epoch's dice decide which sentences meet; one keeps less (batches span buckets), three and four pad more.
+# Target lengths that share a bucket. Two keep 95 % of the tokens of a 4,096-token batch of Multi30k real, and
+# still let the random order decide which sentences share a batch; one keeps less (batches span buckets),
+# three and four pad more.
 _BUCKET = 2
 
 
@@ -41,7 +44,9 @@ class Batch:
     tgt_out: Tensor
     """(B, T) piece ids, EOS last, PAD after."""
     real: Tensor
-    """(num_tokens,) the places of the real target tokens in tgt_out.flatten(): loss is computed there only."""
+    """(num_tokens,) the positions of the real target tokens in tgt_out.flatten(): loss is computed there
+    only.
+    """
     num_tokens: int
     """Real target tokens, EOS counted: what losses are divided by and speed is counted in."""
 
@@ -57,18 +62,20 @@ class Batch:
             return [self]
         columns = (self.src, self.src_mask, self.tgt_in, self.tgt_out)
         parts = zip(*(column.split(size) for column in columns))
-        return [_with_places(src, src_mask, tgt_in, tgt_out) for src, src_mask, tgt_in, tgt_out in parts]
+        return [
+            _with_real_positions(src, src_mask, tgt_in, tgt_out) for src, src_mask, tgt_in, tgt_out in parts
+        ]
 
     def idle(self) -> "Batch":
         """The same sentences without anything to predict: what is computed of them adds nothing."""
         return replace(self, real=self.real[:0], num_tokens=0)
 
     def pinned(self) -> "Batch":
-        """In memory that a GPU fetches from by itself, while the processor goes on."""
+        """In pinned memory, from which a GPU copies asynchronously."""
         return self._each(Tensor.pin_memory)
 
     def to(self, device: torch.device) -> "Batch":
-        """On the device; from pinned memory nobody waits for the copy."""
+        """On the device; the copy from pinned memory is asynchronous."""
         return self._each(lambda tensor: tensor.to(device, non_blocking=device.type == "cuda"))
 
     def _each(self, move: Callable[[Tensor], Tensor]) -> "Batch":
@@ -84,8 +91,8 @@ def plan_epoch(
     In a batch, sentences x longest side (of both sides) is at most `batch_tokens`.
     """
     rng = np.random.default_rng([seed, epoch])
-    # Buckets by target length; inside them by source length, up in one and down in the next, so that a batch that
-    # spans two buckets meets like with like. The grid of buckets moves from epoch to epoch.
+    # Buckets by target length; inside them by source length, up in one and down in the next, so that a batch
+    # that spans two buckets meets like with like. The grid of buckets moves from epoch to epoch.
     bucket = (tgt_lengths + rng.integers(_BUCKET)) // _BUCKET
     snake = np.where(bucket % 2 == 0, src_lengths, -src_lengths)
     order = np.lexsort((rng.random(len(bucket), dtype=np.float32), snake, bucket))
@@ -104,10 +111,10 @@ def make_batch(src: Sequence[np.ndarray], tgt: Sequence[np.ndarray]) -> Batch:
     """Pad the pairs of piece ids, without BOS and EOS, into a Batch."""
     src_ids = _pad(src, add=EOS, first=False)
     tgt_in, tgt_out = _pad(tgt, add=BOS, first=True), _pad(tgt, add=EOS, first=False)
-    return _with_places(src_ids, src_ids != PAD, tgt_in, tgt_out)
+    return _with_real_positions(src_ids, src_ids != PAD, tgt_in, tgt_out)
 
 
-def _with_places(src: Tensor, src_mask: Tensor, tgt_in: Tensor, tgt_out: Tensor) -> Batch:
+def _with_real_positions(src: Tensor, src_mask: Tensor, tgt_in: Tensor, tgt_out: Tensor) -> Batch:
     real = (tgt_out != PAD).flatten().nonzero()[:, 0]
     return Batch(src, src_mask, tgt_in, tgt_out, real, len(real))
 
@@ -128,8 +135,8 @@ def _pad(rows: Sequence[np.ndarray], add: int, first: bool) -> Tensor:
 class TrainingBatches:
     """Endless batches over the epochs. Its state is two numbers; any position is reached by one `plan_epoch`.
 
-    All ranks walk through the same plan together and each makes its own share of the batches, so that the place is the
-    same on each of them and means the same to any other number of ranks.
+    All ranks iterate over the same plan and each builds only its own batches. So the position is the same on
+    all ranks, and stays valid if a run is resumed with another number of ranks.
     """
 
     def __init__(
@@ -147,7 +154,7 @@ class TrainingBatches:
         self.epoch, self.index = 0, 0
         self._plan: tuple[int, list[np.ndarray]] | None = None
 
-    def of_update(self, accumulate: int = 1) -> list[Batch]:
+    def next_update(self, accumulate: int = 1) -> list[Batch]:
         """This rank's `accumulate` batches of the next update."""
         mine = []
         for i in range(accumulate * self._num_ranks):
@@ -171,7 +178,9 @@ class TrainingBatches:
     def _batches_of(self, epoch: int) -> list[np.ndarray]:
         if self._plan is None or self._plan[0] != epoch:
             lengths = (
-                self._spelling.lengths(epoch) if self._spelling else (self._pairs.src_lengths, self._pairs.tgt_lengths)
+                self._spelling.lengths(epoch)
+                if self._spelling
+                else (self._pairs.src_lengths, self._pairs.tgt_lengths)
             )
             self._plan = (epoch, plan_epoch(*lengths, self._batch_tokens, self._seed, epoch))
         return self._plan[1]

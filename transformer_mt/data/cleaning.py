@@ -1,4 +1,4 @@
-"""Which training pairs are kept, and a count of the rest by reason."""
+"""Cleaning rules: which training pairs are dropped, and for which reason."""
 
 import hashlib
 from collections import Counter
@@ -12,7 +12,7 @@ LEAKED = "in validation or test"
 LONG = "over-long"
 RATIO = "length ratio"
 KEPT = "kept"
-FATES = (EMPTY, DUPLICATE, LEAKED, LONG, RATIO, KEPT)
+REASONS = (EMPTY, DUPLICATE, LEAKED, LONG, RATIO, KEPT)
 
 
 def pair_key(pair: Pair) -> int:
@@ -21,14 +21,14 @@ def pair_key(pair: Pair) -> int:
     return int.from_bytes(digest, "little")
 
 
-def fate(src: str, tgt: str, held_out: bool) -> str:
-    """Why a stripped pair is dropped before it is encoded, or KEPT; whether it is a duplicate only the others tell."""
+def drop_reason(src: str, tgt: str, held_out: bool) -> str:
+    """Why a stripped pair is dropped before encoding, or KEPT; duplicates are found later."""
     if not src or not tgt:
         return EMPTY
     return LEAKED if held_out else KEPT
 
 
-def misfit(src_length: int, tgt_length: int, max_length: int, max_ratio: float) -> str | None:
+def length_reason(src_length: int, tgt_length: int, max_length: int, max_ratio: float) -> str | None:
     """Why a pair of these lengths (pieces, without end-of-sentence) is dropped, or None."""
     shorter, longer = sorted((src_length, tgt_length))
     if shorter == 0:  # nothing was left after normalisation
@@ -44,5 +44,5 @@ def misfit(src_length: int, tgt_length: int, max_length: int, max_ratio: float) 
 def table(counts: Counter[str]) -> str:
     """The counts as a table, one reason a line."""
     total = max(1, counts[READ])
-    rows = [(name, counts[name]) for name in (READ, *FATES)]
+    rows = [(name, counts[name]) for name in (READ, *REASONS)]
     return "\n".join(f"  {name:<24}{count:>12,}  {count / total:7.2%}" for name, count in rows)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer_mt.config import DataConfig
-from transformer_mt.config_corpus import Corpus, FileCorpus, FilesCorpus, HubCorpus, ToyCorpus
+from transformer_mt.config.corpus import Corpus, FileCorpus, FilesCorpus, HubCorpus, ToyCorpus
 from transformer_mt.data import toy
 from transformer_mt.data.lines import read_lines
 from transformer_mt.errors import InputError
@@ -26,19 +26,21 @@ class UnknownSplitError(InputError):
 def read_corpus(corpus: Corpus, data: DataConfig) -> Iterator[Pair]:
     """(source, target) pairs of the corpus in its own order; InputError says what is wrong with it.
 
-    A missing file, split or column is found at the first pair, bytes that are not UTF-8 where they stand.
+    A missing file, split or column raises at the first pair; bytes that are not UTF-8 raise when read.
     """
     languages = [data.source_lang, data.target_lang]
     if isinstance(corpus, ToyCorpus):
         if {language.lower() for language in languages} != {"en", "de"}:
-            raise InputError(f"the toy language has en and de, but data asks for {languages[0]} and {languages[1]}")
+            raise InputError(
+                f"the toy language has en and de, but data asks for {languages[0]} and {languages[1]}"
+            )
         pairs = toy.generate(corpus.toy, corpus.size)
         return pairs if languages[0].lower() == "en" else ((de, en) for en, de in pairs)
     if isinstance(corpus, FilesCorpus):
-        return _nonempty(_read_files(corpus), f"{corpus.source} and {corpus.target}")
+        return _not_empty(_read_files(corpus), f"{corpus.source} and {corpus.target}")
     if isinstance(corpus, FileCorpus):
-        return _nonempty(_read_file(corpus, corpus.columns or languages), corpus.file)
-    return _nonempty(_read_hub(corpus, languages), describe(corpus))
+        return _not_empty(_read_file(corpus, corpus.columns or languages), corpus.file)
+    return _not_empty(_read_hub(corpus, languages), describe(corpus))
 
 
 def describe(corpus: Corpus) -> str:
@@ -53,7 +55,7 @@ def describe(corpus: Corpus) -> str:
 
 
 def identity(corpus: Corpus) -> dict[str, Any]:
-    """What tells this corpus from a changed one: its description, and size and time of each local file."""
+    """Facts that change when the corpus does: its description, and size and time of each local file."""
     facts: dict[str, Any] = corpus.model_dump()
     if isinstance(corpus, ToyCorpus):
         return facts | {"toy_version": toy.VERSION}
@@ -73,7 +75,7 @@ def identity(corpus: Corpus) -> dict[str, Any]:
     return facts | {"files": files}
 
 
-def _nonempty(pairs: Iterator[Pair], what: str) -> Iterator[Pair]:
+def _not_empty(pairs: Iterator[Pair], what: str) -> Iterator[Pair]:
     first = next(pairs, None)
     if first is None:
         raise InputError(f"{what}: a corpus must have sentence pairs, but is empty")
@@ -98,12 +100,16 @@ def _read_file(corpus: FileCorpus, columns: list[str]) -> Iterator[Pair]:
     if suffix == ".tsv":
         return _read_table(corpus, columns, (line.split("\t") for line in read_lines(corpus.file)))
     if suffix == ".csv":
-        return _read_table(corpus, columns, csv.reader((line + "\n" for line in read_lines(corpus.file)), strict=True))
+        return _read_table(
+            corpus, columns, csv.reader((line + "\n" for line in read_lines(corpus.file)), strict=True)
+        )
     if suffix in (".jsonl", ".json"):
         return _read_jsonl(corpus, columns)
     if suffix == ".parquet":
         return _read_parquet(corpus, columns)
-    raise InputError(f"{corpus.file}: a corpus file must end in .tsv, .csv, .jsonl or .parquet (.gz may follow)")
+    raise InputError(
+        f"{corpus.file}: a corpus file must end in .tsv, .csv, .jsonl or .parquet (.gz may follow)"
+    )
 
 
 def _read_table(corpus: FileCorpus, columns: list[str], rows: Iterator[list[str]]) -> Iterator[Pair]:
@@ -112,7 +118,9 @@ def _read_table(corpus: FileCorpus, columns: list[str], rows: Iterator[list[str]
         try:
             row = next(rows, None)
         except csv.Error as error:
-            raise InputError(f"{corpus.file}: row {number} is not CSV: {error}; is a quote left open?") from None
+            raise InputError(
+                f"{corpus.file}: row {number} is not CSV: {error}; is a quote left open?"
+            ) from None
         if row is None:
             return
         if row in ([], [""]):  # a blank line
@@ -121,7 +129,9 @@ def _read_table(corpus: FileCorpus, columns: list[str], rows: Iterator[list[str]
             header = row
             src, tgt = (_column(name, header, corpus.file) for name in columns)
         elif len(row) != len(header):
-            raise InputError(f"{corpus.file}: row {number} must have {len(header)} columns, but has {len(row)}")
+            raise InputError(
+                f"{corpus.file}: row {number} must have {len(header)} columns, but has {len(row)}"
+            )
         else:
             yield _sentence(row[src]), _sentence(row[tgt])
 
@@ -129,7 +139,9 @@ def _read_table(corpus: FileCorpus, columns: list[str], rows: Iterator[list[str]
 def _column(name: str, columns: list[str], place: str) -> int:
     if name not in columns:
         there = ", ".join(column if len(column) <= 40 else f"{column[:40]}…" for column in columns)
-        raise InputError(f"{place}: no column `{name}`; the columns are {there}; set `columns: [source, target]`")
+        raise InputError(
+            f"{place}: no column `{name}`; the columns are {there}; set `columns: [source, target]`"
+        )
     return columns.index(name)
 
 
@@ -161,7 +173,9 @@ def _read_parquet(corpus: FileCorpus, columns: list[str]) -> Iterator[Pair]:
     try:
         table = pyarrow.parquet.ParquetFile(corpus.file)
     except FileNotFoundError:
-        raise InputError(f"{corpus.file}: no such file; paths are taken from the folder you start in") from None
+        raise InputError(
+            f"{corpus.file}: no such file; paths are taken from the folder you start in"
+        ) from None
     except (OSError, pyarrow.ArrowException) as error:
         raise InputError(f"{corpus.file}: must be a parquet file: {error}") from None
     batches = table.iter_batches(batch_size=10_000)
@@ -212,7 +226,9 @@ def _read_hub(corpus: HubCorpus, languages: list[str]) -> Iterator[Pair]:
         try:
             part = dataset[begin : min(begin + 1000, rows.stop)]
         except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"{describe(corpus)}: is damaged or holds text that is not UTF-8: {error}") from None
+            raise InputError(
+                f"{describe(corpus)}: is damaged or holds text that is not UTF-8: {error}"
+            ) from None
         for i in range(len(next(iter(part.values()), []))):
             yield _pair({column: part[column][i] for column in part}, columns, corpus.hub)
 
@@ -228,7 +244,7 @@ def _load_hub(corpus: HubCorpus, split: str) -> Any:
     if not local and (corpus.hub.startswith((".", "/", "~")) or corpus.hub.count("/") > 1):
         raise InputError(f"{corpus.hub}: no such folder; paths are taken from the folder you start in")
     datasets.utils.logging.set_verbosity_error()
-    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # its retries are told by one line of ours
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # one line of ours reports its retries
     if not sys.stderr.isatty():
         datasets.disable_progress_bars()
     try:
@@ -243,12 +259,15 @@ def _load_hub(corpus: HubCorpus, split: str) -> Any:
         if local:
             raise InputError(f"{corpus.hub}: cannot be read as a data set: {_one_line(error)}") from None
         raise InputError(
-            f"{corpus.hub}: cannot be had from the hub ({type(error).__name__}); check the name and the network, "
+            f"{corpus.hub}: cannot be had from the hub ({type(error).__name__}); check the name and the "
+            "network, "
             "or download it elsewhere and set data.hub to the folder"
         ) from None
     except (ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
         # Among them an unknown configuration, with the list of those there are, and what a cause says better.
-        raise InputError(f"{corpus.hub}: cannot be read as a data set: {_one_line(error.__cause__ or error)}") from None
+        raise InputError(
+            f"{corpus.hub}: cannot be read as a data set: {_one_line(error.__cause__ or error)}"
+        ) from None
 
 
 def _one_line(error: BaseException) -> str:

@@ -1,4 +1,6 @@
-"""Encoded sentence pairs in Arrow files, memory-mapped: what is read is paged in, what is not costs nothing."""
+"""Encoded sentence pairs in Arrow files, memory-mapped: what is read is paged in, what is not
+costs nothing.
+"""
 
 import hashlib
 from bisect import bisect_right
@@ -39,7 +41,9 @@ Chunk = tuple[Column, Column]
 
 
 def write_chunks(path: Path, chunks: Iterable[Chunk]) -> str:
-    """Write chunks of (source, target) ids, without BOS and EOS; gives back a fingerprint of the pairs, whatever the chunks."""
+    """Write chunks of (source, target) ids, without BOS and EOS; gives back a fingerprint of the pairs,
+    whatever the chunks.
+    """
     fingerprints = [hashlib.sha256() for _ in range(4)]
     with pyarrow.OSFile(str(path), "wb") as file, pyarrow.ipc.new_file(file, _SCHEMA) as writer:
         for src, tgt in chunks:
@@ -62,7 +66,9 @@ class EncodedPairs:
         for path in paths:
             reader = pyarrow.ipc.open_file(pyarrow.memory_map(str(path)))
             for i in range(reader.num_record_batches):
-                src, tgt = (Column(c.offsets.to_numpy(), c.values.to_numpy()) for c in reader.get_batch(i).columns)
+                src, tgt = (
+                    Column(c.offsets.to_numpy(), c.values.to_numpy()) for c in reader.get_batch(i).columns
+                )
                 self._chunks.append((src, tgt))
         self.src_lengths, self.tgt_lengths = self._lengths(0), self._lengths(1)
         sizes = [len(src.offsets) - 1 for src, _ in self._chunks]

@@ -1,12 +1,12 @@
 """Text pairs into piece ids, on all cores, in order."""
 
-import os
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 
 from transformer_mt.config import DataConfig
+from transformer_mt.cpu import usable_cores
 from transformer_mt.data import cleaning
 from transformer_mt.data.corpus import Pair
 from transformer_mt.data.dataset import Chunk, Column
@@ -18,13 +18,15 @@ _PAIRS = 10_000
 def encoded_chunks(
     pairs: Iterable[Pair], tokenizer: Tokenizer, data: DataConfig, counts: Counter[str]
 ) -> Iterator[Chunk]:
-    """The pairs that fit, as ids; the fate of each is counted. Threads do, as SentencePiece lets go of Python's lock."""
-    pairs, workers = iter(pairs), os.cpu_count() or 1
+    """The pairs that fit, as ids; drop reasons are counted. Threads suffice: SentencePiece releases Python's
+    lock.
+    """
+    pairs, workers = iter(pairs), usable_cores()
     waiting: deque[Future[tuple[Chunk, Counter[str]]]] = deque()
 
     def first() -> Chunk:
-        chunk, fates = waiting.popleft().result()
-        counts.update(fates)
+        chunk, reasons = waiting.popleft().result()
+        counts.update(reasons)
         return chunk
 
     with ThreadPoolExecutor(workers) as pool:
@@ -42,9 +44,9 @@ def _encode(pairs: list[Pair], tokenizer: Tokenizer, data: DataConfig) -> tuple[
     src_rows = tokenizer.encode_src([src for src, _ in pairs], num_threads=1)
     tgt_rows = tokenizer.encode_tgt([tgt for _, tgt in pairs], num_threads=1)
     for src, tgt in zip(src_rows, tgt_rows):
-        misfit = cleaning.misfit(len(src), len(tgt), data.max_length, data.max_length_ratio)
-        counts[misfit or cleaning.KEPT] += 1
-        if misfit is None:
+        length_reason = cleaning.length_reason(len(src), len(tgt), data.max_length, data.max_length_ratio)
+        counts[length_reason or cleaning.KEPT] += 1
+        if length_reason is None:
             kept[0].append(src)
             kept[1].append(tgt)
     return (Column.of(kept[0]), Column.of(kept[1])), counts

@@ -29,7 +29,9 @@ def open_bytes(path: str | Path) -> IO[bytes]:
 
 
 def read_lines(path: str | Path) -> Iterator[str]:
-    """Lines of the file without their ends. InputError names the file and line of bytes that are not UTF-8."""
+    """Lines of the file without their ends. InputError names the file and line of bytes that are
+    not UTF-8.
+    """
     with open_bytes(path) as file:
         number = 0
         while True:
@@ -46,12 +48,15 @@ def read_lines(path: str | Path) -> Iterator[str]:
             except UnicodeDecodeError as error:
                 byte = error.object[error.start]  # the mark is gone from it
                 raise InputError(
-                    f"{path}:{number}: must be UTF-8, but byte {byte:#04x} is not; convert the file (iconv) first"
+                    f"{path}:{number}: must be UTF-8, but byte {byte:#04x} is not; convert the file (iconv) "
+                    "first"
                 ) from None
 
 
-def whole_lines(path: Path) -> int:
-    """How many whole lines the file has, none if it is not there; half a line at its end, of an interruption, is cut off."""
+def cut_to_whole_lines(path: Path) -> int:
+    """Truncate an incomplete last line, left by an interruption, and return the number of lines. A missing
+    file has 0.
+    """
     if not path.exists():
         return 0
     with path.open("r+b") as file:
@@ -65,7 +70,8 @@ def whole_lines(path: Path) -> int:
     return count
 
 
-# How files begin that are no text: a zip (.docx, .xlsx, .odt), PDF, gzip under another name, pictures, and UTF-16.
+# How files begin that are no text: a zip (.docx, .xlsx, .odt), PDF, gzip under another name, pictures, and
+# UTF-16.
 _BINARY_BEGINNINGS = {
     b"PK\x03\x04": "a zip file, as .docx and .odt are",
     b"%PDF-": "a PDF file",
@@ -83,7 +89,9 @@ def refuse_binary(lines: Sequence[bytes], first: int, name: str) -> None:
     """InputError if these lines, of which the first has the number `first`, are plainly not text."""
     kind = None
     if first == 1 and lines:
-        kind = next((kind for begins, kind in _BINARY_BEGINNINGS.items() if lines[0].startswith(begins)), None)
+        kind = next(
+            (kind for begins, kind in _BINARY_BEGINNINGS.items() if lines[0].startswith(begins)), None
+        )
     number = next((number for number, line in enumerate(lines, start=first) if b"\0" in line), None)
     if kind is None and number is None:
         return
@@ -97,10 +105,11 @@ def strip_end(raw: bytes) -> bytes:
 
 
 def read_ready(stream: IO[bytes], name: str, most: int) -> Iterator[list[bytes]]:
-    """Lines of the stream, without their ends, as lists of at most `most`; of a pipe or terminal, those there are so far.
+    """Lines of the stream, without their ends, as lists of at most `most`; of a pipe or terminal, those there
+    are so far.
 
-    A list is given out as soon as nothing more is ready, so that who writes a line and waits gets an answer. InputError
-    calls the stream `name`.
+    A list is yielded as soon as no more input is ready, so that a caller that writes one line and waits gets
+    an answer. InputErrors call the stream `name`.
     """
     descriptor = _descriptor(stream)
     ready: list[bytes] = []

@@ -1,7 +1,8 @@
 """Everything between a config and the first batch: clean, learn the vocabulary, encode, cache.
 
-A cache folder is keyed by everything that made it and appears under its name only when whole. Neither pass over the corpus
-takes more memory for more pairs. An interrupted first pass begins anew; the second, which encodes, goes on where it was.
+The name of a cache folder is a hash of its inputs; the folder gets this name only when it is complete. The
+memory of both passes over the corpus is independent of the number of pairs. An interrupted first pass starts
+again; an interrupted second pass, which encodes, is resumed.
 """
 
 import errno
@@ -26,15 +27,15 @@ from transformer_mt.config import Config
 from transformer_mt.data import cleaning
 from transformer_mt.data.corpus import Pair, UnknownSplitError, describe, identity, read_corpus
 from transformer_mt.data.dataset import EncodedPairs, write_chunks
+from transformer_mt.data.drop_reasons import DropReasons
 from transformer_mt.data.encode import encoded_chunks
 from transformer_mt.data.sentences import has_several_sentences
-from transformer_mt.data.survey import Survey
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.errors import InputError, WorkError
-from transformer_mt.files import to_disk, write_text
+from transformer_mt.files import fsync, write_text
 from transformer_mt.locks import wait_for_folder
 
-FORMAT = 2  # of the cache: raise it when a change in this room alters what is written
+FORMAT = 2  # of the cache: raise it when a change in this package alters what is written
 TOKENIZER_PAIRS = 500_000  # evenly spaced over the corpus; more change the pieces little and take long
 SENTENCE_PAIRS = 20_000  # evenly spaced: enough to say which share of the sources has several sentences
 SHARD = 500_000  # rows of the corpus; an interruption loses at most the work on one
@@ -59,11 +60,13 @@ class PreparedData:
     """A hash of all training and validation ids: the same data gives the same."""
     counts: Counter[str]
     several_sentences: float | None = None
-    """Share of the training sources with more than one sentence; None in caches of versions that did not count it."""
+    """Share of the training sources with more than one sentence; None in caches of versions that did not
+    count it.
+    """
 
 
 def prepare(config: Config, say: Say, tokenizer: Tokenizer | None = None) -> PreparedData:
-    """The data of `config`, from the cache if it is there; `tokenizer` is given when a run goes on."""
+    """The data of `config`, from the cache if it is there; `tokenizer` is given when a run is resumed."""
     folder = cache_root() / _key(config, None)
     if (
         folder.is_dir()
@@ -87,13 +90,15 @@ def _key(config: Config, tokenizer: Tokenizer | None) -> str:
         "valid": identity(data.valid),
         "test": [identity(corpus) for corpus in data.test],
         "cleaning": [data.max_length, data.max_length_ratio, data.remove_duplicates],
-        "tokenizer": tokenizer.fingerprint if tokenizer else config.tokenizer.model_dump(exclude={"sampling"}),
+        "tokenizer": tokenizer.fingerprint
+        if tokenizer
+        else config.tokenizer.model_dump(exclude={"bpe_dropout"}),
     }
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:24]
 
 
 def _open(folder: Path, say: Say) -> PreparedData | None:
-    """What a cache folder holds; None, and a line that says so, if it is damaged."""
+    """Load a cache folder. If it is damaged, report it and return None."""
     try:
         facts = json.loads((folder / "facts.json").read_text(encoding="utf-8"))
         lines = (folder / "valid.jsonl").read_text(encoding="utf-8").split("\n")
@@ -110,13 +115,15 @@ def _open(folder: Path, say: Say) -> PreparedData | None:
             several_sentences=facts.get("several_sentences"),
         )
     except (OSError, ValueError, KeyError, pyarrow.ArrowException) as error:
-        # A file cut short is an OSError without a number; one that may not be read, or a broken disk, is no reason to delete.
+        # A file cut short is an OSError without a number; one that may not be read, or a broken disk, is no
+        # reason to delete.
         if isinstance(error, OSError) and error.errno not in (None, errno.ENOENT):
             raise WorkError(
-                f"{error.filename or folder}: the cache cannot be read: {error.strerror}; check the place, or set "
+                f"{error.filename or folder}: the cache cannot be read: {error.strerror}; check the place, "
+                "or set "
                 "TRANSFORMER_MT_CACHE to another folder"
             ) from None
-        say(f"the cache {folder} is damaged ({error}); it is made again")
+        say(f"the cache {folder} is damaged ({error}); it is rebuilt")
         return None
 
 
@@ -126,78 +133,91 @@ def _announce(data: PreparedData, say: Say, place: str) -> PreparedData:
 
 
 def _build(config: Config, folder: Path, say: Say, tokenizer: Tokenizer | None) -> PreparedData:
-    """Make the cache folder. What an interrupted process had done in `.part` is gone on with."""
+    """Make the cache folder, resuming what an interrupted process left in `.part`."""
     root, part = folder.parent, folder.with_name(f"{folder.name}.part")
     try:
         root.mkdir(parents=True, exist_ok=True)
         # One process at a time: it uses all cores, and the next may find here what it needs.
         with wait_for_folder(root, lambda: say(f"another process prepares data in {root}; waiting for it")):
-            _sweep(root)
+            _remove_abandoned(root)
             if folder.is_dir():
                 if data := _open(folder, lambda text: None):  # another process made it while this one waited
                     return data
                 shutil.rmtree(folder)  # damaged, as was said
             part.mkdir(exist_ok=True)
             try:
-                _fill(config, part, say, tokenizer)
+                _prepare_into(config, part, say, tokenizer)
             except InputError:
-                if not (part / _SURVEYED).exists():  # what was encoded stays: a file out of reach may come back
+                if not (
+                    part / _SURVEYED
+                ).exists():  # what was encoded stays: a file out of reach may come back
                     shutil.rmtree(part, ignore_errors=True)
                 raise
             if _key(config, tokenizer) != folder.name:
                 shutil.rmtree(part, ignore_errors=True)
-                raise InputError("the corpus must stay as it is while it is read, but has changed; start again")
+                raise InputError(
+                    "the corpus must stay as it is while it is read, but has changed; start again"
+                )
             part.rename(folder)
-            shutil.rmtree(folder / "survey")  # last: until here an interrupted process can go on
+            shutil.rmtree(folder / "survey")  # last: until here an interrupted run can resume
             if data := _open(folder, say):
                 return data
             raise WorkError(f"{folder}: must read as it was written, but does not; check the disk")
     except (OSError, pyarrow.ArrowException) as error:
         raise WorkError(
-            f"{root}: could not write the encoded data: {error}; free some space, or set TRANSFORMER_MT_CACHE to a folder "
-            "that has it, and start again: it goes on from here"
+            f"{root}: could not write the encoded data: {error}; free some space, or set "
+            "TRANSFORMER_MT_CACHE to a folder "
+            "that has it, and start again: it resumes from here"
         ) from None
 
 
-def _sweep(root: Path) -> None:
-    """Remove what was begun and not gone on with, a week later."""
+def _remove_abandoned(root: Path) -> None:
+    """Remove unfinished folders that are older than a week."""
     for path in root.glob("*.part"):
         if time.time() - path.stat().st_mtime > 7 * 86_400:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def _fill(config: Config, folder: Path, say: Say, tokenizer: Tokenizer | None) -> None:
+def _prepare_into(config: Config, folder: Path, say: Say, tokenizer: Tokenizer | None) -> None:
     data = config.data
     valid = [pair for pair in read_corpus(data.valid, data) if pair[0].strip() and pair[1].strip()]
     if not valid:
         raise InputError(
             f"{describe(data.valid)}: the validation set must have sentence pairs, but all have an empty side"
         )
-    fates, tokenizer = _survey(config, folder, say, tokenizer, valid)
+    reasons, tokenizer = _first_pass(config, folder, say, tokenizer, valid)
     counts: Counter[str] = Counter()
-    for start in range(0, len(fates), SHARD):
-        of_each = np.bincount(fates[start : start + SHARD], minlength=len(cleaning.FATES))
-        counts.update(dict(zip(cleaning.FATES, of_each.tolist())))
-    counts[cleaning.READ], counts[cleaning.KEPT] = len(fates), 0
+    for start in range(0, len(reasons), SHARD):
+        of_each = np.bincount(reasons[start : start + SHARD], minlength=len(cleaning.REASONS))
+        counts.update(dict(zip(cleaning.REASONS, of_each.tolist())))
+    counts[cleaning.READ], counts[cleaning.KEPT] = len(reasons), 0
     fingerprints = []
-    for shard in _shards(config, folder, say, tokenizer, fates):
+    for shard in _encode_shards(config, folder, say, tokenizer, reasons):
         facts = json.loads(shard.read_text(encoding="utf-8"))
         counts.update(facts["counts"])
         fingerprints.append(facts["fingerprint"])
     if not counts[cleaning.KEPT]:
-        raise InputError(f"{describe(data.train)}: no training pair is left after cleaning:\n{cleaning.table(counts)}")
-    fingerprints.append(write_chunks(folder / "valid.arrow", encoded_chunks(valid, tokenizer, data, Counter())))
-    to_disk(folder / "valid.arrow")
+        raise InputError(
+            f"{describe(data.train)}: no training pair is left after cleaning:\n{cleaning.table(counts)}"
+        )
+    fingerprints.append(
+        write_chunks(folder / "valid.arrow", encoded_chunks(valid, tokenizer, data, Counter()))
+    )
+    fsync(folder / "valid.arrow")
     write_text(folder / "valid.jsonl", "".join(json.dumps(pair, ensure_ascii=False) + "\n" for pair in valid))
     facts = {"fingerprint": hashlib.sha256("".join(fingerprints).encode()).hexdigest(), "counts": +counts}
-    facts["several_sentences"] = json.loads((folder / _SURVEYED).read_text(encoding="utf-8")).get("several_sentences")
+    facts["several_sentences"] = json.loads((folder / _SURVEYED).read_text(encoding="utf-8")).get(
+        "several_sentences"
+    )
     write_text(folder / "facts.json", json.dumps(facts))
 
 
-def _survey(
+def _first_pass(
     config: Config, folder: Path, say: Say, tokenizer: Tokenizer | None, valid: list[Pair]
 ) -> tuple[np.ndarray, Tokenizer]:
-    """The first pass: the fate of each row, and the vocabulary, learnt from those kept. Both are written down."""
+    """The first pass: the drop reason of each row, and the vocabulary learnt from those kept.
+    Both are saved.
+    """
     data = config.data
     held_out = {cleaning.pair_key(pair) for pair in valid}
     for corpus in data.test:
@@ -206,55 +226,68 @@ def _survey(
         except UnknownSplitError as error:
             # Training does not need it; `evaluate` will refuse.
             say(f"warning: test set left out of the leak check: {error}")
-    survey, done = Survey(folder / "survey", held_out, data.remove_duplicates), folder / _SURVEYED
-    if done.exists():
-        say("going on with data whose preparation was interrupted")
-        return survey.fates(), Tokenizer.load(folder)
-    sample = _evenly(survey.walk(_bar(read_corpus(data.train, data), "reading")), TOKENIZER_PAIRS)
-    fates = survey.finish()
-    to_disk(survey.fates_file)
+    survey, done = DropReasons(folder / "survey", held_out, data.remove_duplicates), folder / _SURVEYED
+    if done.exists() and survey.reasons_file.exists():
+        say("resuming the preparation of the data, which was interrupted")
+        return survey.reasons(), Tokenizer.load(folder)
+    sample = _evenly_spaced(survey.walk(_bar(read_corpus(data.train, data), "reading")), TOKENIZER_PAIRS)
+    reasons = survey.finish()
+    fsync(survey.reasons_file)
     if tokenizer is None:
-        say(f"learning {config.tokenizer.vocab_size:,} {config.tokenizer.kind} pieces from {describe(data.train)}")
-        kept = cleaning.FATES.index(cleaning.KEPT)
-        pairs = [pair for row, pair in sample if fates[row] == kept]
+        say(
+            f"learning {config.tokenizer.vocab_size:,} {config.tokenizer.kind} pieces from "
+            f"{describe(data.train)}"
+        )
+        kept = cleaning.REASONS.index(cleaning.KEPT)
+        pairs = [pair for row, pair in sample if reasons[row] == kept]
         if not pairs:
             raise InputError(
-                f"{describe(data.train)}: no training pair is left after cleaning; every one is empty or held out"
+                f"{describe(data.train)}: no training pair is left after cleaning; every one is empty or "
+                "held out"
             )
         tokenizer = Tokenizer.train(pairs, config.tokenizer)
     tokenizer.save(folder)
     sources = [src for _, (src, _) in sample[:: -(-len(sample) // SENTENCE_PAIRS) or 1]]
     several = sum(has_several_sentences(src, data.source_lang) for src in sources) / max(1, len(sources))
-    write_text(done, json.dumps({"rows": len(fates), "several_sentences": several}))
-    return fates, tokenizer
+    write_text(done, json.dumps({"rows": len(reasons), "several_sentences": several}))
+    return reasons, tokenizer
 
 
-def _shards(config: Config, folder: Path, say: Say, tokenizer: Tokenizer, fates: np.ndarray) -> list[Path]:
-    """The second pass: encode the kept rows, a shard of so many rows after the other; those that are there stay."""
-    data, kept = config.data, cleaning.FATES.index(cleaning.KEPT)
-    marks = [folder / f"train-{i:05d}.json" for i in range(-(-len(fates) // SHARD))]
+def _encode_shards(
+    config: Config, folder: Path, say: Say, tokenizer: Tokenizer, reasons: np.ndarray
+) -> list[Path]:
+    """The second pass: encode the kept rows, a shard of so many rows after the other; those that are there
+    stay.
+    """
+    data, kept = config.data, cleaning.REASONS.index(cleaning.KEPT)
+    marks = [folder / f"train-{i:05d}.json" for i in range(-(-len(reasons) // SHARD))]
     done = next((i for i, mark in enumerate(marks) if not mark.exists()), len(marks))
     pairs = islice(read_corpus(data.train, data), done * SHARD, None)
-    bar = _bar(pairs, "encoding", total=len(fates), initial=done * SHARD)
-    rows = ((src.strip(), tgt.strip(), fate == kept) for (src, tgt), fate in zip(bar, fates[done * SHARD :]))
+    bar = _bar(pairs, "encoding", total=len(reasons), initial=done * SHARD)
+    rows = (
+        (src.strip(), tgt.strip(), drop_reason == kept)
+        for (src, tgt), drop_reason in zip(bar, reasons[done * SHARD :])
+    )
     for i in range(done, len(marks)):
         counts: Counter[str] = Counter()
         wanted = ((src, tgt) for src, tgt, is_kept in islice(rows, SHARD) if is_kept)
         arrow = marks[i].with_suffix(".arrow")
         fingerprint = write_chunks(arrow, encoded_chunks(wanted, tokenizer, data, counts))
-        to_disk(arrow)
+        fsync(arrow)
         write_text(marks[i], json.dumps({"fingerprint": fingerprint, "counts": counts}))
         if len(marks) > 1:
-            say(f"encoded {min(len(fates), (i + 1) * SHARD):,} of {len(fates):,} pairs")
+            say(f"encoded {min(len(reasons), (i + 1) * SHARD):,} of {len(reasons):,} pairs")
     return marks
 
 
 def _bar(pairs: Iterable[Pair], what: str, total: int | None = None, initial: int = 0) -> Iterable[Pair]:
     quiet = not sys.stderr.isatty()
-    return tqdm(pairs, what, total, leave=False, unit=" pairs", unit_scale=True, disable=quiet, initial=initial)
+    return tqdm(
+        pairs, what, total, leave=False, unit=" pairs", unit_scale=True, disable=quiet, initial=initial
+    )
 
 
-def _evenly(pairs: Iterable[T], most: int) -> list[T]:
+def _evenly_spaced(pairs: Iterable[T], most: int) -> list[T]:
     """At most `most` of the pairs, evenly spaced, in one pass of unknown length."""
     sample: list[T] = []
     stride = 1

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import sentencex
 
-# sentencex takes the square of the number of quotation marks in a text. Longer texts are segmented in blocks, which end
-# where a sentence may.
+# sentencex takes the square of the number of quotation marks in a text. Longer texts are segmented in blocks,
+# which end where a sentence may.
 _BLOCK = 2000
 _MAY_END = re.compile(r"[.!?…]\s|[。！？।؟]|\n")
 
@@ -14,8 +14,8 @@ _MAY_END = re.compile(r"[.!?…]\s|[。！？।؟]|\n")
 def split_sentences(text: str, lang: str) -> list[str]:
     """The sentences of a text, each with the white space after it: joined, they are the text.
 
-    A sentence has a letter: what has none, such as the number of a list ("1. "), belongs to the sentence after it, or to
-    the one before it at the end of the text.
+    A sentence has a letter: what has none, such as the number of a list ("1. "), belongs to the sentence
+    after it, or to the one before it at the end of the text.
     """
     language = lang.lower().replace("_", "-").split("-")[0]
     sentences: list[str] = []

@@ -1,8 +1,10 @@
-"""BPE-dropout (Provilkov et al. 2020): words spelled with other pieces than the usual ones, anew in each epoch.
+"""BPE-dropout (Provilkov et al. 2020): words segmented into other pieces than the usual ones, drawn again in
+each epoch.
 
-SentencePiece can sample, too, but draws differently in each process whatever its seed, and a resumed run must draw the same.
-Here a spelling is a function of the seed, the epoch, the row and the place in it, so that the lengths of an epoch are known
-before its batches are made. Letters: R rows, W words of all of them, one after the other.
+SentencePiece can sample too, but its samples differ between processes even with the same seed, and a resumed
+run must sample the same. Here the segmentation of a word is a function of the seed, the epoch, the row and
+the position in the row. So the lengths of an epoch are known before its batches are built. Letters: R rows, W
+words of all rows, concatenated.
 """
 
 import numpy as np
@@ -11,16 +13,16 @@ import sentencepiece
 from transformer_mt.data.dataset import Column, EncodedPairs
 from transformer_mt.data.tokenizer import Tokenizer
 
-# Spellings of each word, of which each of its occurrences takes one.
+# Sampled segmentations per word; each occurrence of the word uses one of them.
 _SPELLINGS = 16
-# Words of a side that have them, those met first; what a corpus with more of them meets late it meets too seldom to learn
-# from it.
+# At most this many words per side have sampled segmentations, in order of first occurrence. Words that first
+# occur later are too rare to matter.
 _MOST_WORDS = 2**18
 # Large odd numbers without a pattern, for hashes.
 _A, _B, _C = (np.uint64(number) for number in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 
 
-class Respelling:
+class EpochSpelling:
     """The training pairs as each epoch spells them; a side that would be over-long keeps its usual pieces."""
 
     def __init__(
@@ -33,8 +35,11 @@ class Respelling:
         most_words: int = _MOST_WORDS,
     ) -> None:
         self._pairs, self._max_length = pairs, max_length
-        # Of one vocabulary, too, each side has its own words: the sources, which come first, would take all places.
-        self._sides = [SubwordDropout(each, dropout, seed, most_words) for each in (tokenizer.src, tokenizer.tgt)]
+        # Of one vocabulary, too, each side has its own words: the sources, which come first, would take all
+        # places.
+        self._sides = [
+            SubwordDropout(each, dropout, seed, most_words) for each in (tokenizer.src, tokenizer.tgt)
+        ]
 
     def lengths(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
         """(R,) of the sources and of the targets of all rows, the EOS counted that batches add."""
@@ -55,7 +60,9 @@ class Respelling:
             first += len(rows)
         return np.concatenate(parts)
 
-    def _respelled(self, side: int, epoch: int, rows: np.ndarray, usual: list[np.ndarray]) -> list[np.ndarray]:
+    def _respelled(
+        self, side: int, epoch: int, rows: np.ndarray, usual: list[np.ndarray]
+    ) -> list[np.ndarray]:
         others = self._sides[side].respell(Column.of(usual), rows, 2 * epoch + side)
         return [other if len(other) < self._max_length else ids for other, ids in zip(others, usual)]
 
@@ -63,24 +70,32 @@ class Respelling:
 class SubwordDropout:
     """Respells rows of piece ids of one vocabulary.
 
-    `rows` number the rows of a column, `draw` the occasions; a row is spelled the same whatever stands beside it.
+    `rows` number the rows of a column, `draw` the occasions; the segmentation of a row does not depend on
+    other rows.
     """
 
     def __init__(
-        self, processor: sentencepiece.SentencePieceProcessor, dropout: float, seed: int, most_words: int = _MOST_WORDS
+        self,
+        processor: sentencepiece.SentencePieceProcessor,
+        dropout: float,
+        seed: int,
+        most_words: int = _MOST_WORDS,
     ) -> None:
         self._dropout, self._seed, self._most_words = dropout, seed, most_words
         size = processor.vocab_size()
         self._pieces = [processor.id_to_piece(i) for i in range(size)]
         # Bytes, unknown and control pieces stand for themselves and are never part of a merge.
-        special = [processor.is_byte(i) or processor.is_control(i) or processor.is_unknown(i) for i in range(size)]
+        special = [
+            processor.is_byte(i) or processor.is_control(i) or processor.is_unknown(i) for i in range(size)
+        ]
         self._ids = {piece: i for i, piece in enumerate(self._pieces) if not special[i]}
         self._scores = [processor.get_score(i) for i in range(size)]
         self._opens_word = np.array([special[i] or self._pieces[i].startswith("▁") for i in range(size)])
         self._is_special = special
         self._words: list[tuple[int, ...]] = []
         self._number_of: dict[int, int] = {}  # of words, by their hash
-        # Spelling k of word w is self._pool[begin:][:size] at [w, k] of these; not drawn yet while its size is 0.
+        # Spelling k of word w is self._pool[begin:][:size] at [w, k] of these; not drawn yet while its size
+        # is 0.
         self._begins, self._sizes = np.zeros((1, _SPELLINGS), np.int64), np.zeros((1, _SPELLINGS), np.int64)
         self._pool, self._used = np.zeros(2**16, np.int32), 0
 
@@ -101,8 +116,8 @@ class SubwordDropout:
         return np.split(ids, np.cumsum(np.bincount(row_W, sizes_W, len(rows)).astype(np.int64))[:-1])
 
     def _choose(self, column: Column, rows: np.ndarray, draw: int) -> tuple[np.ndarray, ...]:
-        """(W,) of each word: its row in the column, where its chosen spelling begins, how many pieces that has, and whether
-        it is the usual one, in the column's values, and not in the pool.
+        """(W,) of each word: its row in the column, where its chosen spelling begins, how many pieces that
+        has, and whether it is the usual one, in the column's values, and not in the pool.
         """
         offsets, values = column.offsets.astype(np.int64), column.values
         opens = np.zeros(len(values), bool)
@@ -113,9 +128,9 @@ class SubwordDropout:
         row_W = np.searchsorted(offsets, begins_W, "right") - 1
         word_W = self._words_at(values, begins_W, sizes_W)
         key = np.uint64((self._seed * int(_B) + draw * int(_C)) % 2**64)
-        place_W = (begins_W - offsets[row_W]).astype(np.uint64)
-        dice_W = _mixed(_mixed(rows[row_W].astype(np.uint64) * _A + key) + place_W * _B)
-        k_W = (dice_W % np.uint64(_SPELLINGS)).astype(int)
+        position_W = (begins_W - offsets[row_W]).astype(np.uint64)
+        hash_W = _mixed(_mixed(rows[row_W].astype(np.uint64) * _A + key) + position_W * _B)
+        k_W = (hash_W % np.uint64(_SPELLINGS)).astype(int)
         known = word_W >= 0
         wanted = np.unique(word_W[known] * _SPELLINGS + k_W[known])
         for number in wanted[self._sizes.reshape(-1)[wanted] == 0].tolist():
@@ -138,7 +153,10 @@ class SubwordDropout:
                 self._words.append(tuple(values[begins_W[i] : begins_W[i] + sizes_W[i]].tolist()))
         if len(self._words) > len(self._sizes):
             more = np.zeros((2 * len(self._words) - len(self._sizes), _SPELLINGS), np.int64)
-            self._begins, self._sizes = np.concatenate([self._begins, more]), np.concatenate([self._sizes, more])
+            self._begins, self._sizes = (
+                np.concatenate([self._begins, more]),
+                np.concatenate([self._sizes, more]),
+            )
         return np.array([self._number_of.get(value, -1) for value in different.tolist()])[which]
 
     def _draw(self, word: int, k: int) -> None:
@@ -154,8 +172,9 @@ class SubwordDropout:
         self._used += len(ids)
 
     def merge(self, text: str, rng: np.random.Generator) -> list[int]:
-        """The pieces of one word: of all neighbours that make a piece the one of the best score is merged, again and again.
-        Each possible merge is left out with probability `dropout` at each step (algorithm 1).
+        """The pieces of one word: of all neighbours that make a piece the one of the best score is merged,
+        again and again. Each possible merge is left out with probability `dropout` at each step (algorithm
+        1).
         """
         symbols = [self._ids[character] for character in text]
         while True:

@@ -2,7 +2,6 @@
 
 import hashlib
 import io
-import os
 import re
 import signal
 import threading
@@ -14,7 +13,8 @@ from pathlib import Path
 import sentencepiece
 
 from transformer_mt.config import TokenizerConfig
-from transformer_mt.data.scripts import count_spaceless
+from transformer_mt.cpu import usable_cores
+from transformer_mt.data.spaceless import count_spaceless
 from transformer_mt.errors import InputError
 from transformer_mt.files import write_bytes
 
@@ -49,11 +49,11 @@ class Tokenizer:
 
     def encode_src(self, lines: Sequence[str], num_threads: int | None = None) -> list[list[int]]:
         """Piece ids of source lines, without BOS and EOS; by default on all cores."""
-        return self.src.encode(list(lines), num_threads=num_threads or _num_threads())
+        return self.src.encode(list(lines), num_threads=num_threads or usable_cores())
 
     def encode_tgt(self, lines: Sequence[str], num_threads: int | None = None) -> list[list[int]]:
         """Piece ids of target lines, without BOS and EOS; by default on all cores."""
-        return self.tgt.encode(list(lines), num_threads=num_threads or _num_threads())
+        return self.tgt.encode(list(lines), num_threads=num_threads or usable_cores())
 
     def decode_tgt(self, ids: Sequence[int]) -> str:
         """Text of target ids, on one line; special ids have no text."""
@@ -76,26 +76,32 @@ class Tokenizer:
         return self.all_pieces_tgt if self.shared else _pieces(self.src)
 
     def as_written(self, words: Sequence[str]) -> list[str]:
-        """Target words as pieces write them: each space a mark, and one before the word, where words have spaces.
+        """Target words as pieces write them: each space a mark, and one before the word, where words have
+        spaces.
 
-        What has no letter or digit, such as a full stop, goes without that one: it follows words. So does what begins with
-        a character of a script without spaces.
+        What has no letter or digit, such as a full stop, goes without that one: it follows words. So does
+        what begins with a character of a script without spaces.
         """
         written = ["".join(self.pieces_tgt(self.tgt.encode(word))) for word in words]
         return [
-            text if any(map(str.isalnum, word)) and not count_spaceless(word.lstrip()[:1]) else text.removeprefix("▁")
+            text
+            if any(map(str.isalnum, word)) and not count_spaceless(word.lstrip()[:1])
+            else text.removeprefix("▁")
             for text, word in zip(written, words)
         ]
 
     def save(self, folder: Path) -> None:
         for other in _paths(folder, not self.shared):
-            other.unlink(missing_ok=True)  # of an earlier run in this folder: `load` must not take it for this one's
+            # Of an earlier run in this folder: `load` must not take it for this one's
+            other.unlink(missing_ok=True)
         for path, model in zip(_paths(folder, self.shared), self._models):
             write_bytes(path, model)
 
     @classmethod
     def load(cls, folder: Path) -> "Tokenizer":
-        """The tokenizer in a run's folder: tokenizer.model, or tokenizer.src.model and tokenizer.tgt.model."""
+        """The tokenizer in a run's folder: tokenizer.model, or tokenizer.src.model and
+        tokenizer.tgt.model.
+        """
         shared, separate = _paths(folder, True), _paths(folder, False)
         paths = shared if shared[0].exists() else separate
         try:
@@ -104,7 +110,9 @@ class Tokenizer:
                 raise InputError(f"{folder}: the tokenizer is damaged: it is empty")
             return cls(*models)
         except FileNotFoundError:
-            raise InputError(f"{folder}: must hold tokenizer.model, but does not; is it a run's folder?") from None
+            raise InputError(
+                f"{folder}: must hold tokenizer.model, but does not; is it a run's folder?"
+            ) from None
         except RuntimeError as error:
             raise InputError(f"{folder}: the tokenizer is damaged: {str(error).splitlines()[0]}") from None
 
@@ -126,10 +134,6 @@ def _pieces(model: sentencepiece.SentencePieceProcessor) -> list[str]:
     return [model.id_to_piece(i) for i in range(model.vocab_size())]
 
 
-def _num_threads() -> int:
-    return os.cpu_count() or 1
-
-
 def _train(lines: Iterable[str], config: TokenizerConfig) -> bytes:
     model = io.BytesIO()
     try:
@@ -146,7 +150,7 @@ def _train(lines: Iterable[str], config: TokenizerConfig) -> bytes:
                 unk_id=UNK,
                 bos_id=BOS,
                 eos_id=EOS,
-                num_threads=min(16, _num_threads()),
+                num_threads=min(16, usable_cores()),
                 minloglevel=2,
             )
     except RuntimeError as error:
@@ -158,7 +162,9 @@ def _train(lines: Iterable[str], config: TokenizerConfig) -> bytes:
 
 @contextmanager
 def _stoppable() -> Iterator[None]:
-    """Ctrl-C and SIGTERM end the process at once: Python's handlers would wait for minutes until SentencePiece is through."""
+    """Ctrl-C and SIGTERM end the process at once: Python's handlers would wait for minutes until
+    SentencePiece is through.
+    """
     before = {}
     if threading.current_thread() is threading.main_thread():
         before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -180,7 +186,9 @@ def _why(message: str, config: TokenizerConfig) -> str:
     least = re.search(r"smaller than required_chars.*?(\d+)\D+(\d+)", message, re.DOTALL)
     if least:
         return (
-            f"`tokenizer.vocab_size` must be more than {max(int(least[1]), int(least[2]))}, the characters, bytes and "
+            f"`tokenizer.vocab_size` must be more than {max(int(least[1]), int(least[2]))}, the characters, "
+            "bytes and "
             f"special pieces of this corpus, but is {config.vocab_size}"
         )
-    return f"SentencePiece could not learn {config.vocab_size} pieces from this corpus: {message.splitlines()[-1]}"
+    reason = message.splitlines()[-1]
+    return f"SentencePiece could not learn {config.vocab_size} pieces from this corpus: {reason}"

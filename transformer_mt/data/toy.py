@@ -1,11 +1,14 @@
-"""The built-in English-German toy language: generated, deterministic, and honest about what is new in its test set.
+"""The built-in English-German toy language: generated, deterministic, and honest about what is new in its
+test set.
 
-The grammar has what makes German hard for a machine: articles and adjectives that agree in gender, number and case,
-the verb second in main clauses and last in subordinate ones, the verb bracket, nicht and kein, and numbers.
+The grammar has what makes German hard for a machine: articles and adjectives that agree in gender, number and
+case, the verb second in main clauses and last in subordinate ones, the verb bracket, nicht and kein, and
+numbers.
 
-Two kinds of combination are shared out among the splits by a hash: adjective with noun, and verb with object. One in
-twelve belongs to the test set and one in twelve to the validation set. A training sentence has none of these; every
-test sentence has at least one of its own. So no test sentence, nor the combination it asks for, stands in the training.
+Two kinds of combination are shared out among the splits by a hash: adjective with noun, and verb with object.
+One in twelve belongs to the test set and one in twelve to the validation set. A training sentence has none of
+these; every test sentence has at least one of its own. So no test sentence, nor the combination it asks for,
+stands in the training.
 """
 
 import hashlib
@@ -141,11 +144,19 @@ class _Sentence:
         plural = article == "number" or (article != "indefinite" and rng.random() < 0.3)
         column = 3 if plural else "mfn".index(noun.gender)
         if article == "definite":
-            en_article, de_article, endings = "the", _DEFINITE[case].split()[column], _AFTER_DEFINITE[case].split()
+            en_article, de_article, endings = (
+                "the",
+                _DEFINITE[case].split()[column],
+                _AFTER_DEFINITE[case].split(),
+            )
         elif article == "no":
             en_article, de_article, endings = "no", _NO[case].split()[column], _AFTER_INDEFINITE[case].split()
         elif article == "indefinite":
-            en_article, de_article, endings = "a", _INDEFINITE[case].split()[column], _AFTER_INDEFINITE[case].split()
+            en_article, de_article, endings = (
+                "a",
+                _INDEFINITE[case].split()[column],
+                _AFTER_INDEFINITE[case].split(),
+            )
         else:
             (en_article, de_article), endings = rng.choice(NUMBERS), [_ALONE_PLURAL[case]] * 4
         en_words, de_words = [noun.en_plural if plural else noun.en], [noun.de_plural if plural else noun.de]
@@ -159,11 +170,15 @@ class _Sentence:
         if en_article == "a" and en_words[0][0] in "aeiou":
             en_article = "an"
         return _Phrase(
-            " ".join([en_article, *en_words]), " ".join([de_article, *de_words]), "plural" if plural else "third"
+            " ".join([en_article, *en_words]),
+            " ".join([de_article, *de_words]),
+            "plural" if plural else "third",
         )
 
     def _clause(self, with_time: bool = True) -> _Clause:
-        """A subject, a verb in one of three tenses or moods, its objects, and perhaps a negation, a time and a place."""
+        """A subject, a verb in one of three tenses or moods, its objects, and perhaps a negation, a time and
+        a place.
+        """
         rng = self.rng
         subject = self._subject()
         kind = rng.choices(["transitive", "intransitive", "ditransitive"], [5, 3, 2])[0]
@@ -175,7 +190,9 @@ class _Sentence:
             no_object = negated and rng.random() < 0.5
             thing = rng.choice(THINGS if rng.random() < 0.7 else PERSONS)
             self.combinations.append((verb.en, thing.en))
-            objects = [self._noun_phrase(thing, "acc", "no" if no_object else "definite" if negated else None)]
+            objects = [
+                self._noun_phrase(thing, "acc", "no" if no_object else "definite" if negated else None)
+            ]
         elif kind == "ditransitive":
             verb = rng.choice(DITRANSITIVE)
             thing = rng.choice(THINGS)
@@ -225,7 +242,11 @@ class _Sentence:
             english = f"{'cannot' if en == 'can' and negated else en + ' not' if negated else en} {verb.en}"
             return finite, [verb.de], english
         if negated:
-            return _german(verb, subject), [], f"{'does' if subject.person == 'third' else 'do'} not {verb.en}"
+            return (
+                _german(verb, subject),
+                [],
+                f"{'does' if subject.person == 'third' else 'do'} not {verb.en}",
+            )
         return _german(verb, subject), [], _english(verb, subject)
 
 

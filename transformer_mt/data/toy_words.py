@@ -16,7 +16,8 @@ class Noun:
 
 @dataclass(frozen=True)
 class Verb:
-    """English infinitive, third person, participle; German first and third person, infinitive, participle, auxiliary.
+    """English infinitive, third person, participle; German first and third person, infinitive, participle,
+    auxiliary.
 
     No verb here has a separable prefix, and the German plural is the infinitive.
     """
@@ -262,7 +263,8 @@ TIMES = [
 ]
 
 NUMBERS = [
-    ("two", "zwei"), ("three", "drei"), ("four", "vier"), ("five", "fünf"), ("six", "sechs"), ("seven", "sieben"),
+    ("two", "zwei"), ("three", "drei"), ("four", "vier"), ("five", "fünf"), ("six", "sechs"),
+    ("seven", "sieben"),
     ("eight", "acht"), ("nine", "neun"), ("ten", "zehn"), ("eleven", "elf"), ("twelve", "zwölf"),
 ]  # fmt: skip
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from transformer_mt.config import Config
 from transformer_mt.data.corpus import Pair
-from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import WorkError
-from transformer_mt.evaluation.scores import Score, corpus_scores, tokenised_note
+from transformer_mt.evaluation.metrics import Score, corpus_scores, tokenised_note
 from transformer_mt.files import write_text
+from transformer_mt.translation.translator import Translator
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,15 @@ class Evaluation:
             write_text(place.with_name(f"{place.name}.scores.json"), json.dumps(summary, indent=1) + "\n")
         except OSError as error:
             raise WorkError(
-                f"{place.parent}: the translations could not be written: {error.strerror}; make room or check the "
+                f"{place.parent}: the translations could not be written: {error.strerror}; free some space "
+                "or check the "
                 "folder's rights"
             ) from None
 
 
-def evaluate(translator: Translator, pairs: Sequence[Pair], config: Config, say: Callable[[str], None]) -> Evaluation:
+def evaluate(
+    translator: Translator, pairs: Sequence[Pair], config: Config, say: Callable[[str], None]
+) -> Evaluation:
     """BLEU, chrF and TER of the translator on `pairs`."""
     results = translator.translate([src for src, _ in pairs])
     for number, result in enumerate(results, start=1):
@@ -49,7 +52,11 @@ def evaluate(translator: Translator, pairs: Sequence[Pair], config: Config, say:
     references = [reference for _, reference in pairs]
     settings = config.evaluate
     scores = corpus_scores(
-        [r.translation for r in results], references, config.data.target_lang, settings.tokenize, settings.lowercase
+        [r.translation for r in results],
+        references,
+        config.data.target_lang,
+        settings.tokenize,
+        settings.lowercase,
     )
     if note := tokenised_note(references, settings.tokenize):
         say(note)

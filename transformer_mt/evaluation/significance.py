@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from transformer_mt.evaluation.scores import bleu_metric
+from transformer_mt.evaluation.metrics import bleu_metric
 
 SAMPLES = 1000
 
@@ -15,7 +15,9 @@ def paired_bootstrap(
     tokenize: str = "auto",
     lowercase: bool = False,
 ) -> float:
-    """p of the difference in BLEU, by sacreBLEU's paired bootstrap resampling (Koehn 2004; 1,000 samples, seed 12345)."""
+    """p of the difference in BLEU, by sacreBLEU's paired bootstrap resampling (Koehn 2004; 1,000 samples,
+    seed 12345).
+    """
     from sacrebleu.significance import PairedTest
 
     if list(baseline) == list(system):

@@ -7,6 +7,7 @@ from pathlib import Path
 from transformer_mt.cache import cache_root
 from transformer_mt.errors import InputError
 from transformer_mt.files import digest
+from transformer_mt.translation.ctranslate2_engine import import_ctranslate2
 
 
 def exported(run: Path, say: Callable[[str], None]) -> Path:
@@ -14,10 +15,14 @@ def exported(run: Path, say: Callable[[str], None]) -> Path:
     weights = run / "model.safetensors"
     if not weights.exists():
         raise InputError(f"{run}: no model.safetensors yet; training writes it at its first validation")
-    folder = cache_root() / "exports" / digest(weights, run / "config.yaml")
+    # Another version of the exporting code or of CTranslate2 exports again.
+    code = Path(__file__).with_name("ctranslate2_spec.py")
+    version = import_ctranslate2().__version__
+    folder = cache_root() / "exports" / f"{digest(weights, run / 'config.yaml', code)}-{version}"
     if not (folder / "model.bin").exists() or not (folder / "export.json").exists():
-        shutil.rmtree(folder, ignore_errors=True)  # a part of one, which somebody cut down
-        from transformer_mt.export.export import export  # imports torch, which the export itself does without
+        shutil.rmtree(folder, ignore_errors=True)  # an incomplete one
+        # Imports torch, which the export itself does without
+        from transformer_mt.export.to_ctranslate2 import export
 
         say(f"exporting {run} to {folder}, once")
         try:

@@ -1,4 +1,6 @@
-"""Whether an exported model translates as the run does: both translate a probe set, and their outputs are compared."""
+"""Whether an exported model translates as the run does: both translate a probe set, and their outputs are
+compared.
+"""
 
 import json
 import random
@@ -10,11 +12,11 @@ from pathlib import Path
 from transformer_mt.config import Config
 from transformer_mt.data.corpus import read_corpus
 from transformer_mt.data.lines import read_lines
-from transformer_mt.data.scripts import is_spaceless
+from transformer_mt.data.spaceless import is_spaceless
 from transformer_mt.data.tokenizer import EOS, Tokenizer
-from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import InputError, WorkError
-from transformer_mt.evaluation.scores import corpus_scores
+from transformer_mt.evaluation.metrics import corpus_scores
+from transformer_mt.translation.translator import Translator
 
 _PROBES = 200
 _IDENTICAL = 0.995  # of the lines, in float32
@@ -37,7 +39,8 @@ class Proof:
 
     def __str__(self) -> str:
         return (
-            f"{self.quantization}: {self.identical} of {self.sentences} probe sentences translated identically, scores "
+            f"{self.quantization}: {self.identical} of {self.sentences} probe sentences translated "
+            "identically, scores "
             f"within {self.largest_difference:.1e}, BLEU against the run's own output {self.bleu:.2f}"
         )
 
@@ -45,7 +48,9 @@ class Proof:
 def probe_sentences(
     run: Path, config: Config, tokenizer: Tokenizer, file: str | None, say: Callable[[str], None]
 ) -> list[str]:
-    """Sentences of the file, else of the validation set, else of test sets the run was scored on, else of random pieces."""
+    """Sentences of the file, else of the validation set, else of test sets the run was scored on, else of
+    random pieces.
+    """
     if file:
         sentences = [line for line in islice(read_lines(file), _PROBES) if line.strip()]
         if not sentences:
@@ -64,25 +69,32 @@ def probe_sentences(
     return [text for ids in lines if (text := " ".join(tokenizer.src.decode(ids).split()))]
 
 
-def prove(ours: Translator, theirs: Translator, sentences: Sequence[str], quantization: str, target_lang: str) -> Proof:
+def prove(
+    ours: Translator, theirs: Translator, sentences: Sequence[str], quantization: str, target_lang: str
+) -> Proof:
     """Compare the two; WorkError if they differ by more than they may."""
     expected, found = ours.translate(sentences), theirs.translate(sentences)
     alike = [(a, b) for a, b in zip(expected, found) if a.translation == b.translation]
     difference = max((abs(a.score - b.score) for a, b in alike), default=0.0)
     texts = [result.translation for result in expected]
     tokenize = "char" if is_spaceless(target_lang) else "13a"  # sacreBLEU's word splitters are extras
-    (score,) = corpus_scores([result.translation for result in found], texts, target_lang, tokenize, metrics=("BLEU",))
-    bleu = 100.0 if len(alike) == len(sentences) else score.value  # sacreBLEU's is 0 where no line has four words
+    (score,) = corpus_scores(
+        [result.translation for result in found], texts, target_lang, tokenize, metrics=("BLEU",)
+    )
+    # SacreBLEU's is 0 where no line has four words
+    bleu = 100.0 if len(alike) == len(sentences) else score.value
     proof = Proof(quantization, len(sentences), len(alike), difference, bleu)
     if quantization == "float32":
         if len(alike) < _IDENTICAL * len(sentences) or difference > _SCORES:
             raise WorkError(
-                f"the export must translate {_IDENTICAL:.1%} of the lines identically with scores within {_SCORES}, but: "
+                f"the export must translate {_IDENTICAL:.1%} of the lines identically with scores within "
+                f"{_SCORES}, but: "
                 f"{proof}; it was not kept"
             )
     elif bleu < _BLEU:
         raise WorkError(
-            f"the export must have a BLEU of {_BLEU:.0f} against the run's own output, but: {proof}; it was not kept, "
+            f"the export must have a BLEU of {_BLEU:.0f} against the run's own output, but: {proof}; it was "
+            "not kept, "
             "try sentences like those it will translate (--probe FILE), or another --quantization"
         )
     return proof

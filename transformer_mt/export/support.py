@@ -1,12 +1,14 @@
-"""What CTranslate2 can run of what a YAML file can describe; asked before any weights move."""
+"""Which model configurations CTranslate2 supports; checked before any weights are converted."""
 
-from transformer_mt.config_model import ModelConfig
+from transformer_mt.config.model import ModelConfig
 
 QUANTIZATIONS = ("float32", "float16", "bfloat16", "int16", "int8")
 
 
 def reasons_against(model: ModelConfig) -> list[str]:
-    """Every reason why CTranslate2 cannot run such a model, each a key with what it must be; empty where it can."""
+    """Every reason why CTranslate2 cannot run such a model, each a key with what it must be; empty where it
+    can.
+    """
     scores = model.attention.scores()
     possible = {
         "kind": ("transformer",),

@@ -11,15 +11,17 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from transformer_mt.model.dropout import dropout as drop
-from transformer_mt.model.masks import Places
+from transformer_mt.model.masks import Positions
 from transformer_mt.model.recorder import AttentionRecorder
 
 
-def plain_attention(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+def plain_attention(
+    q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, mask: Tensor | None
+) -> tuple[Tensor, Tensor]:
     """The formula as the paper writes it (equation 1): (values BHTK, weights BHTS).
 
-    Slow and plain on purpose: it is what the fused path is tested against, and what gives the weights. A query that
-    may attend to nothing gets zeros.
+    Slow and plain on purpose: it is what the fused path is tested against, and what gives the weights. A
+    query that may attend to nothing gets zeros.
     """
     scores_BHTS = q_BHTK @ k_BHSK.transpose(-2, -1) / math.sqrt(q_BHTK.size(-1))
     if mask is not None:
@@ -38,24 +40,28 @@ def fused_attention(
     dropout: float = 0.0,
     causal: bool = False,
 ) -> Tensor:
-    """The same values as `plain_attention`, by torch's fused kernels; `causal` lets query t see keys up to t. -> BHTK
+    """The same values as `plain_attention`, by torch's fused kernels; `causal` lets query t see keys up to t.
+    -> BHTK
 
-    Each query must see a key, but for a search's few, whose sentence may be empty.
+    Each query must have at least one visible key. Exception: during decoding a sentence may be empty; its
+    output is zero.
     """
     if q_BHTK.device.type == "cpu" and (q_BHTK.dtype == torch.bfloat16 or q_BHTK.size(-2) <= _FEW_QUERIES):
         return _attention_by_products(q_BHTK, k_BHSK, v_BHSK, mask, dropout, causal)
     return F.scaled_dot_product_attention(q_BHTK, k_BHSK, v_BHSK, mask, dropout, is_causal=causal)
 
 
-# A beam's hypotheses that go one step: on a processor two plain products are twice as fast for them as the fused kernel.
+# One decoding step of a beam: on a CPU two plain products are twice as fast as the fused kernel for so few
+# queries.
 _FEW_QUERIES = 8
 
 
 def _attention_by_products(
     q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, mask: Tensor | None, dropout: float, causal: bool
 ) -> Tensor:
-    """Plain products with the softmax in float32: in bfloat16, on a processor's sentences of 16 to 256 tokens, 1.5 to 2.5
-    times as fast, forward and backward, as torch's fused kernel in float32, which is itself six times as fast as in bfloat16.
+    """Plain products with the softmax in float32. In bfloat16 on a CPU, for 16 to 256 tokens, forward and
+    backward are 1.5 to 2.5 times as fast as torch's fused kernel in float32, which is six times as fast as
+    that kernel in bfloat16.
     """
     T, S = q_BHTK.size(-2), k_BHSK.size(-2)
     if causal:
@@ -86,8 +92,8 @@ class MultiHeadAttention(nn.Module):
         self.value = nn.Linear(d_model, d_model)
         self.output = nn.Linear(d_model, d_model)
 
-    def keys_values(self, x_BSD: Tensor, places_S: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """What queries attend to: (keys BHSK, values BHSK) of the inputs, which stand at 0, 1, 2 ... or at `places_S`."""
+    def keys_values(self, x_BSD: Tensor, positions_S: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The (keys BHSK, values BHSK) of the inputs, whose positions are 0, 1, 2 ... or `positions_S`."""
         return self._split(self.key(x_BSD)), self._split(self.value(x_BSD))
 
     def forward(
@@ -97,12 +103,13 @@ class MultiHeadAttention(nn.Module):
         v_BHSK: Tensor,
         mask: Tensor | None = None,
         causal: bool = False,
-        places: Places | None = None,
+        places: Positions | None = None,
         recorder: AttentionRecorder | None = None,
     ) -> Tensor:
-        """Each x attends to the keys that `mask` (True = may) or `causal` (query t sees keys up to t) allows. -> BTD
+        """Each x attends to the keys that `mask` (True = may) or `causal` (query t sees keys up to t) allows.
+        -> BTD
 
-        `places` say where queries and keys stand, if not at 0, 1, 2 ...; this attention does not ask, its variants may.
+        `places` are the positions of queries and keys if they are not 0, 1, 2 ...; only variants use them.
         """
         self._record(recorder, x_BTD, k_BHSK, v_BHSK, mask, causal, places)
         dropout = self.dropout if self.training else 0.0
@@ -116,9 +123,9 @@ class MultiHeadAttention(nn.Module):
         v_BHSK: Tensor,
         mask: Tensor | None = None,
         causal: bool = False,
-        places: Places | None = None,
+        places: Positions | None = None,
     ) -> Tensor:
-        """How much each x attends to each key, where `forward` is asked the same: (B, H, T, S).
+        """The attention weights (B, H, T, S) of `forward` with the same arguments.
 
         Rows sum to one; not so under a Gaussian (local_p), and where nothing may be seen they are zero.
         """

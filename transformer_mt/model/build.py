@@ -5,13 +5,29 @@ from typing import Literal
 import torch.nn.functional as F
 from torch import nn
 
-from transformer_mt.config_model import ModelConfig
+from transformer_mt.config.model import ModelConfig
 from transformer_mt.model.attention import MultiHeadAttention
+from transformer_mt.model.attention_scores import (
+    Additive,
+    Concat,
+    Cosine,
+    Dot,
+    Euclidean,
+    General,
+    Location,
+    ScaledDot,
+    Score,
+)
 from transformer_mt.model.interface import TranslationModel
+from transformer_mt.model.position_bias import Alibi, PositionBias, Relative, Rotary
 from transformer_mt.model.positions import LearnedPositions, NoPositions, SinusoidalPositions
-from transformer_mt.model.recurrent import BahdanauDecoder, LuongDecoder, Recurrent, RecurrentEncoder, SourceAttention
-from transformer_mt.model.relations import Alibi, Relation, Relative, Rotary
-from transformer_mt.model.scores import Additive, Concat, Cosine, Dot, Euclidean, General, Location, ScaledDot, Score
+from transformer_mt.model.recurrent import (
+    BahdanauDecoder,
+    LuongDecoder,
+    Recurrent,
+    RecurrentEncoder,
+    SourceAttention,
+)
 from transformer_mt.model.transformer import (
     Decoder,
     DecoderLayer,
@@ -31,7 +47,7 @@ Role = Literal["encoder", "decoder", "cross"]
 def build_model(
     config: ModelConfig, src_vocab: int, tgt_vocab: int, shared_vocab: bool, max_length: int
 ) -> TranslationModel:
-    """A freshly initialised model; `max_length` is asked for by learned positions and the score `location`."""
+    """A newly initialised model; only learned positions and the score `location` use `max_length`."""
     c = config
     src_tokens = nn.Embedding(src_vocab, c.d_model)
     three_way = c.tie_embeddings and shared_vocab
@@ -66,7 +82,9 @@ def _transformer(
         return EncoderLayer(build_attention(c, "encoder"), feed_forward(), residual)
 
     def decoder_layer() -> DecoderLayer:
-        return DecoderLayer(build_attention(c, "decoder"), build_attention(c, "cross"), feed_forward(), residual)
+        return DecoderLayer(
+            build_attention(c, "decoder"), build_attention(c, "cross"), feed_forward(), residual
+        )
 
     return Transformer(
         Embedding(src_tokens, positions(), c.dropout),
@@ -99,9 +117,9 @@ def build_attention(config: ModelConfig, role: Role) -> MultiHeadAttention:
     """The attention of one role in a Transformer: the usual one, unless the config exchanges a part of it."""
     c, a = config, config.attention
     score_kind = getattr(a.scores(), role)
-    relation: Relation | None = None
+    relation: PositionBias | None = None
     centre: PredictedCentre | None = None
-    if role == "cross":  # source and target have no common places: there is no relation between them
+    if role == "cross":  # source and target positions are not comparable: no position bias
         window, hard = 0 if a.cross == "global" else a.cross_window, a.hard
         centre = PredictedCentre(c.d_model) if a.cross == "local_p" else None
     else:
@@ -109,10 +127,12 @@ def build_attention(config: ModelConfig, role: Role) -> MultiHeadAttention:
     if score_kind == "scaled_dot" and not (relation or window or hard):
         return MultiHeadAttention(c.d_model, c.num_heads, c.attention_dropout)
     score = _score(score_kind, c.num_heads, c.d_model // c.num_heads)
-    return VariantAttention(c.d_model, c.num_heads, c.attention_dropout, score, relation, window, centre, hard)
+    return VariantAttention(
+        c.d_model, c.num_heads, c.attention_dropout, score, relation, window, centre, hard
+    )
 
 
-def _relation(c: ModelConfig) -> Relation | None:
+def _relation(c: ModelConfig) -> PositionBias | None:
     if c.position == "relative":
         return Relative(c.d_model // c.num_heads, c.relative_distance)
     return {"rotary": Rotary(), "alibi": Alibi(c.num_heads)}.get(c.position)

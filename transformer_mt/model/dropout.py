@@ -1,4 +1,4 @@
-"""Dropout whose masks are drawn cheaply on a processor."""
+"""Dropout with masks that are cheap to draw on a CPU."""
 
 from typing import Any
 
@@ -7,8 +7,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 
-class _CheapDropout(torch.autograd.Function):
-    """Four masks out of each random 64-bit number: `bernoulli_` takes an eighth of a small model's update, this a hundredth."""
+class _RandomBitsDropout(torch.autograd.Function):
+    """Four masks out of each random 64-bit number: `bernoulli_` takes an eighth of a small model's update,
+    this a hundredth.
+    """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, p: float) -> Tensor:
@@ -28,11 +30,11 @@ class _CheapDropout(torch.autograd.Function):
 
 
 def dropout(x: Tensor, p: float) -> Tensor:
-    """Each element is zero with probability `p` (in steps of 2^-15 on a processor), else divided by 1 - p."""
+    """Each element is zero with probability `p` (in steps of 2^-15 on a CPU), else divided by 1 - p."""
     if p == 0.0:
         return x
     if x.device.type == "cpu" and not torch.compiler.is_compiling():
-        return _CheapDropout.apply(x, p)
+        return _RandomBitsDropout.apply(x, p)
     return F.dropout(x, p)
 
 

@@ -1,4 +1,4 @@
-"""What every model here can do, and shows of itself: all that training, search and pictures know of it."""
+"""The interface of all models: everything that training, search and plots use of a model."""
 
 from typing import Any
 
@@ -9,23 +9,27 @@ from transformer_mt.model.recorder import AttentionRecorder
 
 
 class TranslationModel(nn.Module):
-    """A model of the next target token. Letters: B sentences, S source length, T target length, D width, V vocabulary,
-    N rows: hypotheses of all sentences.
+    """A model of the next target token. Letters: B sentences, S source length, T target length, D width, V
+    vocabulary, N rows: hypotheses of all sentences.
     """
 
     output: nn.Linear
     """(D) -> (V)."""
     compiles = True
-    """Whether torch.compile makes it faster, and not anew for each length."""
+    """Whether torch.compile pays: one compilation serves all lengths."""
 
     def forward(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> Tensor:
-        """(B, S) source, (B, S) True = real, (B, T) target so far -> (B, T, V) logits of the token after each."""
+        """(B, S) source, (B, S) True = real, (B, T) target so far -> (B, T, V) logits of the token after
+        each.
+        """
         return self.output(self.hidden(src, src_mask, tgt_in))
 
     def hidden(
         self, src: Tensor, src_mask: Tensor, tgt_in: Tensor, recorder: AttentionRecorder | None = None
     ) -> Tensor:
-        """`forward` without its last product: (B, T, D), of which training projects the real positions only."""
+        """`forward` without its last product: (B, T, D), of which training projects the real
+        positions only.
+        """
         raise NotImplementedError
 
     def encode(self, src: Tensor, src_mask: Tensor) -> Tensor:
@@ -36,7 +40,9 @@ class TranslationModel(nn.Module):
         """(B, S, D) memory, (B, S) True = real -> the state before the first token, one row a sentence."""
         raise NotImplementedError
 
-    def step(self, tokens: Tensor, state: Any, recorder: AttentionRecorder | None = None) -> tuple[Tensor, Any]:
+    def step(
+        self, tokens: Tensor, state: Any, recorder: AttentionRecorder | None = None
+    ) -> tuple[Tensor, Any]:
         """(N,) newest token of each row -> (N, V) logits of the next, and the state that has seen it."""
         raise NotImplementedError
 
@@ -47,10 +53,14 @@ class TranslationModel(nn.Module):
 
     @property
     def attentions(self) -> dict[str, list[MultiHeadAttention]]:
-        """Of `cross`, `encoder` and `decoder` the attention of each layer; a list is empty where there is none."""
+        """Of `cross`, `encoder` and `decoder` the attention of each layer; a list is empty where there is
+        none.
+        """
         raise NotImplementedError
 
     @property
     def alignment_attention(self) -> MultiHeadAttention:
-        """The attention to the source that is most like an alignment of words: that of the last layer but one."""
+        """The attention to the source that is most like an alignment of words: that of the last layer but
+        one.
+        """
         return self.attentions["cross"][-2:][0]

@@ -1,6 +1,6 @@
 """Masks. One convention in the whole project: boolean, True = may attend, broadcastable to (B, H, T, S).
 
-The usual attention is told `causal` and needs no matrix for it; the matrices here are for its variants.
+Standard attention takes `causal=True` and needs no matrix; the matrices here are for the variants.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 @dataclass(frozen=True)
-class Places:
+class Positions:
     """Positions of T queries and S keys in their sentences, where they are not 0, 1, 2 ...: in a search."""
 
     queries: Tensor
@@ -19,21 +19,23 @@ class Places:
     """(S,)"""
 
     @classmethod
-    def of(cls, num_queries: int, num_keys: int, device: torch.device) -> "Places":
-        """Those of whole sentences."""
+    def of(cls, num_queries: int, num_keys: int, device: torch.device) -> "Positions":
+        """Positions of complete sentences: 0, 1, 2 ..."""
         return cls(torch.arange(num_queries, device=device), torch.arange(num_keys, device=device))
 
 
 def attend_to(src_mask: Tensor) -> Tensor:
-    """(B, S), True = a real token -> (B, 1, 1, S): every query of a sentence may attend to its real tokens."""
+    """(B, S), True = a real token -> (B, 1, 1, S): every query of a sentence may attend to its
+    real tokens.
+    """
     return src_mask[:, None, None, :]
 
 
-def causal_mask(places: Places) -> Tensor:
-    """(T, S): a query may attend to the keys at its own place and before."""
+def causal_mask(places: Positions) -> Tensor:
+    """(T, S): a query may attend to the keys at its own position and before."""
     return places.keys <= places.queries[:, None]
 
 
-def window_mask(places: Places, window: int) -> Tensor:
+def window_mask(places: Positions, window: int) -> Tensor:
     """(T, S): a query may attend to the keys at most `window` places away."""
     return (places.keys - places.queries[:, None]).abs() <= window

@@ -8,7 +8,9 @@ from torch import Tensor, nn
 
 
 def sinusoids(length: int, d_model: int) -> Tensor:
-    """(T, D): PE(pos, 2i) = sin(pos / 10000^(2i/D)), PE(pos, 2i+1) = cos(pos / 10000^(2i/D)) (paper, section 3.5)."""
+    """(T, D): PE(pos, 2i) = sin(pos / 10000^(2i/D)), PE(pos, 2i+1) = cos(pos / 10000^(2i/D)) (paper, section
+    3.5).
+    """
     position = torch.arange(length, dtype=torch.float64)[:, None]  # (T, 1)
     frequency = 10000.0 ** (-torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)  # (D/2,)
     table = torch.empty(length, d_model, dtype=torch.float64)
@@ -29,7 +31,7 @@ class SinusoidalPositions(nn.Module):
     def forward(self, x_BTD: Tensor, start: int = 0) -> Tensor:
         """Embeddings of the positions from `start` on, with their sinusoids added."""
         end = start + x_BTD.size(1)
-        table = self.table  # another thread may put a longer one into its place, but not into this one's
+        table = self.table  # local reference: another thread may replace self.table
         if end > len(table):
             self.table = table = sinusoids(2 * end, table.size(1)).to(table)
         return x_BTD + table[start:end]
@@ -57,6 +59,7 @@ class LearnedPositions(nn.Module):
         end = start + x_BTD.size(1)
         if end > self.max_length:
             raise ValueError(
-                f"learned positions must be below {self.max_length}, but {end} are asked for; raise `data.max_length`"
+                f"learned positions must be below {self.max_length}, but {end} are asked for; raise "
+                "`data.max_length`"
             )
         return x_BTD + self.embedding.weight[start:end]

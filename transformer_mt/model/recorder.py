@@ -6,8 +6,8 @@ from torch import Tensor, nn
 class AttentionRecorder:
     """Collects the weights of some attentions during the calls it is given to.
 
-    It is an argument, so that several threads can record one model. The weights are computed by the plain formula in
-    addition to the fused path: without a recorder nothing is slower.
+    It is an argument, so that several threads can record one model. The weights are computed by the plain
+    formula in addition to the fused path: without a recorder nothing is slower.
     """
 
     def __init__(self, *attentions: nn.Module) -> None:

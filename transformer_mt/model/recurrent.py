@@ -1,7 +1,7 @@
 """The recurrent networks that attention grew from, behind the same methods as the Transformer.
 
-Letters: B sentences, S source length, T target length, D width, L layers, V vocabulary, W hypotheses of a sentence,
-N = B x W rows.
+Letters: B sentences, S source length, T target length, D width, L layers, V vocabulary, W hypotheses of a
+sentence, N = B x W rows.
 """
 
 from dataclasses import dataclass, replace
@@ -11,39 +11,51 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from transformer_mt.model.attention import MultiHeadAttention
+from transformer_mt.model.attention_scores import Score
 from transformer_mt.model.dropout import Dropout
 from transformer_mt.model.interface import TranslationModel
-from transformer_mt.model.masks import Places, attend_to
+from transformer_mt.model.masks import Positions, attend_to
 from transformer_mt.model.recorder import AttentionRecorder
-from transformer_mt.model.scores import Score
 from transformer_mt.model.transformer import Embedding, initialise
 from transformer_mt.model.variants import PredictedCentre, VariantAttention
 
 
 class SourceAttention(VariantAttention):
-    """Attention as it was before it had heads and projections: the decoder's state is the query, the encoder's states are
-    both keys and values (Bahdanau et al. 2015, equations 5 and 6).
+    """Attention as it was before it had heads and projections: the decoder's state is the query, the
+    encoder's states are both keys and values (Bahdanau et al. 2015, equations 5 and 6).
     """
 
     def __init__(
-        self, d_model: int, dropout: float, score: Score, window: int, centre: PredictedCentre | None, hard: bool
+        self,
+        d_model: int,
+        dropout: float,
+        score: Score,
+        window: int,
+        centre: PredictedCentre | None,
+        hard: bool,
     ) -> None:
         super().__init__(d_model, 1, dropout, score, None, window, centre, hard)
         self.query = self.key = self.value = self.output = nn.Identity()  # type: ignore[assignment]
 
 
 class RecurrentEncoder(nn.Module):
-    """Reads from both ends: h_j = [forward h_j; backward h_j], half the width each (Bahdanau et al. 2015, section 3.2)."""
+    """Reads from both ends: h_j = [forward h_j; backward h_j], half the width each (Bahdanau et al. 2015,
+    section 3.2).
+    """
 
     def __init__(self, cell: str, d_model: int, num_layers: int, dropout: float) -> None:
         super().__init__()
         kind = nn.LSTM if cell == "lstm" else nn.GRU
         between = dropout if num_layers > 1 else 0.0
-        self.rnn = kind(d_model, d_model // 2, num_layers, batch_first=True, dropout=between, bidirectional=True)
+        self.rnn = kind(
+            d_model, d_model // 2, num_layers, batch_first=True, dropout=between, bidirectional=True
+        )
 
     def forward(self, x_BSD: Tensor, src_mask: Tensor) -> Tensor:
         # Packed, so that the backward direction begins at the last real token and not in the padding.
-        packed = pack_padded_sequence(x_BSD, src_mask.sum(dim=1).cpu(), batch_first=True, enforce_sorted=False)
+        packed = pack_padded_sequence(
+            x_BSD, src_mask.sum(dim=1).cpu(), batch_first=True, enforce_sorted=False
+        )
         return pad_packed_sequence(self.rnn(packed)[0], batch_first=True, total_length=x_BSD.size(1))[0]
 
 
@@ -67,7 +79,7 @@ class RecurrentState:
     """Tokens so far, of each hypothesis."""
 
     def select(self, rows: Tensor) -> "RecurrentState":
-        """As DecoderState.select: hypothesis w of sentence b goes on from row `rows[b, w]`."""
+        """As DecoderState.select: hypothesis w of sentence b continues row `rows[b, w]`."""
         each, kept = rows.flatten(), rows[:, 0] // self.width
         state = replace(
             self,
@@ -81,10 +93,18 @@ class RecurrentState:
 
 
 class RecurrentDecoder(nn.Module):
-    """Layers of cells that begin where the encoder ended, and an attention; when it attends, the subclasses say."""
+    """Layers of cells, initialised from the encoder's final states, and an attention. Subclasses define when
+    in a step it attends.
+    """
 
     def __init__(
-        self, cell: str, d_model: int, num_layers: int, dropout: float, attention: SourceAttention, input_width: int
+        self,
+        cell: str,
+        d_model: int,
+        num_layers: int,
+        dropout: float,
+        attention: SourceAttention,
+        input_width: int,
     ) -> None:
         super().__init__()
         kind = nn.LSTMCell if cell == "lstm" else nn.GRUCell
@@ -94,7 +114,9 @@ class RecurrentDecoder(nn.Module):
         self.dropout = Dropout(dropout)
 
     def start(self, memory_BSD: Tensor, src_mask: Tensor) -> RecurrentState:
-        """h of each layer is tanh(W [forward end; backward end]) of the source (cf. Bahdanau et al. 2015, A.2.2); c is zero."""
+        """h of each layer is tanh(W [forward end; backward end]) of the source (cf. Bahdanau et al. 2015,
+        A.2.2); c is zero.
+        """
         B, _, D = memory_BSD.shape
         last = memory_BSD[torch.arange(B, device=memory_BSD.device), src_mask.sum(dim=1) - 1]
         ends_BD = torch.cat([last[:, : D // 2], memory_BSD[:, 0, D // 2 :]], dim=1)
@@ -117,7 +139,9 @@ class RecurrentDecoder(nn.Module):
     def step(
         self, x_ND: Tensor, state: RecurrentState, recorder: AttentionRecorder | None = None
     ) -> tuple[Tensor, RecurrentState]:
-        """(N, D) the newest token of each row -> (N, D), of which the next is projected, and the state that has seen it."""
+        """(N, D) the newest token of each row -> (N, D), of which the next is projected, and the state that
+        has seen it.
+        """
         raise NotImplementedError
 
     def _advance(self, x: Tensor, state: RecurrentState) -> tuple[Tensor, tuple[tuple[Tensor, ...], ...]]:
@@ -133,19 +157,24 @@ class RecurrentDecoder(nn.Module):
         """The context: (N, D)."""
         W, S = state.width, state.keys.size(2)
         device = query_ND.device
-        places = Places(torch.full((W,), state.length, device=device), torch.arange(S, device=device))
+        places = Positions(torch.full((W,), state.length, device=device), torch.arange(S, device=device))
         query_BWD = query_ND.view(-1, W, query_ND.size(1))
         mask = attend_to(state.src_mask)
-        context_BWD = self.attention(query_BWD, state.keys, state.values, mask=mask, places=places, recorder=recorder)
+        context_BWD = self.attention(
+            query_BWD, state.keys, state.values, mask=mask, places=places, recorder=recorder
+        )
         return context_BWD.flatten(0, 1)
 
 
 class BahdanauDecoder(RecurrentDecoder):
-    """Attends with the state before the step: c_t from s_(t-1), then s_t = f(s_(t-1), y_(t-1), c_t); its output is a maxout
-    of s_t, y_(t-1) and c_t (Bahdanau et al. 2015, section 3.1; appendix A.2.2 writes it with s_(t-1)).
+    """Attends with the state before the step: c_t from s_(t-1), then s_t = f(s_(t-1), y_(t-1), c_t); its
+    output is a maxout of s_t, y_(t-1) and c_t (Bahdanau et al. 2015, section 3.1; appendix A.2.2 writes it
+    with s_(t-1)).
     """
 
-    def __init__(self, cell: str, d_model: int, num_layers: int, dropout: float, attention: SourceAttention) -> None:
+    def __init__(
+        self, cell: str, d_model: int, num_layers: int, dropout: float, attention: SourceAttention
+    ) -> None:
         super().__init__(cell, d_model, num_layers, dropout, attention, 2 * d_model)
         self.readout = nn.Linear(3 * d_model, 2 * d_model)
 
@@ -159,11 +188,13 @@ class BahdanauDecoder(RecurrentDecoder):
 
 
 class LuongDecoder(RecurrentDecoder):
-    """Attends with the state after the step: h~_t = tanh(W [c_t; h_t]), which is also fed into the next step (Luong et al.
-    2015, equation 5 and section 3.3).
+    """Attends with the state after the step: h~_t = tanh(W [c_t; h_t]), which is also fed into the next step
+    (Luong et al. 2015, equation 5 and section 3.3).
     """
 
-    def __init__(self, cell: str, d_model: int, num_layers: int, dropout: float, attention: SourceAttention) -> None:
+    def __init__(
+        self, cell: str, d_model: int, num_layers: int, dropout: float, attention: SourceAttention
+    ) -> None:
         super().__init__(cell, d_model, num_layers, dropout, attention, 2 * d_model)
         self.combine = nn.Linear(2 * d_model, d_model)
 
@@ -179,7 +210,7 @@ class LuongDecoder(RecurrentDecoder):
 class Recurrent(TranslationModel):
     """Encoder and decoder of cells."""
 
-    compiles = False  # a graph for each length is what would come of it
+    compiles = False  # torch.compile would make one graph per length
 
     def __init__(
         self,

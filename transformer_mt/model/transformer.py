@@ -1,7 +1,7 @@
 """The Transformer of *Attention Is All You Need* (Vaswani et al. 2017): sublayers, layers, stacks, model.
 
-Letters: B sentences, S source length, T target length, D width, V vocabulary, W hypotheses of a sentence (its beam),
-N = B x W rows.
+Letters: B sentences, S source length, T target length, D width, V vocabulary, W hypotheses of a sentence (its
+beam), N = B x W rows.
 """
 
 import math
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from transformer_mt.model.attention import MultiHeadAttention
 from transformer_mt.model.dropout import Dropout
 from transformer_mt.model.interface import TranslationModel
-from transformer_mt.model.masks import Places, attend_to
+from transformer_mt.model.masks import Positions, attend_to
 from transformer_mt.model.recorder import AttentionRecorder
 from transformer_mt.model.state import DecoderState, LayerState
 
@@ -21,7 +21,9 @@ from transformer_mt.model.state import DecoderState, LayerState
 class FeedForward(nn.Module):
     """FFN(x) = max(0, x W1 + b1) W2 + b2, the same at each position (paper, equation 2)."""
 
-    def __init__(self, d_model: int, d_ff: int, activation: Callable[[Tensor], Tensor], dropout: float = 0.0) -> None:
+    def __init__(
+        self, d_model: int, d_ff: int, activation: Callable[[Tensor], Tensor], dropout: float = 0.0
+    ) -> None:
         super().__init__()
         self.activation = activation
         self.inner = nn.Linear(d_model, d_ff)
@@ -33,7 +35,9 @@ class FeedForward(nn.Module):
 
 
 class GatedFeedForward(nn.Module):
-    """FFN(x) = (SiLU(x W1) * x W3) W2: SwiGLU (Shazeer 2020, equation 6), here with biases as in the paper's FFN."""
+    """FFN(x) = (SiLU(x W1) * x W3) W2: SwiGLU (Shazeer 2020, equation 6), here with biases as in the paper's
+    FFN.
+    """
 
     def __init__(self, d_model: int, d_ff: int, dropout: float = 0.0) -> None:
         super().__init__()
@@ -47,7 +51,9 @@ class GatedFeedForward(nn.Module):
 
 
 class Residual(nn.Module):
-    """x + Sublayer(x), with LayerNorm after the sum as in the paper (`post`) or before the sublayer (`pre`)."""
+    """x + Sublayer(x), with LayerNorm after the sum as in the paper (`post`) or before the
+    sublayer (`pre`).
+    """
 
     def __init__(self, d_model: int, pre_norm: bool, dropout: float) -> None:
         super().__init__()
@@ -96,13 +102,17 @@ class DecoderLayer(nn.Module):
     def forward(
         self, x_BTD: Tensor, memory_BSD: Tensor, mask: Tensor, recorder: AttentionRecorder | None = None
     ) -> Tensor:
-        """All positions at once, as in training. The causal mask also keeps real tokens from seeing padding after them."""
+        """All positions at once, as in training. The causal mask also keeps real tokens from seeing padding
+        after them.
+        """
 
         def attend_to_self(x: Tensor) -> Tensor:
             return self.self_attention(x, *self.self_attention.keys_values(x), causal=True, recorder=recorder)
 
         def attend_to_source(x: Tensor) -> Tensor:
-            return self.src_attention(x, *self.src_attention.keys_values(memory_BSD), mask=mask, recorder=recorder)
+            return self.src_attention(
+                x, *self.src_attention.keys_values(memory_BSD), mask=mask, recorder=recorder
+            )
 
         x_BTD = self.src_residual(self.self_residual(x_BTD, attend_to_self), attend_to_source)
         return self.ffn_residual(x_BTD, self.feed_forward)
@@ -110,21 +120,27 @@ class DecoderLayer(nn.Module):
     def step(
         self, x_BWD: Tensor, layer: LayerState, state: DecoderState, recorder: AttentionRecorder | None = None
     ) -> Tensor:
-        """One position of each of a sentence's W hypotheses; writes its keys and values where `state` has room for them."""
+        """One position of each of a sentence's W hypotheses; writes its keys and values into the buffers of
+        `state`.
+        """
         end, W = state.num_entries, state.width
-        newest, here = slice(end - W, end), state.places[end - W : end]
+        newest, here = slice(end - W, end), state.positions[end - W : end]
 
         def attend_to_self(x: Tensor) -> Tensor:
-            layer.self_keys[:, :, newest], layer.self_values[:, :, newest] = self.self_attention.keys_values(x, here)
+            layer.self_keys[:, :, newest], layer.self_values[:, :, newest] = self.self_attention.keys_values(
+                x, here
+            )
             keys, values = layer.self_keys[:, :, :end], layer.self_values[:, :, :end]
-            places = Places(here, state.places[:end])
+            places = Positions(here, state.positions[:end])
             mask = state.past[:, None, :, :end]
             return self.self_attention(x, keys, values, mask=mask, places=places, recorder=recorder)
 
         def attend_to_source(x: Tensor) -> Tensor:
-            places = Places(here, state.src_places)
+            places = Positions(here, state.src_positions)
             mask = attend_to(state.src_mask)
-            return self.src_attention(x, layer.src_keys, layer.src_values, mask=mask, places=places, recorder=recorder)
+            return self.src_attention(
+                x, layer.src_keys, layer.src_values, mask=mask, places=places, recorder=recorder
+            )
 
         x_BWD = self.src_residual(self.self_residual(x_BWD, attend_to_self), attend_to_source)
         return self.ffn_residual(x_BWD, self.feed_forward)
@@ -157,8 +173,12 @@ class Decoder(nn.Module):
         self.final_norm = final_norm
 
     def start(self, memory_BSD: Tensor, src_mask: Tensor) -> DecoderState:
-        """The state before the first token, one row a sentence: each layer's keys and values of the source, made once."""
-        return DecoderState.start([layer.src_attention.keys_values(memory_BSD) for layer in self.layers], src_mask)
+        """The state before the first token, one row a sentence: each layer's keys and values of the source,
+        made once.
+        """
+        return DecoderState.start(
+            [layer.src_attention.keys_values(memory_BSD) for layer in self.layers], src_mask
+        )
 
     def forward(
         self, x_BTD: Tensor, memory_BSD: Tensor, mask: Tensor, recorder: AttentionRecorder | None = None
@@ -170,7 +190,7 @@ class Decoder(nn.Module):
     def step(
         self, x_BWD: Tensor, state: DecoderState, recorder: AttentionRecorder | None = None
     ) -> tuple[Tensor, DecoderState]:
-        state = state.stepped()
+        state = state.advanced()
         for layer, layer_state in zip(self.layers, state.layers):
             x_BWD = layer.step(x_BWD, layer_state, state, recorder)
         return self.final_norm(x_BWD), state
@@ -191,10 +211,17 @@ class Embedding(nn.Module):
 
 
 class Transformer(TranslationModel):
-    """Encoder and decoder of equal width, which know of each other only through the memory (paper, figure 1)."""
+    """Encoder and decoder of equal width, which know of each other only through the memory
+    (paper, figure 1).
+    """
 
     def __init__(
-        self, src_embedding: Embedding, tgt_embedding: Embedding, encoder: Encoder, decoder: Decoder, output: nn.Linear
+        self,
+        src_embedding: Embedding,
+        tgt_embedding: Embedding,
+        encoder: Encoder,
+        decoder: Decoder,
+        output: nn.Linear,
     ) -> None:
         super().__init__()
         self.src_embedding, self.tgt_embedding = src_embedding, tgt_embedding
@@ -235,8 +262,8 @@ class Transformer(TranslationModel):
 
 
 def initialise(model: nn.Module) -> None:
-    """Embeddings N(0, 1/D), so that times sqrt(D) they have variance one; linear layers Glorot uniform, their biases zero.
-    Recurrent cells keep torch's uniform(-1/sqrt(D), 1/sqrt(D)).
+    """Embeddings N(0, 1/D), so that times sqrt(D) they have variance one; linear layers Glorot uniform, their
+    biases zero. Recurrent cells keep torch's uniform(-1/sqrt(D), 1/sqrt(D)).
     """
     for module in model.modules():
         if isinstance(module, nn.Linear):

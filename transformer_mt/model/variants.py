@@ -1,5 +1,5 @@
-"""Attention as the literature varies it, behind the methods of MultiHeadAttention: other scores, positions inside, windows,
-one key at a time. Written as formulas, not for speed; what it can, it hands to the fused kernels.
+"""Attention variants with the interface of MultiHeadAttention: other scores, relative positions, local
+windows, hard attention. Written as plain formulas, not for speed; where possible it calls the fused kernels.
 
 Letters: B sentences, T queries, S keys, D width, H heads, K head width.
 """
@@ -9,11 +9,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from transformer_mt.model.attention import MultiHeadAttention, fused_attention
+from transformer_mt.model.attention_scores import ScaledDot, Score
 from transformer_mt.model.dropout import dropout as drop
-from transformer_mt.model.masks import Places, causal_mask, window_mask
+from transformer_mt.model.masks import Positions, causal_mask, window_mask
+from transformer_mt.model.position_bias import PositionBias
 from transformer_mt.model.recorder import AttentionRecorder
-from transformer_mt.model.relations import Relation
-from transformer_mt.model.scores import ScaledDot, Score
 
 
 class PredictedCentre(nn.Module):
@@ -25,7 +25,7 @@ class PredictedCentre(nn.Module):
         self.outer = nn.Linear(d_model, 1, bias=False)
 
     def forward(self, x_BTD: Tensor, lengths_B: Tensor) -> Tensor:
-        """(B, T) places in sources of the given lengths."""
+        """(B, T) predicted positions in sources of the given lengths."""
         return lengths_B[:, None] * torch.sigmoid(self.outer(torch.tanh(self.inner(x_BTD)))[..., 0].float())
 
 
@@ -38,24 +38,25 @@ class VariantAttention(MultiHeadAttention):
         num_heads: int,
         dropout: float = 0.0,
         score: Score | None = None,
-        relation: Relation | None = None,
+        relation: PositionBias | None = None,
         window: int = 0,
         centre: PredictedCentre | None = None,
         hard: bool = False,
     ) -> None:
-        """`window` w > 0: a query at place t sees the keys at t - w to t + w; with a `centre` those around it, under a Gaussian
-        of deviation w / 2 (Luong et al. 2015, section 3.2). `hard`: one key alone, in training drawn at random.
+        """`window` w > 0: a query at position t sees the keys at t - w to t + w. With a `centre` it sees
+        those around the predicted position, weighted by a Gaussian of standard deviation w / 2 (Luong et al.
+        2015, section 3.2). `hard`: a query attends to one key, sampled during training.
         """
         super().__init__(d_model, num_heads, dropout)
         self.score = score or ScaledDot()
-        self.relation = relation or Relation()
+        self.relation = relation or PositionBias()
         self.window, self.centre, self.hard = window, centre, hard
         self.fusable = isinstance(self.score, ScaledDot) and not centre and not hard
 
-    def keys_values(self, x_BSD: Tensor, places_S: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def keys_values(self, x_BSD: Tensor, positions_S: Tensor | None = None) -> tuple[Tensor, Tensor]:
         keys, values = super().keys_values(x_BSD)
-        places_S = torch.arange(keys.size(2), device=keys.device) if places_S is None else places_S
-        return self.score.keys(self.relation.turned(keys, places_S)), values
+        positions_S = torch.arange(keys.size(2), device=keys.device) if positions_S is None else positions_S
+        return self.score.keys(self.relation.rotate(keys, positions_S)), values
 
     def forward(
         self,
@@ -64,10 +65,10 @@ class VariantAttention(MultiHeadAttention):
         v_BHSK: Tensor,
         mask: Tensor | None = None,
         causal: bool = False,
-        places: Places | None = None,
+        places: Positions | None = None,
         recorder: AttentionRecorder | None = None,
     ) -> Tensor:
-        places = places or Places.of(x_BTD.size(1), k_BHSK.size(2), x_BTD.device)
+        places = places or Positions.of(x_BTD.size(1), k_BHSK.size(2), x_BTD.device)
         self._record(recorder, x_BTD, k_BHSK, v_BHSK, mask, causal, places)
         dropout = self.dropout if self.training else 0.0
         if self.fusable and self.relation.fusable(v_BHSK):
@@ -86,7 +87,7 @@ class VariantAttention(MultiHeadAttention):
         v_BHSK: Tensor,
         mask: Tensor | None,
         causal: bool,
-        places: Places,
+        places: Positions,
         dropout: float,
     ) -> Tensor:
         """By torch's kernels: (B, H, T, K)."""
@@ -97,8 +98,8 @@ class VariantAttention(MultiHeadAttention):
         allowed = self._allowed(mask, causal, places)
         if allowed is None:
             allowed = torch.ones(1, 1, dtype=torch.bool, device=q.device)
-        # A query whose window holds no key sees all of them here and gets zeros after, as by the formula: a kernel may make
-        # a mean of the padding, or no number, of one that sees nothing.
+        # For a query without a visible key, a kernel may return the mean of the padding, or NaN. So such a
+        # query sees all keys here, and its output is set to zero below, as in the formula.
         blind = ~allowed.any(dim=-1, keepdim=True)
         allowed = allowed | blind
         if bias is None:
@@ -115,12 +116,14 @@ class VariantAttention(MultiHeadAttention):
         v_BHSK: Tensor,
         mask: Tensor | None = None,
         causal: bool = False,
-        places: Places | None = None,
+        places: Positions | None = None,
     ) -> Tensor:
-        places = places or Places.of(x_BTD.size(1), k_BHSK.size(2), x_BTD.device)
+        places = places or Positions.of(x_BTD.size(1), k_BHSK.size(2), x_BTD.device)
         return self._weights(x_BTD, k_BHSK, mask, causal, places)
 
-    def _weights(self, x_BTD: Tensor, k_BHSK: Tensor, mask: Tensor | None, causal: bool, places: Places) -> Tensor:
+    def _weights(
+        self, x_BTD: Tensor, k_BHSK: Tensor, mask: Tensor | None, causal: bool, places: Positions
+    ) -> Tensor:
         q = self._queries(x_BTD, places)
         scores_BHTS = self.score(q, k_BHSK).float()
         added = self.relation.to_scores(self.score, q, places)
@@ -142,17 +145,17 @@ class VariantAttention(MultiHeadAttention):
         return weights if gauss is None else weights * gauss
 
     def _one_key(self, scores_BHTS: Tensor) -> Tensor:
-        """All weight on one key: the best in translation; in training one drawn by its weight, whose gradient is taken
-        as if it were soft (straight-through Gumbel-softmax: Jang et al. 2017, section 2.2).
+        """All weight on one key: the best in translation; in training one drawn by its weight, whose gradient
+        is taken as if it were soft (straight-through Gumbel-softmax: Jang et al. 2017, section 2.2).
         """
         if self.training:
             return F.gumbel_softmax(scores_BHTS, hard=True, dim=-1)
         return torch.zeros_like(scores_BHTS).scatter_(-1, scores_BHTS.argmax(dim=-1, keepdim=True), 1.0)
 
-    def _queries(self, x_BTD: Tensor, places: Places) -> Tensor:
-        return self.relation.turned(self._split(self.query(x_BTD)), places.queries)
+    def _queries(self, x_BTD: Tensor, places: Positions) -> Tensor:
+        return self.relation.rotate(self._split(self.query(x_BTD)), places.queries)
 
-    def _allowed(self, mask: Tensor | None, causal: bool, places: Places) -> Tensor | None:
+    def _allowed(self, mask: Tensor | None, causal: bool, places: Positions) -> Tensor | None:
         if causal:
             mask = causal_mask(places)
         if self.window and self.centre is None:

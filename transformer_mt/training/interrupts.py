@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM, turned into a wish the training loop grants after the update it is in."""
+"""Signal handlers: Ctrl-C and SIGTERM make the training loop save and stop after the current update."""
 
 import os
 import signal
@@ -8,7 +8,7 @@ from types import FrameType, TracebackType
 
 
 class Interrupts:
-    """Within it, the first signal only sets `received`; a second Ctrl-C stops at once, as without it."""
+    """Context manager. The first signal only sets `received`; a second Ctrl-C raises KeyboardInterrupt."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
@@ -23,7 +23,8 @@ class Interrupts:
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         if self.received is not None:
-            if "TORCHELASTIC_RUN_ID" not in os.environ:  # torchrun hands on a Ctrl-C that each rank has seen already
+            # torchrun forwards Ctrl-C, so each rank receives it twice: ignore the second signal
+            if "TORCHELASTIC_RUN_ID" not in os.environ:
                 raise KeyboardInterrupt
             return
         self.received = signal.Signals(number)

@@ -9,16 +9,21 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-# Logits are made in chunks of about so many numbers (32 MB in float32 on a processor: what its cache holds).
+# Logits are computed in chunks of about so many numbers (32 MB in float32 on a CPU: the size of its cache).
 _CHUNK = {"cpu": 2**23}
 _CHUNK_ELSEWHERE = 2**27
 
+# Factor on gradients of logits, which are at most 1, before they are rounded to float16: sums of them stay
+# far below its maximum of 65,504.
+_HALF_SCALE = 2.0**8
+
 
 class _ProjectedCrossEntropy(torch.autograd.Function):
-    """Projection, loss and both their gradients, chunk by chunk: the logits of all tokens never exist together.
+    """Projection, loss and both their gradients, chunk by chunk: the logits of all tokens never exist
+    together.
 
-    The gradient of the logits, softmax - target, needs nothing from what comes after it but one factor, so that each
-    chunk's products are made at once, while its logits are still in the cache.
+    The gradient of the logits is (softmax - target) times one scalar factor from the backward pass. So each
+    chunk's gradients are computed in the forward pass, while its logits are still in the cache.
     """
 
     @staticmethod
@@ -36,19 +41,27 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
             targets_C1 = targets_R[start : start + size, None]
             logits_CV = hidden_CD @ weight.T
             p_CV = logits_CV.softmax(dim=-1, dtype=torch.float32)
-            # One pass with exponentials is enough: log p of the target is that of its p, and tells the softmax's divisor.
+            # A separate log_softmax is not needed: log p of the target is computed from p. This avoids a
+            # second pass with exponentials.
             chunk_nll = -p_CV.gather(1, targets_C1).clamp_min(torch.finfo(torch.float32).tiny).log().sum()
             nll = nll + chunk_nll
             target_logits = target_logits + logits_CV.gather(1, targets_C1).float().sum()
             if hidden_gradient_RD is not None and weight_gradient_VD is not None:
                 gradient_CV = p_CV.sub_(smoothing / V)
-                gradient_CV.scatter_add_(1, targets_C1, gradient_CV.new_full(targets_C1.shape, smoothing - 1.0))
+                gradient_CV.scatter_add_(
+                    1, targets_C1, gradient_CV.new_full(targets_C1.shape, smoothing - 1.0)
+                )
+                if dtype == torch.float16:  # its smallest numbers would be rounded to zero
+                    gradient_CV.mul_(_HALF_SCALE)
                 gradient_CV = gradient_CV.to(dtype)
                 hidden_gradient_RD[start : start + size] = gradient_CV @ weight
                 weight_gradient_VD += gradient_CV.T @ hidden_CD
-        # Of each token, mean over V of -log p = its nll + its target's logit - the mean of its logits; and the logits' mean,
-        # summed over the tokens, is one product of a sum and a mean.
+        # For each token: mean over V of -log p = nll + target logit - mean logit. The mean logits, summed
+        # over the tokens, equal the product of the summed outputs and the mean weight row.
         mean_logits = (hidden_RD.sum(0, dtype=torch.float32) * weight_VD.mean(0, dtype=torch.float32)).sum()
+        if dtype == torch.float16 and hidden_gradient_RD is not None and weight_gradient_VD is not None:
+            hidden_gradient_RD /= _HALF_SCALE
+            weight_gradient_VD /= _HALF_SCALE
         loss = nll + smoothing * (target_logits - mean_logits)
         ctx.save_for_backward(hidden_gradient_RD, weight_gradient_VD)
         ctx.mark_non_differentiable(nll)
@@ -66,18 +79,23 @@ def _product_dtype(tensor: Tensor) -> torch.dtype:
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else tensor.dtype
 
 
-def projected_cross_entropy(hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
-    """(R, D) outputs of the decoder, (V, D) weight of the output projection, (R,) ids of the tokens that follow
-    -> (loss, nll), both summed in float32.
+def projected_cross_entropy(
+    hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float
+) -> tuple[Tensor, Tensor]:
+    """(R, D) outputs of the decoder, (V, D) weight of the output projection, (R,) ids of the tokens that
+    follow -> (loss, nll), both summed in float32.
 
-    loss = (1 - e) nll + e * mean over the vocabulary of -log p (paper, section 5.4, e = `smoothing`); only it has a gradient.
+    loss = (1 - e) nll + e * mean over the vocabulary of -log p (paper, section 5.4, e = `smoothing`); only it
+    has a gradient.
     """
     loss, nll = _ProjectedCrossEntropy.apply(hidden, weight, targets, smoothing)
     return loss, nll
 
 
-def plain_cross_entropy(hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
-    """The same by torch's own functions: slow and plain on purpose, what the chunks are tested against."""
+def plain_cross_entropy(
+    hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float
+) -> tuple[Tensor, Tensor]:
+    """The same with torch's functions: the slow reference that tests compare with the chunked version."""
     logits = F.linear(hidden, weight).float()
     loss = F.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing)
     return loss, F.cross_entropy(logits.detach(), targets, reduction="sum")

@@ -7,23 +7,28 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from transformer_mt.checkpoint import share_of, whole
+from transformer_mt.training.sharding import full_tensor, local_shard
 
-# Matrices of one shape are taken together up to so many numbers: enough to fill a device, and no more memory than that.
-_TOGETHER = 2**24
+# Maximum number of elements that are stacked for one step: enough to use the device fully, while the extra
+# memory stays bounded.
+_MAX_STACKED_NUMBERS = 2**24
 
 
 class Muon(torch.optim.Muon):
-    """Steps along the momentum made orthogonal (Jordan et al. 2024): torch's own, but all matrices of a shape together.
+    """Muon (Jordan et al. 2024): steps along the orthogonalised momentum. Same as torch's, but batched: all
+    matrices of one shape are processed together.
 
-    A model has many matrices of few shapes. One after the other they are a thousand products, each too small for the
-    device. With `found_inf`, as the fused AdamW takes it, nobody waits to hear whether the gradient is finite.
+    A model has many matrices but few shapes. One at a time, they need about a thousand products, each too
+    small to use the device well. `found_inf` works as in the fused AdamW: the device skips the step if the
+    gradient is not finite, without a synchronisation.
     """
 
     found_inf: Tensor | None = None
-    """1 on the device lets a step change nothing."""
+    """Tensor on the device; if it is 1, the step changes nothing."""
 
-    def __init__(self, matrices: list[nn.Parameter], lr: float, weight_decay: float, dtype: torch.dtype) -> None:
+    def __init__(
+        self, matrices: list[nn.Parameter], lr: float, weight_decay: float, dtype: torch.dtype
+    ) -> None:
         """`dtype` is that of the products; bfloat16 is enough for them, if the device has it."""
         super().__init__(matrices, lr=lr, weight_decay=weight_decay, adjust_lr_fn="match_rms_adamw")
         self._dtype = dtype
@@ -36,21 +41,26 @@ class Muon(torch.optim.Muon):
                 if parameter.grad is not None:
                     alike[parameter.shape].append(parameter)
             for shape, parameters in alike.items():
-                count = max(1, _TOGETHER // shape.numel())
+                count = max(1, _MAX_STACKED_NUMBERS // shape.numel())
                 for start in range(0, len(parameters), count):
                     self._step(parameters[start : start + count], group)
 
     def _step(self, parameters: list[Tensor], group: dict[str, Any]) -> None:
-        """One step of matrices of the same shape; where ranks hold a part of each, all of them make the whole step."""
+        """One step of matrices of the same shape. With sharded matrices, each rank computes the full step and
+        applies its own shard of it.
+        """
         rate, kept = group["lr"], 1 - group["lr"] * group["weight_decay"]
-        # Makes their root mean square about 0.2, as that of AdamW's steps: one learning rate does for both (Liu et al. 2025).
+        # Scales the steps to a root mean square of about 0.2, like AdamW's, so that both optimizers can use
+        # the same learning rate (Liu et al. 2025).
         rate *= 0.2 * max(parameters[0].shape) ** 0.5
-        momenta = torch.stack([whole(momentum) for momentum in self._momenta(parameters, group["momentum"])])
+        momenta = torch.stack(
+            [full_tensor(momentum) for momentum in self._momenta(parameters, group["momentum"])]
+        )
         steps = rate * orthogonal(momenta.to(self._dtype)).float()
         if self.found_inf is not None:
             kept = torch.where(self.found_inf.bool(), 1.0, kept)
             steps *= 1 - self.found_inf
-        shares: list[Tensor] = [share_of(*pair) for pair in zip(parameters, steps, strict=True)]
+        shares: list[Tensor] = [local_shard(*pair) for pair in zip(parameters, steps, strict=True)]
         torch._foreach_mul_(parameters, kept)
         torch._foreach_sub_(parameters, shares)
 
@@ -72,7 +82,7 @@ class Muon(torch.optim.Muon):
 def orthogonal(matrices: Tensor) -> Tensor:
     """[N, A, B] -> [N, A, B], each with singular values near 1 (0.7 to 1.2): five Newton-Schulz iterations.
 
-    The coefficients are Jordan's: the steepest slope at 0, and that the values stay uneven does not matter.
+    The coefficients are Jordan's: they maximise the slope at 0; the singular values need not be exactly 1.
     """
     a, b, c = 3.4445, -4.7750, 2.0315
     wide = matrices.size(1) <= matrices.size(2)

@@ -7,14 +7,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from transformer_mt.checkpoint import CheckpointError, fill, whole
+from transformer_mt.checkpoint import CheckpointError
 from transformer_mt.config import TrainConfig
 from transformer_mt.device import choose_precision
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.training.muon import Muon
+from transformer_mt.training.sharding import copy_full, full_tensor
 
 
-class Together(torch.optim.Optimizer):
+class CombinedOptimizer(torch.optim.Optimizer):
     """Optimizers of different parameters as one: one list of groups, one state, one step.
 
     Like the fused AdamW it does nothing if `found_inf` is 1, if that is set.
@@ -26,7 +27,9 @@ class Together(torch.optim.Optimizer):
         fused = all(part.defaults.get("fused") or isinstance(part, Muon) for part in parts)
         super().__init__([group for part in parts for group in part.param_groups], {"fused": fused})
         self._parts = parts
-        self._step_supports_amp_scaling = fused  # the gradient scaler sets `found_inf`, too, instead of reading it
+        self._step_supports_amp_scaling = (
+            fused  # the gradient scaler sets `found_inf`, too, instead of reading it
+        )
         self.state: defaultdict[Tensor, Any] = defaultdict(dict)
         for part in parts:
             first = {id(parameter) for group in part.param_groups for parameter in group["params"]}
@@ -48,8 +51,8 @@ def build_optimizer(model: TranslationModel, config: TrainConfig) -> torch.optim
     settings: dict[str, Any] = {"lr": config.learning_rate, "betas": (beta_1, beta_2), "eps": config.eps}
     settings["fused"] = parameters[0].device.type in ("cpu", "cuda", "mps")
     if config.optimizer == "muon":
-        # Only matrices that turn one activation into another: a row of an embedding, or of the output projection, is
-        # the vector of one piece, and most of them get no gradient in an update.
+        # Only matrices that turn one activation into another: a row of an embedding, or of the output
+        # projection, is the vector of one piece, and most of them get no gradient in an update.
         modules = [module for block in model.blocks for module in block.modules()]
         hidden = {id(module.weight) for module in modules if isinstance(module, nn.Linear)}
         layers = [parameter for parameter in matrices if id(parameter) in hidden]
@@ -58,12 +61,16 @@ def build_optimizer(model: TranslationModel, config: TrainConfig) -> torch.optim
         dtype = torch.bfloat16 if fast else torch.float32
         muon = Muon(layers, config.learning_rate, config.weight_decay, dtype)
         matrices = [parameter for parameter in matrices if id(parameter) not in hidden]
-        return Together(muon, torch.optim.AdamW(_groups(matrices, others, config.weight_decay), **settings))
+        return CombinedOptimizer(
+            muon, torch.optim.AdamW(_groups(matrices, others, config.weight_decay), **settings)
+        )
     kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
     return kind(_groups(matrices, others, config.weight_decay), **settings)
 
 
-def _groups(matrices: list[nn.Parameter], others: list[nn.Parameter], weight_decay: float) -> list[dict[str, Any]]:
+def _groups(
+    matrices: list[nn.Parameter], others: list[nn.Parameter], weight_decay: float
+) -> list[dict[str, Any]]:
     return [{"params": matrices, "weight_decay": weight_decay}, {"params": others, "weight_decay": 0.0}]
 
 
@@ -71,23 +78,25 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer, model: nn.Module) -> dic
     """The moments and step counts of each parameter under `parameter/moment`."""
     names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
     return {
-        f"{names[parameter]}/{key}": whole(value.detach()).cpu().contiguous()
+        f"{names[parameter]}/{key}": full_tensor(value.detach()).cpu().contiguous()
         for parameter, state in optimizer.state.items()
         for key, value in state.items()
     }
 
 
-def load_optimizer_tensors(optimizer: torch.optim.Optimizer, model: nn.Module, tensors: dict[str, Tensor]) -> None:
-    """Put back what `optimizer_tensors` gave."""
+def load_optimizer_tensors(
+    optimizer: torch.optim.Optimizer, model: nn.Module, tensors: dict[str, Tensor]
+) -> None:
+    """Restore the state that `optimizer_tensors` returned."""
     parameters = dict(model.named_parameters())
     for path, value in tensors.items():
         name, _, key = path.rpartition("/")
         if name not in parameters:
             raise CheckpointError(f"the optimizer's state does not fit the model: it has no weight {name}")
         parameter = parameters[name]
-        if value.dim():  # a moment goes with its parameter, step counts stay where the optimizer makes them
+        if value.dim():  # moments have their parameter's device and shards; step counts keep theirs
             moment = torch.zeros_like(parameter)
-            fill(moment, value)
+            copy_full(moment, value)
             optimizer.state[parameter][key] = moment
         else:
             optimizer.state[parameter][key] = value.to(parameter.device)

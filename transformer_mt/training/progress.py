@@ -1,4 +1,4 @@
-"""How far a run is: counters that a checkpoint holds, so that a resumed run counts on."""
+"""Counters of a run, saved in its checkpoints."""
 
 import math
 from dataclasses import asdict, dataclass, field
@@ -10,7 +10,7 @@ MAX_SKIPS = 10
 
 
 @dataclass
-class Window:
+class LogWindow:
     """Sums since the last line of the log."""
 
     loss: float = 0.0
@@ -53,15 +53,15 @@ class Progress:
     """Validations since the best."""
     scores: list[tuple[int, float]] = field(default_factory=list)
     """(step, score) of each validation."""
-    window: Window = field(default_factory=Window)
+    window: LogWindow = field(default_factory=LogWindow)
 
     def spend(self, seconds: float) -> None:
-        """Take in the time of some updates."""
+        """Add the time of some updates."""
         self.seconds += seconds
         self.window.seconds += seconds
 
     def count(self, result: UpdateResult) -> None:
-        """Take in what one update did; `step` has counted it when it began."""
+        """Add the result of one update; `step` was increased when it began."""
         if result.skipped:
             self.skipped += 1
             self.skipped_in_a_row += 1
@@ -75,7 +75,7 @@ class Progress:
         self.window.grad_norm += result.grad_norm
 
     def validated(self, score: float) -> bool:
-        """Take in the score of a validation; True if it is a new best."""
+        """Add the score of a validation; True if it is a new best."""
         self.scores.append((self.step, score))
         if self.best_score is None or score > self.best_score:
             self.best_step, self.best_score, self.stale = self.step, score, 0
@@ -83,11 +83,11 @@ class Progress:
         self.stale += 1
         return False
 
-    def forget_scores(self) -> None:
-        """The next validation is the best so far."""
+    def reset_scores(self) -> None:
+        """Forget all scores: the next validation becomes the best."""
         self.best_step, self.best_score, self.stale, self.scores = None, None, 0, []
 
-    def new_bests(self) -> set[int]:
+    def best_steps(self) -> set[int]:
         """The steps whose validation was better than all before it."""
         best, steps = -math.inf, set()
         for step, score in self.scores:
@@ -102,5 +102,5 @@ class Progress:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         for name, value in state.items():
             setattr(self, name, value)
-        self.window = Window(**state["window"])
+        self.window = LogWindow(**state["window"])
         self.scores = [(step, score) for step, score in state["scores"]]

@@ -7,7 +7,7 @@ from transformer_mt.training.distributed import Ranks
 
 
 def random_states(device: torch.device, ranks: Ranks) -> dict[str, Tensor]:
-    """`cpu`, and `cuda` on a GPU; those of rank r > 0 are `cpu.r` and `cuda.r`. All ranks must ask."""
+    """`cpu`, and `cuda` on a GPU; those of rank r > 0 are `cpu.r` and `cuda.r`. A collective operation."""
     mine = {"cpu": torch.get_rng_state()}
     if device.type == "cuda":
         mine["cuda"] = torch.cuda.get_rng_state(device)
@@ -20,7 +20,9 @@ def random_states(device: torch.device, ranks: Ranks) -> dict[str, Tensor]:
 
 
 def restore_random_states(states: dict[str, Tensor], device: torch.device, ranks: Ranks, seed: int) -> None:
-    """Put back this rank's states; a rank that was not there when they were written begins with `seed` and its number."""
+    """Restore this rank's states. A rank without saved states (the checkpoint had fewer ranks) is seeded with
+    `seed` and its rank.
+    """
     if (cpu := states.get(_name("cpu", ranks.rank))) is None:
         torch.manual_seed(seed + ranks.rank)
         return

@@ -1,4 +1,6 @@
-"""Learning rates as functions of the update's number (1, 2, ...): nothing to save, nothing to fall out of step."""
+"""Learning rates as functions of the update's number (1, 2, ...). They have no state, so a resumed run
+cannot get out of step.
+"""
 
 import math
 
@@ -6,7 +8,9 @@ from transformer_mt.config import TrainConfig
 
 
 def inverse_sqrt(step: int, peak: float, warmup: int) -> float:
-    """Linear to `peak` over the warm-up, then peak * sqrt(warmup / step) (paper, equation 3, scaled to its peak)."""
+    """Linear to `peak` over the warm-up, then peak * sqrt(warmup / step) (paper, equation 3, scaled to its
+    peak).
+    """
     if step < warmup:
         return peak * step / warmup
     return peak * math.sqrt(max(1, warmup) / step)
@@ -14,19 +18,19 @@ def inverse_sqrt(step: int, peak: float, warmup: int) -> float:
 
 def linear(step: int, peak: float, warmup: int, end: int) -> float:
     """Linear to `peak` over the warm-up, then linear to zero just after update `end`."""
-    return peak * min(_rise(step, warmup), 1 - _share_done(step, warmup, end))
+    return peak * min(_warmup_factor(step, warmup), 1 - _decay_progress(step, warmup, end))
 
 
 def cosine(step: int, peak: float, warmup: int, end: int) -> float:
     """Linear to `peak` over the warm-up, then half a cosine to zero just after update `end`."""
     if step < warmup:
         return peak * step / warmup
-    return peak * 0.5 * (1 + math.cos(math.pi * _share_done(step, warmup, end)))
+    return peak * 0.5 * (1 + math.cos(math.pi * _decay_progress(step, warmup, end)))
 
 
 def constant(step: int, peak: float, warmup: int) -> float:
     """Linear to `peak` over the warm-up, then `peak`."""
-    return peak * _rise(step, warmup)
+    return peak * _warmup_factor(step, warmup)
 
 
 def learning_rate(step: int, config: TrainConfig) -> float:
@@ -43,10 +47,10 @@ def learning_rate(step: int, config: TrainConfig) -> float:
             return constant(step, peak, warmup)
 
 
-def _rise(step: int, warmup: int) -> float:
+def _warmup_factor(step: int, warmup: int) -> float:
     return min(1.0, step / max(1, warmup))
 
 
-def _share_done(step: int, warmup: int, end: int) -> float:
-    """Of the way from the warm-up's end to one past the last update, so that the last one still learns."""
+def _decay_progress(step: int, warmup: int, end: int) -> float:
+    """Fraction of the decay done; it reaches 1 one update after the last, whose rate is thus above zero."""
     return min(1.0, max(0, step - warmup) / max(1, end + 1 - warmup))

@@ -9,11 +9,11 @@ import torch
 from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.data.batching import validation_batches
 from transformer_mt.data.prepare import PreparedData
-from transformer_mt.decoding.translator import Translator
-from transformer_mt.evaluation.scores import Score, corpus_scores
+from transformer_mt.evaluation.metrics import Score, corpus_scores
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.step import Objective
+from transformer_mt.translation.translator import Translator
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,14 @@ class Validation:
 
 
 def validate(
-    model: TranslationModel, data: PreparedData, config: Config, device: torch.device, ranks: Ranks | None = None
+    model: TranslationModel,
+    data: PreparedData,
+    config: Config,
+    device: torch.device,
+    ranks: Ranks | None = None,
 ) -> Validation:
-    """Loss over the validation pairs that training would keep, greedy translations of the first `validate_sentences`;
-    each rank does its share.
+    """Loss over the validation pairs that training would keep, greedy translations of the first
+    `validate_sentences`; each rank does its share.
     """
     ranks = ranks or Ranks()
     model.eval()

@@ -1,0 +1,53 @@
+"""A whole config: all sections, and what must fit between them. `load.py` reads it, `dump.py` writes it."""
+
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from transformer_mt.config.data import DataConfig
+from transformer_mt.config.decode import DecodeConfig
+from transformer_mt.config.evaluate import EvaluateConfig
+from transformer_mt.config.model import ModelConfig
+from transformer_mt.config.section import Section
+from transformer_mt.config.tokenizer import TokenizerConfig
+from transformer_mt.config.train import TrainConfig
+
+
+class Config(Section):
+    """One experiment."""
+
+    name: str = Field(pattern=r"^\w[\w.+-]*$")
+    """The run's folder is runs/NAME; by default the name of the YAML file."""
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 1
+    """Of everything random: initial weights, order of the data, dropout."""
+    data: DataConfig
+    """The sentence pairs."""
+    tokenizer: TokenizerConfig = TokenizerConfig()
+    """The vocabulary."""
+    model: ModelConfig = ModelConfig()
+    """The network."""
+    train: TrainConfig = TrainConfig()
+    """The training."""
+    decode: DecodeConfig = DecodeConfig()
+    """The search."""
+    evaluate: EvaluateConfig = EvaluateConfig()
+    """The scores."""
+
+    @model_validator(mode="after")
+    def _recurrent_is_not_compiled(self) -> "Config":
+        if self.train.compile is True and self.model.kind == "recurrent":
+            raise ValueError(
+                "train.compile must be auto or false with model.kind: recurrent, whose graph changes with "
+                "the length, "
+                "but is true"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_batch_tokens(self) -> "Config":
+        if self.train.batch_tokens != "auto" and self.data.max_length > self.train.batch_tokens:
+            raise ValueError(
+                f"train.batch_tokens must be at least data.max_length ({self.data.max_length}), "
+                f"but is {self.train.batch_tokens}"
+            )
+        return self

@@ -1,0 +1,68 @@
+"""A Config as commented YAML that reads back the same, and as a JSON schema."""
+
+import json
+import typing
+from typing import Any
+
+import yaml
+from pydantic import BaseModel
+
+from transformer_mt.config.config import Config
+from transformer_mt.config.corpus import CORPORA
+from transformer_mt.config.keys import keys
+from transformer_mt.config.yaml_loader import Loader
+
+
+def dump_config(config: Config, comments: bool = False) -> str:
+    """The resolved config as YAML that `load_config` reads back; with each key's meaning as a comment if
+    asked.
+    """
+    meanings = {dotted: meaning for dotted, meaning, _ in keys(Config)}
+    lines: list[str] = []
+
+    def write(section: BaseModel, prefix: str, indent: str) -> None:
+        for name in type(section).model_fields:
+            value = getattr(section, name)
+            comment = f"  # {meanings[prefix + name]}" if comments else ""
+            if isinstance(value, BaseModel) and prefix + name not in CORPORA:
+                lines.append(f"{indent}{name}:{comment}")
+                write(value, f"{prefix}{name}.", indent + "  ")
+            else:
+                lines.append(f"{indent}{name}: {flow(value)}{comment}")
+
+    write(config, "", "")
+    return "\n".join(lines) + "\n"
+
+
+def flow(value: Any) -> str:
+    """A value on one line of YAML; words go without quotes where they read back the same."""
+    if isinstance(value, BaseModel):
+        value = value.model_dump(exclude_none=True)
+    if isinstance(value, list):
+        return "[" + ", ".join(flow(item) for item in value) + "]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {flow(item)}" for key, item in value.items()) + "}"
+    if not isinstance(value, str):
+        return yaml.safe_dump(value).split("\n")[0]
+    try:
+        if yaml.load(f"[{value}]", Loader) == [value]:  # noqa: S506 - Loader is a SafeLoader
+            return value
+    except yaml.YAMLError:
+        pass
+    return yaml.safe_dump(value, default_style='"', width=float("inf"), allow_unicode=True).strip()
+
+
+def json_schema() -> str:
+    """JSON schema of the YAML, for editors. `extends` is added: it is gone when a Config is made."""
+    schema = Config.model_json_schema()
+    schema["title"] = "transformer_mt config"
+    schema["properties"]["extends"] = {
+        "type": "string",
+        "description": "Another YAML file whose values are the defaults of this one.",
+    }
+    # A file may leave out what its base, the command line or the file's name says.
+    schema["required"] = []
+    for definition in typing.cast(dict[str, Any], schema["$defs"]).values():
+        if definition.get("title") in ("DataConfig", "HubCorpus"):
+            definition["required"] = [key for key in definition.get("required", []) if key == "split"]
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"

@@ -1,0 +1,204 @@
+"""From YAML files and `key=value` overrides to a Config; every problem is reported at once."""
+
+import difflib
+import typing
+import warnings
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from transformer_mt.config.config import Config
+from transformer_mt.config.corpus import CORPORA
+from transformer_mt.config.messages import OVERRIDDEN, is_of_other_member, sentence
+from transformer_mt.config.yaml_loader import Loader
+from transformer_mt.errors import InputError, Notice
+
+_RENAMED = {"tokenizer.sampling": "tokenizer.bpe_dropout"}
+"""Old names of keys; the sections themselves read them."""
+
+Kind = typing.TypeVar("Kind", bound=BaseModel)
+
+
+def load_config(path: str | Path, overrides: list[str] | tuple[str, ...] = ()) -> Config:
+    """The Config in the YAML file at `path`, its `extends` followed and `key=value` overrides applied.
+
+    Raises InputError with one line for each thing that is wrong.
+    """
+    if not isinstance(path, str | Path):
+        raise InputError(f"load_config() must get the path of a YAML file, but got {path!r}")
+    if isinstance(overrides, str):
+        raise InputError(f"overrides must be a list of key=value texts, but are one text: {overrides!r}")
+    return load_yaml(Config, path, overrides)
+
+
+def load_yaml(kind: type[Kind], path: str | Path, overrides: list[str] | tuple[str, ...] = ()) -> Kind:
+    """The same for any YAML file with a `name`; `kind` says which keys it may have."""
+    path = _shipped(Path(path))
+    values, where = _read(path, seen=())
+    if kind is Config and values.keys() >= {"base", "variants"}:
+        raise InputError(
+            f"{path}: must be the config of one training, but is a sweep; use transformer-mt sweep {path}"
+        )
+    values = _copy_of(values)
+    for override in overrides:
+        _apply(values, where, override)
+    values.setdefault("name", path.stem)
+    for old, new in _RENAMED.items():
+        if old in where:
+            warnings.warn(
+                Notice(f"{where[old]}: `{old}` is now called `{new}`; the old name is still read"),
+                stacklevel=2,
+            )
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        lines = [
+            sentence(problem, where, kind) for problem in error.errors() if not is_of_other_member(problem)
+        ]
+        raise InputError("\n".join(dict.fromkeys(lines))) from None
+
+
+def _shipped(path: Path) -> Path:
+    """The config of this name that ships with the package, if `path` is a bare name (`demo`) and no file."""
+    if path.suffix or path.parent != Path() or path.exists():
+        return path
+    package = Path(__file__).parent.parent
+    folders = [package / "configs", package.parent / "configs"]  # of an installed package, and of a checkout
+    found = [folder / f"{path.name}.yaml" for folder in folders if (folder / f"{path.name}.yaml").exists()]
+    if found:
+        return found[0]
+    names = sorted({file.stem for folder in folders for file in folder.glob("*.yaml")})
+    raise InputError(
+        f"{path}: no such config file, and no config that ships with the package: {', '.join(names)}"
+    )
+
+
+def _read(path: Path, seen: tuple[Path, ...]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Values of the file over those it extends, and for each dotted path where it was said."""
+    if path.resolve() in seen:
+        raise InputError(f"{path}: `extends` must not come back to where it began; remove one of the two")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        near = difflib.get_close_matches(
+            path.name,
+            # Not the file that names this one in `extends`
+            [p.name for p in path.parent.glob("*.yaml") if p.resolve() not in seen]
+            if path.parent.is_dir()
+            else [],
+        )
+        hint = f"; did you mean {path.parent / near[0]}?" if near else ""
+        raise InputError(f"{path}: no such config file{hint}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: a config must be a readable UTF-8 file: {error}") from None
+    try:
+        node = yaml.compose(text, Loader)
+        where: dict[str, str] = {}
+        if node is not None:
+            _locate(node, path, "", where)
+        values = yaml.load(text, Loader)  # noqa: S506 - Loader is a SafeLoader
+    except RecursionError:
+        raise InputError(
+            f"{path}: a value must not contain itself; look at its &anchors and *aliases"
+        ) from None
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise InputError(f"{path}:{line}: this is not YAML: {error.problem or error.context}") from None
+    except (
+        yaml.YAMLError,
+        ValueError,
+    ) as error:  # a value that is not of the kind its !!tag says is a ValueError
+        raise InputError(f"{path}: this is not YAML: {str(error).splitlines()[0]}") from None
+    if values is None:
+        values = {}
+    if not isinstance(values, dict):
+        raise InputError(
+            f"{path}: a config must be a mapping of keys to values, but is a {type(values).__name__}"
+        )
+    parent = values.pop("extends", None)
+    if parent is None:
+        return values, where
+    if not isinstance(parent, str):
+        raise InputError(f"{path}: `extends` must be the path of another YAML file, but is {parent!r}")
+    base, base_where = _read(path.parent / parent, (*seen, path.resolve()))
+    base.pop("name", None)  # a variant is another run: it never shares its base's folder by accident
+    return _merge(base, values), base_where | where
+
+
+def _copy_of(value: Any) -> Any:
+    """A copy in which each place has its own: what an *alias names twice is one object in YAML's values."""
+    if isinstance(value, dict):
+        return {key: _copy_of(item) for key, item in value.items()}
+    return [_copy_of(item) for item in value] if isinstance(value, list) else value
+
+
+def _locate(node: yaml.Node, path: Path, prefix: str, where: dict[str, str]) -> None:
+    """Note the line of every key; refuse a key said twice, of which YAML would silently keep the last."""
+    if isinstance(node, yaml.MappingNode):
+        seen: set[str] = set()
+        for key, value in node.value:
+            dotted = f"{prefix}{key.value}"
+            if not isinstance(key, yaml.ScalarNode):
+                raise InputError(
+                    f"{path}:{key.start_mark.line + 1}: a key must be a word, but is a list or mapping"
+                )
+            if key.value in seen:
+                raise InputError(
+                    f"{path}:{key.start_mark.line + 1}: `{dotted}` must be given once, but is given twice"
+                )
+            seen.add(key.value)
+            where[dotted] = f"{path}:{key.start_mark.line + 1}"
+            _locate(value, path, f"{dotted}.", where)
+    elif isinstance(node, yaml.SequenceNode):
+        for index, value in enumerate(node.value):
+            where[f"{prefix}{index}"] = f"{path}:{value.start_mark.line + 1}"
+            _locate(value, path, f"{prefix}{index}.", where)
+
+
+def _merge(base: Any, over: Any, dotted: str = "") -> Any:
+    """`over` on top of `base`: sections key by key, all else (a corpus too) as a whole."""
+    if not (isinstance(base, dict) and isinstance(over, dict)) or dotted in CORPORA:
+        return over
+    merged = dict(base)
+    for key, value in over.items():
+        child = f"{dotted}.{key}" if dotted else str(key)
+        merged[key] = _merge(base[key], value, child) if key in base else value
+    return merged
+
+
+def _apply(values: dict[str, Any], where: dict[str, str], override: str) -> None:
+    """Set one `key=value` in `values`; the key may go into sections and lists (`data.test.0.split`)."""
+    dotted, equals, text = override.partition("=")
+    dotted = dotted.strip()
+    if not equals or not dotted:
+        raise InputError(f"an override must have the form key=value, but is `{override}`")
+    try:
+        value = yaml.load(text, Loader)  # noqa: S506 - Loader is a SafeLoader
+    except (yaml.YAMLError, ValueError):
+        raise InputError(
+            f"`{dotted}`: the value must be YAML, but is `{text}`; quote it if it is text"
+        ) from None
+    *parents, last = dotted.split(".")
+    place: Any = values
+    for depth, part in enumerate(parents):
+        if isinstance(place, dict):
+            if place.get(part) is None:
+                place[part] = {}
+            place = place[part]
+        elif isinstance(place, list) and part.isdigit() and int(part) < len(place):
+            place = place[int(part)]
+        else:
+            raise InputError(
+                f"`{'.'.join(parents[: depth + 1])}` must be a section to set `{dotted}` in, but is not"
+            )
+    if isinstance(place, dict):
+        place[last] = _merge(place[last], value, dotted) if last in place else value
+    elif isinstance(place, list) and last.isdigit() and int(last) < len(place):
+        place[int(last)] = value
+    else:
+        raise InputError(f"`{'.'.join(parents)}` must be a section to set `{dotted}` in, but is not")
+    for place_below in [key for key in where if key.startswith(f"{dotted}.")]:
+        del where[place_below]
+    where[dotted] = OVERRIDDEN

@@ -1,0 +1,131 @@
+"""Validation errors as sentences: where it was set, what must be, what is, the nearest right name."""
+
+import difflib
+from typing import Any
+
+from pydantic import BaseModel
+
+from transformer_mt.config.corpus import CORPORA
+from transformer_mt.config.keys import keys
+
+_UNION_MEMBERS = ("bool", "int", "constrained-int", "constrained-str", "ScoresConfig")
+"""What pydantic calls the members of our unions."""
+
+_UNIONS = {
+    "train.compile": "true, false or auto",
+    "train.batch_tokens": "auto or a whole number above 0",
+    "decode.split_sentences": "true, false or auto",
+}
+"""Keys of a union: pydantic would report each member in a line of its own."""
+
+OTHER_NAMES = {
+    name: f"it is called {right} here"
+    for right, names in {
+        "`train.learning_rate`": ("lr", "learn_rate", "max_lr", "peak_lr"),
+        "`train.batch_tokens` (padded tokens)": (
+            "batch_size", "max_tokens", "token_batch", "tokens_per_batch",
+        ),
+        "`train.max_updates` (updates, not epochs)": (
+            "epochs", "max_epochs", "max_steps", "train_steps", "num_steps",
+        ),
+        "`train.warmup` (updates)": ("warmup_steps", "warmup_updates", "num_warmup_steps"),
+        "`train.accumulate`": ("grad_accum", "update_freq", "accum_count", "gradient_accumulation_steps"),
+        "`train.max_grad_norm`": ("clip_norm", "clip_grad_norm", "grad_clip"),
+        "`train.betas`": ("adam_betas", "beta1", "beta2"),
+        "`train.patience`": ("early_stopping", "early_stop"),
+        "`train.precision`": ("fp16", "bf16", "amp", "mixed_precision"),
+        "`model.num_encoder_layers` and `model.num_decoder_layers`": (
+            "layers", "num_layers", "enc_layers", "dec_layers", "encoder_layers", "decoder_layers",
+        ),
+        "`model.num_heads`": ("heads", "nhead", "attention_heads", "n_heads"),
+        "`model.d_model`": ("hidden_size", "embedding_dim", "embed_dim", "dim", "rnn_size"),
+        "`model.d_ff`": ("ffn_dim", "ff_size", "dim_feedforward", "transformer_ff", "ffn_embed_dim"),
+        "`model.position`": ("positional_encoding", "position_encoding", "pos_enc"),
+        "`tokenizer.vocab_size`": ("vocabulary_size", "num_merges", "bpe_size", "symbols"),
+        "`decode.beam`": ("beam_size", "num_beams", "beam_width"),
+        "`decode.length_penalty`": ("lenpen", "alpha", "len_penalty"),
+        "`--gpus N` on the command line": ("gpus", "num_gpus", "world_size", "devices"),
+        "`--out DIR` on the command line": ("output_dir", "save_dir", "model_dir", "out"),
+    }.items()
+    for name in names
+}  # fmt: skip
+"""What keys of other toolkits are called here."""
+
+OVERRIDDEN = "command line"
+"""The location of a value that is in no file."""
+
+
+def sentence(error: Any, where: dict[str, str], section: type[BaseModel]) -> str:
+    """One line: where it was set, what must be, what is, the nearest right name."""
+    # pydantic puts the tags of unions into the path; ours are the corpus kinds and the members of unions.
+    loc = [str(part) for part in error["loc"]]
+    loc = [
+        part
+        for i, part in enumerate(loc)
+        if not (i >= 2 and part in ("hub", "files", "file", "toy") and _is_corpus(loc[:i]))
+    ]
+    loc = [part for part in loc if not part.startswith("literal[") and part not in _UNION_MEMBERS]
+    dotted = ".".join(loc)
+    place = next(
+        (where[".".join(loc[:n])] for n in range(len(loc), 0, -1) if ".".join(loc[:n]) in where), None
+    )
+    kind, value = error["type"], error["input"]
+    if kind == "value_error" and any(
+        said == OVERRIDDEN and key.startswith(f"{dotted}.") for key, said in where.items()
+    ):
+        place = OVERRIDDEN  # of keys that do not fit one another, the last word was the override's
+    start = f"{place}: " if place else ""
+    if kind == "extra_forbidden":
+        return f"{start}`{dotted}` is not a key{_nearest(loc, section)}"
+    if kind == "missing":
+        return f"{start}`{dotted}` must be given"
+    if kind == "value_error":
+        return f"{start}{error['ctx']['error']}"
+    if kind == "corpus_kind":
+        return f"{start}`{dotted}` {error['msg']}, but is {value!r}"
+    if dotted in _UNIONS:
+        return f"{start}`{dotted}` must be {_UNIONS[dotted]}, but is {value!r}"
+    if kind == "model_type":
+        return (
+            f"{start}`{dotted}` must be a section of keys, but is {'empty' if value is None else repr(value)}"
+        )
+    if kind == "string_pattern_mismatch":
+        return f"{start}`{dotted}` must match {error['ctx']['pattern']}, but is {value!r}"
+    must = error["msg"].replace("Input should be", "must be").replace("should have", "must have")
+    near = ""
+    if kind == "literal_error":
+        options = [word.strip("'") for word in error["ctx"]["expected"].replace(" or ", ", ").split(", ")]
+        match = difflib.get_close_matches(str(value), options, n=1)
+        near = f"; did you mean {match[0]!r}?" if match else ""
+    return f"{start}`{dotted}` {must}, but is {value!r}{near}"
+
+
+def is_of_other_member(error: Any) -> bool:
+    """Of a union of a word and a section (ScoresConfig), a wrong word is a problem of the word alone, and a
+    wrong section is one of the section; pydantic reports both.
+    """
+    arm = str(error["loc"][-1]) if error["loc"] else ""
+    if isinstance(error["input"], dict):
+        return arm.startswith("literal[")
+    return error["type"] == "model_type" and arm.endswith("Config")
+
+
+def _is_corpus(loc: list[str]) -> bool:
+    return ".".join(loc) in CORPORA or (loc[:2] == ["data", "test"] and len(loc) == 3)
+
+
+def _nearest(loc: list[str], section: type[BaseModel]) -> str:
+    """`; did you mean ...?` for an unknown key: by meaning for the usual names of other toolkits, then
+    its very name elsewhere, then the nearest spelling among its neighbours, then anywhere.
+    """
+    if loc[-1] in OTHER_NAMES:
+        return f"; {OTHER_NAMES[loc[-1]]}"
+    every = [dotted for dotted, _, _ in keys(section)]
+    parent = ".".join(loc[:-1])
+    neighbours = [k.rpartition(".")[2] for k in every if k.rpartition(".")[0] == parent]
+    match = difflib.get_close_matches(loc[-1], neighbours, n=1, cutoff=0.75)
+    elsewhere = [k for k in every if k.rpartition(".")[2] == loc[-1]]
+    if match and not elsewhere:
+        return f"; did you mean `{'.'.join([*loc[:-1], match[0]])}`?"
+    match = elsewhere[:1] or difflib.get_close_matches(".".join(loc), every, n=1, cutoff=0.8)
+    return f"; did you mean `{match[0]}`?" if match else ""

@@ -1,0 +1,188 @@
+"""The keys of the YAML's `model` section, and which of them go together."""
+
+from typing import Literal
+
+from pydantic import model_validator
+
+from transformer_mt.config.section import NonNegative, Positive, Probability, Section
+
+ScoreKind = Literal["scaled_dot", "dot", "general", "additive", "cosine", "euclidean", "concat", "location"]
+ONLY_RECURRENT = ("concat", "location")
+_CROSS_WINDOW, _RELATIVE_DISTANCE = 10, 16
+
+
+class ScoresConfig(Section):
+    """A score for each attention."""
+
+    encoder: ScoreKind = "scaled_dot"
+    """Of the encoder's self-attention."""
+    decoder: ScoreKind = "scaled_dot"
+    """Of the decoder's self-attention."""
+    cross: ScoreKind = "scaled_dot"
+    """Of the attention to the source."""
+
+
+class AttentionConfig(Section):
+    """Attention as the literature varies it."""
+
+    score: ScoreKind | ScoresConfig = "scaled_dot"
+    """How well a key answers a query, for all attentions or for each: {encoder: ..., decoder: ..., cross:
+    ...}.
+    """
+    window: NonNegative = 0
+    """Local self-attention: a position sees only positions at most this far away; 0 is no limit."""
+    cross: Literal["global", "local_m", "local_p"] = "global"
+    """Which source positions are visible: all, a window around the same position (local_m), or a window
+    around a predicted position (local_p) (Luong et al. 2015).
+    """
+    cross_window: Positive = _CROSS_WINDOW
+    """Positions on each side in the windows of local_m and local_p. With local_m, target positions farther
+    than this beyond the end of the source see nothing.
+    """
+    hard: bool = False
+    """Attend to one source token alone: drawn in training (straight-through Gumbel), the best in translation.
+    """
+
+    def scores(self) -> ScoresConfig:
+        """The score of each attention."""
+        if isinstance(self.score, ScoresConfig):
+            return self.score
+        return ScoresConfig(encoder=self.score, decoder=self.score, cross=self.score)
+
+
+class RecurrentConfig(Section):
+    """Keys that only apply to kind: recurrent, which in turn ignores d_ff, num_heads, norm, activation and
+    ffn_dropout.
+    """
+
+    cell: Literal["lstm", "gru"] = "lstm"
+    """Cell of encoder and decoder. The encoder is bidirectional, each direction d_model / 2 wide."""
+    decoder: Literal["bahdanau", "luong"] = "luong"
+    """bahdanau attends with the state before each step (Bahdanau et al. 2015); luong with the state after it,
+    with input feeding (Luong et al. 2015).
+    """
+
+
+class ModelConfig(Section):
+    """The network. The defaults are the paper's base model with pre-norm."""
+
+    kind: Literal["transformer", "recurrent"] = "transformer"
+    """The architecture; recurrent is an LSTM or GRU encoder-decoder with attention."""
+    d_model: Positive = 512
+    """Width of embeddings and of every layer's output."""
+    d_ff: Positive = 2048
+    """Inner width of the position-wise feed-forward network."""
+    num_heads: Positive = 8
+    """Attention heads; they share out d_model."""
+    num_encoder_layers: Positive = 6
+    """Depth of the encoder."""
+    num_decoder_layers: Positive = 6
+    """Depth of the decoder."""
+    dropout: Probability = 0.1
+    """Dropout on embeddings and on the output of each sublayer (the paper's P_drop)."""
+    attention_dropout: Probability = 0.0
+    """Dropout on attention weights."""
+    ffn_dropout: Probability = 0.0
+    """Dropout inside the feed-forward network, after the activation."""
+    norm: Literal["pre", "post"] = "pre"
+    """LayerNorm before each sublayer (trains without care) or after the residual sum (the paper)."""
+    activation: Literal["relu", "gelu", "swiglu"] = "relu"
+    """Of the feed-forward network; swiglu has a third matrix of the same size."""
+    position: Literal["sinusoidal", "learned", "relative", "rotary", "alibi", "none"] = "sinusoidal"
+    """How the network knows the order of tokens; learned ones end at data.max_length."""
+    relative_distance: Positive = _RELATIVE_DISTANCE
+    """For relative positions: larger distances are clipped to this one."""
+    attention: AttentionConfig = AttentionConfig()
+    """What attention computes."""
+    recurrent: RecurrentConfig = RecurrentConfig()
+    """The recurrent network."""
+    tie_embeddings: bool = True
+    """Tie weights: both embeddings and the output projection with a shared vocabulary, else the target
+    embedding and the output projection.
+    """
+
+    @property
+    def has_max_positions(self) -> bool:
+        """Whether it has weights for each of data.max_length places, and no more."""
+        if self.kind == "recurrent":
+            return self.attention.scores().cross == "location"
+        return self.position == "learned"
+
+    @model_validator(mode="after")
+    def _check_combinations(self) -> "ModelConfig":
+        if self.attention.hard and self.attention.cross == "local_p":
+            raise ValueError(
+                "model.attention.hard must be false with cross: local_p, which weighs many keys, but is true"
+            )
+        window, distance = self.attention.cross_window, self.relative_distance
+        if self.attention.cross == "global" and window != _CROSS_WINDOW:
+            raise ValueError(
+                "model.attention.cross_window must be left out without cross: local_m or local_p, but is "
+                f"{window}"
+            )
+        if self.position != "relative" and distance != _RELATIVE_DISTANCE:
+            raise ValueError(
+                f"model.relative_distance must be left out without position: relative, but is {distance}"
+            )
+        if self.kind == "recurrent":
+            self._check_recurrent()
+        else:
+            self._check_transformer()
+        return self
+
+    def _check_recurrent(self) -> None:
+        if self.position not in ("sinusoidal", "none"):  # sinusoidal is the default
+            raise ValueError(
+                "model.position must be none with kind: recurrent, which reads in order, but is "
+                f"{self.position}"
+            )
+        if self.attention.window:
+            raise ValueError(
+                "model.attention.window must be 0 with kind: recurrent, which has no self-attention, "
+                f"but is {self.attention.window}"
+            )
+        scores = self.attention.score
+        if isinstance(scores, ScoresConfig) and (scores.encoder, scores.decoder) != (
+            "scaled_dot",
+            "scaled_dot",
+        ):
+            raise ValueError(
+                "model.attention.score must be one score, or cross alone, with kind: recurrent, which has "
+                "no self-attention"
+            )
+        if self.d_model % 2:
+            raise ValueError(
+                "model.d_model must be even with kind: recurrent, whose encoder's directions share it, but "
+                f"is {self.d_model}"
+            )
+
+    def _check_transformer(self) -> None:
+        if self.d_model % self.num_heads:
+            raise ValueError(
+                f"model.num_heads must divide model.d_model ({self.d_model}), but is {self.num_heads}"
+            )
+        head_width = self.d_model // self.num_heads
+        if self.position == "rotary" and head_width % 2:
+            raise ValueError(
+                f"model.d_model / model.num_heads must be even for rotary positions, but is {head_width}"
+            )
+        if self.position == "sinusoidal" and self.d_model % 2:
+            raise ValueError(f"model.d_model must be even for sinusoidal positions, but is {self.d_model}")
+        if self.recurrent != RecurrentConfig():
+            raise ValueError("model.recurrent must be left out without kind: recurrent, but is given")
+        scores = self.attention.scores()
+        inside = {"rotary": ("scaled_dot", "dot", "cosine", "euclidean"), "relative": ("scaled_dot", "dot")}
+        for side in ("encoder", "decoder", "cross"):
+            score = getattr(scores, side)
+            if score in ONLY_RECURRENT:
+                raise ValueError(
+                    f"model.attention.score must not be {' or '.join(ONLY_RECURRENT)} with kind: "
+                    f"transformer, but is {score} "
+                    f"({side}); it needs kind: recurrent"
+                )
+            if side != "cross" and self.position in inside and score not in inside[self.position]:
+                raise ValueError(
+                    f"model.attention.score must be {', '.join(inside[self.position])} with {self.position} "
+                    "positions, "
+                    f"but is {score} ({side})"
+                )

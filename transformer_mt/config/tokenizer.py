@@ -1,0 +1,49 @@
+"""The YAML's `tokenizer` section."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from transformer_mt.config.section import Probability, Section
+
+
+class TokenizerConfig(Section):
+    """SentencePiece, trained on the training pairs when the run begins."""
+
+    kind: Literal["bpe", "unigram"] = "bpe"
+    """How pieces are found: byte-pair merges or a unigram language model."""
+    vocab_size: Annotated[int, Field(ge=8, le=1_000_000)] = 8000
+    """Number of pieces, the special ones and the 256 bytes included (of each side where not shared)."""
+    shared: bool = True
+    """One vocabulary for both languages, or one each."""
+    byte_fallback: bool = True
+    """Spell unknown characters as bytes, so that nothing is ever <unk>."""
+    character_coverage: float = Field(0.9999, ge=0.98, le=1.0)
+    """Share of the text's characters that get a piece of their own."""
+    bpe_dropout: Probability = 0.0
+    """Probability with which a BPE merge is skipped in training, drawn again for each word in each epoch
+    (Provilkov 2020).
+    """
+    normalization: Literal["nmt_nfkc", "nfkc", "identity"] = "nmt_nfkc"
+    """Unicode normalisation; `identity` keeps full-width punctuation, as Chinese needs."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_old_names(cls, values: Any) -> Any:
+        """`sampling` was the name of `bpe_dropout`; `load.py` tells users who still write it."""
+        if not isinstance(values, dict) or "sampling" not in values:
+            return values
+        if "bpe_dropout" in values:
+            raise ValueError(
+                "tokenizer.sampling is the old name of tokenizer.bpe_dropout; give only the new one"
+            )
+        return {("bpe_dropout" if key == "sampling" else key): value for key, value in values.items()}
+
+    @model_validator(mode="after")
+    def _only_bpe_has_dropout(self) -> "TokenizerConfig":
+        if self.bpe_dropout and self.kind != "bpe":
+            raise ValueError(
+                f"tokenizer.bpe_dropout must be 0.0 with tokenizer.kind: {self.kind}, but is "
+                f"{self.bpe_dropout}"
+            )
+        return self

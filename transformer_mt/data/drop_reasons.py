@@ -1,0 +1,96 @@
+"""The drop reason of each row of a corpus, found in one pass and kept in a file: memory does not grow with
+the rows.
+"""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from transformer_mt.data.cleaning import KEPT, REASONS, drop_reason, pair_key
+from transformer_mt.data.corpus import Pair
+
+# Keys are sorted share by share, each by itself in memory: of a billion pairs, 250 MB at a time.
+_SHARES = 64
+_ROWS = 2**16
+
+_KEY = np.dtype([("key", np.uint64), ("row", np.uint64)])
+
+
+class DropReasons:
+    """The drop reason of each row, in a folder; complete after `finish`."""
+
+    def __init__(self, folder: Path, held_out: set[int], remove_duplicates: bool) -> None:
+        self._folder, self._held_out, self._remove_duplicates = folder, held_out, remove_duplicates
+        folder.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def reasons_file(self) -> Path:
+        return self._folder / "reasons.u8"
+
+    def walk(self, pairs: Iterable[Pair]) -> Iterator[tuple[int, Pair]]:
+        """Write the drop reason of each row and yield (row, stripped pair) of those kept so far: duplicates
+        are known only at the end.
+        """
+        shares = [(self._folder / f"keys-{i}").open("wb") for i in range(_SHARES)]
+        keys, rows = np.empty(_ROWS, np.uint64), np.empty(_ROWS, np.uint64)
+        reasons = bytearray()
+        waiting = 0
+
+        def write_keys() -> None:
+            share = keys[:waiting] % np.uint64(_SHARES)
+            for i, file in enumerate(shares):
+                mine = share == i
+                table = np.empty(int(mine.sum()), _KEY)
+                table["key"], table["row"] = keys[:waiting][mine], rows[:waiting][mine]
+                file.write(table.tobytes())
+
+        try:
+            with (self._folder / "reasons.tmp").open("wb") as file:
+                for row, (src, tgt) in enumerate(pairs):
+                    src, tgt = src.strip(), tgt.strip()
+                    key = pair_key((src, tgt))
+                    reason = drop_reason(src, tgt, key in self._held_out)
+                    reasons.append(REASONS.index(reason))
+                    if reason == KEPT:
+                        keys[waiting], rows[waiting] = key, row
+                        waiting += 1
+                        yield row, (src, tgt)
+                    if len(reasons) == _ROWS:
+                        write_keys()
+                        file.write(reasons)
+                        reasons.clear()
+                        waiting = 0
+                write_keys()
+                file.write(reasons)
+        finally:
+            for share_file in shares:
+                share_file.close()
+
+    def finish(self) -> np.ndarray:
+        """The drop reason of each row as an index into REASONS, duplicates included; memory-mapped."""
+        temporary = self._folder / "reasons.tmp"
+        reasons = _map(temporary, "r+")
+        for i in range(_SHARES):
+            path = self._folder / f"keys-{i}"
+            if self._remove_duplicates:
+                table = np.fromfile(path, _KEY)
+                # Rows are in order already: the first stays the first
+                order = np.argsort(table["key"], kind="stable")
+                repeated = table["key"][order][1:] == table["key"][order][:-1]
+                reasons[table["row"][order[1:][repeated]]] = REASONS.index("duplicate")
+            path.unlink()
+        if isinstance(reasons, np.memmap):
+            reasons.flush()
+        temporary.rename(self.reasons_file)
+        return self.reasons()
+
+    def reasons(self) -> np.ndarray:
+        """The result of `finish`."""
+        return _map(self.reasons_file, "r")
+
+
+def _map(path: Path, mode: str) -> np.ndarray:
+    if path.stat().st_size == 0:
+        return np.zeros(0, np.uint8)
+    return np.memmap(path, np.uint8, mode)  # type: ignore[call-overload]

@@ -1,0 +1,1 @@
+"""What is made of several trainings: comparisons of variants, students of teachers."""

@@ -1,0 +1,185 @@
+"""From a trained teacher to a small, fast student: sequence-level distillation (Kim and Rush 2016).
+
+The student is trained on the teacher's translations of the training sentences, which are simpler than
+people's.
+"""
+
+import hashlib
+import json
+import multiprocessing
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from transformer_mt.config import Config
+from transformer_mt.config.corpus import FileCorpus
+from transformer_mt.data.corpus import Pair, read_corpus
+from transformer_mt.data.lines import cut_to_whole_lines
+from transformer_mt.device import keep_freed_memory
+from transformer_mt.errors import InputError, WorkError
+from transformer_mt.evaluation.metrics import Score, corpus_scores
+from transformer_mt.export.support import reasons_against
+from transformer_mt.export.to_ctranslate2 import export
+from transformer_mt.files import digest, write_text
+from transformer_mt.locks import lock_folder
+from transformer_mt.training.loop import train
+from transformer_mt.translation.model_folder import load_run_config
+from transformer_mt.translation.translator import Translator
+
+_CHUNK = 2048
+
+
+@dataclass(frozen=True)
+class Row:
+    """One model of the comparison."""
+
+    name: str
+    bleu: Score
+    chrf: Score
+    searched: str
+    megabytes: float
+    sentences_per_second: float
+
+
+def distill(teacher: Path, config: Config, out: Path | None, say: Callable[[str], None]) -> str:
+    """Train and export the student; the table of teacher, student and int8 student, also in its
+    distillation.md.
+
+    What is done already is not done again. WorkError if the int8 student translates too differently to be
+    kept.
+    """
+    folder = out or Path("runs") / config.name
+    languages = load_run_config(teacher).data
+    if (languages.source_lang, languages.target_lang) != (config.data.source_lang, config.data.target_lang):
+        raise InputError(
+            f"the student must translate {languages.source_lang} to {languages.target_lang} like its "
+            "teacher, but "
+            f"translates {config.data.source_lang} to {config.data.target_lang}"
+        )
+    if reasons := reasons_against(config.model):
+        raise InputError(
+            "the student must be what CTranslate2 can run, to become int8: " + "; ".join(reasons)
+        )
+    test = list(read_corpus(config.data.test[0] if config.data.test else config.data.valid, config.data))
+    file = folder / "distilled.jsonl"
+    _translate_training_side(teacher, config, file, say)
+    columns = [config.data.source_lang, config.data.target_lang]
+    data = config.data.model_copy(update={"train": FileCorpus(file=str(file), columns=columns)})
+    train(config.model_copy(update={"data": data}), folder)
+    refused = None
+    if not _is_export_of(folder, folder / "int8"):
+        shutil.rmtree(folder / "int8", ignore_errors=True)
+        try:
+            say(str(export(folder, folder / "int8", "int8", None, say)))
+        except WorkError as error:
+            refused = error
+    models = {
+        "teacher": teacher,
+        "student": folder,
+        **({} if refused else {"student, int8": folder / "int8"}),
+    }
+    rows = []
+    for name, place in models.items():
+        say(f"measuring {name}")
+        # In a process of its own, as `translate` would be: what training left in this one's memory halves the
+        # speed.
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+            rows.append(process.submit(_measure, name, place, test, config).result())
+    table = _table(rows)
+    write_text(folder / "distillation.md", table)
+    if refused:
+        say(table)
+        raise refused
+    return table
+
+
+def _is_export_of(run: Path, exported: Path) -> bool:
+    """Whether the export was made from the weights the run has now, which may have been trained on since."""
+    try:
+        facts = json.loads((exported / "export.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return facts.get("weights") == digest(run / "model.safetensors")
+
+
+def _translate_training_side(teacher: Path, config: Config, file: Path, say: Callable[[str], None]) -> None:
+    """The source side of the student's training pairs with the teacher's translations, one JSON object a
+    line.
+    """
+    from tqdm import tqdm
+
+    sources = [src for src, _ in read_corpus(config.data.train, config.data)]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with lock_folder(file.parent):
+        done = cut_to_whole_lines(file)
+        _check_origin(file, done, teacher, sources)
+        if done == len(sources):
+            return
+        translator = Translator.load(teacher)
+        say(f"{file}: {len(sources) - done:,} sentences for {teacher} to translate, {translator.searched}")
+        rest = iter(sources[done:])
+        with (
+            file.open("a", encoding="utf-8", newline="\n") as output,
+            tqdm(total=len(sources), initial=done) as bar,
+        ):
+            while chunk := list(islice(rest, _CHUNK)):
+                for result in translator.translate(chunk):
+                    pair = {
+                        config.data.source_lang: result.source,
+                        config.data.target_lang: result.translation,
+                    }
+                    output.write(json.dumps(pair, ensure_ascii=False) + "\n")
+                output.flush()
+                bar.update(len(chunk))
+
+
+def _check_origin(file: Path, done: int, teacher: Path, sources: Sequence[str]) -> None:
+    """InputError if the translations that are there are of another teacher, search or corpus."""
+    texts = hashlib.sha256("\n".join(sources).encode()).hexdigest()[:24]
+    origin = (
+        json.dumps(
+            {"teacher": digest(teacher / "model.safetensors", teacher / "config.yaml"), "sources": texts}
+        )
+        + "\n"
+    )
+    note = file.with_suffix(".origin.json")
+    if done and not (note.exists() and note.read_text(encoding="utf-8") == origin):
+        raise InputError(
+            f"{file}: must be the translations of {teacher}, but is of another teacher, search or corpus; "
+            "remove it, or name another folder with --out"
+        )
+    write_text(note, origin)
+
+
+def _measure(name: str, place: Path, test: Sequence[Pair], config: Config) -> Row:
+    keep_freed_memory(one_heap=True)
+    translator = Translator.load(place, device="cpu")
+    sources, references = [src for src, _ in test], [tgt for _, tgt in test]
+    translator.translate(sources[:32])  # what is done once is not measured
+    start = time.perf_counter()
+    results = translator.translate(sources)
+    seconds = time.perf_counter() - start
+    settings = config.evaluate
+    bleu, chrf = corpus_scores(
+        [result.translation for result in results], references, config.data.target_lang,
+        settings.tokenize, settings.lowercase, metrics=("BLEU", "chrF"),
+    )  # fmt: skip
+    weights = place / "model.bin"
+    size = (weights if weights.exists() else place / "model.safetensors").stat().st_size / 1e6
+    return Row(name, bleu, chrf, translator.searched, size, len(test) / seconds)
+
+
+def _table(rows: Sequence[Row]) -> str:
+    lines = ["| model | BLEU | chrF | MB | sentences/s |", "|---|---|---|---|---|"]
+    for row in rows:
+        lines.append(
+            f"| {row.name} | {row.bleu.value:.2f} | {row.chrf.value:.2f} | {row.megabytes:.1f} "
+            f"| {row.sentences_per_second:.0f} |"
+        )
+    searches = "; ".join(dict.fromkeys(row.searched for row in rows))
+    signatures = f"BLEU `{rows[0].bleu.signature}`, chrF `{rows[0].chrf.signature}`"
+    return "\n".join([*lines, "", f"{searches}; {signatures}"]) + "\n"

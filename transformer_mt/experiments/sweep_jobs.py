@@ -1,0 +1,175 @@
+"""Training and scoring the jobs of a sweep, each in a process of its own; what is done is not done again."""
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+from queue import SimpleQueue
+from typing import IO
+
+from transformer_mt.config import Config
+from transformer_mt.config.dump import dump_config
+from transformer_mt.config.load import load_config
+from transformer_mt.cpu import usable_cores
+from transformer_mt.errors import InputError, WorkError
+from transformer_mt.experiments.sweep_plan import Job, Sweep
+from transformer_mt.files import write_text
+from transformer_mt.locks import set_aside
+
+# Seconds between lines that say how far the jobs are.
+_SAY_EVERY = 60.0
+
+
+class Runner:
+    """Runs jobs in parallel, one per device or per share of this machine's cores."""
+
+    def __init__(self, sweep: Sweep, places: Sequence[str | None], say: Callable[[str], None]) -> None:
+        """`places` are devices, such as cuda:0, for one job at a time each; None is the device of
+        the config.
+        """
+        self.sweep, self._say = sweep, say
+        self._places: SimpleQueue[str | None] = SimpleQueue()
+        for place in places:
+            self._places.put(place)
+        self._num_places = len(places)
+        self._running: dict[Job, subprocess.Popen] = {}
+        self._stopping = threading.Event()
+        self._lock = threading.Lock()
+
+    def run(self, done: Callable[[], object]) -> list[str]:
+        """All jobs that are not done; calls `done` after each, and gives back a line for each that failed.
+
+        Ctrl-C lets the running ones save, and is raised again.
+        """
+        failures = []
+        with ThreadPoolExecutor(self._num_places) as pool:
+            try:
+                futures = [pool.submit(self._job, job) for job in self.sweep.jobs if not is_done(job)]
+                for future in as_completed(futures):
+                    try:
+                        future.result()
+                    except WorkError as error:
+                        failures.append(str(error))
+                        self._say(str(error))
+                    try:
+                        done()
+                    except (InputError, WorkError, OSError) as error:
+                        # Asked for again after the next job, and at the end
+                        self._say(f"no table yet: {error}")
+            except BaseException:
+                self._stop()
+                pool.shutdown(wait=True, cancel_futures=True)
+                raise
+        return failures
+
+    def _job(self, job: Job) -> None:
+        place = self._places.get()
+        device = [f"train.device={place}"] if place else []
+        try:
+            self._say(
+                f"{job.variant}, seed {job.seed}: trains in {job.folder}{f' on {place}' if place else ''}"
+            )
+            self._make_ready(job)
+            with (job.folder / "log.txt").open("a", encoding="utf-8") as log:
+                self._call(job, log, "train", str(job.folder / "job.yaml"), *device, "--out", str(job.folder))
+                if job.config.data.test:
+                    self._call(
+                        job, log, "evaluate", str(job.folder), "--device", place or job.config.train.device
+                    )
+            self._say(f"{job.variant}, seed {job.seed}: done")
+        except (InputError, OSError) as error:
+            raise WorkError(f"{job.variant}, seed {job.seed}: {error}") from None
+        finally:
+            self._places.put(place)
+
+    def _make_ready(self, job: Job) -> None:
+        """The job's folder, with what is to be trained in its job.yaml; what was trained otherwise is moved
+        out of the way.
+        """
+        file = job.folder / "job.yaml"
+        before = file.read_text(encoding="utf-8") if file.exists() else None
+        if job.folder.exists() and before != dump_config(job.config):
+            if not _is_same_training(file, job.config):
+                aside = set_aside(job.folder)
+                self._say(
+                    f"{job.variant}, seed {job.seed}: was trained with other settings; that is now {aside}"
+                )
+            for scores in job.folder.glob("evaluation/*.scores.json"):
+                scores.unlink()  # of another search
+        job.folder.mkdir(parents=True, exist_ok=True)
+        write_text(file, dump_config(job.config))
+
+    def _call(self, job: Job, log: IO[str], *words: str) -> None:
+        command = [sys.executable, "-m", "transformer_mt", *words]
+        with self._lock:
+            if self._stopping.is_set():
+                raise WorkError(f"{job.variant}, seed {job.seed}: stopped")
+            # In a session of its own, so that Ctrl-C reaches it once, from here.
+            process = subprocess.Popen(
+                command,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                env=self._environment(),
+                start_new_session=True,
+            )
+            self._running[job] = process
+        try:
+            while True:
+                try:
+                    status = process.wait(_SAY_EVERY)
+                    break
+                except subprocess.TimeoutExpired:
+                    self._say(f"{job.variant}, seed {job.seed}: {_last_line(job.folder / 'log.txt')}")
+        finally:
+            with self._lock:
+                self._running.pop(job, None)
+        if status:
+            log_file = job.folder / "log.txt"
+            why = _last_line(log_file) if status > 0 else f"killed by signal {-status}; out of memory?"
+            raise WorkError(f"{job.variant}, seed {job.seed}: {why} (all of it is in {log_file})")
+
+    def _environment(self) -> dict[str, str]:
+        threads = max(1, usable_cores() // self._num_places)
+        return {"OMP_NUM_THREADS": str(threads), **os.environ} if self._num_places > 1 else dict(os.environ)
+
+    def _stop(self) -> None:
+        with self._lock:
+            self._stopping.set()
+            for process in self._running.values():
+                process.terminate()  # a training saves; the rest has nothing to lose
+
+
+def is_done(job: Job) -> bool:
+    """Whether the job was trained, by this very config, and scored."""
+    model, finished = job.folder / "model.safetensors", job.folder / "finished.json"
+    scores = [job.folder / "evaluation" / f"test-{i}.scores.json" for i in range(len(job.config.data.test))]
+    if not all(file.exists() for file in (model, finished, *scores)):
+        return False
+    if any(file.stat().st_mtime < model.stat().st_mtime for file in scores):
+        return False
+    file = job.folder / "job.yaml"
+    return file.exists() and file.read_text(encoding="utf-8") == dump_config(job.config)
+
+
+def _is_same_training(file: Path, new: Config) -> bool:
+    """Whether the config in the file differs at most in the search, the scores and the device."""
+    try:
+        old = load_config(file)
+    except InputError:  # none there, or one of another version
+        return False
+    device = {"device": new.train.device}
+    searched = {"decode": new.decode, "evaluate": new.evaluate, "train": old.train.model_copy(update=device)}
+    return old.model_copy(update=searched) == new
+
+
+def _last_line(log: Path) -> str:
+    """The last line of a job's log; progress bars overwrite their own line."""
+    lines = [
+        line.strip()
+        for line in log.read_text(encoding="utf-8", errors="replace").replace("\r", "\n").split("\n")
+    ]
+    return next((line for line in reversed(lines) if line), "nothing said")

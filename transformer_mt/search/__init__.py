@@ -1,0 +1,1 @@
+"""Searches for translations: beam, sampling and minimum-Bayes-risk, over any step function."""

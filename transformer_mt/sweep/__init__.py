@@ -1,1 +1,0 @@
-"""Variants of one config against each other."""

@@ -1,0 +1,126 @@
+"""The output of a run: messages on stderr, a progress bar, and metrics.jsonl."""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from transformer_mt.cpu import usable_cores
+from transformer_mt.files import read_objects, write_text
+
+
+def say(text: str) -> None:
+    """Print a message on stderr, above the progress bar; only rank 0 prints."""
+    if os.environ.get("RANK", "0") == "0":
+        tqdm.write(text, file=sys.stderr)
+
+
+class MetricsLog:
+    """metrics.jsonl, one object per line, and the progress bar; ranks other than 0 write nothing."""
+
+    def __init__(self, folder: Path, active: bool = True) -> None:
+        self.path = folder / "metrics.jsonl"
+        self._active = active
+        self._bar: tqdm | None = None
+
+    def rewind(self, step: int) -> None:
+        """Remove what was written after update `step`, and the end: a resumed run writes it again."""
+        if not self._active:
+            return
+        entries = [
+            entry
+            for entry in self.entries()
+            if entry["step"] <= step and entry["event"] not in ("average", "end")
+        ]
+        write_text(self.path, "".join(json.dumps(entry, ensure_ascii=False) + "\n" for entry in entries))
+
+    def entries(self) -> list[dict[str, Any]]:
+        """What was written so far; a last line cut by a crash is left out."""
+        return read_objects(self.path) if self.path.exists() else []
+
+    def write(self, event: str, **facts: Any) -> None:
+        """Add one object."""
+        if not self._active:
+            return
+        line = json.dumps(
+            {"event": event} | {key: _rounded(value) for key, value in facts.items()}, ensure_ascii=False
+        )
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(line + "\n")
+
+    def open_bar(self, step: int, total: int) -> None:
+        # No bar in a log file: the messages are enough there.
+        self._bar = tqdm(
+            total=total,
+            initial=step,
+            unit="update",
+            file=sys.stderr,
+            dynamic_ncols=True,
+            disable=not (self._active and sys.stderr.isatty()),
+        )
+
+    def advance(self, step: int, facts: str) -> None:
+        """Set the bar to update `step`, followed by the newest numbers."""
+        if self._bar is not None:
+            self._bar.set_postfix_str(facts, refresh=False)
+            self._bar.update(step - self._bar.n)
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+
+def _rounded(value: Any) -> Any:
+    return float(f"{value:.7g}") if isinstance(value, float) else value
+
+
+def environment() -> dict[str, Any]:
+    """What results depend on besides the config: versions, commit, machine."""
+    import platform
+    import subprocess
+
+    import numpy
+    import sentencepiece
+    import torch
+
+    from transformer_mt import __version__
+
+    try:
+        here = Path(__file__).parent
+        commit = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"],
+            cwd=here,
+            capture_output=True,
+            text=True,
+            timeout=10,
+        ).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        commit = ""
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
+    return {
+        "transformer_mt": __version__,
+        "commit": commit or None,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "sentencepiece": sentencepiece.__version__,
+        "numpy": numpy.__version__,
+        "processor": _processor(),
+        "cores": usable_cores(),
+        "threads": torch.get_num_threads(),
+        "gpu": gpu,
+    }
+
+
+def _processor() -> str:
+    import platform
+
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").split("\n"):
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()

@@ -1,0 +1,156 @@
+"""Validations, and the model they choose for the run's folder: the best so far, at the end the average."""
+
+import json
+import math
+import os
+from pathlib import Path
+
+from torch import Tensor
+
+from transformer_mt import checkpoint
+from transformer_mt.checkpoint import CheckpointError
+from transformer_mt.errors import WorkError
+from transformer_mt.files import write_text
+from transformer_mt.training.metrics_log import say
+from transformer_mt.training.report import write_report
+from transformer_mt.training.run import Run
+from transformer_mt.training.sharding import load_full_weights
+from transformer_mt.training.validate import Validation, validate
+
+_METADATA_KEY = "transformer_mt"
+
+
+def validate_and_publish(run: Run) -> None:
+    """Validate; a new best becomes the run's model, and is saved."""
+    config, progress = run.config, run.progress
+    result = validate(run.full_model(), run.data, config, run.device, run.ranks)
+    if not math.isfinite(result.loss) and config.train.monitor == "loss":
+        raise WorkError(
+            "the validation loss is not finite; resume from the last checkpoint with a lower "
+            "train.learning_rate"
+        )
+    score = result.monitored(config.train.monitor)
+    is_best = progress.validated(score)
+    _record(run, result, "valid", is_best=is_best)
+    if is_best:
+        run.save()  # before the model is published: a model without a checkpoint could not be resumed
+        publish(run, run.weights(), score)
+
+
+def _record(run: Run, result: Validation, event: str, **facts: object) -> None:
+    """Write a validation to metrics.jsonl, the screen and the report."""
+    step = run.progress.step
+    run.journal.write(
+        event,
+        step=step,
+        epoch=run.batches.epochs,
+        tokens=run.progress.tokens,
+        seconds=run.progress.seconds,
+        loss=result.loss,
+        ppl=result.ppl,
+        scores=[vars(score) for score in result.scores],
+        samples=result.samples,
+        **facts,
+    )
+    best = "  (best so far)" if facts.get("is_best") else ""
+    chrf = result.scores[1].value
+    say(
+        f"validation at {step:,}: loss {result.loss:.3f}  ppl {result.ppl:.2f}  BLEU {result.bleu:.2f}  "
+        f"chrF {chrf:.2f}{best}"
+    )
+    for src, reference, translation in result.samples:
+        say(f"    {src}\n      is   {reference}\n      got  {translation}")
+    if run.ranks.is_rank_zero:
+        write_report(run.folder, run.config, run.journal.entries(), say)
+
+
+def publish(run: Run, weights: checkpoint.Tensors, score: float | None) -> bool:
+    """Write `weights` as the run's model unless the present model scores better, for example the average that
+    an earlier, shorter training published. Returns True if it was written.
+    """
+    if not run.ranks.is_rank_zero:
+        return False
+    config, file = run.config, run.folder / "model.safetensors"
+    # The name holds the settings the score depends on: scores under others are not comparable.
+    train, rules = config.train, config.evaluate
+    name = f"{train.monitor} of {train.validate_sentences}, {rules.tokenize}, lowercase {rules.lowercase}"
+    facts = {"config": config.name, "step": run.progress.step, "score": {name: score}}
+    try:
+        if score is not None and file.exists() and _published_score(file, name) > score:
+            return False
+        # One key: the order of several differs from run to run, and with it the bytes of the file.
+        checkpoint.save_weights(file, weights, {_METADATA_KEY: json.dumps(facts, sort_keys=True)})
+    except CheckpointError as error:
+        raise WorkError(f"{error}; free some space and run the same command to resume") from None
+    return True
+
+
+def _published_score(file: Path, name: str) -> float:
+    """The score a published model was chosen by; -inf if it has none under these settings."""
+    facts = checkpoint.metadata(file)
+    if _METADATA_KEY in facts:
+        score = json.loads(facts[_METADATA_KEY]).get("score", {}).get(name)
+    else:  # of versions before 0.2: one key for each fact
+        score = facts.get(name)
+    return -math.inf if score in (None, "None") else float(score)
+
+
+def finish(run: Run) -> None:
+    """Average checkpoints; the run's model is the average if it validates at least as well as the best single
+    one.
+    """
+    progress, ranks = run.progress, run.ranks
+    # The last update was reached without a validation: max_updates was lowered
+    if progress.best_step is None:
+        run.saved_step = None  # its checkpoint has to say so
+        validate_and_publish(run)
+    assert progress.best_step is not None and progress.best_score is not None
+    chosen, weights = f"update {progress.best_step:,}", _best_weights(run) if ranks.is_rank_zero else {}
+    score = progress.best_score
+    steps = ranks.broadcast(_readable_steps(run) if ranks.is_rank_zero else [])
+    if len(steps) > 1:
+        average = checkpoint.average(map(run.averaging_file, steps)) if ranks.is_rank_zero else None
+        average = ranks.broadcast_tensors(average)
+        load_full_weights(run.model, average, "the average")
+        result = validate(run.full_model(), run.data, run.config, run.device, ranks)
+        of_average = result.monitored(run.config.train.monitor)
+        # Scores are often equal, as BLEU is 0 for a model of few updates: then the loss decides.
+        better = of_average > score or (of_average == score and result.loss <= _best_loss(run))
+        _record(run, result, "average", steps=steps, chosen=better)
+        if better:
+            weights, score = average, of_average
+            chosen = f"the average of updates {', '.join(f'{step:,}' for step in steps)}"
+    if ranks.is_rank_zero and not publish(run, weights, score):
+        chosen = "the model of an earlier end, which was better"
+    run.journal.write("end", step=progress.step, seconds=progress.seconds, model=chosen)
+    if ranks.is_rank_zero:
+        write_report(run.folder, run.config, run.journal.entries(), say)
+        write_text(run.folder / "finished.json", f'{{"step": {progress.step}}}\n')
+    say(f'done: {run.folder} holds {chosen}; try: translate {os.path.relpath(run.folder)} "..."')
+
+
+def _best_loss(run: Run) -> float:
+    """The validation loss of the best checkpoint; infinite if metrics.jsonl has lost it."""
+    entries = run.ranks.broadcast(run.journal.entries() if run.ranks.is_rank_zero else [])
+    losses = [e["loss"] for e in entries if e["event"] == "valid" and e["step"] == run.progress.best_step]
+    return losses[-1] if losses else math.inf
+
+
+def _readable_steps(run: Run) -> list[int]:
+    """The steps to average, without damaged files."""
+    steps = []
+    for step in run.steps_to_average():
+        try:
+            checkpoint.load_weights(run.averaging_file(step))
+            steps.append(step)
+        except CheckpointError as error:
+            say(f"{error}; it is left out of the average")
+    return steps
+
+
+def _best_weights(run: Run) -> dict[str, Tensor]:
+    try:
+        return checkpoint.load(run.checkpoints / f"step-{run.progress.best_step:08d}").tensors["model"]
+    except CheckpointError as error:
+        say(f"{error}; keeping the model published when it was the best")
+        return checkpoint.load_weights(run.folder / "model.safetensors")

@@ -1,0 +1,172 @@
+"""Open a run: from a config and a folder to everything that training needs."""
+
+from contextlib import ExitStack
+from pathlib import Path
+
+import torch
+from pydantic import ValidationError
+
+from transformer_mt import checkpoint
+from transformer_mt.checkpoint import Checkpoint
+from transformer_mt.config import Config
+from transformer_mt.config.dump import dump_config
+from transformer_mt.data.batching import TrainingBatches
+from transformer_mt.data.prefetch import BatchPrefetcher
+from transformer_mt.data.prepare import PreparedData, prepare
+from transformer_mt.data.subword_dropout import EpochSpelling
+from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.device import choose_device, choose_precision, keep_freed_memory
+from transformer_mt.errors import InputError
+from transformer_mt.evaluation.metrics import corpus_scores
+from transformer_mt.files import write_text
+from transformer_mt.locks import lock_folder, set_aside
+from transformer_mt.training.batch_budget import find_budget
+from transformer_mt.training.config_changes import compare_configs, compare_ranks
+from transformer_mt.training.distributed import Ranks, wrap_distributed
+from transformer_mt.training.metrics_log import MetricsLog, say
+from transformer_mt.training.optimizer import build_optimizer
+from transformer_mt.training.progress import Progress
+from transformer_mt.training.run import Run, model_for
+from transformer_mt.training.step import Objective, Updater
+
+# If at least this fraction of the training sources has several sentences, the model has learnt to translate
+# several sentences at once.
+_SEVERAL_SENTENCES = 0.2
+
+
+def open_run(config: Config, folder: Path, fresh: bool = False, ranks: Ranks | None = None) -> Run:
+    """The run in `folder`, at its newest undamaged checkpoint or at its beginning; `fresh` moves an old run
+    aside first.
+
+    Nothing in the folder is touched before the config, the device and the data are found good. The caller
+    closes it.
+    """
+    with ExitStack() as held:
+        run = _open_run(config, folder, fresh, ranks, held)
+        held.pop_all()  # from here on the run holds the lock and ends the batch thread
+    return run
+
+
+def _open_run(config: Config, folder: Path, fresh: bool, ranks: Ranks | None, held: ExitStack) -> Run:
+    ranks = ranks or Ranks()
+    device = choose_device(config.train.device)
+    if config.train.parallel == "fsdp" and ranks.size == 1:
+        raise InputError(
+            "train.parallel: fsdp must have several processes, but there is one; start it with torchrun"
+        )
+    # Fails now, not at the first validation, if BLEU's tokenizer is missing.
+    corpus_scores(["a"], ["a"], config.data.target_lang, config.evaluate.tokenize, metrics=("BLEU",))
+    # Lock before anything else, because loading may set damaged checkpoints aside. With --fresh the lock is
+    # taken after the old folder was moved.
+    lock = (
+        held.enter_context(lock_folder(folder))
+        if ranks.is_rank_zero and folder.is_dir() and not fresh
+        else None
+    )
+    dtype = choose_precision(config.train.precision, device)
+    found = {
+        "train.device": device.type,
+        "train.precision": str(dtype).removeprefix("torch."),
+        "--fresh": fresh,
+    }
+    compare_ranks(config, found, ranks)
+    saved = None if fresh else _newest(folder, ranks)
+    if saved is not None:
+        config = compare_configs(_config_of(saved, folder), config, folder)
+    elif not fresh and (folder / "model.safetensors").exists():
+        raise InputError(
+            f"{folder}: must hold the checkpoints of its model to be resumed, but holds none; start over "
+            "with --fresh, which "
+            "moves it aside, or train under another name"
+        )
+    if config.train.parallel == "fsdp" and config.train.batch_tokens == "auto":
+        raise InputError("train.batch_tokens must be a number with train.parallel: fsdp, but is auto")
+    with ranks.local_rank_zero_first():
+        data = prepare(config, say, Tokenizer.load(folder) if saved is not None else None)
+    if len(set(ranks.gather(data.fingerprint))) > 1:
+        raise InputError(
+            "every machine must prepare the same data, but they differ; set TRANSFORMER_MT_CACHE to a "
+            "folder all of them see"
+        )
+    if config.train.monitor == "loss" and not len(data.valid):
+        raise InputError("train.monitor must be bleu, as no validation pair fits a batch, but is loss")
+    if device.type == "cpu":
+        keep_freed_memory()
+    config = _with_sentence_splitting(_with_budget(config, data, device, ranks), data)
+    if ranks.is_rank_zero and lock is None:
+        if fresh and folder.is_dir():
+            say(f"the old run is now {set_aside(folder)}")
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = held.enter_context(lock_folder(folder))
+
+    train = config.train
+    torch.manual_seed(config.seed)
+    model = model_for(config, data.tokenizer).to(device)
+    compiled = train.compile is True or (train.compile == "auto" and device.type == "cuda")
+    alone = Objective(model, train.label_smoothing, compiled)
+    objective = wrap_distributed(alone, model.blocks, train.parallel, ranks, device)
+    if not ranks.is_rank_zero:
+        torch.manual_seed(config.seed + ranks.rank)  # equal weights on each rank, but different dropout
+    optimizer = build_optimizer(model, train)
+    updater = Updater(
+        objective, optimizer, device, dtype, train.max_grad_norm, ranks, say, train.micro_batch_tokens
+    )
+    dropout = config.tokenizer.bpe_dropout
+    spelling = (
+        EpochSpelling(data.train, data.tokenizer, dropout, config.seed, config.data.max_length)
+        if dropout
+        else None
+    )
+    plan = TrainingBatches(data.train, int(train.batch_tokens), config.seed, ranks.rank, ranks.size, spelling)
+    batches = BatchPrefetcher(plan, train.accumulate, device)
+    held.callback(batches.close)
+    journal = MetricsLog(folder, active=ranks.is_rank_zero)
+    run = Run(
+        config, folder, data, device, model, optimizer, updater, batches, Progress(), journal, ranks, lock
+    )
+    if saved is not None:
+        run.restore(saved)
+        say(f"resuming from {saved.path}: update {run.progress.step:,} of {train.max_updates:,}")
+    elif ranks.is_rank_zero:
+        data.tokenizer.save(folder)
+    if ranks.is_rank_zero:
+        write_text(folder / "config.yaml", dump_config(config, comments=True))
+    return run
+
+
+def _config_of(saved: Checkpoint, folder: Path) -> Config:
+    try:
+        return Config.model_validate(saved.state["config"])
+    except ValidationError as error:
+        key = ".".join(map(str, error.errors()[0]["loc"]))
+        raise InputError(
+            f"{folder}: was trained by another version, whose `{key}` this one does not read; resume with "
+            "that version, "
+            "or start over with --fresh"
+        ) from None
+
+
+def _newest(folder: Path, ranks: Ranks) -> Checkpoint | None:
+    """The newest undamaged checkpoint; rank 0 finds it, because it sets damaged ones aside."""
+    saved = checkpoint.newest(folder / "checkpoints", say) if ranks.is_rank_zero else None
+    path = ranks.broadcast(saved and str(saved.path))
+    return saved if ranks.is_rank_zero or path is None else checkpoint.load(Path(path))
+
+
+def _with_sentence_splitting(config: Config, data: PreparedData) -> Config:
+    """The config with true or false where `decode.split_sentences` is auto: translation needs no training
+    data then.
+    """
+    if config.decode.split_sentences != "auto" or data.several_sentences is None:
+        return config
+    found = {"split_sentences": data.several_sentences < _SEVERAL_SENTENCES}
+    return config.model_copy(update={"decode": config.decode.model_copy(update=found)})
+
+
+def _with_budget(config: Config, data: PreparedData, device: torch.device, ranks: Ranks) -> Config:
+    """The config with a number where `train.batch_tokens` is auto."""
+    if config.train.batch_tokens != "auto":
+        return config
+    tokens = min(ranks.gather(find_budget(config, data, device)))
+    say(f"train.batch_tokens: auto is {tokens:,} here; config.yaml in the run's folder holds the number")
+    return config.model_copy(update={"train": config.train.model_copy(update={"batch_tokens": tokens})})

@@ -1,0 +1,46 @@
+"""Tensors of which each rank may hold a shard (DTensor, under FSDP2), and their full values.
+
+Checkpoints hold full tensors only, so that any number of ranks reads them. A plain tensor is its own full
+tensor.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from transformer_mt.checkpoint import Tensors, load_model_weights
+
+
+def full_tensor(tensor: Tensor) -> Tensor:
+    """The tensor with the shards of all ranks. A collective operation: all ranks must call it."""
+    return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+
+
+def local_shard(like: Tensor, values: Tensor) -> Tensor:
+    """Of full `values` on the device, this rank's shard, distributed as `like` is."""
+    if not hasattr(like, "full_tensor"):
+        return values
+    from torch.distributed.tensor import DTensor, distribute_tensor
+
+    assert isinstance(like, DTensor)
+    return distribute_tensor(values, like.device_mesh, like.placements, src_data_rank=None)
+
+
+@torch.no_grad()
+def copy_full(tensor: Tensor, values: Tensor) -> None:
+    """Copy full `values` into the tensor; each rank takes its own shard."""
+    tensor.copy_(local_shard(tensor, values.to(tensor.device)))
+
+
+def full_weights(model: nn.Module) -> dict[str, Tensor]:
+    """The model's full parameters under canonical names, tied ones once, on the CPU. A collective
+    operation.
+    """
+    return {
+        name: full_tensor(parameter.detach()).cpu().contiguous()
+        for name, parameter in model.named_parameters()
+    }
+
+
+def load_full_weights(model: nn.Module, weights: Tensors, location: str) -> None:
+    """`checkpoint.load_model_weights` for a model whose parameters may be sharded."""
+    load_model_weights(model, weights, location, copy_full)

@@ -1,0 +1,90 @@
+"""Hypotheses of segments put together: candidates of a segment, and the translation of a whole line."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.search.hypothesis import Hypothesis
+from transformer_mt.translation.flags import suspicions
+from transformer_mt.translation.plan import Line
+from transformer_mt.translation.result import Candidate, Translation
+from transformer_mt.translation.splitting import Splitter
+
+NOTHING = Candidate(translation="", score=0.0, log_prob=0.0, tokens=[])
+
+
+def candidates_of(hypotheses: Sequence[Hypothesis], tokenizer: Tokenizer) -> list[Candidate]:
+    """The hypotheses as text, each text once."""
+    found: dict[str, Candidate] = {}
+    for hypothesis in hypotheses:
+        ids = hypothesis.tokens[:-1]
+        text = tokenizer.decode_tgt(ids)
+        if text not in found:
+            found[text] = Candidate(
+                translation=text,
+                score=hypothesis.score,
+                log_prob=hypothesis.log_prob,
+                tokens=tokenizer.pieces_tgt(ids),
+            )
+    return list(found.values())
+
+
+def joined(line: Line, n_best: int, splitter: Splitter) -> list[Candidate]:
+    """The line's n best translations: the k-th joins the k-th best of each unit. Their number is the
+    smallest over the units.
+    """
+    if not line.units:
+        return [NOTHING]
+    if len(line.units) == 1:
+        return (line.units[0].candidates or [NOTHING])[:n_best]
+    gaps = [unit.segment.gap for unit in line.units]
+    found = []
+    for candidates in zip(*(unit.candidates or [NOTHING] for unit in line.units)):
+        text = splitter.join(gaps, [candidate.translation for candidate in candidates])
+        found.append(replace(mean(candidates), translation=text))
+    return found[:n_best]
+
+
+def line_result(line: Line, n_best: int, splitter: Splitter) -> Translation:
+    """A line's translation, put together from those of its units."""
+    if not line.units:
+        return Translation(
+            source=line.source, translation="", score=0.0, log_prob=0.0, tokens=[], n_best=[NOTHING],
+            problems=["there is nothing to translate"], flags=["empty"],
+        )  # fmt: skip
+    problems = [problem for unit in line.units for problem in unit.problems]
+    flags = [flag for unit in line.units for flag in unit.flags]
+    if len(line.units) > 1:
+        flags.insert(0, "split")
+    if line.is_too_long:
+        problems.insert(0, f"the source was translated in {len(line.units)} parts: it is too long for one")
+    candidates = joined(line, n_best, splitter)
+    best = candidates[0]
+    flags += suspicions(line.source, best.translation, sum(len(unit.src) for unit in line.units), best.tokens)
+    return Translation(
+        source=line.source,
+        translation=best.translation,
+        score=best.score,
+        log_prob=best.log_prob,
+        tokens=best.tokens,
+        problems=list(dict.fromkeys(problems)),
+        flags=list(dict.fromkeys(flags)),
+        n_best=candidates,
+        segments=_segments(line) if len(line.units) > 1 else [],
+    )
+
+
+def mean(candidates: Sequence[Candidate]) -> Candidate:
+    """Candidates of neighbouring stretches as one, without its text: the score is their mean."""
+    return Candidate(
+        translation="",
+        score=sum(c.score for c in candidates) / max(1, len(candidates)),
+        log_prob=sum(c.log_prob for c in candidates),
+        tokens=[token for c in candidates for token in c.tokens],
+    )
+
+
+def _segments(line: Line) -> list[dict[str, Any]]:
+    best = [(unit.candidates or [NOTHING])[0] for unit in line.units]
+    return [{"source": unit.segment.text, "tokens": len(c.tokens)} for unit, c in zip(line.units, best)]

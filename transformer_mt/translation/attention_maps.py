@@ -1,0 +1,105 @@
+"""The attention weights of all layers and heads while a model translates a sentence."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from transformer_mt.data.tokenizer import BOS, EOS
+from transformer_mt.errors import InputError
+from transformer_mt.model.interface import TranslationModel
+from transformer_mt.model.recorder import AttentionRecorder
+from transformer_mt.translation.torch_engine import TorchEngine
+from transformer_mt.translation.translator import Translator
+
+
+@dataclass(frozen=True)
+class AttentionMaps:
+    """Attention weights of one sentence and its translation. Rows are queries, columns are keys; a row sums
+    to 1 (to less with local_p's Gaussian).
+    """
+
+    source: list[str]
+    """S pieces with end-of-sentence."""
+    target: list[str]
+    """T pieces with end-of-sentence: the row of each is the step that chose it."""
+    weights: dict[str, list[Tensor]]
+    """For `cross` (H, T, S), `encoder` (H, S, S) and `decoder` (H, T, T), one tensor a layer."""
+
+    def rows(self, kind: str) -> list[str]:
+        return self.source if kind == "encoder" else self.target
+
+    def columns(self, kind: str) -> list[str]:
+        """In the decoder a step sees what was chosen before it: beginning-of-sentence first."""
+        return ["<s>", *self.target[:-1]] if kind == "decoder" else self.source
+
+
+def look(translator: Translator, source: str, target: str | None = None) -> AttentionMaps:
+    """The attentions of translating `source` into `target`, by default into the model's own translation.
+
+    InputError if the engine shows none, or a text is empty or too long for one piece.
+    """
+    engine = translator.engine
+    if not isinstance(engine, TorchEngine) or not isinstance(engine.model, TranslationModel):
+        raise InputError("attention can only be looked at in a run's folder, one model at a time")
+    tokenizer = translator.tokenizer
+    (src,) = tokenizer.encode_src([source])
+    if not src or len(src) >= translator.max_src_length:
+        raise InputError(
+            f"the source must have 1 to {translator.max_src_length - 1} pieces, but has {len(src)}"
+        )
+    if target is None:
+        (result,) = translator.translate([source])
+        tgt = [tokenizer.tgt.piece_to_id(piece) for piece in result.tokens]
+    else:
+        (tgt,) = tokenizer.encode_tgt([target])
+    if translator.max_positions and len(tgt) >= translator.max_positions:
+        raise InputError(
+            f"the target must have at most {translator.max_positions - 1} pieces, but has {len(tgt)}"
+        )
+    model = engine.model
+    recorder = AttentionRecorder(*(attention for layers in model.attentions.values() for attention in layers))
+    ids = torch.tensor([[*src, EOS]], device=engine.device)
+    with torch.inference_mode():
+        tgt_in = torch.tensor([[BOS, *tgt]], device=engine.device)
+        model.hidden(ids, torch.ones_like(ids, dtype=torch.bool), tgt_in, recorder)
+    # A Transformer attends with all positions at once, a recurrent network with one after the other.
+    weights = {
+        kind: [torch.cat(recorder.of(attention), dim=2)[0].float().cpu() for attention in layers]
+        for kind, layers in model.attentions.items()
+    }
+    end = ["</s>"]
+    return AttentionMaps(tokenizer.pieces_src(src) + end, tokenizer.pieces_tgt(tgt) + end, weights)
+
+
+def maps(attentions: AttentionMaps, kind: str, layer: str, head: str) -> list[tuple[str, Tensor]]:
+    """(title, weights) of the heat maps asked for: `layer` and `head` are a number from 1 on, `all` or
+    `mean`.
+    """
+    layers = attentions.weights[kind]
+    if not layers:
+        raise InputError(
+            f"--kind must be cross for this model, but is {kind}: a recurrent {kind} has no self-attention"
+        )
+    chosen = _select_parts("layer", layer, layers)
+    found = []
+    for name, weights in chosen:
+        for head_name, each in _select_parts("head", head, list(weights)):
+            found.append((f"{kind} attention, {name}, {head_name}", each))
+    return found
+
+
+def _select_parts(word: str, asked: str, parts: Sequence[Tensor]) -> list[tuple[str, Tensor]]:
+    if asked == "mean":
+        return [
+            (
+                f"mean of {len(parts)} {word}s" if len(parts) > 1 else f"its one {word}",
+                torch.stack(list(parts)).mean(0),
+            )
+        ]
+    if asked == "all":
+        return [(f"{word} {i}", part) for i, part in enumerate(parts, start=1)]
+    if not asked.isdecimal() or not 1 <= int(asked) <= len(parts):
+        raise InputError(f"--{word} must be 1 to {len(parts)}, all or mean, but is {asked}")
+    return [(f"{word} {asked}", parts[int(asked) - 1])]

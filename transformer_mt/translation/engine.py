@@ -1,0 +1,64 @@
+"""The interface of engines: source pieces in, hypotheses out. Needs no torch."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from transformer_mt.config import DecodeConfig
+from transformer_mt.search.hypothesis import Hypothesis
+
+Ids = list[int]
+
+
+@dataclass(frozen=True)
+class Request:
+    """One source to translate."""
+
+    src: Ids
+    """Without EOS."""
+    limit: int
+    """Most tokens of a translation, EOS counted."""
+    prefix: Ids = field(default_factory=list)
+    """The pieces its translation begins with."""
+
+
+class Engine(Protocol):
+    """A model that can be searched."""
+
+    name: str
+    max_positions: int | None
+    """Most positions the engine has; None if only the model limits them."""
+
+    def check(self, settings: DecodeConfig) -> None:
+        """InputError if the engine does not support the settings."""
+        ...
+
+    def search(
+        self, requests: Sequence[Request], settings: DecodeConfig, n_best: int
+    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+        """(index, the `n_best` best hypotheses) of each request, as they are done. No request's result
+        depends on the others.
+        """
+        ...
+
+    def token_log_probs(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[float]]:
+        """For each (source, target), without EOS, the log-probability of each target token and of EOS after
+        them.
+        """
+        ...
+
+    def alignments(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[int]]:
+        """For each (source, target), without EOS, the source token each target token attends to most."""
+        ...
+
+
+def batches(lengths: Sequence[int], width: int, budget: int) -> Iterator[list[int]]:
+    """Indices of like length, the longest first so that memory is asked for once: rows x width x length <=
+    budget.
+    """
+    order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
+    start = 0
+    while start < len(order):
+        size = max(1, budget // (lengths[order[start]] * width))
+        yield order[start : start + size]
+        start += size

@@ -1,0 +1,155 @@
+"""Lines as units of work for an engine: each unit is a segment of a line that is searched by itself."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from transformer_mt.config import Config, DecodeConfig
+from transformer_mt.data.sentences import has_several_sentences
+from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.translation.engine import Ids, Request
+from transformer_mt.translation.protected_text import ProtectedText
+from transformer_mt.translation.result import Candidate
+from transformer_mt.translation.splitting import Segment, Splitter
+
+
+@dataclass
+class Unit:
+    """A segment of a line, and what was found for it."""
+
+    segment: Segment
+    src: Ids
+    """Pieces of the segment, without EOS."""
+    limit: int
+    """Most pieces of its translation, EOS counted."""
+    prefix: Ids = field(default_factory=list)
+    prefix_text: str = ""
+    candidates: list[Candidate] | None = None
+    """Best first; None until it was searched."""
+    problems: list[str] = field(default_factory=list)
+    flags: list[str] = field(default_factory=list)
+
+    @property
+    def request(self) -> Request:
+        return Request(self.src, self.limit, self.prefix)
+
+
+@dataclass
+class Line:
+    """A line and its units; none where there is nothing to translate."""
+
+    source: str
+    units: list[Unit]
+    is_too_long: bool = False
+    """Whether a sentence of it had to be divided."""
+
+    @property
+    def is_done(self) -> bool:
+        return all(unit.candidates is not None for unit in self.units)
+
+
+class Planner:
+    """Divides lines into units that fit the model. A unit depends on its line alone, never on its
+    neighbours.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, configs: Sequence[Config], max_positions: int | None) -> None:
+        """`configs` are those of all models of an ensemble, the first being the one that leads."""
+        data = configs[0].data
+        self.tokenizer = tokenizer
+        self.max_src_length = min(c.data.max_length for c in configs)
+        """Longer segments, in pieces with EOS, are divided."""
+        self.max_positions = min(
+            (c.data.max_length for c in configs if c.model.has_max_positions), default=max_positions
+        )
+        """Most pieces of a side the model has positions for, EOS counted; None if there is no limit."""
+        self.target_lang = data.target_lang
+        self.splitter = Splitter(data.source_lang, data.target_lang, self.max_src_length - 1, self._count)
+
+    def lines(
+        self,
+        sources: Sequence[str],
+        prefixes: Sequence[str] | None,
+        settings: DecodeConfig,
+        protected: ProtectedText | None = None,
+    ) -> list[Line]:
+        """The units of each line. The first unit of a line has its prefix."""
+        segments = [
+            self._segments(source, prefix, settings, protected)
+            for source, prefix in _pairs(sources, prefixes)
+        ]
+        encoded = iter(self.tokenizer.encode_src([segment.text for line in segments for segment in line]))
+        given = iter(self.tokenizer.encode_tgt(prefixes)) if prefixes else None
+        lines = []
+        for source, own, (_, prefix_text) in zip(sources, segments, _pairs(sources, prefixes)):
+            line = Line(source, [])
+            for segment in own:
+                ids = next(encoded)
+                if len(ids) < self.max_src_length:
+                    line.units += self._units([segment], [ids], settings)
+                else:
+                    parts = self.splitter.fit(segment.text)
+                    parts[-1:] = [replace(parts[-1], gap=parts[-1].gap + segment.gap)]
+                    line.units += self._units(
+                        parts, self.tokenizer.encode_src([p.text for p in parts]), settings
+                    )
+                    line.is_too_long = True
+            prefix = next(given) if given else []
+            if line.units and prefix:  # a given prefix does not count against the limit
+                first = line.units[0]
+                first.prefix, first.prefix_text = prefix, prefix_text
+                first.limit = min(first.limit + len(prefix), self.max_positions or sys.maxsize)
+            lines.append(line)
+        return lines
+
+    def _segments(
+        self, source: str, prefix: str, settings: DecodeConfig, protected: ProtectedText | None
+    ) -> list[Segment]:
+        """The line's sentences, or the whole line where sentences are not split."""
+        whole = [Segment(source.strip(), "")]
+        # A prefix of several sentences translates more than the first one: the line stays whole.
+        if settings.split_sentences is False or (prefix and has_several_sentences(prefix, self.target_lang)):
+            return whole
+        segments = self.splitter.sentences(source)
+        return _without_cuts(segments, protected) if protected else segments
+
+    def _units(
+        self, segments: Sequence[Segment], encoded: Sequence[Ids], settings: DecodeConfig
+    ) -> list[Unit]:
+        """A unit for each segment that has pieces: one of control characters, say, has none."""
+        most = self.max_src_length - 1  # only a single character of more pieces is cut here
+        return [
+            Unit(segment, ids[:most], self.limit(len(ids[:most]), settings))
+            for segment, ids in zip(segments, encoded)
+            if ids
+        ]
+
+    def limit(self, src_length: int, settings: DecodeConfig) -> int:
+        """Most pieces of a translation, EOS counted: from its own source alone."""
+        limit = int(settings.max_length_ratio * src_length) + 11
+        limit = min(limit, settings.max_length + 1) if settings.max_length else limit
+        limit = max(limit, settings.min_length + 1)
+        return min(limit, self.max_positions) if self.max_positions else limit
+
+    def _count(self, texts: Sequence[str]) -> list[int]:
+        return [len(ids) for ids in self.tokenizer.encode_src(texts)]
+
+
+def _pairs(sources: Sequence[str], prefixes: Sequence[str] | None) -> list[tuple[str, str]]:
+    return list(zip(sources, prefixes or [""] * len(sources)))
+
+
+def _without_cuts(segments: Sequence[Segment], protected: ProtectedText) -> list[Segment]:
+    """Neighbouring segments joined where protected text reaches over the boundary between them."""
+    joined: list[Segment] = []
+    for segment in segments:
+        if joined:
+            before = joined[-1]
+            together = before.text + before.gap + segment.text
+            if protected.cuts(together, len(before.text)) or protected.cuts(
+                together, len(before.text + before.gap)
+            ):
+                joined[-1] = Segment(together, segment.gap)
+                continue
+        joined.append(segment)
+    return joined

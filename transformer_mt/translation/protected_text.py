@@ -1,0 +1,97 @@
+"""Text that passes through a translation unchanged: placeholders, tags, whatever a pattern matches."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from transformer_mt.errors import InputError
+
+_TAG = re.compile(r"<(/?)([A-Za-z][\w:.-]*)[^>]*?(/?)>")
+
+
+@dataclass(frozen=True)
+class Span:
+    """A stretch of a text."""
+
+    text: str
+    protected: bool
+
+    @property
+    def translatable(self) -> bool:
+        """Whether it has anything to translate; a comma between two tags has not."""
+        return not self.protected and any(map(str.isalnum, self.text))
+
+
+class ProtectedText:
+    """What a regular expression matches in the source, and whether a translation has kept it."""
+
+    def __init__(self, pattern: str) -> None:
+        """InputError if `pattern` is no regular expression, or matches the empty text."""
+        try:
+            self._pattern = re.compile(pattern)
+        except re.error as error:
+            raise InputError(f"--protect must be a regular expression, but is {pattern!r}: {error}") from None
+        if self._pattern.match(""):
+            raise InputError(f"--protect must not match the empty text, but {pattern!r} does")
+
+    def is_in(self, text: str) -> bool:
+        return next(self._matches(text), None) is not None
+
+    def cuts(self, text: str, position: int) -> bool:
+        """Whether a match reaches over this position of the text."""
+        return any(match.start() < position < match.end() for match in self._matches(text))
+
+    def spans(self, text: str) -> list[Span]:
+        """The text's stretches in order, protected and not."""
+        found, start = [], 0
+        for match in self._matches(text):
+            if match.start() > start:
+                found.append(Span(text[start : match.start()], protected=False))
+            found.append(Span(match.group(), protected=True))
+            start = match.end()
+        return [*found, Span(text[start:], protected=False)] if start < len(text) else found
+
+    def survived(self, source: str, translation: str) -> bool:
+        """Whether the translation has the protected text of the source, each match exactly as often, and with
+        opening tags still before their closing tags. Placeholders may change their order, as
+        languages do.
+        """
+        wanted, found = ([match.group() for match in self._matches(text)] for text in (source, translation))
+        return Counter(wanted) == Counter(found) and _tag_pairs(wanted) == _tag_pairs(found)
+
+    def rejoin(self, spans: Sequence[Span], translations: Sequence[str]) -> str:
+        """The protected spans as they were, the others translated, with the spaces that were around them."""
+        text, others = "", iter(translations)
+        for span in spans:
+            if span.translatable:
+                before, _, after = span.text.partition(span.text.strip())
+                text += before + next(others) + after
+            else:
+                text += span.text
+        return text
+
+    def _matches(self, text: str) -> Iterator[re.Match[str]]:
+        # \b and the like match nothing
+        return (match for match in self._pattern.finditer(text) if match.group())
+
+
+def _tag_pairs(items: Sequence[str]) -> Counter[tuple[str, str]]:
+    """Opening tags with the closing tag that ends each, counted, and tags without a partner, alone.
+
+    `<b>` and `</b>` are a pair; `</b>` before `<b>` are two single tags, so that an exchanged pair is another
+    count.
+    """
+    pairs: Counter[tuple[str, str]] = Counter()
+    opened: list[tuple[str, str]] = []
+    for item in items:
+        tag = _TAG.fullmatch(item)
+        if tag is None or tag[3]:  # no tag, or one that closes itself
+            continue
+        if not tag[1]:
+            opened.append((tag[2], item))
+            continue
+        partner = next((i for i in reversed(range(len(opened))) if opened[i][0] == tag[2]), None)
+        pairs[(opened.pop(partner)[1] if partner is not None else "", item)] += 1
+    pairs.update((item, "") for _, item in opened)
+    return pairs

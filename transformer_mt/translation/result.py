@@ -1,0 +1,79 @@
+"""The options of a translation, and its result."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from transformer_mt.config import DecodeConfig
+from transformer_mt.errors import InputError
+from transformer_mt.translation.protected_text import ProtectedText
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of one call; the settings of the search are in `Translator.decode`."""
+
+    n_best: int = 1
+    prefixes: Sequence[str] | None = None
+    """What each line's translation begins with."""
+    align: bool = False
+    protect: str | None = None
+    """A regular expression; what it matches passes through unchanged."""
+
+    def check(self, settings: DecodeConfig) -> None:
+        """InputError if they do not fit the search or one another."""
+        of_beam = settings.search == "beam"
+        most = settings.beam if of_beam else settings.samples
+        if self.n_best < 1:
+            raise InputError(f"--n-best must be at least 1, but is {self.n_best}")
+        if self.n_best > most:
+            raise InputError(
+                f"--n-best must be at most --{'beam' if of_beam else 'samples'} ({most}), but is "
+                f"{self.n_best}"
+            )
+        if broken := next((p for p in self.prefixes or () if "\n" in p or "\r" in p), None):
+            raise InputError(f"a prefix must be one line, but is {broken!r}")
+        if self.protect and self.align:
+            raise InputError("--align must not stand with --protect: protected text is aligned with nothing")
+        if self.protect:
+            ProtectedText(self.protect)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One translation of a line."""
+
+    translation: str
+    score: float
+    """What candidates are ranked by: log P / length penalty; with search: mbr the expected utility, 0 to 100.
+    """
+    log_prob: float
+    """Natural logarithm of the probability the model gives it."""
+    tokens: list[str]
+    """Pieces, without end-of-sentence."""
+
+
+@dataclass(frozen=True)
+class Translation:
+    """The result of one line: its translation, problems, and what looks wrong."""
+
+    source: str
+    translation: str
+    score: float
+    log_prob: float
+    tokens: list[str]
+    problems: list[str] = field(default_factory=list)
+    """Sentences such as "the translation was stopped ..."; empty when all is well."""
+    flags: list[str] = field(default_factory=list)
+    """A word for each problem (empty, split, cut, none, apart), and for each suspicion (see flags.py)."""
+    n_best: list[Candidate] = field(default_factory=list)
+    """The n best, the first being this one."""
+    source_tokens: list[str] = field(default_factory=list)
+    """Pieces of the source; only with alignments."""
+    alignment: list[int] = field(default_factory=list)
+    """For each of `tokens` the position in `source_tokens` it attends to most; only if asked for."""
+    segments: list[dict[str, Any]] = field(default_factory=list)
+    """Of a line translated in several segments, each segment's `source` and the number of its `tokens`."""
+
+    def __str__(self) -> str:
+        return self.translation

@@ -1,0 +1,129 @@
+"""What probability a model gives a translation that is already there."""
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice, zip_longest
+
+from transformer_mt.data.lines import read_lines
+from transformer_mt.errors import InputError
+from transformer_mt.search.hypothesis import LengthPenalty
+from transformer_mt.translation.engine import Ids
+from transformer_mt.translation.translator import Translator
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A source and a target, as text and as pieces."""
+
+    source: str
+    target: str
+    segments: list[tuple[Ids, Ids]]
+    """Source and target pieces of each segment that was translated by itself; one, unless `translate --json`
+    says so.
+    """
+
+
+@dataclass(frozen=True)
+class Scored:
+    """The model's opinion of one pair."""
+
+    source: str
+    target: str
+    log_prob: float
+    """Natural logarithm of the target's probability: the sum over its tokens and the end of the sentence."""
+    score: float
+    """log_prob / length penalty, the mean over the segments: what translate prints for the same pieces."""
+    tokens: list[str]
+    token_log_probs: list[float]
+    """Of each token, and of the end of each segment."""
+
+    @property
+    def ppl(self) -> float:
+        """Perplexity per token, the end of the sentence counted."""
+        return math.exp(-self.log_prob / len(self.token_log_probs))
+
+
+def pairs_of_files(translator: Translator, source: str, target: str, most: int) -> Iterator[list[Pair]]:
+    """The pairs of two line-aligned files, at most so many together. InputError if one file is longer."""
+    lines = enumerate(zip_longest(read_lines(source), read_lines(target)), start=1)
+    while chunk := list(islice(lines, most)):
+        for number, pair in chunk:
+            if None in pair:
+                shorter = source if pair[0] is None else target
+                raise InputError(
+                    f"{shorter}: must have as many lines as the other file, but ends at line {number - 1}"
+                )
+        texts = [(src or "", tgt or "") for _, (src, tgt) in chunk]
+        encoded = zip(
+            translator.tokenizer.encode_src([src for src, _ in texts]),
+            translator.tokenizer.encode_tgt([tgt for _, tgt in texts]),
+        )
+        yield [Pair(source=src, target=tgt, segments=[ids]) for (src, tgt), ids in zip(texts, encoded)]
+
+
+def pairs_of_json(translator: Translator, path: str, most: int) -> Iterator[list[Pair]]:
+    """The pairs of a file that `translate --json` wrote, with the pieces the model chose; encoding the
+    text again could give other pieces.
+    """
+    lines = enumerate(read_lines(path), start=1)
+    ids = {piece: i for i, piece in enumerate(translator.tokenizer.all_pieces_tgt)}
+    while chunk := list(islice(lines, most)):
+        pairs = []
+        for number, line in chunk:
+            try:
+                facts = json.loads(line)
+                source, target, pieces = facts["source"], facts["translation"], facts["tokens"]
+                parts = facts.get("segments") or [{"source": source, "tokens": len(pieces)}]
+                sources, sizes = [part["source"] for part in parts], [int(part["tokens"]) for part in parts]
+                is_apart = "apart" in facts["flags"] or sum(sizes) != len(pieces)
+                strange = [piece for piece in pieces if piece not in ids]
+                encoded = translator.tokenizer.encode_src(sources)
+            except (ValueError, KeyError, TypeError):
+                raise InputError(
+                    f"{path}:{number}: must be a line that translate --json wrote, but is not"
+                ) from None
+            if is_apart:
+                raise InputError(
+                    f"{path}:{number}: must not have text translated apart (--protect) to be scored; leave "
+                    "it out"
+                )
+            if strange:
+                raise InputError(
+                    f"{path}:{number}: its tokens must be pieces of this model, but {strange[0]!r} is none; "
+                    "was it another that translated?"
+                )
+            tokens = iter(ids[piece] for piece in pieces)
+            segments = [(src, list(islice(tokens, size))) for src, size in zip(encoded, sizes)]
+            pairs.append(Pair(source=source, target=target, segments=segments))
+        yield pairs
+
+
+def score(translator: Translator, pairs: Sequence[Pair]) -> list[Scored]:
+    """The model's opinion of each pair, in order. InputError names a pair longer than the model can take."""
+    most = translator.max_positions
+    for pair in pairs:
+        longest = max(len(ids) + 1 for segment in pair.segments for ids in segment)
+        if most and longest > most:
+            raise InputError(
+                f"a pair must have at most {most} pieces a side, but has {longest}: {pair.source[:40]!r}..."
+            )
+    penalty = LengthPenalty(translator.decode.length_penalty, translator.decode.length_penalty_form)
+    each = iter(translator.engine.token_log_probs([segment for pair in pairs for segment in pair.segments]))
+    results = []
+    for pair in pairs:
+        log_probs = [next(each) for _ in pair.segments]
+        scores = [sum(values) / penalty(len(values)) for values in log_probs]
+        flat = [value for values in log_probs for value in values]
+        results.append(
+            Scored(
+                source=pair.source,
+                target=pair.target,
+                log_prob=sum(flat),
+                score=sum(scores) / len(scores),
+                tokens=translator.tokenizer.pieces_tgt([token for _, tgt in pair.segments for token in tgt]),
+                token_log_probs=flat,
+            )
+        )
+    return results

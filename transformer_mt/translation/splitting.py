@@ -1,0 +1,133 @@
+"""Lines in segments that a model translates in one piece: sentences, and parts of sentences that are too
+long.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from transformer_mt.data.sentences import split_sentences
+from transformer_mt.data.spaceless import is_spaceless
+
+Count = Callable[[Sequence[str]], list[int]]
+"""The number of pieces of each text."""
+
+# Where a sentence that is too long is divided, the best positions first. What a pattern matches stays with
+# the part before it.
+_CLAUSE = re.compile(r"[,;:–—]\s+|[，、；：]")
+_WORD = re.compile(r"\s+")
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A stretch of a line."""
+
+    text: str
+    """Without the white space around it."""
+    gap: str
+    """The white space between it and the next segment of the line."""
+
+
+class Splitter:
+    """Divides lines into segments and joins their translations with the spacing of the line."""
+
+    def __init__(self, source_lang: str, target_lang: str, max_pieces: int, count: Count) -> None:
+        """A segment has at most `max_pieces` pieces, by `count`."""
+        self._source_lang = source_lang
+        self._source_is_spaceless, self._target_is_spaceless = (
+            is_spaceless(source_lang),
+            is_spaceless(target_lang),
+        )
+        self._max_pieces, self._count = max_pieces, count
+
+    def sentences(self, line: str) -> list[Segment]:
+        """The sentences of the line; an empty list if it is blank. They may be longer than `max_pieces`."""
+        return _segments(split_sentences(line.strip(), self._source_lang))
+
+    def fit(self, text: str) -> list[Segment]:
+        """The text in segments of at most `max_pieces` pieces: sentences, else clauses, words or single
+        characters.
+
+        Sentences stay apart, as in training; parts of a sentence are as long as possible. Nothing is left
+        out. Only a single character of more than `max_pieces` pieces is longer.
+        """
+        if self._count([text])[0] <= self._max_pieces:
+            return [Segment(text, "")]
+        parts = [
+            part for sentence in split_sentences(text, self._source_lang) for part in self._fit(sentence, 0)
+        ]
+        return _segments(parts)
+
+    def join(self, gaps: Sequence[str], translations: Sequence[str]) -> str:
+        """The translations of a line's segments, `gaps[i]` being the white space after source segment i."""
+        text = ""
+        for gap, translation in zip(gaps, translations):
+            if translation:
+                text += translation + self._target_gap(gap)
+        return text.rstrip()
+
+    def _target_gap(self, gap: str) -> str:
+        if self._target_is_spaceless:
+            return gap.replace(" ", "")
+        return " " if not gap and self._source_is_spaceless else gap
+
+    def _fit(self, text: str, level: int) -> list[str]:
+        """The text in parts that fit, divided at the separators of `level` or, where that is not enough,
+        later ones.
+        """
+        if self._count([text.strip()])[0] <= self._max_pieces:
+            return [text]
+        separators = (_CLAUSE, _WORD)
+        if level == len(separators):
+            middle = len(text) // 2
+            if middle == 0:  # one character: there is nothing smaller
+                return [text]
+            return self._fit(text[:middle], level) + self._fit(text[middle:], level)
+        parts: list[str] = []
+        group: list[str] = []
+        size = 0
+        pieces = _divided(text, separators[level])
+        for piece, length in zip(pieces, self._count([piece.strip() for piece in pieces])):
+            if size + length > self._max_pieces:
+                parts += self._merged(group)
+                group, size = [], 0
+            if length > self._max_pieces:
+                parts += self._fit(piece, level + 1)
+            else:
+                group.append(piece)
+                size += length
+        return parts + self._merged(group)
+
+    def _merged(self, group: list[str]) -> list[str]:
+        """Neighbours as one part. Two texts together can have more pieces than each of them: then as two
+        parts or more.
+        """
+        text = "".join(group)
+        if len(group) < 2 or self._count([text.strip()])[0] <= self._max_pieces:
+            return [text] if group else []
+        middle = len(group) // 2
+        return self._merged(group[:middle]) + self._merged(group[middle:])
+
+
+def _segments(parts: Sequence[str]) -> list[Segment]:
+    """Texts that follow each other without a gap, as segments; blank ones belong to the gap before them."""
+    segments: list[Segment] = []
+    for part in parts:
+        text = part.strip()
+        before, after = (
+            (part[: len(part) - len(part.lstrip())], part[len(part.rstrip()) :]) if text else (part, "")
+        )
+        if before and segments:
+            segments[-1] = Segment(segments[-1].text, segments[-1].gap + before)
+        if text:
+            segments.append(Segment(text, after))
+    return segments
+
+
+def _divided(text: str, separator: re.Pattern[str]) -> list[str]:
+    """The text, cut after each match."""
+    parts, start = [], 0
+    for match in separator.finditer(text):
+        parts.append(text[start : match.end()])
+        start = match.end()
+    return [*parts, text[start:]] if start < len(text) else parts

@@ -1,0 +1,268 @@
+"""Lines in, translations out: the same number, in the same order, whichever engine searches."""
+
+import math
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from transformer_mt.config import Config, DecodeConfig
+from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.errors import InputError
+from transformer_mt.search.hypothesis import Hypothesis
+from transformer_mt.search.mbr import expected_utilities
+from transformer_mt.translation.assembly import NOTHING, candidates_of, joined, line_result, mean
+from transformer_mt.translation.engine import Engine, Ids
+from transformer_mt.translation.model_folder import is_exported, load_run_config
+from transformer_mt.translation.plan import Line, Planner, Unit
+from transformer_mt.translation.protected_text import ProtectedText
+from transformer_mt.translation.result import Candidate, Options, Translation
+
+if TYPE_CHECKING:
+    from transformer_mt.model.interface import TranslationModel
+
+
+class Translator:
+    """A trained model with its vocabulary and the settings of its search."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        tokenizer: Tokenizer,
+        config: Config,
+        decode: DecodeConfig | None = None,
+        others: Sequence[Config] = (),
+    ) -> None:
+        """`others` are the configs of the other models of an ensemble."""
+        self.engine, self.tokenizer, self.decode = engine, tokenizer, decode or config.decode
+        self.target_lang = config.data.target_lang
+        self.planner = Planner(tokenizer, [config, *others], engine.max_positions)
+
+    @property
+    def max_src_length(self) -> int:
+        """Most pieces of a source with EOS; longer ones are divided."""
+        return self.planner.max_src_length
+
+    @property
+    def max_positions(self) -> int | None:
+        """Most pieces of a side the model has positions for, EOS counted; None if there is no limit."""
+        return self.planner.max_positions
+
+    @classmethod
+    def load(
+        cls,
+        folder: str | Path,
+        device: str = "auto",
+        dtype: str | None = None,
+        decode: dict[str, Any] | None = None,
+        engine: str = "auto",
+        ensemble: Sequence[str | Path] = (),
+    ) -> "Translator":
+        """The translator in a run's folder or an exported one; `decode` changes settings of its search
+        (`{"beam": 1}`).
+
+        `ensemble` names runs that translate with it. `dtype` is float32 for a run, and what was exported for
+        an export.
+        """
+        folder = Path(folder)
+        config = load_run_config(folder, decode)
+        if is_exported(folder):
+            if engine == "torch":
+                raise InputError(
+                    f"{folder}: an exported model must have --engine ctranslate2, but is asked for torch"
+                )
+            if ensemble:
+                raise InputError(
+                    f"{folder}: an exported model translates alone; name the folders of runs instead"
+                )
+            tokenizer = Tokenizer.load(folder)
+            from transformer_mt.translation.ctranslate2_engine import CTranslate2Engine
+
+            return cls(CTranslate2Engine.load(folder, tokenizer, device, dtype), tokenizer, config)
+        if engine == "ctranslate2":
+            raise InputError(
+                f"{folder}: must be an exported model; transformer-mt export {folder} --to ctranslate2 DIR"
+            )
+        from transformer_mt.translation.torch_engine import TorchEngine
+
+        folders = [folder, *map(Path, ensemble)]
+        configs = [config, *(load_run_config(other) for other in folders[1:])]
+        searcher = TorchEngine.load(folders, configs, device, dtype or "float32")
+        return cls(searcher, searcher.tokenizer, config, others=configs[1:])
+
+    @classmethod
+    def of_config(
+        cls,
+        model: "TranslationModel",
+        tokenizer: Tokenizer,
+        config: Config,
+        decode: DecodeConfig | None = None,
+    ) -> "Translator":
+        """The translator of a model that was built from `config`."""
+        from transformer_mt.translation.torch_engine import TorchEngine
+
+        return cls(TorchEngine(model, tokenizer), tokenizer, config, decode)
+
+    def translate(
+        self, lines: Sequence[str], n_best: int = 1, max_length: int | None = None, **options: Any
+    ) -> list[Translation]:
+        """One Translation a line, in order. `max_length` bounds each translation's pieces; see Options for
+        the others.
+
+        Raises InputError if the options do not fit the search.
+        """
+        return list(self.stream(lines, Options(n_best, **options), max_length))
+
+    def stream(
+        self, lines: Sequence[str], options: Options = Options(), max_length: int | None = None
+    ) -> Iterator[Translation]:
+        """One Translation per line, in order, each as soon as it and those before it are done."""
+        if isinstance(lines, str):
+            raise InputError("lines must be a list of sentences, but are one text; give [text]")
+        if max_length is not None and max_length < 1:
+            raise InputError(f"max_length must be at least 1, but is {max_length}")
+        settings = self.decode.model_copy(update={"max_length": max_length}) if max_length else self.decode
+        self.check(options)
+        if options.prefixes is not None and len(options.prefixes) != len(lines):
+            raise InputError(
+                f"there must be a prefix a line, but there are {len(options.prefixes)} for {len(lines)}"
+            )
+        protected = ProtectedText(options.protect) if options.protect else None
+        waiting = deque(self.planner.lines(lines, options.prefixes, settings, protected))
+
+        def done() -> Iterator[Translation]:
+            while waiting and waiting[0].is_done:
+                line = waiting.popleft()
+                result = line_result(line, options.n_best, self.planner.splitter)
+                yield self._aligned(result, line) if options.align else result
+
+        yield from done()  # blank lines at the beginning
+        lost: list[Unit] = []
+        for unit in self._search(
+            [unit for line in waiting for unit in line.units], settings, options, protected
+        ):
+            if unit.candidates is None:
+                lost.append(unit)
+            yield from done()
+        if protected:
+            self._translate_around(protected, lost, settings, options)
+        yield from done()
+
+    def _search(
+        self,
+        units: Sequence[Unit],
+        settings: DecodeConfig,
+        options: Options,
+        protected: ProtectedText | None = None,
+    ) -> Iterator[Unit]:
+        """Each unit as soon as it was searched, with its candidates; None where no candidate kept the
+        protected text.
+        """
+        if not units:
+            return
+        width = settings.beam if settings.search == "beam" else settings.samples
+        # Search for more candidates than are returned: mbr chooses among all samples, and some candidates may
+        # be duplicates or lack the protected text.
+        wanted = width if settings.search == "mbr" or options.n_best > 1 or protected else 1
+        for i, hypotheses in self.engine.search([unit.request for unit in units], settings, wanted):
+            unit = units[i]
+            if settings.search == "mbr":
+                hypotheses = self._by_utility(hypotheses)
+            candidates = candidates_of(hypotheses, self.tokenizer)
+            if protected and protected.is_in(unit.segment.text):
+                candidates = [c for c in candidates if protected.survived(unit.segment.text, c.translation)]
+                unit.candidates = candidates[: options.n_best] or None
+            else:
+                unit.candidates = candidates[: options.n_best]
+            if not hypotheses:
+                unit.candidates = [NOTHING]
+                unit.flags.append("none")
+                unit.problems.append("the rules of the search leave no translation")
+            elif candidates and self._was_cut(unit, candidates[0]):
+                unit.flags.append("cut")
+                unit.problems.append(f"the translation was stopped at {unit.limit - 1} pieces")
+            yield unit
+
+    def _translate_around(
+        self, protected: ProtectedText, units: Sequence[Unit], settings: DecodeConfig, options: Options
+    ) -> None:
+        """For units whose protected text did not survive: the stretches between are translated apart, all in
+        one batch.
+        """
+        spans = [protected.spans(unit.segment.text) for unit in units]
+        texts, prefixes = [], []
+        for unit, own in zip(units, spans):
+            # The prefix begins the first stretch; before protected text it is put in front.
+            starts_translatable = own[0].translatable
+            for span in own:
+                if span.translatable:
+                    texts.append(span.text.strip())
+                    prefixes.append(unit.prefix_text if starts_translatable and span is own[0] else "")
+        stretches = self.planner.lines(texts, prefixes, settings)
+        for _ in self._search([part for line in stretches for part in line.units], settings, options):
+            pass
+        parts = iter(stretches)
+        for unit, own in zip(units, spans):
+            mine = [next(parts) for span in own if span.translatable]
+            each = [joined(line, options.n_best, self.planner.splitter) for line in mine]
+            unit.candidates = []
+            for rank in range(min(map(len, each), default=1)):
+                chosen = [candidates[rank] for candidates in each]
+                text = protected.rejoin(own, [candidate.translation for candidate in chosen])
+                if unit.prefix_text and not own[0].translatable:
+                    text = f"{unit.prefix_text} {text.lstrip()}"
+                unit.candidates.append(replace(mean(chosen), translation=text))
+            if mine:
+                unit.flags.append("apart")
+                unit.problems.append(
+                    "protected text did not survive; what stands between it was translated apart"
+                )
+            for part in (part for line in mine for part in line.units):
+                unit.flags += part.flags
+                unit.problems += part.problems
+
+    @property
+    def searched(self) -> str:
+        """The search in a few words: "beam 5"."""
+        drawn = f"{self.decode.samples} samples"
+        how = {
+            "beam": f"beam {self.decode.beam}",
+            "sample": drawn,
+            "mbr": f"{drawn}, mbr by {self.decode.utility}",
+        }
+        return how[self.decode.search]
+
+    def check(self, options: Options) -> None:
+        """InputError, before any work, if the options do not fit the search or one another."""
+        self.engine.check(self.decode)
+        options.check(self.decode)
+
+    def _was_cut(self, unit: Unit, candidate: Candidate) -> bool:
+        """Whether the candidate ended at its limit although the model found another token likelier than the
+        end.
+        """
+        if len(candidate.tokens) + 1 < unit.limit:
+            return False
+        log_probs = self.engine.token_log_probs([(unit.src, self._ids(candidate))])[0]
+        return log_probs[-1] < math.log(0.5)
+
+    def _by_utility(self, samples: list[Hypothesis]) -> list[Hypothesis]:
+        """The samples, ranked by their likeness to the others."""
+        texts = [self.tokenizer.decode_tgt(sample.tokens[:-1]) for sample in samples]
+        utilities = expected_utilities(texts, self.decode.utility, self.target_lang)
+        ranked = [replace(sample, score=utility) for sample, utility in zip(samples, utilities)]
+        return sorted(ranked, key=lambda sample: -sample.score)
+
+    def _aligned(self, result: Translation, line: Line) -> Translation:
+        """The result with an alignment: positions count over the pieces of all units."""
+        source_tokens: list[str] = []
+        alignment: list[int] = []
+        pairs = [(unit.src, self._ids((unit.candidates or [NOTHING])[0])) for unit in line.units]
+        for (src, _), positions in zip(pairs, self.engine.alignments(pairs)):
+            alignment += [len(source_tokens) + position for position in positions]
+            source_tokens += self.tokenizer.pieces_src(src)
+        return replace(result, source_tokens=source_tokens, alignment=alignment)
+
+    def _ids(self, candidate: Candidate) -> Ids:
+        return [self.tokenizer.tgt.piece_to_id(piece) for piece in candidate.tokens]
