@@ -63,7 +63,7 @@ VARIANTS = [
 ]
 
 
-def put_back(part: str) -> None:
+def use_torch_version(part: str) -> None:
     """Undo one of the trainer's own parts in this process."""
     import torch
     import torch.nn.functional as F
@@ -113,7 +113,7 @@ class Ours:
         from transformer_mt.config import Config
         from transformer_mt.training.setup import open_run
 
-        put_back(variant.without)
+        use_torch_version(variant.without)
         d_model, d_ff, heads, layers = SHAPES[shape]
         corpus = corpora(options.data)
         sizes = {"d_model": d_model, "d_ff": d_ff, "num_heads": heads, "dropout": options.dropout}
@@ -277,8 +277,7 @@ def measure(shape: str, options: argparse.Namespace) -> None:
         padding = 1 - (src + tgt) / (src_positions + tgt_positions)
         print(
             f"| {shape} | {variant.name} | {dtype.removeprefix('torch.')} | {speed:,.0f} | {padding:.1%} | "
-            f"{of_limit} "
-            f"| {used:.0%} | {memory:,.0f} |",
+            f"{of_limit} | {used:.0%} | {memory:,.0f} |",
             flush=True,
         )
 

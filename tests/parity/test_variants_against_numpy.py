@@ -74,7 +74,7 @@ def to_itself(attention, x, causal):
 @pytest.mark.parametrize("causal", [False, True])
 def test_rotary_turns_pairs_by_their_place(inputs, causal):
     x = inputs[0]
-    attention = VariantAttention(D, H, score=ScaledDot(), relation=Rotary())
+    attention = VariantAttention(D, H, score=ScaledDot(), position_bias=Rotary())
 
     def rotate(place, vector):
         """R of the place times the vector (Su et al. 2021, equation 15): complex numbers times e^(i place
@@ -94,7 +94,7 @@ def test_rotary_turns_pairs_by_their_place(inputs, causal):
 @pytest.mark.parametrize("causal", [False, True])
 def test_alibi_takes_off_the_distance(inputs, causal):
     x = inputs[0]
-    attention = VariantAttention(D, H, score=ScaledDot(), relation=Alibi(H))
+    attention = VariantAttention(D, H, score=ScaledDot(), position_bias=Alibi(H))
     found, mask = to_itself(attention, x, causal)
     expected = by_hand(
         attention, x.numpy(), x.numpy(), mask,
@@ -106,7 +106,7 @@ def test_alibi_takes_off_the_distance(inputs, causal):
 @pytest.mark.parametrize("causal", [False, True])
 def test_relative_positions_are_added_to_keys_and_values(inputs, causal):
     x = inputs[0]
-    attention = VariantAttention(D, H, score=ScaledDot(), relation=Relative(K, most=2))
+    attention = VariantAttention(D, H, score=ScaledDot(), position_bias=Relative(K, most=2))
     found, mask = to_itself(attention, x, causal)
     a = numbers(attention)
 
@@ -126,7 +126,7 @@ def test_dropout_takes_keys_from_the_vectors_of_relative_positions_too(inputs):
     torch.manual_seed(1)
     x = inputs[0]
     attention = (
-        VariantAttention(D, H, dropout=0.9999, score=ScaledDot(), relation=Relative(K, most=2))
+        VariantAttention(D, H, dropout=0.9999, score=ScaledDot(), position_bias=Relative(K, most=2))
         .double()
         .train()
     )
@@ -156,12 +156,12 @@ def test_local_m_looks_around_the_same_place(inputs):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("relation", [None, Alibi(H)], ids=["plain", "alibi"])
-def test_a_target_past_its_window_sees_nothing_of_the_padding(dtype, relation):
+def test_a_target_past_its_window_sees_nothing_of_the_padding(dtype, position_bias):
     """As many targets as take another kernel than the formula: with the last one's window beyond
     the source.
     """
     torch.manual_seed(0)
-    attention = VariantAttention(D, H, relation=relation, window=2).to(dtype)
+    attention = VariantAttention(D, H, position_bias=position_bias, window=2).to(dtype)
     x, memory = torch.randn(2, 12, D).to(dtype), torch.randn(2, 6, D).to(dtype)
     src_mask = torch.tensor([[True] * 6, [True] * 3 + [False] * 3])
     found = attention(x, *attention.keys_values(memory), attend_to(src_mask))

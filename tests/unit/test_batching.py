@@ -77,14 +77,14 @@ def test_any_position_is_reached_at_once(pairs):
 
 def test_batches_made_ahead_are_the_same_and_their_place_is_that_of_those_handed_out(pairs):
     plain, plan = TrainingBatches(pairs, 200, seed=1), TrainingBatches(pairs, 200, seed=1)
-    ahead, places = BatchPrefetcher(plan, 2, torch.device("cpu")), []
+    ahead, positions = BatchPrefetcher(plan, 2, torch.device("cpu")), []
     for _ in range(40):
         expected, batches = plain.next_update(2), ahead.next_update()
         assert [batch.src.tolist() for batch in batches] == [batch.src.tolist() for batch in expected]
         assert (ahead.state_dict(), ahead.epochs) == (plain.state_dict(), plain.epochs)
-        places.append((ahead.state_dict(), batches[0].src))
+        positions.append((ahead.state_dict(), batches[0].src))
     assert plain.epoch >= 1
-    for place, _ in places[::-7]:  # back again and again, whatever was made ahead
+    for place, _ in positions[::-7]:  # back again and again, whatever was made ahead
         plain.load_state_dict(place)
         ahead.load_state_dict(place)
         assert ahead.epochs == plain.epochs

@@ -95,9 +95,9 @@ def test_the_best_of_many_are_found_by_blocks():
     for columns in (1280, 1300, 5000, 40_003):
         values = torch.randn(3, columns)
         values[1, 7:] = -torch.inf
-        best, places = top_k(values, 10)
+        best, positions = top_k(values, 10)
         expected = values.topk(10)
         assert torch.equal(best, expected.values)
-        assert torch.equal(values.gather(1, places), best)
-    best, places = top_k(torch.tensor([[1.0, 3.0]]), 4)
-    assert best.tolist() == [[3.0, 1.0, -torch.inf, -torch.inf]] and places.tolist() == [[1, 0, 0, 0]]
+        assert torch.equal(values.gather(1, positions), best)
+    best, positions = top_k(torch.tensor([[1.0, 3.0]]), 4)
+    assert best.tolist() == [[3.0, 1.0, -torch.inf, -torch.inf]] and positions.tolist() == [[1, 0, 0, 0]]

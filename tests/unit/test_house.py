@@ -150,6 +150,23 @@ def test_nothing_imports_the_command_line():
             assert not [name for name in imports(path) if name.split(".")[0] == "cli"], path
 
 
+def test_files_named_in_the_documents_exist():
+    folders = (ROOT, PACKAGE, ROOT / "scripts")
+    for document in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")):
+        for name in re.findall(r"`((?:[a-z_0-9]+/)*[a-z_0-9]+\.py)`", document.read_text(encoding="utf-8")):
+            assert any((folder / name).exists() for folder in folders), f"{document.name} names {name}"
+
+
+def test_lines_of_the_documents_are_short():
+    """Tables and code stay as they are."""
+    for document in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")):
+        parts = document.read_text(encoding="utf-8").split("```")
+        long = [
+            line for part in parts[::2] for line in part.split("\n") if len(line) > 110 and line[0] != "|"
+        ]
+        assert long == [], document.name
+
+
 def test_no_pickle_is_ever_loaded():
     for path in MODULES:
         text = path.read_text(encoding="utf-8")

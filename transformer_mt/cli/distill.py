@@ -7,9 +7,8 @@ from typing import Any
 from transformer_mt.cli.console import say
 
 _ABOUT = (
-    "Train a small, fast student on a teacher's translations of the training sentences, export it in "
-    "int8, and print "
-    "how good, how large and how fast teacher and student are. Run again, it resumes."
+    "Train a small, fast student on a teacher's translations of the training sentences, export it in int8, "
+    "and print how good, how large and how fast teacher and student are. Run again, it resumes."
 )
 
 

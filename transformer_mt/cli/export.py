@@ -8,8 +8,7 @@ from transformer_mt.cli.console import say
 
 _ABOUT = (
     "Write a run's model for another engine, and prove it: both translate a probe set, and an export that "
-    "translates "
-    "differently is not kept. The exported folder is a MODEL for translate, evaluate and score."
+    "translates differently is not kept. The exported folder is a MODEL for translate, evaluate and score."
 )
 
 

@@ -47,8 +47,7 @@ def check(output: Path, now: dict[str, str]) -> None:
     except (OSError, ValueError):
         raise InputError(
             f"{output}: must have a record of what wrote it ({record_file(output).name}) to be resumed, but "
-            "has none; "
-            f"{again}"
+            f"has none; {again}"
         ) from None
     changed = [name for name in before.keys() | now.keys() if before.get(name) != now.get(name)]
     if changed:

@@ -11,8 +11,7 @@ from transformer_mt.errors import InputError
 
 _ABOUT = (
     "Print what probability the model gives each target line as a translation of its source line, "
-    "LOG_PROB<tab>SCORE"
-    "<tab>TARGET, and at last, on stderr, the perplexity of all."
+    "LOG_PROB<tab>SCORE<tab>TARGET, and at last, on stderr, the perplexity of all."
 )
 
 # Pairs scored together.

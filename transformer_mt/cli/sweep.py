@@ -9,10 +9,8 @@ from transformer_mt.errors import InputError, WorkError
 
 _ABOUT = (
     "Train variants of one config, each with several seeds, score them, and print one table: parameters, "
-    "speed, BLEU with its "
-    "deviation, significance against the first. The table and a picture of the learning curves are in the "
-    "sweep's folder. "
-    "Run again, it resumes."
+    "speed, BLEU with its deviation, significance against the first. The table and a picture of the "
+    "learning curves are in the sweep's folder. Run again, it resumes."
 )
 
 

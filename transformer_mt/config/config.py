@@ -38,8 +38,7 @@ class Config(Section):
         if self.train.compile is True and self.model.kind == "recurrent":
             raise ValueError(
                 "train.compile must be auto or false with model.kind: recurrent, whose graph changes with "
-                "the length, "
-                "but is true"
+                "the length, but is true"
             )
         return self
 

@@ -177,12 +177,10 @@ class ModelConfig(Section):
             if score in ONLY_RECURRENT:
                 raise ValueError(
                     f"model.attention.score must not be {' or '.join(ONLY_RECURRENT)} with kind: "
-                    f"transformer, but is {score} "
-                    f"({side}); it needs kind: recurrent"
+                    f"transformer, but is {score} ({side}); it needs kind: recurrent"
                 )
             if side != "cross" and self.position in inside and score not in inside[self.position]:
                 raise ValueError(
                     f"model.attention.score must be {', '.join(inside[self.position])} with {self.position} "
-                    "positions, "
-                    f"but is {score} ({side})"
+                    f"positions, but is {score} ({side})"
                 )

@@ -120,8 +120,7 @@ def _open(folder: Path, say: Say) -> PreparedData | None:
         if isinstance(error, OSError) and error.errno not in (None, errno.ENOENT):
             raise WorkError(
                 f"{error.filename or folder}: the cache cannot be read: {error.strerror}; check the place, "
-                "or set "
-                "TRANSFORMER_MT_CACHE to another folder"
+                "or set TRANSFORMER_MT_CACHE to another folder"
             ) from None
         say(f"the cache {folder} is damaged ({error}); it is rebuilt")
         return None
@@ -166,8 +165,7 @@ def _build(config: Config, folder: Path, say: Say, tokenizer: Tokenizer | None) 
     except (OSError, pyarrow.ArrowException) as error:
         raise WorkError(
             f"{root}: could not write the encoded data: {error}; free some space, or set "
-            "TRANSFORMER_MT_CACHE to a folder "
-            "that has it, and start again: it resumes from here"
+            "TRANSFORMER_MT_CACHE to a folder that has it, and start again: it resumes from here"
         ) from None
 
 

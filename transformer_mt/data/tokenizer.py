@@ -187,8 +187,7 @@ def _why(message: str, config: TokenizerConfig) -> str:
     if least:
         return (
             f"`tokenizer.vocab_size` must be more than {max(int(least[1]), int(least[2]))}, the characters, "
-            "bytes and "
-            f"special pieces of this corpus, but is {config.vocab_size}"
+            f"bytes and special pieces of this corpus, but is {config.vocab_size}"
         )
     reason = message.splitlines()[-1]
     return f"SentencePiece could not learn {config.vocab_size} pieces from this corpus: {reason}"

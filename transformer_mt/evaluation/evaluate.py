@@ -36,8 +36,7 @@ class Evaluation:
         except OSError as error:
             raise WorkError(
                 f"{place.parent}: the translations could not be written: {error.strerror}; free some space "
-                "or check the "
-                "folder's rights"
+                "or check the folder's rights"
             ) from None
 
 

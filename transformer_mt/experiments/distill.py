@@ -57,8 +57,7 @@ def distill(teacher: Path, config: Config, out: Path | None, say: Callable[[str]
     if (languages.source_lang, languages.target_lang) != (config.data.source_lang, config.data.target_lang):
         raise InputError(
             f"the student must translate {languages.source_lang} to {languages.target_lang} like its "
-            "teacher, but "
-            f"translates {config.data.source_lang} to {config.data.target_lang}"
+            f"teacher, but translates {config.data.source_lang} to {config.data.target_lang}"
         )
     if reasons := reasons_against(config.model):
         raise InputError(

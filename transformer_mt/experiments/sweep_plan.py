@@ -145,8 +145,7 @@ def _compare(path: Path, first: Job, job: Job) -> None:
         if one != other:
             raise InputError(
                 f"{path}: variant {job.variant}: `{key}` must be as in {first.variant}, so that scores can "
-                "be compared, "
-                f"which is {flow(one)}, but is {flow(other)}"
+                f"be compared, which is {flow(one)}, but is {flow(other)}"
             )
 
 

@@ -40,8 +40,8 @@ class Proof:
     def __str__(self) -> str:
         return (
             f"{self.quantization}: {self.identical} of {self.sentences} probe sentences translated "
-            "identically, scores "
-            f"within {self.largest_difference:.1e}, BLEU against the run's own output {self.bleu:.2f}"
+            f"identically, scores within {self.largest_difference:.1e}, BLEU against the run's own output "
+            f"{self.bleu:.2f}"
         )
 
 
@@ -88,13 +88,11 @@ def prove(
         if len(alike) < _IDENTICAL * len(sentences) or difference > _SCORES:
             raise WorkError(
                 f"the export must translate {_IDENTICAL:.1%} of the lines identically with scores within "
-                f"{_SCORES}, but: "
-                f"{proof}; it was not kept"
+                f"{_SCORES}, but: {proof}; it was not kept"
             )
     elif bleu < _BLEU:
         raise WorkError(
             f"the export must have a BLEU of {_BLEU:.0f} against the run's own output, but: {proof}; it was "
-            "not kept, "
-            "try sentences like those it will translate (--probe FILE), or another --quantization"
+            "not kept, try sentences like those it will translate (--probe FILE), or another --quantization"
         )
     return proof

@@ -103,15 +103,15 @@ class MultiHeadAttention(nn.Module):
         v_BHSK: Tensor,
         mask: Tensor | None = None,
         causal: bool = False,
-        places: Positions | None = None,
+        positions: Positions | None = None,
         recorder: AttentionRecorder | None = None,
     ) -> Tensor:
         """Each x attends to the keys that `mask` (True = may) or `causal` (query t sees keys up to t) allows.
         -> BTD
 
-        `places` are the positions of queries and keys if they are not 0, 1, 2 ...; only variants use them.
+        `positions` are those of queries and keys if they are not 0, 1, 2 ...; only variants use them.
         """
-        self._record(recorder, x_BTD, k_BHSK, v_BHSK, mask, causal, places)
+        self._record(recorder, x_BTD, k_BHSK, v_BHSK, mask, causal, positions)
         dropout = self.dropout if self.training else 0.0
         heads_BHTK = fused_attention(self._split(self.query(x_BTD)), k_BHSK, v_BHSK, mask, dropout, causal)
         return self.output(self._join(heads_BHTK))
@@ -123,7 +123,7 @@ class MultiHeadAttention(nn.Module):
         v_BHSK: Tensor,
         mask: Tensor | None = None,
         causal: bool = False,
-        places: Positions | None = None,
+        positions: Positions | None = None,
     ) -> Tensor:
         """The attention weights (B, H, T, S) of `forward` with the same arguments.
 

@@ -117,22 +117,22 @@ def build_attention(config: ModelConfig, role: Role) -> MultiHeadAttention:
     """The attention of one role in a Transformer: the usual one, unless the config exchanges a part of it."""
     c, a = config, config.attention
     score_kind = getattr(a.scores(), role)
-    relation: PositionBias | None = None
+    position_bias: PositionBias | None = None
     centre: PredictedCentre | None = None
     if role == "cross":  # source and target positions are not comparable: no position bias
         window, hard = 0 if a.cross == "global" else a.cross_window, a.hard
         centre = PredictedCentre(c.d_model) if a.cross == "local_p" else None
     else:
-        window, hard, relation = a.window, False, _relation(c)
-    if score_kind == "scaled_dot" and not (relation or window or hard):
+        window, hard, position_bias = a.window, False, _position_bias(c)
+    if score_kind == "scaled_dot" and not (position_bias or window or hard):
         return MultiHeadAttention(c.d_model, c.num_heads, c.attention_dropout)
     score = _score(score_kind, c.num_heads, c.d_model // c.num_heads)
     return VariantAttention(
-        c.d_model, c.num_heads, c.attention_dropout, score, relation, window, centre, hard
+        c.d_model, c.num_heads, c.attention_dropout, score, position_bias, window, centre, hard
     )
 
 
-def _relation(c: ModelConfig) -> PositionBias | None:
+def _position_bias(c: ModelConfig) -> PositionBias | None:
     if c.position == "relative":
         return Relative(c.d_model // c.num_heads, c.relative_distance)
     return {"rotary": Rotary(), "alibi": Alibi(c.num_heads)}.get(c.position)

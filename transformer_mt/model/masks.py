@@ -31,11 +31,11 @@ def attend_to(src_mask: Tensor) -> Tensor:
     return src_mask[:, None, None, :]
 
 
-def causal_mask(places: Positions) -> Tensor:
+def causal_mask(positions: Positions) -> Tensor:
     """(T, S): a query may attend to the keys at its own position and before."""
-    return places.keys <= places.queries[:, None]
+    return positions.keys <= positions.queries[:, None]
 
 
-def window_mask(places: Positions, window: int) -> Tensor:
-    """(T, S): a query may attend to the keys at most `window` places away."""
-    return (places.keys - places.queries[:, None]).abs() <= window
+def window_mask(positions: Positions, window: int) -> Tensor:
+    """(T, S): a query may attend to the keys at most `window` positions away."""
+    return (positions.keys - positions.queries[:, None]).abs() <= window

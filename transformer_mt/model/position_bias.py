@@ -24,11 +24,11 @@ class PositionBias(nn.Module):
         """The queries or keys at these positions, transformed before the score is computed."""
         return x_BHTK
 
-    def to_scores(self, score: Score, q_BHTK: Tensor, places: Positions) -> Tensor | None:
+    def score_bias(self, score: Score, q_BHTK: Tensor, positions: Positions) -> Tensor | None:
         """What is added to the scores: broadcastable to (B, H, T, S)."""
         return None
 
-    def to_values(self, weights_BHTS: Tensor, places: Positions) -> Tensor | None:
+    def value_bias(self, weights_BHTS: Tensor, positions: Positions) -> Tensor | None:
         """What is added to the weighted sum of the values: (B, H, T, K)."""
         return None
 
@@ -66,9 +66,9 @@ class Alibi(PositionBias):
         # On a CPU in bfloat16 the kernel with a bias is slower than the plain formula.
         return v_BHSK.device.type != "cpu" or v_BHSK.dtype != torch.bfloat16
 
-    def to_scores(self, score: Score, q_BHTK: Tensor, places: Positions) -> Tensor:
+    def score_bias(self, score: Score, q_BHTK: Tensor, positions: Positions) -> Tensor:
         slopes_H = 2.0 ** (-8.0 * torch.arange(1, self.num_heads + 1, device=q_BHTK.device) / self.num_heads)
-        return -slopes_H[:, None, None] * (places.queries[:, None] - places.keys).abs()
+        return -slopes_H[:, None, None] * (positions.queries[:, None] - positions.keys).abs()
 
 
 class Relative(PositionBias):
@@ -89,18 +89,20 @@ class Relative(PositionBias):
     def fusable(self, v_BHSK: Tensor) -> bool:
         return False
 
-    def to_scores(self, score: Score, q_BHTK: Tensor, places: Positions) -> Tensor:
+    def score_bias(self, score: Score, q_BHTK: Tensor, positions: Positions) -> Tensor:
         # score(q, k + a) = score(q, k) + score(q, a): a dot product, scaled or not, is linear in k.
         by_distance = score(q_BHTK, self.keys.to(q_BHTK.dtype))  # (B, H, T, 2 most + 1)
-        return by_distance.gather(3, self._distances(places).expand(*q_BHTK.shape[:2], -1, -1))
+        return by_distance.gather(3, self._distances(positions).expand(*q_BHTK.shape[:2], -1, -1))
 
-    def to_values(self, weights_BHTS: Tensor, places: Positions) -> Tensor:
+    def value_bias(self, weights_BHTS: Tensor, positions: Positions) -> Tensor:
         # Many small weights come together at the largest distance: their sums stay in the weights' float32.
         B, H, T, _ = weights_BHTS.shape
         by_distance = weights_BHTS.new_zeros(B, H, T, len(self.values))
-        by_distance = by_distance.scatter_add(3, self._distances(places).expand(B, H, -1, -1), weights_BHTS)
+        by_distance = by_distance.scatter_add(
+            3, self._distances(positions).expand(B, H, -1, -1), weights_BHTS
+        )
         return by_distance @ self.values.to(weights_BHTS.dtype)
 
-    def _distances(self, places: Positions) -> Tensor:
+    def _distances(self, positions: Positions) -> Tensor:
         """(T, S): index of the vector for the clipped distance from query to key."""
-        return (places.keys - places.queries[:, None]).clamp(-self.most, self.most) + self.most
+        return (positions.keys - positions.queries[:, None]).clamp(-self.most, self.most) + self.most

@@ -157,11 +157,11 @@ class RecurrentDecoder(nn.Module):
         """The context: (N, D)."""
         W, S = state.width, state.keys.size(2)
         device = query_ND.device
-        places = Positions(torch.full((W,), state.length, device=device), torch.arange(S, device=device))
+        positions = Positions(torch.full((W,), state.length, device=device), torch.arange(S, device=device))
         query_BWD = query_ND.view(-1, W, query_ND.size(1))
         mask = attend_to(state.src_mask)
         context_BWD = self.attention(
-            query_BWD, state.keys, state.values, mask=mask, places=places, recorder=recorder
+            query_BWD, state.keys, state.values, mask=mask, positions=positions, recorder=recorder
         )
         return context_BWD.flatten(0, 1)
 

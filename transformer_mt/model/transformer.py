@@ -131,15 +131,15 @@ class DecoderLayer(nn.Module):
                 x, here
             )
             keys, values = layer.self_keys[:, :, :end], layer.self_values[:, :, :end]
-            places = Positions(here, state.positions[:end])
+            positions = Positions(here, state.positions[:end])
             mask = state.past[:, None, :, :end]
-            return self.self_attention(x, keys, values, mask=mask, places=places, recorder=recorder)
+            return self.self_attention(x, keys, values, mask=mask, positions=positions, recorder=recorder)
 
         def attend_to_source(x: Tensor) -> Tensor:
-            places = Positions(here, state.src_positions)
+            positions = Positions(here, state.src_positions)
             mask = attend_to(state.src_mask)
             return self.src_attention(
-                x, layer.src_keys, layer.src_values, mask=mask, places=places, recorder=recorder
+                x, layer.src_keys, layer.src_values, mask=mask, positions=positions, recorder=recorder
             )
 
         x_BWD = self.src_residual(self.self_residual(x_BWD, attend_to_self), attend_to_source)

@@ -38,7 +38,7 @@ class VariantAttention(MultiHeadAttention):
         num_heads: int,
         dropout: float = 0.0,
         score: Score | None = None,
-        relation: PositionBias | None = None,
+        position_bias: PositionBias | None = None,
         window: int = 0,
         centre: PredictedCentre | None = None,
         hard: bool = False,
@@ -49,7 +49,7 @@ class VariantAttention(MultiHeadAttention):
         """
         super().__init__(d_model, num_heads, dropout)
         self.score = score or ScaledDot()
-        self.relation = relation or PositionBias()
+        self.relation = position_bias or PositionBias()  # the name of its weights in saved models
         self.window, self.centre, self.hard = window, centre, hard
         self.fusable = isinstance(self.score, ScaledDot) and not centre and not hard
 
@@ -65,17 +65,19 @@ class VariantAttention(MultiHeadAttention):
         v_BHSK: Tensor,
         mask: Tensor | None = None,
         causal: bool = False,
-        places: Positions | None = None,
+        positions: Positions | None = None,
         recorder: AttentionRecorder | None = None,
     ) -> Tensor:
-        places = places or Positions.of(x_BTD.size(1), k_BHSK.size(2), x_BTD.device)
-        self._record(recorder, x_BTD, k_BHSK, v_BHSK, mask, causal, places)
+        positions = positions or Positions.of(x_BTD.size(1), k_BHSK.size(2), x_BTD.device)
+        self._record(recorder, x_BTD, k_BHSK, v_BHSK, mask, causal, positions)
         dropout = self.dropout if self.training else 0.0
         if self.fusable and self.relation.fusable(v_BHSK):
-            return self.output(self._join(self._fused(x_BTD, k_BHSK, v_BHSK, mask, causal, places, dropout)))
-        weights = drop(self._weights(x_BTD, k_BHSK, mask, causal, places), dropout)
+            return self.output(
+                self._join(self._fused(x_BTD, k_BHSK, v_BHSK, mask, causal, positions, dropout))
+            )
+        weights = drop(self._weights(x_BTD, k_BHSK, mask, causal, positions), dropout)
         heads_BHTK = weights.to(v_BHSK.dtype) @ v_BHSK
-        added = self.relation.to_values(weights, places)
+        added = self.relation.value_bias(weights, positions)
         if added is not None:
             heads_BHTK = heads_BHTK + added.to(v_BHSK.dtype)
         return self.output(self._join(heads_BHTK))
@@ -87,15 +89,15 @@ class VariantAttention(MultiHeadAttention):
         v_BHSK: Tensor,
         mask: Tensor | None,
         causal: bool,
-        places: Positions,
+        positions: Positions,
         dropout: float,
     ) -> Tensor:
         """By torch's kernels: (B, H, T, K)."""
-        q = self._queries(x_BTD, places)
-        bias = self.relation.to_scores(self.score, q, places)
+        q = self._queries(x_BTD, positions)
+        bias = self.relation.score_bias(self.score, q, positions)
         if bias is None and not self.window:
             return fused_attention(q, k_BHSK, v_BHSK, mask, dropout, causal)
-        allowed = self._allowed(mask, causal, places)
+        allowed = self._allowed(mask, causal, positions)
         if allowed is None:
             allowed = torch.ones(1, 1, dtype=torch.bool, device=q.device)
         # For a query without a visible key, a kernel may return the mean of the padding, or NaN. So such a
@@ -116,25 +118,25 @@ class VariantAttention(MultiHeadAttention):
         v_BHSK: Tensor,
         mask: Tensor | None = None,
         causal: bool = False,
-        places: Positions | None = None,
+        positions: Positions | None = None,
     ) -> Tensor:
-        places = places or Positions.of(x_BTD.size(1), k_BHSK.size(2), x_BTD.device)
-        return self._weights(x_BTD, k_BHSK, mask, causal, places)
+        positions = positions or Positions.of(x_BTD.size(1), k_BHSK.size(2), x_BTD.device)
+        return self._weights(x_BTD, k_BHSK, mask, causal, positions)
 
     def _weights(
-        self, x_BTD: Tensor, k_BHSK: Tensor, mask: Tensor | None, causal: bool, places: Positions
+        self, x_BTD: Tensor, k_BHSK: Tensor, mask: Tensor | None, causal: bool, positions: Positions
     ) -> Tensor:
-        q = self._queries(x_BTD, places)
+        q = self._queries(x_BTD, positions)
         scores_BHTS = self.score(q, k_BHSK).float()
-        added = self.relation.to_scores(self.score, q, places)
+        added = self.relation.score_bias(self.score, q, positions)
         if added is not None:
             scores_BHTS = scores_BHTS + added
-        allowed = self._allowed(mask, causal, places)
+        allowed = self._allowed(mask, causal, positions)
         gauss = None
         if self.centre is not None:
             assert mask is not None
             lengths = mask.flatten(1).sum(dim=1)
-            offset = places.keys - self.centre(x_BTD, lengths)[:, :, None]  # (B, T, S)
+            offset = positions.keys - self.centre(x_BTD, lengths)[:, :, None]  # (B, T, S)
             allowed = mask & (offset.abs() <= self.window)[:, None]
             gauss = torch.exp(-offset.square() / (2 * (self.window / 2) ** 2))[:, None]
         if allowed is not None:
@@ -152,13 +154,13 @@ class VariantAttention(MultiHeadAttention):
             return F.gumbel_softmax(scores_BHTS, hard=True, dim=-1)
         return torch.zeros_like(scores_BHTS).scatter_(-1, scores_BHTS.argmax(dim=-1, keepdim=True), 1.0)
 
-    def _queries(self, x_BTD: Tensor, places: Positions) -> Tensor:
-        return self.relation.rotate(self._split(self.query(x_BTD)), places.queries)
+    def _queries(self, x_BTD: Tensor, positions: Positions) -> Tensor:
+        return self.relation.rotate(self._split(self.query(x_BTD)), positions.queries)
 
-    def _allowed(self, mask: Tensor | None, causal: bool, places: Positions) -> Tensor | None:
+    def _allowed(self, mask: Tensor | None, causal: bool, positions: Positions) -> Tensor | None:
         if causal:
-            mask = causal_mask(places)
+            mask = causal_mask(positions)
         if self.window and self.centre is None:
-            near = window_mask(places, self.window)
+            near = window_mask(positions, self.window)
             mask = near if mask is None else mask & near
         return mask

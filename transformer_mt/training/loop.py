@@ -59,8 +59,7 @@ def train(config: Config, out: str | Path | None = None, fresh: bool = False) ->
         if is_out_of_memory(error):  # in a validation or in the optimizer: an update would have been split
             raise WorkError(
                 "not enough memory; close other programs or lower decode.batch_tokens and run the same "
-                "command to resume, "
-                "or train a smaller model under another name"
+                "command to resume, or train a smaller model under another name"
             ) from None
         raise
     ranks.leave()
@@ -178,8 +177,7 @@ def _collect_results(run: Run) -> None:
         if progress.skipped_in_a_row >= MAX_SKIPS:
             raise WorkError(
                 f"{MAX_SKIPS} updates in a row had no finite gradient; resume from the last checkpoint with "
-                "a lower "
-                "train.learning_rate, a longer train.warmup or train.precision=fp32"
+                "a lower train.learning_rate, a longer train.warmup or train.precision=fp32"
             )
     last = results[-1]
     ppl = math.exp(min(100.0, last.nll / last.num_tokens)) if not last.skipped else math.nan
@@ -206,8 +204,7 @@ def _log(run: Run) -> None:
     remaining = (run.config.train.max_updates - progress.step) * progress.seconds / progress.step
     say(
         f"update {progress.step:,}/{run.config.train.max_updates:,}  epoch {run.batches.epochs:.2f}  loss "
-        f"{facts['loss']:.3f}  "
-        f"ppl {facts['ppl']:.2f}  lr {rate:.2e}  {facts['tokens_per_second']:,.0f} tokens/s  left "
-        f"{remaining / 60:.0f} min"
+        f"{facts['loss']:.3f}  ppl {facts['ppl']:.2f}  lr {rate:.2e}  {facts['tokens_per_second']:,.0f} "
+        f"tokens/s  left {remaining / 60:.0f} min"
     )
     progress.window = LogWindow()

@@ -107,14 +107,14 @@ def environment() -> dict[str, Any]:
         "torch": torch.__version__,
         "sentencepiece": sentencepiece.__version__,
         "numpy": numpy.__version__,
-        "processor": _processor(),
+        "processor": _cpu_name(),
         "cores": usable_cores(),
         "threads": torch.get_num_threads(),
         "gpu": gpu,
     }
 
 
-def _processor() -> str:
+def _cpu_name() -> str:
     import platform
 
     try:

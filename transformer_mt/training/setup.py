@@ -76,8 +76,7 @@ def _open_run(config: Config, folder: Path, fresh: bool, ranks: Ranks | None, he
     elif not fresh and (folder / "model.safetensors").exists():
         raise InputError(
             f"{folder}: must hold the checkpoints of its model to be resumed, but holds none; start over "
-            "with --fresh, which "
-            "moves it aside, or train under another name"
+            "with --fresh, which moves it aside, or train under another name"
         )
     if config.train.parallel == "fsdp" and config.train.batch_tokens == "auto":
         raise InputError("train.batch_tokens must be a number with train.parallel: fsdp, but is auto")
@@ -141,8 +140,7 @@ def _config_of(saved: Checkpoint, folder: Path) -> Config:
         key = ".".join(map(str, error.errors()[0]["loc"]))
         raise InputError(
             f"{folder}: was trained by another version, whose `{key}` this one does not read; resume with "
-            "that version, "
-            "or start over with --fresh"
+            "that version, or start over with --fresh"
         ) from None
 
 

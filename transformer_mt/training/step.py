@@ -158,8 +158,7 @@ class Updater:
         if len(largest.src) == 1:
             raise WorkError(
                 f"the {self._device} has not enough memory for one sentence of {largest.num_positions:,} "
-                "positions; "
-                "train under another name with a lower data.max_length or a smaller model"
+                "positions; train under another name with a lower data.max_length or a smaller model"
             )
         return largest.num_positions
 
