@@ -155,7 +155,7 @@ def test_local_m_looks_around_the_same_place(inputs):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("relation", [None, Alibi(H)], ids=["plain", "alibi"])
+@pytest.mark.parametrize("position_bias", [None, Alibi(H)], ids=["plain", "alibi"])
 def test_a_target_past_its_window_sees_nothing_of_the_padding(dtype, position_bias):
     """As many targets as take another kernel than the formula: with the last one's window beyond
     the source.
