@@ -254,7 +254,7 @@ def test_two_ranks_train_a_recurrent_network_as_one_does(folder, parallel):
     [(2, 1), pytest.param(1, 2, marks=pytest.mark.slow), pytest.param(2, 3, marks=pytest.mark.slow)],
 )
 def test_a_checkpoint_is_read_by_any_number_of_ranks(folder, one, first, then):
-    """Stopped at update 12 and gone on with another number of ranks; six batches an update divide by all of
+    """Stopped at update 12 and resumed with another number of ranks; six batches an update divide by all of
     them.
     """
     straight = folder / "straight"

@@ -237,8 +237,8 @@ def test_a_non_finite_update_is_skipped_and_changes_nothing(poison, kind, dtype)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("kind", ["adamw", "adam", "muon"])
 def test_an_update_reads_no_number_from_the_device(kind, dtype):
-    """Whoever reads what a GPU has yet to compute stops it. Here tensors have no numbers, and say so when
-    they are asked.
+    """Reading a number that a GPU has yet to compute blocks until it is there. Here tensors have no
+    numbers, and say so when they are asked.
     """
     batch = batch_of(pairs(8))
     with FakeTensorMode(allow_non_fake_inputs=True):
