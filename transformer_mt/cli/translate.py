@@ -240,7 +240,8 @@ def _open_output(arguments: argparse.Namespace, translator: "Translator", files:
     output = Path(arguments.output)
     try:
         opened = files.enter_context(output.open("ab" if arguments.resume else "wb"))
-        if output.is_file():  # a device or a pipe is not resumed
+        # A device or a pipe is not resumed; a resumed output has its record. Hashing reads whole files.
+        if output.is_file() and not output.stat().st_size:
             resume.begin(output, _facts(arguments, translator))
         return opened
     except OSError as error:

@@ -76,20 +76,18 @@ class SubwordDropout:
 
     def __init__(
         self,
-        processor: sentencepiece.SentencePieceProcessor,
+        model: sentencepiece.SentencePieceProcessor,
         dropout: float,
         seed: int,
         most_words: int = _MOST_WORDS,
     ) -> None:
         self._dropout, self._seed, self._most_words = dropout, seed, most_words
-        size = processor.vocab_size()
-        self._pieces = [processor.id_to_piece(i) for i in range(size)]
+        size = model.vocab_size()
+        self._pieces = [model.id_to_piece(i) for i in range(size)]
         # Bytes, unknown and control pieces stand for themselves and are never part of a merge.
-        special = [
-            processor.is_byte(i) or processor.is_control(i) or processor.is_unknown(i) for i in range(size)
-        ]
+        special = [model.is_byte(i) or model.is_control(i) or model.is_unknown(i) for i in range(size)]
         self._ids = {piece: i for i, piece in enumerate(self._pieces) if not special[i]}
-        self._scores = [processor.get_score(i) for i in range(size)]
+        self._scores = [model.get_score(i) for i in range(size)]
         self._opens_word = np.array([special[i] or self._pieces[i].startswith("▁") for i in range(size)])
         self._is_special = special
         self._words: list[tuple[int, ...]] = []

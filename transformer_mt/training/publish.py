@@ -131,9 +131,12 @@ def finish(run: Run) -> None:
 
 def _best_loss(run: Run) -> float:
     """The validation loss of the best checkpoint; infinite if metrics.jsonl has lost it."""
-    entries = run.ranks.broadcast(run.journal.entries() if run.ranks.is_rank_zero else [])
-    losses = [e["loss"] for e in entries if e["event"] == "valid" and e["step"] == run.progress.best_step]
-    return losses[-1] if losses else math.inf
+    losses = [
+        entry["loss"]
+        for entry in (run.journal.entries() if run.ranks.is_rank_zero else [])
+        if entry["event"] == "valid" and entry["step"] == run.progress.best_step
+    ]
+    return run.ranks.broadcast(losses[-1] if losses else math.inf)
 
 
 def _readable_steps(run: Run) -> list[int]:
