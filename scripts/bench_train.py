@@ -68,7 +68,7 @@ def use_torch_version(part: str) -> None:
     import torch
     import torch.nn.functional as F
 
-    from transformer_mt.model import attention, dropout
+    from transformer_mt.model import dropout, fast_attention
     from transformer_mt.training import loss, optimizer, setup, step
 
     class OneByOne(torch.optim.Muon):
@@ -84,7 +84,7 @@ def use_torch_version(part: str) -> None:
     parts = {
         "buffers": (setup, "keep_freed_memory", lambda: None),
         "dropout": (dropout._RandomBitsDropout, "apply", staticmethod(F.dropout)),
-        "attention": (attention, "_attention_by_products", float_attention),
+        "attention": (fast_attention, "cpu_attention", float_attention),
         "loss": (step, "projected_cross_entropy", loss.plain_cross_entropy),
         "muon": (optimizer, "Muon", OneByOne),
     }

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from transformer_mt.model.attention import MultiHeadAttention, fused_attention, plain_attention
+from transformer_mt.model.attention import MultiHeadAttention, plain_attention
+from transformer_mt.model.fast_attention import cpu_attention, fused_attention
 
 
 def softmax_attention(q, k, v, mask):
@@ -21,8 +22,17 @@ def softmax_attention(q, k, v, mask):
     return out
 
 
+SIBLINGS = [
+    (plain_attention, torch.float64, 1e-12),
+    (fused_attention, torch.float32, 1e-5),
+    (cpu_attention, torch.float32, 1e-5),
+    (cpu_attention, torch.bfloat16, 0.05),
+]
+
+
+@pytest.mark.parametrize("attention, dtype, tolerance", SIBLINGS)
 @pytest.mark.parametrize("masked", [False, True])
-def test_both_paths_equal_the_formula(masked):
+def test_each_attention_equals_the_formula(attention, dtype, tolerance, masked):
     rng = np.random.default_rng(0)
     q, k, v = rng.normal(size=(2, 3, 4, 8)), rng.normal(size=(2, 3, 5, 8)), rng.normal(size=(2, 3, 5, 8))
     mask = np.ones((2, 3, 4, 5), bool)
@@ -30,23 +40,17 @@ def test_both_paths_equal_the_formula(masked):
         mask = rng.random((2, 3, 4, 5)) < 0.6
         mask[..., 0] = True
     expected = softmax_attention(q, k, v, mask)
-    tensors = [torch.from_numpy(x) for x in (q, k, v)]
-    plain, _ = plain_attention(*tensors, torch.from_numpy(mask))
-    np.testing.assert_allclose(plain.numpy(), expected, atol=1e-12)
-    fused = fused_attention(*(x.float() for x in tensors), torch.from_numpy(mask))
-    np.testing.assert_allclose(fused.numpy(), expected, atol=1e-5)
-    fused = fused_attention(*(x.bfloat16() for x in tensors), torch.from_numpy(mask))
-    np.testing.assert_allclose(fused.float().numpy(), expected, atol=0.05)
+    found = attention(*(torch.from_numpy(x).to(dtype) for x in (q, k, v)), torch.from_numpy(mask))
+    np.testing.assert_allclose(found.double().numpy(), expected, atol=tolerance)
 
 
-def test_causal_equals_the_formula():
+@pytest.mark.parametrize("attention, dtype, tolerance", SIBLINGS)
+def test_causal_equals_the_formula(attention, dtype, tolerance):
     rng = np.random.default_rng(1)
     q, k, v = (rng.normal(size=(2, 2, 6, 4)) for _ in range(3))
     mask = np.broadcast_to(np.tril(np.ones((6, 6), bool)), (2, 2, 6, 6))
-    fused = fused_attention(*(torch.from_numpy(x).float() for x in (q, k, v)), causal=True)
-    np.testing.assert_allclose(fused.numpy(), softmax_attention(q, k, v, mask), atol=1e-5)
-    fused = fused_attention(*(torch.from_numpy(x).bfloat16() for x in (q, k, v)), causal=True)
-    np.testing.assert_allclose(fused.float().numpy(), softmax_attention(q, k, v, mask), atol=0.05)
+    found = attention(*(torch.from_numpy(x).to(dtype) for x in (q, k, v)), causal=True)
+    np.testing.assert_allclose(found.double().numpy(), softmax_attention(q, k, v, mask), atol=tolerance)
 
 
 def test_multi_head_attention_is_heads_side_by_side():
@@ -70,7 +74,7 @@ def test_multi_head_attention_is_heads_side_by_side():
     ]
     expected = project(attention.output, torch.from_numpy(np.concatenate(heads, -1)))
     with torch.no_grad():
-        attended, _ = plain_attention(*(attention._split(torch.from_numpy(m)) for m in (q, k, v)), None)
+        attended = plain_attention(*(attention._split(torch.from_numpy(m)) for m in (q, k, v)), None)
         np.testing.assert_allclose(attention.output(attention._join(attended)).numpy(), expected, atol=1e-12)
         single = attention.float()
         fast = single(x.float(), *single.keys_values(memory.float()))

@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from transformer_mt.config.model import ModelConfig
-from transformer_mt.model.attention import MultiHeadAttention, fused_attention, plain_attention
+from transformer_mt.model.attention import MultiHeadAttention, attention_weights, plain_attention
 from transformer_mt.model.build import build_model
+from transformer_mt.model.fast_attention import cpu_attention, fast_attention, fused_attention
 from transformer_mt.model.masks import attend_to
 from transformer_mt.model.positions import LearnedPositions, SinusoidalPositions, sinusoids
 
@@ -49,8 +50,8 @@ def test_sinusoids_have_no_end_and_learned_positions_do():
 def test_a_query_that_may_attend_to_nothing_gets_zeros():
     q, k, v = torch.randn(3, 1, 2, 4, 8).unbind()
     mask = torch.tensor([[True, True, False, False], [False] * 4, [True] * 4, [False, True, True, True]])
-    plain, weights = plain_attention(q, k, v, mask)
-    fused = fused_attention(q, k, v, mask)
+    plain, weights = plain_attention(q, k, v, mask), attention_weights(q, k, mask)
+    fused = fast_attention(q, k, v, mask)
     assert torch.equal(plain[:, :, 1], torch.zeros(1, 2, 8))
     assert torch.equal(weights[:, :, 1], torch.zeros(1, 2, 4))
     assert torch.isfinite(fused).all()
@@ -63,7 +64,7 @@ def test_weights_are_those_the_values_were_mixed_with():
     x, memory = torch.randn(2, 3, 16), torch.randn(2, 5, 16)
     keys, values = attention.keys_values(memory)
     mask = attend_to(torch.tensor([[True] * 5, [True] * 3 + [False] * 2]))
-    attended, weights = plain_attention(attention._split(attention.query(x)), keys, values, mask)
+    weights = attention_weights(attention._split(attention.query(x)), keys, mask)
     assert torch.allclose(weights.sum(-1), torch.ones(2, 2, 3))
     assert (weights[1, :, :, 3:] == 0).all()
     assert torch.allclose(
@@ -73,8 +74,19 @@ def test_weights_are_those_the_values_were_mixed_with():
 
 def test_bfloat16_attention_is_close_to_float32():
     q, k, v = torch.randn(3, 2, 2, 6, 8).unbind()
-    low = fused_attention(q.bfloat16(), k.bfloat16(), v.bfloat16(), causal=True)
-    assert torch.allclose(low.float(), fused_attention(q, k, v, causal=True), atol=0.05)
+    low = fast_attention(q.bfloat16(), k.bfloat16(), v.bfloat16(), causal=True)
+    assert torch.allclose(low.float(), fast_attention(q, k, v, causal=True), atol=0.05)
+
+
+def test_dropout_of_weights_is_the_same_in_each_attention():
+    """With the mean over many samples: each drops weights, scaled so that the expectation stays."""
+    q, k, v = torch.randn(3, 1, 2, 6, 8).unbind()
+    expected = plain_attention(q, k, v)
+    for attention in (plain_attention, fused_attention, cpu_attention):
+        torch.manual_seed(0)
+        samples = attention(*(x.expand(4000, -1, -1, -1) for x in (q, k, v)), dropout=0.3)
+        assert not torch.allclose(samples[0], expected[0], atol=1e-3)
+        assert torch.allclose(samples.mean(0), expected[0], atol=0.1)
 
 
 def test_heads_must_share_out_the_width():

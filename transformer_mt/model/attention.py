@@ -7,32 +7,27 @@ import math
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from transformer_mt.model.dropout import dropout as drop
+from transformer_mt.model.fast_attention import fast_attention
 from transformer_mt.model.masks import Positions
 from transformer_mt.model.recorder import AttentionRecorder
 
 
-def plain_attention(
-    q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, mask: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    """The formula as the paper writes it (equation 1): (values BHTK, weights BHTS).
-
-    Slow and plain on purpose: it is what the fused path is tested against, and what gives the weights. A
-    query that may attend to nothing gets zeros.
-    """
+def attention_weights(q_BHTK: Tensor, k_BHSK: Tensor, mask: Tensor | None, causal: bool = False) -> Tensor:
+    """softmax(Q Kᵀ / sqrt(d_k)) -> BHTS. A query that may attend to nothing has zeros."""
+    if causal:
+        T, S = q_BHTK.size(-2), k_BHSK.size(-2)
+        mask = torch.ones(T, S, dtype=torch.bool, device=q_BHTK.device).tril()
     scores_BHTS = q_BHTK @ k_BHSK.transpose(-2, -1) / math.sqrt(q_BHTK.size(-1))
-    if mask is not None:
-        scores_BHTS = scores_BHTS.masked_fill(~mask, torch.finfo(scores_BHTS.dtype).min)
-    weights_BHTS = scores_BHTS.softmax(dim=-1)
-    if mask is not None:
-        weights_BHTS = weights_BHTS.masked_fill(~mask, 0.0)
-    return weights_BHTS @ v_BHSK, weights_BHTS
+    if mask is None:
+        return scores_BHTS.softmax(dim=-1)
+    scores_BHTS = scores_BHTS.masked_fill(~mask, torch.finfo(scores_BHTS.dtype).min)
+    return scores_BHTS.softmax(dim=-1).masked_fill(~mask, 0.0)
 
 
-def fused_attention(
+def plain_attention(
     q_BHTK: Tensor,
     k_BHSK: Tensor,
     v_BHSK: Tensor,
@@ -40,39 +35,10 @@ def fused_attention(
     dropout: float = 0.0,
     causal: bool = False,
 ) -> Tensor:
-    """The same values as `plain_attention`, by torch's fused kernels; `causal` lets query t see keys up to t.
-    -> BHTK
-
-    Each query must have at least one visible key. Exception: during decoding a sentence may be empty; its
-    output is zero.
+    """The formula as the paper writes it (equation 1) -> BHTK. It is the reference that the tests compare
+    `fast_attention` with; its weights are those of the heat maps.
     """
-    if q_BHTK.device.type == "cpu" and (q_BHTK.dtype == torch.bfloat16 or q_BHTK.size(-2) <= _FEW_QUERIES):
-        return _attention_by_products(q_BHTK, k_BHSK, v_BHSK, mask, dropout, causal)
-    return F.scaled_dot_product_attention(q_BHTK, k_BHSK, v_BHSK, mask, dropout, is_causal=causal)
-
-
-# One decoding step of a beam: on a CPU two plain products are twice as fast as the fused kernel for so few
-# queries.
-_FEW_QUERIES = 8
-
-
-def _attention_by_products(
-    q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, mask: Tensor | None, dropout: float, causal: bool
-) -> Tensor:
-    """Plain products with the softmax in float32. In bfloat16 on a CPU, for 16 to 256 tokens, forward and
-    backward are 1.5 to 2.5 times as fast as torch's fused kernel in float32, which is six times as fast as
-    that kernel in bfloat16.
-    """
-    T, S = q_BHTK.size(-2), k_BHSK.size(-2)
-    if causal:
-        mask = torch.ones(T, S, dtype=torch.bool).tril()
-    scores_BHTS = (q_BHTK / math.sqrt(q_BHTK.size(-1))) @ k_BHSK.transpose(-2, -1)
-    if mask is not None:
-        scores_BHTS = scores_BHTS.masked_fill(~mask, torch.finfo(scores_BHTS.dtype).min)
-    weights_BHTS = scores_BHTS.softmax(dim=-1, dtype=torch.promote_types(scores_BHTS.dtype, torch.float32))
-    if mask is not None and T <= _FEW_QUERIES:
-        weights_BHTS = weights_BHTS.masked_fill(~mask.any(-1, keepdim=True), 0.0)
-    return drop(weights_BHTS, dropout).to(v_BHSK.dtype) @ v_BHSK
+    return drop(attention_weights(q_BHTK, k_BHSK, mask, causal), dropout) @ v_BHSK
 
 
 class MultiHeadAttention(nn.Module):
@@ -87,10 +53,14 @@ class MultiHeadAttention(nn.Module):
             raise ValueError(f"`num_heads` must divide `d_model` ({d_model}), but is {num_heads}.")
         self.num_heads = num_heads
         self.dropout = dropout
-        self.query = nn.Linear(d_model, d_model)
-        self.key = nn.Linear(d_model, d_model)
-        self.value = nn.Linear(d_model, d_model)
-        self.output = nn.Linear(d_model, d_model)
+        self.query = self.projection(d_model)
+        self.key = self.projection(d_model)
+        self.value = self.projection(d_model)
+        self.output = self.projection(d_model)
+
+    def projection(self, d_model: int) -> nn.Linear:
+        """One of W^Q, W^K, W^V and W^O, of all heads together."""
+        return nn.Linear(d_model, d_model)
 
     def keys_values(self, x_BSD: Tensor, positions_S: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The (keys BHSK, values BHSK) of the inputs, whose positions are 0, 1, 2 ... or `positions_S`."""
@@ -113,7 +83,7 @@ class MultiHeadAttention(nn.Module):
         """
         self._record(recorder, x_BTD, k_BHSK, v_BHSK, mask, causal, positions)
         dropout = self.dropout if self.training else 0.0
-        heads_BHTK = fused_attention(self._split(self.query(x_BTD)), k_BHSK, v_BHSK, mask, dropout, causal)
+        heads_BHTK = fast_attention(self._split(self.query(x_BTD)), k_BHSK, v_BHSK, mask, dropout, causal)
         return self.output(self._join(heads_BHTK))
 
     def weights(
@@ -129,9 +99,7 @@ class MultiHeadAttention(nn.Module):
 
         Rows sum to one; not so under a Gaussian (local_p), and where nothing may be seen they are zero.
         """
-        if causal:
-            mask = torch.ones(x_BTD.size(1), k_BHSK.size(2), dtype=torch.bool, device=x_BTD.device).tril()
-        return plain_attention(self._split(self.query(x_BTD)), k_BHSK, v_BHSK, mask)[1]
+        return attention_weights(self._split(self.query(x_BTD)), k_BHSK, mask, causal)
 
     def _record(self, recorder: AttentionRecorder | None, *arguments: Any) -> None:
         if recorder is not None and recorder.wants(self):

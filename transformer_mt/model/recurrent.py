@@ -35,7 +35,9 @@ class SourceAttention(VariantAttention):
         hard: bool,
     ) -> None:
         super().__init__(d_model, 1, dropout, score, None, window, centre, hard)
-        self.query = self.key = self.value = self.output = nn.Identity()  # type: ignore[assignment]
+
+    def projection(self, d_model: int) -> nn.Identity:  # type: ignore[override]
+        return nn.Identity()
 
 
 class RecurrentEncoder(nn.Module):

@@ -8,9 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from transformer_mt.model.attention import MultiHeadAttention, fused_attention
+from transformer_mt.model.attention import MultiHeadAttention
 from transformer_mt.model.attention_scores import ScaledDot, Score
 from transformer_mt.model.dropout import dropout as drop
+from transformer_mt.model.fast_attention import fast_attention, fused_attention
 from transformer_mt.model.masks import Positions, causal_mask, window_mask
 from transformer_mt.model.position_bias import PositionBias
 from transformer_mt.model.recorder import AttentionRecorder
@@ -96,7 +97,7 @@ class VariantAttention(MultiHeadAttention):
         q = self._queries(x_BTD, positions)
         bias = self.relation.score_bias(self.score, q, positions)
         if bias is None and not self.window:
-            return fused_attention(q, k_BHSK, v_BHSK, mask, dropout, causal)
+            return fast_attention(q, k_BHSK, v_BHSK, mask, dropout, causal)
         allowed = self._allowed(mask, causal, positions)
         if allowed is None:
             allowed = torch.ones(1, 1, dtype=torch.bool, device=q.device)
@@ -105,10 +106,10 @@ class VariantAttention(MultiHeadAttention):
         blind = ~allowed.any(dim=-1, keepdim=True)
         allowed = allowed | blind
         if bias is None:
-            heads_BHTK = fused_attention(q, k_BHSK, v_BHSK, allowed, dropout)
+            heads_BHTK = fast_attention(q, k_BHSK, v_BHSK, allowed, dropout)
         else:
             bias = bias.to(q.dtype)[None].masked_fill(~allowed, torch.finfo(q.dtype).min)
-            heads_BHTK = F.scaled_dot_product_attention(q, k_BHSK, v_BHSK, bias, dropout)
+            heads_BHTK = fused_attention(q, k_BHSK, v_BHSK, bias, dropout)
         return heads_BHTK.masked_fill(blind, 0.0)
 
     def weights(
