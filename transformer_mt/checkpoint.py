@@ -18,7 +18,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from transformer_mt.errors import WorkError
+from transformer_mt.errors import Setting, WorkError
 from transformer_mt.files import fsync
 
 Tensors = Mapping[str, Tensor]
@@ -108,7 +108,8 @@ def newest(root: Path, report: Callable[[str], None]) -> Checkpoint | None:
             path.rename(damaged)
     if put_aside := list(root.glob("damaged-step-*")):
         raise CheckpointError(
-            f"{root}: none of its {len(put_aside)} checkpoints is whole; start over with --fresh"
+            f"{root}: none of its {len(put_aside)} checkpoints is whole; start over with ",
+            Setting("fresh", True),
         )
     return None
 

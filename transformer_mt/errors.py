@@ -1,11 +1,44 @@
 """The two errors a user meets. Each is one sentence: what must be, what is, what to do."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
-class InputError(ValueError):
+
+@dataclass(frozen=True)
+class Setting:
+    """A setting in an error's text: a parameter, or a key of the YAML by its dotted path.
+
+    The library shows it as `key` or `key=value`. The command line shows the flag that sets it.
+    """
+
+    key: str
+    value: Any = None
+
+    def __str__(self) -> str:
+        return f"`{self.key}`" if self.value is None else f"`{self.key}={self.value}`"
+
+
+class UserError(Exception):
+    """An error whose text names settings: InputError(Setting("n_best"), " must be at least 1, but is 0")."""
+
+    def __init__(self, *parts: str | Setting) -> None:
+        super().__init__(*parts)
+        self.parts = parts
+
+    def text(self, name_of: Callable[[Setting], str] = str) -> str:
+        """The sentence, with each setting named by `name_of`."""
+        return "".join(part if isinstance(part, str) else name_of(part) for part in self.parts)
+
+    def __str__(self) -> str:
+        return self.text()
+
+
+class InputError(UserError, ValueError):
     """The command line, the YAML or the data is wrong: nothing was done. Exit status 2."""
 
 
-class WorkError(RuntimeError):
+class WorkError(UserError, RuntimeError):
     """The request was valid, but the work failed. Exit status 1."""
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from transformer_mt.errors import InputError
+from transformer_mt.errors import InputError, Setting
 
 
 class FolderLock:
@@ -35,7 +35,8 @@ def lock_folder(folder: Path) -> FolderLock:
         lock.acquire(blocking=False)
     except Timeout:
         raise InputError(
-            f"{folder}: another process trains here; wait for it, or choose another folder with --out"
+            f"{folder}: another process trains here; wait for it, or choose another folder with ",
+            Setting("out"),
         ) from None
     return FolderLock(lock)
 

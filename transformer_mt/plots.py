@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from transformer_mt.errors import InputError
+from transformer_mt.errors import InputError, Setting
 
 # Families with Chinese, Japanese and Korean characters; matplotlib's own has none.
 _CJK = ("Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans SC", "Source Han Sans SC", "WenQuanYi Zen Hei",
@@ -146,9 +146,9 @@ def heat_maps(
     dots = 130 if path.suffix == ".png" else 72  # an inch; .svg and .pdf have none
     if width * across * height * down * dots**2 > _MOST_DOTS:
         raise InputError(
-            f"a picture of {len(maps)} maps of {len(rows)} x {len(columns)} tokens must be smaller; choose "
-            "one --layer or --head"
-        )
+            f"a picture of {len(maps)} maps of {len(rows)} x {len(columns)} tokens must be smaller; choose ",
+            "one ", Setting("layer"), " or ", Setting("head"),
+        )  # fmt: skip
     figure = _figure(width * across, height * down)
     fonts, missing = _fonts([*rows, *columns])
     text = {"fontsize": 8, "fontfamily": fonts, "parse_math": False}  # a piece may be $

@@ -148,11 +148,11 @@ def test_the_probe_without_the_validation_set_is_what_the_run_was_scored_on(tiny
         (["translate", "EXPORT", "x", "--ensemble", "RUN"], "an exported model translates alone"),
         (
             ["translate", "EXPORT", "x", "--search", "sample"],
-            "decode.search must be 'beam' with --engine ctranslate2",
+            "--search must be 'beam' with --engine ctranslate2",
         ),
         (["translate", "EXPORT", "x", "--dtype", "bfloat16"], "--dtype must be one of"),
-        (["translate", "EXPORT", "x", "--device", "cuda:x"], "the device must be auto, cpu, cuda or cuda:N"),
-        (["translate", "EXPORT", "x", "--device", "cpu:5"], "the device must be auto, cpu, cuda or cuda:N"),
+        (["translate", "EXPORT", "x", "--device", "cuda:x"], "--device must be auto, cpu, cuda or cuda:N"),
+        (["translate", "EXPORT", "x", "--device", "cpu:5"], "--device must be auto, cpu, cuda or cuda:N"),
         (["translate", "EXPORT", "x", "--device", "cuda:7"], "the device must be there, but cuda:7 is not"),
         (
             ["translate", "RUN", "x", "--dtype", "int8"],
@@ -164,11 +164,11 @@ def test_the_probe_without_the_validation_set_is_what_the_run_was_scored_on(tiny
         ),
         (
             ["translate", "RUN", "x", "--engine", "ctranslate2", "--device", "mps"],
-            "the device must be auto, cpu, cuda or",
+            "--device must be auto, cpu, cuda or",
         ),
         (
             ["translate", "RUN", "x", "--engine", "ctranslate2", "--coverage-penalty", "0.2"],
-            "decode.coverage_penalty must be 0.0 with --engine ctranslate2, but is 0.2",
+            "--coverage-penalty must be 0.0 with --engine ctranslate2, but is 0.2",
         ),
         (
             ["translate", "RUN", "x", "--engine", "ctranslate2", "--beam", "2", "--n-best", "3"],

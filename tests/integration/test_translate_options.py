@@ -318,16 +318,19 @@ def test_progress_is_shown_to_a_person_and_to_nobody_else(tiny_run, source, tmp_
         (["--protect", "("], "--protect must be a regular expression, but is '('"),
         (
             ["--temperature", "0.5"],
-            "--temperature must be 1.0 with search: beam, but is 0.5; it needs search: sample",
+            "--temperature must be 1.0 with --search beam, but is 0.5; it needs --search sample",
         ),
         (
             ["--search", "sample", "--coverage-penalty", "1"],
-            "--coverage-penalty must be 0.0 with search: sample",
+            "--coverage-penalty must be 0.0 with --search sample",
         ),
         (["--search", "sample", "--n-best", "2"], "--n-best must be at most --samples (1), but is 2"),
-        (["--search", "mbr"], "--samples must be at least 2 with search: mbr, but is 1; 32 is usual"),
+        (["--search", "mbr"], "--samples must be at least 2 with --search mbr, but is 1; 32 is usual"),
         (["--beam", "1", "--diversity", "1"], "--beam must be at least 2 with --diversity, but is 1"),
-        (["--min-length", "9", "--max-length", "3"], "--min-length must be at most max_length (3), but is 9"),
+        (
+            ["--min-length", "9", "--max-length", "3"],
+            "--min-length must be at most --max-length (3), but is 9",
+        ),
         (["--ban", " "], "--ban must hold words, but one of them is empty"),
         (["--repetition-penalty", "0.5"], "--repetition-penalty must be greater than or equal to 1"),
         (["--top-k", "-1"], "--top-k"),
@@ -369,7 +372,7 @@ def test_what_score_says_is_what_translate_said(tiny_run, source, tmp_path, capf
             ["--source", "SHORT", "--target", "SOURCE"],
             "must have as many lines as the other file, but ends at line 1",
         ),
-        (["--translations", "SOURCE"], "in.txt:1: must be a line that translate --json wrote, but is not"),
+        (["--translations", "SOURCE"], "in.txt:1: must be a line of JSON that translate wrote, but is not"),
         (
             ["--translations", "SOURCE", "--source", "SOURCE"],
             "give --translations, or --source and --target, not both",
@@ -390,8 +393,8 @@ def test_score_mistakes(tiny_run, source, tmp_path, capfdbinary, words, message)
             {"tokens": ["no-such-piece"]},
             "its tokens must be pieces of this model, but 'no-such-piece' is none",
         ),
-        ({"flags": ["apart"]}, "must not have text translated apart (--protect) to be scored; leave it out"),
-        ({"source": 7}, "must be a line that translate --json wrote, but is not"),
+        ({"flags": ["apart"]}, "must not have protected text translated apart to be scored; leave it out"),
+        ({"source": 7}, "must be a line of JSON that translate wrote, but is not"),
     ],
 )
 def test_translations_that_cannot_be_scored_are_told(tiny_run, tmp_path, capfdbinary, change, message):

@@ -4,12 +4,14 @@ import pytest
 
 from tests.conftest import TINY
 from transformer_mt.config import Config
+from transformer_mt.config.keys import marks
+from transformer_mt.config.section import Changeable, Mark, Section
 from transformer_mt.errors import InputError
 from transformer_mt.training import config_changes as changes
 from transformer_mt.training.config_changes import compare_ranks, compare_updates
 from transformer_mt.training.distributed import Ranks
 
-HERE = {"train.device": "cuda", "train.precision": "bfloat16", "--fresh": False}
+HERE = {"train.device": "cuda", "train.precision": "bfloat16", "fresh": False}
 
 
 class Elsewhere(Ranks):
@@ -50,7 +52,7 @@ def test_what_is_done_with_the_data_is_not():
 @pytest.mark.parametrize(
     "key, here, there",
     [
-        ("--fresh", True, "False"),
+        ("fresh", True, "False"),
         ("train.device", "cpu", "'cuda'"),
         ("train.precision", "float16", "'bfloat16'"),
     ],
@@ -90,3 +92,28 @@ def test_another_size_of_the_updates_is_told(monkeypatch, before, ranks, accumul
     monkeypatch.setattr(changes, "say", said.append)
     compare_updates(before, config(accumulate=accumulate), Ranks(0, ranks))
     assert "".join(said).startswith(told) and bool(said) is bool(told)
+
+
+def test_a_key_is_fixed_unless_its_field_is_marked():
+    class New(Section):
+        """A section somebody adds."""
+
+        unmarked: int = 1
+        marked: Changeable[int] = 1
+
+    assert marks(New, "unmarked") == set() and marks(New, "marked") == {Mark.CHANGEABLE}
+    fixed = {key for key in changes.flat(config().model_dump()) if not marks(Config, key)}
+    assert {"seed", "data.source_lang", "data.max_length", "tokenizer.vocab_size", "model.d_model"} <= fixed
+    assert {"model.attention.score", "train.batch_tokens", "train.optimizer"} <= fixed
+    assert not fixed & {"name", "decode.beam", "train.max_updates", "model.dropout", "tokenizer.bpe_dropout"}
+    assert marks(Config, "data.train.size") == marks(Config, "data.hub") == {Mark.LOCATION}
+    assert marks(Config, "evaluate.lowercase") == {Mark.CHANGEABLE, Mark.AFFECTS_SCORES}
+
+
+def test_fixed_keys_are_refused_and_changeable_ones_reported(monkeypatch, tmp_path):
+    said = []
+    monkeypatch.setattr(changes, "say", said.append)
+    changes.compare_configs(config(), config(learning_rate=0.02), tmp_path)
+    assert said == ["changed since the last checkpoint: `train.learning_rate` from 0.01 to 0.02"]
+    with pytest.raises(InputError, match="`train.optimizer` must stay 'muon' .*, but is 'adam'"):
+        changes.compare_configs(config(optimizer="muon"), config(optimizer="adam"), tmp_path)

@@ -175,7 +175,9 @@ def test_damaged_checkpoints_are_not_counted_among_those_to_keep(tmp_path):
 
 def test_no_whole_checkpoint_is_never_silently_a_fresh_start(tmp_path):
     (save(tmp_path, 1) / "model.safetensors").write_bytes(b"")
-    with pytest.raises(CheckpointError, match="none of its 1 checkpoints is whole; start over with --fresh"):
+    with pytest.raises(
+        CheckpointError, match="none of its 1 checkpoints is whole; start over with `fresh=True`"
+    ):
         checkpoint.newest(tmp_path, lambda text: None)
 
 

@@ -88,7 +88,7 @@ def test_a_key_changes_the_output_or_is_refused_by_its_name(load, sentences, key
             found.append(outputs(translator, sentences))
         except InputError as error:
             assert translator.engine.name == "ctranslate2", "the torch engine has every setting"
-            missing = [name for name in settings if f"decode.{name} must be" in str(error)]
+            missing = [name for name in settings if f"`decode.{name}` must be" in str(error)]
             assert missing, f"refused without naming a setting: {error}"
             # Its search is refused: then the key has no meaning either
             if key in settings and key not in missing:

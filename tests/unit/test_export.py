@@ -207,8 +207,8 @@ def test_settings_ctranslate2_has_not_are_refused_all_at_once(tokenizers, tmp_pa
     with pytest.raises(InputError) as error:
         theirs.check(settings)
     first, second = str(error.value).split("\n")
-    assert first.startswith("decode.coverage_penalty must be 0.0 with --engine ctranslate2, but is 0.2")
-    assert second.startswith("decode.banned must be [] with --engine ctranslate2, but is ['Hund']")
+    assert first.startswith("`decode.coverage_penalty` must be 0.0 with `engine=ctranslate2`, but is 0.2")
+    assert second.startswith("`decode.banned` must be [] with `engine=ctranslate2`, but is ['Hund']")
 
 
 def test_what_ctranslate2_cannot_run_is_said_before_weights_move(tokenizers, tmp_path):
@@ -257,7 +257,7 @@ def test_an_export_that_translates_otherwise_is_refused(tokenizers, tmp_path, ti
         proof.prove(ours, theirs, sentences, "float32", "de")
     with pytest.raises(
         WorkError,
-        match=r"must have a BLEU of 95 .* it was not kept, try sentences like those it will translate",
+        match=r"must have a BLEU of 95 .* it was not kept, give sentences like those it will translate",
     ):
         proof.prove(ours, theirs, sentences, "int8", "de")
 

@@ -3,6 +3,7 @@
 import ast
 import re
 import subprocess
+import sys
 
 import pytest
 
@@ -70,6 +71,32 @@ def imports(path):
                     PACKAGE / child.replace(".", "/")
                 ).is_dir()
                 yield child if is_module else base
+
+
+# Arguments of other programs: git, torchrun, and our own command line as a process.
+NAME_FLAGS = {"training.metrics_log", "training.distributed", "experiments.sweep_jobs", "config.messages"}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=module_name)
+def test_only_the_command_line_knows_flags(path):
+    """The library names settings (errors.Setting); cli/ shows the flag of each."""
+    name = module_name(path)
+    if name.startswith("cli") or name in NAME_FLAGS:
+        return
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    documented = [node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)]  # docstrings
+    texts = [n for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+    flags = [n.value for n in texts if n not in documented and re.search(r"(^|[^-\w])--[a-z]", n.value)]
+    assert not flags
+
+
+def test_every_module_imports_without_fcntl():
+    """Windows has no fcntl."""
+    names = [f"transformer_mt.{module_name(path)}".rstrip(".") for path in MODULES]
+    names = [name for name in names if not name.endswith(("__main__", "__init__"))]
+    code = f"import sys, importlib; sys.modules['fcntl'] = None\nfor n in {names}: importlib.import_module(n)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("path", MODULES, ids=module_name)

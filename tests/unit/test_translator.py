@@ -118,9 +118,9 @@ def test_n_best_is_sorted_and_begins_with_the_best(translator, sentences):
         assert 1 < len({candidate.translation for candidate in five.n_best}) == len(five.n_best) <= 5
         scores = [candidate.score for candidate in five.n_best]
         assert scores == sorted(scores, reverse=True)
-    with pytest.raises(InputError, match=r"--n-best must be at most --beam \(5\), but is 6"):
+    with pytest.raises(InputError, match=r"`n_best` must be at most `decode.beam` \(5\), but is 6"):
         translator.translate(sentences, n_best=6)
-    with pytest.raises(InputError, match="--n-best must be at least 1, but is 0"):
+    with pytest.raises(InputError, match="`n_best` must be at least 1, but is 0"):
         translator.translate(sentences, n_best=0)
 
 
@@ -492,7 +492,7 @@ def test_logits_that_are_not_finite_are_reported_at_any_step(translator, monkeyp
 def test_options_that_do_not_fit_are_refused(translator, sentences):
     for options, message in [
         ({"prefixes": ["a"]}, "there must be a prefix a line, but there are 1 for 30"),
-        ({"protect": "x", "align": True}, "--align must not stand with --protect"),
+        ({"protect": "x", "align": True}, "`align` must not stand with `protect`"),
         ({"protect": "("}, "must be a regular expression"),
         ({"prefixes": ["Der\nHund"] * 30}, r"a prefix must be one line, but is 'Der\\nHund'"),
         ({"max_length": -5}, "max_length must be at least 1, but is -5"),
@@ -509,7 +509,7 @@ def test_several_runs_translate_as_one(translator, tiny_run, sentences):
     both = Translator.load(tiny_run, device="cpu", ensemble=[tiny_run])
     alike = [r.translation for r in both.translate(sentences)]
     assert alike == [r.translation for r in translator.translate(sentences)]
-    with pytest.raises(InputError, match=r"decode.coverage_penalty must be 0 with several models"):
+    with pytest.raises(InputError, match=r"`decode.coverage_penalty` must be 0 with several models"):
         Translator.load(
             tiny_run, device="cpu", ensemble=[tiny_run], decode={"coverage_penalty": 0.1}
         ).translate(["A"])

@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 from transformer_mt import __version__
 from transformer_mt.cli import config, distill, evaluate, export, plot, score, sweep, train, translate
 from transformer_mt.cli.console import Parser, say
+from transformer_mt.cli.flags import name_by_flags
 from transformer_mt.errors import InputError, Notice, WorkError
 
 # In these commands positional words may come before, between and after the options.
@@ -32,21 +33,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for module in (train, translate, evaluate, score, export, distill, sweep, plot, config):
         module.add_command(commands)
+    chosen = commands.choices.get(words[0], parser) if words else parser
     if words and words[0] in _INTERMIXED:
-        return _run(commands.choices[words[0]].parse_intermixed_args(words[1:]), argv is None)
-    return _run(parser.parse_args(words), argv is None)
+        return _run(chosen, chosen.parse_intermixed_args(words[1:]), argv is None)
+    return _run(chosen, parser.parse_args(words), argv is None)
 
 
 def translate_main(argv: Sequence[str] | None = None) -> int:
     """Run `translate`, the same as `transformer-mt translate`."""
     parser = Parser(prog="translate", description=translate.DESCRIPTION)
     translate.add_arguments(parser)
-    return _run(parser.parse_intermixed_args(argv), argv is None)
+    return _run(parser, parser.parse_intermixed_args(argv), argv is None)
 
 
-def _run(arguments: argparse.Namespace, is_process: bool) -> int:
-    """The command's exit status. `is_process`: nothing else runs in this process, so it may
-    handle signals.
+def _run(parser: argparse.ArgumentParser, arguments: argparse.Namespace, is_process: bool) -> int:
+    """The command's exit status. `parser` has the flags that errors name. `is_process`: nothing else runs in
+    this process, so it may handle signals.
     """
     if is_process:
         _listen()
@@ -58,7 +60,7 @@ def _run(arguments: argparse.Namespace, is_process: bool) -> int:
     warnings.showwarning = _show_warning  # type: ignore[assignment]
     status = 1
     try:
-        status = _status_of(arguments, is_process)
+        status = _status_of(parser, arguments, is_process)
     except Exception:
         if not (is_process and _is_rank()):
             raise
@@ -93,18 +95,15 @@ def _end_now(status: int) -> NoReturn:
     os._exit(status)
 
 
-def _status_of(arguments: argparse.Namespace, is_process: bool) -> int:
+def _status_of(parser: argparse.ArgumentParser, arguments: argparse.Namespace, is_process: bool) -> int:
     try:
         status = arguments.command(arguments) or 0
         if sys.stdout is not None:
             sys.stdout.flush()  # reports a full disk or a closed pipe here, not at Python's exit
         return status
-    except InputError as error:
-        say(str(error))
-        return 2
-    except WorkError as error:
-        say(str(error))
-        return 1
+    except (InputError, WorkError) as error:
+        say(error.text(name_by_flags(parser)))
+        return 2 if isinstance(error, InputError) else 1
     except RuntimeError as error:
         if "torch" not in sys.modules:
             raise

@@ -1,63 +1,19 @@
 """The options of a model and of its search, shared by several commands."""
 
 import argparse
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from transformer_mt.cli.console import natural, positive, say
-from transformer_mt.errors import InputError
+from transformer_mt.cli.console import say
+from transformer_mt.cli.flags import add_flags, check_searches, given
+from transformer_mt.config.decode import DecodeConfig
+from transformer_mt.errors import InputError, Setting
 
 if TYPE_CHECKING:
-    from transformer_mt.config import DecodeConfig
     from transformer_mt.translation.result import Options
     from transformer_mt.translation.translator import Translator
 
-
-def _auto(text: str) -> str | bool:
-    """auto, true or false, for argparse."""
-    if text not in ("auto", "true", "false"):
-        raise argparse.ArgumentTypeError(f"must be auto, true or false, but is {text}")
-    return text if text == "auto" else text == "true"
-
-
-# Of `decode` in the YAML: key, type, metavar or choices, meaning. The flag is the key with dashes.
-_SEARCH: tuple[tuple[str, Any, Any, str], ...] = (
-    ("search", str, ("beam", "sample", "mbr"), "search method"),
-    ("beam", positive, "N", "hypotheses kept"),
-    ("length_penalty", float, "X", "exponent of the length that scores are divided by"),
-    ("length_penalty_form", str, ("plain", "gnmt"), "the length, or (5 + length) / 6"),
-    ("coverage_penalty", float, "X", "weight of GNMT's coverage penalty"),
-    ("diversity", float, "X", "score penalty for each better continuation of the same hypothesis"),
-    ("samples", positive, "N", "number of samples, with --search sample or mbr"),
-    ("temperature", float, "X", "of sampling"),
-    ("top_k", natural, "N", "sample from the N likeliest tokens"),
-    ("top_p", float, "X", "sample from the likeliest tokens that together have probability X"),
-    ("seed", natural, "N", "of sampling"),
-    ("utility", str, ("chrf", "bleu"), "what --search mbr maximises"),
-    ("min_length", natural, "N", "least pieces of a translation"),
-    ("max_length", positive, "N", "most pieces of a translation"),
-    ("max_length_ratio", float, "X", "most pieces of a translation for each of the source, plus ten"),
-    ("no_repeat_ngram", natural, "N", "no N pieces in a row twice"),
-    ("repetition_penalty", float, "X", "factor on the log-probability of pieces that were there before"),
-    ("split_sentences", _auto, "auto|true|false", "translate each sentence of a line by itself"),
-    ("batch_tokens", positive, "N", "budget of a batch in source tokens x hypotheses"),
-)
-
-# Settings that only apply to some searches.
-_ONLY_FOR_SEARCHES = {
-    "beam": ("beam",),
-    "length_penalty": ("beam", "sample"),
-    "length_penalty_form": ("beam", "sample"),
-    "seed": ("sample", "mbr"),
-    "utility": ("mbr",),
-}
-
-_SETTING = re.compile(r"(?:command line: )?`?decode\.(\w+)`?")
-
-
-def _flag(key: str) -> str:
-    return "--ban" if key == "banned" else f"--{key.replace('_', '-')}"
+_DECODE = "decode."
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
@@ -89,12 +45,7 @@ def add_model(parser: argparse.ArgumentParser) -> None:
 def add_search(parser: argparse.ArgumentParser) -> None:
     """The settings of the search; what is not given is the config's."""
     group = parser.add_argument_group("search", "Settings that win over `decode` in the model's config.")
-    for key, kind, values, meaning in _SEARCH:
-        shown: dict[str, Any] = {"metavar": values} if isinstance(values, str) else {"choices": values}
-        group.add_argument(_flag(key), type=kind, help=meaning, **shown)
-    group.add_argument(
-        "--ban", metavar="WORD", action="append", help="a word that is never written; repeatable"
-    )
+    add_flags(group, DecodeConfig, _DECODE)
 
 
 def load_translator(arguments: argparse.Namespace, options: "Options | None" = None) -> "Translator":
@@ -103,9 +54,7 @@ def load_translator(arguments: argparse.Namespace, options: "Options | None" = N
 
     Settings and `options` without effect raise InputError before that.
     """
-    given = {key: getattr(arguments, key, None) for key, *_ in _SEARCH}
-    given["banned"] = getattr(arguments, "ban", None)
-    decode = {key: value for key, value in given.items() if value is not None}
+    decode = given(arguments, _DECODE)
     settings = _settings(decode, Path(arguments.model))
     if options is not None:
         options.check(settings)
@@ -114,7 +63,10 @@ def load_translator(arguments: argparse.Namespace, options: "Options | None" = N
 
     folder = Path(arguments.model)
     if arguments.engine == "ctranslate2" and arguments.ensemble:
-        raise InputError("--ensemble must stand with --engine torch, but the engine is ctranslate2")
+        raise InputError(
+            Setting("ensemble"), " must stand with ", Setting("engine", "torch"),
+            ", but the engine is ctranslate2",
+        )  # fmt: skip
     if arguments.engine == "ctranslate2" and not is_exported(folder):
         from transformer_mt.export.cache import exported
         from transformer_mt.translation.ctranslate2_engine import check_settings, choose_device_name
@@ -129,25 +81,14 @@ def load_translator(arguments: argparse.Namespace, options: "Options | None" = N
     )
 
 
-def _settings(decode: dict[str, Any], folder: Path) -> "DecodeConfig":
+def _settings(decode: dict[str, Any], folder: Path) -> DecodeConfig:
     """The model's settings, overridden by those given. InputError if a given setting has no effect with this
     search; the config may contain settings for other searches.
     """
     from transformer_mt.translation.model_folder import load_run_config
 
-    try:
-        settings = load_run_config(folder, decode).decode
-    except InputError as error:
-        if "command line" not in str(error):
-            raise
-        # The setting was given as a flag: the message names the flag.
-        raise InputError(_SETTING.sub(lambda setting: _flag(setting[1]), str(error))) from None
-    for key, searches in _ONLY_FOR_SEARCHES.items():
-        if key in decode and settings.search not in searches:
-            raise InputError(
-                f"{_flag(key)} must stand with --search {' or '.join(searches)}, but the search is "
-                f"{settings.search}"
-            )
+    settings = load_run_config(folder, decode).decode
+    check_searches(DecodeConfig, _DECODE, decode, settings.search)
     return settings
 
 

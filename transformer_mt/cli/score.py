@@ -29,8 +29,9 @@ def add_command(commands: Any) -> None:
         help="instead of both: what translate --json wrote, scored in its own pieces",
     )
     parser.add_argument(
-        "--length-penalty", metavar="X", type=float, help="of the score (default: the config's)"
-    )
+        "--length-penalty", metavar="X", type=float, dest="decode.length_penalty",
+        help="of the score (default: the config's)",
+    )  # fmt: skip
     parser.add_argument(
         "--json", action="store_true", help="one JSON object a line, with each token's log-probability"
     )

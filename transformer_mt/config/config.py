@@ -8,7 +8,7 @@ from transformer_mt.config.data import DataConfig
 from transformer_mt.config.decode import DecodeConfig
 from transformer_mt.config.evaluate import EvaluateConfig
 from transformer_mt.config.model import ModelConfig
-from transformer_mt.config.section import Section
+from transformer_mt.config.section import Changeable, Section
 from transformer_mt.config.tokenizer import TokenizerConfig
 from transformer_mt.config.train import TrainConfig
 
@@ -16,7 +16,7 @@ from transformer_mt.config.train import TrainConfig
 class Config(Section):
     """One experiment."""
 
-    name: str = Field(pattern=r"^\w[\w.+-]*$")
+    name: Changeable[str] = Field(pattern=r"^\w[\w.+-]*$")
     """The run's folder is runs/NAME; by default the name of the YAML file."""
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 1
     """Of everything random: initial weights, order of the data, dropout."""
@@ -28,9 +28,9 @@ class Config(Section):
     """The network."""
     train: TrainConfig = TrainConfig()
     """The training."""
-    decode: DecodeConfig = DecodeConfig()
+    decode: Changeable[DecodeConfig] = DecodeConfig()
     """The search."""
-    evaluate: EvaluateConfig = EvaluateConfig()
+    evaluate: Changeable[EvaluateConfig] = EvaluateConfig()
     """The scores."""
 
     @model_validator(mode="after")

@@ -5,7 +5,7 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from transformer_mt.config.corpus import Corpus, corpus_kind
-from transformer_mt.config.section import Positive, Section
+from transformer_mt.config.section import Location, Positive, Section
 
 
 class DataConfig(Section):
@@ -15,15 +15,15 @@ class DataConfig(Section):
     """Language code of the source (`en`); also the default column."""
     target_lang: str = Field(pattern=r"^[A-Za-z]{2,8}([_-]\w+)*$")
     """Language code of the target (`de`); also the default column, and it chooses BLEU's tokenizer."""
-    hub: str | None = None
+    hub: Location[str | None] = None
     """Default `hub` of the corpora below."""
-    config: str | None = None
+    config: Location[str | None] = None
     """Default `config` of the corpora below."""
-    train: Corpus
+    train: Location[Corpus]
     """The pairs trained on."""
-    valid: Corpus
+    valid: Location[Corpus]
     """The pairs that say when to stop and which checkpoint is best."""
-    test: list[Corpus] = Field([])
+    test: Location[list[Corpus]] = Field([])
     """The pairs `evaluate` scores on; training pairs that stand here are left out."""
     max_length: Positive = 256
     """Longest side of a training pair, and longest source translated in one piece, in pieces with

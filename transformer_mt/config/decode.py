@@ -1,10 +1,11 @@
 """The YAML's `decode` section: the search."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from transformer_mt.config.section import NonNegative, Positive, Section
+from transformer_mt.config.section import Flag, NonNegative, OnlyForSearches, Positive, Section
+from transformer_mt.errors import InputError, Setting
 
 
 class DecodeConfig(Section):
@@ -14,11 +15,11 @@ class DecodeConfig(Section):
     """beam: beam search; sample: the most probable of several random samples; mbr: the sample most similar to
     all samples.
     """
-    beam: Annotated[int, Field(gt=0, le=1000)] = 5
+    beam: Annotated[int, Field(gt=0, le=1000), OnlyForSearches(("beam",))] = 5
     """Hypotheses kept by beam search; 1 is greedy search."""
-    length_penalty: float = Field(1.0, ge=0.0, le=10.0)
+    length_penalty: Annotated[float, OnlyForSearches(("beam", "sample"))] = Field(1.0, ge=0.0, le=10.0)
     """Exponent a of score = log P / length^a; 0 prefers short translations, 1 is the mean per token."""
-    length_penalty_form: Literal["plain", "gnmt"] = "plain"
+    length_penalty_form: Annotated[Literal["plain", "gnmt"], OnlyForSearches(("beam", "sample"))] = "plain"
     """What is raised to that power: the length, or (5 + length) / 6 (Wu et al. 2016)."""
     coverage_penalty: float = Field(0.0, ge=0.0, le=10.0)
     """Weight of GNMT's coverage penalty, against source words nothing attended to."""
@@ -34,9 +35,9 @@ class DecodeConfig(Section):
     """Of sampling: only the k likeliest tokens; 0 is all."""
     top_p: float = Field(1.0, gt=0.0, le=1.0)
     """Of sampling: only the likeliest tokens that together have this probability."""
-    seed: NonNegative = 1
+    seed: Annotated[NonNegative, OnlyForSearches(("sample", "mbr"))] = 1
     """Of sampling: the same line in the same batch always gets the same samples."""
-    utility: Literal["chrf", "bleu"] = "chrf"
+    utility: Annotated[Literal["chrf", "bleu"], OnlyForSearches(("mbr",))] = "chrf"
     """What mbr maximises: the mean likeness to the other samples, by sentence chrF or BLEU."""
     min_length: Annotated[int, Field(ge=0, le=10_000)] = 0
     """A translation has at least this many pieces."""
@@ -48,7 +49,7 @@ class DecodeConfig(Section):
     """No n-gram of this many pieces occurs twice in a translation; 0 turns it off."""
     repetition_penalty: float = Field(1.0, ge=1.0, le=100.0)
     """Factor on the log-probability of pieces that were there before; 1 turns it off."""
-    banned: list[str] = Field([])
+    banned: Annotated[list[str], Flag("ban")] = Field([])
     """Words that are never written."""
     split_sentences: Literal["auto"] | bool = "auto"
     """Translate each sentence of a line by itself; auto: unless a fifth of the training sources had several
@@ -61,23 +62,29 @@ class DecodeConfig(Section):
     def _check_search(self) -> "DecodeConfig":
         of_sampling = {"samples": 1, "temperature": 1.0, "top_k": 0, "top_p": 1.0}
         of_beams = {"coverage_penalty": 0.0, "diversity": 0.0}
-        for key, default in (of_sampling if self.search == "beam" else of_beams).items():
+        unused, needed = (of_sampling, "sample") if self.search == "beam" else (of_beams, "beam")
+        for key, default in unused.items():
             if (value := getattr(self, key)) != default:
-                other = "sample" if self.search == "beam" else "beam"
-                raise ValueError(
-                    f"decode.{key} must be {default} with search: {self.search}, but is {value}; it needs "
-                    f"search: {other}"
-                )
+                raise InputError(
+                    _key(key), f" must be {default} with ", _key("search", self.search),
+                    f", but is {value}; it needs ", _key("search", needed),
+                )  # fmt: skip
         if self.diversity and self.beam == 1:
-            raise ValueError("decode.beam must be at least 2 with decode.diversity, but is 1")
+            raise InputError(_key("beam"), " must be at least 2 with ", _key("diversity"), ", but is 1")
         if self.search == "mbr" and self.samples < 2:
-            raise ValueError(
-                f"decode.samples must be at least 2 with search: mbr, but is {self.samples}; 32 is usual"
-            )
+            raise InputError(
+                _key("samples"), " must be at least 2 with ", _key("search", "mbr"),
+                f", but is {self.samples}; 32 is usual",
+            )  # fmt: skip
         if self.max_length and self.min_length > self.max_length:
-            raise ValueError(
-                f"decode.min_length must be at most max_length ({self.max_length}), but is {self.min_length}"
-            )
+            raise InputError(
+                _key("min_length"), " must be at most ", _key("max_length"),
+                f" ({self.max_length}), but is {self.min_length}",
+            )  # fmt: skip
         if any(not word.strip() for word in self.banned):
-            raise ValueError("decode.banned must hold words, but one of them is empty")
+            raise InputError(_key("banned"), " must hold words, but one of them is empty")
         return self
+
+
+def _key(name: str, value: Any = None) -> Setting:
+    return Setting(f"decode.{name}", value)

@@ -5,15 +5,31 @@ from collections.abc import Iterator
 from typing import Any
 
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from transformer_mt.config.corpus import CORPORA
+from transformer_mt.config.section import Mark
 
 
 def keys(section: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, str, Any]]:
     """(dotted path, meaning, default) of every key below `section`, in order."""
     for name, field in section.model_fields.items():
         yield prefix + name, " ".join((field.description or "").split()), field.default
-        # A key may be a section, or a word or a section (model.attention.score); corpora are read as a whole.
-        for kind in typing.get_args(field.annotation) or [field.annotation]:
-            if isinstance(kind, type) and issubclass(kind, BaseModel) and prefix + name not in CORPORA:
-                yield from keys(kind, f"{prefix}{name}.")
+        if prefix + name not in CORPORA:  # corpora are read as a whole
+            for below in _sections(field):
+                yield from keys(below, f"{prefix}{name}.")
+
+
+def marks(section: type[BaseModel], dotted: str) -> set[Mark]:
+    """The marks of a key, and of the sections that it is in. The path may lead into a corpus."""
+    name, _, rest = dotted.partition(".")
+    field = section.model_fields[name]
+    found = {mark for mark in field.metadata if isinstance(mark, Mark)}
+    below = _sections(field)
+    return found | marks(below[0], rest) if rest and below else found
+
+
+def _sections(field: FieldInfo) -> list[type[BaseModel]]:
+    """The section that a key is; a key may also be a word or a section (model.attention.score)."""
+    kinds = typing.get_args(field.annotation) or [field.annotation]
+    return [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]

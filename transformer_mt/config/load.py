@@ -57,7 +57,9 @@ def load_yaml(kind: type[Kind], path: str | Path, overrides: list[str] | tuple[s
         lines = [
             sentence(problem, where, kind) for problem in error.errors() if not is_of_other_member(problem)
         ]
-        raise InputError("\n".join(dict.fromkeys(lines))) from None
+        distinct = {"".join(map(str, line)): line for line in lines}.values()
+        parts = [part for line in distinct for part in ["\n", *line]]
+        raise InputError(*parts[1:]) from None
 
 
 def _shipped(path: Path) -> Path:

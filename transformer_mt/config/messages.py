@@ -7,6 +7,7 @@ from pydantic import BaseModel
 
 from transformer_mt.config.corpus import CORPORA
 from transformer_mt.config.keys import keys
+from transformer_mt.errors import Setting, UserError
 
 _UNION_MEMBERS = ("bool", "int", "constrained-int", "constrained-str", "ScoresConfig")
 """What pydantic calls the members of our unions."""
@@ -55,7 +56,7 @@ OVERRIDDEN = "command line"
 """The location of a value that is in no file."""
 
 
-def sentence(error: Any, where: dict[str, str], section: type[BaseModel]) -> str:
+def sentence(error: Any, where: dict[str, str], section: type[BaseModel]) -> list[str | Setting]:
     """One line: where it was set, what must be, what is, the nearest right name."""
     # pydantic puts the tags of unions into the path; ours are the corpus kinds and the members of unions.
     loc = [str(part) for part in error["loc"]]
@@ -69,35 +70,40 @@ def sentence(error: Any, where: dict[str, str], section: type[BaseModel]) -> str
     place = next(
         (where[".".join(loc[:n])] for n in range(len(loc), 0, -1) if ".".join(loc[:n]) in where), None
     )
-    kind, value = error["type"], error["input"]
+    kind = error["type"]
     if kind == "value_error" and any(
         said == OVERRIDDEN and key.startswith(f"{dotted}.") for key, said in where.items()
     ):
         place = OVERRIDDEN  # of keys that do not fit one another, the last word was the override's
     start = f"{place}: " if place else ""
+    if kind == "value_error":  # raised by a validator of ours
+        raised = error["ctx"]["error"]
+        return [start, *(raised.parts if isinstance(raised, UserError) else [str(raised)])]
+    return [start, Setting(dotted), _problem(error, loc, section)]
+
+
+def _problem(error: Any, loc: list[str], section: type[BaseModel]) -> str:
+    """What is wrong with the key at `loc`."""
+    kind, value, dotted = error["type"], error["input"], ".".join(loc)
     if kind == "extra_forbidden":
-        return f"{start}`{dotted}` is not a key{_nearest(loc, section)}"
+        return f" is not a key{_nearest(loc, section)}"
     if kind == "missing":
-        return f"{start}`{dotted}` must be given"
-    if kind == "value_error":
-        return f"{start}{error['ctx']['error']}"
+        return " must be given"
     if kind == "corpus_kind":
-        return f"{start}`{dotted}` {error['msg']}, but is {value!r}"
+        return f" {error['msg']}, but is {value!r}"
     if dotted in _UNIONS:
-        return f"{start}`{dotted}` must be {_UNIONS[dotted]}, but is {value!r}"
+        return f" must be {_UNIONS[dotted]}, but is {value!r}"
     if kind == "model_type":
-        return (
-            f"{start}`{dotted}` must be a section of keys, but is {'empty' if value is None else repr(value)}"
-        )
+        return f" must be a section of keys, but is {'empty' if value is None else repr(value)}"
     if kind == "string_pattern_mismatch":
-        return f"{start}`{dotted}` must match {error['ctx']['pattern']}, but is {value!r}"
+        return f" must match {error['ctx']['pattern']}, but is {value!r}"
     must = error["msg"].replace("Input should be", "must be").replace("should have", "must have")
     near = ""
     if kind == "literal_error":
         options = [word.strip("'") for word in error["ctx"]["expected"].replace(" or ", ", ").split(", ")]
         match = difflib.get_close_matches(str(value), options, n=1)
         near = f"; did you mean {match[0]!r}?" if match else ""
-    return f"{start}`{dotted}` {must}, but is {value!r}{near}"
+    return f" {must}, but is {value!r}{near}"
 
 
 def is_of_other_member(error: Any) -> bool:

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import model_validator
 
-from transformer_mt.config.section import NonNegative, Positive, Probability, Section
+from transformer_mt.config.section import Changeable, NonNegative, Positive, Probability, Section
 
 ScoreKind = Literal["scaled_dot", "dot", "general", "additive", "cosine", "euclidean", "concat", "location"]
 ONLY_RECURRENT = ("concat", "location")
@@ -78,11 +78,11 @@ class ModelConfig(Section):
     """Depth of the encoder."""
     num_decoder_layers: Positive = 6
     """Depth of the decoder."""
-    dropout: Probability = 0.1
+    dropout: Changeable[Probability] = 0.1
     """Dropout on embeddings and on the output of each sublayer (the paper's P_drop)."""
-    attention_dropout: Probability = 0.0
+    attention_dropout: Changeable[Probability] = 0.0
     """Dropout on attention weights."""
-    ffn_dropout: Probability = 0.0
+    ffn_dropout: Changeable[Probability] = 0.0
     """Dropout inside the feed-forward network, after the activation."""
     norm: Literal["pre", "post"] = "pre"
     """LayerNorm before each sublayer (trains without care) or after the residual sum (the paper)."""

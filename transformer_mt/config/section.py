@@ -1,12 +1,41 @@
-"""What all sections of the YAML share."""
+"""What all sections of the YAML share: types of values, and marks that say more about a key."""
 
-from typing import Annotated
+from dataclasses import dataclass
+from enum import Enum
+from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
 Positive = Annotated[int, Field(gt=0)]
 NonNegative = Annotated[int, Field(ge=0)]
 Probability = Annotated[float, Field(ge=0.0, lt=1.0)]
+
+
+class Mark(Enum):
+    """What other modules must know about a key. A key without marks is fixed when a run is resumed."""
+
+    CHANGEABLE = "may differ when a run is resumed"
+    LOCATION = "where data lies; its content is compared by a fingerprint, so the location may change"
+    AFFECTS_SCORES = "validation scores before and after a change of it are not comparable"
+
+
+T = TypeVar("T")
+Changeable = Annotated[T, Mark.CHANGEABLE]
+Location = Annotated[T, Mark.LOCATION]
+
+
+@dataclass(frozen=True)
+class OnlyForSearches:
+    """Mark of a search setting that has no effect with other searches; a flag for it is then refused."""
+
+    searches: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Flag:
+    """Mark of a key whose flag has another name than the key."""
+
+    name: str
 
 
 class Section(BaseModel):

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from transformer_mt.config.section import Probability, Section
+from transformer_mt.config.section import Changeable, Probability, Section
 
 
 class TokenizerConfig(Section):
@@ -20,7 +20,7 @@ class TokenizerConfig(Section):
     """Spell unknown characters as bytes, so that nothing is ever <unk>."""
     character_coverage: float = Field(0.9999, ge=0.98, le=1.0)
     """Share of the text's characters that get a piece of their own."""
-    bpe_dropout: Probability = 0.0
+    bpe_dropout: Changeable[Probability] = 0.0
     """Probability with which a BPE merge is skipped in training, drawn again for each word in each epoch
     (Provilkov 2020).
     """

@@ -1,28 +1,28 @@
 """The YAML's `train` section."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from transformer_mt.config.section import NonNegative, Positive, Probability, Section
+from transformer_mt.config.section import Changeable, Mark, NonNegative, Positive, Probability, Section
 
 
 class TrainConfig(Section):
     """The training loop."""
 
-    max_updates: Positive = 100_000
+    max_updates: Changeable[Positive] = 100_000
     """Updates of the weights after which training ends."""
     batch_tokens: Literal["auto"] | Positive = 4096
     """Budget of one batch in padded tokens: sentences x longest side; auto is the most that fits the device's
     memory.
     """
-    accumulate: Positive = 1
+    accumulate: Changeable[Positive] = 1
     """Batches summed up for one update, on each device."""
-    micro_batch_tokens: NonNegative = 0
+    micro_batch_tokens: Changeable[NonNegative] = 0
     """Split batches into micro-batches of at most this many padded tokens, which gives the same update; 0:
     split only after running out of memory.
     """
-    parallel: Literal["ddp", "fsdp"] = "ddp"
+    parallel: Changeable[Literal["ddp", "fsdp"]] = "ddp"
     """With several devices: ddp keeps a full replica on each; fsdp shards weights and optimizer state over
     them.
     """
@@ -30,50 +30,50 @@ class TrainConfig(Section):
     """adamw has decoupled weight decay of matrices, adam adds the decay to the gradient; muon is Muon for the
     layers' matrices, AdamW for the rest.
     """
-    learning_rate: float = Field(0.0007, gt=0.0)
+    learning_rate: Changeable[float] = Field(0.0007, gt=0.0)
     """The highest learning rate, reached at the end of the warm-up."""
-    betas: list[Probability] = Field([0.9, 0.98], min_length=2, max_length=2)
+    betas: Changeable[list[Probability]] = Field([0.9, 0.98], min_length=2, max_length=2)
     """Adam's decay rates of the two moments (paper, section 5.3)."""
-    eps: float = Field(1.0e-9, gt=0.0)
+    eps: Changeable[float] = Field(1.0e-9, gt=0.0)
     """Adam's epsilon (paper, section 5.3)."""
-    weight_decay: float = Field(0.0, ge=0.0)
+    weight_decay: Changeable[float] = Field(0.0, ge=0.0)
     """Decay of the weights."""
-    schedule: Literal["inverse_sqrt", "linear", "cosine", "constant"] = "inverse_sqrt"
+    schedule: Changeable[Literal["inverse_sqrt", "linear", "cosine", "constant"]] = "inverse_sqrt"
     """What the learning rate does after the warm-up; linear and cosine reach zero with the update after the
     last.
     """
-    warmup: NonNegative = 4000
+    warmup: Changeable[NonNegative] = 4000
     """Updates over which the learning rate rises linearly."""
-    label_smoothing: Probability = 0.1
+    label_smoothing: Changeable[Probability] = 0.1
     """Share of the probability spread over the whole vocabulary (paper, section 5.4)."""
-    max_grad_norm: float = Field(1.0, ge=0.0)
+    max_grad_norm: Changeable[float] = Field(1.0, ge=0.0)
     """Gradients longer than this are scaled down to it; 0 turns it off."""
-    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    precision: Changeable[Literal["auto", "fp32", "bf16", "fp16"]] = "auto"
     """Arithmetic of the matrix products; auto is bf16 where the device computes in it, else fp16 with CUDA,
     fp32 elsewhere.
     """
-    compile: Literal["auto"] | bool = "auto"
+    compile: Changeable[Literal["auto"] | bool] = "auto"
     """torch.compile; auto is on with CUDA."""
-    device: str = Field("auto", pattern=r"^(auto|cpu|cuda(:\d+)?|mps)$")
+    device: Changeable[str] = Field("auto", pattern=r"^(auto|cpu|cuda(:\d+)?|mps)$")
     """auto, cpu, cuda, cuda:N or mps."""
-    log_every: Positive = 100
+    log_every: Changeable[Positive] = 100
     """Updates between lines of metrics.jsonl."""
-    validate_every: Positive = 1000
+    validate_every: Changeable[Positive] = 1000
     """Updates between validations."""
-    validate_sentences: Positive = 1000
+    validate_sentences: Annotated[Changeable[Positive], Mark.AFFECTS_SCORES] = 1000
     """At most this many validation sentences are translated (greedily) for BLEU and chrF; the loss sees all.
     """
-    save_every: Positive = 1000
+    save_every: Changeable[Positive] = 1000
     """Updates between checkpoints."""
-    keep_checkpoints: Positive = 3
+    keep_checkpoints: Changeable[Positive] = 3
     """The newest checkpoints kept, besides the best."""
-    average_checkpoints: Positive = 5
+    average_checkpoints: Changeable[Positive] = 5
     """Checkpoints whose weights are averaged at the end; 1 turns it off."""
-    average: Literal["last", "best"] = "last"
+    average: Changeable[Literal["last", "best"]] = "last"
     """Average the newest checkpoints or those that validated best."""
-    monitor: Literal["bleu", "loss"] = "bleu"
+    monitor: Annotated[Changeable[Literal["bleu", "loss"]], Mark.AFFECTS_SCORES] = "bleu"
     """Validation metric that selects the best checkpoint."""
-    patience: NonNegative = 10
+    patience: Changeable[NonNegative] = 10
     """Validations without a new best after which training ends; 0 turns it off."""
 
     @model_validator(mode="before")

@@ -20,7 +20,7 @@ from transformer_mt.config.corpus import FileCorpus
 from transformer_mt.data.corpus import Pair, read_corpus
 from transformer_mt.data.lines import cut_to_whole_lines
 from transformer_mt.device import keep_freed_memory
-from transformer_mt.errors import InputError, WorkError
+from transformer_mt.errors import InputError, Setting, WorkError
 from transformer_mt.evaluation.metrics import Score, corpus_scores
 from transformer_mt.export.support import reasons_against
 from transformer_mt.export.to_ctranslate2 import export
@@ -148,8 +148,9 @@ def _check_origin(file: Path, done: int, teacher: Path, sources: Sequence[str]) 
     note = file.with_suffix(".origin.json")
     if done and not (note.exists() and note.read_text(encoding="utf-8") == origin):
         raise InputError(
-            f"{file}: must be the translations of {teacher}, but is of another teacher, search or corpus; "
-            "remove it, or name another folder with --out"
+            f"{file}: must be the translations of {teacher}, but is of another teacher, search or corpus; ",
+            "remove it, or name another folder with ",
+            Setting("out"),
         )
     write_text(note, origin)
 

@@ -14,7 +14,7 @@ from transformer_mt.data.corpus import read_corpus
 from transformer_mt.data.lines import read_lines
 from transformer_mt.data.spaceless import is_spaceless
 from transformer_mt.data.tokenizer import EOS, Tokenizer
-from transformer_mt.errors import InputError, WorkError
+from transformer_mt.errors import InputError, Setting, WorkError
 from transformer_mt.evaluation.metrics import corpus_scores
 from transformer_mt.translation.translator import Translator
 
@@ -62,7 +62,7 @@ def probe_sentences(
         for scored in sorted((run / "evaluation").glob("*.jsonl")):
             say(f"{error}; the probe is made of the sources in {scored} instead")
             return [json.loads(line)["source"] for line in islice(read_lines(scored), _PROBES)]
-        say(f"{error}; the probe is made of random pieces instead, --probe FILE gives better ones")
+        say(f"{error}; the probe is made of random pieces instead; a file of sentences gives a better one")
     draw = random.Random(0)
     first, last = EOS + 1, tokenizer.src.vocab_size() - 1
     lines = [[draw.randint(first, last) for _ in range(draw.randint(2, 15))] for _ in range(_PROBES)]
@@ -92,7 +92,10 @@ def prove(
             )
     elif bleu < _BLEU:
         raise WorkError(
-            f"the export must have a BLEU of {_BLEU:.0f} against the run's own output, but: {proof}; it was "
-            "not kept, try sentences like those it will translate (--probe FILE), or another --quantization"
+            f"the export must have a BLEU of {_BLEU:.0f} against the run's own output, but: {proof}; it was ",
+            "not kept, give sentences like those it will translate with ",
+            Setting("probe"),
+            ", or another ",
+            Setting("quantization"),
         )
     return proof

@@ -6,33 +6,16 @@ from pathlib import Path
 from typing import Any
 
 from transformer_mt.config import Config
-from transformer_mt.errors import InputError
+from transformer_mt.config.keys import marks
+from transformer_mt.config.section import Mark
+from transformer_mt.errors import InputError, Setting
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.metrics_log import say
 
-# A run cannot change these: shapes of the weights, and the position in the data.
-_FIXED = (
-    "seed",
-    "data.source_lang",
-    "data.max_length",
-    "data.max_length_ratio",
-    "data.remove_duplicates",
-    "data.target_lang",
-    "tokenizer.",
-    "model.",
-    "train.batch_tokens",
-    "train.optimizer",
-)
-_FREE = ("model.dropout", "model.attention_dropout", "model.ffn_dropout", "tokenizer.bpe_dropout")
-# Locations of the data; its content is compared by a fingerprint.
-_LOCATIONS = ("data.hub", "data.config", "data.train", "data.valid", "data.test")
-# Settings that a validation score depends on.
-_AFFECT_SCORES = ("train.monitor", "train.validate_sentences", "evaluate.tokenize", "evaluate.lowercase")
-
 
 def compare_configs(old: Config, new: Config, folder: Path) -> Config:
-    """Report which keys changed since the checkpoint; refuse those that cannot change. Returns the new
-    config, with the values found for `auto`.
+    """Report which keys changed since the checkpoint; refuse those that are fixed, as a key is unless its
+    field is marked. Returns the new config, with the values found for `auto`.
     """
     if new.train.batch_tokens == "auto":
         found = {"batch_tokens": old.train.batch_tokens}
@@ -42,16 +25,16 @@ def compare_configs(old: Config, new: Config, folder: Path) -> Config:
         new = new.model_copy(update={"decode": new.decode.model_copy(update=kept)})
     before, after = flat(old.model_dump()), flat(new.model_dump())
     changed = [key for key in sorted(before.keys() | after.keys()) if before.get(key) != after.get(key)]
-    refused = [key for key in changed if key.startswith(_FIXED) and key not in _FREE]
+    refused = [key for key in changed if not marks(Config, key) & {Mark.CHANGEABLE, Mark.LOCATION}]
     if refused:
         lines = [
             f"`{key}` must stay {before.get(key)!r} when a run is resumed, but is {after.get(key)!r}"
             for key in refused
         ]
         raise InputError(
-            "\n".join(
-                [*lines, f"{folder}: put them back, or start over with --fresh, or train under another name"]
-            )
+            "\n".join([*lines, f"{folder}: put them back, or start over with "]),
+            Setting("fresh", True),
+            ", or train under another name",
         )
     for key in changed:
         say(f"changed since the last checkpoint: `{key}` from {before.get(key)!r} to {after.get(key)!r}")
@@ -61,7 +44,8 @@ def compare_configs(old: Config, new: Config, folder: Path) -> Config:
 def changed_scores(old: dict[str, Any], new: Config) -> list[str]:
     """The changed keys that make scores incomparable."""
     before, after = flat(old), flat(new.model_dump())
-    return [key for key in _AFFECT_SCORES if before.get(key) != after[key]]
+    changed = [key for key in after if before.get(key) != after[key]]
+    return [key for key in changed if Mark.AFFECTS_SCORES in marks(Config, key)]
 
 
 def compare_ranks(config: Config, found: dict[str, Any], ranks: Ranks) -> None:
@@ -70,7 +54,8 @@ def compare_ranks(config: Config, found: dict[str, Any], ranks: Ranks) -> None:
 
     `found` holds the command's options, and the values of `auto` on this machine.
     """
-    mine = {key: value for key, value in flat(config.model_dump()).items() if not key.startswith(_LOCATIONS)}
+    settings = flat(config.model_dump())
+    mine = {key: value for key, value in settings.items() if Mark.LOCATION not in marks(Config, key)}
     first, *others = ranks.gather(mine | found)
     for rank, other in enumerate(others, start=1):
         if differs := [

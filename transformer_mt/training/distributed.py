@@ -164,7 +164,7 @@ def wrap_distributed(
     # validation.
     devices = [device] if device.type == "cuda" else None
     with warnings.catch_warnings():
-        # Torch 2.13 has another name for the option, 2.10 has not
+        # Torch 2.13 deprecates the option; its successor still broadcasts buffers once, at the start.
         warnings.simplefilter("ignore", FutureWarning)
         return DistributedDataParallel(
             objective, device_ids=devices, broadcast_buffers=False, gradient_as_bucket_view=True

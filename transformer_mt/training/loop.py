@@ -72,7 +72,7 @@ def _train(run: Run) -> None:
         more = "train.patience" if _out_of_patience(run) else "train.max_updates"
         say(
             f"{folder}: finished at update {run.progress.step:,}; raise {more} to continue, or start over "
-            "with --fresh"
+            "with `fresh`"
         )
         return
     _announce(run)

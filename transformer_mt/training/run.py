@@ -14,14 +14,11 @@ from transformer_mt.config import Config
 from transformer_mt.data.prefetch import BatchPrefetcher
 from transformer_mt.data.prepare import PreparedData
 from transformer_mt.data.tokenizer import Tokenizer
-from transformer_mt.errors import InputError, WorkError
+from transformer_mt.errors import InputError, Setting, WorkError
 from transformer_mt.locks import FolderLock
 from transformer_mt.model.build import build_model
 from transformer_mt.model.interface import TranslationModel
-from transformer_mt.training.config_changes import (
-    changed_scores,
-    compare_updates,
-)
+from transformer_mt.training.config_changes import changed_scores, compare_updates
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.metrics_log import MetricsLog, say
 from transformer_mt.training.optimizer import load_optimizer_tensors, optimizer_tensors
@@ -115,9 +112,9 @@ class Run:
         state = saved.state
         if state["data_fingerprint"] != self.data.fingerprint:
             raise InputError(
-                f"{self.folder}: the training or validation data changed since this run began; "
-                "bring the old data back, or start over with --fresh"
-            )
+                f"{self.folder}: the training or validation data changed since this run began; ",
+                "bring the old data back, or start over with ", Setting("fresh", True),
+            )  # fmt: skip
         load_full_weights(self.model, saved.tensors["model"], str(saved.path))
         load_optimizer_tensors(self.optimizer, self.model, saved.tensors["optimizer"])
         if self.updater.scaler.is_enabled() and state["scaler"]:  # another precision has none

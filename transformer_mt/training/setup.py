@@ -16,10 +16,10 @@ from transformer_mt.data.prepare import PreparedData, prepare
 from transformer_mt.data.subword_dropout import EpochSpelling
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.device import choose_device, choose_precision, keep_freed_memory
-from transformer_mt.errors import InputError
+from transformer_mt.errors import InputError, Setting
 from transformer_mt.evaluation.metrics import corpus_scores
 from transformer_mt.files import write_text
-from transformer_mt.locks import lock_folder, set_aside
+from transformer_mt.locks import FolderLock, lock_folder, set_aside
 from transformer_mt.training.batch_budget import find_budget
 from transformer_mt.training.config_changes import compare_configs, compare_ranks
 from transformer_mt.training.distributed import Ranks, wrap_distributed
@@ -42,44 +42,78 @@ def open_run(config: Config, folder: Path, fresh: bool = False, ranks: Ranks | N
     closes it.
     """
     with ExitStack() as held:
-        run = _open_run(config, folder, fresh, ranks, held)
+        run = _open_run(config, folder, fresh, ranks or Ranks(), held)
         held.pop_all()  # from here on the run holds the lock and ends the batch thread
     return run
 
 
-def _open_run(config: Config, folder: Path, fresh: bool, ranks: Ranks | None, held: ExitStack) -> Run:
-    ranks = ranks or Ranks()
-    device = choose_device(config.train.device)
-    if config.train.parallel == "fsdp" and ranks.size == 1:
+def _open_run(config: Config, folder: Path, fresh: bool, ranks: Ranks, held: ExitStack) -> Run:
+    # 1. What needs no file, so that a mistake is reported within seconds.
+    device, dtype = _check_machine(config, fresh, ranks)
+    # 2. Lock an existing folder before a checkpoint is read: loading may set damaged checkpoints aside.
+    lock = None
+    if ranks.is_rank_zero and folder.is_dir() and not fresh:
+        lock = held.enter_context(lock_folder(folder))
+    # 3. The checkpoint before the data, because its tokenizer prepares the data.
+    saved = None if fresh else _newest(folder, ranks)
+    config = _check_config(config, saved, folder, fresh)
+    # 4. The data before the folder is created or moved: most mistakes are found here.
+    data = _prepare_data(config, saved, folder, ranks)
+    config = _without_auto(config, data, device, ranks)
+    # 5. With `fresh` the lock is taken after the old folder was moved.
+    if ranks.is_rank_zero and lock is None:
+        lock = held.enter_context(_create_folder(folder, fresh))
+    # 6. The objects, and last the checkpoint's state in them.
+    run = _build(config, folder, data, device, dtype, ranks, lock)
+    held.callback(run.batches.close)
+    if saved is not None:
+        run.restore(saved)
+        say(f"resuming from {saved.path}: update {run.progress.step:,} of {config.train.max_updates:,}")
+    if ranks.is_rank_zero:
+        if saved is None:
+            data.tokenizer.save(folder)
+        write_text(folder / "config.yaml", dump_config(config, comments=True))
+    return run
+
+
+def _check_machine(config: Config, fresh: bool, ranks: Ranks) -> tuple[torch.device, torch.dtype]:
+    """The device and the precision. InputError if this machine cannot run the config, or if the ranks were
+    started differently.
+    """
+    train = config.train
+    device = choose_device(train.device)
+    if train.parallel == "fsdp" and ranks.size == 1:
         raise InputError(
             "train.parallel: fsdp must have several processes, but there is one; start it with torchrun"
         )
-    # Fails now, not at the first validation, if BLEU's tokenizer is missing.
+    # BLEU's tokenizer may be missing: report it now, not at the first validation.
     corpus_scores(["a"], ["a"], config.data.target_lang, config.evaluate.tokenize, metrics=("BLEU",))
-    # Lock before anything else, because loading may set damaged checkpoints aside. With --fresh the lock is
-    # taken after the old folder was moved.
-    lock = (
-        held.enter_context(lock_folder(folder))
-        if ranks.is_rank_zero and folder.is_dir() and not fresh
-        else None
-    )
-    dtype = choose_precision(config.train.precision, device)
+    dtype = choose_precision(train.precision, device)
     found = {
         "train.device": device.type,
         "train.precision": str(dtype).removeprefix("torch."),
-        "--fresh": fresh,
+        "fresh": fresh,
     }
     compare_ranks(config, found, ranks)
-    saved = None if fresh else _newest(folder, ranks)
+    return device, dtype
+
+
+def _check_config(config: Config, saved: Checkpoint | None, folder: Path, fresh: bool) -> Config:
+    """The config that training continues with; InputError if it does not fit the checkpoint."""
     if saved is not None:
         config = compare_configs(_config_of(saved, folder), config, folder)
     elif not fresh and (folder / "model.safetensors").exists():
         raise InputError(
-            f"{folder}: must hold the checkpoints of its model to be resumed, but holds none; start over "
-            "with --fresh, which moves it aside, or train under another name"
-        )
+            f"{folder}: must hold the checkpoints of its model to be resumed, but holds none; start over ",
+            "with ", Setting("fresh", True), ", which moves it aside, or train under another name",
+        )  # fmt: skip
     if config.train.parallel == "fsdp" and config.train.batch_tokens == "auto":
         raise InputError("train.batch_tokens must be a number with train.parallel: fsdp, but is auto")
+    return config
+
+
+def _prepare_data(config: Config, saved: Checkpoint | None, folder: Path, ranks: Ranks) -> PreparedData:
+    """The encoded pairs; InputError unless all ranks have the same and the monitor can be computed."""
     with ranks.local_rank_zero_first():
         data = prepare(config, say, Tokenizer.load(folder) if saved is not None else None)
     if len(set(ranks.gather(data.fingerprint))) > 1:
@@ -89,23 +123,38 @@ def _open_run(config: Config, folder: Path, fresh: bool, ranks: Ranks | None, he
         )
     if config.train.monitor == "loss" and not len(data.valid):
         raise InputError("train.monitor must be bleu, as no validation pair fits a batch, but is loss")
-    if device.type == "cpu":
-        keep_freed_memory()
-    config = _with_sentence_splitting(_with_budget(config, data, device, ranks), data)
-    if ranks.is_rank_zero and lock is None:
-        if fresh and folder.is_dir():
-            say(f"the old run is now {set_aside(folder)}")
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = held.enter_context(lock_folder(folder))
+    return data
 
+
+def _without_auto(config: Config, data: PreparedData, device: torch.device, ranks: Ranks) -> Config:
+    """The config with the values found for `auto`; config.yaml in the run's folder keeps them."""
+    if device.type == "cpu":
+        keep_freed_memory()  # before the memory is measured
+    return _with_sentence_splitting(_with_budget(config, data, device, ranks), data)
+
+
+def _create_folder(folder: Path, fresh: bool) -> FolderLock:
+    """Create the run's folder and lock it; with `fresh` an old one is moved aside first."""
+    if fresh and folder.is_dir():
+        say(f"the old run is now {set_aside(folder)}")
+    folder.mkdir(parents=True, exist_ok=True)
+    return lock_folder(folder)
+
+
+def _build(
+    config: Config, folder: Path, data: PreparedData, device: torch.device, dtype: torch.dtype, ranks: Ranks,
+    lock: FolderLock | None,
+) -> Run:  # fmt: skip
+    """The run at update 0: model, optimizer, batches."""
     train = config.train
     torch.manual_seed(config.seed)
     model = model_for(config, data.tokenizer).to(device)
     compiled = train.compile is True or (train.compile == "auto" and device.type == "cuda")
-    alone = Objective(model, train.label_smoothing, compiled)
-    objective = wrap_distributed(alone, model.blocks, train.parallel, ranks, device)
+    objective: torch.nn.Module = Objective(model, train.label_smoothing, compiled)
+    objective = wrap_distributed(objective, model.blocks, train.parallel, ranks, device)
     if not ranks.is_rank_zero:
         torch.manual_seed(config.seed + ranks.rank)  # equal weights on each rank, but different dropout
+    # After wrapping: FSDP2 replaces the parameters.
     optimizer = build_optimizer(model, train)
     updater = Updater(
         objective, optimizer, device, dtype, train.max_grad_norm, ranks, say, train.micro_batch_tokens
@@ -117,20 +166,20 @@ def _open_run(config: Config, folder: Path, fresh: bool, ranks: Ranks | None, he
         else None
     )
     plan = TrainingBatches(data.train, int(train.batch_tokens), config.seed, ranks.rank, ranks.size, spelling)
-    batches = BatchPrefetcher(plan, train.accumulate, device)
-    held.callback(batches.close)
-    journal = MetricsLog(folder, active=ranks.is_rank_zero)
-    run = Run(
-        config, folder, data, device, model, optimizer, updater, batches, Progress(), journal, ranks, lock
+    return Run(
+        config=config,
+        folder=folder,
+        data=data,
+        device=device,
+        model=model,
+        optimizer=optimizer,
+        updater=updater,
+        batches=BatchPrefetcher(plan, train.accumulate, device),
+        progress=Progress(),
+        journal=MetricsLog(folder, active=ranks.is_rank_zero),
+        ranks=ranks,
+        lock=lock,
     )
-    if saved is not None:
-        run.restore(saved)
-        say(f"resuming from {saved.path}: update {run.progress.step:,} of {train.max_updates:,}")
-    elif ranks.is_rank_zero:
-        data.tokenizer.save(folder)
-    if ranks.is_rank_zero:
-        write_text(folder / "config.yaml", dump_config(config, comments=True))
-    return run
 
 
 def _config_of(saved: Checkpoint, folder: Path) -> Config:
@@ -140,8 +189,8 @@ def _config_of(saved: Checkpoint, folder: Path) -> Config:
         key = ".".join(map(str, error.errors()[0]["loc"]))
         raise InputError(
             f"{folder}: was trained by another version, whose `{key}` this one does not read; resume with "
-            "that version, or start over with --fresh"
-        ) from None
+            "that version, or start over with ", Setting("fresh", True),
+        ) from None  # fmt: skip
 
 
 def _newest(folder: Path, ranks: Ranks) -> Checkpoint | None:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from transformer_mt.data.tokenizer import BOS, EOS
-from transformer_mt.errors import InputError
+from transformer_mt.errors import InputError, Setting
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.model.recorder import AttentionRecorder
 from transformer_mt.translation.torch_engine import TorchEngine
@@ -80,7 +80,8 @@ def maps(attentions: AttentionMaps, kind: str, layer: str, head: str) -> list[tu
     layers = attentions.weights[kind]
     if not layers:
         raise InputError(
-            f"--kind must be cross for this model, but is {kind}: a recurrent {kind} has no self-attention"
+            Setting("kind"),
+            f" must be cross for this model, but is {kind}: a recurrent {kind} has no self-attention",
         )
     chosen = _select_parts("layer", layer, layers)
     found = []
@@ -101,5 +102,5 @@ def _select_parts(word: str, asked: str, parts: Sequence[Tensor]) -> list[tuple[
     if asked == "all":
         return [(f"{word} {i}", part) for i, part in enumerate(parts, start=1)]
     if not asked.isdecimal() or not 1 <= int(asked) <= len(parts):
-        raise InputError(f"--{word} must be 1 to {len(parts)}, all or mean, but is {asked}")
+        raise InputError(Setting(word), f" must be 1 to {len(parts)}, all or mean, but is {asked}")
     return [(f"{word} {asked}", parts[int(asked) - 1])]

@@ -11,7 +11,7 @@ from typing import Any
 from transformer_mt.config import DecodeConfig
 from transformer_mt.cpu import usable_cores
 from transformer_mt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
-from transformer_mt.errors import InputError, WorkError
+from transformer_mt.errors import InputError, Setting, WorkError
 from transformer_mt.search.hypothesis import Hypothesis, LengthPenalty, ranked
 from transformer_mt.translation.engine import Ids, Request
 
@@ -48,14 +48,15 @@ def import_ctranslate2() -> Any:
 
 def check_settings(settings: DecodeConfig) -> None:
     """InputError, one line per setting, if CTranslate2 does not support the search."""
-    wrong = [
-        f"decode.{key} must be {value!r} with --engine ctranslate2, but is {getattr(settings, key)!r}; "
-        "translate with the run's folder instead"
-        for key, value in _ONLY.items()
-        if getattr(settings, key) != value
-    ]
-    if wrong:
-        raise InputError("\n".join(wrong))
+    parts: list[str | Setting] = []
+    for key, value in _ONLY.items():
+        if (found := getattr(settings, key)) != value:
+            parts += [
+                "\n", Setting(f"decode.{key}"), f" must be {value!r} with ", Setting("engine", "ctranslate2"),
+                f", but is {found!r}; translate with the run's folder instead",
+            ]  # fmt: skip
+    if parts:
+        raise InputError(*parts[1:])
 
 
 def supported_settings(settings: DecodeConfig) -> tuple[DecodeConfig, list[str]]:
@@ -74,7 +75,10 @@ def choose_device_name(device: str, dtype: str | None) -> str:
     place, _, index = device.partition(":")
     if place not in ("auto", "cpu", "cuda") or (index and not (index.isdecimal() and place == "cuda")):
         raise InputError(
-            f"the device must be auto, cpu, cuda or cuda:N with --engine ctranslate2, but is {device}"
+            Setting("device"),
+            " must be auto, cpu, cuda or cuda:N with ",
+            Setting("engine", "ctranslate2"),
+            f", but is {device}",
         )
     gpus = library.get_cuda_device_count()
     if place == "auto":
@@ -85,7 +89,9 @@ def choose_device_name(device: str, dtype: str | None) -> str:
         )
     kinds = library.get_supported_compute_types(place)
     if dtype is not None and dtype not in kinds:
-        raise InputError(f"--dtype must be one of {', '.join(sorted(kinds))} on this {place}, but is {dtype}")
+        raise InputError(
+            Setting("dtype"), f" must be one of {', '.join(sorted(kinds))} on this {place}, but is {dtype}"
+        )
     return f"{place}:{index}" if index else place
 
 

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from transformer_mt.errors import InputError
+from transformer_mt.errors import InputError, Setting
 
 _TAG = re.compile(r"<(/?)([A-Za-z][\w:.-]*)[^>]*?(/?)>")
 
@@ -31,9 +31,11 @@ class ProtectedText:
         try:
             self._pattern = re.compile(pattern)
         except re.error as error:
-            raise InputError(f"--protect must be a regular expression, but is {pattern!r}: {error}") from None
+            raise InputError(
+                Setting("protect"), f" must be a regular expression, but is {pattern!r}: {error}"
+            ) from None
         if self._pattern.match(""):
-            raise InputError(f"--protect must not match the empty text, but {pattern!r} does")
+            raise InputError(Setting("protect"), f" must not match the empty text, but {pattern!r} does")
 
     def is_in(self, text: str) -> bool:
         return next(self._matches(text), None) is not None

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from transformer_mt.config import DecodeConfig
-from transformer_mt.errors import InputError
+from transformer_mt.errors import InputError, Setting
 from transformer_mt.translation.protected_text import ProtectedText
 
 
@@ -25,16 +25,19 @@ class Options:
         of_beam = settings.search == "beam"
         most = settings.beam if of_beam else settings.samples
         if self.n_best < 1:
-            raise InputError(f"--n-best must be at least 1, but is {self.n_best}")
+            raise InputError(Setting("n_best"), f" must be at least 1, but is {self.n_best}")
         if self.n_best > most:
+            width = Setting("decode.beam" if of_beam else "decode.samples")
             raise InputError(
-                f"--n-best must be at most --{'beam' if of_beam else 'samples'} ({most}), but is "
-                f"{self.n_best}"
+                Setting("n_best"), " must be at most ", width, f" ({most}), but is {self.n_best}"
             )
         if broken := next((p for p in self.prefixes or () if "\n" in p or "\r" in p), None):
             raise InputError(f"a prefix must be one line, but is {broken!r}")
         if self.protect and self.align:
-            raise InputError("--align must not stand with --protect: protected text is aligned with nothing")
+            raise InputError(
+                Setting("align"), " must not stand with ", Setting("protect"),
+                ": protected text is aligned with nothing",
+            )  # fmt: skip
         if self.protect:
             ProtectedText(self.protect)
 

@@ -82,12 +82,12 @@ def pairs_of_json(translator: Translator, path: str, most: int) -> Iterator[list
                 encoded = translator.tokenizer.encode_src(sources)
             except (ValueError, KeyError, TypeError):
                 raise InputError(
-                    f"{path}:{number}: must be a line that translate --json wrote, but is not"
+                    f"{path}:{number}: must be a line of JSON that translate wrote, but is not"
                 ) from None
             if is_apart:
                 raise InputError(
-                    f"{path}:{number}: must not have text translated apart (--protect) to be scored; leave "
-                    "it out"
+                    f"{path}:{number}: must not have protected text translated apart to be scored; "
+                    "leave it out"
                 )
             if strange:
                 raise InputError(

@@ -14,7 +14,7 @@ from transformer_mt.checkpoint import CheckpointError, load_model_weights, load_
 from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from transformer_mt.device import choose_device
-from transformer_mt.errors import InputError, WorkError
+from transformer_mt.errors import InputError, Setting, WorkError
 from transformer_mt.model.build import build_model
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.model.recorder import AttentionRecorder
@@ -60,8 +60,9 @@ class TorchEngine:
         place = choose_device(device)
         if dtype not in ("float32", "bfloat16", "float16"):
             raise InputError(
-                f"--dtype must be float32, bfloat16 or float16 with --engine torch, but is {dtype}"
-            )
+                Setting("dtype"), " must be float32, bfloat16 or float16 with ", Setting("engine", "torch"),
+                f", but is {dtype}",
+            )  # fmt: skip
         models: list[TranslationModel] = []
         for folder, config in zip(folders, configs):
             model, own = load_model(folder, config)
@@ -80,7 +81,8 @@ class TorchEngine:
     def check(self, settings: DecodeConfig) -> None:
         if settings.coverage_penalty and isinstance(self.model, Ensemble):
             raise InputError(
-                "decode.coverage_penalty must be 0 with several models, of which each attends for itself"
+                Setting("decode.coverage_penalty"),
+                " must be 0 with several models, of which each attends for itself",
             )
 
     def search(
@@ -95,9 +97,9 @@ class TorchEngine:
                 each = self._search([requests[i] for i in rows], settings, rules)
             except NotFiniteError:
                 raise WorkError(
-                    "the model's output is not finite; its weights are damaged, or too large for the dtype: "
-                    "use --dtype float32 or an earlier checkpoint"
-                ) from None
+                    "the model's output is not finite; its weights are damaged, or too large for the dtype: ",
+                    "use ", Setting("dtype", "float32"), " or an earlier checkpoint",
+                ) from None  # fmt: skip
             return [(i, found[:n_best]) for i, found in zip(rows, each)]
 
         return (found for done in self._in_parallel(searched, plan) for found in done)

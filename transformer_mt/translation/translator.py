@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.data.tokenizer import Tokenizer
-from transformer_mt.errors import InputError
+from transformer_mt.errors import InputError, Setting
 from transformer_mt.search.hypothesis import Hypothesis
 from transformer_mt.search.mbr import expected_utilities
 from transformer_mt.translation.assembly import NOTHING, candidates_of, joined, line_result, mean
@@ -70,8 +70,9 @@ class Translator:
         if is_exported(folder):
             if engine == "torch":
                 raise InputError(
-                    f"{folder}: an exported model must have --engine ctranslate2, but is asked for torch"
-                )
+                    f"{folder}: an exported model must have ", Setting("engine", "ctranslate2"),
+                    ", but is asked for torch",
+                )  # fmt: skip
             if ensemble:
                 raise InputError(
                     f"{folder}: an exported model translates alone; name the folders of runs instead"
@@ -82,7 +83,8 @@ class Translator:
             return cls(CTranslate2Engine.load(folder, tokenizer, device, dtype), tokenizer, config)
         if engine == "ctranslate2":
             raise InputError(
-                f"{folder}: must be an exported model; transformer-mt export {folder} --to ctranslate2 DIR"
+                f"{folder}: must be an exported model, but is a run; export it with: transformer-mt export "
+                f"{folder} DIR"
             )
         from transformer_mt.translation.torch_engine import TorchEngine
 

@@ -1,0 +1,109 @@
+"""Flags made from the keys of a config section, and the names of flags in errors."""
+
+import argparse
+import json
+import typing
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from transformer_mt.config.section import Flag, OnlyForSearches
+from transformer_mt.config.yaml_loader import Loader
+from transformer_mt.errors import InputError, Setting
+
+
+def add_flags(group: argparse._ArgumentGroup, section: type[BaseModel], prefix: str) -> None:
+    """A flag for each key of the section: its name with dashes, and its first sentence as the help.
+
+    A flag's value stands in the parsed arguments under the dotted path of its key. The ranges of the values
+    are the section's: pydantic checks them.
+    """
+    for name, field in section.model_fields.items():
+        is_list = typing.get_origin(field.annotation) is list
+        meaning = " ".join((field.description or "").split()).replace("%", "%%").rstrip(".")
+        group.add_argument(
+            flag_of(name, field),
+            dest=f"{prefix}{name}",
+            metavar="WORD" if is_list else _metavar(field.annotation),
+            action="append" if is_list else "store",
+            type=str if is_list else _value,
+            help=meaning + ("; repeatable" if is_list else ""),
+        )
+
+
+def flag_of(name: str, field: FieldInfo) -> str:
+    """`--length-penalty` for length_penalty, unless the field is marked with another flag."""
+    marked = [mark.name for mark in field.metadata if isinstance(mark, Flag)]
+    return f"--{marked[0] if marked else name.replace('_', '-')}"
+
+
+def given(arguments: argparse.Namespace, prefix: str) -> dict[str, Any]:
+    """The keys that were given as flags, without the prefix of their section."""
+    values = {key: value for key, value in vars(arguments).items() if value is not None}
+    return {key.removeprefix(prefix): value for key, value in values.items() if key.startswith(prefix)}
+
+
+def check_searches(section: type[BaseModel], prefix: str, keys: dict[str, Any], search: str) -> None:
+    """InputError if one of the given keys has no effect with this search."""
+    for key in keys:
+        for mark in section.model_fields[key].metadata:
+            if isinstance(mark, OnlyForSearches) and search not in mark.searches:
+                wanted = Setting(f"{prefix}search", " or ".join(mark.searches))
+                raise InputError(
+                    Setting(f"{prefix}{key}"), " must stand with ", wanted, f", but the search is {search}"
+                )
+
+
+def name_by_flags(parser: argparse.ArgumentParser) -> typing.Callable[[Setting], str]:
+    """How a command names a setting in an error: by the flag that sets it, if the command has one."""
+    flags = {a.dest: max(a.option_strings, key=len) for a in _actions(parser) if a.option_strings}
+
+    def name(setting: Setting) -> str:
+        flag = flags.get(setting.key)
+        if flag is None:
+            return str(setting)
+        return flag if setting.value in (None, True) else f"{flag} {setting.value}"
+
+    return name
+
+
+def _actions(parser: argparse.ArgumentParser) -> list[argparse.Action]:
+    """The arguments of the parser and of its subcommands."""
+    found = list(parser._actions)
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            found += [below for choice in action.choices.values() for below in _actions(choice)]
+    return found
+
+
+def _value(text: str) -> Any:
+    """A value as the YAML reads it. What is not YAML stays text: the section refuses it with its reason."""
+    try:
+        return yaml.load(text, Loader)  # noqa: S506 - Loader is a SafeLoader
+    except (yaml.YAMLError, ValueError):
+        return text
+
+
+def _metavar(annotation: Any) -> str:
+    """The values a key may have, in a word: N, X, or the words themselves."""
+    words: list[str] = []
+    for kind in _members(annotation):
+        if kind is bool:
+            words += ["true", "false"]
+        elif typing.get_origin(kind) is Literal:
+            words += [json.dumps(word).strip('"') for word in typing.get_args(kind)]
+        elif kind is int:
+            words.append("N")
+        elif kind is float:
+            words.append("X")
+    return "|".join(words)
+
+
+def _members(annotation: Any) -> list[Any]:
+    """The members of a union, without their Annotated."""
+    if typing.get_origin(annotation) is typing.Annotated:
+        return _members(typing.get_args(annotation)[0])
+    is_union = annotation is not None and typing.get_origin(annotation) not in (None, Literal, list)
+    return [m for each in typing.get_args(annotation) for m in _members(each)] if is_union else [annotation]
