@@ -1,6 +1,7 @@
 import gzip
 import io
 import os
+import time
 
 import pytest
 from hypothesis import given
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 
 from transformer_mt.data.lines import read_lines, read_ready
 from transformer_mt.errors import InputError
+from transformer_mt.translation.chunk_size import ChunkSize
 
 
 def test_lines_end_at_lf_and_crlf_only(tmp_path):
@@ -45,7 +47,7 @@ def test_damaged_packed_files_are_named(tmp_path, content):
     st.integers(1, 4),
 )
 def test_every_line_is_given_out_once_and_in_order(lines, most):
-    chunks = list(read_ready(io.BytesIO(b"".join(line + b"\n" for line in lines)), "memory", most))
+    chunks = list(read_ready(io.BytesIO(b"".join(line + b"\n" for line in lines)), "memory", lambda: most))
     assert [line for chunk in chunks for line in chunk] == lines
     assert all(1 <= len(chunk) <= most for chunk in chunks)
 
@@ -53,7 +55,7 @@ def test_every_line_is_given_out_once_and_in_order(lines, most):
 def test_a_line_in_a_pipe_is_given_out_before_the_next_is_written():
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb") as stream, os.fdopen(writing, "wb", buffering=0) as pipe:
-        chunks = read_ready(stream, "pipe", 100)
+        chunks = read_ready(stream, "pipe", lambda: 100)
         pipe.write(b"first\r\nhalf of the ")
         assert next(chunks) == [b"first"]
         pipe.write(b"second")
@@ -67,4 +69,25 @@ def test_a_damaged_stream_is_named(tmp_path, content):
     path = tmp_path / "a.gz"
     path.write_bytes(content)
     with gzip.open(path) as stream, pytest.raises(InputError, match="a.gz: cannot be read"):
-        list(read_ready(stream, "a.gz", 10))
+        list(read_ready(stream, "a.gz", lambda: 10))
+
+
+def test_a_list_is_as_long_as_asked_for_when_it_begins():
+    sizes = iter([2, 3, 1, 9, 9])
+    text = b"".join(b"%d\n" % i for i in range(9))
+    assert [len(chunk) for chunk in read_ready(io.BytesIO(text), "memory", lambda: next(sizes))] == [
+        2,
+        3,
+        1,
+        3,
+    ]
+
+
+def test_chunks_grow_while_they_are_done_quickly(monkeypatch):
+    now = iter([0.0, 1.0, 2.0, 3.0, 4.0, 20.0, 21.0])
+    monkeypatch.setattr(time, "monotonic", lambda: next(now))
+    size = ChunkSize()
+    assert [size.next() for _ in range(7)] == [1024, 2048, 4096, 8192, 16384, 16384, 16384]
+    now = iter([0.0, 30.0, 60.0, 61.0])
+    size = ChunkSize()
+    assert [size.next() for _ in range(4)] == [1024, 1024, 1024, 2048]

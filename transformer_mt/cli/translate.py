@@ -21,10 +21,6 @@ if TYPE_CHECKING:
 
 DESCRIPTION = "Translate TEXT, or standard input as it arrives: one output line per input line, in order."
 
-# Lines translated together when there are that many: enough to sort into full batches, few enough to see
-# progress.
-_CHUNK = 1024
-
 
 def add_command(commands: Any) -> None:
     add_arguments(commands.add_parser("translate", help="translate text", description=DESCRIPTION))
@@ -147,13 +143,14 @@ def _with(options: "Options", prefixes: list[str] | None) -> "Options":
 def _chunks(arguments: argparse.Namespace, files: ExitStack) -> Iterator[list[bytes]]:
     """The lines to translate, as many together as are there."""
     from transformer_mt.data.lines import open_bytes, read_ready
+    from transformer_mt.translation.chunk_size import ChunkSize
 
     if arguments.text:
         return iter([[os.fsencode(text) for text in arguments.text]])
     if not arguments.input and sys.stdin is None:
         raise InputError("standard input is closed; give TEXT or --input FILE")
     source = files.enter_context(open_bytes(arguments.input)) if arguments.input else sys.stdin.buffer
-    return read_ready(source, arguments.input or "standard input", _CHUNK)
+    return read_ready(source, arguments.input or "standard input", ChunkSize().next)
 
 
 Task = tuple[int, list[str], list[str] | None]

@@ -8,7 +8,7 @@ import gzip
 import os
 import select
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -104,15 +104,16 @@ def strip_end(raw: bytes) -> bytes:
     return raw[:-2] if raw.endswith(b"\r\n") else raw.removesuffix(b"\n")
 
 
-def read_ready(stream: IO[bytes], name: str, most: int) -> Iterator[list[bytes]]:
-    """Lines of the stream, without their ends, as lists of at most `most`; of a pipe or terminal, those there
-    are so far.
+def read_ready(stream: IO[bytes], name: str, most: Callable[[], int]) -> Iterator[list[bytes]]:
+    """Lines of the stream, without their ends, as lists; of a pipe or terminal, those there are so far.
+    `most` returns the greatest length of the next list, and is called when that is asked for.
 
     A list is yielded as soon as no more input is ready, so that a caller that writes one line and waits gets
     an answer. InputErrors call the stream `name`.
     """
     descriptor = _descriptor(stream)
     ready: list[bytes] = []
+    size = most()
     begun: list[bytes] = []  # parts of a line whose end has not come yet
     while True:
         try:
@@ -132,9 +133,10 @@ def read_ready(stream: IO[bytes], name: str, most: int) -> Iterator[list[bytes]]
         for part in others:
             ready.append(b"".join(begun).removesuffix(b"\r"))
             begun = [part]
-        while len(ready) >= most:
-            yield ready[:most]
-            ready = ready[most:]
+        while len(ready) >= size:
+            yield ready[:size]
+            ready = ready[size:]
+            size = most()
     if last := b"".join(begun):
         ready.append(last)
     if ready:

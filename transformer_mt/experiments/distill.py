@@ -27,10 +27,9 @@ from transformer_mt.export.to_ctranslate2 import export
 from transformer_mt.files import digest, write_text
 from transformer_mt.locks import lock_folder
 from transformer_mt.training.loop import train
+from transformer_mt.translation.chunk_size import ChunkSize
 from transformer_mt.translation.model_folder import load_run_config
 from transformer_mt.translation.translator import Translator
-
-_CHUNK = 2048
 
 
 @dataclass(frozen=True)
@@ -125,7 +124,8 @@ def _translate_training_side(teacher: Path, config: Config, file: Path, say: Cal
             file.open("a", encoding="utf-8", newline="\n") as output,
             tqdm(total=len(sources), initial=done) as bar,
         ):
-            while chunk := list(islice(rest, _CHUNK)):
+            size = ChunkSize()
+            while chunk := list(islice(rest, size.next())):
                 for result in translator.translate(chunk):
                     pair = {
                         config.data.source_lang: result.source,
