@@ -1,6 +1,7 @@
 """Pictures: learning curves and attention. They need the extra `plot` (matplotlib)."""
 
 import math
+import textwrap
 import unicodedata
 import warnings
 from collections.abc import Sequence
@@ -32,15 +33,17 @@ def _plain(axes: Any) -> None:
 
 
 def learning_curve(entries: Sequence[dict[str, Any]], path: Path) -> None:
-    """Loss above, BLEU below, against updates, from the entries of one metrics.jsonl."""
+    """Loss above, BLEU below, against updates, from the entries of one metrics.jsonl. Both losses are without
+    label smoothing.
+    """
     figure = _figure(7, 6)
     train = [entry for entry in entries if entry["event"] == "train"]
     valid = [entry for entry in entries if entry["event"] == "valid"]
     losses, bleus = figure.subplots(2, 1, sharex=True)
     losses.plot(
         [e["step"] for e in train],
-        [e["loss"] for e in train],
-        label="training (smoothed labels)",
+        [math.log(e["ppl"]) for e in train],
+        label="training",
         color="tab:blue",
     )
     losses.plot(
@@ -68,54 +71,65 @@ def learning_curve(entries: Sequence[dict[str, Any]], path: Path) -> None:
     figure.savefig(path, dpi=110)
 
 
-# Names of more runs than these would hide the curves.
-_MOST_INSIDE = 6
+# More coloured curves than these cannot be told apart.
+_MOST_COLOURED = 6
 
 
 def curves(runs: Sequence[tuple[str, Sequence[dict[str, Any]]]], against: str, path: Path) -> None:
     """Validation loss, BLEU and learning rate of several runs, (name, entries of its metrics.jsonl) each, in
     one picture.
 
-    Runs of one name, such as the seeds of a variant, are drawn alike.
+    Runs of one name, such as the seeds of a variant, are drawn alike. Of many names the first and the best
+    are coloured, and all are ranked by their best validation BLEU in a panel of their own.
     """
-    names = list(dict.fromkeys(name for name, _ in runs))
-    beside = len(names) > _MOST_INSIDE
-    figure = _figure(8 + 2.5 * beside, 9)
-    losses, bleus, rates = figure.subplots(3, 1, sharex=True)
-    named: set[str] = set()
+    best: dict[str, list[float]] = {}
     for name, entries in runs:
-        number = names.index(name)
-        style: dict[str, Any] = {
-            "color": f"C{number % 10}",
-            "linestyle": ("-", "--", ":", "-.")[number // 10 % 4],
-            "lw": 1.2,
-        }
-        style["label"] = None if name in named else name
+        best.setdefault(name, []).append(max(map(_bleu, _events(entries, "valid")), default=0.0))
+    names = list(best)
+    is_ranked = len(names) > _MOST_COLOURED
+    ranking = sorted(names, key=lambda name: -sum(best[name]) / len(best[name]))
+    coloured = list(dict.fromkeys([names[0], *ranking]))[:_MOST_COLOURED]
+    colours = {name: f"C{number}" for number, name in enumerate(coloured)}
+    figure = _figure(8 + 5 * is_ranked, max(9, 0.2 * len(names)) if is_ranked else 9)
+    grid = figure.add_gridspec(3, 1 + is_ranked, width_ratios=[3, 1][: 1 + is_ranked])
+    losses = figure.add_subplot(grid[0, 0])
+    bleus, rates = (figure.add_subplot(grid[row, 0], sharex=losses) for row in (1, 2))
+    named: set[str] = set()
+    for name, entries in sorted(runs, key=lambda run: run[0] in colours):  # coloured ones above the others
+        style: dict[str, Any] = {"color": colours.get(name, "0.8"), "lw": 1.2 if name in colours else 0.8}
+        style["label"] = name if name in colours and name not in named else None
         named.add(name)
-        valid = [entry for entry in entries if entry["event"] == "valid"]
-        train = [entry for entry in entries if entry["event"] == "train"]
-        losses.plot(
-            [_place(e, against) for e in valid], [e["loss"] for e in valid], marker="o", ms=3, **style
-        )
-        bleus.plot([_place(e, against) for e in valid], [_bleu(e) for e in valid], marker="o", ms=3, **style)
+        valid, train = _events(entries, "valid"), _events(entries, "train")
+        places = [_place(entry, against) for entry in valid]
+        losses.plot(places, [entry["loss"] for entry in valid], marker="o", ms=2, **style)
+        bleus.plot(places, [_bleu(entry) for entry in valid], marker="o", ms=2, **style)
         rates.plot([_place(e, against) for e in train], [e["learning_rate"] for e in train], **style)
     losses.set_ylabel("validation loss per token (nats)")
     bleus.set_ylabel("validation BLEU (greedy)")
     rates.set_ylabel("learning rate")
-    rates.set_xlabel(
-        {"tokens": "target tokens", "minutes": "minutes of training", "hours": "hours of training"}.get(
-            against, against
-        )
-    )
-    if beside:
-        figure.legend(
-            *losses.get_legend_handles_labels(), loc="outside right upper", frameon=False, fontsize=8
-        )
-    else:
-        losses.legend(frameon=False, fontsize=8)
-    for axes in (losses, bleus, rates):
+    units = {"tokens": "target tokens", "minutes": "minutes of training", "hours": "hours of training"}
+    rates.set_xlabel(units.get(against, against))
+    losses.legend(frameon=False, fontsize=8)
+    panels = [losses, bleus, rates]
+    if is_ranked:
+        panels.append(_ranking(figure.add_subplot(grid[:, 1]), ranking, best, colours))
+    for axes in panels:
         _plain(axes)
     figure.savefig(path, dpi=110)
+
+
+def _ranking(axes: Any, ranking: Sequence[str], best: dict[str, list[float]], colours: dict[str, str]) -> Any:
+    """A row for each name, the best on top, and a dot for each of its runs."""
+    for row, name in enumerate(ranking):
+        axes.plot(best[name], [row] * len(best[name]), "o", ms=4, color=colours.get(name, "0.5"))
+    axes.set_yticks(range(len(ranking)), ranking, fontsize=8)
+    axes.invert_yaxis()
+    axes.set_xlabel("best validation BLEU (greedy)")
+    return axes
+
+
+def _events(entries: Sequence[dict[str, Any]], event: str) -> list[dict[str, Any]]:
+    return [entry for entry in entries if entry["event"] == event]
 
 
 def _place(entry: dict[str, Any], against: str) -> float:
@@ -132,9 +146,10 @@ _MOST_DOTS = 100_000_000
 
 
 def heat_maps(
-    maps: Sequence[tuple[str, Any]], rows: Sequence[str], columns: Sequence[str], path: Path
+    maps: Sequence[tuple[str, Any]], rows: Sequence[str], columns: Sequence[str], path: Path, title: str = ""
 ) -> str | None:
-    """Draw attention maps, each (title, weights (rows, columns)): queries are the rows, keys the columns.
+    """Draw attention maps, each (name, weights (rows, columns)): queries are the rows, keys the columns. The
+    `title` is the sentence.
 
     The size of a map grows with its number of tokens. Returns a warning if a font is missing, else None.
     """
@@ -149,12 +164,13 @@ def heat_maps(
             f"a picture of {len(maps)} maps of {len(rows)} x {len(columns)} tokens must be smaller; choose ",
             "one ", Setting("layer"), " or ", Setting("head"),
         )  # fmt: skip
-    figure = _figure(width * across, height * down)
-    fonts, missing = _fonts([*rows, *columns])
+    figure = _figure(width * across + 0.6, height * down + 0.5)
+    fonts, missing = _fonts([*rows, *columns, title])
     text = {"fontsize": 8, "fontfamily": fonts, "parse_math": False}  # a piece may be $
     axes = figure.subplots(down, across, squeeze=False).flatten()
-    for ax, (title, weights) in zip(axes, maps):
-        ax.imshow(weights, cmap="Blues", vmin=0.0, vmax=1.0, aspect="equal")
+    image = None
+    for ax, (name, weights) in zip(axes, maps):
+        image = ax.imshow(weights, cmap="Blues", vmin=0.0, vmax=1.0, aspect="equal")
         ax.xaxis.tick_top()
         ax.set_xticks(range(len(columns)), columns, rotation=90, **text)
         ax.set_yticks(range(len(rows)), rows, **text)
@@ -163,9 +179,16 @@ def heat_maps(
         ax.set_yticks([i - 0.5 for i in range(1, len(rows))], minor=True)
         ax.grid(which="minor", color="0.9", linewidth=0.5)
         ax.tick_params(which="minor", length=0)
-        ax.set_xlabel(title, fontsize=8)
+        ax.set_xlabel(name, fontsize=8)
     for ax in axes[len(maps) :]:
         ax.set_visible(False)
+    bar = figure.colorbar(image, ax=list(axes), shrink=min(1.0, 3 / (height * down)), aspect=15)
+    bar.set_label("attention weight", fontsize=8)
+    bar.ax.tick_params(labelsize=7)
+    # As wide as the picture: about 14 characters of 9 points an inch.
+    most = max(20, int(14 * width * across))
+    lines = [part for line in title.splitlines() for part in textwrap.wrap(line, most)]
+    figure.suptitle("\n".join(lines), fontsize=9, fontfamily=fonts, parse_math=False)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph")  # the caller reports it in one sentence
         figure.savefig(path, dpi=dots)

@@ -1,6 +1,7 @@
 """Pictures through the real command line, and the numbers they show."""
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -111,6 +112,49 @@ def test_more_maps_than_a_picture_can_hold_are_told(tmp_path):
         InputError, match=r"a picture of 48 maps of 250 x 250 tokens must be smaller; choose one `layer`"
     ):
         heat_maps([("t", torch.zeros(250, 250))] * 48, ["a"] * 250, ["b"] * 250, tmp_path / "big.png")
+
+
+@pytest.fixture
+def figures(monkeypatch):
+    """The figures that are drawn in the test."""
+    drawn, figure = [], plots._figure
+    monkeypatch.setattr(plots, "_figure", lambda *size: drawn.append(figure(*size)) or drawn[-1])
+    return drawn
+
+
+def test_both_losses_of_the_learning_curve_are_without_label_smoothing(tmp_path, figures):
+    train = {"event": "train", "step": 1, "loss": 9.0, "ppl": math.exp(2.0)}
+    valid = {"event": "valid", "step": 1, "loss": 3.0, "scores": [{"name": "BLEU", "value": 1.0}]}
+    plots.learning_curve([train, valid], tmp_path / "a.png")
+    lines = {line.get_label(): line.get_ydata()[0] for line in figures[0].axes[0].lines}
+    assert lines == pytest.approx({"training": 2.0, "validation": 3.0})
+
+
+def test_a_heat_map_has_the_sentence_as_title_and_a_colour_bar(tiny_run, tmp_path, capfdbinary, figures):
+    words = ["The $dog$ sleeps.", "--target", "Der Hund.", "-o", tmp_path / "a.png"]
+    for kind, title in (
+        ("cross", "The $dog$ sleeps.\nDer Hund."),
+        ("encoder", "The $dog$ sleeps."),
+        ("decoder", "Der Hund."),
+    ):
+        assert cli(capfdbinary, "plot", "attention", tiny_run, *words, "--kind", kind)[0] == 0
+        assert figures[-1].get_suptitle() == title
+        assert figures[-1].axes[-1].get_ylabel() == "attention weight"
+
+
+def test_of_many_runs_the_first_and_the_best_are_coloured_and_all_are_ranked(tmp_path, figures):
+    def entry(bleu):
+        score = {"name": "BLEU", "value": bleu}
+        return {"event": "valid", "step": 1, "tokens": 1, "seconds": 1.0, "loss": 1.0, "scores": [score]}
+
+    runs = [(f"variant {i}", [entry(float(i)), entry(0.0)]) for i in range(10)]
+    plots.curves([*runs, *runs], "updates", tmp_path / "many.png")
+    *_, rates, ranking = figures[0].axes
+    best = [f"variant {i}" for i in (9, 8, 7, 6, 5)]
+    coloured = [line.get_label() for line in rates.lines if line.get_color() != "0.8" and line.get_label()]
+    assert {label for label in coloured if not label.startswith("_")} == {"variant 0", *best}
+    assert [label.get_text() for label in ranking.get_yticklabels()][:5] == best
+    assert len(ranking.get_yticklabels()) == 10
 
 
 def test_the_names_of_many_runs_stand_beside_the_curves(tmp_path):

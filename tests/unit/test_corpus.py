@@ -7,6 +7,7 @@ import pyarrow.parquet
 import pytest
 
 from transformer_mt.config import DataConfig
+from transformer_mt.config.corpus import FileCorpus
 from transformer_mt.data.corpus import UnknownSplitError, identity, read_corpus
 from transformer_mt.errors import InputError
 
@@ -271,3 +272,28 @@ def test_toy_goes_both_ways_and_no_other():
     french = config.model_copy(update={"source_lang": "fr"})
     with pytest.raises(InputError, match="the toy language has en and de, but data asks for fr and en"):
         read_corpus(french.train, french)
+
+
+@pytest.mark.parametrize("name, gap", [("a.tsv", "\t"), ("a.csv", ",")])
+def test_columns_by_number_are_of_a_table_without_header(tmp_path, name, gap):
+    rows = (["7", "Hello", "Hallo"], ["8", "Yes", "Ja"])
+    (tmp_path / name).write_text("".join(gap.join(row) + "\n" for row in rows), encoding="utf-8")
+    file = str(tmp_path / name)
+    assert read({"file": file, "columns": [2, 3]}) == [("Hello", "Hallo"), ("Yes", "Ja")]
+    assert read({"file": file, "columns": [3, 2]}) == [("Hallo", "Hello"), ("Ja", "Yes")]
+    with pytest.raises(InputError, match=f"{name}: must have a column 4, but has 3"):
+        read({"file": file, "columns": [2, 4]})
+    with pytest.raises(InputError, match=r"no column `en`; .* table without header .* `columns: \[1, 2\]`"):
+        read({"file": file})
+
+
+@pytest.mark.parametrize("columns", [[0, 1], [1], [1, "de"], ["en", "de", "fr"], "en", [True, False]])
+def test_wrong_columns_are_refused(columns):
+    with pytest.raises(ValueError, match=r"columns must be two names \(\[en, de\]\) or, for a table without"):
+        FileCorpus.model_validate({"file": "a.tsv", "columns": columns})
+
+
+def test_column_numbers_are_for_tables(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"en": "a", "de": "b"}\n', encoding="utf-8")
+    with pytest.raises(InputError, match=r"columns must be names, but are \[1, 2\]; numbers are for .tsv"):
+        read({"file": str(tmp_path / "a.jsonl"), "columns": [1, 2]})

@@ -70,14 +70,11 @@ def _run(parser: argparse.ArgumentParser, arguments: argparse.Namespace, is_proc
     return status
 
 
-_PLAIN_SHOW_WARNING = warnings.showwarning
-
-
-def _show_warning(message: Warning | str, category: type[Warning], *rest: Any) -> None:
-    if issubclass(category, Notice):
-        say(str(message))
-    else:
-        _PLAIN_SHOW_WARNING(message, category, *rest)
+def _show_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, *rest: Any
+) -> None:
+    is_ours = issubclass(category, Notice)
+    say(str(message) if is_ours else warnings.formatwarning(message, category, filename, lineno).rstrip())
 
 
 def _is_rank() -> bool:

@@ -11,8 +11,13 @@ from typing import NoReturn
 def say(text: str) -> None:
     """Print a line on stderr, with the rank if there are several processes."""
     rank = f"rank {os.environ.get('RANK', '?')}: " if int(os.environ.get("WORLD_SIZE", 1)) > 1 else ""
-    if sys.stderr is not None:  # closed (2>&-): print would write it among the results
-        print(rank + text, file=sys.stderr, flush=True)
+    if sys.stderr is None:  # closed (2>&-): print would write it among the results
+        return
+    if "tqdm" in sys.modules:
+        sys.modules["tqdm"].tqdm.write(rank + text, file=sys.stderr)  # above a bar, not over it
+    else:
+        print(rank + text, file=sys.stderr)
+    sys.stderr.flush()
 
 
 class Parser(argparse.ArgumentParser):

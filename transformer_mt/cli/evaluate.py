@@ -10,6 +10,7 @@ from transformer_mt.cli.model import add_model, add_search, load_translator
 from transformer_mt.errors import InputError
 
 if TYPE_CHECKING:
+    from transformer_mt.config import Config
     from transformer_mt.config.corpus import Corpus
 
 _ABOUT = "Translate the config's test sets or the given files, and print BLEU, chrF and TER with signatures."
@@ -68,5 +69,16 @@ def _evaluate(arguments: argparse.Namespace) -> int:
             print(f"{name}: {describe(corpus)}, {len(corpora[name]):,} sentences, {translator.searched}")
             print("\n".join(f"  {score}" for score in scores), flush=True)
         # After the scores are printed: the folder of a shared model may be read-only
-        evaluation.save(folder / "evaluation" / name)
+        evaluation.save(folder / "evaluation" / name, describe(corpus))
+    _update_report(folder, config)
     return 0
+
+
+def _update_report(folder: Path, config: "Config") -> None:
+    """Write the scores into the report of the run, if the folder is that of a run."""
+    metrics = folder / "metrics.jsonl"
+    if metrics.exists():
+        from transformer_mt.files import read_objects
+        from transformer_mt.training.report import write_report
+
+        write_report(folder, config, read_objects(metrics), say)

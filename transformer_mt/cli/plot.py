@@ -64,7 +64,7 @@ def _attention(arguments: argparse.Namespace) -> int:
     if output:
         from transformer_mt.plots import heat_maps
 
-        if problem := heat_maps(chosen, rows, columns, output):
+        if problem := heat_maps(chosen, rows, columns, output, seen.title(arguments.kind)):
             say(problem)
     return 0
 

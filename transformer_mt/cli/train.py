@@ -45,6 +45,8 @@ def _train(arguments: argparse.Namespace) -> int:
         options = [f"--out={arguments.out}"] if arguments.out else []
         options += ["--fresh"] if arguments.fresh else []
         exec_torchrun(arguments.gpus, ["train", arguments.config, *arguments.overrides, *options])
+    if os.environ.get("RANK", "0") == "0":
+        say(f"{config.name}: loading PyTorch")  # takes seconds
     from transformer_mt.training.loop import Interrupted, train
 
     try:

@@ -82,7 +82,7 @@ def _translate(arguments: argparse.Namespace) -> int:
         # The first lines before the output is opened, which empties it: they may be no text.
         first_task = next(work, None)
         output = _open_output(arguments, translator, files)
-        bar = _progress(arguments, files)
+        bar = _progress(arguments, done, files)
         for first, lines, own in chain([first_task] if first_task else [], work):
             for number, result in enumerate(translator.stream(lines, _with(options, own)), start=first):
                 _write(_format(number, result, arguments), number, result.problems, output)
@@ -245,14 +245,16 @@ def _open_output(arguments: argparse.Namespace, translator: "Translator", files:
         raise InputError(f"{output}: cannot be written: {error.strerror}") from None
 
 
-def _progress(arguments: argparse.Namespace, files: ExitStack) -> Any:
+def _progress(arguments: argparse.Namespace, done: int, files: ExitStack) -> Any:
     """Counts lines in a bar on stderr, where a person looks at it and does not type the lines."""
     reads_file = bool(arguments.input) or not (arguments.text or sys.stdin is None or sys.stdin.isatty())
     if not reads_file or not sys.stderr.isatty() or (not arguments.output and sys.stdout.isatty()):
         return lambda lines: None
-    from tqdm import tqdm
+    from transformer_mt.data.lines import count_lines
+    from transformer_mt.progress_bar import show_progress
 
-    return files.enter_context(tqdm(unit=" lines", unit_scale=True, dynamic_ncols=True)).update
+    total = count_lines(arguments.input) if arguments.input else None
+    return files.enter_context(show_progress(None, "translating", total, done)).update
 
 
 def _decode(line: bytes, number: int) -> str:

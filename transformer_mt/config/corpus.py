@@ -2,9 +2,24 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import BeforeValidator, Discriminator, Field, Tag
 
 from transformer_mt.config.section import Positive, Section
+
+Columns = list[str] | list[int]
+
+
+def _check_columns(columns: Any) -> Any:
+    if columns is None:
+        return columns
+    kinds = {type(column) for column in columns} if isinstance(columns, list) else set()
+    are_names, are_numbers = kinds == {str}, kinds == {int} and min(columns) > 0
+    if len(columns) != 2 or not (are_names or are_numbers):
+        raise ValueError(
+            "columns must be two names ([en, de]) or, for a table without header, two numbers from 1 on "
+            f"([1, 2]), but is {columns!r}"
+        )
+    return columns
 
 
 class HubCorpus(Section):
@@ -38,8 +53,10 @@ class FileCorpus(Section):
 
     file: str
     """The file; its ending says what it is."""
-    columns: list[str] | None = Field(None, min_length=2, max_length=2)
-    """Source and target column; by default the two languages."""
+    columns: Annotated[Columns | None, BeforeValidator(_check_columns)] = None
+    """Source and target column, by name, or by number from 1 on for a table without header; by default the
+    two languages.
+    """
 
 
 class ToyCorpus(Section):

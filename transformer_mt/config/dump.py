@@ -2,6 +2,7 @@
 
 import json
 import typing
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import yaml
@@ -17,21 +18,28 @@ def dump_config(config: Config, comments: bool = False) -> str:
     """The resolved config as YAML that `load_config` reads back; with each key's meaning as a comment if
     asked.
     """
-    meanings = {dotted: meaning for dotted, meaning, _ in keys(Config)}
-    lines: list[str] = []
+    return _dump(config, comments, lambda value, default: True)
 
-    def write(section: BaseModel, prefix: str, indent: str) -> None:
-        for name in type(section).model_fields:
+
+def changed_settings(config: Config) -> str:
+    """The settings that differ from their defaults, as YAML that `load_config` reads back."""
+    return _dump(config, False, lambda value, default: value != default)
+
+
+def _dump(config: Config, comments: bool, is_wanted: Callable[[Any, Any], bool]) -> str:
+    meanings = {dotted: meaning for dotted, meaning, _ in keys(Config)}
+
+    def lines(section: BaseModel, prefix: str, indent: str) -> Iterator[str]:
+        for name, field in type(section).model_fields.items():
             value = getattr(section, name)
             comment = f"  # {meanings[prefix + name]}" if comments else ""
             if isinstance(value, BaseModel) and prefix + name not in CORPORA:
-                lines.append(f"{indent}{name}:{comment}")
-                write(value, f"{prefix}{name}.", indent + "  ")
-            else:
-                lines.append(f"{indent}{name}: {flow(value)}{comment}")
+                below = list(lines(value, f"{prefix}{name}.", indent + "  "))
+                yield from [f"{indent}{name}:{comment}", *below] if below else []
+            elif is_wanted(value, field.default):
+                yield f"{indent}{name}: {flow(value)}{comment}"
 
-    write(config, "", "")
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines(config, "", "")) + "\n"
 
 
 def flow(value: Any) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer_mt.config import DataConfig
-from transformer_mt.config.corpus import Corpus, FileCorpus, FilesCorpus, HubCorpus, ToyCorpus
+from transformer_mt.config.corpus import Columns, Corpus, FileCorpus, FilesCorpus, HubCorpus, ToyCorpus
 from transformer_mt.data import toy
 from transformer_mt.data.lines import read_lines
 from transformer_mt.errors import InputError
@@ -39,7 +39,7 @@ def read_corpus(corpus: Corpus, data: DataConfig) -> Iterator[Pair]:
     if isinstance(corpus, FilesCorpus):
         return _not_empty(_read_files(corpus), f"{corpus.source} and {corpus.target}")
     if isinstance(corpus, FileCorpus):
-        return _not_empty(_read_file(corpus, corpus.columns or languages), corpus.file)
+        return _not_empty(_read_file(corpus, languages), corpus.file)
     return _not_empty(_read_hub(corpus, languages), describe(corpus))
 
 
@@ -52,6 +52,12 @@ def describe(corpus: Corpus) -> str:
     if isinstance(corpus, FileCorpus):
         return corpus.file
     return " ".join(filter(None, [corpus.hub, corpus.config, corpus.split]))
+
+
+def described_access(corpus: Corpus) -> str:
+    """The corpus in a few words, and that it comes from the network if it does."""
+    is_remote = isinstance(corpus, HubCorpus) and not Path(corpus.hub).is_dir()
+    return describe(corpus) + (", from the hub or its local cache" if is_remote else "")
 
 
 def identity(corpus: Corpus) -> dict[str, Any]:
@@ -95,24 +101,29 @@ def _read_files(corpus: FilesCorpus) -> Iterator[Pair]:
         yield src, tgt
 
 
-def _read_file(corpus: FileCorpus, columns: list[str]) -> Iterator[Pair]:
+def _read_file(corpus: FileCorpus, languages: list[str]) -> Iterator[Pair]:
     suffix = Path(corpus.file.removesuffix(".gz")).suffix
+    columns = corpus.columns or languages
     if suffix == ".tsv":
         return _read_table(corpus, columns, (line.split("\t") for line in read_lines(corpus.file)))
     if suffix == ".csv":
         return _read_table(
             corpus, columns, csv.reader((line + "\n" for line in read_lines(corpus.file)), strict=True)
         )
-    if suffix in (".jsonl", ".json"):
-        return _read_jsonl(corpus, columns)
-    if suffix == ".parquet":
-        return _read_parquet(corpus, columns)
+    if suffix in (".jsonl", ".json", ".parquet"):
+        names = [column for column in columns if isinstance(column, str)]
+        if len(names) < 2:
+            raise InputError(
+                f"{corpus.file}: columns must be names, but are {columns}; numbers are for .tsv and .csv"
+            )
+        return _read_parquet(corpus, names) if suffix == ".parquet" else _read_jsonl(corpus, names)
     raise InputError(
         f"{corpus.file}: a corpus file must end in .tsv, .csv, .jsonl or .parquet (.gz may follow)"
     )
 
 
-def _read_table(corpus: FileCorpus, columns: list[str], rows: Iterator[list[str]]) -> Iterator[Pair]:
+def _read_table(corpus: FileCorpus, columns: Columns, rows: Iterator[list[str]]) -> Iterator[Pair]:
+    """The two columns of each row. Columns given by number, from 1 on, mean that there is no header."""
     header: list[str] = []
     for number in itertools.count(1):
         try:
@@ -127,20 +138,27 @@ def _read_table(corpus: FileCorpus, columns: list[str], rows: Iterator[list[str]
             continue
         if not header:
             header = row
-            src, tgt = (_column(name, header, corpus.file) for name in columns)
-        elif len(row) != len(header):
+            src, tgt = (_column(column, header, corpus.file) for column in columns)
+            if isinstance(columns[0], str):
+                continue
+        if len(row) != len(header):
             raise InputError(
                 f"{corpus.file}: row {number} must have {len(header)} columns, but has {len(row)}"
             )
-        else:
-            yield _sentence(row[src]), _sentence(row[tgt])
+        yield _sentence(row[src]), _sentence(row[tgt])
 
 
-def _column(name: str, columns: list[str], place: str) -> int:
+def _column(name: str | int, columns: list[str], place: str) -> int:
+    """The index of a column, given by its name or by its number from 1 on."""
+    if isinstance(name, int):
+        if name > len(columns):
+            raise InputError(f"{place}: must have a column {name}, but has {len(columns)}")
+        return name - 1
     if name not in columns:
         there = ", ".join(column if len(column) <= 40 else f"{column[:40]}…" for column in columns)
         raise InputError(
-            f"{place}: no column `{name}`; the columns are {there}; set `columns: [source, target]`"
+            f"{place}: no column `{name}`; the columns are {there}; set `columns: [source, target]`, or for "
+            "a table without header their numbers, `columns: [1, 2]`"
         )
     return columns.index(name)
 

@@ -99,6 +99,18 @@ def refuse_binary(lines: Sequence[bytes], first: int, name: str) -> None:
     raise InputError(f"{name}: must be text in UTF-8, but {found}; save it as plain text first")
 
 
+def count_lines(path: str) -> int | None:
+    """The lines of a file; None for what is no ordinary file, or must be unpacked to be counted."""
+    if not os.path.isfile(path) or path.endswith(".gz"):
+        return None
+    with open(path, "rb") as file:
+        blocks = iter(lambda: file.read(1 << 20), b"")
+        count, last = 0, b"\n"
+        for block in blocks:
+            count, last = count + block.count(b"\n"), block[-1:]
+    return count + (last != b"\n")
+
+
 def strip_end(raw: bytes) -> bytes:
     """The line without its LF or CRLF."""
     return raw[:-2] if raw.endswith(b"\r\n") else raw.removesuffix(b"\n")

@@ -9,7 +9,6 @@ import errno
 import hashlib
 import json
 import shutil
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -20,12 +19,18 @@ from typing import TypeVar
 
 import numpy as np
 import pyarrow
-from tqdm import tqdm
 
 from transformer_mt.cache import cache_root
 from transformer_mt.config import Config
 from transformer_mt.data import cleaning
-from transformer_mt.data.corpus import Pair, UnknownSplitError, describe, identity, read_corpus
+from transformer_mt.data.corpus import (
+    Pair,
+    UnknownSplitError,
+    describe,
+    described_access,
+    identity,
+    read_corpus,
+)
 from transformer_mt.data.dataset import EncodedPairs, write_chunks
 from transformer_mt.data.drop_reasons import DropReasons
 from transformer_mt.data.encode import encoded_chunks
@@ -34,6 +39,7 @@ from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.files import fsync, write_text
 from transformer_mt.locks import wait_for_folder
+from transformer_mt.progress_bar import show_progress
 
 FORMAT = 2  # of the cache: raise it when a change in this package alters what is written
 TOKENIZER_PAIRS = 500_000  # evenly spaced over the corpus; more change the pieces little and take long
@@ -178,6 +184,7 @@ def _remove_abandoned(root: Path) -> None:
 
 def _prepare_into(config: Config, folder: Path, say: Say, tokenizer: Tokenizer | None) -> None:
     data = config.data
+    say(f"reading {described_access(data.valid)} (validation)")
     valid = [pair for pair in read_corpus(data.valid, data) if pair[0].strip() and pair[1].strip()]
     if not valid:
         raise InputError(
@@ -228,6 +235,7 @@ def _first_pass(
     if done.exists() and survey.reasons_file.exists():
         say("resuming the preparation of the data, which was interrupted")
         return survey.reasons(), Tokenizer.load(folder)
+    say(f"reading {described_access(data.train)} (training)")
     sample = _evenly_spaced(survey.walk(_bar(read_corpus(data.train, data), "reading")), TOKENIZER_PAIRS)
     reasons = survey.finish()
     fsync(survey.reasons_file)
@@ -279,10 +287,7 @@ def _encode_shards(
 
 
 def _bar(pairs: Iterable[Pair], what: str, total: int | None = None, initial: int = 0) -> Iterable[Pair]:
-    quiet = not sys.stderr.isatty()
-    return tqdm(
-        pairs, what, total, leave=False, unit=" pairs", unit_scale=True, disable=quiet, initial=initial
-    )
+    return show_progress(pairs, what, total, initial, unit="pairs")
 
 
 def _evenly_spaced(pairs: Iterable[T], most: int) -> list[T]:

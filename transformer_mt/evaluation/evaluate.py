@@ -11,6 +11,7 @@ from transformer_mt.data.corpus import Pair
 from transformer_mt.errors import WorkError
 from transformer_mt.evaluation.metrics import Score, corpus_scores, tokenised_note
 from transformer_mt.files import write_text
+from transformer_mt.progress_bar import show_progress
 from transformer_mt.translation.translator import Translator
 
 
@@ -21,14 +22,21 @@ class Evaluation:
     scores: list[Score]
     rows: list[dict[str, Any]]
     """Of each pair its source, reference, translation and the translation's score."""
+    search: str
+    """The search in a few words."""
     decode: dict[str, Any]
     """The settings of the search."""
 
-    def save(self, place: Path) -> None:
-        """Write PLACE.jsonl (the rows) and PLACE.scores.json. WorkError where the folder takes none."""
+    def save(self, place: Path, corpus: str) -> None:
+        """Write PLACE.jsonl (the rows) and PLACE.scores.json. WorkError where the folder takes none. `corpus`
+        is the test set in a few words.
+        """
         rows = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in self.rows)
         scores = [asdict(score) for score in self.scores]
-        summary = {"sentences": len(self.rows), "scores": scores, "decode": self.decode}
+        summary = {
+            "corpus": corpus, "sentences": len(self.rows), "search": self.search, "scores": scores,
+            "decode": self.decode,
+        }  # fmt: skip
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
             write_text(place.with_name(f"{place.name}.jsonl"), rows)
@@ -44,7 +52,8 @@ def evaluate(
     translator: Translator, pairs: Sequence[Pair], config: Config, say: Callable[[str], None]
 ) -> Evaluation:
     """BLEU, chrF and TER of the translator on `pairs`."""
-    results = translator.translate([src for src, _ in pairs])
+    stream = translator.stream([src for src, _ in pairs])
+    results = list(show_progress(stream, "translating", len(pairs), unit="sentences"))
     for number, result in enumerate(results, start=1):
         for problem in result.problems:
             say(f"line {number}: {problem}")
@@ -63,4 +72,4 @@ def evaluate(
         {"source": src, "reference": reference, "translation": result.translation, "score": result.score}
         for (src, reference), result in zip(pairs, results)
     ]
-    return Evaluation(scores, rows, translator.decode.model_dump())
+    return Evaluation(scores, rows, translator.searched, translator.decode.model_dump())

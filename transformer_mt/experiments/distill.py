@@ -26,7 +26,9 @@ from transformer_mt.export.support import reasons_against
 from transformer_mt.export.to_ctranslate2 import export
 from transformer_mt.files import digest, write_text
 from transformer_mt.locks import lock_folder
+from transformer_mt.progress_bar import show_progress
 from transformer_mt.training.loop import train
+from transformer_mt.training.report import table
 from transformer_mt.translation.chunk_size import ChunkSize
 from transformer_mt.translation.model_folder import load_run_config
 from transformer_mt.translation.translator import Translator
@@ -108,8 +110,6 @@ def _translate_training_side(teacher: Path, config: Config, file: Path, say: Cal
     """The source side of the student's training pairs with the teacher's translations, one JSON object a
     line.
     """
-    from tqdm import tqdm
-
     sources = [src for src, _ in read_corpus(config.data.train, config.data)]
     file.parent.mkdir(parents=True, exist_ok=True)
     with lock_folder(file.parent):
@@ -122,7 +122,7 @@ def _translate_training_side(teacher: Path, config: Config, file: Path, say: Cal
         rest = iter(sources[done:])
         with (
             file.open("a", encoding="utf-8", newline="\n") as output,
-            tqdm(total=len(sources), initial=done) as bar,
+            show_progress(None, "translating", len(sources), done, unit="sentences") as bar,
         ):
             size = ChunkSize()
             while chunk := list(islice(rest, size.next())):
@@ -174,12 +174,13 @@ def _measure(name: str, place: Path, test: Sequence[Pair], config: Config) -> Ro
 
 
 def _table(rows: Sequence[Row]) -> str:
-    lines = ["| model | BLEU | chrF | MB | sentences/s |", "|---|---|---|---|---|"]
-    for row in rows:
-        lines.append(
-            f"| {row.name} | {row.bleu.value:.2f} | {row.chrf.value:.2f} | {row.megabytes:.1f} "
-            f"| {row.sentences_per_second:.0f} |"
+    cells = [
+        (
+            row.name, f"{row.bleu.value:.2f}", f"{row.chrf.value:.2f}", f"{row.megabytes:.1f}",
+            f"{row.sentences_per_second:.0f}",
         )
+        for row in rows
+    ]  # fmt: skip
     searches = "; ".join(dict.fromkeys(row.searched for row in rows))
     signatures = f"BLEU `{rows[0].bleu.signature}`, chrF `{rows[0].chrf.signature}`"
-    return "\n".join([*lines, "", f"{searches}; {signatures}"]) + "\n"
+    return f"{table(cells, ['model', 'BLEU', 'chrF', 'MB', 'sentences/s'])}\n\n{searches}; {signatures}\n"

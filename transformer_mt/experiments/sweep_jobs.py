@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
@@ -18,6 +19,7 @@ from transformer_mt.errors import InputError, WorkError
 from transformer_mt.experiments.sweep_plan import Job, Sweep
 from transformer_mt.files import write_text
 from transformer_mt.locks import set_aside
+from transformer_mt.progress_bar import duration, time_left
 
 # Seconds between lines that say how far the jobs are.
 _SAY_EVERY = 60.0
@@ -45,15 +47,21 @@ class Runner:
         Ctrl-C lets the running ones save, and is raised again.
         """
         failures = []
+        open_jobs = [job for job in self.sweep.jobs if not is_done(job)]
+        before, begun = len(self.sweep.jobs) - len(open_jobs), time.monotonic()
         with ThreadPoolExecutor(self._num_places) as pool:
             try:
-                futures = [pool.submit(self._job, job) for job in self.sweep.jobs if not is_done(job)]
-                for future in as_completed(futures):
+                futures = [pool.submit(self._job, job) for job in open_jobs]
+                for number, future in enumerate(as_completed(futures), start=1):
                     try:
                         future.result()
                     except WorkError as error:
                         failures.append(str(error))
                         self._say(str(error))
+                    left = time_left(number, len(futures), time.monotonic() - begun)
+                    self._say(
+                        f"{before + number} of {len(self.sweep.jobs)} trainings, about {duration(left)} left"
+                    )
                     try:
                         done()
                     except (InputError, WorkError, OSError) as error:

@@ -14,6 +14,7 @@ from transformer_mt.evaluation.significance import paired_bootstrap
 from transformer_mt.experiments.sweep_jobs import is_done
 from transformer_mt.experiments.sweep_plan import Job, Sweep
 from transformer_mt.files import digest, read_objects, write_text
+from transformer_mt.training.report import table
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,7 @@ def _table(rows: Sequence[Row], sweep: Sweep, done: dict[Job, list[dict[str, Any
         *(["test BLEU", "p"] if tested else []),
         "seeds",
     ]
-    lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
+    lines = []
     for row in rows:
         p = "" if row.p is None else f"{row.p:.3f}"
         cells = [
@@ -142,7 +143,7 @@ def _table(rows: Sequence[Row], sweep: Sweep, done: dict[Job, list[dict[str, Any
             _spread(row.valid),
         ]
         cells += [_spread(row.test), p] if tested else []
-        lines.append(f"| {' | '.join([*cells, str(len(row.seeds))])} |")
+        lines.append([*cells, str(len(row.seeds))])
     first = next(iter(done))  # all are scored by the same rules: the plan sees to it
     valid = next(entry for entry in done[first] if entry["event"] == "valid")["scores"][0]["signature"]
     notes = [f"validation: greedy, `{valid}`"]
@@ -159,7 +160,7 @@ def _table(rows: Sequence[Row], sweep: Sweep, done: dict[Job, list[dict[str, Any
     missing = len(sweep.jobs) - len(done)
     if missing:
         notes.append(f"{missing} of {len(sweep.jobs)} trainings are not done yet")
-    return "\n".join([*lines, "", *(f"- {note}" for note in notes)]) + "\n"
+    return "\n".join([table(lines, head), "", *(f"- {note}" for note in notes)]) + "\n"
 
 
 def _by_variant(done: Iterable[Job], fact: Callable[[Job], str]) -> str:

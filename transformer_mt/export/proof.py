@@ -16,6 +16,7 @@ from transformer_mt.data.spaceless import is_spaceless
 from transformer_mt.data.tokenizer import EOS, Tokenizer
 from transformer_mt.errors import InputError, Setting, WorkError
 from transformer_mt.evaluation.metrics import corpus_scores
+from transformer_mt.progress_bar import show_progress
 from transformer_mt.translation.translator import Translator
 
 _PROBES = 200
@@ -73,7 +74,10 @@ def prove(
     ours: Translator, theirs: Translator, sentences: Sequence[str], quantization: str, target_lang: str
 ) -> Proof:
     """Compare the two; WorkError if they differ by more than they may."""
-    expected, found = ours.translate(sentences), theirs.translate(sentences)
+    expected, found = (
+        list(show_progress(translator.stream(sentences), "proof", len(sentences), unit="sentences"))
+        for translator in (ours, theirs)
+    )
     alike = [(a, b) for a, b in zip(expected, found) if a.translation == b.translation]
     difference = max((abs(a.score - b.score) for a, b in alike), default=0.0)
     texts = [result.translation for result in expected]

@@ -11,6 +11,7 @@ from transformer_mt.config import Config
 from transformer_mt.device import choose_device, is_compiler_error, is_out_of_memory
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.evaluation.metrics import tokenised_note
+from transformer_mt.progress_bar import duration
 from transformer_mt.training.distributed import Ranks, refuse_lost_rank
 from transformer_mt.training.interrupts import Interrupts
 from transformer_mt.training.metrics_log import environment, say
@@ -85,7 +86,7 @@ def _train(run: Run) -> None:
             if _due(run, config.train.log_every):
                 _log(run)
             if _due(run, config.train.validate_every) or run.progress.step == config.train.max_updates:
-                validate_and_publish(run)
+                _validate(run)
             if _due(run, config.train.save_every):
                 run.save()
             if received := max(run.ranks.gather(int(interrupts.received or 0))):
@@ -97,6 +98,12 @@ def _train(run: Run) -> None:
         run.save()
         run.journal.close()
     finish(run)
+
+
+def _validate(run: Run) -> None:
+    begun = time.perf_counter()
+    validate_and_publish(run)
+    run.estimate.validated(time.perf_counter() - begun)
 
 
 def _due(run: Run, every: int) -> bool:
@@ -179,11 +186,15 @@ def _collect_results(run: Run) -> None:
                 f"{MAX_SKIPS} updates in a row had no finite gradient; resume from the last checkpoint with "
                 "a lower train.learning_rate, a longer train.warmup or train.precision=fp32"
             )
+    run.estimate.updated(len(results), seconds)
+    for line in run.estimate.announcement(progress.step, run.config.train, run.device.type == "cpu"):
+        say(line)
     last = results[-1]
     ppl = math.exp(min(100.0, last.nll / last.num_tokens)) if not last.skipped else math.nan
     speed = sum(result.num_tokens for result in results) / seconds
     run.journal.advance(
-        progress.step, f"loss {last.loss / last.num_tokens:.3f}, ppl {ppl:.2f}, {speed:,.0f} tok/s"
+        progress.step,
+        f"loss {last.loss / last.num_tokens:.3f}, ppl {ppl:.2f}, {speed:,.0f} tok/s{_time_left(run)}",
     )
 
 
@@ -201,10 +212,14 @@ def _log(run: Run) -> None:
         seconds=progress.seconds,
         **facts,
     )
-    remaining = (run.config.train.max_updates - progress.step) * progress.seconds / progress.step
     say(
         f"update {progress.step:,}/{run.config.train.max_updates:,}  epoch {run.batches.epochs:.2f}  loss "
         f"{facts['loss']:.3f}  ppl {facts['ppl']:.2f}  lr {rate:.2e}  {facts['tokens_per_second']:,.0f} "
-        f"tokens/s  left {remaining / 60:.0f} min"
+        f"tokens/s{_time_left(run)}"
     )
     progress.window = LogWindow()
+
+
+def _time_left(run: Run) -> str:
+    left = run.estimate.left(run.progress.step, run.config.train)
+    return "" if left is None else f"  {duration(left)} left"

@@ -59,6 +59,7 @@ class MetricsLog:
             unit="update",
             file=sys.stderr,
             dynamic_ncols=True,
+            bar_format="{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}, {postfix}]",
             disable=not (self._active and sys.stderr.isatty()),
         )
 

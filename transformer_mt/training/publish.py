@@ -11,6 +11,7 @@ from transformer_mt import checkpoint
 from transformer_mt.checkpoint import CheckpointError
 from transformer_mt.errors import WorkError
 from transformer_mt.files import write_text
+from transformer_mt.progress_bar import show_progress
 from transformer_mt.training.metrics_log import say
 from transformer_mt.training.report import write_report
 from transformer_mt.training.run import Run
@@ -109,7 +110,8 @@ def finish(run: Run) -> None:
     score = progress.best_score
     steps = ranks.broadcast(_readable_steps(run) if ranks.is_rank_zero else [])
     if len(steps) > 1:
-        average = checkpoint.average(map(run.averaging_file, steps)) if ranks.is_rank_zero else None
+        files = show_progress(map(run.averaging_file, steps), "averaging", len(steps), unit="checkpoints")
+        average = checkpoint.average(files) if ranks.is_rank_zero else None
         average = ranks.broadcast_tensors(average)
         load_full_weights(run.model, average, "the average")
         result = validate(run.full_model(), run.data, run.config, run.device, ranks)

@@ -1,11 +1,16 @@
-"""report.md of a run: what it is, how it went, what it says."""
+"""report.md of a run: its settings, how the training went, its scores."""
 
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from tabulate import tabulate
+
 from transformer_mt import plots
 from transformer_mt.config import Config
+from transformer_mt.config.dump import changed_settings
+from transformer_mt.config.model import ModelConfig
 from transformer_mt.data.corpus import describe
 from transformer_mt.errors import InputError
 from transformer_mt.files import write_text
@@ -14,7 +19,10 @@ from transformer_mt.files import write_text
 def write_report(
     folder: Path, config: Config, entries: Sequence[dict[str, Any]], say: Callable[[str], None]
 ) -> None:
-    """Write report.md and learning_curve.png; without matplotlib the report has no picture and says why."""
+    """Write report.md and learning_curve.png; without matplotlib the report has no picture and says why.
+
+    `entries` are those of metrics.jsonl; the test scores are read from the run's folder.
+    """
     try:
         plots.learning_curve(entries, folder / "learning_curve.png")
         picture = "![learning curve](learning_curve.png)"
@@ -23,72 +31,133 @@ def write_report(
     except OSError as error:
         say(f"warning: could not draw the learning curve: {error}")
         picture = "No picture: it could not be written."
-    write_text(folder / "report.md", report(config, entries, picture))
+    write_text(folder / "report.md", report(config, entries, picture, _test_scores(folder)))
 
 
-def report(config: Config, entries: Sequence[dict[str, Any]], picture: str) -> str:
-    """The report as Markdown."""
-    starts = [entry for entry in entries if entry["event"] == "start"]
-    trained = [entry for entry in entries if entry["event"] == "train"]
-    valid = [entry for entry in entries if entry["event"] in ("valid", "average")]
-    ends = [entry for entry in entries if entry["event"] == "end"]
-    lines = [
-        f"# {config.name}",
-        "",
-        f"{describe(config.data.train)}: {config.data.source_lang} to {config.data.target_lang}.",
-        "",
+def report(
+    config: Config,
+    entries: Sequence[dict[str, Any]],
+    picture: str,
+    tests: Sequence[tuple[str, dict[str, Any]]] = (),
+) -> str:
+    """The report as Markdown. `tests` are (name, what evaluation/NAME.scores.json holds)."""
+    languages = f"{config.data.source_lang} to {config.data.target_lang}"
+    parts = [f"# {config.name}", f"{describe(config.data.train)}: {languages}.", _facts(config, entries)]
+    parts += [picture, _tests(tests), _validations(entries), _samples(entries), _settings(config)]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def table(rows: Sequence[Sequence[Any]], head: Sequence[str]) -> str:
+    """A Markdown table; the cells stay as they are."""
+    return tabulate(rows, headers=head, tablefmt="github", disable_numparse=True)
+
+
+def _facts(config: Config, entries: Sequence[dict[str, Any]]) -> str:
+    starts, trained, ends = (
+        [e for e in entries if e["event"] == event] for event in ("start", "train", "end")
+    )
+    if not starts:
+        return ""
+    start = starts[-1]
+    versions = f"transformer_mt {start['transformer_mt']}, torch {start['torch']}, Python {start['python']}"
+    processor = f"{start['processor']}, {start['cores']} cores, {start['threads']} threads"
+    rows = [
+        ("network", _network(config.model)),
+        ("parameters", f"{start['parameters']:,}"),
+        ("precision", f"{start['precision']} on {start['device']}"),
+        ("machine", start["gpu"] or processor),
+        ("versions", versions),
+        ("commit", start["commit"]),
+        ("seed", config.seed),
     ]
-    if starts:
-        start = starts[-1]
-        machine = start["gpu"] or f"{start['processor']}, {start['cores']} cores, {start['threads']} threads"
-        lines += [
-            "| | |",
-            "|---|---|",
-            f"| parameters | {start['parameters']:,} |",
-            f"| precision | {start['precision']} on {start['device']} |",
-            f"| machine | {machine} |",
-            f"| versions | transformer_mt {start['transformer_mt']}, torch {start['torch']}, Python "
-            f"{start['python']} |",
-            f"| commit | {start['commit']} |",
-            f"| seed | {config.seed} |",
+    if trained:
+        last = trained[-1]
+        speed = last["tokens"] / max(1e-9, last["seconds"])
+        trained_on = f"{last['epoch']:.1f} epochs, {last['tokens']:,} target tokens"
+        rows += [
+            ("updates", f"{last['step']:,} of {config.train.max_updates:,} ({trained_on})"),
+            (
+                "training time",
+                f"{last['seconds'] / 60:.1f} min in updates, {speed:,.0f} target tokens per second",
+            ),
+            ("skipped updates", f"{last['skipped']:,}"),
         ]
-        if trained:
-            last = trained[-1]
-            speed = last["tokens"] / max(1e-9, last["seconds"])
-            trained_on = f"{last['epoch']:.1f} epochs, {last['tokens']:,} target tokens"
-            lines += [
-                f"| updates | {last['step']:,} of {config.train.max_updates:,} ({trained_on}) |",
-                f"| training time | {last['seconds'] / 60:.1f} min in updates, {speed:,.0f} target tokens "
-                "per second |",
-                f"| skipped updates | {last['skipped']:,} |",
-            ]
-        if ends:
-            lines.append(f"| model | {ends[-1]['model']} |")
-    lines += ["", picture, ""]
-    if valid:
-        lines += [
-            "## Validation",
-            "",
-            "Greedy translations.",
-            "",
-            "| update | minutes | loss | perplexity | BLEU | chrF | |",
-            "|---|---|---|---|---|---|---|",
-        ]
-        for entry in valid:
-            bleu, chrf = (score["value"] for score in entry["scores"])
-            mark = "average" if entry["event"] == "average" else "best so far" if entry.get("is_best") else ""
-            row = [
-                f"{entry['step']:,}",
-                f"{entry['seconds'] / 60:.1f}",
-                f"{entry['loss']:.3f}",
-                f"{entry['ppl']:.2f}",
-                f"{bleu:.2f}",
-                f"{chrf:.2f}",
-                mark,
-            ]
-            lines.append("| " + " | ".join(row) + " |")
-        lines += [""] + [f"`{score['signature']}`  " for score in valid[-1]["scores"]]
-        lines += ["", "## Samples", ""]
-        for src, reference, translation in valid[-1]["samples"]:
-            lines += [f"- {src}", f"  - is: {reference}", f"  - got: {translation}"]
-    return "\n".join(lines) + "\n"
+    if ends:
+        rows.append(("model", ends[-1]["model"]))
+    return table(rows, ["", ""])
+
+
+def _network(model: ModelConfig) -> str:
+    layers = f"{model.num_encoder_layers} + {model.num_decoder_layers} layers, d_model {model.d_model}"
+    if model.kind == "recurrent":
+        return f"{model.recurrent.cell}, {model.recurrent.decoder} decoder, {layers}"
+    return f"transformer, {layers}, d_ff {model.d_ff}, {model.num_heads} heads, {model.norm}-norm"
+
+
+def _test_scores(folder: Path) -> list[tuple[str, dict[str, Any]]]:
+    """The test scores of the model that is in the folder now; those of an earlier one are left out."""
+    model = folder / "model.safetensors"
+    files = sorted((folder / "evaluation").glob("*.scores.json"))
+    present = [file for file in files if model.exists() and file.stat().st_mtime >= model.stat().st_mtime]
+    return [
+        (file.name.removesuffix(".scores.json"), json.loads(file.read_text(encoding="utf-8")))
+        for file in present
+    ]
+
+
+def _tests(tests: Sequence[tuple[str, dict[str, Any]]]) -> str:
+    if not tests:
+        return ""
+    names = [score["name"] for score in tests[0][1]["scores"]]
+    rows = [
+        (
+            facts.get("corpus") or name,
+            f"{facts['sentences']:,}",
+            facts.get("search", ""),
+            *(f"{score['value']:.2f}" for score in facts["scores"]),
+        )
+        for name, facts in tests
+    ]
+    signatures = _signatures(score for _, facts in tests for score in facts["scores"])
+    return f"## Test\n\n{table(rows, ['test set', 'sentences', 'search', *names])}\n\n{signatures}"
+
+
+def _validations(entries: Sequence[dict[str, Any]]) -> str:
+    valid = [entry for entry in entries if entry["event"] in ("valid", "average")]
+    if not valid:
+        return ""
+    rows = [
+        (
+            f"{entry['step']:,}",
+            f"{entry['seconds'] / 60:.1f}",
+            f"{entry['loss']:.3f}",
+            f"{entry['ppl']:.2f}",
+            *(f"{score['value']:.2f}" for score in entry["scores"]),
+            "average" if entry["event"] == "average" else "best so far" if entry.get("is_best") else "",
+        )
+        for entry in valid
+    ]
+    names = [score["name"] for score in valid[-1]["scores"]]
+    head = ["update", "minutes", "loss", "perplexity", *names, ""]
+    signatures = _signatures(valid[-1]["scores"])
+    return f"## Validation\n\nGreedy translations.\n\n{table(rows, head)}\n\n{signatures}"
+
+
+def _signatures(scores: Any) -> str:
+    """A line for each metric and way to compute it."""
+    lines = dict.fromkeys(f"- {score['name']}: `{score['signature']}`" for score in scores)
+    return "\n".join(lines)
+
+
+def _samples(entries: Sequence[dict[str, Any]]) -> str:
+    valid = [entry for entry in entries if entry["event"] in ("valid", "average")]
+    if not valid:
+        return ""
+    lines = ["## Samples", ""]
+    for src, reference, translation in valid[-1]["samples"]:
+        lines += [f"- {src}", f"  - reference: {reference}", f"  - translation: {translation}"]
+    return "\n".join(lines)
+
+
+def _settings(config: Config) -> str:
+    return f"## Settings that differ from the defaults\n\n```yaml\n{changed_settings(config)}```"

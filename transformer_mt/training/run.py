@@ -20,6 +20,7 @@ from transformer_mt.model.build import build_model
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.training.config_changes import changed_scores, compare_updates
 from transformer_mt.training.distributed import Ranks
+from transformer_mt.training.estimate import TimeEstimate
 from transformer_mt.training.metrics_log import MetricsLog, say
 from transformer_mt.training.optimizer import load_optimizer_tensors, optimizer_tensors
 from transformer_mt.training.progress import Progress
@@ -49,6 +50,7 @@ class Run:
     pending: list[PendingResult] = field(default_factory=list)
     """Updates whose results were not read from the device yet."""
     pending_since: float = 0.0
+    estimate: TimeEstimate = field(default_factory=TimeEstimate)
 
     def close(self) -> None:
         """End the batch thread and the progress bar, and let others train in the folder."""

@@ -150,6 +150,8 @@ def _build(
     torch.manual_seed(config.seed)
     model = model_for(config, data.tokenizer).to(device)
     compiled = train.compile is True or (train.compile == "auto" and device.type == "cuda")
+    if compiled and model.compiles:
+        say("torch.compile is on: the first updates take much longer than the others")
     objective: torch.nn.Module = Objective(model, train.label_smoothing, compiled)
     objective = wrap_distributed(objective, model.blocks, train.parallel, ranks, device)
     if not ranks.is_rank_zero:

@@ -1,6 +1,7 @@
 """How good the model is now, on the validation set."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 
@@ -11,8 +12,10 @@ from transformer_mt.data.batching import validation_batches
 from transformer_mt.data.prepare import PreparedData
 from transformer_mt.evaluation.metrics import Score, corpus_scores
 from transformer_mt.model.interface import TranslationModel
+from transformer_mt.progress_bar import show_progress
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.step import Objective
+from transformer_mt.translation.result import Translation
 from transformer_mt.translation.translator import Translator
 
 
@@ -58,8 +61,11 @@ def validate(
     kept = config.decode.model_dump(include={"batch_tokens", "split_sentences"})
     greedy = DecodeConfig.model_validate({"beam": 1, **kept})
     translator = Translator.of_config(model, data.tokenizer, config, greedy)
-    mine = translator.translate([src for src, _ in pairs[ranks.rank :: ranks.size]])
-    shares = ranks.gather([result.translation for result in mine])
+    mine = [src for src, _ in pairs[ranks.rank :: ranks.size]]
+    results: Iterable[Translation] = translator.stream(mine)
+    if ranks.is_rank_zero:
+        results = show_progress(results, "validation", len(mine), unit="sentences")
+    shares = ranks.gather([result.translation for result in results])
     translations = [shares[i % ranks.size][i // ranks.size] for i in range(len(pairs))]
     scores = corpus_scores(
         translations,

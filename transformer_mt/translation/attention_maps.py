@@ -24,6 +24,8 @@ class AttentionMaps:
     """S pieces with end-of-sentence."""
     target: list[str]
     """T pieces with end-of-sentence: the row of each is the step that chose it."""
+    source_text: str
+    target_text: str
     weights: dict[str, list[Tensor]]
     """For `cross` (H, T, S), `encoder` (H, S, S) and `decoder` (H, T, T), one tensor a layer."""
 
@@ -33,6 +35,11 @@ class AttentionMaps:
     def columns(self, kind: str) -> list[str]:
         """In the decoder a step sees what was chosen before it: beginning-of-sentence first."""
         return ["<s>", *self.target[:-1]] if kind == "decoder" else self.source
+
+    def title(self, kind: str) -> str:
+        """The sentences whose tokens are the queries and the keys."""
+        texts = {"encoder": [self.source_text], "decoder": [self.target_text]}
+        return "\n".join(texts.get(kind, [self.source_text, self.target_text]))
 
 
 def look(translator: Translator, source: str, target: str | None = None) -> AttentionMaps:
@@ -70,7 +77,13 @@ def look(translator: Translator, source: str, target: str | None = None) -> Atte
         for kind, layers in model.attentions.items()
     }
     end = ["</s>"]
-    return AttentionMaps(tokenizer.pieces_src(src) + end, tokenizer.pieces_tgt(tgt) + end, weights)
+    return AttentionMaps(
+        source=tokenizer.pieces_src(src) + end,
+        target=tokenizer.pieces_tgt(tgt) + end,
+        source_text=source,
+        target_text=tokenizer.decode_tgt(tgt) if target is None else target,
+        weights=weights,
+    )
 
 
 def maps(attentions: AttentionMaps, kind: str, layer: str, head: str) -> list[tuple[str, Tensor]]:

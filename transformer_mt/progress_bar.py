@@ -1,0 +1,39 @@
+"""Progress of work that takes more than two seconds, and how long work takes in words."""
+
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+from tqdm import tqdm
+
+# A bar appears when the work has taken this long, so that short work shows none.
+_DELAY_SECONDS = 2.0
+
+
+def show_progress(
+    items: Iterable[Any] | None, what: str, total: int | None = None, initial: int = 0, unit: str = "lines"
+) -> tqdm:
+    """A bar on stderr over the items; without items `update` moves it. It shows nothing in a log file."""
+    return tqdm(
+        items, what, total, leave=False, unit=f" {unit}", unit_scale=True, initial=initial,
+        dynamic_ncols=True, delay=_DELAY_SECONDS, disable=sys.stderr is None or not sys.stderr.isatty(),
+    )  # fmt: skip
+
+
+def time_left(done: float, total: float, seconds: float) -> float:
+    """Seconds that the rest takes if it is as fast as what was done in the given seconds."""
+    return (total - done) * seconds / done
+
+
+def duration(seconds: float) -> str:
+    """The time in at most two units: 40 s, 12 min, 3 h 20 min, 2 days 5 h."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    if minutes < 90:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 36:
+        return f"{hours} h {minutes} min" if hours < 10 else f"{hours} h"
+    days, hours = divmod(hours, 24)
+    return f"{days} days {hours} h" if days < 10 else f"{seconds / 86_400:,.0f} days"

@@ -1,0 +1,58 @@
+"""How long a training will take, measured while it runs."""
+
+from transformer_mt.config import TrainConfig
+from transformer_mt.progress_bar import duration, time_left
+
+# The estimate is made after so many updates, or earlier if they have taken so long.
+_ENOUGH_UPDATES, _ENOUGH_SECONDS, _LEAST_UPDATES = 20, 60.0, 3
+_DAY = 86_400.0
+
+
+class TimeEstimate:
+    """Seconds of updates and validations in this process."""
+
+    def __init__(self) -> None:
+        self._warm = False
+        self._updates, self._seconds = 0, 0.0
+        self._validation: float | None = None
+        self._announced = False
+
+    def updated(self, updates: int, seconds: float) -> None:
+        """Add the time of some updates. The first ones are left out: they compile and fill caches."""
+        if self._warm:
+            self._updates += updates
+            self._seconds += seconds
+        self._warm = True
+
+    def validated(self, seconds: float) -> None:
+        """Keep the time of the newest validation."""
+        self._validation = seconds
+
+    def left(self, step: int, train: TrainConfig) -> float | None:
+        """Seconds from `step` to the last update, validations counted once one was measured; None until
+        enough is measured.
+        """
+        slow = self._seconds >= _ENOUGH_SECONDS and self._updates >= _LEAST_UPDATES
+        if self._updates < _ENOUGH_UPDATES and not slow:
+            return None
+        updates = time_left(self._updates, self._updates + train.max_updates - step, self._seconds)
+        validations = train.max_updates // train.validate_every - step // train.validate_every
+        return updates + max(0, validations) * (self._validation or 0.0)
+
+    def announcement(self, step: int, train: TrainConfig, on_cpu: bool) -> list[str]:
+        """What to say about the time, once; an empty list before enough is measured and after it was said."""
+        left = self.left(step, train)
+        if self._announced or left is None:
+            return []
+        self._announced = True
+        each = self._seconds / self._updates
+        lines = [
+            f"about {duration(left)} for {train.max_updates - step:,} more updates of {each:.2f} s"
+            + ("" if self._validation else ", without the validations")
+        ]
+        if on_cpu and left > _DAY:
+            lines.append(
+                "note: that is more than a day on this CPU; lower train.max_updates or model.d_model, take a "
+                "smaller corpus (data.train), or train on a GPU"
+            )
+        return lines
