@@ -30,3 +30,10 @@ def cuda(device):
     if device.type != "cuda":
         pytest.skip("needs a CUDA GPU")
     return device
+
+
+@pytest.fixture(autouse=True)
+def exact_products(monkeypatch):
+    """No TF32: results are compared with those of the CPU."""
+    torch.set_float32_matmul_precision("highest")
+    monkeypatch.setattr(torch, "set_float32_matmul_precision", lambda precision: None)

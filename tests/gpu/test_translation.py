@@ -62,3 +62,14 @@ def test_too_little_memory_to_translate_is_one_line(tiny_run, cuda, capfdbinary)
         torch.cuda.set_per_process_memory_fraction(1.0)
     assert (status, out) == (1, "")
     assert err == "not enough memory; lower --batch-tokens or --beam, or close other programs\n"
+
+
+def test_tf32_translates_like_float32(tiny_run, sentences, device, monkeypatch):
+    exact = Translator.load(tiny_run, device=str(device)).translate(sentences)
+    monkeypatch.undo()  # of the fixture exact_products
+    try:
+        fast = Translator.load(tiny_run, device=str(device)).translate(sentences)
+        assert device.type != "cuda" or torch.get_float32_matmul_precision() == "high"
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    assert sum(a.translation == b.translation for a, b in zip(exact, fast)) >= 25

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from transformer_mt.cpu import usable_cores
-from transformer_mt.device import choose_device, is_out_of_memory, keep_freed_memory
+from transformer_mt.device import allow_tf32, choose_device, is_out_of_memory, keep_freed_memory
 from transformer_mt.errors import InputError
 
 
@@ -97,3 +97,13 @@ def test_cores_that_are_not_ours_do_not_count(monkeypatch):
     assert usable_cores() == 2
     monkeypatch.delattr(os, "sched_getaffinity")
     assert usable_cores() == 64
+
+
+def test_float32_products_use_tf32_on_a_gpu_alone(monkeypatch):
+    found = []
+    monkeypatch.setattr(torch, "set_float32_matmul_precision", found.append)
+    allow_tf32(torch.device("cpu"))
+    allow_tf32(torch.device("mps"))
+    assert found == []
+    allow_tf32(torch.device("cuda"))
+    assert found == ["high"]

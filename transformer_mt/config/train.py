@@ -50,7 +50,7 @@ class TrainConfig(Section):
     """Gradients longer than this are scaled down to it; 0 turns it off."""
     precision: Changeable[Literal["auto", "fp32", "bf16", "fp16"]] = "auto"
     """Arithmetic of the matrix products; auto is bf16 where the device computes in it, else fp16 with CUDA,
-    fp32 elsewhere.
+    fp32 elsewhere. Unless it is fp32, float32 products of validations on a GPU use TF32.
     """
     compile: Changeable[Literal["auto"] | bool] = "auto"
     """torch.compile; auto is on with CUDA."""

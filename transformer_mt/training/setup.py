@@ -15,7 +15,7 @@ from transformer_mt.data.prefetch import BatchPrefetcher
 from transformer_mt.data.prepare import PreparedData, prepare
 from transformer_mt.data.subword_dropout import EpochSpelling
 from transformer_mt.data.tokenizer import Tokenizer
-from transformer_mt.device import choose_device, choose_precision, keep_freed_memory
+from transformer_mt.device import allow_tf32, choose_device, choose_precision, keep_freed_memory
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.evaluation.metrics import corpus_scores
 from transformer_mt.files import write_text
@@ -95,6 +95,8 @@ def _check_machine(config: Config, fresh: bool, ranks: Ranks) -> tuple[torch.dev
         "fresh": fresh,
     }
     compare_ranks(config, found, ranks)
+    if dtype != torch.float32:  # precision: fp32 asks for exact products, also in validations
+        allow_tf32(device)
     return device, dtype
 
 
