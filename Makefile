@@ -12,7 +12,7 @@ export TEXT ?=
 ifneq ($(filter %.yaml %.yml,$(MAKECMDGOALS)),)
 $(error a config must be given as CONFIG=$(firstword $(filter %.yaml %.yml,$(MAKECMDGOALS))): make train CONFIG=...)
 endif
-.PHONY: help setup demo train reproduce translate evaluate test test-all gpu-check lint format clean
+.PHONY: help setup demo train reproduce translate evaluate test test-all gpu-check reference lint format clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -62,6 +62,9 @@ test-all: setup ## run the slow tests too
 # GPU_PYTHON names a Python that has torch with CUDA and the other packages; by default .venv, whose torch may be the CPU's.
 gpu-check: $(if $(GPU_PYTHON),,setup) ## check PART=tests|train|translate|run on a GPU; DATA=a folder of Multi30k
 	$(or $(GPU_PYTHON),$(BIN)/python) scripts/gpu_check.py $(PART) $(if $(DATA),--data $(DATA)) $(ARGS)
+
+reference: setup ## write docs/reference from the code
+	$(BIN)/python scripts/write_reference.py
 
 lint: setup ## check style and types
 	$(BIN)/ruff check .

@@ -75,10 +75,10 @@ def keep_freed_memory(one_heap: bool = False) -> None:
     it in again.
 
     Every update frees and allocates the same large arrays; on two cores this saves 10 % of the time
-    (docs/performance.md). oneDNN caches a primitive per shape. These would fragment the heap, which then
-    grows without bound (7 GB after 7,500 updates in bfloat16); so its cache is kept small, at no measurable
-    cost. `one_heap` makes all threads share one heap: 5 % faster if they translate in parallel. No effect
-    with other C libraries than glibc.
+    (docs/measurements/performance.md). oneDNN caches a primitive per shape. These would fragment the heap,
+    which then grows without bound (7 GB after 7,500 updates in bfloat16); so its cache is kept small, at no
+    measurable cost. `one_heap` makes all threads share one heap: 5 % faster if they translate in parallel. No
+    effect with other C libraries than glibc.
     """
     if platform.libc_ver()[0] == "glibc":
         # Read when the first product is computed, not when torch is imported.

@@ -8,14 +8,17 @@ from tqdm import tqdm
 
 # A bar appears when the work has taken this long, so that short work shows none.
 _DELAY_SECONDS = 2.0
+# From here on numbers are written like 12.3k.
+_ABBREVIATED = 10_000
 
 
 def show_progress(
     items: Iterable[Any] | None, what: str, total: int | None = None, initial: int = 0, unit: str = "lines"
 ) -> tqdm:
     """A bar on stderr over the items; without items `update` moves it. It shows nothing in a log file."""
+    is_long = total is None or total >= _ABBREVIATED
     return tqdm(
-        items, what, total, leave=False, unit=f" {unit}", unit_scale=True, initial=initial,
+        items, what, total, leave=False, unit=f" {unit}", unit_scale=is_long, initial=initial,
         dynamic_ncols=True, delay=_DELAY_SECONDS, disable=sys.stderr is None or not sys.stderr.isatty(),
     )  # fmt: skip
 

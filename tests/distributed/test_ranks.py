@@ -354,8 +354,8 @@ def test_a_rank_that_fails_says_why_and_ends_without_waiting_for_its_peers(folde
 
 
 def on_two_machines(folder: Path, out: str, *overrides_of_each: list[str]):
-    """A torchrun for each of them, as `docs/scaling.md` has it; here both are this machine, with a cache
-    each.
+    """A torchrun for each of them, as in `docs/how_to/several_gpus.md`; here both are this machine, with a
+    cache each.
     """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

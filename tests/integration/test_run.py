@@ -96,17 +96,17 @@ def test_a_validation_splits_lines_as_translate_does(run, tmp_path, monkeypatch)
     )
     for split in ("true", "false"):
         seen = []
-        translate = Translator.translate
+        stream = Translator.stream
 
-        def watched(self, lines, seen=seen, translate=translate):
-            results = translate(self, lines)
+        def watched(self, lines, seen=seen, stream=stream):
+            results = list(stream(self, lines))
             seen.extend(len(result.segments) for result in results)
             return results
 
-        monkeypatch.setattr(Translator, "translate", watched)
+        monkeypatch.setattr(Translator, "stream", watched)
         words = [f"decode.split_sentences={split}", "train.max_updates=2", f"name=split-{split}"]
         run("data.valid={file: valid.tsv}", *words, "train.average_checkpoints=1")
-        monkeypatch.setattr(Translator, "translate", translate)
+        monkeypatch.setattr(Translator, "stream", stream)
         assert seen == [2 if split == "true" else 0]
 
 
@@ -465,9 +465,9 @@ def test_ranks_share_a_validation(write_config, tmp_path, monkeypatch):
 
     run = open_run(load_config(write_config()), tmp_path / "run")
     summed, seen, place = [], [], torch.device("cpu")
-    translate = Translator.translate
+    stream = Translator.stream
     monkeypatch.setattr(
-        Translator, "translate", lambda self, lines, **k: (seen.append(lines), translate(self, lines, **k))[1]
+        Translator, "stream", lambda self, lines, **k: (seen.append(lines), stream(self, lines, **k))[1]
     )
     whole = validate(run.model, run.data, run.config, place)
     for rank in (0, 1):
@@ -494,10 +494,10 @@ def test_running_out_of_memory_outside_an_update_is_told_in_one_line(run, monkey
 
 def test_only_so_many_sentences_are_translated_in_validation(run, monkeypatch):
     seen = []
-    original = Translator.translate
+    original = Translator.stream
     monkeypatch.setattr(
         Translator,
-        "translate",
+        "stream",
         lambda self, lines, **k: (seen.append(len(lines)), original(self, lines, **k))[1],
     )
     run("train.validate_sentences=7", "train.max_updates=4")

@@ -48,7 +48,7 @@ def test_a_sweep_goes_on_where_ctrl_c_stopped_it(tmp_path):
     assert result.returncode == 0, result.stderr.decode()
     assert "resuming from" in log.read_text(encoding="utf-8")
     lines = result.stdout.decode().split("\n")
-    assert lines[2].startswith("| scaled dot | ") and lines[3].startswith("| luong | ")
+    assert lines[2].startswith("| scaled dot |") and lines[3].startswith("| luong ")
     folder = tmp_path / "runs" / "which"
     assert (folder / "table.md").read_text(encoding="utf-8").startswith(result.stdout.decode())
 

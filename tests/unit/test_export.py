@@ -269,7 +269,7 @@ def test_a_language_without_spaces_is_compared_by_its_characters():
         def __init__(self, lines):
             self.lines = lines
 
-        def translate(self, sentences):
+        def stream(self, sentences):
             return [Translation(src, tgt, -1.0, -1.0, []) for src, tgt in zip(sentences, self.lines)]
 
     lines = [f"今天第{i}只狗在房子里睡觉。" for i in range(200)]

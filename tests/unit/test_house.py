@@ -187,6 +187,22 @@ def test_files_named_in_the_documents_exist():
             assert any((folder / name).exists() for folder in folders), f"{document.name} names {name}"
 
 
+def test_links_of_the_documents_lead_somewhere():
+    for document in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")):
+        text = document.read_text(encoding="utf-8")
+        for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text):
+            assert "://" in target or (document.parent / target).exists(), (
+                f"{document.name} links to {target}"
+            )
+
+
+def test_every_document_is_in_the_index():
+    index = (ROOT / "docs/index.md").read_text(encoding="utf-8")
+    for document in ROOT.glob("docs/**/*.md"):
+        name = str(document.relative_to(ROOT / "docs"))
+        assert name == "index.md" or f"({name})" in index or name.startswith("measurements/"), name
+
+
 def test_lines_of_the_documents_are_short():
     """Tables and code stay as they are."""
     for document in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")):

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 from transformer_mt import __version__
 from transformer_mt.cli import config, distill, evaluate, export, plot, score, sweep, train, translate
-from transformer_mt.cli.console import Parser, say
+from transformer_mt.cli.console import Parser, say, subcommands
 from transformer_mt.cli.flags import name_by_flags
 from transformer_mt.errors import InputError, Notice, WorkError
 
@@ -25,15 +25,21 @@ from transformer_mt.errors import InputError, Notice, WorkError
 _INTERMIXED = ("train", "translate", "distill", "sweep")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run `transformer-mt`; gives back the exit status."""
-    words = list(sys.argv[1:] if argv is None else argv)
+def build_parser() -> Parser:
+    """The parser of `transformer-mt` with all commands."""
     parser = Parser(prog="transformer-mt", description="Train Transformers to translate, and translate.")
     parser.add_argument("--version", action="version", version=f"transformer-mt {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for module in (train, translate, evaluate, score, export, distill, sweep, plot, config):
         module.add_command(commands)
-    chosen = commands.choices.get(words[0], parser) if words else parser
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run `transformer-mt`; returns the exit status."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    parser = build_parser()
+    chosen = subcommands(parser).get(words[0], parser) if words else parser
     if words and words[0] in _INTERMIXED:
         return _run(chosen, chosen.parse_intermixed_args(words[1:]), argv is None)
     return _run(chosen, parser.parse_args(words), argv is None)

@@ -43,22 +43,24 @@ class Parser(argparse.ArgumentParser):
         raise SystemExit(2)
 
 
-def _options(parser: argparse.ArgumentParser) -> list[str]:
-    """Every option of the parser and of its subcommands."""
-    found = list(parser._option_string_actions)
+def subcommands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """The parsers of the commands below, by name."""
+    found: dict[str, argparse.ArgumentParser] = {}
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
-            found += [option for below in action.choices.values() for option in _options(below)]
+            found |= action.choices
     return found
+
+
+def _options(parser: argparse.ArgumentParser) -> list[str]:
+    """Every option of the parser and of its subcommands."""
+    below = [option for each in subcommands(parser).values() for option in _options(each)]
+    return [*parser._option_string_actions, *below]
 
 
 def _commands_with(option: str, parser: argparse.ArgumentParser) -> list[str]:
     """The subcommands that have this option."""
-    choices: dict[str, argparse.ArgumentParser] = {}
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            choices |= action.choices
-    return [name for name, command in choices.items() if option in _options(command)]
+    return [name for name, command in subcommands(parser).items() if option in _options(command)]
 
 
 def _nearest(word: str, right: list[str]) -> str:

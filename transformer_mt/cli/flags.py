@@ -9,6 +9,7 @@ import yaml
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from transformer_mt.cli.console import subcommands
 from transformer_mt.config.section import Flag, OnlyForSearches
 from transformer_mt.config.yaml_loader import Loader
 from transformer_mt.errors import InputError, Setting
@@ -71,11 +72,8 @@ def name_by_flags(parser: argparse.ArgumentParser) -> typing.Callable[[Setting],
 
 def _actions(parser: argparse.ArgumentParser) -> list[argparse.Action]:
     """The arguments of the parser and of its subcommands."""
-    found = list(parser._actions)
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            found += [below for choice in action.choices.values() for below in _actions(choice)]
-    return found
+    below = [action for each in subcommands(parser).values() for action in _actions(each)]
+    return [*parser._actions, *below]
 
 
 def _value(text: str) -> Any:

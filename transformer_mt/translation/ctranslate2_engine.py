@@ -97,7 +97,7 @@ def choose_device_name(device: str, dtype: str | None) -> str:
 
 class CTranslate2Engine:
     """An exported model. Each core runs one single-threaded worker: synchronising several threads in a step
-    takes longer than it saves (docs/performance.md).
+    takes longer than it saves (docs/measurements/performance.md).
     """
 
     name = "ctranslate2"

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 class PackedLinear(nn.Module):
     """x Wᵀ + b like the given layer, with the weights in oneDNN's own layout.
 
-    About a tenth faster than nn.Linear in float32 (docs/performance.md); it cannot be trained or saved.
+    About a tenth faster than nn.Linear in float32 (docs/measurements/performance.md); it cannot be trained or
+    saved.
     """
 
     def __init__(self, linear: nn.Linear) -> None:

@@ -14,9 +14,11 @@ class Options:
     """Options of one call; the settings of the search are in `Translator.decode`."""
 
     n_best: int = 1
+    """Candidates of each line in `Translation.n_best`."""
     prefixes: Sequence[str] | None = None
     """What each line's translation begins with."""
     align: bool = False
+    """Whether to compute alignments."""
     protect: str | None = None
     """A regular expression; what it matches passes through unchanged."""
 
@@ -47,6 +49,7 @@ class Candidate:
     """One translation of a line."""
 
     translation: str
+    """The text."""
     score: float
     """What candidates are ranked by: log P / length penalty; with search: mbr the expected utility, 0 to 100.
     """
@@ -61,14 +64,20 @@ class Translation:
     """The result of one line: its translation, problems, and what looks wrong."""
 
     source: str
+    """The line as it was given."""
     translation: str
+    """The best translation."""
     score: float
+    """Its score, as of a Candidate; of several segments the mean."""
     log_prob: float
+    """Natural logarithm of its probability; of several segments the sum."""
     tokens: list[str]
+    """Its pieces."""
     problems: list[str] = field(default_factory=list)
     """Sentences such as "the translation was stopped ..."; empty when all is well."""
     flags: list[str] = field(default_factory=list)
-    """A word for each problem (empty, split, cut, none, apart), and for each suspicion (see flags.py)."""
+    """A word for each problem (empty, split, cut, none, apart) and each suspicion (docs/how_to/translate.md).
+    """
     n_best: list[Candidate] = field(default_factory=list)
     """The n best, the first being this one."""
     source_tokens: list[str] = field(default_factory=list)

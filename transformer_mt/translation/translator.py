@@ -109,7 +109,7 @@ class Translator:
     def translate(
         self, lines: Sequence[str], n_best: int = 1, max_length: int | None = None, **options: Any
     ) -> list[Translation]:
-        """One Translation a line, in order. `max_length` bounds each translation's pieces; see Options for
+        """One Translation per line, in order. `max_length` bounds each translation's pieces; see Options for
         the others.
 
         Raises InputError if the options do not fit the search.

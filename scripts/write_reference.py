@@ -1,0 +1,253 @@
+"""Write docs/reference/config.md, commands.md and python.md from the code: `make reference`."""
+
+import argparse
+import inspect
+import re
+import textwrap
+import typing
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import annotated_types
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from transformer_mt import Translator, load_config, train
+from transformer_mt.cli import build_parser
+from transformer_mt.cli.console import subcommands
+from transformer_mt.config import Config
+from transformer_mt.config.corpus import CORPORA, FileCorpus, FilesCorpus, HubCorpus, ToyCorpus
+from transformer_mt.config.dump import flow
+from transformer_mt.config.section import Mark
+from transformer_mt.errors import InputError, WorkError
+from transformer_mt.training.report import table
+from transformer_mt.translation.result import Candidate, Options, Translation
+
+FOLDER = Path(__file__).parent.parent / "docs/reference"
+GENERATED = "Written by `make reference` from the code. A test compares it with the code."
+
+
+def config_page() -> str:
+    """Every key of the YAML: type, default, range, meaning."""
+    parts = [
+        "# Keys of the YAML",
+        GENERATED,
+        "`resume`: whether the key may change when a run is resumed. The location of data may change, its "
+        "content may not.",
+    ]
+    top = {name: field for name, field in Config.model_fields.items() if _section(name, field) is None}
+    parts += ["## Top level", _keys(top, set())]
+    for title, section, marks in _sections(Config, "", set()):
+        parts += [f"## {title}", _sentence(section), _keys(section.model_fields, marks, f"{title}.")]
+    parts += [
+        "## Corpora",
+        "The value of `data.train` and `data.valid`, and each item of `data.test`. The first key says which "
+        "kind it is; a slice of `data.hub` needs `split` alone.",
+    ]
+    for kind in (FilesCorpus, FileCorpus, HubCorpus, ToyCorpus):
+        parts += [f"### {_sentence(kind)}", _keys(kind.model_fields, {Mark.LOCATION})]
+    return _page(parts)
+
+
+def _sections(
+    section: type[BaseModel], prefix: str, marks: set[Mark]
+) -> Iterator[tuple[str, type[BaseModel], set[Mark]]]:
+    """(dotted path, section, its marks) of every section below, in order."""
+    for name, field in section.model_fields.items():
+        if below := _section(prefix + name, field):
+            own = marks | _marks(field)
+            yield prefix + name, below, own
+            yield from _sections(below, f"{prefix}{name}.", own)
+
+
+def _section(dotted: str, field: FieldInfo) -> type[BaseModel] | None:
+    kinds = typing.get_args(field.annotation) or [field.annotation]
+    found = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
+    return found[0] if found and dotted not in CORPORA else None
+
+
+def _marks(field: FieldInfo) -> set[Mark]:
+    return {mark for mark in field.metadata if isinstance(mark, Mark)}
+
+
+def _keys(of: dict[str, FieldInfo], marks: set[Mark], prefix: str = "") -> str:
+    rows = []
+    for name, field in of.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            continue  # a section of its own
+        default = "required" if field.default is PydanticUndefined else f"`{flow(field.default)}`"
+        found = marks | _marks(field)
+        resume = "location" if Mark.LOCATION in found else "yes" if Mark.CHANGEABLE in found else "no"
+        values = _escaped(_values(field.annotation, [field]))
+        rows.append((f"`{prefix}{name}`", values, default, resume, _escaped(_meaning(field))))
+    return table(rows, ["key", "values", "default", "resume", "meaning"])
+
+
+def _values(annotation: Any, metadata: list[Any]) -> str:
+    """The type of a key and the range of its values, in words."""
+    if typing.get_origin(annotation) is typing.Annotated:
+        inner, *more = typing.get_args(annotation)
+        return _values(inner, [*metadata, *more])
+    if typing.get_origin(annotation) is Literal:
+        return ", ".join(f"`{word}`" for word in typing.get_args(annotation))
+    if typing.get_origin(annotation) is list:
+        (item,) = typing.get_args(annotation) or (Any,)
+        words = _values(item, [])
+        return "list of corpora" if words == "a corpus" else f"list of {words}"
+    if members := typing.get_args(annotation):
+        words = [_values(member, metadata) for member in members if member is not type(None)]
+        return " or ".join(dict.fromkeys(words))
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return "a corpus" if annotation.__name__.endswith("Corpus") else "a section"
+    names = {int: "whole number", float: "number", str: "text", bool: "`true`, `false`"}
+    bounds = [bound for each in _constraints(metadata) for bound in _bounds(each)]
+    return names[annotation] + (f" {', '.join(bounds)}" if bounds and annotation is not bool else "")
+
+
+def _constraints(metadata: list[Any]) -> Iterator[Any]:
+    for item in metadata:
+        if isinstance(item, FieldInfo):
+            yield from item.metadata
+        else:
+            yield item
+
+
+def _bounds(constraint: Any) -> list[str]:
+    signs: dict[type, tuple[str, str]] = {
+        annotated_types.Gt: ("gt", "> "),
+        annotated_types.Ge: ("ge", "≥ "),
+        annotated_types.Lt: ("lt", "< "),
+        annotated_types.Le: ("le", "≤ "),
+    }
+    for kind, (name, sign) in signs.items():
+        if isinstance(constraint, kind):
+            return [f"{sign}{getattr(constraint, name):,}"]
+    return []
+
+
+def _meaning(field: FieldInfo) -> str:
+    return " ".join((field.description or "").split())
+
+
+def _sentence(thing: Any) -> str:
+    """The docstring of a class or function as one paragraph."""
+    return " ".join((inspect.getdoc(thing) or "").split())
+
+
+def _page(parts: list[str]) -> str:
+    """The parts as paragraphs; prose is wrapped, tables and code stay."""
+    wrapped = [
+        part if part.startswith(("|", "```", "#")) else textwrap.fill(part, 110, break_on_hyphens=False)
+        for part in filter(None, parts)
+    ]
+    return "\n\n".join(wrapped) + "\n"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def commands_page() -> str:
+    """Every command with its options."""
+    parts = ["# Commands", GENERATED, "`translate` is the same as `transformer-mt translate`."]
+    for name, parser in _leaves(build_parser()):
+        positional = [a for a in parser._actions if not a.option_strings and a.dest != "help"]
+        options = [a for a in parser._actions if a.option_strings and a.dest != "help"]
+        usage = " ".join([name, *(["[options]"] if options else []), *map(_shown, positional)])
+        parts += [f"## {name}", parser.description or "", f"```\n{usage}\n```"]
+        rows = [(f"`{_shown(a)}`", _help(a)) for a in positional]
+        rows += [(f"`{_escaped(_option(a))}`", _help(a)) for a in options]
+        parts.append(table(rows, ["argument", "meaning"]) if rows else "")
+    return _page(parts)
+
+
+def _leaves(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    """(name, parser) of every command that has no commands below it."""
+    below = subcommands(parser)
+    if not below:
+        yield parser.prog, parser
+    for child in below.values():
+        yield from _leaves(child)
+
+
+def _shown(action: argparse.Action) -> str:
+    name = action.metavar if isinstance(action.metavar, str) else action.dest
+    return {"*": f"[{name} ...]", "+": f"{name} [{name} ...]"}.get(str(action.nargs), name)
+
+
+def _option(action: argparse.Action) -> str:
+    values = "|".join(map(str, action.choices)) if action.choices else action.metavar
+    value = f" {values or action.dest.upper()}" if action.nargs != 0 else ""
+    return ", ".join(action.option_strings) + value
+
+
+def _help(action: argparse.Action) -> str:
+    return _escaped((action.help or "").replace("%%", "%"))
+
+
+def python_page() -> str:
+    """The public Python API."""
+    parts = [
+        "# Python",
+        GENERATED,
+        "```python\nfrom transformer_mt import Translator, load_config, train\n```",
+    ]
+    functions: list[tuple[str, Callable[..., Any]]] = [
+        ("load_config", load_config),
+        ("train", train),
+        ("Translator.load", Translator.load),
+        ("Translator.translate", Translator.translate),
+        ("Translator.stream", Translator.stream),
+    ]
+    for name, function in functions:
+        parts += [f"## {name}", f"```python\n{_signature(name, function)}\n```", _sentence(function)]
+    for kind in (Options, Translation, Candidate):
+        assert is_dataclass(kind)
+        rows = [(f"`{f.name}`", f"`{_escaped(_type(f.type))}`", _doc(kind, f.name)) for f in fields(kind)]
+        parts += [f"## {kind.__name__}", _sentence(kind), table(rows, ["field", "type", "meaning"])]
+    rows = [(f"`transformer_mt.errors.{e.__name__}`", _sentence(e)) for e in (InputError, WorkError)]
+    parts += ["## Errors", table(rows, ["error", "when"])]
+    return _page(parts)
+
+
+def _signature(name: str, function: Callable[..., Any]) -> str:
+    """The call, a parameter a line if it has several."""
+    signature = inspect.signature(function)
+    parameters = [_short(str(p)) for p in signature.parameters.values() if p.name != "self"]
+    result = _short(inspect.formatannotation(signature.return_annotation)).strip("'")
+    inside = ", ".join(parameters) if len(parameters) < 2 else "\n    " + ",\n    ".join(parameters) + ",\n"
+    return f"{name}({inside}) -> {result}"
+
+
+def _short(text: str) -> str:
+    """The text without the names of modules."""
+    return re.sub(r"\b(?:\w+\.)+(?=[A-Z])", "", text)
+
+
+def _type(annotation: Any) -> str:
+    return _short(inspect.formatannotation(annotation))
+
+
+def _doc(kind: type, name: str) -> str:
+    """The string under a field of a dataclass, which Python itself does not keep."""
+    import ast
+
+    (body,) = ast.parse(inspect.getsource(kind)).body
+    assert isinstance(body, ast.ClassDef)
+    for statement, after in zip(body.body, body.body[1:]):
+        is_field = isinstance(statement, ast.AnnAssign) and getattr(statement.target, "id", "") == name
+        if is_field and isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+            return _escaped(" ".join(str(after.value.value).split()))
+    return ""
+
+
+PAGES = {"config.md": config_page, "commands.md": commands_page, "python.md": python_page}
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for name, page in PAGES.items():
+        (FOLDER / name).write_text(page(), encoding="utf-8")

@@ -1,0 +1,64 @@
+"""The reference pages are what the code says."""
+
+import re
+import tomllib
+
+import pytest
+
+from scripts import write_reference
+from tests.conftest import ROOT
+
+REFERENCE = ROOT / "docs/reference"
+
+
+@pytest.mark.parametrize("name", write_reference.PAGES)
+def test_a_generated_page_is_what_the_code_says(name):
+    page = write_reference.PAGES[name]()
+    assert page == (REFERENCE / name).read_text(encoding="utf-8"), "run `make reference`"
+
+
+def test_every_key_has_its_values_default_and_meaning():
+    page = write_reference.config_page()
+    for row in (
+        "| `train.warmup` | whole number ≥ 0 | `4000` | yes | Updates over which",
+        "| `decode.length_penalty` | number ≥ 0.0, ≤ 10.0 | `1.0` | yes | Exponent a of score",
+        "| `model.norm` | `pre`, `post` | `pre` | no | LayerNorm before",
+        "| `train.batch_tokens` | `auto` or whole number > 0 | `4096` | no | Budget of one batch",
+        "| `data.train` | a corpus | required | location | The pairs trained on. |",
+        "| `model.attention.score.cross` | `scaled_dot`, `dot`,",
+    ):
+        assert row in re.sub(" +", " ", page)
+    for line in page.split("\n"):
+        if line.startswith("| `"):
+            cells = [cell.strip() for cell in re.split(r"(?<!\\\\)\|", line)[1:-1]]
+            assert len(cells) == 5 and all(cells), line
+
+
+def test_every_field_of_the_python_api_has_a_meaning():
+    for line in write_reference.python_page().split("\n"):
+        if line.startswith("| `"):
+            assert line.rstrip(" |").count("|") >= 2 and not line.replace(" ", "").endswith("||"), line
+
+
+def test_the_table_of_dependencies_is_that_of_the_project():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    text = (REFERENCE / "dependencies.md").read_text(encoding="utf-8")
+    rows = [
+        [cell.strip() for cell in line.split("|")[1:-1]] for line in text.split("\n") if line.startswith("| ")
+    ]
+    listed = {(name, row[1].strip("`")) for row in rows[1:] for name in row[0].split(", ")}
+    needed = {(_name(each), "") for each in project["dependencies"]}
+    for extra, packages in project["optional-dependencies"].items():
+        needed |= {(_name(each), extra) for each in packages}
+    assert listed == needed
+    assert all(row[2] and row[3] for row in rows[1:])
+
+
+def _name(requirement):
+    return re.match(r"[\w-]+", requirement)[0]
+
+
+def test_the_page_of_a_runs_folder_names_every_file(tiny_run):
+    text = (REFERENCE / "run_folder.md").read_text(encoding="utf-8")
+    for path in tiny_run.iterdir():
+        assert f"`{path.name}`" in text or f"`{path.name}/`" in text, path.name
