@@ -61,11 +61,12 @@ MOMENTS = {
 }
 
 
-def config_in(folder: Path, bpe_dropout: float = 0.0, **train) -> Path:
+def config_in(folder: Path, bpe_dropout: float = 0.0, data: dict | None = None, **train) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "tiny.yaml"
     values = {
         **TINY,
+        "data": {**TINY["data"], **(data or {})},
         "tokenizer": {**TINY["tokenizer"], "bpe_dropout": bpe_dropout},
         "model": {**TINY["model"], "dropout": 0.2},
         "train": {**TINY["train"], "keep_checkpoints": 2, **train},
@@ -154,10 +155,27 @@ def test_a_run_killed_again_and_again_ends_the_same(straight, tmp_path):
     same_end(tmp_path, straight)
 
 
+# Every part of the data that an epoch depends on: weights, fractions, tags, held-out sets, whole updates.
+SEVERAL_CORPORA = {
+    "bpe_dropout": 0.1,
+    "update_tokens": 1500,
+    "data": {
+        "train": [
+            {"toy": "train", "size": 900, "weight": 0.5, "name": "half"},
+            {"toy": "valid", "size": 300, "weight": 1.7, "tag": "<other>"},
+        ],
+        "temperature": 1.5,
+        "valid": {"from_train": {"share": 0.05, "max": 30}},
+        "test": [{"from_train": {"share": 0.05, "max": 30}}],
+    },
+}
+
+
 @pytest.mark.parametrize(
     "change",
     [
         {"bpe_dropout": 0.2, "optimizer": "muon"},  # as the shipped configs have them
+        SEVERAL_CORPORA,
         *(
             pytest.param(change, marks=pytest.mark.slow)
             for change in (

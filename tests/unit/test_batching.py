@@ -7,8 +7,9 @@ import torch
 
 from tests.conftest import ROOT
 from transformer_mt.config.load import load_config
-from transformer_mt.data.batching import TrainingBatches, make_batch, plan_epoch, validation_batches
+from transformer_mt.data.batching import TrainingBatches, _bounds, make_batch, plan_epoch, validation_batches
 from transformer_mt.data.dataset import Column, EncodedPairs, write_chunks
+from transformer_mt.data.mixture import Mixture
 from transformer_mt.data.prefetch import BatchPrefetcher
 from transformer_mt.data.prepare import prepare
 from transformer_mt.data.tokenizer import BOS, EOS, PAD
@@ -177,3 +178,77 @@ def test_nine_tenths_of_the_tokens_of_multi30k_are_real(budget):
         real += batch.num_tokens + int(batch.src_mask.sum())
         computed += batch.src.numel() + batch.tgt_in.numel()
     assert real / computed > 0.9
+
+
+def rows_of(batches):
+    """Each sentence of the batches, as the bytes of its source and target."""
+    return [
+        (src[mask].tolist(), tgt[tgt != PAD].tolist())
+        for batch in batches
+        for src, mask, tgt in zip(batch.src, batch.src_mask, batch.tgt_out)
+        if batch.num_tokens
+    ]
+
+
+@pytest.mark.parametrize("num_ranks, batch_tokens", [(1, 60), (1, 10_000), (3, 60), (8, 10_000)])
+def test_updates_are_the_same_on_any_number_of_ranks_whatever_a_device_holds(pairs, num_ranks, batch_tokens):
+    def updates(num_ranks, batch_tokens):
+        ranks = [
+            TrainingBatches(pairs, batch_tokens, 1, rank, num_ranks, update_tokens=400)
+            for rank in range(num_ranks)
+        ]
+        return [[rank.next_update() for rank in ranks] for _ in range(12)]
+
+    expected = updates(1, 400)
+    for (one,), ranks in zip(expected, updates(num_ranks, batch_tokens)):
+        shares = [batch for rank in ranks for batch in rank]
+        assert sorted(rows_of(shares)) == sorted(rows_of(one))
+        assert sum(batch.num_tokens for batch in shares) == sum(batch.num_tokens for batch in one)
+        assert all(batch.num_positions <= max(batch_tokens, 21) for batch in shares)
+        assert all(rank for rank in ranks)  # each computes something, so that none waits in vain
+
+
+def test_an_epoch_of_a_mixture_has_its_rows_as_often_as_the_weights_say(pairs):
+    mixture = Mixture([200, 100], [1.0, 2.5], seed=1)
+    batches = TrainingBatches(pairs, 200, 1, mixture=mixture)
+    seen = []
+    while batches.epoch == 0:
+        seen += rows_of(batches.next_update())
+        batches.epochs  # noqa: B018 - as the log asks for it
+        if batches.index >= len(batches._batches_of(0)):
+            break
+    expected = [(src_of(pairs, i), tgt_of(pairs, i)) for i in mixture.rows(0)]
+    assert sorted(seen) == sorted(expected) and len(seen) == 450
+
+
+def src_of(pairs, i):
+    return [*pairs.src(i).tolist(), EOS]
+
+
+def tgt_of(pairs, i):
+    return [*pairs.tgt(i).tolist(), EOS]
+
+
+def test_the_plan_of_the_next_epoch_is_made_ahead(pairs, monkeypatch):
+    planned = []
+    original = TrainingBatches._plan
+    monkeypatch.setattr(
+        TrainingBatches, "_plan", lambda self, epoch: (planned.append(epoch), original(self, epoch))[1]
+    )
+    batches = TrainingBatches(pairs, 200, 1)
+    batches.next_update()
+    batches._plans[1].result(10)
+    assert planned == [0, 1] and batches.epoch == 0
+
+
+def test_bounds_of_batches_are_those_of_the_plain_loop(lengths):
+    """The vectorised plan takes as many sentences as the budget allows, one by one."""
+    longest = np.maximum(*lengths)[np.random.default_rng(2).permutation(5000)]
+    for budget in (40, 333, 5_000, 10**9):
+        bounds, start, most = [], 0, 0
+        for i, length in enumerate(longest.tolist()):
+            most = max(most, length)
+            if most * (i + 1 - start) > budget:
+                bounds.append(i)
+                start, most = i, length
+        assert _bounds(longest, budget) == [bound for bound in bounds if bound]

@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 
 from transformer_mt.data import drop_reasons as room
-from transformer_mt.data.cleaning import REASONS, pair_key
+from transformer_mt.data.cleaning import REASONS
 from transformer_mt.data.drop_reasons import DropReasons
+from transformer_mt.data.held_out import source_key
 
 
 def fates_of(tmp_path, pairs, held_out=(), remove_duplicates=True):
-    survey = DropReasons(tmp_path, {pair_key(pair) for pair in held_out}, remove_duplicates)
-    walked = list(survey.walk(pairs))
+    survey = DropReasons(tmp_path, {source_key(src) for src, _ in held_out}, remove_duplicates)
+    walked = list(survey.walk([(pairs, True)]))
     reasons = [REASONS[drop_reason] for drop_reason in survey.finish()]
     assert [REASONS[drop_reason] for drop_reason in survey.reasons()] == reasons
     assert [path.name for path in tmp_path.iterdir()] == ["reasons.u8"]
@@ -29,8 +30,20 @@ def test_duplicates_stay_if_asked(tmp_path):
     assert fates_of(tmp_path, [("a", "b")] * 3, remove_duplicates=False)[1] == ["kept"] * 3
 
 
-def test_only_the_pair_counts_as_leaked_not_one_side_of_it(tmp_path):
-    assert fates_of(tmp_path, [("a", "x"), ("x", "b")], held_out=[("a", "b")])[1] == ["kept", "kept"]
+def test_a_leak_counts_when_the_normalised_source_is_held_out(tmp_path):
+    """Capitals, spacing and compatibility characters make no other sentence; the target alone does."""
+    pairs = [("The  ﬁrst Dog", "x"), ("b", "held"), ("the first dog.", "y"), ("THE FIRST DOG", "z")]
+    reasons = fates_of(tmp_path, pairs, held_out=[("The first dog", "b")])[1]
+    assert reasons == ["in validation or test", "kept", "kept", "in validation or test"]
+
+
+def test_duplicates_and_leaks_are_found_across_corpora(tmp_path):
+    survey = DropReasons(tmp_path, {source_key("held")}, remove_duplicates=True)
+    corpora = [([("a", "b"), ("c", "d")], True), ([("held", "x"), ("a", "b"), ("e", "f")], True)]
+    list(survey.walk(corpora))
+    kept, duplicate, leaked = "kept", "duplicate", "in validation or test"
+    assert [REASONS[reason] for reason in survey.finish()] == [kept, kept, leaked, duplicate, kept]
+    assert survey.sizes == [2, 3]
 
 
 @pytest.mark.parametrize("rows", [1, 7, 2**16])

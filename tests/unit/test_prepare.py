@@ -9,6 +9,7 @@ import pytest
 
 from transformer_mt.cache import cache_root
 from transformer_mt.config.load import load_config
+from transformer_mt.data import passes
 from transformer_mt.data import prepare as room
 from transformer_mt.data.prepare import prepare
 from transformer_mt.data.tokenizer import Tokenizer
@@ -56,7 +57,8 @@ def corpus_config(tmp_path, write_config, monkeypatch):
 def test_cleaning_is_counted_and_shown(corpus_config):
     said = []
     data = prepare(corpus_config, said.append)
-    assert data.counts == {
+    (corpus,) = data.corpora
+    assert corpus.counts == {
         "read": 205, "empty side": 1, "duplicate": 1, "in validation or test": 2, "over-long": 1,
         "length ratio": 1, "kept": 199,
     }  # fmt: skip
@@ -87,9 +89,9 @@ def test_the_vocabulary_is_learnt_on_the_training_side_only(corpus_config):
     seen = []
     original = Tokenizer.train.__func__
 
-    def spy(cls, pairs, config):
+    def spy(cls, pairs, config, tags):
         seen.extend(pairs)
-        return original(cls, pairs, config)
+        return original(cls, pairs, config, tags)
 
     Tokenizer.train, kept = classmethod(spy), Tokenizer.train
     try:
@@ -127,7 +129,7 @@ def test_a_damaged_cache_is_made_again(corpus_config, file, content):
 
 
 def test_a_cache_that_lost_pairs_is_made_again(corpus_config, monkeypatch):
-    monkeypatch.setattr(room, "SHARD", 25)
+    monkeypatch.setattr(passes, "SHARD", 25)
     whole = prepare(corpus_config, lambda text: None)
     (folder,) = cached()
     sorted(folder.glob("train-*.arrow"))[1].unlink()
@@ -209,7 +211,7 @@ def test_an_interrupted_preparation_goes_on_where_it_was(corpus_config, monkeypa
     """Interrupted after the first pass, or after some shards of the second: what is done is not
     done again.
     """
-    monkeypatch.setattr(room, "SHARD", 25)
+    monkeypatch.setattr(passes, "SHARD", 25)
     whole = prepare(corpus_config, lambda text: None)
     expected = [(whole.train.src(i).tolist(), whole.train.tgt(i).tolist()) for i in range(len(whole.train))]
     shutil.rmtree(cached()[0])
@@ -222,19 +224,21 @@ def test_an_interrupted_preparation_goes_on_where_it_was(corpus_config, monkeypa
         return original(path, chunks)
 
     with monkeypatch.context() as patch:
-        patch.setattr(room, "write_chunks", interrupted)
+        for module in (passes, room):
+            patch.setattr(module, "write_chunks", interrupted)
         with pytest.raises(KeyboardInterrupt):
             prepare(corpus_config, lambda text: None)
     assert [path.suffix for path in cached()] == [".part"]
     said, again = [], []
     monkeypatch.setattr(Tokenizer, "train", None)  # would raise
-    monkeypatch.setattr(
-        room, "write_chunks", lambda path, chunks: (again.append(path.name), original(path, chunks))[1]
-    )
+    for module in (passes, room):
+        monkeypatch.setattr(
+            module, "write_chunks", lambda path, chunks: (again.append(path.name), original(path, chunks))[1]
+        )
     data = prepare(corpus_config, said.append)
     assert "resuming the preparation of the data, which was interrupted" in said
     assert shards + again == [*(f"train-{i:05d}.arrow" for i in range(9)), "valid.arrow"]
-    assert data.fingerprint == whole.fingerprint and data.counts == whole.counts
+    assert data.fingerprint == whole.fingerprint and data.corpora == whole.corpora
     assert [
         (data.train.src(i).tolist(), data.train.tgt(i).tolist()) for i in range(len(data.train))
     ] == expected
@@ -281,7 +285,7 @@ def test_a_cache_that_may_not_be_read_is_not_deleted(corpus_config, monkeypatch)
 
 
 def test_a_file_out_of_reach_costs_no_encoded_shard(corpus_config, monkeypatch):
-    monkeypatch.setattr(room, "SHARD", 25)
+    monkeypatch.setattr(passes, "SHARD", 25)
     original, shards = room.write_chunks, []
 
     def torn(path, chunks):
@@ -291,13 +295,14 @@ def test_a_file_out_of_reach_costs_no_encoded_shard(corpus_config, monkeypatch):
         return original(path, chunks)
 
     with monkeypatch.context() as patch:
-        patch.setattr(room, "write_chunks", torn)
+        patch.setattr(passes, "write_chunks", torn)
         with pytest.raises(InputError):
             prepare(corpus_config, lambda text: None)
     again = []
-    monkeypatch.setattr(
-        room, "write_chunks", lambda path, chunks: (again.append(path.name), original(path, chunks))[1]
-    )
+    for module in (passes, room):
+        monkeypatch.setattr(
+            module, "write_chunks", lambda path, chunks: (again.append(path.name), original(path, chunks))[1]
+        )
     prepare(corpus_config, lambda text: None)
     assert again[0] == "train-00003.arrow"
 
@@ -312,7 +317,7 @@ def test_a_corpus_that_changes_while_it_is_read_is_told(corpus_config, monkeypat
         return original(path, chunks)
 
     with monkeypatch.context() as patch:
-        patch.setattr(room, "write_chunks", meddled)
+        patch.setattr(passes, "write_chunks", meddled)
         with pytest.raises(
             InputError, match="the corpus must stay as it is while it is read, but has changed"
         ):
@@ -323,8 +328,8 @@ def test_a_corpus_that_changes_while_it_is_read_is_told(corpus_config, monkeypat
 
 def test_the_sample_for_the_vocabulary_is_even_and_bounded():
     pairs = [(str(i), str(i)) for i in range(10_000)]
-    sample = room._evenly_spaced(pairs, 700)
+    sample = passes._evenly_spaced(pairs, 700)
     assert 350 <= len(sample) <= 700
     steps = {int(b[0]) - int(a[0]) for a, b in zip(sample, sample[1:])}
     assert len(steps) == 1
-    assert room._evenly_spaced(pairs[:50], 700) == pairs[:50]
+    assert passes._evenly_spaced(pairs[:50], 700) == pairs[:50]

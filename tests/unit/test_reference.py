@@ -24,7 +24,7 @@ def test_every_key_has_its_values_default_and_meaning():
         "| `decode.length_penalty` | number ≥ 0.0, ≤ 10.0 | `1.0` | yes | Exponent a of score",
         "| `model.norm` | `pre`, `post` | `pre` | no | LayerNorm before",
         "| `train.batch_tokens` | `auto` or whole number > 0 | `4096` | no | Budget of one batch",
-        "| `data.train` | a corpus | required | location | The pairs trained on. |",
+        "| `data.train` | a corpus or list of corpora | required | location | The pairs trained on:",
         "| `model.attention.score.cross` | `scaled_dot`, `dot`,",
     ):
         assert row in re.sub(" +", " ", page)

@@ -11,7 +11,7 @@ from transformer_mt.errors import InputError
 
 if TYPE_CHECKING:
     from transformer_mt.config import Config
-    from transformer_mt.config.corpus import Corpus
+    from transformer_mt.config.corpus import Corpus, FromTrainCorpus
 
 _ABOUT = "Translate the config's test sets or the given files, and print BLEU, chrF and TER with signatures."
 
@@ -25,6 +25,9 @@ def add_command(commands: Any) -> None:
     parser.add_argument(
         "--reference", metavar="FILE", action="append", default=[], help="their references, one per line"
     )
+    parser.add_argument(
+        "--tag", metavar="TAG", help="a tag before each source (default: that of the test set in the config)"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object a test set")
     add_search(parser)
     parser.set_defaults(command=_evaluate)
@@ -37,13 +40,15 @@ def _evaluate(arguments: argparse.Namespace) -> int:
             f"{len(arguments.reference)}"
         )
     from transformer_mt.config.corpus import FilesCorpus
-    from transformer_mt.data.corpus import describe, read_corpus
+    from transformer_mt.data.held_out import describe_set, read_set
     from transformer_mt.evaluation.evaluate import evaluate
     from transformer_mt.translation.model_folder import load_run_config
 
     folder = Path(arguments.model)
     config = load_run_config(folder)
-    sets: dict[str, Corpus] = {f"test-{i}": corpus for i, corpus in enumerate(config.data.test)}
+    sets: dict[str, Corpus | FromTrainCorpus] = {
+        f"test-{i}": corpus for i, corpus in enumerate(config.data.test)
+    }
     if arguments.source:
         files = zip(arguments.source, arguments.reference)
         sets = {
@@ -52,24 +57,25 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     if not sets:
         raise InputError(f"{folder}: its config has no data.test; give --source FILE --reference FILE")
     # Before any work
-    corpora = {name: list(read_corpus(corpus, config.data)) for name, corpus in sets.items()}
+    corpora = {name: list(read_set(corpus, config.data, folder, "test")) for name, corpus in sets.items()}
     translator = load_translator(arguments)
     for name, corpus in sets.items():
-        evaluation = evaluate(translator, corpora[name], config, say)
+        tag = arguments.tag or getattr(corpus, "tag", None)
+        evaluation = evaluate(translator, corpora[name], config, say, tag)
         scores = evaluation.scores
         if arguments.json:
             facts = {
                 "test": name,
-                "corpus": describe(corpus),
+                "corpus": describe_set(corpus),
                 "sentences": len(corpora[name]),
                 "scores": [vars(s) for s in scores],
             }
             print(json.dumps(facts, ensure_ascii=False), flush=True)
         else:
-            print(f"{name}: {describe(corpus)}, {len(corpora[name]):,} sentences, {translator.searched}")
+            print(f"{name}: {describe_set(corpus)}, {len(corpora[name]):,} sentences, {translator.searched}")
             print("\n".join(f"  {score}" for score in scores), flush=True)
         # After the scores are printed: the folder of a shared model may be read-only
-        evaluation.save(folder / "evaluation" / name, describe(corpus))
+        evaluation.save(folder / "evaluation" / name, describe_set(corpus))
     _update_report(folder, config)
     return 0
 

@@ -55,6 +55,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--prefix", metavar="TEXT", help="each translation begins with TEXT")
     parser.add_argument("--prefixes", metavar="FILE", help="each translation begins with its line of FILE")
+    parser.add_argument(
+        "--tag", metavar="TAG", help="a tag of the training corpora, put before each sentence"
+    )
     parser.add_argument("--protect", metavar="REGEX", help="text it matches passes through unchanged")
     add_search(parser)
     parser.set_defaults(command=_translate)
@@ -131,7 +134,7 @@ def _check_output_is_not_input(arguments: argparse.Namespace) -> None:
 def _options(arguments: argparse.Namespace) -> "Options":
     from transformer_mt.translation.result import Options
 
-    return Options(arguments.n_best, align=arguments.align, protect=arguments.protect)
+    return Options(arguments.n_best, align=arguments.align, protect=arguments.protect, tag=arguments.tag)
 
 
 def _with(options: "Options", prefixes: list[str] | None) -> "Options":
@@ -210,7 +213,7 @@ def _facts(arguments: argparse.Namespace, translator: "Translator") -> dict[str,
         for key, value in translator.decode.model_dump().items()
         if key != "batch_tokens"
     }
-    names = ("engine", "dtype", "json", "n_best", "align", "prefix", "protect", "text")
+    names = ("engine", "dtype", "json", "n_best", "align", "prefix", "protect", "tag", "text")
     settings |= {f"--{name.replace('_', '-')}": getattr(arguments, name) for name in names}
     models = [Path(arguments.model), *map(Path, arguments.ensemble)]
     return resume.facts(models, settings, {"the input": arguments.input, "the prefixes": arguments.prefixes})

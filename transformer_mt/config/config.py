@@ -43,6 +43,15 @@ class Config(Section):
         return self
 
     @model_validator(mode="after")
+    def _check_update_tokens(self) -> "Config":
+        if 0 < self.train.update_tokens < self.data.max_length:
+            raise ValueError(
+                f"train.update_tokens must be at least data.max_length ({self.data.max_length}), "
+                f"but is {self.train.update_tokens}"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _check_batch_tokens(self) -> "Config":
         if self.train.batch_tokens != "auto" and self.data.max_length > self.train.batch_tokens:
             raise ValueError(

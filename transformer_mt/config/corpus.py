@@ -1,10 +1,13 @@
-"""The four ways in which the YAML names a corpus."""
+"""The ways in which the YAML names a corpus."""
 
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag
 
 from transformer_mt.config.section import Positive, Section
+
+LANGUAGE = r"^[A-Za-z]{2,8}([_-]\w+)*$"
+"""A language code."""
 
 Columns = list[str] | list[int]
 
@@ -22,7 +25,24 @@ def _check_columns(columns: Any) -> Any:
     return columns
 
 
-class HubCorpus(Section):
+class CorpusOptions(Section):
+    """What every corpus may have."""
+
+    name: str | None = Field(None, min_length=1)
+    """Its name in tables and reports; by default its location."""
+    weight: float = Field(1.0, gt=0.0, le=1000.0)
+    """Of a training corpus: each pair is used so many times per epoch; 0.5 uses all pairs in two epochs."""
+    tag: str | None = Field(None, pattern=r"^\S+$")
+    """A piece of its own before each source, such as <bt>; the same characters in a text never become it."""
+    license: str | None = None
+    """The licence of the corpus, for reports."""
+    source_lang: str | None = Field(None, pattern=LANGUAGE)
+    """Its source language and default column, if it is not `data.source_lang`."""
+    target_lang: str | None = Field(None, pattern=LANGUAGE)
+    """Its target language and default column, if it is not `data.target_lang`."""
+
+
+class HubCorpus(CorpusOptions):
     """A set on the Hugging Face hub, or a local folder in the hub's layout."""
 
     hub: str
@@ -39,7 +59,7 @@ class HubCorpus(Section):
     """
 
 
-class FilesCorpus(Section):
+class FilesCorpus(CorpusOptions):
     """Two line-aligned text files, plain or .gz."""
 
     source: str
@@ -48,7 +68,7 @@ class FilesCorpus(Section):
     """File of their translations, line by line."""
 
 
-class FileCorpus(Section):
+class FileCorpus(CorpusOptions):
     """One file of pairs: .tsv, .csv, .jsonl (plain or .gz), or .parquet."""
 
     file: str
@@ -59,7 +79,7 @@ class FileCorpus(Section):
     """
 
 
-class ToyCorpus(Section):
+class ToyCorpus(CorpusOptions):
     """The built-in English-German toy language."""
 
     toy: Literal["train", "valid", "test"]
@@ -68,10 +88,29 @@ class ToyCorpus(Section):
     """How many pairs; by default 40,000 of train, 500 of valid and of test."""
 
 
+class FromTrain(Section):
+    """Pairs held out of the training corpora: those whose normalised source has a small hash. Adding data
+    never moves a held-out sentence into training.
+    """
+
+    share: float = Field(0.01, gt=0.0, le=0.5)
+    """The share of the training sources that is held out, in every entry."""
+    max: Positive = 1000
+    """At most this many pairs are scored, those with the smallest hashes, of entries without a tag."""
+
+
+class FromTrainCorpus(Section):
+    """A set held out of the training corpora."""
+
+    from_train: FromTrain
+    """How many pairs."""
+
+
 def corpus_kind(corpus: Any) -> str | None:
     """The kind of corpus a mapping describes, by the one key that only this kind has."""
     has = (lambda key: key in corpus) if isinstance(corpus, dict) else (lambda key: hasattr(corpus, key))
-    for key, kind in (("toy", "toy"), ("file", "file"), ("source", "files"), ("target", "files")):
+    kinds = ("toy", "toy"), ("file", "file"), ("source", "files"), ("target", "files"), ("from_train", "held")
+    for key, kind in kinds:
         if has(key):
             return kind
     return "hub" if isinstance(corpus, (dict, HubCorpus)) else None
@@ -89,6 +128,28 @@ Corpus = Annotated[
         "{source: ..., target: ...}, {file: ...} or {toy: ...}",
     ),
 ]
+
+HeldOut = Annotated[
+    Annotated[HubCorpus, Tag("hub")]
+    | Annotated[FilesCorpus, Tag("files")]
+    | Annotated[FileCorpus, Tag("file")]
+    | Annotated[ToyCorpus, Tag("toy")]
+    | Annotated[FromTrainCorpus, Tag("held")],
+    Discriminator(
+        corpus_kind,
+        custom_error_type="corpus_kind",
+        custom_error_message="must be a corpus: {split: ...} of data.hub, {hub: ..., split: ...}, "
+        "{source: ..., target: ...}, {file: ...} or {toy: ...}, or be held out of the training corpora: "
+        "{from_train: {share: 0.01}}",
+    ),
+]
+"""A validation or test set."""
+
+Corpora = Annotated[
+    Annotated[Corpus, Tag("one")] | Annotated[list[Corpus], Tag("list")],
+    Discriminator(lambda corpora: "list" if isinstance(corpora, list) else "one"),
+]
+"""One corpus, or several."""
 
 CORPORA = ("data.train", "data.valid")
 """Keys whose value is replaced, not merged: the keys of two corpora together are no valid corpus."""

@@ -4,26 +4,30 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from transformer_mt.config.corpus import Corpus, corpus_kind
+from transformer_mt.config.corpus import LANGUAGE, Corpora, Corpus, FromTrainCorpus, HeldOut, corpus_kind
 from transformer_mt.config.section import Location, Positive, Section
 
 
 class DataConfig(Section):
     """What is translated into what, and from which sentence pairs."""
 
-    source_lang: str = Field(pattern=r"^[A-Za-z]{2,8}([_-]\w+)*$")
+    source_lang: str = Field(pattern=LANGUAGE)
     """Language code of the source (`en`); also the default column."""
-    target_lang: str = Field(pattern=r"^[A-Za-z]{2,8}([_-]\w+)*$")
+    target_lang: str = Field(pattern=LANGUAGE)
     """Language code of the target (`de`); also the default column, and it chooses BLEU's tokenizer."""
     hub: Location[str | None] = None
     """Default `hub` of the corpora below."""
     config: Location[str | None] = None
     """Default `config` of the corpora below."""
-    train: Location[Corpus]
-    """The pairs trained on."""
-    valid: Location[Corpus]
+    train: Location[Corpora]
+    """The pairs trained on: a corpus, or a list of corpora."""
+    temperature: float = Field(1.0, ge=1.0, le=100.0)
+    """With several training corpora: weights are multiplied by (N_max / N_i)^(1 - 1/T), N being the pairs
+    after cleaning; 1 changes nothing, large values use all corpora equally often.
+    """
+    valid: Location[HeldOut]
     """The pairs that say when to stop and which checkpoint is best."""
-    test: Location[list[Corpus]] = Field([])
+    test: Location[list[HeldOut]] = Field([])
     """The pairs `evaluate` scores on; training pairs that stand here are left out."""
     max_length: Positive = 256
     """Longest side of a training pair, and longest source translated in one piece, in pieces with
@@ -51,9 +55,36 @@ class DataConfig(Section):
             return inherited | corpus
 
         data = dict(data)
-        for key in ("train", "valid"):
-            if key in data:
+        for key in ("train", "valid", "test"):
+            if isinstance(data.get(key), list):
+                data[key] = [complete(corpus) for corpus in data[key]]
+            elif key in data:
                 data[key] = complete(data[key])
-        if isinstance(data.get("test"), list):
-            data["test"] = [complete(corpus) for corpus in data["test"]]
         return data
+
+    @model_validator(mode="after")
+    def _check_corpora(self) -> "DataConfig":
+        if not self.entries:
+            raise ValueError("data.train must be a corpus or a list of corpora, but is an empty list")
+        names = [entry.name for entry in self.entries if entry.name]
+        if len(set(names)) < len(names):
+            raise ValueError(
+                f"the names of the corpora in data.train must differ, but are {', '.join(names)}"
+            )
+        for key, corpora in (("data.valid", [self.valid]), ("data.test", self.test)):
+            if any(getattr(corpus, "weight", 1.0) != 1.0 for corpus in corpora):
+                raise ValueError(f"{key} must not have a weight, which only training corpora have")
+        if sum(isinstance(corpus, FromTrainCorpus) for corpus in self.test) > 1:
+            raise ValueError("data.test must have at most one from_train, but has several")
+        return self
+
+    @property
+    def entries(self) -> list[Corpus]:
+        """The training corpora."""
+        return self.train if isinstance(self.train, list) else [self.train]
+
+    @property
+    def tags(self) -> list[str]:
+        """The tags of all corpora, in order."""
+        tags = (getattr(corpus, "tag", None) for corpus in [*self.entries, self.valid, *self.test])
+        return list(dict.fromkeys(tag for tag in tags if tag))

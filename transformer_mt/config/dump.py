@@ -45,7 +45,7 @@ def _dump(config: Config, comments: bool, is_wanted: Callable[[Any, Any], bool])
 def flow(value: Any) -> str:
     """A value on one line of YAML; words go without quotes where they read back the same."""
     if isinstance(value, BaseModel):
-        value = value.model_dump(exclude_none=True)
+        value = value.model_dump(exclude_defaults=True)
     if isinstance(value, list):
         return "[" + ", ".join(flow(item) for item in value) + "]"
     if isinstance(value, dict):

@@ -52,6 +52,8 @@ OTHER_NAMES = {
 }  # fmt: skip
 """What keys of other toolkits are called here."""
 
+_CORPUS_TAGS = ("hub", "files", "file", "toy", "held")
+
 OVERRIDDEN = "command line"
 """The location of a value that is in no file."""
 
@@ -60,10 +62,10 @@ def sentence(error: Any, where: dict[str, str], section: type[BaseModel]) -> lis
     """One line: where it was set, what must be, what is, the nearest right name."""
     # pydantic puts the tags of unions into the path; ours are the corpus kinds and the members of unions.
     loc = [str(part) for part in error["loc"]]
+    if loc[:2] == ["data", "train"] and loc[2:3] in (["one"], ["list"]):
+        del loc[2]
     loc = [
-        part
-        for i, part in enumerate(loc)
-        if not (i >= 2 and part in ("hub", "files", "file", "toy") and _is_corpus(loc[:i]))
+        part for i, part in enumerate(loc) if not (i >= 2 and part in _CORPUS_TAGS and _is_corpus(loc[:i]))
     ]
     loc = [part for part in loc if not part.startswith("literal[") and part not in _UNION_MEMBERS]
     dotted = ".".join(loc)
@@ -117,7 +119,8 @@ def is_of_other_member(error: Any) -> bool:
 
 
 def _is_corpus(loc: list[str]) -> bool:
-    return ".".join(loc) in CORPORA or (loc[:2] == ["data", "test"] and len(loc) == 3)
+    is_item = loc[:2] in (["data", "train"], ["data", "test"]) and len(loc) == 3 and loc[2].isdigit()
+    return ".".join(loc) in CORPORA or is_item
 
 
 def _nearest(loc: list[str], section: type[BaseModel]) -> str:

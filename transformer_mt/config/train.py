@@ -16,6 +16,10 @@ class TrainConfig(Section):
     """Budget of one batch in padded tokens: sentences x longest side; auto is the most that fits the device's
     memory.
     """
+    update_tokens: NonNegative = 0
+    """Padded tokens of one update over all devices, the same on any number of them; batch_tokens then only
+    limits what one device holds at a time. 0: an update is accumulate batches per device.
+    """
     accumulate: Changeable[Positive] = 1
     """Batches summed up for one update, on each device."""
     micro_batch_tokens: Changeable[NonNegative] = 0
@@ -75,6 +79,15 @@ class TrainConfig(Section):
     """Validation metric that selects the best checkpoint."""
     patience: Changeable[NonNegative] = 10
     """Validations without a new best after which training ends; 0 turns it off."""
+
+    @model_validator(mode="after")
+    def _check_update_size(self) -> "TrainConfig":
+        if self.update_tokens and self.accumulate != 1:
+            raise ValueError(
+                "train.accumulate must be 1 with train.update_tokens, which is the size of the whole update, "
+                f"but is {self.accumulate}"
+            )
+        return self
 
     @model_validator(mode="before")
     @classmethod

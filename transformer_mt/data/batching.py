@@ -3,6 +3,7 @@
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 
 from transformer_mt.data.dataset import EncodedPairs
+from transformer_mt.data.mixture import Mixture
 from transformer_mt.data.tokenizer import BOS, EOS, PAD
 
 # Target lengths that share a bucket. Two keep 95 % of the tokens of a 4,096-token batch of Multi30k real, and
@@ -96,15 +98,23 @@ def plan_epoch(
     bucket = (tgt_lengths + rng.integers(_BUCKET)) // _BUCKET
     snake = np.where(bucket % 2 == 0, src_lengths, -src_lengths)
     order = np.lexsort((rng.random(len(bucket), dtype=np.float32), snake, bucket))
-    longest = np.maximum(src_lengths, tgt_lengths)[order].tolist()
-    bounds, start, most = [], 0, 0
-    for i, length in enumerate(longest):
-        most = max(most, length)
-        if most * (i + 1 - start) > batch_tokens:
-            bounds.append(i)
-            start, most = i, length
+    bounds = _bounds(np.maximum(src_lengths, tgt_lengths)[order], batch_tokens)
     batches = np.split(order.astype(np.int32), bounds) if len(order) else []
     return [batches[i] for i in rng.permutation(len(batches))]
+
+
+def _bounds(lengths: np.ndarray, batch_tokens: int) -> list[int]:
+    """Where sentences in this order begin a new batch: each takes as many as the budget allows."""
+    bounds, start = [], 0
+    while start < len(lengths):
+        # No more than these fit, because the first one is not longer than the longest. At least one is taken.
+        window = lengths[start : start + batch_tokens // max(1, int(lengths[start])) + 1]
+        positions = np.maximum.accumulate(window) * np.arange(1, len(window) + 1)
+        fitting = max(1, int(np.searchsorted(positions, batch_tokens, "right")))
+        start += fitting
+        if start < len(lengths):
+            bounds.append(start)
+    return bounds
 
 
 def make_batch(src: Sequence[np.ndarray], tgt: Sequence[np.ndarray]) -> Batch:
@@ -136,7 +146,8 @@ class TrainingBatches:
     """Endless batches over the epochs. Its state is two numbers; any position is reached by one `plan_epoch`.
 
     All ranks iterate over the same plan and each builds only its own batches. So the position is the same on
-    all ranks, and stays valid if a run is resumed with another number of ranks.
+    all ranks, and stays valid if a run is resumed with another number of ranks. The plan of the next epoch is
+    made ahead of time by a thread.
     """
 
     def __init__(
@@ -147,21 +158,37 @@ class TrainingBatches:
         rank: int = 0,
         num_ranks: int = 1,
         spelling: Spelling | None = None,
+        mixture: Mixture | None = None,
+        update_tokens: int = 0,
     ) -> None:
-        """With a `spelling`, batches are planned and made of the pieces it gives the pairs in an epoch."""
+        """With a `spelling`, batches are planned and made of the pieces it gives the pairs in an epoch; a
+        `mixture` chooses the pairs of an epoch. With `update_tokens` the plan is one of whole updates of so
+        many padded tokens, and `batch_tokens` only limits what a rank computes at a time.
+        """
         self._pairs, self._batch_tokens, self._seed = pairs, batch_tokens, seed
         self._rank, self._num_ranks, self._spelling = rank, num_ranks, spelling
+        self._mixture, self._update_tokens = mixture, update_tokens
         self.epoch, self.index = 0, 0
-        self._plan: tuple[int, list[np.ndarray]] | None = None
+        self._planner = ThreadPoolExecutor(1, "plan")
+        self._plans: dict[int, Future[list[np.ndarray]]] = {}
 
     def next_update(self, accumulate: int = 1) -> list[Batch]:
-        """This rank's `accumulate` batches of the next update."""
+        """This rank's batches of the next update: `accumulate`, or with `update_tokens` as many as needed."""
+        if self._update_tokens:
+            return self._share(self._next_rows())
         mine = []
         for i in range(accumulate * self._num_ranks):
             rows = self._next_rows()
             if i % self._num_ranks == self._rank:
                 mine.append(self._make(rows))
         return mine
+
+    def _share(self, rows: np.ndarray) -> list[Batch]:
+        """This rank's share of an update, in batches of at most `batch_tokens`."""
+        mine = rows[self._rank :: self._num_ranks]
+        if not len(mine):  # fewer sentences than ranks: this one computes without adding anything
+            return [self._make(rows[:1]).idle()]
+        return self._make(mine).split(self._batch_tokens)
 
     def _make(self, rows: np.ndarray) -> Batch:
         if self._spelling is not None:
@@ -176,14 +203,28 @@ class TrainingBatches:
         return rows
 
     def _batches_of(self, epoch: int) -> list[np.ndarray]:
-        if self._plan is None or self._plan[0] != epoch:
-            lengths = (
-                self._spelling.lengths(epoch)
-                if self._spelling
-                else (self._pairs.src_lengths, self._pairs.tgt_lengths)
-            )
-            self._plan = (epoch, plan_epoch(*lengths, self._batch_tokens, self._seed, epoch))
-        return self._plan[1]
+        """The plan of the epoch. Plans of earlier epochs are dropped, and that of the next is begun."""
+        for number in (epoch, epoch + 1):
+            if number not in self._plans:
+                self._plans[number] = self._planner.submit(self._plan, number)
+        self._plans = {number: plan for number, plan in self._plans.items() if number >= epoch}
+        return self._plans[epoch].result()
+
+    def _plan(self, epoch: int) -> list[np.ndarray]:
+        pairs, budget = self._pairs, self._update_tokens or self._batch_tokens
+        lengths = self._spelling.lengths(epoch) if self._spelling else (pairs.src_lengths, pairs.tgt_lengths)
+        rows = self._mixture.rows(epoch) if self._mixture else None
+        if rows is None:
+            return plan_epoch(*lengths, budget, self._seed, epoch)
+        src_lengths, tgt_lengths = (side[rows] for side in lengths)
+        return [
+            rows[batch].astype(np.int32)
+            for batch in plan_epoch(src_lengths, tgt_lengths, budget, self._seed, epoch)
+        ]
+
+    def close(self) -> None:
+        """End the thread, without waiting for the plan it is making."""
+        self._planner.shutdown(wait=False, cancel_futures=True)
 
     @property
     def epochs(self) -> float:
@@ -195,6 +236,7 @@ class TrainingBatches:
 
     def load_state_dict(self, state: dict[str, int]) -> None:
         self.epoch, self.index = state["epoch"], state["index"]
+        self._plans = {}
 
 
 def validation_batches(pairs: EncodedPairs, batch_tokens: int) -> Iterator[Batch]:

@@ -9,23 +9,17 @@ READ = "read"
 EMPTY = "empty side"
 DUPLICATE = "duplicate"
 LEAKED = "in validation or test"
+HELD_OUT = "held out"
 LONG = "over-long"
 RATIO = "length ratio"
 KEPT = "kept"
-REASONS = (EMPTY, DUPLICATE, LEAKED, LONG, RATIO, KEPT)
+REASONS = (EMPTY, DUPLICATE, LEAKED, HELD_OUT, LONG, RATIO, KEPT)
 
 
 def pair_key(pair: Pair) -> int:
     """64 bits that stand for the pair; two pairs of 10 million share them with a chance of 1 in 400,000."""
     digest = hashlib.blake2b("\0".join(side.strip() for side in pair).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little")
-
-
-def drop_reason(src: str, tgt: str, held_out: bool) -> str:
-    """Why a stripped pair is dropped before encoding, or KEPT; duplicates are found later."""
-    if not src or not tgt:
-        return EMPTY
-    return LEAKED if held_out else KEPT
 
 
 def length_reason(src_length: int, tgt_length: int, max_length: int, max_ratio: float) -> str | None:
@@ -44,5 +38,5 @@ def length_reason(src_length: int, tgt_length: int, max_length: int, max_ratio: 
 def table(counts: Counter[str]) -> str:
     """The counts as a table, one reason a line."""
     total = max(1, counts[READ])
-    rows = [(name, counts[name]) for name in (READ, *REASONS)]
+    rows = [(name, counts[name]) for name in (READ, *REASONS) if name != HELD_OUT or counts[name]]
     return "\n".join(f"  {name:<24}{count:>12,}  {count / total:7.2%}" for name, count in rows)

@@ -28,7 +28,7 @@ def read_corpus(corpus: Corpus, data: DataConfig) -> Iterator[Pair]:
 
     A missing file, split or column raises at the first pair; bytes that are not UTF-8 raise when read.
     """
-    languages = [data.source_lang, data.target_lang]
+    languages = [corpus.source_lang or data.source_lang, corpus.target_lang or data.target_lang]
     if isinstance(corpus, ToyCorpus):
         if {language.lower() for language in languages} != {"en", "de"}:
             raise InputError(
@@ -54,6 +54,11 @@ def describe(corpus: Corpus) -> str:
     return " ".join(filter(None, [corpus.hub, corpus.config, corpus.split]))
 
 
+def name_of(corpus: Corpus) -> str:
+    """The name of the corpus in tables."""
+    return corpus.name or describe(corpus)
+
+
 def described_access(corpus: Corpus) -> str:
     """The corpus in a few words, and that it comes from the network if it does."""
     is_remote = isinstance(corpus, HubCorpus) and not Path(corpus.hub).is_dir()
@@ -62,7 +67,7 @@ def described_access(corpus: Corpus) -> str:
 
 def identity(corpus: Corpus) -> dict[str, Any]:
     """Facts that change when the corpus does: its description, and size and time of each local file."""
-    facts: dict[str, Any] = corpus.model_dump()
+    facts: dict[str, Any] = corpus.model_dump(exclude={"name", "weight", "license"})
     if isinstance(corpus, ToyCorpus):
         return facts | {"toy_version": toy.VERSION}
     if isinstance(corpus, FilesCorpus):

@@ -2,17 +2,20 @@
 the rows.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from transformer_mt.data.cleaning import KEPT, REASONS, drop_reason, pair_key
+from transformer_mt.data.cleaning import EMPTY, HELD_OUT, KEPT, LEAKED, REASONS, pair_key
 from transformer_mt.data.corpus import Pair
+from transformer_mt.data.held_out import HeldOutSplit, source_key
 
 # Keys are sorted share by share, each by itself in memory: of a billion pairs, 250 MB at a time.
 _SHARES = 64
 _ROWS = 2**16
+
+_NUMBERS = {reason: number for number, reason in enumerate(REASONS)}
 
 _KEY = np.dtype([("key", np.uint64), ("row", np.uint64)])
 
@@ -20,17 +23,29 @@ _KEY = np.dtype([("key", np.uint64), ("row", np.uint64)])
 class DropReasons:
     """The drop reason of each row, in a folder; complete after `finish`."""
 
-    def __init__(self, folder: Path, held_out: set[int], remove_duplicates: bool) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        held_out: set[int],
+        remove_duplicates: bool,
+        splits: Sequence[HeldOutSplit] = (),
+    ) -> None:
+        """`held_out` are the source keys of the validation and test sets; `splits` take theirs from the
+        rows.
+        """
         self._folder, self._held_out, self._remove_duplicates = folder, held_out, remove_duplicates
+        self._splits = splits
+        self.sizes: list[int] = []
+        """Rows of each corpus, after `walk`."""
         folder.mkdir(parents=True, exist_ok=True)
 
     @property
     def reasons_file(self) -> Path:
         return self._folder / "reasons.u8"
 
-    def walk(self, pairs: Iterable[Pair]) -> Iterator[tuple[int, Pair]]:
+    def walk(self, corpora: Iterable[tuple[Iterable[Pair], bool]]) -> Iterator[tuple[int, Pair]]:
         """Write the drop reason of each row and yield (row, stripped pair) of those kept so far: duplicates
-        are known only at the end.
+        are known only at the end. With each corpus comes whether its held-out pairs may be scored.
         """
         shares = [(self._folder / f"keys-{i}").open("wb") for i in range(_SHARES)]
         keys, rows = np.empty(_ROWS, np.uint64), np.empty(_ROWS, np.uint64)
@@ -47,13 +62,12 @@ class DropReasons:
 
         try:
             with (self._folder / "reasons.tmp").open("wb") as file:
-                for row, (src, tgt) in enumerate(pairs):
+                for row, (src, tgt, may_be_scored) in enumerate(self._rows(corpora)):
                     src, tgt = src.strip(), tgt.strip()
-                    key = pair_key((src, tgt))
-                    reason = drop_reason(src, tgt, key in self._held_out)
-                    reasons.append(REASONS.index(reason))
+                    reason = self._reason(row, (src, tgt), may_be_scored)
+                    reasons.append(_NUMBERS[reason])
                     if reason == KEPT:
-                        keys[waiting], rows[waiting] = key, row
+                        keys[waiting], rows[waiting] = pair_key((src, tgt)), row
                         waiting += 1
                         yield row, (src, tgt)
                     if len(reasons) == _ROWS:
@@ -66,6 +80,30 @@ class DropReasons:
         finally:
             for share_file in shares:
                 share_file.close()
+
+    def _rows(self, corpora: Iterable[tuple[Iterable[Pair], bool]]) -> Iterator[tuple[str, str, bool]]:
+        self.sizes.clear()
+        for pairs, may_be_scored in corpora:
+            size = 0
+            for src, tgt in pairs:
+                size += 1
+                yield src, tgt, may_be_scored
+            self.sizes.append(size)
+
+    def _reason(self, row: int, pair: Pair, may_be_scored: bool) -> str:
+        if not pair[0] or not pair[1]:
+            return EMPTY
+        if not self._held_out and not self._splits:
+            return KEPT
+        key = source_key(pair[0])
+        if key in self._held_out:
+            return LEAKED
+        for split in self._splits:
+            if split.takes(key):
+                if may_be_scored:
+                    split.add(key, row, pair)
+                return HELD_OUT
+        return KEPT
 
     def finish(self) -> np.ndarray:
         """The drop reason of each row as an index into REASONS, duplicates included; memory-mapped."""

@@ -16,11 +16,16 @@ _PAIRS = 10_000
 
 
 def encoded_chunks(
-    pairs: Iterable[Pair], tokenizer: Tokenizer, data: DataConfig, counts: Counter[str]
+    pairs: Iterable[Pair],
+    tokenizer: Tokenizer,
+    data: DataConfig,
+    counts: Counter[str],
+    tag: str | None = None,
 ) -> Iterator[Chunk]:
-    """The pairs that fit, as ids; drop reasons are counted. Threads suffice: SentencePiece releases Python's
-    lock.
+    """The pairs that fit, as ids, each source after its `tag`; drop reasons are counted. Threads suffice:
+    SentencePiece releases Python's lock.
     """
+    before = [] if tag is None else [tokenizer.tag_id(tag)]
     pairs, workers = iter(pairs), usable_cores()
     waiting: deque[Future[tuple[Chunk, Counter[str]]]] = deque()
 
@@ -31,19 +36,22 @@ def encoded_chunks(
 
     with ThreadPoolExecutor(workers) as pool:
         while rows := list(islice(pairs, _PAIRS)):
-            waiting.append(pool.submit(_encode, rows, tokenizer, data))
+            waiting.append(pool.submit(_encode, rows, tokenizer, data, before))
             if len(waiting) > 2 * workers:
                 yield first()
         while waiting:
             yield first()
 
 
-def _encode(pairs: list[Pair], tokenizer: Tokenizer, data: DataConfig) -> tuple[Chunk, Counter[str]]:
+def _encode(
+    pairs: list[Pair], tokenizer: Tokenizer, data: DataConfig, before: list[int]
+) -> tuple[Chunk, Counter[str]]:
     counts: Counter[str] = Counter()
     kept: tuple[list[list[int]], list[list[int]]] = [], []
     src_rows = tokenizer.encode_src([src for src, _ in pairs], num_threads=1)
     tgt_rows = tokenizer.encode_tgt([tgt for _, tgt in pairs], num_threads=1)
     for src, tgt in zip(src_rows, tgt_rows):
+        src = before + src if before and src else src
         length_reason = cleaning.length_reason(len(src), len(tgt), data.max_length, data.max_length_ratio)
         counts[length_reason or cleaning.KEPT] += 1
         if length_reason is None:

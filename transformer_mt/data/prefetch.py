@@ -37,6 +37,7 @@ class BatchPrefetcher:
     def close(self) -> None:
         """End the thread, without waiting for the batches it is making."""
         self._thread.shutdown(wait=False, cancel_futures=True)
+        self._batches.close()
 
     def state_dict(self) -> dict[str, int]:
         return self._place

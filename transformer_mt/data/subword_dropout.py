@@ -7,6 +7,8 @@ the position in the row. So the lengths of an epoch are known before its batches
 words of all rows, concatenated.
 """
 
+import threading
+
 import numpy as np
 import sentencepiece
 
@@ -35,6 +37,8 @@ class EpochSpelling:
         most_words: int = _MOST_WORDS,
     ) -> None:
         self._pairs, self._max_length = pairs, max_length
+        # The plan of the next epoch is made while batches of this one are.
+        self._lock = threading.Lock()
         # Of one vocabulary, too, each side has its own words: the sources, which come first, would take all
         # places.
         self._sides = [
@@ -55,7 +59,8 @@ class EpochSpelling:
         for column in self._pairs.columns(side):
             usual = column.lengths
             rows = np.arange(first, first + len(usual))
-            lengths = self._sides[side].lengths(column, rows, 2 * epoch + side)
+            with self._lock:  # a chunk at a time, so that batches do not wait for the whole plan
+                lengths = self._sides[side].lengths(column, rows, 2 * epoch + side)
             parts.append(np.where(lengths < self._max_length, lengths, usual).astype(np.int32) + 1)
             first += len(rows)
         return np.concatenate(parts)
@@ -63,7 +68,8 @@ class EpochSpelling:
     def _respelled(
         self, side: int, epoch: int, rows: np.ndarray, usual: list[np.ndarray]
     ) -> list[np.ndarray]:
-        others = self._sides[side].respell(Column.of(usual), rows, 2 * epoch + side)
+        with self._lock:
+            others = self._sides[side].respell(Column.of(usual), rows, 2 * epoch + side)
         return [other if len(other) < self._max_length else ids for other, ids in zip(others, usual)]
 
 

@@ -15,7 +15,7 @@ import sentencepiece
 from transformer_mt.config import TokenizerConfig
 from transformer_mt.cpu import usable_cores
 from transformer_mt.data.spaceless import count_spaceless
-from transformer_mt.errors import InputError
+from transformer_mt.errors import InputError, Setting
 from transformer_mt.files import write_bytes
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
@@ -116,13 +116,30 @@ class Tokenizer:
         except RuntimeError as error:
             raise InputError(f"{folder}: the tokenizer is damaged: {str(error).splitlines()[0]}") from None
 
+    @cached_property
+    def tag_ids(self) -> dict[str, int]:
+        """The ids of the tags: control pieces, which no text is ever encoded to."""
+        pieces = enumerate(self.all_pieces_src)
+        return {piece: i for i, piece in pieces if i > EOS and self.src.is_control(i)}
+
+    def tag_id(self, tag: str) -> int:
+        """The id of a tag. InputError if the vocabulary has no such tag."""
+        if tag not in self.tag_ids:
+            there = f"one of {', '.join(self.tag_ids)}" if self.tag_ids else "left out: the model has no tags"
+            raise InputError(Setting("tag"), f" must be {there}, but is {tag}")
+        return self.tag_ids[tag]
+
     @classmethod
-    def train(cls, pairs: Iterable[tuple[str, str]], config: TokenizerConfig) -> "Tokenizer":
-        """Learn the pieces of both sides of `pairs`, one vocabulary or two."""
+    def train(
+        cls, pairs: Iterable[tuple[str, str]], config: TokenizerConfig, tags: Sequence[str] = ()
+    ) -> "Tokenizer":
+        """Learn the pieces of both sides of `pairs`, one vocabulary or two; each tag is a piece of the
+        source's.
+        """
         if config.shared:
-            return cls(_train((side for pair in pairs for side in pair), config))
+            return cls(_train((side for pair in pairs for side in pair), config, tags))
         pairs = list(pairs)
-        return cls(_train((src for src, _ in pairs), config), _train((tgt for _, tgt in pairs), config))
+        return cls(_train((src for src, _ in pairs), config, tags), _train((tgt for _, tgt in pairs), config))
 
 
 def _paths(folder: Path, shared: bool) -> list[Path]:
@@ -134,7 +151,7 @@ def _pieces(model: sentencepiece.SentencePieceProcessor) -> list[str]:
     return [model.id_to_piece(i) for i in range(model.vocab_size())]
 
 
-def _train(lines: Iterable[str], config: TokenizerConfig) -> bytes:
+def _train(lines: Iterable[str], config: TokenizerConfig, tags: Sequence[str] = ()) -> bytes:
     model = io.BytesIO()
     try:
         with _stoppable():
@@ -150,6 +167,7 @@ def _train(lines: Iterable[str], config: TokenizerConfig) -> bytes:
                 unk_id=UNK,
                 bos_id=BOS,
                 eos_id=EOS,
+                control_symbols=list(tags),
                 num_threads=min(16, usable_cores()),
                 minloglevel=2,
             )

@@ -12,6 +12,7 @@ from transformer_mt.errors import WorkError
 from transformer_mt.evaluation.metrics import Score, corpus_scores, tokenised_note
 from transformer_mt.files import write_text
 from transformer_mt.progress_bar import show_progress
+from transformer_mt.translation.result import Options
 from transformer_mt.translation.translator import Translator
 
 
@@ -49,10 +50,14 @@ class Evaluation:
 
 
 def evaluate(
-    translator: Translator, pairs: Sequence[Pair], config: Config, say: Callable[[str], None]
+    translator: Translator,
+    pairs: Sequence[Pair],
+    config: Config,
+    say: Callable[[str], None],
+    tag: str | None = None,
 ) -> Evaluation:
-    """BLEU, chrF and TER of the translator on `pairs`."""
-    stream = translator.stream([src for src, _ in pairs])
+    """BLEU, chrF and TER of the translator on `pairs`, whose sources come after the `tag`."""
+    stream = translator.stream([src for src, _ in pairs], Options(tag=tag))
     results = list(show_progress(stream, "translating", len(pairs), unit="sentences"))
     for number, result in enumerate(results, start=1):
         for problem in result.problems:

@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 
 from transformer_mt.config import Config
-from transformer_mt.config.corpus import FileCorpus
+from transformer_mt.config.corpus import FileCorpus, FromTrainCorpus
 from transformer_mt.data.corpus import Pair, read_corpus
 from transformer_mt.data.lines import cut_to_whole_lines
 from transformer_mt.device import keep_freed_memory
@@ -64,7 +64,12 @@ def distill(teacher: Path, config: Config, out: Path | None, say: Callable[[str]
         raise InputError(
             "the student must be what CTranslate2 can run, to become int8: " + "; ".join(reasons)
         )
-    test = list(read_corpus(config.data.test[0] if config.data.test else config.data.valid, config.data))
+    scored, name = (config.data.test[0], "test") if config.data.test else (config.data.valid, "valid")
+    if isinstance(scored, FromTrainCorpus):
+        raise InputError(
+            f"data.{name} of the student must be a corpus of its own, but is held out of its training corpora"
+        )
+    test = list(read_corpus(scored, config.data))
     file = folder / "distilled.jsonl"
     _translate_training_side(teacher, config, file, say)
     columns = [config.data.source_lang, config.data.target_lang]
@@ -110,7 +115,7 @@ def _translate_training_side(teacher: Path, config: Config, file: Path, say: Cal
     """The source side of the student's training pairs with the teacher's translations, one JSON object a
     line.
     """
-    sources = [src for src, _ in read_corpus(config.data.train, config.data)]
+    sources = [src for entry in config.data.entries for src, _ in read_corpus(entry, config.data)]
     file.parent.mkdir(parents=True, exist_ok=True)
     with lock_folder(file.parent):
         done = cut_to_whole_lines(file)

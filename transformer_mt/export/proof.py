@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from transformer_mt.config import Config
-from transformer_mt.data.corpus import read_corpus
+from transformer_mt.data.held_out import read_set
 from transformer_mt.data.lines import read_lines
 from transformer_mt.data.spaceless import is_spaceless
 from transformer_mt.data.tokenizer import EOS, Tokenizer
@@ -58,7 +58,7 @@ def probe_sentences(
             raise InputError(f"{file}: must hold sentences, but is empty")
         return sentences
     try:
-        return [src for src, _ in islice(read_corpus(config.data.valid, config.data), _PROBES)]
+        return [src for src, _ in islice(read_set(config.data.valid, config.data, run, "valid"), _PROBES)]
     except InputError as error:
         for scored in sorted((run / "evaluation").glob("*.jsonl")):
             say(f"{error}; the probe is made of the sources in {scored} instead")

@@ -80,7 +80,7 @@ def compare_updates(batches: int | None, config: Config, ranks: Ranks) -> None:
     known.
     """
     now = ranks.size * config.train.accumulate
-    if batches in (None, now):
+    if config.train.update_tokens or batches in (None, now):
         return
     keeps, rest = divmod(batches, ranks.size)
     advice = (

@@ -11,7 +11,8 @@ from transformer_mt import plots
 from transformer_mt.config import Config
 from transformer_mt.config.dump import changed_settings
 from transformer_mt.config.model import ModelConfig
-from transformer_mt.data.corpus import describe
+from transformer_mt.data.cleaning import READ, REASONS
+from transformer_mt.data.corpus import name_of
 from transformer_mt.errors import InputError
 from transformer_mt.files import write_text
 
@@ -31,7 +32,7 @@ def write_report(
     except OSError as error:
         say(f"warning: could not draw the learning curve: {error}")
         picture = "No picture: it could not be written."
-    write_text(folder / "report.md", report(config, entries, picture, _test_scores(folder)))
+    write_text(folder / "report.md", report(config, entries, picture, _test_scores(folder), _corpora(folder)))
 
 
 def report(
@@ -39,11 +40,15 @@ def report(
     entries: Sequence[dict[str, Any]],
     picture: str,
     tests: Sequence[tuple[str, dict[str, Any]]] = (),
+    corpora: Sequence[dict[str, Any]] = (),
 ) -> str:
-    """The report as Markdown. `tests` are (name, what evaluation/NAME.scores.json holds)."""
+    """The report as Markdown. `tests` are (name, what evaluation/NAME.scores.json holds), `corpora` what
+    data.json holds.
+    """
     languages = f"{config.data.source_lang} to {config.data.target_lang}"
-    parts = [f"# {config.name}", f"{describe(config.data.train)}: {languages}.", _facts(config, entries)]
-    parts += [picture, _tests(tests), _validations(entries), _samples(entries), _settings(config)]
+    names = ", ".join(map(name_of, config.data.entries))
+    parts = [f"# {config.name}", f"{names}: {languages}.", _facts(config, entries), picture]
+    parts += [_tests(tests), _validations(entries), _samples(entries), _data(corpora), _settings(config)]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
@@ -103,6 +108,23 @@ def _test_scores(folder: Path) -> list[tuple[str, dict[str, Any]]]:
         (file.name.removesuffix(".scores.json"), json.loads(file.read_text(encoding="utf-8")))
         for file in present
     ]
+
+
+def _corpora(folder: Path) -> list[dict[str, Any]]:
+    file = folder / "data.json"
+    return json.loads(file.read_text(encoding="utf-8")) if file.exists() else []
+
+
+def _data(corpora: Sequence[dict[str, Any]]) -> str:
+    """What became of the pairs of each training corpus: a column a corpus."""
+    if not corpora:
+        return ""
+    reasons = [name for name in (READ, *REASONS) if any(corpus["counts"].get(name) for corpus in corpora)]
+    rows = [[reason, *(f"{corpus['counts'].get(reason, 0):,}" for corpus in corpora)] for reason in reasons]
+    for key in ("source_tokens", "target_tokens"):
+        rows.append([key.replace("_", " "), *(f"{corpus[key]:,}" for corpus in corpora)])
+    rows.append(["uses per epoch", *(f"{corpus['uses_per_epoch']:g}" for corpus in corpora)])
+    return f"## Training pairs\n\n{table(rows, ['', *(corpus['name'] for corpus in corpora)])}"
 
 
 def _tests(tests: Sequence[tuple[str, dict[str, Any]]]) -> str:

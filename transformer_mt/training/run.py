@@ -72,12 +72,13 @@ class Run:
 
     def state_dict(self) -> dict[str, Any]:
         """All that is not a tensor."""
+        train = self.config.train
         return {
             "progress": self.progress.state_dict(),
             "batches": self.batches.state_dict(),
             "scaler": self.updater.scaler.state_dict(),
             "data_fingerprint": self.data.fingerprint,
-            "batches_per_update": self.ranks.size * self.config.train.accumulate,
+            "batches_per_update": None if train.update_tokens else self.ranks.size * train.accumulate,
             "micro_batch_tokens": self.updater.micro_batch_tokens,
             "config": self.config.model_dump(),
         }

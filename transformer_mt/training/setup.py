@@ -1,6 +1,8 @@
 """Open a run: from a config and a folder to everything that training needs."""
 
+import json
 from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
@@ -11,6 +13,8 @@ from transformer_mt.checkpoint import Checkpoint
 from transformer_mt.config import Config
 from transformer_mt.config.dump import dump_config
 from transformer_mt.data.batching import TrainingBatches
+from transformer_mt.data.held_out import as_lines, held_out_file
+from transformer_mt.data.mixture import Mixture
 from transformer_mt.data.prefetch import BatchPrefetcher
 from transformer_mt.data.prepare import PreparedData, prepare
 from transformer_mt.data.subword_dropout import EpochSpelling
@@ -72,6 +76,7 @@ def _open_run(config: Config, folder: Path, fresh: bool, ranks: Ranks, held: Exi
     if ranks.is_rank_zero:
         if saved is None:
             data.tokenizer.save(folder)
+        _write_facts(data, folder)
         write_text(folder / "config.yaml", dump_config(config, comments=True))
     return run
 
@@ -143,6 +148,16 @@ def _create_folder(folder: Path, fresh: bool) -> FolderLock:
     return lock_folder(folder)
 
 
+def _write_facts(data: PreparedData, folder: Path) -> None:
+    """Write what became of the corpora, and the sets held out of them: `evaluate` needs them later."""
+    corpora = [
+        {**asdict(corpus), "uses_per_epoch": weight} for corpus, weight in zip(data.corpora, data.weights)
+    ]
+    write_text(folder / "data.json", json.dumps(corpora, indent=1, ensure_ascii=False) + "\n")
+    for name, pairs in data.held_out.items():
+        write_text(held_out_file(folder, name), as_lines(pairs))
+
+
 def _build(
     config: Config, folder: Path, data: PreparedData, device: torch.device, dtype: torch.dtype, ranks: Ranks,
     lock: FolderLock | None,
@@ -169,7 +184,16 @@ def _build(
         if dropout
         else None
     )
-    plan = TrainingBatches(data.train, int(train.batch_tokens), config.seed, ranks.rank, ranks.size, spelling)
+    plan = TrainingBatches(
+        data.train,
+        int(train.batch_tokens),
+        config.seed,
+        ranks.rank,
+        ranks.size,
+        spelling,
+        Mixture(data.sizes, data.weights, config.seed),
+        train.update_tokens,
+    )
     return Run(
         config=config,
         folder=folder,

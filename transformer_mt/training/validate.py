@@ -15,7 +15,7 @@ from transformer_mt.model.interface import TranslationModel
 from transformer_mt.progress_bar import show_progress
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.step import Objective
-from transformer_mt.translation.result import Translation
+from transformer_mt.translation.result import Options, Translation
 from transformer_mt.translation.translator import Translator
 
 
@@ -62,7 +62,8 @@ def validate(
     greedy = DecodeConfig.model_validate({"beam": 1, **kept})
     translator = Translator.of_config(model, data.tokenizer, config, greedy)
     mine = [src for src, _ in pairs[ranks.rank :: ranks.size]]
-    results: Iterable[Translation] = translator.stream(mine)
+    options = Options(tag=getattr(config.data.valid, "tag", None))
+    results: Iterable[Translation] = translator.stream(mine, options)
     if ranks.is_rank_zero:
         results = show_progress(results, "validation", len(mine), unit="sentences")
     shares = ranks.gather([result.translation for result in results])

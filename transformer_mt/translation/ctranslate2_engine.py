@@ -110,6 +110,7 @@ class CTranslate2Engine:
         self.src_pieces = tokenizer.all_pieces_src
         self.tgt_pieces = tokenizer.all_pieces_tgt
         self.tgt_ids = {piece: i for i, piece in enumerate(self.tgt_pieces)}
+        self._never = (PAD, UNK, BOS, *(tokenizer.tag_ids.values() if tokenizer.shared else ()))
         self._library_model: Any = None
         self._workers = 0
 
@@ -170,7 +171,7 @@ class CTranslate2Engine:
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         penalty = LengthPenalty(settings.length_penalty)
         longest = max(r.limit for r in requests)
-        never = [[self.tgt_pieces[token]] for token in (PAD, UNK, BOS)]
+        never = [[self.tgt_pieces[token]] for token in self._never]
         # When CTranslate2 forbids or forces tokens, its scores differ from ours, so all of the beam is scored
         # and ranked again.
         ruled = bool(settings.min_length or settings.no_repeat_ngram)
@@ -182,7 +183,7 @@ class CTranslate2Engine:
         for i, (request, result) in enumerate(zip(requests, self._ask(requests, settings, asked, longest))):
             found = self._ids(result)
             # It may write tokens that have no text, and it stops at the longest request's limit.
-            forbidden = any(token in tokens for tokens in found for token in (PAD, UNK, BOS))
+            forbidden = any(token in tokens for tokens in found for token in self._never)
             stopped = any(len(tokens) > request.limit or tokens[-1:] != [EOS] for tokens in found)
             # Greedy search goes the same way whatever its limit
             if forbidden or (stopped and settings.beam > 1):

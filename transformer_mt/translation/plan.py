@@ -64,7 +64,8 @@ class Planner:
         )
         """Most pieces of a side the model has positions for, EOS counted; None if there is no limit."""
         self.target_lang = data.target_lang
-        self.splitter = Splitter(data.source_lang, data.target_lang, self.max_src_length - 1, self._count)
+        most = self.max_src_length - 1 - bool(tokenizer.tag_ids)  # a tag is a piece more
+        self.splitter = Splitter(data.source_lang, data.target_lang, most, self._count)
 
     def lines(
         self,
@@ -72,8 +73,10 @@ class Planner:
         prefixes: Sequence[str] | None,
         settings: DecodeConfig,
         protected: ProtectedText | None = None,
+        tag: str | None = None,
     ) -> list[Line]:
-        """The units of each line. The first unit of a line has its prefix."""
+        """The units of each line, their sources after the `tag`. The first unit of a line has its prefix."""
+        before = [] if tag is None else [self.tokenizer.tag_id(tag)]
         segments = [
             self._segments(source, prefix, settings, protected)
             for source, prefix in _pairs(sources, prefixes)
@@ -85,13 +88,13 @@ class Planner:
             line = Line(source, [])
             for segment in own:
                 ids = next(encoded)
-                if len(ids) < self.max_src_length:
-                    line.units += self._units([segment], [ids], settings)
+                if len(before) + len(ids) < self.max_src_length:
+                    line.units += self._units([segment], [ids], settings, before)
                 else:
                     parts = self.splitter.fit(segment.text)
                     parts[-1:] = [replace(parts[-1], gap=parts[-1].gap + segment.gap)]
                     line.units += self._units(
-                        parts, self.tokenizer.encode_src([p.text for p in parts]), settings
+                        parts, self.tokenizer.encode_src([p.text for p in parts]), settings, before
                     )
                     line.is_too_long = True
             prefix = next(given) if given else []
@@ -114,12 +117,12 @@ class Planner:
         return _without_cuts(segments, protected) if protected else segments
 
     def _units(
-        self, segments: Sequence[Segment], encoded: Sequence[Ids], settings: DecodeConfig
+        self, segments: Sequence[Segment], encoded: Sequence[Ids], settings: DecodeConfig, before: Ids
     ) -> list[Unit]:
         """A unit for each segment that has pieces: one of control characters, say, has none."""
         most = self.max_src_length - 1  # only a single character of more pieces is cut here
         return [
-            Unit(segment, ids[:most], self.limit(len(ids[:most]), settings))
+            Unit(segment, (before + ids)[:most], self.limit(len(ids[:most]), settings))
             for segment, ids in zip(segments, encoded)
             if ids
         ]

@@ -21,6 +21,8 @@ class Options:
     """Whether to compute alignments."""
     protect: str | None = None
     """A regular expression; what it matches passes through unchanged."""
+    tag: str | None = None
+    """A tag of the training corpora, put before each sentence."""
 
     def check(self, settings: DecodeConfig) -> None:
         """InputError if they do not fit the search or one another."""

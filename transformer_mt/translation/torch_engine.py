@@ -38,7 +38,6 @@ from transformer_mt.translation.packed_linear import pack
 Done = list[tuple[int, list[Hypothesis]]]
 Work = Callable[[list[int]], Done]
 
-_IDS = SpecialIds(bos=BOS, eos=EOS, never=(PAD, UNK, BOS))
 _GPU_LOOKS_EVERY = 8
 
 
@@ -51,6 +50,7 @@ class TorchEngine:
     def __init__(self, model: TranslationModel | Ensemble, tokenizer: Tokenizer) -> None:
         self.model, self.tokenizer = model, tokenizer
         self.device = next(model.parameters()).device
+        self._ids = SpecialIds(bos=BOS, eos=EOS, never=(PAD, UNK, BOS, *self._tags()))
 
     @classmethod
     def load(
@@ -78,6 +78,10 @@ class TorchEngine:
             pack(model)
             models.append(model)
         return cls(models[0] if len(models) == 1 else Ensemble(models), tokenizer)
+
+    def _tags(self) -> list[int]:
+        """The tags among the target's pieces: no translation has them."""
+        return list(self.tokenizer.tag_ids.values()) if self.tokenizer.shared else []
 
     def check(self, settings: DecodeConfig) -> None:
         if settings.coverage_penalty and isinstance(self.model, Ensemble):
@@ -170,7 +174,7 @@ class TorchEngine:
                 [_random_numbers(settings.seed, r.src, k) for k in range(settings.samples)] for r in requests
             ]
             part = Distribution(settings.temperature, settings.top_k, settings.top_p)
-            found = sample(step, state, limits, _IDS, generators, part, penalty, rules, self.device)
+            found = sample(step, state, limits, self._ids, generators, part, penalty, rules, self.device)
         else:
             if settings.coverage_penalty:
                 coverage = Coverage(model, settings.coverage_penalty)
@@ -178,7 +182,7 @@ class TorchEngine:
             look_every = 1 if self.device.type == "cpu" else _GPU_LOOKS_EVERY
             beam = settings.beam
             found = beam_search(
-                step, state, limits, _IDS, beam, penalty, rules, bonus, look_every, self.device
+                step, state, limits, self._ids, beam, penalty, rules, bonus, look_every, self.device
             )
         return found
 

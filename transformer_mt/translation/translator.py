@@ -131,7 +131,7 @@ class Translator:
                 f"there must be a prefix a line, but there are {len(options.prefixes)} for {len(lines)}"
             )
         protected = ProtectedText(options.protect) if options.protect else None
-        waiting = deque(self.planner.lines(lines, options.prefixes, settings, protected))
+        waiting = deque(self.planner.lines(lines, options.prefixes, settings, protected, options.tag))
 
         def done() -> Iterator[Translation]:
             while waiting and waiting[0].is_done:
@@ -201,7 +201,7 @@ class Translator:
                 if span.translatable:
                     texts.append(span.text.strip())
                     prefixes.append(unit.prefix_text if starts_translatable and span is own[0] else "")
-        stretches = self.planner.lines(texts, prefixes, settings)
+        stretches = self.planner.lines(texts, prefixes, settings, tag=options.tag)
         for _ in self._search([part for line in stretches for part in line.units], settings, options):
             pass
         parts = iter(stretches)
@@ -239,6 +239,8 @@ class Translator:
         """InputError, before any work, if the options do not fit the search or one another."""
         self.engine.check(self.decode)
         options.check(self.decode)
+        if options.tag is not None:
+            self.tokenizer.tag_id(options.tag)
 
     def _was_cut(self, unit: Unit, candidate: Candidate) -> bool:
         """Whether the candidate ended at its limit although the model found another token likelier than the
