@@ -1,6 +1,7 @@
 """A run on several corpora with tags and held-out sets, through the real command line."""
 
 import json
+from contextlib import closing
 
 import pytest
 import yaml
@@ -8,6 +9,10 @@ import yaml
 from tests.conftest import TINY
 from tests.integration.test_cli import cli
 from tests.warm import run_cli
+from transformer_mt import Translator
+from transformer_mt.config.load import load_config
+from transformer_mt.training.setup import open_run
+from transformer_mt.training.validate import validate
 
 DATA = {
     **TINY["data"],
@@ -71,6 +76,53 @@ def test_an_export_has_the_tags(run, tmp_path, capfdbinary):
     )
     assert ours["translation"] == theirs["translation"]
     assert ours["score"] == pytest.approx(theirs["score"], abs=1e-3)
+
+
+def test_a_tagged_test_set_is_translated_with_its_tag(run, capfdbinary, tmp_path):
+    cli(capfdbinary, "evaluate", run)
+    rows = [
+        json.loads(row) for row in (run / "evaluation/test-1.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
+    (tmp_path / "in.txt").write_text("".join(row["source"] + "\n" for row in rows), encoding="utf-8")
+
+    def scores(*words):
+        _, out, _ = cli(capfdbinary, "translate", run, "-i", tmp_path / "in.txt", "--json", *words)
+        return [round(json.loads(line)["score"], 4) for line in out.strip().split("\n")]
+
+    assert [round(row["score"], 4) for row in rows] == scores("--tag", "<other>") != scores()
+
+
+def test_a_tagged_validation_set_is_translated_with_its_tag(write_config, tmp_path, monkeypatch):
+    seen, stream = [], Translator.stream
+    monkeypatch.setattr(
+        Translator,
+        "stream",
+        lambda self, lines, options: (seen.append(options.tag), stream(self, lines, options))[1],
+    )
+    data = {"train": {"toy": "train", "size": 300}, "valid": {"toy": "valid", "size": 10, "tag": "<other>"}}
+    with closing(open_run(load_config(write_config(data=data)), tmp_path / "run")) as opened:
+        validate(opened.model, opened.data, opened.config, opened.device)
+    assert seen == ["<other>"]
+
+
+def test_an_epoch_has_the_weights_and_an_update_the_size_of_the_config(write_config, tmp_path):
+    data = {
+        "train": [{"toy": "train", "size": 400, "weight": 2.0}, {"toy": "valid", "size": 300, "weight": 0.5}]
+    }
+    config = load_config(write_config(data=data), ["train.update_tokens=1500", "train.batch_tokens=300"])
+    with closing(open_run(config, tmp_path / "run")) as opened:
+        sizes, sentences = opened.data.sizes, 0
+        while opened.batches.epochs < 1.0:
+            batches = opened.batches.next_update()
+            sentences += sum(len(batch.src) for batch in batches)
+            assert all(batch.num_positions <= 300 for batch in batches)
+            assert sum(batch.num_positions for batch in batches) <= 1500
+    assert sentences == 2 * sizes[0] + sizes[1] // 2
+
+
+def test_no_search_writes_a_tag(run):
+    translator = Translator.load(run, device="cpu")
+    assert translator.tokenizer.tag_id("<other>") in translator.engine._ids.never
 
 
 @pytest.mark.parametrize(

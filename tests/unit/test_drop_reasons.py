@@ -32,7 +32,7 @@ def test_duplicates_stay_if_asked(tmp_path):
 
 def test_a_leak_counts_when_the_normalised_source_is_held_out(tmp_path):
     """Capitals, spacing and compatibility characters make no other sentence; the target alone does."""
-    pairs = [("The  ﬁrst Dog", "x"), ("b", "held"), ("the first dog.", "y"), ("THE FIRST DOG", "z")]
+    pairs = [("Ｔｈｅ  ﬁrst Dog", "x"), ("b", "held"), ("the first dog.", "y"), ("THE FIRST DOG", "z")]
     reasons = fates_of(tmp_path, pairs, held_out=[("The first dog", "b")])[1]
     assert reasons == ["in validation or test", "kept", "kept", "in validation or test"]
 

@@ -55,6 +55,14 @@ def test_held_out_pairs_are_not_trained_on_and_the_smallest_are_scored(prepared,
     assert not {src for src, _ in data.valid_text} & {src for src, _ in data.held_out["test"]}
 
 
+def test_the_first_pair_of_a_source_is_scored(prepared, tmp_path):
+    again = [(src.upper(), tgt + " noch einmal") for src, tgt in PAIRS]
+    file = write(tmp_path / "a.tsv", [*PAIRS, *again])
+    data = prepared(train=file, valid={"from_train": {"share": 0.05, "max": 1000}})
+    sources = [source_key(src) for src, _ in data.valid_text]
+    assert len(set(sources)) == len(sources) and set(data.valid_text) <= set(PAIRS)
+
+
 def test_adding_data_never_moves_a_held_out_sentence_into_training(prepared, tmp_path):
     held = {"valid": {"from_train": {"share": 0.05, "max": 1000}}}
     few, many = write(tmp_path / "few.tsv", PAIRS[:1500]), write(tmp_path / "many.tsv", PAIRS[1500:])
