@@ -48,7 +48,11 @@ def config_page() -> str:
         "kind it is; a slice of `data.hub` needs `split` alone.",
     ]
     for kind in (FilesCorpus, FileCorpus, HubCorpus, ToyCorpus):
-        parts += [f"### {_sentence(kind)}", _keys(kind.model_fields, {Mark.LOCATION})]
+        parts += [
+            f"### {kind.__name__.removesuffix('Corpus')}",
+            _sentence(kind),
+            _keys(kind.model_fields, {Mark.LOCATION}),
+        ]
     return _page(parts)
 
 

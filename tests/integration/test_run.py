@@ -98,8 +98,8 @@ def test_a_validation_splits_lines_as_translate_does(run, tmp_path, monkeypatch)
         seen = []
         stream = Translator.stream
 
-        def watched(self, lines, seen=seen, stream=stream):
-            results = list(stream(self, lines))
+        def watched(self, lines, options, seen=seen, stream=stream):
+            results = list(stream(self, lines, options))
             seen.extend(len(result.segments) for result in results)
             return results
 
@@ -467,7 +467,9 @@ def test_ranks_share_a_validation(write_config, tmp_path, monkeypatch):
     summed, seen, place = [], [], torch.device("cpu")
     stream = Translator.stream
     monkeypatch.setattr(
-        Translator, "stream", lambda self, lines, **k: (seen.append(lines), stream(self, lines, **k))[1]
+        Translator,
+        "stream",
+        lambda self, lines, options: (seen.append(lines), stream(self, lines, options))[1],
     )
     whole = validate(run.model, run.data, run.config, place)
     for rank in (0, 1):
@@ -498,7 +500,7 @@ def test_only_so_many_sentences_are_translated_in_validation(run, monkeypatch):
     monkeypatch.setattr(
         Translator,
         "stream",
-        lambda self, lines, **k: (seen.append(len(lines)), original(self, lines, **k))[1],
+        lambda self, lines, options: (seen.append(len(lines)), original(self, lines, options))[1],
     )
     run("train.validate_sentences=7", "train.max_updates=4")
     assert set(seen) == {7}

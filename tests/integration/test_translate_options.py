@@ -309,7 +309,7 @@ def test_progress_is_shown_to_a_person_and_to_nobody_else(tiny_run, source, tmp_
             ["--search", "mbr", "--samples", "4", "--length-penalty", "0.5"],
             "--length-penalty must stand with --search beam or sample",
         ),
-        (["-o", "a.gz"], "--output must be the name of a text file, but is a.gz; pack it with gzip after"),
+        (["-o", "a.gz"], "--output must be the name of a text file, but is a.gz; pack it afterwards"),
         (
             ["--resume", "-o", "x", "--n-best", "2"],
             "--resume must have a line for each line; with --n-best use --json",

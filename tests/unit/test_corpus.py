@@ -98,7 +98,7 @@ def test_missing_column_lists_those_there_are(tmp_path):
         ("a.tsv", "", r"must have sentence pairs, but is empty"),
         ("a.tsv", "en\tde\n", r"must have sentence pairs, but is empty"),
         ("a.parquet", "not parquet", r"must be a parquet file"),
-        ("a.txt", "x", r"must end in .tsv, .csv, .jsonl or .parquet"),
+        ("a.txt", "x", r"must end in .tsv, .csv, .jsonl or .tmx .*, .parquet or .zip"),
     ],
 )
 def test_bad_files_get_one_clear_line(tmp_path, name, content, message):

@@ -35,7 +35,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="a sentence; without any, standard input is translated",
     )
-    parser.add_argument("-i", "--input", metavar="FILE", help="read sentences from FILE (.gz too)")
+    parser.add_argument(
+        "-i", "--input", metavar="FILE", help="read sentences from FILE (.gz, .bz2, .xz, .zst)"
+    )
     parser.add_argument("-o", "--output", metavar="FILE", help="write translations to FILE")
     parser.add_argument(
         "--resume",
@@ -108,9 +110,9 @@ def _check_options(arguments: argparse.Namespace) -> None:
         raise InputError("--resume must stand with --output FILE, which it completes")
     if arguments.resume and arguments.n_best > 1 and not arguments.json:
         raise InputError("--resume must have a line for each line; with --n-best use --json")
-    if arguments.output and arguments.output.endswith(".gz"):
+    if arguments.output and arguments.output.endswith((".gz", ".bz2", ".xz", ".zst")):
         raise InputError(
-            f"--output must be the name of a text file, but is {arguments.output}; pack it with gzip after"
+            f"--output must be the name of a text file, but is {arguments.output}; pack it afterwards"
         )
     if arguments.output:
         _check_output_is_not_input(arguments)

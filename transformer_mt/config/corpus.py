@@ -60,7 +60,7 @@ class HubCorpus(CorpusOptions):
 
 
 class FilesCorpus(CorpusOptions):
-    """Two line-aligned text files, plain or .gz."""
+    """Two line-aligned text files, plain, .gz, .bz2, .xz or .zst."""
 
     source: str
     """File of source sentences, one a line."""
@@ -69,14 +69,18 @@ class FilesCorpus(CorpusOptions):
 
 
 class FileCorpus(CorpusOptions):
-    """One file of pairs: .tsv, .csv, .jsonl (plain or .gz), or .parquet."""
+    """One file of pairs: .tsv, .csv, .jsonl, .tmx (plain, .gz, .bz2, .xz or .zst), .parquet, or .zip in
+    OPUS's Moses format.
+    """
 
     file: str
     """The file; its ending says what it is."""
     columns: Annotated[Columns | None, BeforeValidator(_check_columns)] = None
     """Source and target column, by name, or by number from 1 on for a table without header; by default the
-    two languages.
+    two languages. Of .tmx and .zip these are language codes.
     """
+    delimiter: str | None = Field(None, min_length=1, max_length=1)
+    """Between the columns of .tsv and .csv; by default a tab and a comma."""
 
 
 class ToyCorpus(CorpusOptions):

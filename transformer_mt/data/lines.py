@@ -4,24 +4,26 @@ Python's own `splitlines` also ends lines at U+2028, VT, FF and NEL, which real 
 two files split that way no longer align.
 """
 
+import bz2
 import gzip
+import lzma
 import os
 import select
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
+from transformer_mt.data.packed import DAMAGED, PACKED, open_packed
 from transformer_mt.errors import InputError
 
 
 def open_bytes(path: str | Path) -> IO[bytes]:
-    """The file for reading, unpacked if its name ends in .gz."""
+    """The file for reading, unpacked if its name ends in .gz, .bz2, .xz or .zst."""
     path = Path(path)
     if path.is_dir():
         raise InputError(f"{path}: must be a file, but is a folder")
     try:
-        return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")  # type: ignore[return-value]
+        return open_packed(path)
     except FileNotFoundError:
         raise InputError(f"{path}: no such file; paths are taken from the folder you start in") from None
     except OSError as error:
@@ -33,24 +35,28 @@ def read_lines(path: str | Path) -> Iterator[str]:
     not UTF-8.
     """
     with open_bytes(path) as file:
-        number = 0
-        while True:
-            try:
-                raw = file.readline()
-            except (OSError, EOFError, zlib.error) as error:
-                raise InputError(f"{path}: cannot be read after line {number}: {error}") from None
-            if not raw:
-                return
-            number += 1
-            try:
-                # Some editors begin a file with a byte-order mark; it is not part of the first sentence.
-                yield strip_end(raw).decode("utf-8-sig" if number == 1 else "utf-8")
-            except UnicodeDecodeError as error:
-                byte = error.object[error.start]  # the mark is gone from it
-                raise InputError(
-                    f"{path}:{number}: must be UTF-8, but byte {byte:#04x} is not; convert the file (iconv) "
-                    "first"
-                ) from None
+        yield from decoded_lines(file, str(path))
+
+
+def decoded_lines(file: IO[bytes], path: str) -> Iterator[str]:
+    """Lines of an opened file, which errors call `path`."""
+    number = 0
+    while True:
+        try:
+            raw = file.readline()
+        except DAMAGED as error:
+            raise InputError(f"{path}: cannot be read after line {number}: {error}") from None
+        if not raw:
+            return
+        number += 1
+        try:
+            # Some editors begin a file with a byte-order mark; it is not part of the first sentence.
+            yield strip_end(raw).decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            byte = error.object[error.start]  # the mark is gone from it
+            raise InputError(
+                f"{path}:{number}: must be UTF-8, but byte {byte:#04x} is not; convert the file (iconv) first"
+            ) from None
 
 
 def cut_to_whole_lines(path: Path) -> int:
@@ -101,7 +107,7 @@ def refuse_binary(lines: Sequence[bytes], first: int, name: str) -> None:
 
 def count_lines(path: str) -> int | None:
     """The lines of a file; None for what is no ordinary file, or must be unpacked to be counted."""
-    if not os.path.isfile(path) or path.endswith(".gz"):
+    if not os.path.isfile(path) or path.endswith(PACKED):
         return None
     with open(path, "rb") as file:
         blocks = iter(lambda: file.read(1 << 20), b"")
@@ -136,7 +142,7 @@ def read_ready(stream: IO[bytes], name: str, most: Callable[[], int]) -> Iterato
                     yield ready
                     ready = []
                 data = os.read(descriptor, 1 << 16)
-        except (OSError, EOFError, zlib.error) as error:
+        except DAMAGED as error:
             raise InputError(f"{name}: cannot be read: {error}") from None
         if not data:
             break
@@ -157,7 +163,7 @@ def read_ready(stream: IO[bytes], name: str, most: Callable[[], int]) -> Iterato
 
 def _descriptor(stream: IO[bytes]) -> int | None:
     """The file descriptor to poll, or None where there is none: a packed file, or bytes in memory."""
-    if isinstance(stream, gzip.GzipFile):
+    if isinstance(stream, gzip.GzipFile | bz2.BZ2File | lzma.LZMAFile):
         return None
     try:
         return stream.fileno()

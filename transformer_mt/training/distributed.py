@@ -1,7 +1,8 @@
 """Several processes that train one model together, started by torchrun; one process alone is the same code.
 
 Each rank computes its share of an update's batches; gradients are summed by DDP, or by FSDP2, which also
-shares out the weights and the optimizer's state. Small values travel between the CPUs as JSON.
+shares out the weights and the optimizer's state. Small values travel between the CPUs as JSON:
+torch's all_gather_object would run code that other processes send.
 """
 
 import json

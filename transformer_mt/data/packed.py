@@ -1,0 +1,31 @@
+"""Packed files: .gz, .bz2, .xz and .zst, unpacked while they are read."""
+
+import bz2
+import gzip
+import io
+import lzma
+import zlib
+from pathlib import Path
+from typing import IO
+
+PACKED = (".gz", ".bz2", ".xz", ".zst")
+"""Endings of packed files."""
+
+DAMAGED = (OSError, EOFError, zlib.error, lzma.LZMAError)
+"""What reading a damaged or cut file raises."""
+
+
+def open_packed(path: Path) -> IO[bytes]:
+    """The file for reading, unpacked if its name has such an ending."""
+    if path.suffix == ".zst":
+        import pyarrow  # Python 3.11 has no Zstandard of its own
+
+        return io.BufferedReader(pyarrow.input_stream(str(path), compression="zstd"))
+    opened = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}.get(path.suffix)
+    return opened(path, "rb") if opened else path.open("rb")  # type: ignore[operator]
+
+
+def without_packing(name: str) -> str:
+    """The name without the ending of a packed file."""
+    suffix = Path(name).suffix
+    return name.removesuffix(suffix) if suffix in PACKED else name

@@ -1,0 +1,137 @@
+"""Sentence pairs in files with columns: .tsv, .csv, .jsonl, .parquet."""
+
+import csv
+import itertools
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from transformer_mt.config.corpus import Columns, FileCorpus
+from transformer_mt.data.lines import read_lines
+from transformer_mt.errors import InputError
+
+Pair = tuple[str, str]
+
+
+def read_rows(corpus: FileCorpus, columns: Columns, suffix: str) -> Iterator[Pair]:
+    """The pairs of a text table (.tsv, .csv) or of one with named values (.jsonl, .parquet)."""
+    if suffix == ".tsv":
+        gap = corpus.delimiter or "\t"
+        return _read_table(corpus, columns, (line.split(gap) for line in read_lines(corpus.file)))
+    if suffix == ".csv":
+        lines = (line + "\n" for line in read_lines(corpus.file))
+        return _read_table(corpus, columns, csv.reader(lines, strict=True, delimiter=corpus.delimiter or ","))
+    if corpus.delimiter:
+        raise InputError(f"{corpus.file}: delimiter must stand with a .tsv or .csv file, but is given")
+    names = [column for column in columns if isinstance(column, str)]
+    if len(names) < 2:
+        raise InputError(
+            f"{corpus.file}: columns must be names, but are {columns}; numbers are for .tsv and .csv"
+        )
+    return _read_parquet(corpus, names) if suffix == ".parquet" else _read_jsonl(corpus, names)
+
+
+def _read_table(corpus: FileCorpus, columns: Columns, rows: Iterator[list[str]]) -> Iterator[Pair]:
+    """The two columns of each row. Columns given by number, from 1 on, mean that there is no header."""
+    header: list[str] = []
+    for number in itertools.count(1):
+        try:
+            row = next(rows, None)
+        except csv.Error as error:
+            raise InputError(
+                f"{corpus.file}: row {number} is not CSV: {error}; is a quote left open?"
+            ) from None
+        if row is None:
+            return
+        if row in ([], [""]):  # a blank line
+            continue
+        if not header:
+            header = row
+            src, tgt = (_column(column, header, corpus.file) for column in columns)
+            if isinstance(columns[0], str):
+                continue
+        if len(row) != len(header):
+            raise InputError(
+                f"{corpus.file}: row {number} must have {len(header)} columns, but has {len(row)}"
+            )
+        yield _sentence(row[src]), _sentence(row[tgt])
+
+
+def _column(name: str | int, columns: list[str], place: str) -> int:
+    """The index of a column, given by its name or by its number from 1 on."""
+    if isinstance(name, int):
+        if name > len(columns):
+            raise InputError(f"{place}: must have a column {name}, but has {len(columns)}")
+        return name - 1
+    if name not in columns:
+        there = ", ".join(column if len(column) <= 40 else f"{column[:40]}…" for column in columns)
+        raise InputError(
+            f"{place}: no column `{name}`; the columns are {there}; set `columns: [source, target]`, or for "
+            "a table without header their numbers, `columns: [1, 2]`"
+        )
+    return columns.index(name)
+
+
+def _read_jsonl(corpus: FileCorpus, columns: list[str]) -> Iterator[Pair]:
+    for number, line in enumerate(read_lines(corpus.file), start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (json.JSONDecodeError, RecursionError) as error:
+            why = getattr(error, "msg", "it is nested too deep")
+            raise InputError(f"{corpus.file}:{number}: must be a JSON object a line: {why}") from None
+        if not isinstance(row, dict):
+            raise InputError(f"{corpus.file}:{number}: must be a JSON object, but is {line[:40]!r}")
+        pair = pair_of(row, columns, f"{corpus.file}:{number}")
+        try:
+            "".join(pair).encode()
+        except UnicodeEncodeError:  # JSON can spell half a character: "\\ud800"
+            raise InputError(
+                f"{corpus.file}:{number}: must be whole characters, but holds half a surrogate pair"
+            ) from None
+        yield pair
+
+
+def _read_parquet(corpus: FileCorpus, columns: list[str]) -> Iterator[Pair]:
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        table = pyarrow.parquet.ParquetFile(corpus.file)
+    except FileNotFoundError:
+        raise InputError(
+            f"{corpus.file}: no such file; paths are taken from the folder you start in"
+        ) from None
+    except (OSError, pyarrow.ArrowException) as error:
+        raise InputError(f"{corpus.file}: must be a parquet file: {error}") from None
+    batches = table.iter_batches(batch_size=10_000)
+    while True:
+        try:
+            rows = next(batches).to_pylist()
+        except StopIteration:
+            return
+        except (OSError, pyarrow.ArrowException, UnicodeDecodeError) as error:
+            raise InputError(f"{corpus.file}: is damaged or holds text that is not UTF-8: {error}") from None
+        for row in rows:
+            yield pair_of(row, columns, corpus.file)
+
+
+def pair_of(row: dict[str, Any], columns: list[str], place: str) -> Pair:
+    """The two columns of a row, which may stand inside a `translation` column, as the WMT sets have it."""
+    nested = row.get("translation")
+    if isinstance(nested, dict) and not all(name in row for name in columns):
+        row = nested
+    for name in columns:
+        _column(name, list(row), place)
+    src, tgt = (row[name] for name in columns)
+    if not (isinstance(src, str | None) and isinstance(tgt, str | None)):
+        raise InputError(
+            f"{place}: columns `{columns[0]}` and `{columns[1]}` must hold text, but hold {src!r} and {tgt!r}"
+        )
+    return _sentence(src or ""), _sentence(tgt or "")
+
+
+def _sentence(text: str) -> str:
+    """A newline inside a cell is white space: a sentence is one line everywhere else."""
+    return " ".join(text.split("\n"))
