@@ -19,7 +19,15 @@ from transformer_mt import Translator, load_config, train
 from transformer_mt.cli import build_parser
 from transformer_mt.cli.console import subcommands
 from transformer_mt.config import Config
-from transformer_mt.config.corpus import CORPORA, FileCorpus, FilesCorpus, HubCorpus, ToyCorpus
+from transformer_mt.config.corpus import (
+    CORPORA,
+    FileCorpus,
+    FilesCorpus,
+    FromTrain,
+    HubCorpus,
+    SacrebleuCorpus,
+    ToyCorpus,
+)
 from transformer_mt.config.dump import flow
 from transformer_mt.config.section import Mark
 from transformer_mt.errors import InputError, WorkError
@@ -47,12 +55,14 @@ def config_page() -> str:
         "The value of `data.train` and `data.valid`, and each item of `data.test`. The first key says which "
         "kind it is; a slice of `data.hub` needs `split` alone.",
     ]
-    for kind in (FilesCorpus, FileCorpus, HubCorpus, ToyCorpus):
+    for kind in (FilesCorpus, FileCorpus, HubCorpus, ToyCorpus, SacrebleuCorpus):
         parts += [
             f"### {kind.__name__.removesuffix('Corpus')}",
             _sentence(kind),
             _keys(kind.model_fields, {Mark.LOCATION}),
         ]
+    parts += ["### Held out of training", _sentence(FromTrain)]
+    parts.append(_keys(FromTrain.model_fields, {Mark.LOCATION}, "from_train."))
     return _page(parts)
 
 

@@ -205,3 +205,29 @@ def test_whatever_a_file_holds_it_gives_pairs_or_one_sentence(tmp_path, content,
         return
     for src, tgt in pairs:
         assert isinstance(src, str) and isinstance(tgt, str) and "\n" not in src + tgt
+
+
+def test_sacrebleus_test_sets_by_name(tmp_path, monkeypatch):
+    """From its folder, where they are downloaded to; nothing is asked from the network here."""
+    import sacrebleu.dataset
+
+    dataset = sacrebleu.dataset.DATASETS["wmt14"]
+    monkeypatch.setattr(dataset, "_outdir", str(tmp_path))
+    others = dict.fromkeys(dataset.fieldnames("en-de"), "x\nx\n")
+    for side, lines in (others | {"src": "A dog.\nTwo.\n", "ref": "Ein Hund.\nZwei.\n"}).items():
+        (tmp_path / f"wmt14.en-de.{side}").write_text(lines, encoding="utf-8")
+    data = {"source_lang": "en", "target_lang": "de", "train": {"toy": "train"}, "valid": {"toy": "valid"}}
+
+    def pairs(name, **languages):
+        config = DataConfig.model_validate({**data, **languages, "test": [{"sacrebleu": name}]})
+        return list(read_corpus(config.test[0], config))
+
+    assert pairs("wmt14") == [("A dog.", "Ein Hund."), ("Two.", "Zwei.")]
+    with pytest.raises(InputError, match="sacrebleu: no test set wmt41; did you mean wmt"):
+        pairs("wmt41")
+    with pytest.raises(InputError, match="sacrebleu: wmt14 has no en-zh; its language pairs are cs-en, "):
+        pairs("wmt14", target_lang="zh")
+    monkeypatch.setattr(dataset, "maybe_download", lambda: (_ for _ in ()).throw(OSError("no network")))
+    monkeypatch.setattr(dataset, "_outdir", str(tmp_path / "nothing"))
+    with pytest.raises(InputError, match=r"wmt14 en-de cannot be downloaded \(.*\); check the network"):
+        pairs("wmt14")

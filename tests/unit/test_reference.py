@@ -7,6 +7,7 @@ import pytest
 
 from scripts import write_reference
 from tests.conftest import ROOT
+from transformer_mt.config.load import load_config
 
 REFERENCE = ROOT / "docs/reference"
 
@@ -38,6 +39,17 @@ def test_every_field_of_the_python_api_has_a_meaning():
     for line in write_reference.python_page().split("\n"):
         if line.startswith("| `"):
             assert line.rstrip(" |").count("|") >= 2 and not line.replace(" ", "").endswith("||"), line
+
+
+def test_the_configs_in_the_documents_are_valid(tmp_path):
+    found = 0
+    for document in (ROOT / "docs").glob("**/*.md"):
+        for block in re.findall(r"```yaml\n(.*?)```", document.read_text(encoding="utf-8"), re.DOTALL):
+            if block.startswith("data:"):
+                (tmp_path / "a.yaml").write_text(block, encoding="utf-8")
+                load_config(tmp_path / "a.yaml")
+                found += 1
+    assert found >= 2
 
 
 def test_the_table_of_dependencies_is_that_of_the_project():

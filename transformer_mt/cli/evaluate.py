@@ -11,7 +11,7 @@ from transformer_mt.errors import InputError
 
 if TYPE_CHECKING:
     from transformer_mt.config import Config
-    from transformer_mt.config.corpus import Corpus, FromTrainCorpus
+    from transformer_mt.config.corpus import FromTrainCorpus, Readable
 
 _ABOUT = "Translate the config's test sets or the given files, and print BLEU, chrF and TER with signatures."
 
@@ -46,7 +46,7 @@ def _evaluate(arguments: argparse.Namespace) -> int:
 
     folder = Path(arguments.model)
     config = load_run_config(folder)
-    sets: dict[str, Corpus | FromTrainCorpus] = {
+    sets: dict[str, Readable | FromTrainCorpus] = {
         f"test-{i}": corpus for i, corpus in enumerate(config.data.test)
     }
     if arguments.source:

@@ -110,11 +110,24 @@ class FromTrainCorpus(Section):
     """How many pairs."""
 
 
+class SacrebleuCorpus(CorpusOptions):
+    """A test set that sacreBLEU knows by name."""
+
+    sacrebleu: str = Field(min_length=1)
+    """Its name: `wmt14`, `wmt20`, `iwslt17`; `sacrebleu --list` shows all. The languages choose the pair."""
+
+
 def corpus_kind(corpus: Any) -> str | None:
     """The kind of corpus a mapping describes, by the one key that only this kind has."""
     has = (lambda key: key in corpus) if isinstance(corpus, dict) else (lambda key: hasattr(corpus, key))
-    kinds = ("toy", "toy"), ("file", "file"), ("source", "files"), ("target", "files"), ("from_train", "held")
-    for key, kind in kinds:
+    for key, kind in (
+        ("toy", "toy"),
+        ("file", "file"),
+        ("source", "files"),
+        ("target", "files"),
+        ("from_train", "held"),
+        ("sacrebleu", "sacrebleu"),
+    ):
         if has(key):
             return kind
     return "hub" if isinstance(corpus, (dict, HubCorpus)) else None
@@ -133,17 +146,21 @@ Corpus = Annotated[
     ),
 ]
 
+Readable = HubCorpus | FilesCorpus | FileCorpus | ToyCorpus | SacrebleuCorpus
+"""What has pairs of its own."""
+
 HeldOut = Annotated[
     Annotated[HubCorpus, Tag("hub")]
     | Annotated[FilesCorpus, Tag("files")]
     | Annotated[FileCorpus, Tag("file")]
     | Annotated[ToyCorpus, Tag("toy")]
+    | Annotated[SacrebleuCorpus, Tag("sacrebleu")]
     | Annotated[FromTrainCorpus, Tag("held")],
     Discriminator(
         corpus_kind,
         custom_error_type="corpus_kind",
         custom_error_message="must be a corpus: {split: ...} of data.hub, {hub: ..., split: ...}, "
-        "{source: ..., target: ...}, {file: ...} or {toy: ...}, or be held out of the training corpora: "
+        "{source: ..., target: ...}, {file: ...}, {toy: ...}, {sacrebleu: ...}, or held out of training: "
         "{from_train: {share: 0.01}}",
     ),
 ]

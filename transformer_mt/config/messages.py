@@ -52,7 +52,7 @@ OTHER_NAMES = {
 }  # fmt: skip
 """What keys of other toolkits are called here."""
 
-_CORPUS_TAGS = ("hub", "files", "file", "toy", "held")
+_CORPUS_TAGS = ("hub", "files", "file", "toy", "held", "sacrebleu")
 
 OVERRIDDEN = "command line"
 """The location of a value that is in no file."""

@@ -6,12 +6,20 @@ from pathlib import Path
 from typing import Any
 
 from transformer_mt.config import DataConfig
-from transformer_mt.config.corpus import Corpus, FileCorpus, FilesCorpus, HubCorpus, ToyCorpus
+from transformer_mt.config.corpus import (
+    FileCorpus,
+    FilesCorpus,
+    HubCorpus,
+    Readable,
+    SacrebleuCorpus,
+    ToyCorpus,
+)
 from transformer_mt.data import toy
 from transformer_mt.data.hub import UnknownSplitError, read_hub
 from transformer_mt.data.lines import read_lines
 from transformer_mt.data.moses import read_moses_zip
 from transformer_mt.data.packed import PACKED, without_packing
+from transformer_mt.data.sacrebleu_sets import read_sacrebleu
 from transformer_mt.data.tables import Pair, read_rows
 from transformer_mt.data.tmx import read_tmx
 from transformer_mt.errors import InputError
@@ -19,7 +27,7 @@ from transformer_mt.errors import InputError
 __all__ = ["Pair", "UnknownSplitError", "describe", "described_access", "identity", "name_of", "read_corpus"]
 
 
-def read_corpus(corpus: Corpus, data: DataConfig) -> Iterator[Pair]:
+def read_corpus(corpus: Readable, data: DataConfig) -> Iterator[Pair]:
     """(source, target) pairs of the corpus in its own order; InputError says what is wrong with it.
 
     A missing file, split or column raises at the first pair; bytes that are not UTF-8 raise when read.
@@ -36,10 +44,12 @@ def read_corpus(corpus: Corpus, data: DataConfig) -> Iterator[Pair]:
         return _not_empty(_read_files(corpus), f"{corpus.source} and {corpus.target}")
     if isinstance(corpus, FileCorpus):
         return _not_empty(_read_file(corpus, languages), corpus.file)
+    if isinstance(corpus, SacrebleuCorpus):
+        return _not_empty(read_sacrebleu(corpus.sacrebleu, languages), describe(corpus))
     return _not_empty(read_hub(corpus, languages), describe(corpus))
 
 
-def describe(corpus: Corpus) -> str:
+def describe(corpus: Readable) -> str:
     """The corpus in a few words."""
     if isinstance(corpus, ToyCorpus):
         return f"toy {corpus.toy}"
@@ -47,21 +57,23 @@ def describe(corpus: Corpus) -> str:
         return f"{corpus.source} + {corpus.target}"
     if isinstance(corpus, FileCorpus):
         return corpus.file
+    if isinstance(corpus, SacrebleuCorpus):
+        return f"sacrebleu {corpus.sacrebleu}"
     return " ".join(filter(None, [corpus.hub, corpus.config, corpus.split]))
 
 
-def name_of(corpus: Corpus) -> str:
+def name_of(corpus: Readable) -> str:
     """The name of the corpus in tables."""
     return corpus.name or describe(corpus)
 
 
-def described_access(corpus: Corpus) -> str:
+def described_access(corpus: Readable) -> str:
     """The corpus in a few words, and that it comes from the network if it does."""
     is_remote = isinstance(corpus, HubCorpus) and not Path(corpus.hub).is_dir()
     return describe(corpus) + (", from the hub or its local cache" if is_remote else "")
 
 
-def identity(corpus: Corpus) -> dict[str, Any]:
+def identity(corpus: Readable) -> dict[str, Any]:
     """Facts that change when the corpus does: its description, and size and time of each local file."""
     facts: dict[str, Any] = corpus.model_dump(exclude={"name", "weight", "license"})
     if isinstance(corpus, ToyCorpus):
@@ -70,6 +82,8 @@ def identity(corpus: Corpus) -> dict[str, Any]:
         paths = [Path(corpus.source), Path(corpus.target)]
     elif isinstance(corpus, FileCorpus):
         paths = [Path(corpus.file)]
+    elif isinstance(corpus, SacrebleuCorpus):
+        paths = []  # the library checks the content of what it downloads
     else:
         folder = Path(corpus.hub)
         paths = sorted(path for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else []

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from transformer_mt.config import DataConfig
-from transformer_mt.config.corpus import Corpus, FromTrain, FromTrainCorpus
+from transformer_mt.config.corpus import FromTrain, FromTrainCorpus, Readable
 from transformer_mt.data.corpus import Pair, describe, read_corpus
 from transformer_mt.data.lines import read_lines
 from transformer_mt.errors import InputError
@@ -78,7 +78,7 @@ def splits_of(data: DataConfig) -> list[HeldOutSplit]:
 
 
 def read_set(
-    corpus: Corpus | FromTrainCorpus, data: DataConfig, run: Path | None, name: str
+    corpus: Readable | FromTrainCorpus, data: DataConfig, run: Path | None, name: str
 ) -> Iterator[Pair]:
     """The pairs of a validation or test set; one that was held out of the training corpora is read from the
     run's folder. `name` is valid or test.
@@ -103,7 +103,7 @@ def as_lines(pairs: Iterable[Pair]) -> str:
     return "".join(json.dumps(pair, ensure_ascii=False) + "\n" for pair in pairs)
 
 
-def describe_set(corpus: Corpus | FromTrainCorpus) -> str:
+def describe_set(corpus: Readable | FromTrainCorpus) -> str:
     """The set in a few words."""
     if isinstance(corpus, FromTrainCorpus):
         return f"{corpus.from_train.share:.2%} of the training corpora"

@@ -21,7 +21,7 @@ from tabulate import tabulate
 
 from transformer_mt.cache import cache_root
 from transformer_mt.config import Config, DataConfig
-from transformer_mt.config.corpus import Corpus, FromTrainCorpus
+from transformer_mt.config.corpus import FromTrainCorpus, Readable
 from transformer_mt.data import cleaning
 from transformer_mt.data.corpus import Pair, described_access, identity, name_of
 from transformer_mt.data.dataset import EncodedPairs, write_chunks
@@ -103,7 +103,7 @@ def _key(config: Config, tokenizer: Tokenizer | None) -> str:
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:24]
 
 
-def _set_identity(corpus: Corpus | FromTrainCorpus) -> dict[str, Any]:
+def _set_identity(corpus: Readable | FromTrainCorpus) -> dict[str, Any]:
     return corpus.model_dump() if isinstance(corpus, FromTrainCorpus) else identity(corpus)
 
 
