@@ -76,6 +76,8 @@ def test_an_export_has_the_tags(run, tmp_path, capfdbinary):
     )
     assert ours["translation"] == theirs["translation"]
     assert ours["score"] == pytest.approx(theirs["score"], abs=1e-3)
+    status, out, err = cli(capfdbinary, "evaluate", tmp_path / "ct2")
+    assert status == 0 and "test-0: 3.00% of the training corpora, 25 sentences" in out, err
 
 
 def test_a_tagged_test_set_is_translated_with_its_tag(run, capfdbinary, tmp_path):

@@ -17,8 +17,11 @@ from transformer_mt.translation.model_folder import is_exported, load_run_config
 from transformer_mt.translation.torch_engine import TorchEngine, load_model
 from transformer_mt.translation.translator import Translator
 
-# What `translate` needs besides CTranslate2's own files.
-_OF_THE_RUN = ("tokenizer.model", "tokenizer.src.model", "tokenizer.tgt.model")
+# What `translate` and `evaluate` need besides CTranslate2's own files.
+_OF_THE_RUN = (
+    "tokenizer.model", "tokenizer.src.model", "tokenizer.tgt.model",
+    "held_out.valid.jsonl", "held_out.test.jsonl",
+)  # fmt: skip
 
 
 def export(run: Path, out: Path, quantization: str, probe: str | None, say: Callable[[str], None]) -> Proof:

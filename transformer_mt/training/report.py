@@ -65,12 +65,12 @@ def _facts(config: Config, entries: Sequence[dict[str, Any]]) -> str:
         return ""
     start = starts[-1]
     versions = f"transformer_mt {start['transformer_mt']}, torch {start['torch']}, Python {start['python']}"
-    processor = f"{start['processor']}, {start['cores']} cores, {start['threads']} threads"
+    cpu = f"{start['processor']}, {start['cores']} cores, {start['threads']} threads"
     rows = [
         ("network", _network(config.model)),
         ("parameters", f"{start['parameters']:,}"),
         ("precision", f"{start['precision']} on {start['device']}"),
-        ("machine", start["gpu"] or processor),
+        ("machine", start["gpu"] or cpu),
         ("versions", versions),
         ("commit", start["commit"]),
         ("seed", config.seed),
