@@ -70,16 +70,7 @@ def _nearest(word: str, right: list[str]) -> str:
 
 def positive(text: str) -> int:
     """A whole number of at least 1, for argparse."""
-    return _whole(text, 1)
-
-
-def natural(text: str) -> int:
-    """A whole number of at least 0, for argparse."""
-    return _whole(text, 0)
-
-
-def _whole(text: str, least: int) -> int:
-    number = int(text) if text.isdecimal() else -1
-    if number < least:
-        raise argparse.ArgumentTypeError(f"must be a whole number of at least {least}, but is {text}")
+    number = int(text) if text.isdecimal() else 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, but is {text}")
     return number

@@ -60,7 +60,7 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     corpora = {name: list(read_set(corpus, config.data, folder, "test")) for name, corpus in sets.items()}
     translator = load_translator(arguments)
     for name, corpus in sets.items():
-        tag = arguments.tag or getattr(corpus, "tag", None)
+        tag = arguments.tag or corpus.tag
         evaluation = evaluate(translator, corpora[name], config, say, tag)
         scores = evaluation.scores
         if arguments.json:

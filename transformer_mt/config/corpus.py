@@ -1,6 +1,6 @@
 """The ways in which the YAML names a corpus."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag
 
@@ -108,6 +108,10 @@ class FromTrainCorpus(Section):
 
     from_train: FromTrain
     """How many pairs."""
+
+    # As every corpus: it is scored without a tag, and not trained on.
+    tag: ClassVar[str | None] = None
+    weight: ClassVar[float] = 1.0
 
 
 class SacrebleuCorpus(CorpusOptions):

@@ -72,7 +72,7 @@ class DataConfig(Section):
                 f"the names of the corpora in data.train must differ, but are {', '.join(names)}"
             )
         for key, corpora in (("data.valid", [self.valid]), ("data.test", self.test)):
-            if any(getattr(corpus, "weight", 1.0) != 1.0 for corpus in corpora):
+            if any(corpus.weight != 1.0 for corpus in corpora):
                 raise ValueError(f"{key} must not have a weight, which only training corpora have")
         if sum(isinstance(corpus, FromTrainCorpus) for corpus in self.test) > 1:
             raise ValueError("data.test must have at most one from_train, but has several")
@@ -86,5 +86,5 @@ class DataConfig(Section):
     @property
     def tags(self) -> list[str]:
         """The tags of all corpora, in order."""
-        tags = (getattr(corpus, "tag", None) for corpus in [*self.entries, self.valid, *self.test])
+        tags = (corpus.tag for corpus in [*self.entries, self.valid, *self.test])
         return list(dict.fromkeys(tag for tag in tags if tag))

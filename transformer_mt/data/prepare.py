@@ -216,9 +216,10 @@ def _prepare_into(config: Config, folder: Path, say: Say, tokenizer: Tokenizer |
         names = ", ".join(name_of(entry) for entry in data.entries)
         raise InputError(f"{names}: no training pair is left after cleaning:\n{corpus_table(corpora)}")
     valid = _not_empty(validation_pairs(data, folder), data)
-    tag = getattr(data.valid, "tag", None)
     fingerprints.append(
-        write_chunks(folder / "valid.arrow", encoded_chunks(valid, tokenizer, data, Counter(), tag))
+        write_chunks(
+            folder / "valid.arrow", encoded_chunks(valid, tokenizer, data, Counter(), data.valid.tag)
+        )
     )
     fsync(folder / "valid.arrow")
     write_text(folder / "valid.jsonl", as_lines(valid))

@@ -62,7 +62,7 @@ def validate(
     greedy = DecodeConfig.model_validate({"beam": 1, **kept})
     translator = Translator.of_config(model, data.tokenizer, config, greedy)
     mine = [src for src, _ in pairs[ranks.rank :: ranks.size]]
-    options = Options(tag=getattr(config.data.valid, "tag", None))
+    options = Options(tag=config.data.valid.tag)
     results: Iterable[Translation] = translator.stream(mine, options)
     if ranks.is_rank_zero:
         results = show_progress(results, "validation", len(mine), unit="sentences")

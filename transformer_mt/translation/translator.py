@@ -11,7 +11,6 @@ from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.search.hypothesis import Hypothesis
-from transformer_mt.search.mbr import expected_utilities
 from transformer_mt.translation.assembly import NOTHING, candidates_of, joined, line_result, mean
 from transformer_mt.translation.engine import Engine, Ids
 from transformer_mt.translation.model_folder import is_exported, load_run_config
@@ -253,6 +252,8 @@ class Translator:
 
     def _by_utility(self, samples: list[Hypothesis]) -> list[Hypothesis]:
         """The samples, ranked by their likeness to the others."""
+        from transformer_mt.search.mbr import expected_utilities  # NumPy takes time to import
+
         texts = [self.tokenizer.decode_tgt(sample.tokens[:-1]) for sample in samples]
         utilities = expected_utilities(texts, self.decode.utility, self.target_lang)
         ranked = [replace(sample, score=utility) for sample, utility in zip(samples, utilities)]
