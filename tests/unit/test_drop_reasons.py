@@ -5,13 +5,13 @@ import pytest
 
 from transformer_mt.data import drop_reasons as room
 from transformer_mt.data.cleaning import REASONS
-from transformer_mt.data.drop_reasons import DropReasons
+from transformer_mt.data.drop_reasons import DropReasons, TrainingCorpus
 from transformer_mt.data.held_out import source_key
 
 
 def fates_of(tmp_path, pairs, held_out=(), remove_duplicates=True):
     survey = DropReasons(tmp_path, {source_key(src) for src, _ in held_out}, remove_duplicates)
-    walked = list(survey.walk([(pairs, True)]))
+    walked = list(survey.walk([TrainingCorpus(pairs)]))
     reasons = [REASONS[drop_reason] for drop_reason in survey.finish()]
     assert [REASONS[drop_reason] for drop_reason in survey.reasons()] == reasons
     assert [path.name for path in tmp_path.iterdir()] == ["reasons.u8"]
@@ -39,7 +39,10 @@ def test_a_leak_counts_when_the_normalised_source_is_held_out(tmp_path):
 
 def test_duplicates_and_leaks_are_found_across_corpora(tmp_path):
     survey = DropReasons(tmp_path, {source_key("held")}, remove_duplicates=True)
-    corpora = [([("a", "b"), ("c", "d")], True), ([("held", "x"), ("a", "b"), ("e", "f")], True)]
+    corpora = [
+        TrainingCorpus([("a", "b"), ("c", "d")]),
+        TrainingCorpus([("held", "x"), ("a", "b"), ("e", "f")]),
+    ]
     list(survey.walk(corpora))
     kept, duplicate, leaked = "kept", "duplicate", "in validation or test"
     assert [REASONS[reason] for reason in survey.finish()] == [kept, kept, leaked, duplicate, kept]

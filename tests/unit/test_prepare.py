@@ -5,11 +5,13 @@ import threading
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from transformer_mt.cache import cache_root
+from transformer_mt.config.filter import FilterConfig
 from transformer_mt.config.load import load_config
-from transformer_mt.data import passes
+from transformer_mt.data import model_score, passes
 from transformer_mt.data import prepare as room
 from transformer_mt.data.prepare import prepare
 from transformer_mt.data.tokenizer import Tokenizer
@@ -65,6 +67,84 @@ def test_cleaning_is_counted_and_shown(corpus_config):
     assert len(data.train) == 199
     assert any("duplicate" in text and "0.49%" in text for text in said)
     assert data.valid_text == [("Held.", "Out."), ("A valid pair.", "Ein gültiges Paar.")]
+
+
+def with_filter(config, **chosen):
+    return config.model_copy(
+        update={"data": config.data.model_copy(update={"filter": FilterConfig(**chosen)})}
+    )
+
+
+def test_filters_drop_and_repair_before_the_vocabulary_is_learnt(corpus_config):
+    """In both passes, and never in validation and test sets."""
+    train, valid = corpus_config.data.train, corpus_config.data.valid
+    for path, text in (
+        (train.source, "25 dogs\nsee {{name}}\nSame.\nfÃ¼r dogs\n"),
+        (train.target, "35 Hunde\nsieh {{name}}\nsame\nfÃ¼r Hunde\n"),
+        (valid.source, "For {{name}}\n"),
+        (valid.target, "FÃ¼r {{name}}\n"),
+    ):
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(text)
+    chosen = with_filter(corpus_config, numbers=True, markup=True, copy=True, encoding="repair")
+    data = prepare(chosen, lambda text: None)
+    found = data.corpora[0].counts
+    # 205 rows before; the over-long one, whose sides are equal, is a copy now
+    assert (found["read"], found["numbers"], found["markup"], found["copy"]) == (209, 1, 1, 2)
+    last = len(data.train) - 1
+    assert data.tokenizer.decode_tgt(data.train.src(last).tolist()) == "für dogs"  # one vocabulary
+    assert ("For {{name}}", "FÃ¼r {{name}}") in data.valid_text
+    assert prepare(corpus_config, lambda text: None).corpora[0].counts["kept"] == 199 + 4
+
+
+def test_an_entry_has_its_own_filter(corpus_config):
+    corpus = corpus_config.data.train
+    entries = [
+        corpus.model_copy(update={"name": "a"}),
+        corpus.model_copy(update={"name": "b", "filter": FilterConfig(copy=True)}),
+    ]
+    data = corpus_config.data.model_copy(update={"train": entries, "remove_duplicates": False})
+    counts = [c.counts for c in prepare(corpus_config.model_copy(update={"data": data}), print).corpora]
+    assert [c.get("copy", 0) for c in counts] == [0, 1]
+
+
+def test_the_best_share_by_two_models_is_kept(corpus_config, tmp_path, monkeypatch):
+    """Scored once: an interruption loses at most the chunk at work."""
+    for model in ("forward", "backward"):
+        (tmp_path / model).mkdir()
+        (tmp_path / model / "model.safetensors").write_bytes(b"weights")
+    models = {"forward": str(tmp_path / "forward"), "backward": str(tmp_path / "backward")}
+    chosen = with_filter(corpus_config, model_score={**models, "keep": 0.75})
+    monkeypatch.setattr(model_score, "_PAIRS", 50)
+    scored, fail_at = [], [100]
+
+    def log_probs(model, pairs):
+        if len(scored) >= fail_at[0]:
+            raise KeyboardInterrupt
+        if model == models["forward"]:
+            scored.extend(pairs)
+            return np.array([-float(src.split()[2]) if src.startswith("the") else 0.0 for src, _ in pairs])
+        assert pairs[0][0] == scored[-len(pairs)][1]  # the other direction
+        return np.array([-float(tgt.split()[2]) if tgt.startswith("the") else 0.0 for _, tgt in pairs])
+
+    with pytest.raises(KeyboardInterrupt):
+        prepare(chosen, lambda text: None, log_probs=log_probs)
+    fail_at[0] = 10_000
+    data = prepare(chosen, lambda text: None, log_probs=log_probs)
+    assert len(set(scored)) == 201  # not the empty, the duplicate, the leaks
+    assert len(scored) == 201 + 50
+    found = data.corpora[0].counts
+    assert (found["model score"], found["kept"]) == (50, 149)
+    # The lowest numbers have the highest scores; the other two kept pairs are over-long and of bad lengths
+    texts = [data.tokenizer.decode_tgt(data.train.src(i).tolist()) for i in range(len(data.train))]
+    assert texts == [src for src, _ in TEXT if src.split()[2] != "5"][:149]
+
+    (tmp_path / "forward" / "model.safetensors").write_bytes(b"other weights")
+    prepare(chosen, lambda text: None, log_probs=log_probs)
+    assert len(scored) == 2 * 201 + 50  # another model, other scores
+    with pytest.raises(InputError, match=r"elsewhere: must be a run or an exported model, to score pairs"):
+        gone = {**models, "forward": str(tmp_path / "elsewhere")}
+        prepare(with_filter(corpus_config, model_score=gone), print, log_probs=log_probs)
 
 
 def test_a_second_start_takes_the_cache_and_a_changed_file_or_setting_does_not(corpus_config, monkeypatch):

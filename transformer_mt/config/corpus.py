@@ -4,6 +4,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag
 
+from transformer_mt.config.filter import FilterConfig
 from transformer_mt.config.section import Positive, Section
 
 LANGUAGE = r"^[A-Za-z]{2,8}([_-]\w+)*$"
@@ -40,6 +41,8 @@ class CorpusOptions(Section):
     """Its source language and default column, if it is not `data.source_lang`."""
     target_lang: str | None = Field(None, pattern=LANGUAGE)
     """Its target language and default column, if it is not `data.target_lang`."""
+    filter: FilterConfig | None = None
+    """Of a training corpus: its cleaning rules, instead of those of `data.filter`."""
 
 
 class HubCorpus(CorpusOptions):

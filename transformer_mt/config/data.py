@@ -5,6 +5,7 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from transformer_mt.config.corpus import LANGUAGE, Corpora, Corpus, FromTrainCorpus, HeldOut, corpus_kind
+from transformer_mt.config.filter import FilterConfig
 from transformer_mt.config.section import Location, Positive, Section
 
 
@@ -37,6 +38,8 @@ class DataConfig(Section):
     """A pair is dropped when its longer side has more pieces than this times the shorter's, plus ten."""
     remove_duplicates: bool = True
     """Keep only the first of identical training pairs."""
+    filter: FilterConfig = FilterConfig()
+    """Cleaning rules of the training corpora."""
 
     @model_validator(mode="before")
     @classmethod
@@ -74,6 +77,8 @@ class DataConfig(Section):
         for key, corpora in (("data.valid", [self.valid]), ("data.test", self.test)):
             if any(corpus.weight != 1.0 for corpus in corpora):
                 raise ValueError(f"{key} must not have a weight, which only training corpora have")
+            if any(getattr(corpus, "filter", None) for corpus in corpora):
+                raise ValueError(f"{key} must not have a filter: a score is of the whole set")
         if sum(isinstance(corpus, FromTrainCorpus) for corpus in self.test) > 1:
             raise ValueError("data.test must have at most one from_train, but has several")
         return self
@@ -82,6 +87,14 @@ class DataConfig(Section):
     def entries(self) -> list[Corpus]:
         """The training corpora."""
         return self.train if isinstance(self.train, list) else [self.train]
+
+    def filter_of(self, entry: Corpus) -> FilterConfig:
+        """The cleaning rules of a training corpus."""
+        return self.filter if entry.filter is None else entry.filter
+
+    def languages_of(self, entry: Corpus) -> tuple[str, str]:
+        """Source and target language of a training corpus."""
+        return entry.source_lang or self.source_lang, entry.target_lang or self.target_lang
 
     @property
     def tags(self) -> list[str]:

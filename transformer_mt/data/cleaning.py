@@ -10,10 +10,23 @@ EMPTY = "empty side"
 DUPLICATE = "duplicate"
 LEAKED = "in validation or test"
 HELD_OUT = "held out"
+COPY = "copy"
+SCRIPT = "script"
+LANGUAGE = "language"
+NUMBERS = "numbers"
+MARKUP = "markup"
+ENCODING = "encoding"
+MODEL_SCORE = "model score"
 LONG = "over-long"
 RATIO = "length ratio"
 KEPT = "kept"
-REASONS = (EMPTY, DUPLICATE, LEAKED, HELD_OUT, LONG, RATIO, KEPT)
+ALWAYS = (EMPTY, DUPLICATE, LEAKED, LONG, RATIO, KEPT)
+"""Reasons that tables show even where no pair has them."""
+REASONS = (
+    EMPTY, LEAKED, HELD_OUT, COPY, MARKUP, ENCODING, NUMBERS, SCRIPT, LANGUAGE, DUPLICATE, MODEL_SCORE, LONG,
+    RATIO, KEPT,
+)  # fmt: skip
+"""In the order in which they are found."""
 
 
 def pair_key(pair: Pair) -> int:
@@ -38,5 +51,5 @@ def length_reason(src_length: int, tgt_length: int, max_length: int, max_ratio: 
 def table(counts: Counter[str]) -> str:
     """The counts as a table, one reason a line."""
     total = max(1, counts[READ])
-    rows = [(name, counts[name]) for name in (READ, *REASONS) if name != HELD_OUT or counts[name]]
+    rows = [(name, counts[name]) for name in (READ, *REASONS) if name in (READ, *ALWAYS) or counts[name]]
     return "\n".join(f"  {name:<24}{count:>12,}  {count / total:7.2%}" for name, count in rows)

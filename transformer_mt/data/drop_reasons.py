@@ -3,11 +3,13 @@ the rows.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from transformer_mt.data.cleaning import EMPTY, HELD_OUT, KEPT, LEAKED, REASONS, pair_key
+from transformer_mt.data.cleaning import DUPLICATE, EMPTY, HELD_OUT, KEPT, LEAKED, REASONS, pair_key
+from transformer_mt.data.cleaning_rules import Rule
 from transformer_mt.data.corpus import Pair
 from transformer_mt.data.held_out import HeldOutSplit, source_key
 
@@ -18,6 +20,16 @@ _ROWS = 2**16
 _NUMBERS = {reason: number for number, reason in enumerate(REASONS)}
 
 _KEY = np.dtype([("key", np.uint64), ("row", np.uint64)])
+
+
+@dataclass(frozen=True)
+class TrainingCorpus:
+    """The pairs of one training corpus, and what is done with them."""
+
+    pairs: Iterable[Pair]
+    rules: Sequence[Rule] = ()
+    may_be_scored: bool = True
+    """Whether its held-out pairs may be in the set that is scored."""
 
 
 class DropReasons:
@@ -43,9 +55,9 @@ class DropReasons:
     def reasons_file(self) -> Path:
         return self._folder / "reasons.u8"
 
-    def walk(self, corpora: Iterable[tuple[Iterable[Pair], bool]]) -> Iterator[tuple[int, Pair]]:
+    def walk(self, corpora: Iterable[TrainingCorpus]) -> Iterator[tuple[int, Pair]]:
         """Write the drop reason of each row and yield (row, stripped pair) of those kept so far: duplicates
-        are known only at the end. With each corpus comes whether its held-out pairs may be scored.
+        are known only at the end.
         """
         shares = [(self._folder / f"keys-{i}").open("wb") for i in range(_SHARES)]
         keys, rows = np.empty(_ROWS, np.uint64), np.empty(_ROWS, np.uint64)
@@ -62,9 +74,9 @@ class DropReasons:
 
         try:
             with (self._folder / "reasons.tmp").open("wb") as file:
-                for row, (src, tgt, may_be_scored) in enumerate(self._rows(corpora)):
+                for row, (corpus, src, tgt) in enumerate(self._rows(corpora)):
                     src, tgt = src.strip(), tgt.strip()
-                    reason = self._reason(row, (src, tgt), may_be_scored)
+                    reason = self._reason(row, (src, tgt), corpus)
                     reasons.append(_NUMBERS[reason])
                     if reason == KEPT:
                         keys[waiting], rows[waiting] = pair_key((src, tgt)), row
@@ -81,28 +93,31 @@ class DropReasons:
             for share_file in shares:
                 share_file.close()
 
-    def _rows(self, corpora: Iterable[tuple[Iterable[Pair], bool]]) -> Iterator[tuple[str, str, bool]]:
+    def _rows(self, corpora: Iterable[TrainingCorpus]) -> Iterator[tuple[TrainingCorpus, str, str]]:
         self.sizes.clear()
-        for pairs, may_be_scored in corpora:
+        for corpus in corpora:
             size = 0
-            for src, tgt in pairs:
+            for src, tgt in corpus.pairs:
                 size += 1
-                yield src, tgt, may_be_scored
+                yield corpus, src, tgt
             self.sizes.append(size)
 
-    def _reason(self, row: int, pair: Pair, may_be_scored: bool) -> str:
+    def _reason(self, row: int, pair: Pair, corpus: TrainingCorpus) -> str:
         if not pair[0] or not pair[1]:
             return EMPTY
-        if not self._held_out and not self._splits:
-            return KEPT
-        key = source_key(pair[0])
-        if key in self._held_out:
-            return LEAKED
-        for split in self._splits:
-            if split.takes(key):
-                if may_be_scored:
-                    split.add(key, row, pair)
-                return HELD_OUT
+        if self._held_out or self._splits:
+            key = source_key(pair[0])
+            if key in self._held_out:
+                return LEAKED
+            for split in self._splits:
+                # Before the rules: a filter must not change the sets that compare it with another.
+                if split.takes(key):
+                    if corpus.may_be_scored:
+                        split.add(key, row, pair)
+                    return HELD_OUT
+        for rule in corpus.rules:
+            if rule.drops(*pair):
+                return rule.reason
         return KEPT
 
     def finish(self) -> np.ndarray:
@@ -116,11 +131,19 @@ class DropReasons:
                 # Rows are in order already: the first stays the first
                 order = np.argsort(table["key"], kind="stable")
                 repeated = table["key"][order][1:] == table["key"][order][:-1]
-                reasons[table["row"][order[1:][repeated]]] = REASONS.index("duplicate")
+                reasons[table["row"][order[1:][repeated]]] = REASONS.index(DUPLICATE)
             path.unlink()
         if isinstance(reasons, np.memmap):
             reasons.flush()
         temporary.rename(self.reasons_file)
+        return self.reasons()
+
+    def drop(self, rows: np.ndarray, reason: str) -> np.ndarray:
+        """Give these rows another reason, after `finish`."""
+        reasons = _map(self.reasons_file, "r+")
+        reasons[rows] = REASONS.index(reason)
+        if isinstance(reasons, np.memmap):
+            reasons.flush()
         return self.reasons()
 
     def reasons(self) -> np.ndarray:

@@ -7,20 +7,22 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from itertools import accumulate, islice
+from itertools import accumulate, compress, islice
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 
 from transformer_mt.config import Config, DataConfig
-from transformer_mt.config.corpus import FromTrainCorpus
+from transformer_mt.config.corpus import Corpus, FromTrainCorpus
 from transformer_mt.data import cleaning
+from transformer_mt.data.cleaning_rules import repaired, rules_of
 from transformer_mt.data.corpus import Pair, UnknownSplitError, described_access, name_of, read_corpus
 from transformer_mt.data.dataset import Chunk, write_chunks
-from transformer_mt.data.drop_reasons import DropReasons
+from transformer_mt.data.drop_reasons import DropReasons, TrainingCorpus
 from transformer_mt.data.encode import encoded_chunks
 from transformer_mt.data.held_out import as_lines, held_out_file, read_set, source_key, splits_of
+from transformer_mt.data.model_score import LogProbs, worst_rows
 from transformer_mt.data.sentences import has_several_sentences
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
@@ -62,7 +64,7 @@ class CorpusCounts:
 
 
 def first_pass(
-    config: Config, folder: Path, say: Say, tokenizer: Tokenizer | None
+    config: Config, folder: Path, say: Say, tokenizer: Tokenizer | None, log_probs: LogProbs
 ) -> tuple[Survey, Tokenizer]:
     """The drop reason of each row, the vocabulary learnt from those kept, and the sets held out of them. All
     are saved in the folder.
@@ -76,7 +78,7 @@ def first_pass(
         facts = json.loads(done.read_text(encoding="utf-8"))
         return Survey(survey.reasons(), facts["sizes"], facts["several_sentences"]), Tokenizer.load(folder)
     sample = _evenly_spaced(survey.walk(_corpora(data, say)), TOKENIZER_PAIRS)
-    reasons = survey.finish()
+    reasons = _without_worst(survey, survey.finish(), data, log_probs, say)
     fsync(survey.reasons_file)
     for split in splits:
         if not (pairs := split.pairs()):
@@ -104,11 +106,37 @@ def first_pass(
     return Survey(reasons, survey.sizes, several), tokenizer
 
 
-def _corpora(data: DataConfig, say: Say) -> Iterator[tuple[Iterable[Pair], bool]]:
-    """Each training corpus, and whether its held-out pairs may be scored."""
+def _corpora(data: DataConfig, say: Say) -> Iterator[TrainingCorpus]:
     for entry in data.entries:
         say(f"reading {described_access(entry)} (training)")
-        yield show_progress(read_corpus(entry, data), "reading", unit="pairs"), entry.tag is None
+        pairs = show_progress(training_pairs(entry, data), "reading", unit="pairs")
+        yield TrainingCorpus(pairs, rules_of(data.filter_of(entry), data.languages_of(entry)), not entry.tag)
+
+
+def training_pairs(entry: Corpus, data: DataConfig) -> Iterator[Pair]:
+    """The pairs of a training corpus after the repairs that its filter asks for, before any is dropped."""
+    return repaired(read_corpus(entry, data), data.filter_of(entry), data.languages_of(entry))
+
+
+def _without_worst(
+    survey: DropReasons, reasons: np.ndarray, data: DataConfig, log_probs: LogProbs, say: Say
+) -> np.ndarray:
+    """The drop reasons after the rule `model_score`, which compares the kept pairs of a corpus."""
+    starts = [0, *accumulate(survey.sizes)]
+    for number, (entry, start, stop) in enumerate(zip(data.entries, starts, starts[1:])):
+        settings = data.filter_of(entry).model_score
+        if settings is None:
+            continue
+        is_kept = reasons[start:stop] == cleaning.REASONS.index(cleaning.KEPT)
+        rows = start + np.flatnonzero(is_kept)
+        say(
+            f"scoring {len(rows):,} pairs of {name_of(entry)} with {settings.forward} and {settings.backward}"
+        )
+        pairs = ((src.strip(), tgt.strip()) for src, tgt in compress(training_pairs(entry, data), is_kept))
+        shown = show_progress(pairs, "scoring", len(rows), unit="pairs")
+        file = survey.reasons_file.with_name(f"scores-{number}.f32")
+        reasons = survey.drop(worst_rows(rows, shown, settings, log_probs, file), cleaning.MODEL_SCORE)
+    return reasons
 
 
 def _held_out_keys(data: DataConfig, say: Say) -> set[int]:
@@ -172,7 +200,7 @@ def _shard(
             continue
         reasons = survey.reasons[begin:end]
         if number not in readers:
-            readers[number] = islice(read_corpus(entry, data), begin - start, None)
+            readers[number] = islice(training_pairs(entry, data), begin - start, None)
         pairs = islice(readers[number], end - begin)
         wanted = ((src.strip(), tgt.strip()) for (src, tgt), reason in zip(pairs, reasons) if reason == kept)
         found: Counter[str] = Counter()

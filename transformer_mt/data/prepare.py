@@ -16,18 +16,21 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow
 from tabulate import tabulate
 
 from transformer_mt.cache import cache_root
 from transformer_mt.config import Config, DataConfig
 from transformer_mt.config.corpus import FromTrainCorpus, Readable
+from transformer_mt.config.filter import FilterConfig
 from transformer_mt.data import cleaning
 from transformer_mt.data.corpus import Pair, described_access, identity, name_of
 from transformer_mt.data.dataset import EncodedPairs, write_chunks
 from transformer_mt.data.encode import encoded_chunks
 from transformer_mt.data.held_out import as_lines, describe_set, held_out_file, splits_of
 from transformer_mt.data.mixture import effective_weights
+from transformer_mt.data.model_score import LogProbs, model_identity
 from transformer_mt.data.passes import (
     SURVEYED,
     CorpusCounts,
@@ -41,7 +44,7 @@ from transformer_mt.errors import InputError, WorkError
 from transformer_mt.files import fsync, write_text
 from transformer_mt.locks import wait_for_folder
 
-FORMAT = 3  # of the cache: raise it when a change in this package alters what is written
+FORMAT = 4  # of the cache: raise it when a change in this package alters what is written
 
 
 @dataclass(frozen=True)
@@ -71,8 +74,16 @@ class PreparedData:
         return [corpus.counts.get(cleaning.KEPT, 0) for corpus in self.corpora]
 
 
-def prepare(config: Config, say: Say, tokenizer: Tokenizer | None = None) -> PreparedData:
-    """The data of `config`, from the cache if it is there; `tokenizer` is given when a run is resumed."""
+def _no_models(model: str, pairs: Sequence[Pair]) -> np.ndarray:
+    raise AssertionError(f"no function was given to score pairs with {model}")
+
+
+def prepare(
+    config: Config, say: Say, tokenizer: Tokenizer | None = None, log_probs: LogProbs = _no_models
+) -> PreparedData:
+    """The data of `config`, from the cache if it is there; `tokenizer` is given when a run is resumed.
+    `log_probs` scores pairs for the rule `model_score`.
+    """
     folder = cache_root() / _key(config, None)
     if (
         folder.is_dir()
@@ -84,7 +95,7 @@ def prepare(config: Config, say: Say, tokenizer: Tokenizer | None = None) -> Pre
         folder = cache_root() / _key(config, tokenizer)
         if folder.is_dir() and (data := _open(config, folder, say)):
             return _announce(data, say, f"from the cache {folder}")
-    return _announce(_build(config, folder, say, tokenizer), say, f"cached in {folder}")
+    return _announce(_build(config, folder, say, tokenizer, log_probs), say, f"cached in {folder}")
 
 
 def _key(config: Config, tokenizer: Tokenizer | None) -> str:
@@ -96,11 +107,20 @@ def _key(config: Config, tokenizer: Tokenizer | None) -> str:
         "valid": _set_identity(data.valid),
         "test": [_set_identity(corpus) for corpus in data.test],
         "cleaning": [data.max_length, data.max_length_ratio, data.remove_duplicates],
+        "filters": [_filter_identity(data.filter_of(entry)) for entry in data.entries],
         "tokenizer": tokenizer.fingerprint
         if tokenizer
         else config.tokenizer.model_dump(exclude={"bpe_dropout"}),
     }
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:24]
+
+
+def _filter_identity(chosen: FilterConfig) -> dict[str, Any]:
+    """The settings, and the weights of the models that score pairs."""
+    facts: dict[str, Any] = chosen.model_dump()
+    if settings := chosen.model_score:
+        facts["models"] = [model_identity(Path(model)) for model in (settings.forward, settings.backward)]
+    return facts
 
 
 def _set_identity(corpus: Readable | FromTrainCorpus) -> dict[str, Any]:
@@ -158,7 +178,9 @@ def _announce(data: PreparedData, say: Say, place: str) -> PreparedData:
     return data
 
 
-def _build(config: Config, folder: Path, say: Say, tokenizer: Tokenizer | None) -> PreparedData:
+def _build(
+    config: Config, folder: Path, say: Say, tokenizer: Tokenizer | None, log_probs: LogProbs
+) -> PreparedData:
     """Make the cache folder, resuming what an interrupted process left in `.part`."""
     root, part = folder.parent, folder.with_name(f"{folder.name}.part")
     try:
@@ -174,7 +196,7 @@ def _build(config: Config, folder: Path, say: Say, tokenizer: Tokenizer | None) 
                 shutil.rmtree(folder)  # damaged, as was said
             part.mkdir(exist_ok=True)
             try:
-                _prepare_into(config, part, say, tokenizer)
+                _prepare_into(config, part, say, tokenizer, log_probs)
             except InputError:
                 if not (
                     part / SURVEYED
@@ -205,12 +227,14 @@ def _remove_abandoned(root: Path) -> None:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def _prepare_into(config: Config, folder: Path, say: Say, tokenizer: Tokenizer | None) -> None:
+def _prepare_into(
+    config: Config, folder: Path, say: Say, tokenizer: Tokenizer | None, log_probs: LogProbs
+) -> None:
     data = config.data
     if not isinstance(data.valid, FromTrainCorpus):
         say(f"reading {described_access(data.valid)} (validation)")
         _not_empty(validation_pairs(data, folder), data)  # before hours of work
-    survey, tokenizer = first_pass(config, folder, say, tokenizer)
+    survey, tokenizer = first_pass(config, folder, say, tokenizer, log_probs)
     corpora, fingerprints = second_pass(config, folder, say, tokenizer, survey)
     if not any(corpus.counts.get(cleaning.KEPT) for corpus in corpora):
         names = ", ".join(name_of(entry) for entry in data.entries)

@@ -19,6 +19,7 @@ from transformer_mt.config import Config
 from transformer_mt.config.corpus import FileCorpus, FromTrainCorpus
 from transformer_mt.data.corpus import Pair, read_corpus
 from transformer_mt.data.lines import cut_to_whole_lines
+from transformer_mt.data.passes import training_pairs
 from transformer_mt.device import keep_freed_memory
 from transformer_mt.errors import InputError, Setting, WorkError
 from transformer_mt.evaluation.metrics import Score, corpus_scores
@@ -115,7 +116,7 @@ def _translate_training_side(teacher: Path, config: Config, file: Path, say: Cal
     """The source side of the student's training pairs with the teacher's translations, one JSON object a
     line.
     """
-    sources = [src for entry in config.data.entries for src, _ in read_corpus(entry, config.data)]
+    sources = [src for entry in config.data.entries for src, _ in training_pairs(entry, config.data)]
     file.parent.mkdir(parents=True, exist_ok=True)
     with lock_folder(file.parent):
         done = cut_to_whole_lines(file)

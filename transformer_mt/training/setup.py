@@ -32,6 +32,7 @@ from transformer_mt.training.optimizer import build_optimizer
 from transformer_mt.training.progress import Progress
 from transformer_mt.training.run import Run, model_for
 from transformer_mt.training.step import Objective, Updater
+from transformer_mt.translation.pair_scores import log_probs
 
 # If at least this fraction of the training sources has several sentences, the model has learnt to translate
 # several sentences at once.
@@ -122,7 +123,8 @@ def _check_config(config: Config, saved: Checkpoint | None, folder: Path, fresh:
 def _prepare_data(config: Config, saved: Checkpoint | None, folder: Path, ranks: Ranks) -> PreparedData:
     """The encoded pairs; InputError unless all ranks have the same and the monitor can be computed."""
     with ranks.local_rank_zero_first():
-        data = prepare(config, say, Tokenizer.load(folder) if saved is not None else None)
+        tokenizer = Tokenizer.load(folder) if saved is not None else None
+        data = prepare(config, say, tokenizer, log_probs)
     if len(set(ranks.gather(data.fingerprint))) > 1:
         raise InputError(
             "every machine must prepare the same data, but they differ; set TRANSFORMER_MT_CACHE to a "

@@ -1,0 +1,32 @@
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from transformer_mt.data.model_score import pair_scores
+from transformer_mt.translation.pair_scores import log_probs
+from transformer_mt.translation.scoring import Pair, score
+from transformer_mt.translation.translator import Translator
+
+GOLDEN = Path(__file__).parent.parent / "golden" / "run"
+PAIRS = [("The old dog sees a bird.", "Der alte Hund sieht einen Vogel."), ("The old dog.", "Die Königin!")]
+
+
+def test_log_probs_are_the_means_per_token_that_score_gives():
+    translator = Translator.load(GOLDEN)
+    encoded = zip(
+        translator.tokenizer.encode_src([src for src, _ in PAIRS]),
+        translator.tokenizer.encode_tgt([tgt for _, tgt in PAIRS]),
+    )
+    expected = [
+        math.log(1 / scored.ppl)
+        for scored in score(translator, [Pair(*pair, [ids]) for pair, ids in zip(PAIRS, encoded)])
+    ]
+    assert log_probs(str(GOLDEN), PAIRS) == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_pair_is_bad_if_it_is_improbable_or_the_models_disagree():
+    """Junczys-Dowmunt 2018: -(|a - b| + (a + b) / 2) of the two cross-entropies."""
+    forward, backward = np.array([-1.0, -1.0, -3.0, -1.0]), np.array([-1.0, -3.0, -3.0, -np.inf])
+    assert pair_scores(forward, backward).tolist() == [-1.0, -4.0, -3.0, -np.inf]

@@ -1,0 +1,47 @@
+"""The YAML's `data.filter`: which cleaning rules are on."""
+
+import warnings
+from typing import Literal
+
+from pydantic import Field
+
+from transformer_mt.config.section import Section
+
+
+class ModelScore(Section):
+    """Keep the pairs that two trained models find most probable, one model per direction."""
+
+    forward: str
+    """A run or exported model that translates the source into the target."""
+    backward: str
+    """One that translates the target into the source."""
+    keep: float = Field(0.8, gt=0.0, lt=1.0)
+    """The share of the pairs that is kept: those with the highest score."""
+
+
+with warnings.catch_warnings():
+    warnings.filterwarnings("ignore", message='Field name "copy"')  # BaseModel's deprecated method
+
+    class FilterConfig(Section):
+        """Cleaning rules that are off by default, because they may drop good pairs. `transformer-mt inspect`
+        prints what each would drop.
+        """
+
+        copy: bool = False  # type: ignore[assignment]
+        """Drop pairs whose source equals the target, apart from capitals, spacing and punctuation."""
+        script: bool = False
+        """Drop pairs with a side most of whose letters are not of its language's script."""
+        language: bool = False
+        """Drop pairs with a side in another language, by py3langid (extra `clean`)."""
+        numbers: bool = False
+        """Drop pairs in which each side has a number of two or more digits that the other has not."""
+        markup: bool = False
+        """Drop pairs with tags or template braces: <b>, {{name}}, [[link]]."""
+        encoding: Literal["drop", "repair"] | None = None
+        """Of text that was decoded wrongly (`fÃ¼r`), has control or replacement characters, or HTML escapes
+        (`&quot;`): drop the pair, or repair it with ftfy (extra `clean`) and drop what stays damaged.
+        """
+        detokenize: bool = False
+        """Join text that was tokenised (`it 's , here`) to normal text, by sacremoses (extra `clean`)."""
+        model_score: ModelScore | None = None
+        """Keep the best share by the log-probabilities of two trained models."""

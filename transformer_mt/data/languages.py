@@ -1,0 +1,58 @@
+"""Which language a text is in, by py3langid (extra `clean`)."""
+
+from functools import lru_cache
+from typing import Any
+
+from transformer_mt.errors import InputError
+
+# Languages that no identifier tells apart in one sentence.
+_ALIKE = [{"no", "nb", "nn", "da"}, {"hr", "sr", "bs", "sh"}, {"id", "ms"}, {"zh", "cmn", "yue", "wuu"}]
+# A sentence of fewer letters says little about its language.
+_LEAST_LETTERS = 10
+
+
+class LanguageIdentifier:
+    """Probabilities of languages for a text."""
+
+    def __init__(self) -> None:
+        """InputError if the extra is not installed."""
+        self._model = _model()
+
+    def knows(self, language: str) -> bool:
+        return bool(_codes(language) & set(self._model.labels))
+
+    def is_other(self, text: str, language: str) -> bool:
+        """Whether the text is clearly in another language: one that is at least three times as probable.
+        Short texts are not.
+        """
+        if sum(map(str.isalpha, text)) < (_LEAST_LETTERS if text.isascii() else _LEAST_LETTERS // 2):
+            return False
+        ranked = dict(self._model.rank(text))
+        wanted = max(ranked.get(code, 0.0) for code in _codes(language))
+        return wanted < max(ranked.values()) / 3
+
+    def best(self, text: str) -> str:
+        """The most probable language."""
+        return str(self._model.classify(text)[0])
+
+
+def is_same_language(language: str, other: str) -> bool:
+    """Whether two codes are of one language, or of two that cannot be told apart."""
+    return bool(_codes(language) & _codes(other))
+
+
+def _codes(language: str) -> set[str]:
+    code = language.lower().replace("_", "-").split("-")[0]
+    return {code}.union(*(group for group in _ALIKE if code in group))
+
+
+@lru_cache
+def _model() -> Any:
+    try:
+        from py3langid.langid import MODEL_FILE, LanguageIdentifier
+    except ImportError:
+        raise InputError(
+            "py3langid must be installed to identify languages, but is not; install the extra: "
+            'pip install "transformer-mt[clean]"'
+        ) from None
+    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)

@@ -1,0 +1,59 @@
+"""The cleaning rule `model_score`: drop the pairs that two trained models find least probable.
+
+Dual conditional cross-entropy (Junczys-Dowmunt 2018): a pair is bad if it is improbable, or if the models of
+the two directions disagree.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from transformer_mt.config.filter import ModelScore
+from transformer_mt.data.tables import Pair
+from transformer_mt.errors import InputError
+from transformer_mt.files import fsync
+
+LogProbs = Callable[[str, Sequence[Pair]], np.ndarray]
+"""(model's folder, pairs) -> the mean log-probability per token of each target, given its source."""
+
+_PAIRS = 2000
+
+
+def model_identity(folder: Path) -> list[list[str | int]]:
+    """Facts that change when the model does. InputError if there is none."""
+    files = [folder / name for name in ("model.safetensors", "model.bin") if (folder / name).exists()]
+    if not files:
+        raise InputError(
+            f"{folder}: must be a run or an exported model, to score pairs (data.filter.model_score), but "
+            "holds no weights"
+        )
+    return [[str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns] for file in files]
+
+
+def worst_rows(
+    rows: np.ndarray, pairs: Iterable[Pair], settings: ModelScore, log_probs: LogProbs, file: Path
+) -> np.ndarray:
+    """Those of `rows`, whose pairs follow in the same order, that are not in the share to keep. Scores are
+    kept in `file`: after an interruption only the missing ones are computed.
+    """
+    done = file.stat().st_size // 4 if file.exists() else 0
+    rest = islice(pairs, done, None)
+    with file.open("ab") as output:
+        output.truncate(4 * done)
+        while chunk := list(islice(rest, _PAIRS)):
+            forward = log_probs(settings.forward, chunk)
+            backward = log_probs(settings.backward, [(tgt, src) for src, tgt in chunk])
+            output.write(pair_scores(forward, backward).astype(np.float32).tobytes())
+            output.flush()
+    fsync(file)
+    scores = np.fromfile(file, np.float32)
+    assert len(scores) == len(rows)
+    kept = round(settings.keep * len(rows))
+    return rows[np.argsort(-scores, kind="stable")[kept:]]
+
+
+def pair_scores(forward: np.ndarray, backward: np.ndarray) -> np.ndarray:
+    """The score of each pair from the log-probabilities per token of both directions; higher is better."""
+    return (forward + backward) / 2 - np.abs(forward - backward)

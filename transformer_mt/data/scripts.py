@@ -1,0 +1,85 @@
+"""Which scripts languages are written in, and how much of a text is in them."""
+
+from functools import lru_cache
+
+import regex
+
+_SCRIPTS = {
+    "Arabic": "ar fa ur ps ug sd ckb arz sdh",
+    "Armenian": "hy",
+    "Bengali": "bn as",
+    "Cyrillic": "ru uk bg mk be ky mn tg tt ba cv",
+    "Devanagari": "hi mr ne sa gom",
+    "Ethiopic": "am ti",
+    "Georgian": "ka",
+    "Greek": "el grc",
+    "Gujarati": "gu",
+    "Gurmukhi": "pa",
+    "Han": "zh yue wuu cmn lzh",
+    "Han Hangul": "ko",
+    "Han Hiragana Katakana": "ja",
+    "Hebrew": "he yi",
+    "Kannada": "kn",
+    "Khmer": "km",
+    "Lao": "lo",
+    "Latin": "en de fr es it pt nl sv da no nb nn is fi et lv lt pl cs sk sl hr hu ro sq tr ca gl eu ga gd "
+    "cy br mt la eo af sw zu xh st tn yo ig ha so rw id ms jv tl fil vi ht qu gn ay lb fo fy oc ast wa co "
+    "ilo ceb war bs",
+    "Latin Cyrillic": "sr uz",
+    "Malayalam": "ml",
+    "Myanmar": "my",
+    "Oriya": "or",
+    "Sinhala": "si",
+    "Tamil": "ta",
+    "Telugu": "te",
+    "Thai": "th",
+    "Tibetan": "bo dz",
+}  # fmt: skip
+_OF_LANGUAGE = {code: scripts.split() for scripts, codes in _SCRIPTS.items() for code in codes.split()}
+_BY_SUBTAG = {"latn": ["Latin"], "cyrl": ["Cyrillic"], "hans": ["Han"], "hant": ["Han"], "arab": ["Arabic"]}
+_LETTERS = regex.compile(r"\p{L}+")
+
+
+def scripts_of(language: str) -> list[str] | None:
+    """The scripts of a language (`sr`, `zh_Hans`, `uz-Cyrl`); None if they are not known."""
+    first, *others = language.lower().replace("_", "-").split("-")
+    for subtag in others:
+        if subtag in _BY_SUBTAG:
+            return _BY_SUBTAG[subtag]
+    return _OF_LANGUAGE.get(first)
+
+
+def script_share(text: str, language: str) -> float | None:
+    """The share of the text's letters that are of the language's script; None for a text without letters and
+    for a language whose script is not known.
+    """
+    scripts = scripts_of(language)
+    if scripts is None:
+        return None
+    if text.isascii():
+        return None if not any(map(str.isalpha, text)) else float("Latin" in scripts)
+    others = sum(map(len, _other_letters(tuple(scripts)).findall(text)))
+    if not others:
+        return 1.0 if any(map(str.isalpha, text)) else None
+    return 1.0 - others / sum(map(len, _LETTERS.findall(text)))
+
+
+@lru_cache
+def _other_letters(scripts: tuple[str, ...]) -> "regex.Pattern[str]":
+    """Runs of letters that are not of these scripts."""
+    ours = "".join(rf"\p{{Script={script}}}" for script in scripts)
+    return regex.compile(rf"[\p{{L}}--[{ours}]]+", regex.V1)
+
+
+# Letters that belong to no one script, such as the sign that lengthens vowels in Japanese, are left out.
+_NAMES = sorted({name for names in _SCRIPTS for name in names.split()})
+_NAMED = {name: regex.compile(rf"\p{{Script={name}}}") for name in _NAMES}
+
+
+def count_scripts(text: str) -> dict[str, int]:
+    """Letters of each script in the text."""
+    if text.isascii():
+        return {"Latin": count} if (count := sum(map(str.isalpha, text))) else {}
+    letters = "".join(_LETTERS.findall(text))
+    counts = {name: len(pattern.findall(letters)) for name, pattern in _NAMED.items()}
+    return {name: count for name, count in counts.items() if count}

@@ -1,0 +1,30 @@
+"""Log-probabilities that models give many pairs, for the cleaning rule `model_score`."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from transformer_mt.translation.translator import Translator
+
+
+def log_probs(model: str, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
+    """The mean log-probability per token of each target, given its source, end-of-sentence counted; -inf for
+    a pair longer than the model can take.
+    """
+    translator = _load(model)
+    tokenizer, most = translator.tokenizer, translator.max_positions
+    encoded = list(
+        zip(
+            tokenizer.encode_src([src for src, _ in pairs]),
+            tokenizer.encode_tgt([tgt for _, tgt in pairs]),
+        )
+    )
+    fits = [most is None or max(len(src), len(tgt)) < most for src, tgt in encoded]
+    each = iter(translator.engine.token_log_probs([pair for pair, fit in zip(encoded, fits) if fit]))
+    return np.array([float(np.mean(next(each))) if fit else -np.inf for fit in fits])
+
+
+@lru_cache(maxsize=2)
+def _load(model: str) -> Translator:
+    return Translator.load(model)
