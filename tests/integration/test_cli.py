@@ -404,6 +404,26 @@ def test_config_show_and_schema(write_config, capfdbinary):
     assert status == 0 and json.loads(out)["title"] == "transformer_mt config"
 
 
+def test_inspect_prints_and_writes_its_report(write_config, tmp_path):
+    out = tmp_path / "looked"
+    done = run_cli("inspect", write_config(), "data.max_length=60", "--out", out)
+    assert done.returncode == 0
+    assert done.stdout.decode() == (out / "inspect.md").read_text(encoding="utf-8")
+    assert b"# Inspection of tiny\n\nGood enough, but about 1,500 usable" in done.stdout
+    assert b"looking at toy train" in done.stderr and b"inspect.html" in done.stderr
+    assert (out / "inspect.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+def test_inspect_mistakes(write_config, tmp_path):
+    done = run_cli("inspect", write_config(), "data.max_lenght=60")
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"`data.max_lenght` is not a key; did you mean `data.max_length`?" in done.stderr
+    missing = {"source": str(tmp_path / "no.en"), "target": str(tmp_path / "no.de")}
+    done = run_cli("inspect", write_config(data={"train": missing}), "--out", tmp_path / "x")
+    assert done.returncode == 2 and b"no.en: no such file" in done.stderr
+    assert not (tmp_path / "x").exists()
+
+
 def test_train_mistakes_are_told_before_any_work(write_config, tmp_path, capfdbinary, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = write_config()

@@ -50,9 +50,10 @@ ALLOWED = {
         "", "cpu", "config", "data", "device", "errors", "evaluation", "export", "files", "locks", "plots",
         "progress_bar", "training", "translation",
     },
+    "inspection": {"config", "data", "errors", "files", "progress_bar"},
     "cli": {
-        "", "config", "data", "device", "errors", "evaluation", "experiments", "export", "files", "plots",
-        "progress_bar", "search", "training", "translation",
+        "", "config", "data", "device", "errors", "evaluation", "experiments", "export", "files",
+        "inspection", "plots", "progress_bar", "search", "training", "translation",
     },
     "__init__": {"config", "training.loop", "translation.translator"},
     "__main__": {"cli"},

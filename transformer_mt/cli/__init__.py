@@ -16,13 +16,24 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from transformer_mt import __version__
-from transformer_mt.cli import config, distill, evaluate, export, plot, score, sweep, train, translate
+from transformer_mt.cli import (
+    config,
+    distill,
+    evaluate,
+    export,
+    inspect,
+    plot,
+    score,
+    sweep,
+    train,
+    translate,
+)
 from transformer_mt.cli.console import Parser, say, subcommands
 from transformer_mt.cli.flags import name_by_flags
 from transformer_mt.errors import InputError, Notice, WorkError
 
 # In these commands positional words may come before, between and after the options.
-_INTERMIXED = ("train", "translate", "distill", "sweep")
+_INTERMIXED = ("inspect", "train", "translate", "distill", "sweep")
 
 
 def build_parser() -> Parser:
@@ -30,7 +41,7 @@ def build_parser() -> Parser:
     parser = Parser(prog="transformer-mt", description="Train Transformers to translate, and translate.")
     parser.add_argument("--version", action="version", version=f"transformer-mt {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for module in (train, translate, evaluate, score, export, distill, sweep, plot, config):
+    for module in (inspect, train, translate, evaluate, score, export, distill, sweep, plot, config):
         module.add_command(commands)
     return parser
 

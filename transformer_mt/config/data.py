@@ -1,6 +1,6 @@
 """The YAML's `data` section: which sentence pairs."""
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -36,8 +36,10 @@ class DataConfig(Section):
     """
     max_length_ratio: float = Field(4.0, ge=1.0)
     """A pair is dropped when its longer side has more pieces than this times the shorter's, plus ten."""
-    remove_duplicates: bool = True
-    """Keep only the first of identical training pairs."""
+    remove_duplicates: bool | Literal["near"] = True
+    """Keep only the first of identical training pairs; near: also of those that differ only in capitals,
+    spacing, marks and the values of digits.
+    """
     filter: FilterConfig = FilterConfig()
     """Cleaning rules of the training corpora."""
 

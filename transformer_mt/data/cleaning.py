@@ -29,10 +29,21 @@ REASONS = (
 """In the order in which they are found."""
 
 
-def pair_key(pair: Pair) -> int:
-    """64 bits that stand for the pair; two pairs of 10 million share them with a chance of 1 in 400,000."""
-    digest = hashlib.blake2b("\0".join(side.strip() for side in pair).encode(), digest_size=8).digest()
+def pair_key(pair: Pair, near: bool = False) -> int:
+    """64 bits that stand for the pair; two pairs of 10 million share them with a chance of 1 in 400,000. Near
+    duplicates have the same if asked.
+    """
+    sides = map(near_text, pair) if near else (side.strip() for side in pair)
+    digest = hashlib.blake2b("\0".join(sides).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little")
+
+
+def near_text(text: str) -> str:
+    """The text without capitals, spacing, marks and the values of digits, which near-duplicates have in
+    common.
+    """
+    letters = "".join("0" if c.isdigit() else c for c in text.casefold() if c.isalnum())
+    return letters or text.strip()
 
 
 def length_reason(src_length: int, tgt_length: int, max_length: int, max_ratio: float) -> str | None:

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from transformer_mt.config.filter import FilterConfig
 from transformer_mt.data import cleaning
-from transformer_mt.data.encoding import is_damaged
+from transformer_mt.data.encoding import is_escaped, is_wrongly_decoded
 from transformer_mt.data.languages import LanguageIdentifier
 from transformer_mt.data.scripts import script_share
 from transformer_mt.data.tables import Pair
@@ -135,7 +135,7 @@ class EncodingRule:
     reason = cleaning.ENCODING
 
     def drops(self, src: str, tgt: str) -> bool:
-        return is_damaged(src) or is_damaged(tgt)
+        return any(is_escaped(text) or is_wrongly_decoded(text) for text in (src, tgt))
 
 
 def rules_of(chosen: FilterConfig, languages: tuple[str, str]) -> list[Rule]:

@@ -5,6 +5,7 @@ the rows.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -39,7 +40,7 @@ class DropReasons:
         self,
         folder: Path,
         held_out: set[int],
-        remove_duplicates: bool,
+        remove_duplicates: bool | Literal["near"],
         splits: Sequence[HeldOutSplit] = (),
     ) -> None:
         """`held_out` are the source keys of the validation and test sets; `splits` take theirs from the
@@ -62,6 +63,7 @@ class DropReasons:
         shares = [(self._folder / f"keys-{i}").open("wb") for i in range(_SHARES)]
         keys, rows = np.empty(_ROWS, np.uint64), np.empty(_ROWS, np.uint64)
         reasons = bytearray()
+        is_near = self._remove_duplicates == "near"
         waiting = 0
 
         def write_keys() -> None:
@@ -79,7 +81,7 @@ class DropReasons:
                     reason = self._reason(row, (src, tgt), corpus)
                     reasons.append(_NUMBERS[reason])
                     if reason == KEPT:
-                        keys[waiting], rows[waiting] = pair_key((src, tgt)), row
+                        keys[waiting], rows[waiting] = pair_key((src, tgt), is_near), row
                         waiting += 1
                         yield row, (src, tgt)
                     if len(reasons) == _ROWS:

@@ -2,18 +2,22 @@
 
 import re
 
-# The replacement character, control characters but for tab, and HTML escapes.
-_PLAIN_SIGNS = re.compile(
-    "[\ufffd\x00-\x08\x0b-\x1f\x7f-\x9f]|&(?:amp;)?(?:#\\d{2,5}|#x[0-9a-fA-F]{2,4}|amp|quot|apos|lt|gt|nbsp);"
-)
+# The replacement character, and control characters but for tab.
+_CONTROL = re.compile("[\ufffd\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_ESCAPE = re.compile(r"&(?:amp;)?(?:#\d{2,5}|#x[0-9a-fA-F]{2,4}|amp|quot|apos|lt|gt|nbsp);")
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]{2,}")
 
 
-def is_damaged(text: str) -> bool:
-    """Whether the text has UTF-8 that was decoded as Windows-1252 (`fÃ¼r`), control or replacement
-    characters, or HTML escapes (`&quot;`).
+def is_escaped(text: str) -> bool:
+    """Whether the text has HTML escapes (`&quot;`)."""
+    return "&" in text and _ESCAPE.search(text) is not None
+
+
+def is_wrongly_decoded(text: str) -> bool:
+    """Whether the text has UTF-8 that was decoded as Windows-1252 (`fÃ¼r`), or control or replacement
+    characters.
     """
-    if _PLAIN_SIGNS.search(text):
+    if _CONTROL.search(text):
         return True
     return not text.isascii() and any(_is_mojibake(run) for run in _NOT_ASCII.findall(text))
 

@@ -71,7 +71,7 @@ def first_pass(
     """
     data, done = config.data, folder / SURVEYED
     splits = splits_of(data)
-    held_out = _held_out_keys(data, say)
+    held_out = held_out_keys(data, say)
     survey = DropReasons(folder / "survey", held_out, data.remove_duplicates, splits)
     if done.exists() and survey.reasons_file.exists():
         say("resuming the preparation of the data, which was interrupted")
@@ -139,7 +139,7 @@ def _without_worst(
     return reasons
 
 
-def _held_out_keys(data: DataConfig, say: Say) -> set[int]:
+def held_out_keys(data: DataConfig, say: Say) -> set[int]:
     """The source keys of the validation and test sets that are corpora of their own."""
     keys: set[int] = set()
     for corpus in (data.valid, *data.test):

@@ -1,0 +1,237 @@
+"""What `transformer-mt inspect` reports of planted faults, and that it does not of clean pairs."""
+
+import re
+from functools import lru_cache
+
+import pytest
+
+from scripts.plant_faults import FAULTS, NEAR, SHIFTED, looked, planted, reported
+from transformer_mt.config.load import load_config
+from transformer_mt.data import toy
+from transformer_mt.inspection.checks import Example, RepetitionCheck, Suspicion, is_tokenised
+from transformer_mt.inspection.inspect import CorpusLook, Inspection, inspect
+from transformer_mt.inspection.report import html_page, markdown
+from transformer_mt.inspection.samples import BlockSample, FrequentKeys, GroupSample, weight_of
+from transformer_mt.inspection.shifted_lines import find_shifts
+from transformer_mt.inspection.verdict import verdict
+
+LANGUAGES = ("en", "de")
+
+
+@lru_cache
+def clean(size):
+    return list(toy.generate("train", size))
+
+
+def test_nothing_is_reported_of_clean_pairs():
+    assert looked(clean(3000), LANGUAGES).suspicions == []
+
+
+@pytest.mark.parametrize("share", [0.01, 0.1])
+@pytest.mark.parametrize("fault", [*FAULTS, NEAR])
+def test_nine_tenths_of_the_planted_faults_are_reported(fault, share):
+    pairs, count = planted(clean(1000), fault, share)
+    look = looked(pairs, LANGUAGES)
+    assert 0.9 * count <= reported(look, fault) <= count
+    (suspicion,) = [s for s in look.suspicions if s.what == fault]
+    assert suspicion.examples
+    if all(example.row for example in suspicion.examples):
+        assert all(pairs[example.row - 1] == example.pair for example in suspicion.examples)
+
+
+@pytest.mark.parametrize("share, least", [(0.01, 0), (0.1, 0.9), (1.0, 0.9)])
+def test_shifted_lines_are_found_with_the_number_of_lines(share, least):
+    """In a corpus of 3,000 lines 1 % is less than a block of 32."""
+    pairs, count = planted(clean(3000), SHIFTED, share if share < 1 else 0.6)
+    if share == 1:
+        pairs = [(src, tgt) for (src, _), (_, tgt) in zip(clean(3000)[:-1], clean(3000)[1:])]
+        count = len(pairs)
+    look = looked(pairs, LANGUAGES)
+    assert reported(look, SHIFTED) >= least * count
+    if least:
+        (suspicion,) = [s for s in look.suspicions if s.what == SHIFTED]
+        assert suspicion.note.startswith("source line N fits target line N-1, between rows")
+
+
+def test_lines_shifted_by_more_than_one():
+    sample = BlockSample()
+    for row, ((src, _), (_, tgt)) in enumerate(zip(clean(3000)[3:], clean(3000))):
+        sample.add(row, (src, tgt))
+    assert [shift.by for shift in find_shifts(sample.blocks(), LANGUAGES)] == [3]
+    assert find_shifts(sample.blocks()[:3], LANGUAGES) == []  # too few lines to say
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("Das ist gut .", True),
+        ("state @-@ of", True),
+        ("it 's good", True),
+        ("Das ist gut.", False),
+        ("Costs 3 . 5", True),
+        ("Wait ... what", False),
+    ],
+)
+def test_tokenised_text(text, expected):
+    assert is_tokenised(text) == expected
+
+
+# Samples in flat memory
+
+
+def test_blocks_are_consecutive_and_evenly_spaced():
+    sample = BlockSample(size=4, most=10)
+    for row in range(1001):
+        sample.add(row, (str(row), ""))
+    blocks = sample.blocks()
+    assert 5 <= len(blocks) <= 11
+    for block in blocks[:-1]:
+        assert [src for src, _ in block.pairs] == [str(block.start + i) for i in range(4)]
+    gaps = {second.start - first.start for first, second in zip(blocks[:-1], blocks[1:-1])}
+    assert gaps == {sample.rows_per_block}
+
+
+@pytest.mark.parametrize("rows", [999, 1000, 4000, 100_000])
+def test_the_weights_of_sampled_rows_sum_to_all_rows(rows):
+    weights = [weight_of(row, 1000) for row in range(rows)]
+    assert sum(weights) == pytest.approx(rows, rel=0.05)
+    assert sum(map(bool, weights)) <= 1000 * (1 + rows.bit_length())
+
+
+def test_a_sampled_key_has_all_its_pairs():
+    sample = GroupSample(most=50)
+    for round_ in range(3):
+        for n in range(1000):
+            sample.add(hash(str(n)) & 0xFFFFFFFF, round_, (str(n), ""))
+    groups = list(sample.groups())
+    assert len(groups) <= 50 and all(len(group.partners) == 3 for group in groups)
+    assert len(groups) * sample.weight == pytest.approx(1000, rel=0.5)
+
+
+def test_a_frequent_key_is_found_however_many_others_there_are():
+    keys = FrequentKeys(most=100)
+    for n in range(20_000):
+        keys.add(n, (f"rare {n}", ""))
+        if n % 20 == 0:
+            keys.add(-1, ("frequent", ""))
+    ((key, count, pair),) = keys.frequent(0.02)
+    assert (key, pair[0]) == (-1, "frequent") and 700 <= count <= 1000
+
+
+def test_a_group_too_large_for_the_sample_is_reported():
+    check = RepetitionCheck()
+    check._sides = GroupSample(most=10), GroupSample(most=10)
+    for n in range(5000):
+        check.add(n, (f"source {n}", f"target {n}" if n % 10 else "the same"))
+    many = [s for s in check.suspicions() if s.what == "one target, many sources"]
+    assert 450 <= many[0].pairs <= 1000
+
+
+# The whole
+
+
+@pytest.fixture
+def inspection(write_config, tmp_path):
+    pairs, _ = planted(clean(400), "markup", 0.1)
+    pairs[7] = ("", "leer")
+    for side, name in ((0, "en"), (1, "de")):
+        text = "".join(pair[side] + "\n" for pair in pairs)
+        (tmp_path / f"corpus.{name}").write_text(text, encoding="utf-8")
+    corpus = {"source": str(tmp_path / "corpus.en"), "target": str(tmp_path / "corpus.de"), "name": "mine"}
+    train = [corpus, {"toy": "train", "size": 300, "filter": {"copy": True}}]
+    return inspect(load_config(write_config(data={"train": train, "remove_duplicates": False})), print)
+
+
+def test_a_config_is_inspected_with_its_validation_and_test_sets(inspection):
+    mine, toy_train, valid, test = inspection.corpora
+    assert [look.name for look in inspection.corpora] == ["mine", "toy train", "toy valid", "toy test"]
+    assert [look.is_training for look in inspection.corpora] == [True, True, False, False]
+    assert (mine.rows, mine.empty) == (400, 1)
+    assert mine.scripts == ({"Latin": 1.0}, {"Latin": 1.0})
+    assert inspection.vocab_size == 450 and mine.tokens[0] > 3
+    assert "Good enough after a correction" in verdict(inspection) or "Not good" in verdict(inspection)
+    assert "First, filter: {markup: true} for mine: markup concerns about" in verdict(inspection)
+
+
+def test_the_reports_have_every_suspicion_and_escape_text(inspection):
+    page, report = html_page(inspection), markdown(inspection)
+    assert "&lt;b&gt;" in page and "<b>" not in page
+    assert not re.search(r"(src|href)=|<script", page)  # self-contained
+    for text in ("markup", "mine", "toy valid", verdict(inspection)):
+        assert text in report
+    assert len(re.findall(r"^- row", report, re.M)) == 5
+
+
+def look(rows, *suspicions, is_training=True, name="c"):
+    empty: tuple = ({}, {})
+    return CorpusLook(name, LANGUAGES, is_training, rows, 0, ([], []), empty, list(suspicions), [])
+
+
+@pytest.mark.parametrize(
+    "looks, expected",
+    [
+        (
+            [look(50_000)],
+            "Good enough: about 50,000 usable pairs. First, train; no suspicion concerns 1 % of a corpus.",
+        ),
+        (
+            [look(500)],
+            "Good enough, but about 500 usable pairs are few. First, get more data; no suspicion concerns "
+            "1 % of a corpus.",
+        ),
+        (
+            [look(50_000, Suspicion("markup", "filter: {markup: true}", 1000))],
+            "Good enough after a correction: about 49,000 pairs are usable as they are. First, filter: "
+            "{markup: true} for c: markup concerns about 1,000 pairs (2.0%).",
+        ),
+        (
+            [look(50_000, Suspicion("shifted lines", "add lines", 20_000))],
+            "Not good enough yet: about 30,000 pairs are usable as they are. First, add lines for c: shifted "
+            "lines concerns about 20,000 pairs (40.0%).",
+        ),
+        (  # what is dropped by default needs nothing
+            [look(50_000, Suspicion("exact duplicates", "dropped by default", 25_000))],
+            "Good enough: about 25,000 usable pairs. First, train; no suspicion concerns 1 % of a corpus.",
+        ),
+        (  # a bad test set is worth a correction, too
+            [look(50_000), look(100, Suspicion("wrong language", "act", 50), is_training=False, name="t")],
+            "Not good enough yet: about 50,000 pairs are usable as they are. First, act for t: wrong "
+            "language concerns about 50 pairs (50.0%).",
+        ),
+    ],
+)
+def test_the_verdict_is_two_sentences(looks, expected):
+    assert verdict(Inspection("x", looks, [], None)) == expected
+
+
+def test_without_the_extra_languages_are_not_looked_at(write_config, monkeypatch):
+    import sys
+
+    from transformer_mt.data import languages
+
+    languages._model.cache_clear()
+    monkeypatch.setitem(sys.modules, "py3langid.langid", None)
+    found = inspect(load_config(write_config()), print)
+    assert "Languages were not looked at: py3langid must be installed" in markdown(found)
+    languages._model.cache_clear()
+
+
+def test_a_key_that_is_on_is_said_to_be_on(write_config, tmp_path):
+    (tmp_path / "a.tsv").write_text("en\tde\n" + "<b>same</b>\t<b>same</b>\n" * 20, encoding="utf-8")
+    entry = {"file": str(tmp_path / "a.tsv"), "filter": {"copy": True}}
+    found = inspect(load_config(write_config(data={"train": entry})), print).corpora[0]
+    actions = {s.what: s.action for s in found.suspicions}
+    assert actions["source equals target"] == "dropped already (copy: true)"
+    assert actions["markup"] == "filter: {markup: true}"
+
+
+def test_examples_are_spread_over_the_corpus():
+    suspicion = Suspicion("x", "y")
+    for row in range(1000):
+        suspicion.add(row, (str(row), ""), 1)
+    rows = [example.row for example in suspicion.examples]
+    assert (
+        len(rows) == 5
+        and max(rows) > 400
+        and suspicion.examples[0] == Example(rows[0], (str(rows[0] - 1), ""))
+    )

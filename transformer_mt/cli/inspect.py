@@ -1,0 +1,43 @@
+"""transformer-mt inspect"""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from transformer_mt.cli.console import say
+
+
+def add_command(commands: Any) -> None:
+    about = (
+        "Look at the corpora of a config before training: what is in them, what may be wrong with them, and "
+        "which key acts on it."
+    )
+    parser = commands.add_parser("inspect", help="look at the data before training", description=about)
+    parser.add_argument("config", metavar="CONFIG", help="YAML file")
+    parser.add_argument(
+        "overrides", metavar="key=value", nargs="*", default=[], help="settings that win over the file"
+    )
+    parser.add_argument(
+        "--out",
+        metavar="DIR",
+        help="where inspect.md and inspect.html are written (default: the run's folder, runs/NAME)",
+    )
+    parser.set_defaults(command=_inspect)
+
+
+def _inspect(arguments: argparse.Namespace) -> int:
+    from transformer_mt.config.load import load_config
+    from transformer_mt.files import write_text
+    from transformer_mt.inspection.inspect import inspect
+    from transformer_mt.inspection.report import html_page, markdown
+
+    config = load_config(arguments.config, arguments.overrides)
+    inspection = inspect(config, say)
+    report = markdown(inspection)
+    print(report, end="", flush=True)
+    folder = Path(arguments.out or Path("runs") / config.name)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_text(folder / "inspect.md", report)
+    write_text(folder / "inspect.html", html_page(inspection))
+    say(f"written: {folder / 'inspect.md'}, {folder / 'inspect.html'}")
+    return 0

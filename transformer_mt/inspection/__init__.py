@@ -1,0 +1,1 @@
+"""A look at corpora before training: what may be wrong, and which key acts on it."""

@@ -1,0 +1,251 @@
+"""What can be wrong with a corpus: one check per suspicion, each fed pair by pair, in flat memory."""
+
+import hashlib
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from transformer_mt.data.cleaning import near_text
+from transformer_mt.data.cleaning_rules import CopyRule, MarkupRule, NumbersRule, ScriptRule
+from transformer_mt.data.encoding import is_escaped, is_wrongly_decoded
+from transformer_mt.data.held_out import source_key
+from transformer_mt.data.languages import LanguageIdentifier, is_same_language
+from transformer_mt.data.tables import Pair
+from transformer_mt.inspection.samples import FrequentKeys, GroupSample, weight_of
+
+_EXAMPLES = 5
+
+
+@dataclass(frozen=True)
+class Example:
+    """A pair that shows a suspicion."""
+
+    row: int
+    """From 1 on."""
+    pair: Pair
+
+
+@dataclass
+class Suspicion:
+    """Something that may be wrong with pairs of a corpus."""
+
+    what: str
+    """In a few words: `source equals target`."""
+    action: str
+    """The key that acts on it, or what to do."""
+    pairs: int = 0
+    """An estimate of the pairs concerned."""
+    note: str = ""
+    examples: list[Example] = field(default_factory=list)
+    _seen: int = 0
+
+    def add(self, row: int, pair: Pair, weight: int) -> None:
+        """Count a pair, which stands for so many; examples are spread over the corpus."""
+        self.pairs += weight
+        self._seen += 1
+        if len(self.examples) < _EXAMPLES:
+            self.examples.append(Example(row + 1, pair))
+        elif self._seen & (self._seen - 1) == 0:  # 8, 16, 32, ...
+            self.examples[self._seen.bit_length() % _EXAMPLES] = Example(row + 1, pair)
+
+
+class PairCheck:
+    """A suspicion that one pair alone shows."""
+
+    def __init__(self, what: str, action: str, is_suspect: Callable[[str, str], bool]) -> None:
+        self._suspicion, self._is_suspect = Suspicion(what, action), is_suspect
+
+    def add(self, row: int, pair: Pair) -> None:
+        weight = weight_of(row)
+        if weight and self._is_suspect(*pair):
+            self._suspicion.add(row, pair, weight)
+
+    def suspicions(self) -> list[Suspicion]:
+        return [self._suspicion]
+
+
+# A mark that ends a sentence or clause, after a space; text in French has a space before others of them.
+_TOKENISED = re.compile(r"\w [.,](?: |$)|@-@|\w 's |\w n't |&apos;s ")
+
+
+def is_tokenised(text: str) -> bool:
+    """Whether the text looks as the Moses tokeniser leaves it."""
+    return bool(_TOKENISED.search(text))
+
+
+def pair_checks(languages: tuple[str, str]) -> list[PairCheck]:
+    """The checks that look at one pair at a time."""
+
+    def either(is_suspect: Callable[[str], bool]) -> Callable[[str, str], bool]:
+        return lambda src, tgt: is_suspect(src) or is_suspect(tgt)
+
+    return [
+        PairCheck("source equals target", "filter: {copy: true}", CopyRule().drops),
+        PairCheck("wrong script", "filter: {script: true}", ScriptRule(languages).drops),
+        PairCheck("damaged encoding", "filter: {encoding: repair}", either(is_wrongly_decoded)),
+        PairCheck("escaped text", "filter: {encoding: repair}", either(is_escaped)),
+        PairCheck("tokenised text", "filter: {detokenize: true}", either(is_tokenised)),
+        PairCheck("markup", "filter: {markup: true}", MarkupRule().drops),
+        PairCheck("numbers that differ", "filter: {numbers: true}", NumbersRule().drops),
+    ]
+
+
+class LanguageCheck:
+    """Sides in another language, or in that of the other side; on a sample of the pairs."""
+
+    _ALL_OF = 5_000
+
+    def __init__(self, languages: tuple[str, str], identifier: LanguageIdentifier) -> None:
+        self._languages, self._identifier = languages, identifier
+        self._wrong = Suspicion("wrong language", "filter: {language: true}")
+        self._swapped = Suspicion("swapped languages", "filter: {language: true}")
+        self._looked_at = 0
+        self._found: Counter[str] = Counter()
+
+    def add(self, row: int, pair: Pair) -> None:
+        weight = weight_of(row, self._ALL_OF)
+        if not weight:
+            return
+        self._looked_at += weight
+        is_wrong = [
+            self._identifier.knows(language) and self._identifier.is_other(text, language)
+            for text, language in zip(pair, self._languages)
+        ]
+        if not any(is_wrong):
+            return
+        best = [self._identifier.best(text) for text in pair]
+        is_swapped = all(map(is_same_language, best, reversed(self._languages)))
+        if is_swapped:
+            self._swapped.add(row, pair, weight)
+        else:
+            self._wrong.add(row, pair, weight)
+            self._found.update({lang for lang, wrong in zip(best, is_wrong) if wrong})
+
+    def suspicions(self) -> list[Suspicion]:
+        if self._swapped.pairs > 0.5 * self._looked_at:
+            self._swapped.action = "exchange source and target, or the columns, of this corpus"
+        self._wrong.note = "found: " + ", ".join(lang for lang, _ in self._found.most_common(5))
+        return [self._swapped, self._wrong]
+
+
+class LengthCheck:
+    """Sides whose lengths are too different for this corpus, in characters."""
+
+    _FIRST = 2000
+    _FACTOR, _EXTRA = 2.2, 12
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[int, Pair]] = []
+        self._usual: float | None = None
+        self._suspicion = Suspicion("unbalanced lengths", "data.max_length_ratio: 2.0")
+
+    def add(self, row: int, pair: Pair) -> None:
+        if self._usual is not None:
+            self._judge(row, pair)
+            return
+        self._waiting.append((row, pair))
+        if len(self._waiting) == self._FIRST:
+            self._begin()
+
+    def _begin(self) -> None:
+        ratios = sorted(math.log(len(tgt) / len(src)) for _, (src, tgt) in self._waiting)
+        self._usual = math.exp(ratios[len(ratios) // 2])
+        for row, pair in self._waiting:
+            self._judge(row, pair)
+        self._waiting.clear()
+
+    def _judge(self, row: int, pair: Pair) -> None:
+        assert self._usual is not None
+        expected, length = len(pair[0]) * self._usual, len(pair[1])
+        # The same number of letters more or less means less in the script with many per word.
+        extra = self._EXTRA * min(1.0, self._usual)
+        shorter, longer = sorted((expected, length))
+        if longer > self._FACTOR * shorter + extra:
+            self._suspicion.add(row, pair, 1)
+
+    def suspicions(self) -> list[Suspicion]:
+        if self._waiting:
+            self._begin()
+        return [self._suspicion]
+
+
+class RepetitionCheck:
+    """Pairs that are there several times or nearly so; sentences with many translations."""
+
+    MANY = 10
+    """Different partners of a sentence that are suspicious."""
+
+    def __init__(self) -> None:
+        self._pairs = GroupSample()
+        self._sides = GroupSample(), GroupSample()
+        self._frequent = FrequentKeys(), FrequentKeys()
+        self._row = 0
+
+    def add(self, row: int, pair: Pair) -> None:
+        self._row = row
+        keys = [key_of(text) for text in pair]
+        near = key_of("\0".join(map(near_text, pair)))
+        self._pairs.add(near, key_of("\0".join(pair)), pair)
+        for side in (0, 1):
+            self._sides[side].add(keys[side], keys[1 - side], pair)
+            self._frequent[side].add(keys[side], pair)
+
+    def suspicions(self) -> list[Suspicion]:
+        exact = Suspicion("exact duplicates", "dropped by default (data.remove_duplicates)")
+        near = Suspicion("near-duplicates", "data.remove_duplicates: near")
+        for group in self._pairs.groups():
+            others = len(group.partners) - 1
+            exact.pairs += (group.pairs - others - 1) * self._pairs.weight
+            if others:
+                near.add(-1, group.example, others * self._pairs.weight)
+            elif group.pairs > 1:
+                exact.add(-1, group.example, 0)
+        return [
+            exact,
+            near,
+            self._many(0, "one source, many targets"),
+            self._many(1, "one target, many sources"),
+        ]
+
+    def _many(self, side: int, what: str) -> Suspicion:
+        found = Suspicion(what, "no key drops these; look whether they are translations at all")
+        sample = self._sides[side]
+        large = self._row / 500
+        for group in sample.groups():
+            if len(group.partners) >= self.MANY and (sample.weight == 1 or group.pairs < large):
+                found.add(-1, group.example, group.pairs * sample.weight)
+        if sample.weight > 1:  # large groups may not be in the sample
+            for _, count, pair in self._frequent[side].frequent(1 / 500):
+                found.add(-1, pair, count)
+        return found
+
+
+class LeakCheck:
+    """Sources that stand in a validation or test set."""
+
+    def __init__(self, held_out: set[int]) -> None:
+        self._held_out = held_out
+        self._suspicion = Suspicion("validation or test sentences", "dropped by default")
+
+    def add(self, row: int, pair: Pair) -> None:
+        if source_key(pair[0]) in self._held_out:
+            self._suspicion.add(row, pair, 1)
+
+    def suspicions(self) -> list[Suspicion]:
+        return [self._suspicion]
+
+
+def key_of(text: str) -> int:
+    """64 bits that stand for the text."""
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
+
+
+Check = PairCheck | LanguageCheck | LengthCheck | RepetitionCheck | LeakCheck
+
+
+def all_suspicions(checks: Sequence[Check]) -> list[Suspicion]:
+    """Those that concern pairs, the most frequent first."""
+    found = [suspicion for check in checks for suspicion in check.suspicions() if suspicion.pairs]
+    return sorted(found, key=lambda suspicion: -suspicion.pairs)

@@ -1,0 +1,202 @@
+"""A look at all corpora of a config before training: one pass over each, in flat memory."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from transformer_mt.config import Config, DataConfig
+from transformer_mt.config.corpus import Corpus, FromTrainCorpus, Readable
+from transformer_mt.config.filter import FilterConfig
+from transformer_mt.data.corpus import Pair, name_of, read_corpus
+from transformer_mt.data.languages import LanguageIdentifier
+from transformer_mt.data.passes import held_out_keys, training_pairs
+from transformer_mt.data.scripts import count_scripts
+from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.errors import InputError
+from transformer_mt.inspection.checks import (
+    Check,
+    Example,
+    LanguageCheck,
+    LeakCheck,
+    LengthCheck,
+    RepetitionCheck,
+    Suspicion,
+    all_suspicions,
+    pair_checks,
+)
+from transformer_mt.inspection.samples import Block, BlockSample
+from transformer_mt.inspection.shifted_lines import find_shifts
+from transformer_mt.progress_bar import show_progress
+
+
+@dataclass
+class CorpusLook:
+    """What was found in one corpus."""
+
+    name: str
+    languages: tuple[str, str]
+    is_training: bool
+    rows: int
+    empty: int
+    """Rows with an empty side."""
+    lengths: tuple[list[int], list[int]]
+    """Characters of a side: the 5th, 50th, 95th and 100th percentile, of a sample."""
+    scripts: tuple[dict[str, float], dict[str, float]]
+    """The share of each script in the letters of a side, of a sample."""
+    suspicions: list[Suspicion]
+    sample: list[Pair]
+    tokens: tuple[float, float] | None = None
+    """Mean pieces of a source and of a target."""
+
+    def share(self, suspicion: Suspicion) -> float:
+        return suspicion.pairs / max(1, self.rows)
+
+
+@dataclass
+class Inspection:
+    """What was found in all corpora of a config."""
+
+    name: str
+    corpora: list[CorpusLook]
+    notes: list[str]
+    vocab_size: int | None
+    """Pieces of the vocabulary that the tokens are counted with."""
+
+
+def inspect(config: Config, say: Callable[[str], None]) -> Inspection:
+    """Look at the training corpora, after the repairs of data.filter, and at the validation and test sets."""
+    data, notes = config.data, []
+    identifier: LanguageIdentifier | None = None
+    try:
+        identifier = LanguageIdentifier()
+    except InputError as error:
+        notes.append(f"Languages were not looked at: {error}.")
+    held_out = held_out_keys(data, say)
+    looks = []
+    for entry in data.entries:
+        say(f"looking at {name_of(entry)}")
+        languages = data.languages_of(entry)
+        checks = all_checks(languages, identifier)
+        look = look_at(name_of(entry), training_pairs(entry, data), languages, checks, held_out)
+        _mark_dropped(look.suspicions, data.filter_of(entry), data)
+        looks.append(look)
+    for corpus in (data.valid, *data.test):
+        if isinstance(corpus, FromTrainCorpus):
+            continue
+        say(f"looking at {name_of(corpus)}")
+        languages = _languages(corpus, data)
+        checks = all_checks(languages, identifier)
+        looks.append(look_at(name_of(corpus), read_corpus(corpus, data), languages, checks))
+    vocab_size = _count_tokens(config, looks, notes)
+    return Inspection(config.name, looks, notes, vocab_size)
+
+
+def _languages(corpus: Readable | Corpus, data: DataConfig) -> tuple[str, str]:
+    return corpus.source_lang or data.source_lang, corpus.target_lang or data.target_lang
+
+
+def all_checks(languages: tuple[str, str], identifier: LanguageIdentifier | None) -> list[Check]:
+    """New checks for a corpus; without an identifier none looks at languages."""
+    checks: list[Check] = [*pair_checks(languages), LengthCheck(), RepetitionCheck()]
+    return [*checks, LanguageCheck(languages, identifier)] if identifier else checks
+
+
+def look_at(
+    name: str,
+    pairs: Iterable[Pair],
+    languages: tuple[str, str],
+    checks: list[Check],
+    held_out: set[int] | None = None,
+) -> CorpusLook:
+    """One pass over a corpus; `held_out` are the source keys that a training corpus must not have, None that
+    it is not for training.
+    """
+    if held_out is not None:
+        checks.append(LeakCheck(held_out))
+    blocks, rows, empty = BlockSample(), 0, 0
+    for row, (src, tgt) in enumerate(_stripped(show_progress(pairs, "reading", unit="pairs"))):
+        rows += 1
+        blocks.add(row, (src, tgt))
+        if not src or not tgt:
+            empty += 1
+            continue
+        for check in checks:
+            check.add(row, (src, tgt))
+    suspicions = [*_shifted(blocks, languages, rows), *all_suspicions(checks)]
+    sample = [pair for block in blocks.blocks() for pair in block.pairs if all(pair)]
+    sides = tuple([pair[side] for pair in sample] for side in (0, 1))
+    return CorpusLook(
+        name=name,
+        languages=languages,
+        is_training=held_out is not None,
+        rows=rows,
+        empty=empty,
+        lengths=(_percentiles(sides[0]), _percentiles(sides[1])),
+        scripts=(_scripts(sides[0]), _scripts(sides[1])),
+        suspicions=sorted(suspicions, key=lambda suspicion: -suspicion.pairs),
+        sample=sample,
+    )
+
+
+def _stripped(pairs: Iterable[Pair]) -> Iterator[Pair]:
+    return ((src.strip(), tgt.strip()) for src, tgt in pairs)
+
+
+def _percentiles(texts: Sequence[str]) -> list[int]:
+    lengths = [len(text) for text in texts] or [0]
+    return [int(value) for value in np.percentile(lengths, [5, 50, 95, 100])]
+
+
+def _scripts(texts: Sequence[str]) -> dict[str, float]:
+    counts: Counter[str] = Counter()
+    for text in texts:
+        counts.update(count_scripts(text))
+    total = max(1, counts.total())
+    return {name: count / total for name, count in counts.most_common(4)}
+
+
+def _shifted(blocks: BlockSample, languages: tuple[str, str], rows: int) -> list[Suspicion]:
+    found = []
+    for shift in find_shifts(blocks.blocks(), languages):
+        pairs = min(rows, len(shift.blocks) * blocks.rows_per_block)
+        first, last = shift.blocks[0].start, shift.blocks[-1].start + len(shift.blocks[-1].pairs)
+        note = f"source line N fits target line N{shift.by:+d}, between rows {first + 1:,} and {last:,}"
+        suspicion = Suspicion("shifted lines", "add or remove lines in one of the files", pairs, note)
+        suspicion.examples = _examples(shift.blocks)
+        found.append(suspicion)
+    return found
+
+
+def _examples(blocks: Sequence[Block]) -> list[Example]:
+    first = blocks[0]
+    middle = len(first.pairs) // 2
+    return [
+        Example(first.start + i + 1, first.pairs[i]) for i in range(middle, min(middle + 3, len(first.pairs)))
+    ]
+
+
+def _mark_dropped(suspicions: Sequence[Suspicion], chosen: FilterConfig, data: DataConfig) -> None:
+    """Say so where the key that acts on a suspicion is on already."""
+    for suspicion in suspicions:
+        key, _, value = suspicion.action.removeprefix("filter: {").removesuffix("}").partition(": ")
+        is_on = key in type(chosen).model_fields and bool(getattr(chosen, key))
+        if is_on or (value == "near" and data.remove_duplicates == "near"):
+            suspicion.action = f"dropped already ({key}: {value})"
+
+
+def _count_tokens(config: Config, looks: Sequence[CorpusLook], notes: list[str]) -> int | None:
+    """Mean pieces per pair, by a vocabulary learnt from the samples; None if there can be none."""
+    text = [pair for look in looks if look.is_training for pair in look.sample]
+    try:
+        tokenizer = Tokenizer.train(text, config.tokenizer, config.data.tags)
+    except InputError as error:
+        notes.append(f"Tokens were not counted: {error}")
+        return None
+    for look in looks:
+        pairs = look.sample[:20_000] or [("", "")]
+        src = tokenizer.encode_src([src for src, _ in pairs])
+        tgt = tokenizer.encode_tgt([tgt for _, tgt in pairs])
+        look.tokens = sum(map(len, src)) / len(pairs), sum(map(len, tgt)) / len(pairs)
+    return len(tokenizer.all_pieces_tgt)

@@ -1,0 +1,120 @@
+"""An inspection as Markdown and as a self-contained HTML page."""
+
+from collections.abc import Sequence
+from html import escape
+
+from tabulate import tabulate
+
+from transformer_mt.inspection.checks import Suspicion
+from transformer_mt.inspection.inspect import CorpusLook, Inspection
+from transformer_mt.inspection.verdict import verdict
+
+_LEAST = 0.0005
+"""Suspicions of a smaller share of a corpus are left out, unless they concern at least ten pairs."""
+
+_STYLE = """
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem; }
+table { border-collapse: collapse; margin: 1rem 0; display: block; overflow-x: auto; }
+th, td { border: 1px solid #bbb; padding: .3rem .6rem; text-align: left; vertical-align: top; }
+th { background: #f2f2f2; }
+.verdict { border-left: .3rem solid #2a6; padding: .5rem 1rem; background: #f4faf6; font-size: 1.1em; }
+code { background: #f2f2f2; padding: 0 .2rem; }
+summary { cursor: pointer; font-weight: 600; margin-top: .8rem; }
+td.text { max-width: 30rem; overflow-wrap: anywhere; }
+"""
+
+
+def shown(look: CorpusLook) -> list[Suspicion]:
+    """The suspicions worth a line."""
+    return [s for s in look.suspicions if s.pairs >= 10 or look.share(s) >= _LEAST]
+
+
+def markdown(inspection: Inspection) -> str:
+    """The report for the terminal and for inspect.md."""
+    parts = [f"# Inspection of {inspection.name}", verdict(inspection), *inspection.notes]
+    parts.append(tabulate(_overview(inspection), headers=_HEAD, tablefmt="github", disable_numparse=True))
+    for look in inspection.corpora:
+        parts.append(f"## {look.name}")
+        if not (suspicions := shown(look)):
+            parts.append("Nothing suspicious.")
+            continue
+        rows = [_row(look, suspicion) for suspicion in suspicions]
+        parts.append(tabulate(rows, headers=_SUSPICIONS, tablefmt="github", disable_numparse=True))
+        parts += [_example_lines(suspicion) for suspicion in suspicions]
+    return "\n\n".join(parts) + "\n"
+
+
+def html_page(inspection: Inspection) -> str:
+    """One page without scripts, pictures or links to elsewhere."""
+    body = [f"<h1>Inspection of {escape(inspection.name)}</h1>"]
+    body.append(f'<p class="verdict">{escape(verdict(inspection))}</p>')
+    body += [f"<p>{escape(note)}</p>" for note in inspection.notes]
+    body.append(_html_table(_HEAD, _overview(inspection)))
+    for look in inspection.corpora:
+        body.append(f"<h2>{escape(look.name)}</h2>")
+        if not (suspicions := shown(look)):
+            body.append("<p>Nothing suspicious.</p>")
+            continue
+        body.append(_html_table(_SUSPICIONS, [_row(look, suspicion) for suspicion in suspicions]))
+        for suspicion in suspicions:
+            rows = [[_place(e.row), *e.pair] for e in suspicion.examples]
+            body.append(f"<details><summary>{escape(suspicion.what)}: examples</summary>")
+            body.append(_html_table(["row", *look.languages], rows, texts=(1, 2)) + "</details>")
+    title = f"<title>Inspection of {escape(inspection.name)}</title>"
+    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width">{title}'
+    return (
+        f'<!doctype html>\n<html lang="en"><head>{head}<style>{_STYLE}</style></head>\n<body>\n'
+        + "\n".join(body)
+        + "\n</body></html>\n"
+    )
+
+
+_HEAD = ["corpus", "pairs", "empty", "characters (5 %, 50 %, 95 %, most)", "tokens per pair", "scripts"]
+_SUSPICIONS = ["suspicion", "pairs, about", "share", "what acts on it", "note"]
+
+
+def _overview(inspection: Inspection) -> list[list[str]]:
+    rows = []
+    for look in inspection.corpora:
+        tokens = "–" if look.tokens is None else f"{look.tokens[0]:.1f} + {look.tokens[1]:.1f}"
+        lengths = " / ".join(", ".join(f"{value:,}" for value in side) for side in look.lengths)
+        scripts = " / ".join(
+            ", ".join(f"{name} {share:.0%}" for name, share in side.items() if share >= 0.01) or "none"
+            for side in look.scripts
+        )
+        rows.append([look.name, f"{look.rows:,}", f"{look.empty:,}", lengths, tokens, scripts])
+    return rows
+
+
+def _row(look: CorpusLook, suspicion: Suspicion) -> list[str]:
+    share = f"{look.share(suspicion):.2%}"
+    return [suspicion.what, f"{suspicion.pairs:,}", share, suspicion.action, suspicion.note]
+
+
+def _place(row: int) -> str:
+    return f"{row:,}" if row else ""
+
+
+def _example_lines(suspicion: Suspicion) -> str:
+    """The examples as a list; line feeds cannot occur in them."""
+    lines = [f"Examples of {suspicion.what}:", ""]
+    for example in suspicion.examples:
+        place = f"row {example.row:,}: " if example.row else ""
+        lines.append(f"- {place}{_short(example.pair[0])}  \n  → {_short(example.pair[1])}")
+    return "\n".join(lines)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 160 else f"{text[:160]}…"
+
+
+def _html_table(head: Sequence[str], rows: Sequence[Sequence[str]], texts: Sequence[int] = ()) -> str:
+    """A table; the columns in `texts` hold sentences, which may run from right to left."""
+
+    def cell(column: int, text: str) -> str:
+        kind = ' class="text" dir="auto"' if column in texts else ""
+        return f"<td{kind}>{escape(text)}</td>"
+
+    lines = ["<tr>" + "".join(f"<th>{escape(name)}</th>" for name in head) + "</tr>"]
+    lines += ["<tr>" + "".join(cell(i, text) for i, text in enumerate(row)) + "</tr>" for row in rows]
+    return "<table>" + "\n".join(lines) + "</table>"

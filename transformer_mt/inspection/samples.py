@@ -1,0 +1,132 @@
+"""Samples of a stream of pairs, in memory that does not grow with it."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from transformer_mt.data.tables import Pair
+
+
+@dataclass(frozen=True)
+class Block:
+    """Consecutive pairs."""
+
+    start: int
+    """Row of the first."""
+    pairs: list[Pair]
+
+
+class BlockSample:
+    """Blocks of consecutive pairs, evenly spaced over the stream."""
+
+    def __init__(self, size: int = 32, most: int = 2000) -> None:
+        """Blocks of `size` pairs, at most `most` of them at the end."""
+        self._size, self._most = size, most
+        self._stride = 1
+        self._number = 0
+        self._open: list[Pair] = []
+        self._blocks: list[Block] = []
+
+    def add(self, row: int, pair: Pair) -> None:
+        """The next pair; rows count from 0."""
+        if row % self._size == 0:
+            self._close()
+            self._number = row // self._size
+        if self._number % self._stride == 0:
+            self._open.append(pair)
+
+    def _close(self) -> None:
+        if self._open:
+            self._blocks.append(Block(self._number * self._size, self._open))
+            self._open = []
+        if len(self._blocks) > self._most:
+            del self._blocks[1::2]
+            self._stride *= 2
+
+    def blocks(self) -> list[Block]:
+        """The blocks so far; the last one may be shorter."""
+        return [*self._blocks, Block(self._number * self._size, self._open)] if self._open else self._blocks
+
+    @property
+    def rows_per_block(self) -> int:
+        """How many rows of the stream a block stands for."""
+        return self._size * self._stride
+
+
+def weight_of(row: int, all_of: int = 100_000) -> int:
+    """How many rows this one stands for in a sample with all of the first rows, every second of as many after
+    them, every fourth of twice as many, and so on; 0 if it is not in the sample.
+    """
+    stride = 1 << (row // all_of).bit_length()
+    return 0 if row % stride else stride
+
+
+@dataclass
+class Group:
+    """The pairs that have the same key."""
+
+    partners: Counter[int] = field(default_factory=Counter)
+    """How often each partner stands there; at most 100 different ones are counted apart."""
+    example: Pair = ("", "")
+
+    @property
+    def pairs(self) -> int:
+        return self.partners.total()
+
+
+class GroupSample:
+    """All pairs of a sample of keys. Keys are sampled by their value, so that a key has all its pairs or
+    none.
+    """
+
+    def __init__(self, most: int = 100_000) -> None:
+        self._most, self._mask = most, 0
+        self._groups: dict[int, Group] = {}
+
+    def add(self, key: int, partner: int, pair: Pair) -> None:
+        if key & self._mask:
+            return
+        group = self._groups.setdefault(key, Group())
+        if partner in group.partners or len(group.partners) < 100:
+            group.partners[partner] += 1
+        else:
+            group.partners[0] += 1
+        group.example = group.example if group.example[0] else pair
+        if len(self._groups) > self._most:
+            self._mask = 2 * self._mask + 1
+            self._groups = {k: g for k, g in self._groups.items() if not k & self._mask}
+
+    def groups(self) -> Iterator[Group]:
+        return iter(self._groups.values())
+
+    @property
+    def weight(self) -> int:
+        """How many keys each key of the sample stands for."""
+        return self._mask + 1
+
+
+class FrequentKeys:
+    """The keys that make up more than a share of 1/`most` of a stream (Misra and Gries 1982)."""
+
+    def __init__(self, most: int = 2000) -> None:
+        self._most, self._total = most, 0
+        self._counts: dict[int, int] = {}
+        self._examples: dict[int, Pair] = {}
+
+    def add(self, key: int, pair: Pair) -> None:
+        self._total += 1
+        if key in self._counts:
+            self._counts[key] += 1
+            return
+        self._counts[key], self._examples[key] = 1, pair
+        if len(self._counts) > self._most:
+            self._counts = {k: count - 1 for k, count in self._counts.items() if count > 1}
+            self._examples = {k: self._examples[k] for k in self._counts}
+
+    def frequent(self, share: float) -> list[tuple[int, int, Pair]]:
+        """(key, least number of pairs, one of them) of keys with at least this share, the most frequent
+        first.
+        """
+        least = max(2.0, share * self._total)
+        found = [(key, count, self._examples[key]) for key, count in self._counts.items() if count >= least]
+        return sorted(found, key=lambda each: -each[1])
