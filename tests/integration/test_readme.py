@@ -72,10 +72,27 @@ def test_the_five_commands(checkout):
 
 def test_the_yaml_and_the_other_commands(checkout):
     config = checkout / "mine.yaml"
-    config.write_text(block("yaml", "## From nothing"), encoding="utf-8")
+    config.write_text(block("yaml", "## YAML"), encoding="utf-8")
     assert load_config(config).data.train.source == "train.en"
     result = shell(block("bash", "## YAML"), checkout)
     assert result.returncode == 0 and "max_updates" in result.stdout
+
+
+def test_the_commands_for_ones_own_files(checkout):
+    pairs = list(toy.generate("train", 1400))
+    for name, side in (("all.en", 0), ("all.de", 1)):
+        (checkout / name).write_text("".join(pair[side] + "\n" for pair in pairs), encoding="utf-8")
+    new, inspect, train = block("bash", "With your own files").strip().split("\n")
+    path = {"PATH": f"{checkout / '.venv/bin'}:{os.environ['PATH']}"}
+    done = shell(new, checkout, **path)
+    assert done.returncode == 0 and "training will take about" in done.stderr, done.stderr
+    assert "Good enough" in shell(inspect, checkout, **path).stdout
+    tiny = (
+        " tokenizer.vocab_size=450 model.d_model=32 model.d_ff=64 train.max_updates=3 train.batch_tokens=600"
+    )
+    done = shell(train + tiny, checkout, **path)
+    assert done.returncode == 0, done.stderr
+    assert (checkout / "runs/mine/model.safetensors").exists()
 
 
 def test_the_python(checkout):

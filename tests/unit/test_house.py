@@ -47,8 +47,8 @@ ALLOWED = {
         "cache", "config", "data", "errors", "evaluation", "files", "model", "progress_bar", "translation",
     },
     "experiments": {
-        "", "cpu", "config", "data", "device", "errors", "evaluation", "export", "files", "locks", "plots",
-        "progress_bar", "training", "translation",
+        "", "cpu", "config", "data", "device", "errors", "evaluation", "export", "files", "inspection",
+        "locks", "plots", "progress_bar", "training", "translation",
     },
     "inspection": {"config", "data", "errors", "files", "progress_bar"},
     "cli": {

@@ -22,6 +22,7 @@ from transformer_mt.cli import (
     evaluate,
     export,
     inspect,
+    new,
     plot,
     score,
     sweep,
@@ -33,7 +34,7 @@ from transformer_mt.cli.flags import name_by_flags
 from transformer_mt.errors import InputError, Notice, WorkError
 
 # In these commands positional words may come before, between and after the options.
-_INTERMIXED = ("inspect", "train", "translate", "distill", "sweep")
+_INTERMIXED = ("new", "inspect", "train", "translate", "distill", "sweep")
 
 
 def build_parser() -> Parser:
@@ -41,7 +42,7 @@ def build_parser() -> Parser:
     parser = Parser(prog="transformer-mt", description="Train Transformers to translate, and translate.")
     parser.add_argument("--version", action="version", version=f"transformer-mt {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for module in (inspect, train, translate, evaluate, score, export, distill, sweep, plot, config):
+    for module in (new, inspect, train, translate, evaluate, score, export, distill, sweep, plot, config):
         module.add_command(commands)
     return parser
 

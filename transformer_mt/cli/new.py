@@ -1,0 +1,34 @@
+"""transformer-mt new"""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from transformer_mt.cli.console import say
+
+_FORMATS = """\
+files: two line-aligned text files, .tsv, .csv, .jsonl, .parquet, .tmx, or .zip in OPUS's Moses format, in any
+mixture; each may be packed (.gz, .bz2, .xz, .zst)."""
+
+
+def add_command(commands: Any) -> None:
+    parser = commands.add_parser(
+        "new",
+        help="write a config for your files",
+        description="Look at files of sentence pairs and write a config sized for them and this machine.",
+        epilog=_FORMATS,
+    )
+    parser.add_argument("source_lang", metavar="SRC", help="language code of the source: en")
+    parser.add_argument("target_lang", metavar="TGT", help="language code of the target: de")
+    parser.add_argument("files", metavar="FILE", nargs="+", help="files of sentence pairs")
+    parser.add_argument("--out", metavar="YAML", help="the config to write (default: SRC_TGT.yaml)")
+    parser.set_defaults(command=_new)
+
+
+def _new(arguments: argparse.Namespace) -> int:
+    from transformer_mt.experiments.new_config import new_config
+
+    out = Path(arguments.out or f"{arguments.source_lang}_{arguments.target_lang}.yaml")
+    new_config(arguments.source_lang, arguments.target_lang, arguments.files, out, say)
+    say(f"next: transformer-mt inspect {out}; transformer-mt train {out}")
+    return 0

@@ -1,0 +1,213 @@
+"""Which corpora a user's files are: formats, columns, which text files belong together."""
+
+import csv
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations, islice
+from pathlib import Path
+from typing import Any
+
+from transformer_mt.config.corpus import FileCorpus, FilesCorpus
+from transformer_mt.data.languages import LanguageIdentifier, is_same_language
+from transformer_mt.data.lines import read_lines
+from transformer_mt.data.packed import without_packing
+from transformer_mt.data.scripts import script_share
+from transformer_mt.errors import InputError
+
+# Rows that are looked at, evenly spaced over the beginning of a file.
+_ROWS, _STRIDE = 300, 20
+_TABLES = (".tsv", ".csv", ".jsonl", ".json", ".parquet")
+_NAMES = {"src": 0, "source": 0, "tgt": 1, "trg": 1, "target": 1}
+
+
+@dataclass
+class Guess:
+    """A corpus, and what was assumed about it."""
+
+    corpus: FileCorpus | FilesCorpus
+    assumed: str
+
+
+@dataclass
+class _Text:
+    """A plain text file: its language, by its name or its lines, and its name without the language."""
+
+    path: str
+    side: int
+    stem: str
+    by: str = "their names"
+
+
+def guess_corpora(files: Sequence[str], source_lang: str, target_lang: str) -> list[Guess]:
+    """The corpora in the files, in the order in which they are named. InputError if a file cannot be used."""
+    languages = source_lang, target_lang
+    guesses: dict[int, Guess] = {}
+    texts: list[str] = []
+    for number, path in enumerate(files):
+        if Path(path).is_dir():
+            raise InputError(
+                f"{path}: must be a file, but is a folder; name the files in it, or write {{hub: {path}, "
+                "split: train}} into a config by hand"
+            )
+        suffix = Path(without_packing(path)).suffix.lower()
+        if suffix in _TABLES:
+            guesses[number] = _table(path, suffix, languages)
+        elif suffix in (".tmx", ".zip"):
+            guesses[number] = Guess(FileCorpus(file=path), f"{path}: its units in {' and '.join(languages)}")
+        else:
+            texts.append(path)
+    for first, second in _paired(texts, languages):
+        src, tgt = sorted((first, second), key=lambda text: text.side)
+        by = " and ".join(dict.fromkeys((src.by, tgt.by)))
+        assumed = (
+            f"{src.path} ({source_lang}) and {tgt.path} ({target_lang}): line by line; languages by {by}"
+        )
+        guesses[files.index(first.path)] = Guess(FilesCorpus(source=src.path, target=tgt.path), assumed)
+    return [guesses[number] for number in sorted(guesses)]
+
+
+# Text files
+
+
+def _paired(paths: Sequence[str], languages: tuple[str, str]) -> list[tuple[_Text, _Text]]:
+    """The text files in pairs: those whose names differ only in the language, or the only two there are."""
+    texts = [_text(path, languages) for path in paths]
+    if len(texts) == 2 and texts[0].side != texts[1].side:
+        return [(texts[0], texts[1])]
+    pairs, left = [], list(texts)
+    while left:
+        text = left.pop(0)
+        partner = next((other for other in left if other.stem == text.stem and other.side != text.side), None)
+        if partner is None:
+            names = f"{Path(text.path).name} with .{languages[0]} or .{languages[1]} at its end"
+            raise InputError(
+                f"{text.path}: must have a line-aligned file in the other language, but there is none; give "
+                f"both, with names that differ only in the language ({names})"
+            )
+        left.remove(partner)
+        pairs.append((text, partner))
+    return pairs
+
+
+def _text(path: str, languages: tuple[str, str]) -> _Text:
+    name = Path(without_packing(path)).name
+    for side, language in enumerate(languages):
+        for part in re.finditer(r"(?<![A-Za-z])[A-Za-z]{2,3}(?![A-Za-z])", name):
+            if is_code_of(part.group(), language):
+                return _Text(path, side, f"{Path(path).parent}/{name[: part.start()]}*{name[part.end() :]}")
+    lines = list(islice(read_lines(path), 0, _ROWS * _STRIDE, _STRIDE))
+    shares = [_share_in(lines, language) for language in languages]
+    return _Text(path, int(shares[1] > shares[0]), name, by="their text")
+
+
+def is_code_of(word: str, language: str) -> bool:
+    """Whether the word is the code of a language: `de` of `de_AT`."""
+    return word.lower() == language.lower().replace("_", "-").split("-")[0]
+
+
+def _share_in(lines: Sequence[str], language: str) -> float:
+    """The share of the lines that may be in the language: by their script, and by their words."""
+    lines = [line for line in lines if any(map(str.isalpha, line))]
+    fitting = [line for line in lines if (script_share(line, language) or 0.0) > 0.3]
+    if not fitting:
+        return 0.0
+    identifier = LanguageIdentifier()
+    if not identifier.knows(language):
+        return len(fitting) / len(lines)
+    return sum(is_same_language(identifier.best(line), language) for line in fitting) / len(lines)
+
+
+# Tables
+
+
+def _table(path: str, suffix: str, languages: tuple[str, str]) -> Guess:
+    delimiter = _delimiter(path) if suffix in (".tsv", ".csv") else None
+    rows = _rows(path, suffix, delimiter)
+    if not rows:
+        raise InputError(f"{path}: a corpus must have sentence pairs, but is empty")
+    if named := _by_name(list(rows[0].values() if delimiter else rows[0]), languages):
+        # The columns are the two languages by default.
+        columns = None if named == list(languages) else named
+        assumed = f"{path}: columns {named[0]} and {named[1]}, by their names"
+        return Guess(_corpus(path, columns, delimiter), assumed)
+    if not delimiter and "translation" in rows[0]:
+        return Guess(_corpus(path, None, None), f"{path}: {' and '.join(languages)} of `translation`")
+    chosen, shares = _by_text(rows, languages)
+    if min(shares) < 0.5:
+        found = ", ".join(f"{share:.0%} {language}" for share, language in zip(shares, languages))
+        raise InputError(
+            f"{path}: must have a column in {languages[0]} and one in {languages[1]}, but the best ones are "
+            f"{found}; write the corpus into a config by hand, with `columns`"
+        )
+    header = "" if not delimiter else "no header; "
+    assumed = f"{path}: {header}columns {chosen[0]} and {chosen[1]}, by their text"
+    return Guess(_corpus(path, chosen, delimiter), assumed)
+
+
+def _corpus(path: str, columns: list[str] | list[int] | None, delimiter: str | None) -> FileCorpus:
+    usual = "," if Path(without_packing(path)).suffix.lower() == ".csv" else "\t"
+    return FileCorpus(file=path, columns=columns, delimiter=None if delimiter == usual else delimiter)
+
+
+def _delimiter(path: str) -> str:
+    """The mark between the columns: the one that is in all of the first lines, the most often."""
+    usual = "," if Path(without_packing(path)).suffix.lower() == ".csv" else "\t"
+    lines = [line for line in islice(read_lines(path), 50) if line]
+    counts = {mark: min((line.count(mark) for line in lines), default=0) for mark in ("\t", ";", ",", "|")}
+    if counts[usual]:
+        return usual
+    best = max(counts, key=lambda mark: counts[mark])
+    return best if counts[best] else usual
+
+
+def _rows(path: str, suffix: str, delimiter: str | None) -> list[dict[Any, Any]]:
+    """The first row and a sample of the others, as values by column: by number from 1 on in text tables."""
+    if suffix == ".parquet":
+        import pyarrow.parquet
+
+        try:
+            table = pyarrow.parquet.ParquetFile(path)
+            return next(table.iter_batches(batch_size=_ROWS)).to_pylist() if table.metadata.num_rows else []
+        except FileNotFoundError:
+            raise InputError(f"{path}: no such file; paths are taken from the folder you start in") from None
+        except (OSError, pyarrow.ArrowException) as error:
+            raise InputError(f"{path}: must be a parquet file: {error}") from None
+    lines = (line for line in read_lines(path) if line.strip())
+    sample = [line for i, line in enumerate(islice(lines, _ROWS * _STRIDE)) if i % _STRIDE == 0]
+    if delimiter is None:
+        try:
+            rows = [json.loads(line) for line in sample]
+        except ValueError as error:
+            raise InputError(f"{path}: must be a JSON object a line: {error}") from None
+        return [row for row in rows if isinstance(row, dict)]
+    split = (
+        csv.reader(sample, delimiter=delimiter) if suffix == ".csv" else (s.split(delimiter) for s in sample)
+    )
+    return [dict(enumerate(cells, start=1)) for cells in split]
+
+
+def _by_name(names: Sequence[Any], languages: tuple[str, str]) -> list[str] | None:
+    """The columns that are named after the languages, or source and target."""
+    found: list[str | None] = [None, None]
+    for name in filter(lambda name: isinstance(name, str), names):
+        word = name.strip().lower()
+        for side, language in enumerate(languages):
+            if is_code_of(word, language) or word == language.lower() or _NAMES.get(word) == side:
+                found[side] = found[side] or name
+    return [name for name in found if name is not None] if all(found) else None
+
+
+def _by_text(rows: Sequence[dict[Any, Any]], languages: tuple[str, str]) -> tuple[list[Any], list[float]]:
+    """The two columns whose text is in the languages, and the shares of the rows where it is."""
+    columns = [name for name, value in rows[0].items() if isinstance(value, str)]
+    shares = {
+        name: [_share_in([str(row.get(name) or "") for row in rows], language) for language in languages]
+        for name in columns
+    }
+    pairs = [pair for both in combinations(columns, 2) for pair in (both, both[::-1])]
+    if not pairs:
+        return [], [0.0, 0.0]
+    best = max(pairs, key=lambda pair: min(shares[pair[0]][0], shares[pair[1]][1]))
+    return list(best), [shares[best[0]][0], shares[best[1]][1]]

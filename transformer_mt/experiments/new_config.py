@@ -1,0 +1,204 @@
+"""A config for a user's files: which corpora they are, and sizes that suit them and this machine."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from transformer_mt.config import Config, DataConfig
+from transformer_mt.config.dump import flow
+from transformer_mt.config.load import load_config
+from transformer_mt.config.tokenizer import TokenizerConfig
+from transformer_mt.data.corpus import read_corpus
+from transformer_mt.data.spaceless import is_spaceless
+from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.errors import InputError
+from transformer_mt.experiments.guess_corpora import Guess, guess_corpora
+from transformer_mt.experiments.sizing import SPACELESS_LEAST, Size, size_for, smaller
+from transformer_mt.files import write_text
+from transformer_mt.inspection.samples import BlockSample
+from transformer_mt.progress_bar import duration, show_progress
+from transformer_mt.training.speed import seconds_per_update
+
+_HOUR = 3600.0
+# Pairs whose pieces are counted.
+_SAMPLE = 20_000
+# With fewer pieces than this a corpus is too small for any.
+_LEAST_VOCABULARY = 300
+# A set that is held out has about so many pairs, but at most this share of all.
+_HELD_OUT, _MOST_HELD_OUT = 1000, 0.05
+# Batches are as full as this, because their pairs differ in length.
+_FULL = 0.92
+
+
+@dataclass(frozen=True)
+class Data:
+    """What the sizes depend on."""
+
+    source_lang: str
+    target_lang: str
+    guesses: list[Guess]
+    pairs: int
+    sample: list[tuple[str, str]]
+
+
+def new_config(
+    source_lang: str, target_lang: str, files: Sequence[str], out: Path, say: Callable[[str], None]
+) -> None:
+    """Write a config for the files to `out`, and say what was assumed and how long the training will take."""
+    if out.exists():
+        raise InputError(f"{out}: must not exist yet, but does; name another file, or remove it")
+    if source_lang == target_lang:
+        raise InputError(f"source and target language must differ, but both are {source_lang}")
+    guesses = guess_corpora(files, source_lang, target_lang)
+    for guess in guesses:
+        say(f"assumed: {guess.assumed}")
+    data = _read(source_lang, target_lang, guesses)
+    say(f"{data.pairs:,} pairs")
+    if len(data.sample) < 20:
+        raise InputError(f"{', '.join(files)}: must have at least 20 pairs, but have {data.pairs:,}")
+    size, lengths = _fitting(size_for(data.pairs), data)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    config, text = _config(data, size, lengths, out.stem)
+    say("measuring this machine")
+    seconds = seconds_per_update(config, size.vocab_size, lengths)
+    total = seconds * config.train.max_updates
+    write_text(out, text)
+    say(
+        f"{out}: training will take about {duration(total)} on this machine ({config.train.max_updates:,} "
+        f"updates of {seconds:.2f} s), validations not counted"
+    )
+    if total > _HOUR:
+        say(_within_an_hour(data, size, seconds, out))
+
+
+def _read(source_lang: str, target_lang: str, guesses: list[Guess]) -> Data:
+    """Count the pairs, and take a sample."""
+    first = guesses[0].corpus
+    config = DataConfig(source_lang=source_lang, target_lang=target_lang, train=first, valid=first)
+    sample, pairs = BlockSample(), 0
+    for guess in guesses:
+        for pair in show_progress(read_corpus(guess.corpus, config), "reading", unit="pairs"):
+            sample.add(pairs, (pair[0].strip(), pair[1].strip()))
+            pairs += 1
+    chosen = [pair for block in sample.blocks() for pair in block.pairs if all(pair)]
+    step = -(-len(chosen) // _SAMPLE) or 1
+    return Data(source_lang, target_lang, guesses, pairs, chosen[::step])
+
+
+def _tokenizer_keys(data: Data, size: Size) -> dict[str, object]:
+    """The keys of the tokenizer, with what the languages need."""
+    keys: dict[str, object] = {"vocab_size": size.vocab_size}
+    if any(map(is_spaceless, (data.source_lang, data.target_lang))):
+        keys |= {"character_coverage": 0.9995, "normalization": "identity"}
+    if size.bpe_dropout:
+        keys["bpe_dropout"] = size.bpe_dropout
+    return keys
+
+
+def _fitting(size: Size, data: Data) -> tuple[Size, list[tuple[int, int]]]:
+    """The size with a vocabulary that fits the languages and the text, and the pieces of each side of the
+    sample, end-of-sentence counted.
+    """
+    if any(map(is_spaceless, (data.source_lang, data.target_lang))):
+        size = replace(size, vocab_size=max(SPACELESS_LEAST, size.vocab_size))
+    while True:
+        try:
+            keys = TokenizerConfig.model_validate(_tokenizer_keys(data, size))
+            tokenizer = Tokenizer.train(data.sample, keys, [])
+            break
+        except InputError:  # too many pieces for so little text
+            if size.vocab_size < _LEAST_VOCABULARY:
+                raise
+            size = replace(size, vocab_size=size.vocab_size * 3 // 4)
+    src = tokenizer.encode_src([src for src, _ in data.sample])
+    tgt = tokenizer.encode_tgt([tgt for _, tgt in data.sample])
+    return size, [(len(a) + 1, len(b) + 1) for a, b in zip(src, tgt)]
+
+
+def _updates(data: Data, size: Size, lengths: Sequence[tuple[int, int]]) -> int:
+    per_pair = sum(map(max, lengths)) / len(lengths) / _FULL
+    return max(100, int(size.epochs * data.pairs * per_pair / size.batch_tokens) // 10 * 10)
+
+
+def _config(data: Data, size: Size, lengths: Sequence[tuple[int, int]], name: str) -> tuple[Config, str]:
+    """The config, and its YAML with a comment on each choice."""
+    updates = _updates(data, size, lengths)
+    every = max(50, updates // 150 * 10)
+    share = min(_MOST_HELD_OUT, round(1.2 * _HELD_OUT / data.pairs, 5))
+    longest = sorted(map(max, lengths))[int(0.999 * (len(lengths) - 1))]
+    max_length = next((n for n in (64, 128, 256) if longest <= n), 256)
+    per_pair = sum(map(sum, lengths)) / len(lengths)
+    entries = [flow(guess.corpus) for guess in data.guesses]
+    train = f" {entries[0]}" if len(entries) == 1 else "".join(f"\n    - {entry}" for entry in entries)
+    held_out = f"{{from_train: {{share: {share:g}, max: {_HELD_OUT}}}}}"
+    text = f"""\
+# Written by `transformer-mt new` for {data.pairs:,} pairs of about {per_pair:.0f} tokens. Look at them first:
+# transformer-mt inspect {name}.yaml
+data:
+  source_lang: {data.source_lang}
+  target_lang: {data.target_lang}
+  train:{train}
+  # About {share:.2%} of the sources, by a hash: adding data never moves one into training.
+  valid: {held_out}
+  test: [{held_out}]
+  max_length: {max_length}  # 99.9 % of the pairs are shorter
+# The sizes for about {size.pairs:,} pairs: fewer pieces for less text, because rare ones are learnt badly.
+tokenizer: {flow(_tokenizer_keys(data, size))}
+# As wide and deep as pays for so much data; more dropout for less data.
+model: {flow(_model_keys(size))}
+train:
+  max_updates: {updates}  # about {size.epochs:g} epochs
+  batch_tokens: {size.batch_tokens}
+  learning_rate: {size.learning_rate}
+  schedule: cosine  # to zero at max_updates: if the last validation is the best by far, raise it
+  warmup: {max(10, updates // 12)}
+  validate_every: {every}
+  save_every: {every}
+  patience: 0
+"""
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / f"{name}.yaml"
+        write_text(file, text)
+        return load_config(file), text
+
+
+def _within_an_hour(data: Data, size: Size, seconds: float, out: Path) -> str:
+    """The command that trains the largest size whose training fits one hour: at least a quarter of the
+    updates it would have.
+    """
+    for other in [size, *smaller(size)]:
+        chosen, lengths = _fitting(other, data)
+        config, _ = _config(data, chosen, lengths, out.stem)
+        if chosen != size:
+            seconds = seconds_per_update(config, chosen.vocab_size, lengths)
+        updates = int(_HOUR / seconds)
+        if updates >= config.train.max_updates / 4:
+            break
+    updates = min(updates, config.train.max_updates)
+    every = max(50, updates // 150 * 10)
+    train = {
+        "max_updates": updates,
+        "warmup": max(10, updates // 12),
+        "validate_every": every,
+        "save_every": every,
+    }
+    keys: dict[str, object] = {f"train.{key}": value for key, value in train.items()}
+    if chosen != size:
+        keys |= {f"tokenizer.{key}": value for key, value in _tokenizer_keys(data, chosen).items()}
+        keys |= {f"model.{key}": value for key, value in _model_keys(chosen).items()}
+        keys |= {"train.batch_tokens": chosen.batch_tokens, "train.learning_rate": chosen.learning_rate}
+    words = " ".join(f"{key}={value}" for key, value in keys.items())
+    return f"in one hour: transformer-mt train {out} {words}"
+
+
+def _model_keys(size: Size) -> dict[str, object]:
+    return {
+        "d_model": size.d_model,
+        "d_ff": size.d_ff,
+        "num_heads": size.num_heads,
+        "num_encoder_layers": size.layers,
+        "num_decoder_layers": size.layers,
+        "dropout": size.dropout,
+        "position": "rotary",
+    }

@@ -1,0 +1,57 @@
+"""Which sizes suit how much data: the rules behind `transformer-mt new`.
+
+Up to 200,000 pairs they were measured (docs/measurements/sizing.md). Beyond they follow the literature:
+the paper's base model and its dropout (Vaswani et al. 2017, table 3) for millions of pairs; vocabularies of
+16,000 to 32,000 pieces (Gowda and May 2020; Ding et al. 2019: fewer pieces for less data); BPE-dropout for
+small corpora only (Provilkov et al. 2020).
+"""
+
+from dataclasses import dataclass
+from math import log
+
+
+@dataclass(frozen=True)
+class Size:
+    """A config for some amount of data."""
+
+    pairs: int
+    """The amount it is for: that with the nearest logarithm is taken."""
+    vocab_size: int
+    d_model: int
+    layers: int
+    dropout: float
+    bpe_dropout: float
+    learning_rate: float
+    epochs: float
+    batch_tokens: int = 4096
+
+    @property
+    def d_ff(self) -> int:
+        return 4 * self.d_model
+
+    @property
+    def num_heads(self) -> int:
+        return self.d_model // 64
+
+
+SIZES = [
+    Size(10_000, 2000, 256, 3, 0.3, 0.1, 0.006, 40),
+    Size(30_000, 4000, 256, 3, 0.2, 0.1, 0.006, 20),
+    Size(130_000, 8000, 256, 3, 0.1, 0.1, 0.006, 15),
+    Size(500_000, 16_000, 512, 4, 0.1, 0.0, 0.003, 12, 8192),
+    Size(4_500_000, 32_000, 512, 6, 0.1, 0.0, 0.002, 8, 25_000),
+]
+"""From small to large."""
+
+SPACELESS_LEAST = 8000
+"""Pieces of the least vocabulary with a language such as Chinese, whose characters alone are thousands."""
+
+
+def size_for(pairs: int) -> Size:
+    """The size for so many pairs."""
+    return min(SIZES, key=lambda size: abs(log(size.pairs / max(1, pairs))))
+
+
+def smaller(size: Size) -> list[Size]:
+    """The sizes below this one, from large to small."""
+    return [other for other in reversed(SIZES) if other.pairs < size.pairs]
