@@ -72,7 +72,7 @@ def planted(pairs: Sequence[Pair], fault: str, share: float, seed: int = 1) -> t
         rotated = [*targets[1:], targets[0]]
         found[start : start + count] = [(src, t) for (src, _), t in zip(found[start:], rotated)]
         return found, count
-    rows = random.Random(seed).sample(range(1, len(pairs), 2), count)
+    rows = random.Random(seed).sample(range(1, len(pairs), 2 if fault == NEAR else 1), count)
     for n, row in enumerate(rows):
         if fault == NEAR:  # of the row before, which has an even number and is not changed
             found[row] = (_other_marks(pairs[row - 1][0]), _other_marks(pairs[row - 1][1]))

@@ -86,6 +86,17 @@ class FileCorpus(CorpusOptions):
     """Between the columns of .tsv and .csv; by default a tab and a comma."""
 
 
+class OpusCorpus(CorpusOptions):
+    """A corpus of OPUS (opus.nlpl.eu) in Moses format, downloaded once."""
+
+    opus: str = Field(pattern=r"^[\w.+-]+$")
+    """Its name there: `News-Commentary`."""
+    version: str = Field(pattern=r"^[\w.+-]+$")
+    """Its version: `v16`."""
+    languages: list[Annotated[str, Field(pattern=LANGUAGE)]] | None = Field(None, min_length=2, max_length=2)
+    """Source and target in OPUS's codes, where they differ: `[en, zh_CN]`."""
+
+
 class ToyCorpus(CorpusOptions):
     """The built-in English-German toy language."""
 
@@ -129,6 +140,7 @@ def corpus_kind(corpus: Any) -> str | None:
     has = (lambda key: key in corpus) if isinstance(corpus, dict) else (lambda key: hasattr(corpus, key))
     for key, kind in (
         ("toy", "toy"),
+        ("opus", "opus"),
         ("file", "file"),
         ("source", "files"),
         ("target", "files"),
@@ -144,22 +156,24 @@ Corpus = Annotated[
     Annotated[HubCorpus, Tag("hub")]
     | Annotated[FilesCorpus, Tag("files")]
     | Annotated[FileCorpus, Tag("file")]
+    | Annotated[OpusCorpus, Tag("opus")]
     | Annotated[ToyCorpus, Tag("toy")],
     Discriminator(
         corpus_kind,
         custom_error_type="corpus_kind",
         custom_error_message="must be a corpus: {split: ...} of data.hub, {hub: ..., split: ...}, "
-        "{source: ..., target: ...}, {file: ...} or {toy: ...}",
+        "{source: ..., target: ...}, {file: ...}, {opus: ..., version: ...} or {toy: ...}",
     ),
 ]
 
-Readable = HubCorpus | FilesCorpus | FileCorpus | ToyCorpus | SacrebleuCorpus
+Readable = HubCorpus | FilesCorpus | FileCorpus | OpusCorpus | ToyCorpus | SacrebleuCorpus
 """What has pairs of its own."""
 
 HeldOut = Annotated[
     Annotated[HubCorpus, Tag("hub")]
     | Annotated[FilesCorpus, Tag("files")]
     | Annotated[FileCorpus, Tag("file")]
+    | Annotated[OpusCorpus, Tag("opus")]
     | Annotated[ToyCorpus, Tag("toy")]
     | Annotated[SacrebleuCorpus, Tag("sacrebleu")]
     | Annotated[FromTrainCorpus, Tag("held")],
@@ -167,7 +181,8 @@ HeldOut = Annotated[
         corpus_kind,
         custom_error_type="corpus_kind",
         custom_error_message="must be a corpus: {split: ...} of data.hub, {hub: ..., split: ...}, "
-        "{source: ..., target: ...}, {file: ...}, {toy: ...}, {sacrebleu: ...}, or held out of training: "
+        "{source: ..., target: ...}, {file: ...}, {opus: ..., version: ...}, {toy: ...}, {sacrebleu: ...}, "
+        "or held out of training: "
         "{from_train: {share: 0.01}}",
     ),
 ]

@@ -10,6 +10,7 @@ from transformer_mt.config.corpus import (
     FileCorpus,
     FilesCorpus,
     HubCorpus,
+    OpusCorpus,
     Readable,
     SacrebleuCorpus,
     ToyCorpus,
@@ -18,6 +19,7 @@ from transformer_mt.data import toy
 from transformer_mt.data.hub import UnknownSplitError, read_hub
 from transformer_mt.data.lines import read_lines
 from transformer_mt.data.moses import read_moses_zip
+from transformer_mt.data.opus import read_opus
 from transformer_mt.data.packed import PACKED, without_packing
 from transformer_mt.data.sacrebleu_sets import read_sacrebleu
 from transformer_mt.data.tables import Pair, read_rows
@@ -44,6 +46,8 @@ def read_corpus(corpus: Readable, data: DataConfig) -> Iterator[Pair]:
         return _not_empty(_read_files(corpus), f"{corpus.source} and {corpus.target}")
     if isinstance(corpus, FileCorpus):
         return _not_empty(_read_file(corpus, languages), corpus.file)
+    if isinstance(corpus, OpusCorpus):
+        return _not_empty(read_opus(corpus, languages), describe(corpus))
     if isinstance(corpus, SacrebleuCorpus):
         return _not_empty(read_sacrebleu(corpus.sacrebleu, languages), describe(corpus))
     return _not_empty(read_hub(corpus, languages), describe(corpus))
@@ -57,6 +61,8 @@ def describe(corpus: Readable) -> str:
         return f"{corpus.source} + {corpus.target}"
     if isinstance(corpus, FileCorpus):
         return corpus.file
+    if isinstance(corpus, OpusCorpus):
+        return f"opus {corpus.opus} {corpus.version}"
     if isinstance(corpus, SacrebleuCorpus):
         return f"sacrebleu {corpus.sacrebleu}"
     return " ".join(filter(None, [corpus.hub, corpus.config, corpus.split]))
@@ -69,8 +75,9 @@ def name_of(corpus: Readable) -> str:
 
 def described_access(corpus: Readable) -> str:
     """The corpus in a few words, and that it comes from the network if it does."""
-    is_remote = isinstance(corpus, HubCorpus) and not Path(corpus.hub).is_dir()
-    return describe(corpus) + (", from the hub or its local cache" if is_remote else "")
+    is_of_hub = isinstance(corpus, HubCorpus) and not Path(corpus.hub).is_dir()
+    is_remote = is_of_hub or isinstance(corpus, OpusCorpus)
+    return describe(corpus) + (", from the network or its local cache" if is_remote else "")
 
 
 def identity(corpus: Readable) -> dict[str, Any]:
@@ -82,8 +89,8 @@ def identity(corpus: Readable) -> dict[str, Any]:
         paths = [Path(corpus.source), Path(corpus.target)]
     elif isinstance(corpus, FileCorpus):
         paths = [Path(corpus.file)]
-    elif isinstance(corpus, SacrebleuCorpus):
-        paths = []  # the library checks the content of what it downloads
+    elif isinstance(corpus, SacrebleuCorpus | OpusCorpus):
+        paths = []  # what has a name and a version stays what it is
     else:
         folder = Path(corpus.hub)
         paths = sorted(path for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else []

@@ -54,11 +54,13 @@ class BlockSample:
 
 
 def weight_of(row: int, all_of: int = 100_000) -> int:
-    """How many rows this one stands for in a sample with all of the first rows, every second of as many after
-    them, every fourth of twice as many, and so on; 0 if it is not in the sample.
+    """How many rows this one stands for in a sample with all of the first rows, half of as many after them, a
+    quarter of twice as many, and so on; 0 if it is not in the sample. Rows are chosen by a hash: what repeats
+    every second row is neither missed nor counted twice.
     """
-    stride = 1 << (row // all_of).bit_length()
-    return 0 if row % stride else stride
+    bits = (row // all_of).bit_length()
+    mixed = row * 0x9E3779B97F4A7C15 & (2**64 - 1)
+    return 0 if mixed >> (64 - bits) else 1 << bits
 
 
 @dataclass
