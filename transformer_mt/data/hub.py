@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer_mt.config.corpus import HubCorpus
+from transformer_mt.data.hub_files import file_lists, rows_of_files
 from transformer_mt.data.tables import Pair, pair_of
 from transformer_mt.errors import InputError
 
@@ -21,8 +22,19 @@ def read_hub(corpus: HubCorpus, languages: list[str]) -> Iterator[Pair]:
     assert match, corpus.split  # config.py has checked the form
     name, *bounds = match.groups()
     start, stop = (int(bound) if bound else None for bound in bounds)
-    dataset = _load_hub(corpus, name)
     columns = corpus.columns or languages
+    loaded = _load_hub(corpus, name)
+    if isinstance(loaded, list):  # addresses of parquet files, none of which is fetched yet
+        described = _described(corpus)
+        for row in rows_of_files(loaded, start, stop, described):
+            yield pair_of(row, columns, corpus.hub)
+        return
+    yield from _rows_of(loaded, corpus, columns, start, stop)
+
+
+def _rows_of(
+    dataset: Any, corpus: HubCorpus, columns: list[str], start: int | None, stop: int | None
+) -> Iterator[Pair]:
     wanted = columns if set(columns) <= set(dataset.column_names) else ["translation"]
     if set(wanted) <= set(dataset.column_names):  # else _pair says what there is
         dataset = dataset.select_columns(wanted)  # others, of pictures perhaps, are not decoded
@@ -40,7 +52,9 @@ def read_hub(corpus: HubCorpus, languages: list[str]) -> Iterator[Pair]:
 
 
 def _load_hub(corpus: HubCorpus, split: str) -> Any:
-    """One split of a set of the hub, or of a local folder laid out like one, memory-mapped."""
+    """One split of a set: the addresses of its parquet files on the hub, or a memory-mapped data set where it
+    is in another format or a local folder in the hub's layout.
+    """
     import datasets
     import huggingface_hub
 
@@ -54,6 +68,12 @@ def _load_hub(corpus: HubCorpus, split: str) -> Any:
     if not sys.stderr.isatty():
         datasets.disable_progress_bars()
     try:
+        if not local and (files := file_lists(corpus)) is not None:
+            if split not in files:
+                raise UnknownSplitError(
+                    f"{corpus.hub}: no split `{split}`; the splits are {', '.join(files)}"
+                )
+            return files[split]
         # The names first: a misspelt split must not cost a download.
         splits = datasets.get_dataset_split_names(corpus.hub, corpus.config, revision=corpus.revision)
         if split not in splits:

@@ -160,7 +160,7 @@ def _scripts(texts: Sequence[str]) -> dict[str, float]:
 def _shifted(blocks: BlockSample, languages: tuple[str, str], rows: int) -> list[Suspicion]:
     found = []
     for shift in find_shifts(blocks.blocks(), languages):
-        pairs = min(rows, len(shift.blocks) * blocks.rows_per_block)
+        pairs = min(rows, round(shift.lines * blocks.stride))
         first, last = shift.blocks[0].start, shift.blocks[-1].start + len(shift.blocks[-1].pairs)
         note = f"source line N fits target line N{shift.by:+d}, between rows {first + 1:,} and {last:,}"
         suspicion = Suspicion("shifted lines", "add or remove lines in one of the files", pairs, note)

@@ -48,9 +48,9 @@ class BlockSample:
         return [*self._blocks, Block(self._number * self._size, self._open)] if self._open else self._blocks
 
     @property
-    def rows_per_block(self) -> int:
-        """How many rows of the stream a block stands for."""
-        return self._size * self._stride
+    def stride(self) -> int:
+        """The sample has one block of so many."""
+        return self._stride
 
 
 def weight_of(row: int, all_of: int = 100_000) -> int:

@@ -32,6 +32,8 @@ class Shift:
 
     by: int
     blocks: list[Block]
+    lines: float
+    """An estimate of the lines, with those at the beginning and end that fill no block."""
 
 
 def find_shifts(blocks: Sequence[Block], languages: tuple[str, str]) -> list[Shift]:
@@ -135,8 +137,24 @@ def _shifted(blocks: Sequence[Block], scores: np.ndarray) -> list[Shift]:
     others = np.sort(scores, axis=1)[:, :-2]
     margin = scores.max(1) - straight
     is_shifted = (best != MOST) & (margin > 4 * others.std(1)) & (margin > 0.3 * scores.max(1))
-    found = {
-        int(column) - MOST: [blocks[int(i)] for i in np.flatnonzero(is_shifted & (best == column))]
-        for column in np.unique(best[is_shifted])
-    }
-    return sorted((Shift(by, where) for by, where in found.items()), key=lambda shift: -len(shift.blocks))
+    found = []
+    for column in np.unique(best[is_shifted]):
+        where = np.flatnonzero(is_shifted & (best == column))
+        parts = _shifted_parts(scores[:, column] - straight, where)
+        lines = sum(part * len(block.pairs) for part, block in zip(parts, blocks))
+        found.append(Shift(int(column) - MOST, [blocks[int(i)] for i in where], float(lines)))
+    return sorted(found, key=lambda shift: -shift.lines)
+
+
+def _shifted_parts(margin: np.ndarray, where: np.ndarray) -> np.ndarray:
+    """The part of each block that is shifted: all of those in `where`; of their neighbours a part, because a
+    shift begins and ends inside a block. From no line to all, the margin rises from -m to m.
+    """
+    full = margin[where].mean()
+    parts = np.zeros(len(margin))
+    near = np.union1d(where - 1, where + 1)
+    near = near[(near >= 0) & (near < len(margin))]
+    share = np.clip((margin[near] + full) / (2 * full), 0.0, 1.0)
+    parts[near] = np.where(share > 0.2, share, 0.0)
+    parts[where] = 1.0
+    return parts
