@@ -81,10 +81,9 @@ def _paired(paths: Sequence[str], languages: tuple[str, str]) -> list[tuple[_Tex
         text = left.pop(0)
         partner = next((other for other in left if other.stem == text.stem and other.side != text.side), None)
         if partner is None:
-            names = f"{Path(text.path).name} with .{languages[0]} or .{languages[1]} at its end"
             raise InputError(
                 f"{text.path}: must have a line-aligned file in the other language, but there is none; give "
-                f"both, with names that differ only in the language ({names})"
+                f"both, with names that differ only in the language: all.{languages[0]} all.{languages[1]}"
             )
         left.remove(partner)
         pairs.append((text, partner))

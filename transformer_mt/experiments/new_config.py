@@ -10,7 +10,7 @@ from transformer_mt.config.dump import flow
 from transformer_mt.config.load import load_config
 from transformer_mt.config.tokenizer import TokenizerConfig
 from transformer_mt.data.corpus import read_corpus
-from transformer_mt.data.spaceless import is_spaceless
+from transformer_mt.data.spaceless import count_spaceless, is_spaceless
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.experiments.guess_corpora import Guess, guess_corpora
@@ -23,8 +23,10 @@ from transformer_mt.training.speed import seconds_per_update
 _HOUR = 3600.0
 # Pairs whose pieces are counted.
 _SAMPLE = 20_000
-# With fewer pieces than this a corpus is too small for any.
-_LEAST_VOCABULARY = 300
+# A vocabulary has at most one piece for so many words of the text: rarer pieces are learnt badly.
+_WORDS_PER_PIECE = 20
+# The 256 bytes, the special pieces and some letters; below the second number there is room for no letters.
+_LEAST_VOCABULARY, _NO_VOCABULARY = 400, 300
 # A set that is held out has about so many pairs, but at most this share of all.
 _HELD_OUT, _MOST_HELD_OUT = 1000, 0.05
 # Batches are as full as this, because their pairs differ in length.
@@ -102,13 +104,17 @@ def _fitting(size: Size, data: Data) -> tuple[Size, list[tuple[int, int]]]:
     """
     if any(map(is_spaceless, (data.source_lang, data.target_lang))):
         size = replace(size, vocab_size=max(SPACELESS_LEAST, size.vocab_size))
+    texts = [text for pair in data.sample for text in pair]
+    words = sum(len(text.split()) + count_spaceless(text) for text in texts) / len(data.sample)
+    most = int(words * data.pairs / _WORDS_PER_PIECE)
+    size = replace(size, vocab_size=min(size.vocab_size, max(_LEAST_VOCABULARY, most)))
     while True:
         try:
             keys = TokenizerConfig.model_validate(_tokenizer_keys(data, size))
             tokenizer = Tokenizer.train(data.sample, keys, [])
             break
         except InputError:  # too many pieces for so little text
-            if size.vocab_size < _LEAST_VOCABULARY:
+            if size.vocab_size < _NO_VOCABULARY:
                 raise
             size = replace(size, vocab_size=size.vocab_size * 3 // 4)
     src = tokenizer.encode_src([src for src, _ in data.sample])
@@ -143,9 +149,9 @@ data:
   valid: {held_out}
   test: [{held_out}]
   max_length: {max_length}  # 99.9 % of the pairs are shorter
-# The sizes for about {size.pairs:,} pairs: fewer pieces for less text, because rare ones are learnt badly.
+# The sizes are those for about {size.pairs:,} pairs. BPE-dropout spells words in other pieces each time.
 tokenizer: {flow(_tokenizer_keys(data, size))}
-# As wide and deep as pays for so much data; more dropout for less data.
+# As wide and deep as pays for so much data; the less data, the more dropout.
 model: {flow(_model_keys(size))}
 train:
   max_updates: {updates}  # about {size.epochs:g} epochs

@@ -1,9 +1,9 @@
 """Which sizes suit how much data: the rules behind `transformer-mt new`.
 
-Up to 200,000 pairs they were measured (docs/measurements/sizing.md). Beyond they follow the literature:
-the paper's base model and its dropout (Vaswani et al. 2017, table 3) for millions of pairs; vocabularies of
-16,000 to 32,000 pieces (Gowda and May 2020; Ding et al. 2019: fewer pieces for less data); BPE-dropout for
-small corpora only (Provilkov et al. 2020).
+For up to 30,000 pairs they are measured (docs/measurements/sizing.md, docs/measurements/experiments.md).
+Beyond they follow the literature: the paper's base model and its dropout (Vaswani et al. 2017, table 3) for
+millions of pairs; vocabularies of 16,000 to 32,000 pieces there (Ding et al. 2019; Gowda and May 2020);
+BPE-dropout for small corpora only (Provilkov et al. 2020).
 """
 
 from dataclasses import dataclass
@@ -35,8 +35,8 @@ class Size:
 
 
 SIZES = [
-    Size(10_000, 2000, 256, 3, 0.3, 0.1, 0.006, 40),
-    Size(30_000, 4000, 256, 3, 0.2, 0.1, 0.006, 20),
+    Size(10_000, 8000, 256, 3, 0.3, 0.1, 0.006, 40),
+    Size(30_000, 8000, 256, 3, 0.2, 0.1, 0.006, 20),
     Size(130_000, 8000, 256, 3, 0.1, 0.1, 0.006, 15),
     Size(500_000, 16_000, 512, 4, 0.1, 0.0, 0.003, 12, 8192),
     Size(4_500_000, 32_000, 512, 6, 0.1, 0.0, 0.002, 8, 25_000),
