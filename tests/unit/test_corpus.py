@@ -212,7 +212,7 @@ def test_a_download_that_breaks_off_is_told(monkeypatch):
     def broken(*words, **options):
         raise huggingface_hub.utils.httpx.ReadError("peer closed connection")
 
-    monkeypatch.setattr(datasets, "get_dataset_split_names", broken)
+    monkeypatch.setattr(datasets, "load_dataset_builder", broken)
     with pytest.raises(
         InputError, match=r"a/b: cannot be had from the hub \(ReadError\); check the name and the network"
     ):
@@ -223,17 +223,22 @@ def test_a_pinned_state_of_a_set_is_what_is_asked_for(monkeypatch, hub_folder):
     import datasets
 
     asked = []
-    names, load = datasets.get_dataset_split_names, datasets.load_dataset
+    builder, names, load = (
+        datasets.load_dataset_builder,
+        datasets.get_dataset_split_names,
+        datasets.load_dataset,
+    )
 
     def of_the_hub(ask):
         return lambda hub, *words, revision, **options: (
             asked.append(revision) or ask(str(hub_folder), *words, **options)
         )
 
+    monkeypatch.setattr(datasets, "load_dataset_builder", of_the_hub(builder))
     monkeypatch.setattr(datasets, "get_dataset_split_names", of_the_hub(names))
     monkeypatch.setattr(datasets, "load_dataset", of_the_hub(load))
     corpus = {"hub": "a/b", "config": "de-en", "split": "train", "revision": "v1.2"}
-    assert read(corpus) and asked == ["v1.2", "v1.2"]
+    assert read(corpus) and asked == ["v1.2"] * 3
     pinned, newest = (identity(data({**corpus, "revision": r}).train) for r in ("v1.2", None))
     assert pinned != newest
 

@@ -4,7 +4,15 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from transformer_mt.config.corpus import LANGUAGE, Corpora, Corpus, FromTrainCorpus, HeldOut, corpus_kind
+from transformer_mt.config.corpus import (
+    LANGUAGE,
+    Corpora,
+    Corpus,
+    FromTrainCorpus,
+    HeldOut,
+    Readable,
+    corpus_kind,
+)
 from transformer_mt.config.filter import FilterConfig
 from transformer_mt.config.section import Location, Positive, Section
 
@@ -94,9 +102,9 @@ class DataConfig(Section):
         """The cleaning rules of a training corpus."""
         return self.filter if entry.filter is None else entry.filter
 
-    def languages_of(self, entry: Corpus) -> tuple[str, str]:
-        """Source and target language of a training corpus."""
-        return entry.source_lang or self.source_lang, entry.target_lang or self.target_lang
+    def languages_of(self, corpus: Readable) -> tuple[str, str]:
+        """Source and target language of a corpus."""
+        return corpus.source_lang or self.source_lang, corpus.target_lang or self.target_lang
 
     @property
     def tags(self) -> list[str]:

@@ -34,8 +34,12 @@ def pair_key(pair: Pair, near: bool = False) -> int:
     duplicates have the same if asked.
     """
     sides = map(near_text, pair) if near else (side.strip() for side in pair)
-    digest = hashlib.blake2b("\0".join(sides).encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little")
+    return text_key("\0".join(sides))
+
+
+def text_key(text: str) -> int:
+    """64 bits that stand for the text."""
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
 def near_text(text: str) -> str:

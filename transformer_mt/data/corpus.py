@@ -34,7 +34,7 @@ def read_corpus(corpus: Readable, data: DataConfig) -> Iterator[Pair]:
 
     A missing file, split or column raises at the first pair; bytes that are not UTF-8 raise when read.
     """
-    languages = [corpus.source_lang or data.source_lang, corpus.target_lang or data.target_lang]
+    languages = list(data.languages_of(corpus))
     if isinstance(corpus, ToyCorpus):
         if {language.lower() for language in languages} != {"en", "de"}:
             raise InputError(

@@ -4,7 +4,6 @@ Both depend on the normalised source alone: a sentence with other capitals, spac
 characters is the same sentence.
 """
 
-import hashlib
 import heapq
 import json
 import unicodedata
@@ -13,6 +12,7 @@ from pathlib import Path
 
 from transformer_mt.config import DataConfig
 from transformer_mt.config.corpus import FromTrain, FromTrainCorpus, Readable
+from transformer_mt.data.cleaning import text_key
 from transformer_mt.data.corpus import Pair, describe, read_corpus
 from transformer_mt.data.lines import read_lines
 from transformer_mt.errors import InputError
@@ -25,8 +25,7 @@ _MASK = 2**64 - 1
 def source_key(source: str) -> int:
     """64 bits that stand for the normalised source."""
     text = source if source.isascii() else unicodedata.normalize("NFKC", source)
-    text = " ".join(text.casefold().split())
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
+    return text_key(" ".join(text.casefold().split()))
 
 
 def _salted(key: int, salt: int) -> float:

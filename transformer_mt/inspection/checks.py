@@ -1,13 +1,12 @@
 """What can be wrong with a corpus: one check per suspicion, each fed pair by pair, in flat memory."""
 
-import hashlib
 import math
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from transformer_mt.data.cleaning import near_text
+from transformer_mt.data.cleaning import near_text, text_key
 from transformer_mt.data.cleaning_rules import CopyRule, MarkupRule, NumbersRule, ScriptRule
 from transformer_mt.data.encoding import is_escaped, is_wrongly_decoded
 from transformer_mt.data.held_out import source_key
@@ -185,9 +184,9 @@ class RepetitionCheck:
 
     def add(self, row: int, pair: Pair) -> None:
         self._row = row
-        keys = [key_of(text) for text in pair]
-        near = key_of("\0".join(map(near_text, pair)))
-        self._pairs.add(near, key_of("\0".join(pair)), pair)
+        keys = [text_key(text) for text in pair]
+        near = text_key("\0".join(map(near_text, pair)))
+        self._pairs.add(near, text_key("\0".join(pair)), pair)
         for side in (0, 1):
             self._sides[side].add(keys[side], keys[1 - side], pair)
             self._frequent[side].add(keys[side], pair)
@@ -235,11 +234,6 @@ class LeakCheck:
 
     def suspicions(self) -> list[Suspicion]:
         return [self._suspicion]
-
-
-def key_of(text: str) -> int:
-    """64 bits that stand for the text."""
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
 Check = PairCheck | LanguageCheck | LengthCheck | RepetitionCheck | LeakCheck

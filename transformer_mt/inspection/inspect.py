@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from transformer_mt.config import Config, DataConfig
-from transformer_mt.config.corpus import Corpus, FromTrainCorpus, Readable
+from transformer_mt.config.corpus import FromTrainCorpus
 from transformer_mt.config.filter import FilterConfig
 from transformer_mt.data.corpus import Pair, name_of, read_corpus
 from transformer_mt.data.languages import LanguageIdentifier
@@ -86,15 +86,11 @@ def inspect(config: Config, say: Callable[[str], None]) -> Inspection:
         if isinstance(corpus, FromTrainCorpus):
             continue
         say(f"looking at {name_of(corpus)}")
-        languages = _languages(corpus, data)
+        languages = data.languages_of(corpus)
         checks = all_checks(languages, identifier)
         looks.append(look_at(name_of(corpus), read_corpus(corpus, data), languages, checks))
     vocab_size = _count_tokens(config, looks, notes)
     return Inspection(config.name, looks, notes, vocab_size)
-
-
-def _languages(corpus: Readable | Corpus, data: DataConfig) -> tuple[str, str]:
-    return corpus.source_lang or data.source_lang, corpus.target_lang or data.target_lang
 
 
 def all_checks(languages: tuple[str, str], identifier: LanguageIdentifier | None) -> list[Check]:
