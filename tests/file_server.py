@@ -54,6 +54,9 @@ class _Handler(BaseHTTPRequestHandler):
         wanted = self.headers.get("Range")
         if wanted and self.headers.get("If-Range") == self.server.etag:
             begin = int(wanted.removeprefix("bytes=").removesuffix("-"))
+        if begin and begin >= len(content):
+            self._answer(416, b"")
+            return
         rest = content[begin:]
         if fault and fault[0] == "short":
             rest = content[: fault[1]]

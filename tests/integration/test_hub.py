@@ -48,8 +48,9 @@ for split in sys.argv[2:]:
 
 def parquet(start, stop):
     rows = [{"de": f"Satz {n} und mehr", "en": f"Sentence {n} and more"} for n in range(start, stop)]
+    table = pyarrow.table({"id": list(range(start, stop)), "translation": rows})
     buffer = io.BytesIO()
-    pyarrow.parquet.write_table(pyarrow.table({"translation": rows}), buffer, compression="none")
+    pyarrow.parquet.write_table(table, buffer, compression="none")
     return buffer.getvalue()
 
 

@@ -99,6 +99,7 @@ def test_the_extra_is_named_where_a_package_is_missing(monkeypatch):
     [
         ("It has 25 rooms.", "Es hat 35 Zimmer.", True),
         ("It has 25 rooms.", "Es hat 25 Zimmer.", False),
+        ("id " + "1" * 5000, "Kennung " + "2" * 5000, True),
         ("It has 10 rooms.", "Es hat 12 Zimmer.", True),
         ("1.50 euros or 20", "1,5 Euro oder 20", False),
         ("It has twenty-five rooms.", "Es hat 25 Zimmer.", False),

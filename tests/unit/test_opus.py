@@ -91,6 +91,15 @@ def test_a_killed_download_is_resumed_by_the_next_process(opus, monkeypatch):
     assert opus.requests[-1][1] == "bytes=100000-"
 
 
+def test_a_download_killed_before_it_got_its_name_is_taken(opus):
+    """All bytes are there: the server answers 416."""
+    read(data())
+    (file,) = (cache_root() / "downloads/opus/Books/v1").glob("*.zip")
+    file.with_name(f"{file.name}.part.mark").write_text('"1"', encoding="utf-8")
+    file.rename(file.with_name(f"{file.name}.part"))
+    assert read(data()) == PAIRS
+
+
 def test_a_file_that_changed_on_the_server_is_downloaded_whole(opus):
     opus.faults = [("cut", 100_000), ("changed",)]
     assert read(data()) == PAIRS

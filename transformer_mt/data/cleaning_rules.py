@@ -115,6 +115,8 @@ def _may_be_same(number: str, other: str) -> bool:
 
 
 def _is_same_hour(number: str, other: str) -> bool:
+    if max(len(number), len(other)) > 4:
+        return False
     first, second = sorted((int(number), int(other)))
     return second <= 2400 and second - first in (12, 120, 1200)
 

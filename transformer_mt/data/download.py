@@ -22,8 +22,8 @@ _OF_THE_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.ERO
 _WAIT = 1.0
 _TIMEOUT = 60.0
 _BLOCK = 1 << 20
-# The server may answer later.
-_LATER = {408, 429, 500, 502, 503, 504}
+# The server may answer otherwise the next time.
+_LATER = {408, 416, 429, 500, 502, 503, 504}
 
 
 def fetch_json(url: str, query: Mapping[str, str], what: str) -> Any:
@@ -70,6 +70,8 @@ def _fetch_all(url: str, part: Path, what: str) -> None:
         except (OSError, http.client.HTTPException) as error:
             if isinstance(error, OSError) and error.errno in _OF_THE_DISK:
                 raise
+            if isinstance(error, urllib.error.HTTPError) and error.code == 416:
+                part.unlink(missing_ok=True)  # nothing is left to send: killed before it was renamed
             # As long as more of the file comes with each try, go on at once.
             attempt = 0 if _size(part) > begun else attempt + 1
             if attempt:

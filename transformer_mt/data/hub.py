@@ -26,7 +26,7 @@ def read_hub(corpus: HubCorpus, languages: list[str]) -> Iterator[Pair]:
     loaded = _load_hub(corpus, name)
     if isinstance(loaded, list):  # addresses of parquet files, none of which is fetched yet
         described = _described(corpus)
-        for row in rows_of_files(loaded, start, stop, described):
+        for row in rows_of_files(loaded, columns, start, stop, described):
             yield pair_of(row, columns, corpus.hub)
         return
     yield from _rows_of(loaded, corpus, columns, start, stop)

@@ -46,15 +46,16 @@ def file_lists(corpus: HubCorpus) -> dict[str, list[str]] | None:
 
 
 def rows_of_files(
-    urls: list[str], start: int | None, stop: int | None, described: str
+    urls: list[str], columns: list[str], start: int | None, stop: int | None, described: str
 ) -> Iterator[dict[str, Any]]:
-    """The rows from `start` to before `stop` of parquet files that follow one another, as Python slices them.
-    Files after `stop` are not fetched; a bound counted from the end needs all.
+    """The rows from `start` to before `stop` of parquet files that follow one another, as Python slices them:
+    the given columns, alone or inside a `translation` column. Files after `stop` are not fetched; a bound
+    counted from the end needs all.
     """
     if (start or 0) < 0 or (stop or 0) < 0:
         total = sum(_num_rows(_fetch(url, described)) for url in urls)
         start, stop, _ = slice(start, stop).indices(total)
-    rows = chain.from_iterable(_rows(_fetch(url, described), described) for url in urls)
+    rows = chain.from_iterable(_rows(_fetch(url, described), columns, described) for url in urls)
     return islice(rows, start or 0, stop)
 
 
@@ -64,12 +65,16 @@ def _num_rows(file: Path) -> int:
     return int(pyarrow.parquet.ParquetFile(file).metadata.num_rows)
 
 
-def _rows(file: Path, described: str) -> Iterator[dict[str, Any]]:
+def _rows(file: Path, columns: list[str], described: str) -> Iterator[dict[str, Any]]:
     import pyarrow
     import pyarrow.parquet
 
     try:
-        for batch in pyarrow.parquet.ParquetFile(file).iter_batches(batch_size=10_000):
+        table = pyarrow.parquet.ParquetFile(file)
+        names = set(table.schema_arrow.names)
+        # Others, of pictures perhaps, are not read. Where these are missing, the error names all.
+        wanted = next((each for each in (columns, ["translation"]) if set(each) <= names), None)
+        for batch in table.iter_batches(batch_size=10_000, columns=wanted):
             yield from batch.to_pylist()
     except (OSError, pyarrow.ArrowException, UnicodeDecodeError) as error:
         raise InputError(f"{described}: {file} is damaged or holds text that is not UTF-8: {error}") from None

@@ -37,8 +37,8 @@ def _address(corpus: OpusCorpus, first: str, second: str) -> str:
     query = {"corpus": corpus.opus, "source": first, "target": second, "preprocessing": "moses"}
     found = _corpora(service, {**query, "version": corpus.version}, corpus)
     for entry in found:
-        if entry.get("url", "").endswith(".zip"):
-            return str(entry["url"])
+        if (url := str(entry.get("url"))).endswith(".zip"):
+            return url
     versions = sorted({str(entry.get("version")) for entry in _corpora(service, query, corpus)})
     there = f"; its versions are {', '.join(versions)}" if versions else ""
     raise InputError(

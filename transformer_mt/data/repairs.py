@@ -1,5 +1,7 @@
 """Repairs of text before it is cleaned, by the packages of the extra `clean`."""
 
+import html
+import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -7,7 +9,7 @@ from transformer_mt.errors import InputError
 
 
 def repair_encoding(text: str) -> str:
-    """The text with wrongly decoded characters and HTML escapes put right, by ftfy."""
+    """The text with wrongly decoded characters and HTML escapes fixed, by ftfy."""
     if text.isascii() and "&" not in text and text.isprintable():
         return text
     fixed = _import("ftfy").fix_text(
@@ -19,7 +21,7 @@ def repair_encoding(text: str) -> str:
         normalization=None,
     )
     # Escaped twice (&amp;quot;), as the Moses scripts do with text that was escaped already.
-    return " ".join(_import("html").unescape(fixed).split("\n"))
+    return " ".join(html.unescape(fixed).split("\n"))
 
 
 def detokenizer(language: str) -> Callable[[str], str]:
@@ -35,8 +37,6 @@ def detokenizer(language: str) -> Callable[[str], str]:
 
 
 def _import(name: str) -> Any:
-    import importlib
-
     try:
         return importlib.import_module(name)
     except ImportError:

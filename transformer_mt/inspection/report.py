@@ -32,7 +32,10 @@ def shown(look: CorpusLook) -> list[Suspicion]:
 def markdown(inspection: Inspection) -> str:
     """The report for the terminal and for inspect.md."""
     parts = [f"# Inspection of {inspection.name}", verdict(inspection), *inspection.notes]
-    parts.append(tabulate(_overview(inspection), headers=_HEAD, tablefmt="github", disable_numparse=True))
+    overview = tabulate(
+        _overview(inspection), headers=_head(inspection), tablefmt="github", disable_numparse=True
+    )
+    parts.append(overview)
     for look in inspection.corpora:
         parts.append(f"## {look.name}")
         if not (suspicions := shown(look)):
@@ -49,7 +52,7 @@ def html_page(inspection: Inspection) -> str:
     body = [f"<h1>Inspection of {escape(inspection.name)}</h1>"]
     body.append(f'<p class="verdict">{escape(verdict(inspection))}</p>')
     body += [f"<p>{escape(note)}</p>" for note in inspection.notes]
-    body.append(_html_table(_HEAD, _overview(inspection)))
+    body.append(_html_table(_head(inspection), _overview(inspection)))
     for look in inspection.corpora:
         body.append(f"<h2>{escape(look.name)}</h2>")
         if not (suspicions := shown(look)):
@@ -69,8 +72,13 @@ def html_page(inspection: Inspection) -> str:
     )
 
 
-_HEAD = ["corpus", "pairs", "empty", "characters (5 %, 50 %, 95 %, most)", "tokens per pair", "scripts"]
 _SUSPICIONS = ["suspicion", "pairs, about", "share", "what acts on it", "note"]
+
+
+def _head(inspection: Inspection) -> list[str]:
+    pieces = f" ({inspection.vocab_size:,} pieces)" if inspection.vocab_size else ""
+    lengths = "characters (5 %, 50 %, 95 %, most)"
+    return ["corpus", "pairs", "empty", lengths, f"tokens per pair{pieces}", "scripts"]
 
 
 def _overview(inspection: Inspection) -> list[list[str]]:
