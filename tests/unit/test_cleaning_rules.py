@@ -173,3 +173,18 @@ def test_repairs():
     joined = list(repaired(tokenised, FilterConfig(detokenize=True), ("en", "de")))
     assert joined == [("it's, here (state-of-art).", 'das ist "gut", ja.')]
     assert list(repaired(tokenised, FilterConfig(), ("en", "de"))) == tokenised
+    of_one_side = list(repaired(tokenised, FilterConfig(detokenize="source"), ("en", "de")))
+    assert of_one_side == [(joined[0][0], tokenised[0][1])]
+
+
+def test_spaces_between_chinese_characters_are_removed(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sacremoses", None)  # needs no extra
+    pairs = [
+        ("It 's", "有趣 的 是 ， 他说： “好” 有 2 部 iPhone 手机"),
+        ("It 's", "カメラ　が あります"),
+    ]
+    chosen = FilterConfig(detokenize="target")
+    assert [tgt for _, tgt in repaired(pairs, chosen, ("en", "zh"))] == [
+        "有趣的是，他说：“好”有 2 部 iPhone 手机",
+        "カメラがあります",
+    ]

@@ -8,7 +8,7 @@ import pytest
 from scripts.plant_faults import FAULTS, NEAR, SHIFTED, looked, planted, reported
 from transformer_mt.config.load import load_config
 from transformer_mt.data import toy
-from transformer_mt.inspection.checks import Example, RepetitionCheck, Suspicion, is_tokenised
+from transformer_mt.inspection.checks import Example, RepetitionCheck, Suspicion, TokenisedCheck, is_tokenised
 from transformer_mt.inspection.inspect import CorpusLook, Inspection, inspect
 from transformer_mt.inspection.report import html_page, markdown
 from transformer_mt.inspection.samples import BlockSample, FrequentKeys, GroupSample, weight_of
@@ -62,18 +62,33 @@ def test_lines_shifted_by_more_than_one():
 
 
 @pytest.mark.parametrize(
-    "text, expected",
+    "text, language, expected",
     [
-        ("Das ist gut .", True),
-        ("state @-@ of", True),
-        ("it 's good", True),
-        ("Das ist gut.", False),
-        ("Costs 3 . 5", True),
-        ("Wait ... what", False),
+        ("Das ist gut .", "de", True),
+        ("state @-@ of", "en", True),
+        ("it 's good", "en", True),
+        ("Das ist gut.", "de", False),
+        ("Costs 3 . 5", "en", True),
+        ("Wait ... what", "en", False),
+        ("这 是 书 。", "zh", True),
+        ("很好， 谢谢", "zh_Hans", True),
+        ("他有 iPhone 手机，很好。", "zh", False),
+        ("저는 학생입니다", "ko", False),
     ],
 )
-def test_tokenised_text(text, expected):
-    assert is_tokenised(text) == expected
+def test_tokenised_text(text, language, expected):
+    assert is_tokenised(text, language) == expected
+
+
+@pytest.mark.parametrize(
+    "src, tgt, value",
+    [("It is .", "这是", "source"), ("It is.", "这 是", "target"), ("It is .", "这 是", "true")],
+)
+def test_only_the_tokenised_side_is_to_be_joined(src, tgt, value):
+    check = TokenisedCheck(("en", "zh"))
+    for row in range(100):
+        check.add(row, (src, tgt))
+    assert check.suspicions()[0].action == f"filter: {{detokenize: {value}}}"
 
 
 # Samples in flat memory
@@ -195,8 +210,12 @@ def look(rows, *suspicions, is_training=True, name="c"):
         ),
         (  # a bad test set is worth a correction, too
             [look(50_000), look(100, Suspicion("wrong language", "act", 50), is_training=False, name="t")],
-            "Not good enough yet: about 50,000 pairs are usable as they are. First, act for t: wrong "
-            "language concerns about 50 pairs (50.0%).",
+            "Not good enough yet: about 50,000 pairs are usable as they are. First, look at the examples of "
+            "t: wrong language concerns about 50 pairs (50.0%).",
+        ),
+        (  # some odd pairs in it are not, since no rule drops them
+            [look(50_000), look(100, Suspicion("wrong language", "act", 5), is_training=False, name="t")],
+            "Good enough: about 50,000 usable pairs. First, train; no suspicion concerns 1 % of a corpus.",
         ),
     ],
 )

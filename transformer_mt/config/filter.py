@@ -41,7 +41,9 @@ with warnings.catch_warnings():
         """Of text that was decoded wrongly (`fÃ¼r`), has control or replacement characters, or HTML escapes
         (`&quot;`): drop the pair, or repair it with ftfy (extra `clean`) and drop what stays damaged.
         """
-        detokenize: bool = False
-        """Join text that was tokenised (`it 's , here`) to normal text, by sacremoses (extra `clean`)."""
+        detokenize: bool | Literal["source", "target"] = False
+        """Join text that was tokenised (`it 's , here`) to normal text, by sacremoses (extra `clean`); in
+        Chinese and Japanese, remove spaces between characters. Of both sides, or of the one named.
+        """
         model_score: ModelScore | None = None
         """Keep the best share by the log-probabilities of two trained models."""

@@ -160,10 +160,10 @@ def repaired(pairs: Iterable[Pair], chosen: FilterConfig, languages: tuple[str, 
     from transformer_mt.data.repairs import detokenizer, repair_encoding
 
     sides: list[list[Callable[[str], str]]] = [[], []]
-    for steps, language in zip(sides, languages):
+    for side, steps, language in zip(("source", "target"), sides, languages):
         if chosen.encoding == "repair":
             steps.append(repair_encoding)
-        if chosen.detokenize:
+        if chosen.detokenize in (True, side):
             steps.append(detokenizer(language))
     return ((_apply(sides[0], src), _apply(sides[1], tgt)) for src, tgt in pairs)
 

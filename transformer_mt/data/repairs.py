@@ -5,6 +5,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
+from transformer_mt.data.spaceless import is_written_without_spaces, join_words
 from transformer_mt.errors import InputError
 
 
@@ -25,7 +26,12 @@ def repair_encoding(text: str) -> str:
 
 
 def detokenizer(language: str) -> Callable[[str], str]:
-    """A function that joins tokenised text, by sacremoses: `it &apos;s , here` becomes `it's, here`."""
+    """A function that joins tokenised text, by sacremoses: `it &apos;s , here` becomes `it's, here`. In
+    Chinese and Japanese it only removes spaces between their characters, as line breaks of subtitles leave
+    them too.
+    """
+    if is_written_without_spaces(language):
+        return join_words
     code = language.lower().replace("_", "-").split("-")[0]
     moses = _import("sacremoses").MosesDetokenizer(lang=code)
 

@@ -2,7 +2,10 @@
 
 import unicodedata
 
+import regex
+
 _LANGUAGES = ("zh", "ja", "th", "lo", "km", "my")
+_NO_SPACES_AT_ALL = ("zh", "ja")  # the others have them between clauses
 _SCRIPTS = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR")
 
 
@@ -14,3 +17,23 @@ def is_spaceless(target_lang: str) -> bool:
 def count_spaceless(text: str) -> int:
     """How many characters of the text are of such a script; each stands for about a word."""
     return sum(not c.isascii() and unicodedata.name(c, "").startswith(_SCRIPTS) for c in text)
+
+
+# Characters of Chinese and Japanese, with their full-width punctuation.
+_WIDE = r"[\p{Han}\p{Hiragana}\p{Katakana}ー“”‘’…\u3001-\u303f\uff01-\uff60]"
+_SPACES = regex.compile(rf"(?<={_WIDE})\s+(?={_WIDE})")
+
+
+def is_written_without_spaces(language: str) -> bool:
+    """Whether the language has spaces neither between words nor between clauses."""
+    return language.lower().replace("_", "-").split("-")[0] in _NO_SPACES_AT_ALL
+
+
+def has_spaces_within(text: str) -> bool:
+    """Whether characters of Chinese or Japanese have spaces between them."""
+    return not text.isascii() and _SPACES.search(text) is not None
+
+
+def join_words(text: str) -> str:
+    """The text without spaces between characters of Chinese or Japanese."""
+    return _SPACES.sub("", text)

@@ -16,7 +16,8 @@ from itertools import islice
 from pathlib import Path
 
 from transformer_mt.config import Config
-from transformer_mt.config.corpus import FileCorpus, FromTrainCorpus
+from transformer_mt.config.corpus import Corpus, CorpusOptions, FileCorpus, FromTrainCorpus
+from transformer_mt.config.filter import FilterConfig
 from transformer_mt.data.corpus import Pair, read_corpus
 from transformer_mt.data.lines import cut_to_whole_lines
 from transformer_mt.data.passes import training_pairs
@@ -71,10 +72,7 @@ def distill(teacher: Path, config: Config, out: Path | None, say: Callable[[str]
             f"data.{name} of the student must be a corpus of its own, but is held out of its training corpora"
         )
     test = list(read_corpus(scored, config.data))
-    file = folder / "distilled.jsonl"
-    _translate_training_side(teacher, config, file, say)
-    columns = [config.data.source_lang, config.data.target_lang]
-    data = config.data.model_copy(update={"train": FileCorpus(file=str(file), columns=columns)})
+    data = config.data.model_copy(update={"train": _distilled_entries(teacher, config, folder, say)})
     train(config.model_copy(update={"data": data}), folder)
     refused = None
     if not _is_export_of(folder, folder / "int8"):
@@ -112,11 +110,27 @@ def _is_export_of(run: Path, exported: Path) -> bool:
     return facts.get("weights") == digest(run / "model.safetensors")
 
 
-def _translate_training_side(teacher: Path, config: Config, file: Path, say: Callable[[str], None]) -> None:
-    """The source side of the student's training pairs with the teacher's translations, one JSON object a
-    line.
-    """
-    sources = [src for entry in config.data.entries for src, _ in training_pairs(entry, config.data)]
+def _distilled_entries(
+    teacher: Path, config: Config, folder: Path, say: Callable[[str], None]
+) -> list[FileCorpus]:
+    """The student's training entries, with the teacher's translations as targets."""
+    found, entries = [], config.data.entries
+    for number, entry in enumerate(entries, start=1):
+        file = folder / ("distilled.jsonl" if len(entries) == 1 else f"distilled-{number}.jsonl")
+        _translate_entry(teacher, config, entry, file, say)
+        kept = entry.model_dump(include=set(CorpusOptions.model_fields), exclude={"filter"})
+        columns = list(config.data.languages_of(entry))
+        # The sources have passed the filter before, and the teacher's translations need no repair.
+        found.append(FileCorpus(**kept, file=str(file), columns=columns, filter=FilterConfig()))
+    return found
+
+
+def _translate_entry(
+    teacher: Path, config: Config, entry: Corpus, file: Path, say: Callable[[str], None]
+) -> None:
+    """The sources of a training corpus with the teacher's translations, one JSON object a line."""
+    sources = [src for src, _ in training_pairs(entry, config.data)]
+    source_lang, target_lang = config.data.languages_of(entry)
     file.parent.mkdir(parents=True, exist_ok=True)
     with lock_folder(file.parent):
         done = cut_to_whole_lines(file)
@@ -124,6 +138,8 @@ def _translate_training_side(teacher: Path, config: Config, file: Path, say: Cal
         if done == len(sources):
             return
         translator = Translator.load(teacher)
+        # A teacher without this tag was trained on no such corpus: it translates as usual.
+        tag = entry.tag if entry.tag in translator.tokenizer.tag_ids else None
         say(f"{file}: {len(sources) - done:,} sentences for {teacher} to translate, {translator.searched}")
         rest = iter(sources[done:])
         with (
@@ -132,11 +148,8 @@ def _translate_training_side(teacher: Path, config: Config, file: Path, say: Cal
         ):
             size = ChunkSize()
             while chunk := list(islice(rest, size.next())):
-                for result in translator.translate(chunk):
-                    pair = {
-                        config.data.source_lang: result.source,
-                        config.data.target_lang: result.translation,
-                    }
+                for result in translator.translate(chunk, tag=tag):
+                    pair = {source_lang: result.source, target_lang: result.translation}
                     output.write(json.dumps(pair, ensure_ascii=False) + "\n")
                 output.flush()
                 bar.update(len(chunk))

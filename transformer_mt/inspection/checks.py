@@ -11,6 +11,7 @@ from transformer_mt.data.cleaning_rules import CopyRule, MarkupRule, NumbersRule
 from transformer_mt.data.encoding import is_escaped, is_wrongly_decoded
 from transformer_mt.data.held_out import source_key
 from transformer_mt.data.languages import LanguageIdentifier, is_same_language
+from transformer_mt.data.spaceless import has_spaces_within, is_written_without_spaces
 from transformer_mt.data.tables import Pair
 from transformer_mt.inspection.samples import FrequentKeys, GroupSample, weight_of
 
@@ -69,9 +70,39 @@ class PairCheck:
 _TOKENISED = re.compile(r"\w [.,](?: |$)|@-@|\w 's |\w n't |&apos;s ")
 
 
-def is_tokenised(text: str) -> bool:
-    """Whether the text looks as the Moses tokeniser leaves it."""
+def is_tokenised(text: str, language: str) -> bool:
+    """Whether the text looks as the Moses tokeniser leaves it, or has spaces between the characters of a
+    language that is written without.
+    """
+    if is_written_without_spaces(language) and has_spaces_within(text):
+        return True
     return bool(_TOKENISED.search(text))
+
+
+class TokenisedCheck:
+    """Text that was tokenised, on one side or both."""
+
+    def __init__(self, languages: tuple[str, str]) -> None:
+        self._languages = languages
+        self._suspicion = Suspicion("tokenised text", "")
+        self._sides = {"source": 0, "target": 0}
+
+    def add(self, row: int, pair: Pair) -> None:
+        weight = weight_of(row)
+        if not weight:
+            return
+        found = [is_tokenised(text, language) for text, language in zip(pair, self._languages)]
+        if any(found):
+            self._suspicion.add(row, pair, weight)
+            for side, is_found in zip(self._sides, found):
+                self._sides[side] += is_found
+
+    def suspicions(self) -> list[Suspicion]:
+        # Joining changes marks of text that was not tokenised, so a side with little of it is left as it is.
+        sides = [side for side, count in self._sides.items() if 20 * count > max(self._sides.values())]
+        value = sides[0] if len(sides) == 1 else "true"
+        self._suspicion.action = f"filter: {{detokenize: {value}}}"
+        return [self._suspicion]
 
 
 def pair_checks(languages: tuple[str, str]) -> list[PairCheck]:
@@ -85,7 +116,6 @@ def pair_checks(languages: tuple[str, str]) -> list[PairCheck]:
         PairCheck("wrong script", "filter: {script: true}", ScriptRule(languages).drops),
         PairCheck("damaged encoding", "filter: {encoding: repair}", either(is_wrongly_decoded)),
         PairCheck("escaped text", "filter: {encoding: repair}", either(is_escaped)),
-        PairCheck("tokenised text", "filter: {detokenize: true}", either(is_tokenised)),
         PairCheck("markup", "filter: {markup: true}", MarkupRule().drops),
         PairCheck("numbers that differ", "filter: {numbers: true}", NumbersRule().drops),
     ]
@@ -236,7 +266,7 @@ class LeakCheck:
         return [self._suspicion]
 
 
-Check = PairCheck | LanguageCheck | LengthCheck | RepetitionCheck | LeakCheck
+Check = PairCheck | TokenisedCheck | LanguageCheck | LengthCheck | RepetitionCheck | LeakCheck
 
 
 def all_suspicions(checks: Sequence[Check]) -> list[Suspicion]:

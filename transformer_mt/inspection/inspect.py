@@ -23,6 +23,7 @@ from transformer_mt.inspection.checks import (
     LengthCheck,
     RepetitionCheck,
     Suspicion,
+    TokenisedCheck,
     all_suspicions,
     pair_checks,
 )
@@ -88,14 +89,22 @@ def inspect(config: Config, say: Callable[[str], None]) -> Inspection:
         say(f"looking at {name_of(corpus)}")
         languages = data.languages_of(corpus)
         checks = all_checks(languages, identifier)
-        looks.append(look_at(name_of(corpus), read_corpus(corpus, data), languages, checks))
+        look = look_at(name_of(corpus), read_corpus(corpus, data), languages, checks)
+        for suspicion in look.suspicions:  # no rule is applied to such a set
+            suspicion.action = "these pairs are scored as they are: look at the examples"
+        looks.append(look)
     vocab_size = _count_tokens(config, looks, notes)
     return Inspection(config.name, looks, notes, vocab_size)
 
 
 def all_checks(languages: tuple[str, str], identifier: LanguageIdentifier | None) -> list[Check]:
     """New checks for a corpus; without an identifier none looks at languages."""
-    checks: list[Check] = [*pair_checks(languages), LengthCheck(), RepetitionCheck()]
+    checks: list[Check] = [
+        *pair_checks(languages),
+        TokenisedCheck(languages),
+        LengthCheck(),
+        RepetitionCheck(),
+    ]
     return [*checks, LanguageCheck(languages, identifier)] if identifier else checks
 
 

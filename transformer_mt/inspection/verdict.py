@@ -16,6 +16,8 @@ _WEIGHTS = {
 }
 # From this share of a corpus on, something should be done; from this share of all pairs on, it must be.
 _SHOULD, _MUST = 0.01, 0.1
+# From this share of a validation or test set on, its scores say little.
+_SCORES_SUFFER = 0.1
 _FEW = 10_000
 
 
@@ -28,7 +30,7 @@ def verdict(inspection: Inspection) -> str:
         (_weight(suspicion) * suspicion.pairs, look, suspicion)
         for look in inspection.corpora
         for suspicion in look.suspicions
-        if _weight(suspicion) * look.share(suspicion) >= _SHOULD
+        if _weight(suspicion) * look.share(suspicion) >= (_SHOULD if look.is_training else _SCORES_SUFFER)
     ]
     if not serious:
         first = "get more data" if few else "train"
@@ -40,9 +42,10 @@ def verdict(inspection: Inspection) -> str:
     of_all = total if look.is_training else look.rows
     grade = "Not good enough yet" if pairs >= _MUST * of_all else "Good enough after a correction"
     concerned = f"about {suspicion.pairs:,} pairs ({look.share(suspicion):.1%})"
+    first = f"{suspicion.action} for" if look.is_training else "look at the examples of"
     return (
-        f"{grade}{few or f': about {usable:,} pairs are usable as they are'}. First, {suspicion.action} for "
-        f"{look.name}: {suspicion.what} concerns {concerned}."
+        f"{grade}{few or f': about {usable:,} pairs are usable as they are'}. First, {first} {look.name}: "
+        f"{suspicion.what} concerns {concerned}."
     )
 
 
