@@ -225,7 +225,8 @@ def main() -> None:
     )
     parser.add_argument("--device", help="cuda: the tables of a GPU (default: those of the CPU)")
     arguments = parser.parse_args()
-    from transformer_mt.export.to_ctranslate2 import export
+    from transformer_mt.export.export import export
+    from transformer_mt.export.to_ctranslate2 import ToCTranslate2
 
     lines = arguments.source.read_text(encoding="utf-8").split("\n")[: arguments.sentences]
     lines = [line for line in lines if line]
@@ -233,7 +234,7 @@ def main() -> None:
         exports = {}
         for kind in ("float32", "int8"):
             exports[kind] = Path(folder) / kind
-            print(export(arguments.run, exports[kind], kind, str(arguments.source), print))
+            print(export(arguments.run, exports[kind], ToCTranslate2(kind), str(arguments.source), print))
         if arguments.device:
             on_gpu(arguments.run, exports, lines, arguments.rounds, arguments.device)
             return

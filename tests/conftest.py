@@ -101,3 +101,53 @@ def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     result = run_cli("train", config, cwd=folder, picture=True)
     assert result.returncode == 0, result.stderr.decode()
     return folder / "runs" / "tiny"
+
+
+@pytest.fixture
+def untrained_run(tmp_path: Path) -> Callable[..., Path]:
+    """Writes the run of an untrained model: TINY's, of this `vocab_size` and with these keys of `model`."""
+
+    def write(shared: bool = True, **model: object) -> Path:
+        import torch
+        from safetensors.torch import save_file
+
+        from transformer_mt.config import Config
+        from transformer_mt.config.dump import dump_config
+        from transformer_mt.data import toy
+        from transformer_mt.data.tokenizer import EOS, PAD, Tokenizer
+        from transformer_mt.model.build import build_model
+
+        values = {
+            **TINY,
+            "model": {**TINY["model"], **model},
+            "tokenizer": {**TINY["tokenizer"], "shared": shared},
+        }
+        config = Config.model_validate(values)
+        tokenizer = Tokenizer.train(toy.generate("train", 400), config.tokenizer)
+        torch.manual_seed(0)
+        sizes = tokenizer.src.vocab_size(), tokenizer.tgt.vocab_size()
+        network = build_model(config.model, *sizes, shared, config.data.max_length)
+        with torch.no_grad():
+            for parameter in network.parameters():  # biases and norms, too, must have something to say
+                parameter.add_(torch.randn_like(parameter) * 0.1)
+            # Its translations must end: the end is about as likely as the likeliest word.
+            pairs = list(toy.generate("test", 20))
+            src, tgt = (
+                torch.nn.utils.rnn.pad_sequence([torch.tensor(ids) for ids in side], batch_first=True)
+                for side in (
+                    tokenizer.encode_src([a for a, _ in pairs]), tokenizer.encode_tgt([b for _, b in pairs])
+                )
+            )  # fmt: skip
+            hidden = network.eval().hidden(src, src != PAD, tgt)[tgt != PAD]
+            likeliest = network.output(hidden).amax(dim=1).mean()
+            mean = hidden.mean(dim=0)
+            network.output.weight[EOS] = mean * likeliest / mean.dot(mean)
+        folder = tmp_path / "untrained"
+        folder.mkdir()
+        tokenizer.save(folder)
+        weights = {name: tensor.detach() for name, tensor in network.named_parameters()}
+        save_file(weights, folder / "model.safetensors")
+        (folder / "config.yaml").write_text(dump_config(config), encoding="utf-8")
+        return folder
+
+    return write

@@ -112,7 +112,7 @@ def test_another_version_of_ctranslate2_exports_again(tiny_run, tmp_path, monkey
 
 def test_a_cached_export_that_another_process_made_first_is_taken(tiny_run, tmp_path, monkeypatch):
     from transformer_mt.export import cache
-    from transformer_mt.export import to_ctranslate2 as exporting
+    from transformer_mt.export import export as exporting
 
     monkeypatch.setenv("TRANSFORMER_MT_CACHE", str(tmp_path))
     whole = exporting.export
@@ -178,6 +178,10 @@ def test_the_probe_without_the_validation_set_is_what_the_run_was_scored_on(tiny
         (["export", "EXPORT", "new"], "must be a run's folder, but is exported already"),
         (["export", "no/run", "new"], "no/run: no such folder"),
         (["export", "RUN", "new", "--probe", "no/file"], "no/file: no such file"),
+        (
+            ["export", "RUN", "new", "--to", "huggingface", "--quantization", "int8"],
+            "--quantization must be float32 with --to huggingface, but is int8",
+        ),
     ],
 )
 def test_mistakes_get_one_line(tiny_run, exported, tmp_path, capfdbinary, monkeypatch, words, message):

@@ -53,10 +53,11 @@ def load(request, tiny_run, tmp_path_factory):
     folder = tiny_run
     if request.param == "ctranslate2":
         pytest.importorskip("ctranslate2")
-        from transformer_mt.export.to_ctranslate2 import export
+        from transformer_mt.export.export import export
+        from transformer_mt.export.to_ctranslate2 import ToCTranslate2
 
         folder = tmp_path_factory.mktemp("keys") / "ct2"
-        export(tiny_run, folder, "float32", None, print)
+        export(tiny_run, folder, ToCTranslate2(), None, print)
     return lambda settings: Translator.load(folder, device="cpu", decode=settings)
 
 
@@ -114,9 +115,10 @@ def test_batch_tokens_bounds_a_batch_of_the_torch_engine(tiny_run, sentences, mo
 
 def test_batch_tokens_bounds_a_batch_of_ctranslate2(tiny_run, sentences, tmp_path, monkeypatch):
     pytest.importorskip("ctranslate2")
-    from transformer_mt.export.to_ctranslate2 import export
+    from transformer_mt.export.export import export
+    from transformer_mt.export.to_ctranslate2 import ToCTranslate2
 
-    export(tiny_run, tmp_path / "ct2", "float32", None, print)
+    export(tiny_run, tmp_path / "ct2", ToCTranslate2(), None, print)
     translator = Translator.load(tmp_path / "ct2", device="cpu", decode={"batch_tokens": 200})
     asked = []
 

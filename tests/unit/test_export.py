@@ -17,13 +17,14 @@ from transformer_mt.data.tokenizer import EOS, Tokenizer
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.export import proof
 from transformer_mt.export.ctranslate2_spec import write_model
-from transformer_mt.export.support import reasons_against
-from transformer_mt.export.to_ctranslate2 import export
+from transformer_mt.export.ctranslate2_support import reasons_against
+from transformer_mt.export.export import export
+from transformer_mt.export.target import Output
+from transformer_mt.export.to_ctranslate2 import ToCTranslate2
 from transformer_mt.model.build import build_model
 from transformer_mt.translation.ctranslate2_engine import CTranslate2Engine
 from transformer_mt.translation.engine import Request
 from transformer_mt.translation.model_folder import load_run_config
-from transformer_mt.translation.result import Translation
 from transformer_mt.translation.torch_engine import TorchEngine, load_model
 
 KINDS = [
@@ -102,7 +103,7 @@ def test_positions_inside_attention_are_the_same_step_by_step(position, tokenize
 @pytest.fixture(scope="module")
 def trained(tiny_run, tmp_path_factory):
     folder = tmp_path_factory.mktemp("trained") / "ct2"
-    export(tiny_run, folder, "float32", None, print)
+    export(tiny_run, folder, ToCTranslate2(), None, print)
     model, tokenizer = load_model(tiny_run, load_run_config(tiny_run))
     return TorchEngine(model.eval(), tokenizer), CTranslate2Engine.load(folder, tokenizer, "cpu"), tokenizer
 
@@ -244,36 +245,41 @@ def test_what_ctranslate2_cannot_run_is_said_before_weights_move(tokenizers, tmp
 
 
 def test_an_export_that_translates_otherwise_is_refused(tokenizers, tmp_path, tiny_run):
-    """Two untrained models stand for a model and its broken export."""
+    """Two models in torch stand for a model and its broken export."""
     from transformer_mt import Translator
 
     ours = Translator.load(tiny_run, device="cpu")
     theirs = Translator.load(tiny_run, device="cpu")
     sentences = [english for english, _ in toy.generate("test", 20)]
-    assert proof.prove(ours, theirs, sentences, "float32", "de").identical == 20
+    expected = ours.translate(sentences)
+    assert proof.compare(expected, theirs.translate(sentences), "float32", "de").identical == 20
     with torch.no_grad():
         theirs.engine.model.decoder.layers[0].src_residual.norm.weight.mul_(-3.0)
+    found = theirs.translate(sentences)
     with pytest.raises(WorkError, match=r"must translate 99.5% of the lines identically .* it was not kept"):
-        proof.prove(ours, theirs, sentences, "float32", "de")
+        proof.compare(expected, found, "float32", "de")
     with pytest.raises(
         WorkError,
         match=r"must have a BLEU of 95 .* it was not kept, give sentences like those it will translate",
     ):
-        proof.prove(ours, theirs, sentences, "int8", "de")
+        proof.compare(expected, found, "int8", "de")
+    with pytest.raises(WorkError, match=r"sentences it can translate whole, but all 3 are too long"):
+        proof.compare([], [], "float32", "de", left_out=3)
+
+
+def test_scores_that_differ_are_refused():
+    expected = [Output("a b c d e", -0.5)] * 10
+    with pytest.raises(WorkError, match="scores within 0.001"):
+        proof.compare(expected, [Output("a b c d e", -0.502)] * 10, "float32", "de")
 
 
 def test_a_language_without_spaces_is_compared_by_its_characters():
     """A whole Chinese sentence is one word to 13a: one other character in 200 lines made the BLEU 0."""
-
-    class Says:
-        def __init__(self, lines):
-            self.lines = lines
-
-        def stream(self, sentences):
-            return [Translation(src, tgt, -1.0, -1.0, []) for src, tgt in zip(sentences, self.lines)]
-
     lines = [f"今天第{i}只狗在房子里睡觉。" for i in range(200)]
-    found = proof.prove(Says(lines), Says([lines[0].replace("狗", "猫"), *lines[1:]]), lines, "int8", "zh")
+    outputs = [
+        [Output(line, -1.0) for line in each] for each in (lines, [lines[0].replace("狗", "猫"), *lines[1:]])
+    ]
+    found = proof.compare(*outputs, "int8", "zh")
     assert found.identical == 199 and 99 < found.bleu < 100
 
 
@@ -288,10 +294,11 @@ def test_settings_ctranslate2_has_not_are_left_out_of_an_export_and_said(tiny_ru
     ]
     (run / "config.yaml").write_text(dump_config(load_config(run / "config.yaml", wanted)), encoding="utf-8")
     said: list[str] = []
-    export(run, tmp_path / "ct2", "float32", None, said.append)
+    export(run, tmp_path / "ct2", ToCTranslate2(), None, said.append)
     assert (
         said[0]
-        == "CTranslate2 has no decode.search, decode.repetition_penalty: the export translates without"
+        == "CTranslate2 cannot search as this run does; the export has decode.search beam (here mbr), "
+        "decode.repetition_penalty 1.0 (here 1.2)"
     )
     decode = load_run_config(tmp_path / "ct2").decode
     assert (decode.search, decode.samples, decode.repetition_penalty, decode.length_penalty) == (

@@ -2,38 +2,67 @@
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from transformer_mt.cli.console import say
+from transformer_mt.errors import InputError, Setting
+from transformer_mt.export.ctranslate2_support import QUANTIZATIONS
+
+if TYPE_CHECKING:
+    from transformer_mt.export.target import Target
 
 _ABOUT = (
-    "Write a run's model for another engine, and prove it: both translate a probe set, and an export that "
-    "translates differently is not kept. The exported folder is a MODEL for translate, evaluate and score."
+    "Write a run's model for other software, with a model card, and prove it: both translate a probe set, "
+    "and an export that translates differently is not kept. ctranslate2 is a folder and a MODEL for "
+    "translate, evaluate and score; huggingface a folder that transformers loads; argos an .argosmodel file."
 )
 
 
 def add_command(commands: Any) -> None:
-    parser = commands.add_parser("export", help="write a model for CTranslate2", description=_ABOUT)
+    parser = commands.add_parser("export", help="write a model for other software", description=_ABOUT)
     parser.add_argument("model", metavar="MODEL", help="a run's folder")
-    parser.add_argument("out", metavar="OUT", help="the folder to write; must not be there")
+    parser.add_argument("out", metavar="OUT", help="what to write; must not be there")
     parser.add_argument(
-        "--to", choices=["ctranslate2"], default="ctranslate2", help="the engine (default: ctranslate2)"
+        "--to",
+        choices=["ctranslate2", "huggingface", "argos"],
+        default="ctranslate2",
+        help="for which software (default: ctranslate2)",
     )
     parser.add_argument(
         "--quantization",
-        choices=["float32", "float16", "bfloat16", "int16", "int8"],
-        default="float32",
-        help="how weights are stored (default: float32)",
+        choices=QUANTIZATIONS,
+        help="how weights are stored (default: float32; with --to argos int8)",
     )
     parser.add_argument(
-        "--probe", metavar="FILE", help="sentences both engines translate (default: of the validation set)"
+        "--probe", metavar="FILE", help="sentences both translate (default: of the validation set)"
     )
+    parser.add_argument("--license", metavar="NAME", help="the model's licence, for its card: cc-by-4.0")
     parser.set_defaults(command=_export)
 
 
 def _export(arguments: argparse.Namespace) -> int:
-    from transformer_mt.export.to_ctranslate2 import export
+    from transformer_mt.export.export import export
 
-    proof = export(Path(arguments.model), Path(arguments.out), arguments.quantization, arguments.probe, say)
-    print(proof)
+    target = _target(arguments.to, arguments.quantization)
+    run, out = Path(arguments.model), Path(arguments.out)
+    print(export(run, out, target, arguments.probe, say, arguments.license))
     return 0
+
+
+def _target(name: str, quantization: str | None) -> "Target":
+    if name == "argos":
+        from transformer_mt.export.to_argos import ToArgos
+
+        return ToArgos(quantization or "int8")
+    if name == "huggingface":
+        from transformer_mt.export.to_huggingface import ToHuggingFace
+
+        if quantization not in (None, "float32"):
+            raise InputError(
+                Setting("quantization"), " must be float32 with ", Setting("to", "huggingface"),
+                f", but is {quantization}",
+            )  # fmt: skip
+        return ToHuggingFace()
+    from transformer_mt.export.to_ctranslate2 import ToCTranslate2
+
+    return ToCTranslate2(quantization or "float32")

@@ -24,8 +24,9 @@ from transformer_mt.data.passes import training_pairs
 from transformer_mt.device import keep_freed_memory
 from transformer_mt.errors import InputError, Setting, WorkError
 from transformer_mt.evaluation.metrics import Score, corpus_scores
-from transformer_mt.export.support import reasons_against
-from transformer_mt.export.to_ctranslate2 import export
+from transformer_mt.export.ctranslate2_support import reasons_against
+from transformer_mt.export.export import export
+from transformer_mt.export.to_ctranslate2 import ToCTranslate2
 from transformer_mt.files import digest, write_text
 from transformer_mt.locks import lock_folder
 from transformer_mt.progress_bar import show_progress
@@ -78,7 +79,7 @@ def distill(teacher: Path, config: Config, out: Path | None, say: Callable[[str]
     if not _is_export_of(folder, folder / "int8"):
         shutil.rmtree(folder / "int8", ignore_errors=True)
         try:
-            say(str(export(folder, folder / "int8", "int8", None, say)))
+            say(str(export(folder, folder / "int8", ToCTranslate2("int8"), None, say)))
         except WorkError as error:
             refused = error
     models = {

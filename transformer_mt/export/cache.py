@@ -22,11 +22,12 @@ def exported(run: Path, say: Callable[[str], None]) -> Path:
     if not (folder / "model.bin").exists() or not (folder / "export.json").exists():
         shutil.rmtree(folder, ignore_errors=True)  # an incomplete one
         # Imports torch, which the export itself does without
-        from transformer_mt.export.to_ctranslate2 import export
+        from transformer_mt.export.export import export
+        from transformer_mt.export.to_ctranslate2 import ToCTranslate2
 
         say(f"exporting {run} to {folder}, once")
         try:
-            say(str(export(run, folder, "float32", None, say)))
+            say(str(export(run, folder, ToCTranslate2(), None, say)))
         except (InputError, OSError):
             if not (folder / "export.json").exists():  # another process was faster
                 raise

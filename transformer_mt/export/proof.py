@@ -1,5 +1,5 @@
-"""Whether an exported model translates as the run does: both translate a probe set, and their outputs are
-compared.
+"""Whether an exported model translates as the run does: its own runtime and ours translate a probe set, and
+the outputs are compared.
 """
 
 import json
@@ -16,12 +16,14 @@ from transformer_mt.data.spaceless import is_spaceless
 from transformer_mt.data.tokenizer import EOS, Tokenizer
 from transformer_mt.errors import InputError, Setting, WorkError
 from transformer_mt.evaluation.metrics import corpus_scores
+from transformer_mt.export.target import Output, Target
 from transformer_mt.progress_bar import show_progress
 from transformer_mt.translation.translator import Translator
 
 _PROBES = 200
 _IDENTICAL = 0.995  # of the lines, in float32
-_SCORES = 1e-3  # between the scores of identical lines, in float32
+# Between the scores of identical lines, in float32; relative where a score is larger than one, as of a sum.
+_SCORES = 1e-3
 _BLEU = 95.0  # of a quantised model's output against ours
 
 
@@ -31,18 +33,22 @@ class Proof:
 
     quantization: str
     sentences: int
+    """Lines that were compared."""
     identical: int
     """Lines that both translate alike."""
     largest_difference: float
     """Between the scores of such lines."""
     bleu: float
     """Of the exported model's output against ours."""
+    left_out: int = 0
+    """Lines that cannot be compared: they are divided or cut at limits that the runtimes draw elsewhere."""
 
     def __str__(self) -> str:
+        left_out = f"; {self.left_out} too long ones were left out" if self.left_out else ""
         return (
             f"{self.quantization}: {self.identical} of {self.sentences} probe sentences translated "
             f"identically, scores within {self.largest_difference:.1e}, BLEU against the run's own output "
-            f"{self.bleu:.2f}"
+            f"{self.bleu:.2f}{left_out}"
         )
 
 
@@ -70,26 +76,45 @@ def probe_sentences(
     return [text for ids in lines if (text := " ".join(tokenizer.src.decode(ids).split()))]
 
 
-def prove(
-    ours: Translator, theirs: Translator, sentences: Sequence[str], quantization: str, target_lang: str
+def prove(ours: Translator, target: Target, folder: Path, sentences: Sequence[str]) -> Proof:
+    """Translate with our model and with the runtime of the exported one in `folder`, and compare."""
+    results = list(show_progress(ours.stream(sentences), "proof", len(sentences), unit="sentences"))
+    pairs = [(result.source, output) for result in results if (output := target.expected(result))]
+    found = target.translate(folder, [source for source, _ in pairs])
+    left_out = len(results) - len(pairs)
+    expected = [output for _, output in pairs]
+    return compare(expected, found, target.quantization, ours.target_lang, left_out)
+
+
+def compare(
+    expected: Sequence[Output],
+    found: Sequence[Output],
+    quantization: str,
+    target_lang: str,
+    left_out: int = 0,
 ) -> Proof:
-    """Compare the two; WorkError if they differ by more than they may."""
-    expected, found = (
-        list(show_progress(translator.stream(sentences), "proof", len(sentences), unit="sentences"))
-        for translator in (ours, theirs)
-    )
+    """WorkError if the translations `found` differ from ours by more than they may."""
+    if not expected:
+        raise WorkError(
+            f"the export must be compared on sentences it can translate whole, but all {left_out} are too "
+            "long; it was not kept, give shorter ones with ",
+            Setting("probe"),
+        )
     alike = [(a, b) for a, b in zip(expected, found) if a.translation == b.translation]
-    difference = max((abs(a.score - b.score) for a, b in alike), default=0.0)
-    texts = [result.translation for result in expected]
+    difference = max((abs(a.score - b.score) / max(1.0, abs(a.score)) for a, b in alike), default=0.0)
     tokenize = "char" if is_spaceless(target_lang) else "13a"  # sacreBLEU's word splitters are extras
     (score,) = corpus_scores(
-        [result.translation for result in found], texts, target_lang, tokenize, metrics=("BLEU",)
+        [output.translation for output in found],
+        [output.translation for output in expected],
+        target_lang,
+        tokenize,
+        metrics=("BLEU",),
     )
     # SacreBLEU's is 0 where no line has four words
-    bleu = 100.0 if len(alike) == len(sentences) else score.value
-    proof = Proof(quantization, len(sentences), len(alike), difference, bleu)
+    bleu = 100.0 if len(alike) == len(expected) else score.value
+    proof = Proof(quantization, len(expected), len(alike), difference, bleu, left_out)
     if quantization == "float32":
-        if len(alike) < _IDENTICAL * len(sentences) or difference > _SCORES:
+        if len(alike) < _IDENTICAL * len(expected) or difference > _SCORES:
             raise WorkError(
                 f"the export must translate {_IDENTICAL:.1%} of the lines identically with scores within "
                 f"{_SCORES}, but: {proof}; it was not kept"

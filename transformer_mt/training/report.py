@@ -32,7 +32,7 @@ def write_report(
     except OSError as error:
         say(f"warning: could not draw the learning curve: {error}")
         picture = "No picture: it could not be written."
-    write_text(folder / "report.md", report(config, entries, picture, _test_scores(folder), _corpora(folder)))
+    write_text(folder / "report.md", report(config, entries, picture, test_scores(folder), _corpora(folder)))
 
 
 def report(
@@ -47,7 +47,7 @@ def report(
     """
     languages = f"{config.data.source_lang} to {config.data.target_lang}"
     names = ", ".join(map(name_of, config.data.entries))
-    parts = [f"# {config.name}", f"{names}: {languages}.", _facts(config, entries), picture]
+    parts = [f"# {config.name}", f"{names}: {languages}.", facts_table(config, entries), picture]
     parts += [_tests(tests), _validations(entries), _samples(entries), _data(corpora), _settings(config)]
     return "\n\n".join(filter(None, parts)) + "\n"
 
@@ -57,7 +57,7 @@ def table(rows: Sequence[Sequence[Any]], head: Sequence[str]) -> str:
     return tabulate(rows, headers=head, tablefmt="github", disable_numparse=True)
 
 
-def _facts(config: Config, entries: Sequence[dict[str, Any]]) -> str:
+def facts_table(config: Config, entries: Sequence[dict[str, Any]]) -> str:
     starts, trained, ends = (
         [e for e in entries if e["event"] == event] for event in ("start", "train", "end")
     )
@@ -99,7 +99,7 @@ def _network(model: ModelConfig) -> str:
     return f"transformer, {layers}, d_ff {model.d_ff}, {model.num_heads} heads, {model.norm}-norm"
 
 
-def _test_scores(folder: Path) -> list[tuple[str, dict[str, Any]]]:
+def test_scores(folder: Path) -> list[tuple[str, dict[str, Any]]]:
     """The test scores of the model that is in the folder now; those of an earlier one are left out."""
     model = folder / "model.safetensors"
     files = sorted((folder / "evaluation").glob("*.scores.json"))
@@ -140,7 +140,7 @@ def _tests(tests: Sequence[tuple[str, dict[str, Any]]]) -> str:
         )
         for name, facts in tests
     ]
-    signatures = _signatures(score for _, facts in tests for score in facts["scores"])
+    signatures = signature_lines(score for _, facts in tests for score in facts["scores"])
     return f"## Test\n\n{table(rows, ['test set', 'sentences', 'search', *names])}\n\n{signatures}"
 
 
@@ -161,11 +161,11 @@ def _validations(entries: Sequence[dict[str, Any]]) -> str:
     ]
     names = [score["name"] for score in valid[-1]["scores"]]
     head = ["update", "minutes", "loss", "perplexity", *names, ""]
-    signatures = _signatures(valid[-1]["scores"])
+    signatures = signature_lines(valid[-1]["scores"])
     return f"## Validation\n\nGreedy translations.\n\n{table(rows, head)}\n\n{signatures}"
 
 
-def _signatures(scores: Any) -> str:
+def signature_lines(scores: Any) -> str:
     """A line for each metric and way to compute it."""
     lines = dict.fromkeys(f"- {score['name']}: `{score['signature']}`" for score in scores)
     return "\n".join(lines)

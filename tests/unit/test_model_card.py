@@ -1,0 +1,98 @@
+"""The card of an exported model: the hub reads it, and it says only what the run knows."""
+
+import json
+import shutil
+
+import pytest
+from huggingface_hub import ModelCard
+
+pytest.importorskip("ctranslate2")
+
+from transformer_mt.config.dump import dump_config
+from transformer_mt.config.load import load_config
+from transformer_mt.export.export import export
+from transformer_mt.export.model_card import without_folders
+from transformer_mt.export.to_ctranslate2 import ToCTranslate2
+
+TRAIN = (
+    "data.train=[{toy: train, size: 1500, name: toys, license: CC0-1.0}, "
+    "{source: /home/me/a.en, target: /home/me/a.de}, {hub: wmt/wmt14, config: de-en, split: train}]"
+)
+
+
+@pytest.fixture
+def run(tiny_run, tmp_path):
+    """A run of three corpora, scored on a file."""
+    folder = tmp_path / "run"
+    shutil.copytree(tiny_run, folder)
+    config = load_config(folder / "config.yaml", [TRAIN])
+    (folder / "config.yaml").write_text(dump_config(config), encoding="utf-8")
+    names = ["toys", "/home/me/a.en + /home/me/a.de", "wmt/wmt14 de-en train"]
+    counts = {"read": 1500, "duplicate": 20, "kept": 1480}
+    corpora = [{"name": name, "counts": counts, "uses_per_epoch": 1.0} for name in names]
+    (folder / "data.json").write_text(json.dumps(corpora), encoding="utf-8")
+    scores = [{"name": "BLEU", "value": 12.345, "signature": "nrefs:1|case:mixed"}]
+    scored = {"corpus": "/home/me/my.tsv", "sentences": 30, "search": "beam 5", "scores": scores}
+    shutil.rmtree(folder / "evaluation", ignore_errors=True)
+    (folder / "evaluation").mkdir()
+    (folder / "evaluation" / "test-0.scores.json").write_text(json.dumps(scored), encoding="utf-8")
+    return folder
+
+
+def exported(run, out, license=None):
+    export(run, out, ToCTranslate2(), None, lambda text: None, license)
+    return ModelCard.load(out / "README.md"), json.loads((out / "metadata.json").read_text(encoding="utf-8"))
+
+
+def test_the_hub_reads_the_header(run, tmp_path):
+    card, _ = exported(run, tmp_path / "my-model", "cc-by-4.0")
+    assert card.data.language == ["en", "de"] and card.data.license == "cc-by-4.0"
+    assert card.data.pipeline_tag == "translation" and card.data.library_name == "ctranslate2"
+    assert card.data.datasets == ["wmt/wmt14"]
+    (result,) = card.data.eval_results
+    assert (result.dataset_name, result.metric_type, result.metric_value) == ("my.tsv", "bleu", 12.35)
+
+
+def test_the_card_says_what_the_run_knows(run, tmp_path):
+    card, facts = exported(run, tmp_path / "my-model")
+    text = " ".join(card.content.split())  # columns are as wide as they must be
+    for said in (
+        "# tiny: en to de",
+        "translate my-model < in.txt",
+        "at most 64 pieces",
+        "| my.tsv | 30 | beam 5 | 12.35 |",
+        "- BLEU: `nrefs:1|case:mixed`",
+        "| toys | CC0-1.0 | 1,500 |",
+        "| a.en + a.de | not stated |",
+        "| updates | 24 of 24 (",
+        "40 of 40 probe sentences translated identically",
+    ):
+        assert said in text, said
+    assert facts["training"][0]["license"] == "CC0-1.0" and facts["proof"]["identical"] == 40
+
+
+def test_nothing_of_this_machine_is_in_the_card_nor_what_nobody_said(run, tmp_path):
+    card, facts = exported(run, tmp_path / "my-model")
+    assert "/home" not in card.content and "/home" not in json.dumps(facts)
+    assert card.data.license is None and "license" not in facts
+    (run / "data.json").unlink()
+    shutil.rmtree(run / "evaluation")
+    (run / "metrics.jsonl").unlink()
+    card, facts = exported(run, tmp_path / "other")
+    assert not {"scores", "training"} & set(facts) and card.data.eval_results is None
+    for heading in ("## Scores", "## Training"):
+        assert heading not in card.content
+
+
+def test_folders_are_left_out_of_names(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "here").mkdir()
+    for name, expected in {
+        "wmt/wmt14 de-en train[:500]": "wmt/wmt14 de-en train[:500]",
+        "data/here test": "here test",
+        "../x/a.tsv": "a.tsv",
+        "~/a.en + b.de": "a.en + b.de",
+        "opus News-Commentary v16": "opus News-Commentary v16",
+    }.items():
+        assert without_folders(name) == expected

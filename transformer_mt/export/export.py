@@ -1,0 +1,74 @@
+"""One command from a run to an exported model that has proven itself."""
+
+import contextlib
+import json
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from transformer_mt.errors import InputError
+from transformer_mt.export.model_card import card_facts, model_card
+from transformer_mt.export.proof import Proof, probe_sentences, prove
+from transformer_mt.export.target import Target, TrainedRun
+from transformer_mt.files import write_text
+from transformer_mt.translation.model_folder import is_exported, load_run_config
+from transformer_mt.translation.torch_engine import TorchEngine, load_model
+from transformer_mt.translation.translator import Translator
+
+
+def export(
+    run: Path,
+    out: Path,
+    target: Target,
+    probe: str | None,
+    say: Callable[[str], None],
+    license: str | None = None,
+) -> Proof:
+    """Write the model of `run` to `out` in the target's form with a model card, and check its output; on
+    failure nothing is kept.
+
+    InputError if the target cannot hold it, with every reason; WorkError if it translates otherwise than the
+    run does.
+    """
+    config = load_run_config(run)
+    if is_exported(run):
+        raise InputError(f"{run}: must be a run's folder, but is exported already; name the run it came from")
+    if out.exists():
+        raise InputError(f"{out}: must not be there yet, but is; remove it or name another folder")
+    if reasons := target.reasons_against(config):
+        lines = [f"{target.name} cannot hold this model: {reason}" for reason in reasons]
+        raise InputError("\n".join([*lines, target.advice]))
+    decode, without = target.supported_settings(config.decode)
+    if without:
+        changes = [f"decode.{n} {getattr(decode, n)} (here {getattr(config.decode, n)})" for n in without]
+        say(f"{target.name} cannot search as this run does; the export has {', '.join(changes)}")
+    config = config.model_copy(update={"decode": decode})
+    trained = TrainedRun(run, config, *load_model(run, config))
+    trained.model.eval()
+    sentences = probe_sentences(run, config, trained.tokenizer, probe, say)
+    made = [folder for folder in out.parents if not folder.exists()]
+    out.parent.mkdir(parents=True, exist_ok=True)
+    unproven = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+    try:
+        target.write(trained, unproven)
+        _write_metadata(unproven, target.metadata(config))
+        ours = Translator(TorchEngine(trained.model, trained.tokenizer), trained.tokenizer, config)
+        proof = prove(ours, target, unproven, sentences)
+        facts = card_facts(run, config, proof, license)
+        write_text(unproven / "README.md", model_card(facts, run, config, target, out.name))
+        _write_metadata(unproven, {**target.metadata(config), **facts})
+        unproven.chmod(0o755)
+        target.pack(unproven, out, config)
+    finally:
+        shutil.rmtree(unproven, ignore_errors=True)
+        if not out.exists():
+            with contextlib.suppress(OSError):  # somebody else may have put something there
+                for folder in made:
+                    folder.rmdir()
+    return proof
+
+
+def _write_metadata(folder: Path, facts: dict[str, Any]) -> None:
+    write_text(folder / "metadata.json", json.dumps(facts, indent=1, ensure_ascii=False) + "\n")

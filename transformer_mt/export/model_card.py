@@ -1,0 +1,163 @@
+"""The model card of an export: README.md with the Hugging Face hub's header, and the same facts as JSON.
+
+It says what the run's folder knows, and nothing else.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import EvalResult, ModelCardData
+
+from transformer_mt import __version__
+from transformer_mt.config import Config
+from transformer_mt.config.corpus import HubCorpus
+from transformer_mt.data.cleaning import READ, REASONS
+from transformer_mt.export.proof import Proof
+from transformer_mt.export.target import Target
+from transformer_mt.files import read_objects
+from transformer_mt.training.report import facts_table, signature_lines, table, test_scores
+
+_ON_THE_HUB = {"Hugging Face": "transformers"}
+"""The hub's names of the libraries that load a target."""
+
+
+def card_facts(run: Path, config: Config, proof: Proof, license: str | None) -> dict[str, Any]:
+    """What is known about the model, as JSON."""
+    data = config.data
+    facts: dict[str, Any] = {
+        "name": config.name,
+        "source_lang": data.source_lang,
+        "target_lang": data.target_lang,
+        "license": license,
+        "made_with": f"transformer_mt {__version__}",
+        "training": _corpora(run, config),
+        "scores": [
+            {**scores, "corpus": without_folders(scores.get("corpus") or name)}
+            for name, scores in test_scores(run)
+        ],
+        "longest_source": data.max_length,
+        "tags": data.tags,
+        "proof": vars(proof),
+    }
+    return {key: value for key, value in facts.items() if value not in (None, [], "")}
+
+
+def model_card(facts: dict[str, Any], run: Path, config: Config, target: Target, out: str) -> str:
+    """The card of the export named `out`, in Markdown."""
+    languages = f"{facts['source_lang']} to {facts['target_lang']}"
+    journal = run / "metrics.jsonl"
+    parts = [
+        f"---\n{_header(facts, config, target)}\n---",
+        f"# {facts['name']}: {languages}",
+        "A Transformer that translates sentences, trained with transformer_mt.",
+        f"## How to use it\n\n{target.usage(config, out).rstrip()}",
+        _limits(facts),
+        _scores(facts),
+        _data(facts),
+        "## Training\n\n" + facts_table(config, read_objects(journal)) if journal.exists() else "",
+        _proof(facts, target),
+    ]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def without_folders(name: str) -> str:
+    """The name of a corpus without the folders it has on this machine; ids of the hub (`wmt/wmt14`) stay."""
+    return " ".join(Path(word).name if _is_path(word) else word for word in name.split(" "))
+
+
+def _is_path(word: str) -> bool:
+    return word.startswith(("/", ".", "~")) or word.count("/") > 1 or ("/" in word and Path(word).exists())
+
+
+def _corpora(run: Path, config: Config) -> list[dict[str, Any]]:
+    """Counts and licence of each training corpus."""
+    file = run / "data.json"
+    counted = json.loads(file.read_text(encoding="utf-8")) if file.exists() else []
+    if len(counted) != len(config.data.entries):
+        return []
+    return [
+        {**corpus, "name": without_folders(corpus["name"])}
+        | ({"license": entry.license} if entry.license else {})
+        for corpus, entry in zip(counted, config.data.entries)
+    ]
+
+
+def _header(facts: dict[str, Any], config: Config, target: Target) -> str:
+    results = [
+        EvalResult(
+            task_type="translation",
+            dataset_type=scored["corpus"],
+            dataset_name=scored["corpus"],
+            metric_type=score["name"].lower(),
+            metric_name=score["name"],
+            metric_value=round(score["value"], 2),
+        )
+        for scored in facts.get("scores", [])
+        for score in scored["scores"]
+    ]
+    datasets = [
+        entry.hub for entry in config.data.entries if isinstance(entry, HubCorpus) and not _is_path(entry.hub)
+    ]
+    header = ModelCardData(
+        language=[_code(facts[key]) for key in ("source_lang", "target_lang")],
+        license=facts.get("license"),
+        library_name=_ON_THE_HUB.get(target.name, target.name.lower()),
+        pipeline_tag="translation",
+        datasets=datasets or None,
+        model_name=facts["name"],
+        eval_results=results or None,
+    )
+    return header.to_yaml(line_break="\n").rstrip()
+
+
+def _code(language: str) -> str:
+    """The language in the hub's codes: without script or country."""
+    return language.lower().replace("_", "-").split("-")[0]
+
+
+def _limits(facts: dict[str, Any]) -> str:
+    lines = [
+        f"- It was trained on sources of at most {facts['longest_source']:,} pieces of its vocabulary.",
+        f"- It translates from {facts['source_lang']} to {facts['target_lang']} only, a sentence at a time.",
+    ]
+    if facts.get("tags"):
+        lines.append(f"- Before a source it knows these tags: {', '.join(facts['tags'])}.")
+    return "## Limits\n\n" + "\n".join(lines)
+
+
+def _scores(facts: dict[str, Any]) -> str:
+    scores = facts.get("scores", [])
+    if not scores:
+        return ""
+    names = [score["name"] for score in scores[0]["scores"]]
+    rows = [
+        (scored["corpus"], f"{scored['sentences']:,}", scored.get("search", ""),
+         *(f"{score['value']:.2f}" for score in scored["scores"]))
+        for scored in scores
+    ]  # fmt: skip
+    signatures = signature_lines(score for scored in scores for score in scored["scores"])
+    return (
+        "## Scores\n\nOf the run this model comes from.\n\n"
+        f"{table(rows, ['test set', 'sentences', 'search', *names])}\n\n{signatures}"
+    )
+
+
+def _data(facts: dict[str, Any]) -> str:
+    corpora = facts.get("training", [])
+    if not corpora:
+        return ""
+    reasons = [name for name in (READ, *REASONS) if any(corpus["counts"].get(name) for corpus in corpora)]
+    rows = [
+        (corpus["name"], corpus.get("license", "not stated"),
+         *(f"{corpus['counts'].get(reason, 0):,}" for reason in reasons))
+        for corpus in corpora
+    ]  # fmt: skip
+    return f"## Training data\n\nSentence pairs.\n\n{table(rows, ['corpus', 'licence', *reasons])}"
+
+
+def _proof(facts: dict[str, Any], target: Target) -> str:
+    return (
+        f"## Proof of this export\n\nTranslated by {target.name}, compared with the run it comes from: "
+        f"{Proof(**facts['proof'])}."
+    )

@@ -1,0 +1,76 @@
+"""What every form a model is exported to has: what it supports, how it is written and run."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from transformer_mt.config import Config, DecodeConfig
+from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.model.interface import TranslationModel
+from transformer_mt.translation.result import Translation
+
+
+@dataclass(frozen=True)
+class TrainedRun:
+    """A run that is exported, and what was loaded from its folder."""
+
+    folder: Path
+    config: Config
+    model: TranslationModel
+    tokenizer: Tokenizer
+
+
+@dataclass(frozen=True)
+class Output:
+    """What another runtime made of a line."""
+
+    translation: str
+    score: float
+    """log P / length^a, as ours."""
+
+
+class Target(Protocol):
+    """A form a model is exported to."""
+
+    name: str
+    advice: str
+    """What to do where a model cannot be exported."""
+    quantization: str
+    """How weights are stored: float32 or one of CTranslate2's others."""
+
+    def supported_settings(self, settings: DecodeConfig) -> tuple[DecodeConfig, list[str]]:
+        """The search the export does: `settings`, with what it does not support at the value it has
+        instead; and the names of those.
+        """
+        ...
+
+    def reasons_against(self, config: Config) -> list[str]:
+        """Every reason why such a model cannot be exported, each a key with what it must be."""
+        ...
+
+    def write(self, run: TrainedRun, folder: Path) -> None:
+        """Write the model into an empty folder."""
+        ...
+
+    def translate(self, folder: Path, sentences: Sequence[str]) -> Sequence[Output]:
+        """Translate with the foreign runtime."""
+        ...
+
+    def expected(self, translation: Translation) -> Output | None:
+        """What the runtime must make of a line that we translated so; None if it divides or cuts it
+        elsewhere.
+        """
+        ...
+
+    def metadata(self, config: Config) -> dict[str, Any]:
+        """What its metadata.json must have besides the facts of the model card."""
+        ...
+
+    def usage(self, config: Config, out: str) -> str:
+        """How the export `out` is used, in Markdown for the model card."""
+        ...
+
+    def pack(self, folder: Path, out: Path, config: Config) -> None:
+        """Move the proven folder to `out`."""
+        ...
