@@ -25,6 +25,7 @@ from transformer_mt.cli import (
     new,
     plot,
     score,
+    serve,
     sweep,
     train,
     translate,
@@ -42,7 +43,20 @@ def build_parser() -> Parser:
     parser = Parser(prog="transformer-mt", description="Train Transformers to translate, and translate.")
     parser.add_argument("--version", action="version", version=f"transformer-mt {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for module in (new, inspect, train, translate, evaluate, score, export, distill, sweep, plot, config):
+    for module in (
+        new,
+        inspect,
+        train,
+        translate,
+        evaluate,
+        score,
+        export,
+        serve,
+        distill,
+        sweep,
+        plot,
+        config,
+    ):
         module.add_command(commands)
     return parser
 

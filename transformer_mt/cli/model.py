@@ -21,6 +21,18 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "model", metavar="MODEL", help="a run's folder, such as runs/demo, or an exported one"
     )
+    add_engine(parser)
+    parser.add_argument(
+        "--ensemble",
+        metavar="MODEL",
+        action="append",
+        default=[],
+        help="another run that translates with it; repeatable",
+    )
+
+
+def add_engine(parser: argparse.ArgumentParser) -> None:
+    """What computes a model."""
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps")
     parser.add_argument(
         "--dtype",
@@ -32,13 +44,6 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         choices=["auto", "torch", "ctranslate2"],
         default="auto",
         help="inference engine (default: chosen by the type of folder)",
-    )
-    parser.add_argument(
-        "--ensemble",
-        metavar="MODEL",
-        action="append",
-        default=[],
-        help="another run that translates with it; repeatable",
     )
 
 

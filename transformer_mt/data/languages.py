@@ -1,4 +1,4 @@
-"""Which language a text is in, by py3langid (extra `clean`)."""
+"""Which language a text is in, by py3langid (extra `clean`), and what languages are called."""
 
 from functools import lru_cache
 from typing import Any
@@ -27,9 +27,13 @@ class LanguageIdentifier:
         """
         if sum(map(str.isalpha, text)) < (_LEAST_LETTERS if text.isascii() else _LEAST_LETTERS // 2):
             return False
-        ranked = dict(self._model.rank(text))
+        ranked = self.probabilities(text)
         wanted = max(ranked.get(code, 0.0) for code in _codes(language))
         return wanted < max(ranked.values()) / 3
+
+    def probabilities(self, text: str) -> dict[str, float]:
+        """Of each language it knows."""
+        return {str(language): float(value) for language, value in self._model.rank(text)}
 
     def best(self, text: str) -> str:
         """The most probable language."""
@@ -39,6 +43,15 @@ class LanguageIdentifier:
 def is_same_language(language: str, other: str) -> bool:
     """Whether two codes are of one language, or of two that cannot be told apart."""
     return bool(_codes(language) & _codes(other))
+
+
+def language_name(code: str) -> str:
+    """Its name in English, by babel (extras `argos` and `serve`), or the code where it is not known."""
+    from babel import Locale
+
+    names = Locale("en").languages
+    code_there = code.replace("-", "_")
+    return str(names.get(code_there) or names.get(code_there.split("_")[0].lower()) or code)
 
 
 def _codes(language: str) -> set[str]:

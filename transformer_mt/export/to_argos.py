@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer_mt.config import Config, DecodeConfig
+from transformer_mt.data.languages import language_name
 from transformer_mt.errors import InputError
 from transformer_mt.export.ctranslate2_spec import write_model
 from transformer_mt.export.ctranslate2_support import reasons_against
@@ -62,9 +63,9 @@ class ToArgos:
             "argos_version": "1.9",
             "type": "translate",
             "from_code": _code(source),
-            "from_name": _language_name(source),
+            "from_name": language_name(source),
             "to_code": _code(target),
-            "to_name": _language_name(target),
+            "to_name": language_name(target),
         }
 
     def translate(self, folder: Path, sentences: Sequence[str]) -> Sequence[Output]:
@@ -135,12 +136,3 @@ def _code(language: str) -> str:
     """Argos's code of a language."""
     code = language.lower().replace("_", "-")
     return _CODES.get(code, code.split("-")[0])
-
-
-def _language_name(language: str) -> str:
-    """Its name in English, or the code where it is not known."""
-    from babel import Locale
-
-    names = Locale("en").languages
-    code = language.replace("-", "_")
-    return str(names.get(code) or names.get(code.split("_")[0].lower()) or language)

@@ -35,7 +35,7 @@ class Translator:
     ) -> None:
         """`others` are the configs of the other models of an ensemble."""
         self.engine, self.tokenizer, self.decode = engine, tokenizer, decode or config.decode
-        self.target_lang = config.data.target_lang
+        self.source_lang, self.target_lang = config.data.source_lang, config.data.target_lang
         self.planner = Planner(tokenizer, [config, *others], engine.max_positions)
 
     @property

@@ -1,0 +1,234 @@
+"""The LibreTranslate API: its shapes, its errors, and that nothing a client sends breaks it."""
+
+import json
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("starlette")
+
+from starlette.testclient import TestClient
+
+from transformer_mt.config import DecodeConfig
+from transformer_mt.serving.app import build_app
+from transformer_mt.serving.batcher import Batcher
+from transformer_mt.serving.directions import Directions
+from transformer_mt.serving.limits import ApiKeys, Limits
+from transformer_mt.translation.result import Candidate, Translation
+
+
+class Upper:
+    """A translator into capitals; the k-th best has k exclamation marks more."""
+
+    decode = DecodeConfig(beam=3)
+
+    def __init__(self, name):
+        self.name = name
+
+    def translate(self, lines, n_best=1):
+        if any("fail" in line for line in lines):
+            raise RuntimeError("the text was: fail")
+        each = [[f"{line.upper()}{'!' * k}" for k in range(n_best)] for line in lines]
+        return [
+            Translation(line, texts[0], 0.0, 0.0, [], n_best=[Candidate(t, 0.0, 0.0, []) for t in texts])
+            for line, texts in zip(lines, each)
+        ]
+
+
+@pytest.fixture(scope="module")
+def directions():
+    pairs = [("en", "de"), ("de", "en"), ("en", "fr")]
+    batchers = {pair: Batcher(Upper(pair), wait=0.0, queue_lines=50) for pair in pairs}
+    yield Directions(batchers)
+    for batcher in batchers.values():
+        batcher.close()
+
+
+def client_of(directions, **options):
+    return TestClient(build_app(directions, Limits(**options.pop("limits", {})), **options))
+
+
+@pytest.fixture(scope="module")
+def client(directions):
+    return client_of(directions)
+
+
+def translate(client, **fields):
+    return client.post("/translate", json={"source": "en", "target": "de", **fields})
+
+
+def test_a_text_and_a_list(client):
+    assert translate(client, q="a dog").json() == {"translatedText": "A DOG"}
+    assert translate(client, q=["a", "b"]).json() == {"translatedText": ["A", "B"]}
+    assert translate(client, q=[]).json() == {"translatedText": []}
+
+
+def test_lines_of_a_text_stay_where_they_are(client):
+    assert translate(client, q="a\r\n\n b\u2028c\n").json() == {"translatedText": "A\n\n B\u2028C\n"}
+    assert translate(client, q="").json() == {"translatedText": ""}
+
+
+def test_forms(client):
+    fields = {"q": "a dog", "source": "en", "target": "de", "alternatives": "1"}
+    expected = {"translatedText": "A DOG", "alternatives": ["A DOG!"]}
+    assert client.post("/translate", data=fields).json() == expected
+    parts = {key: (None, value) for key, value in fields.items()}
+    assert client.post("/translate", files=parts).json() == expected
+
+
+def test_alternatives_are_at_most_what_the_search_finds(client):
+    answer = translate(client, q="a\nb", alternatives=9).json()
+    assert answer == {"translatedText": "A\nB", "alternatives": ["A!\nB!", "A!!\nB!!"]}
+    assert translate(client, q=["a"], alternatives=1).json()["alternatives"] == [["A!"]]
+
+
+def test_the_source_is_detected_among_what_the_target_can_have(client):
+    german = "Der Hund schläft in dem Haus und träumt."
+    answer = translate(client, q=german, source="auto", target="en").json()
+    assert answer["detectedLanguage"]["language"] == "de" and answer["translatedText"] == german.upper()
+    answer = translate(client, q=["The dog sleeps in the house.", german], source="auto", target="fr").json()
+    assert [each["language"] for each in answer["detectedLanguage"]] == ["en", "en"]
+    assert answer["detectedLanguage"][0]["confidence"] > 50 > answer["detectedLanguage"][1]["confidence"]
+
+
+def test_languages_with_their_targets(client):
+    assert client.get("/languages").json() == [
+        {"code": "en", "name": "English", "targets": ["de", "fr"]},
+        {"code": "de", "name": "German", "targets": ["en"]},
+        {"code": "fr", "name": "French", "targets": []},
+    ]
+    assert client.get("/health").json() == {"status": "ok"}
+    found = client.post("/detect", data={"q": "Le chien dort dans la maison de mon père."}).json()
+    assert found[0]["language"] == "fr" and found[0]["confidence"] > 90 and len(found) == 3
+
+
+def test_a_text_in_the_target_language_stays(client):
+    assert translate(client, q="a dog", target="en").json() == {"translatedText": "a dog"}
+
+
+@pytest.mark.parametrize(
+    "fields, error",
+    [
+        ({"q": 3}, "q must be a text or a list of texts"),
+        ({"q": ["a", None]}, "q must be a text or a list of texts"),
+        ({"q": "a", "source": None}, "source must be a language code or auto"),
+        ({"q": "a", "target": "xx"}, "target must be one of de, fr with source en, but is xx"),
+        ({"q": "a", "source": "xx"}, "source must be auto or one of en, de, but is xx"),
+        ({"q": "a", "format": "pdf"}, "format must be text"),
+        ({"q": "a", "alternatives": -1}, "alternatives must be a number from 0 to 100"),
+        ({"q": "\ud800"}, "texts must be Unicode, but one has half of a surrogate pair"),
+        ({"q": "x" * 20_001}, "the texts must have at most 20,000 characters, but have 20,001"),
+    ],
+)
+def test_a_request_with_a_mistake_gets_400_and_the_reason(client, fields, error):
+    body = json.dumps({"source": "en", "target": "de", **fields})
+    answer = client.post("/translate", content=body, headers={"content-type": "application/json"})
+    assert (answer.status_code, answer.json()) == (400, {"error": error})
+
+
+def test_what_is_not_there_is_an_error_in_json(client):
+    assert client.get("/nothing").json() == {"error": "Not Found"}
+    answer = client.get("/translate")
+    assert (answer.status_code, answer.json()) == (405, {"error": "Method Not Allowed"})
+
+
+def test_an_error_of_the_model_says_nothing_of_the_text(client, caplog):
+    answer = translate(client, q="please fail")
+    assert answer.status_code == 500 and "log" in answer.json()["error"]
+    assert "RuntimeError" in caplog.text and "fail" not in caplog.text.replace("failed", "")
+
+
+def test_a_large_body_is_refused(directions):
+    client = client_of(directions, limits={"body_bytes": 100})
+    answer = translate(client, q="x" * 200)
+    assert answer.status_code == 413 and "at most 100 bytes" in answer.json()["error"]
+
+
+def test_a_full_queue_asks_to_come_again(directions, monkeypatch):
+    from transformer_mt.serving.batcher import QueueFullError
+
+    async def full(self, lines, n_best=1):
+        raise QueueFullError
+
+    monkeypatch.setattr(Batcher, "translate", full)
+    answer = translate(client_of(directions), q="a")
+    assert answer.status_code == 429 and int(answer.headers["retry-after"]) >= 1
+
+
+def test_a_translation_that_takes_too_long_is_given_up(directions, monkeypatch):
+    import asyncio
+
+    given_up = []
+
+    async def slow(self, lines, n_best=1):
+        try:
+            await asyncio.sleep(30)
+        except asyncio.CancelledError:
+            given_up.append(lines)
+            raise
+
+    monkeypatch.setattr(Batcher, "translate", slow)
+    answer = translate(client_of(directions, limits={"seconds": 0.05}), q="a")
+    assert answer.status_code == 503 and "more than 0.05 seconds" in answer.json()["error"]
+    assert given_up == [["a"]]
+
+
+def test_the_rate_of_an_address_and_of_a_key(directions):
+    client = client_of(directions, limits={"requests_per_minute": 2})
+    answers = [translate(client, q="a") for _ in range(3)]
+    assert [answer.status_code for answer in answers] == [200, 200, 429]
+    assert 1 <= int(answers[-1].headers["retry-after"]) <= 61
+    keys = ApiKeys([("one", 1), ("two", None)])
+    client = client_of(directions, limits={"requests_per_minute": 2}, keys=keys)
+    asked = ["one", "one", "two", "two", "two"]
+    statuses = [translate(client, q="a", api_key=key).status_code for key in asked]
+    assert statuses == [200, 429, 200, 200, 429]
+    for fields in ({}, {"api_key": "three"}):
+        answer = translate(client, q="a", **fields)
+        assert (answer.status_code, answer.json()) == (
+            403,
+            {"error": "api_key must be one that this server knows"},
+        )
+
+
+def test_other_origins_are_let_in_only_if_they_are_named(directions, client):
+    ask = {"origin": "https://example.org"}
+    assert "access-control-allow-origin" not in client.get("/languages", headers=ask).headers
+    open_client = client_of(directions, origins=["https://example.org"])
+    found = open_client.get("/languages", headers=ask).headers["access-control-allow-origin"]
+    assert found == "https://example.org"
+    other = open_client.get("/languages", headers={"origin": "https://example.com"}).headers
+    assert "access-control-allow-origin" not in other
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    body=st.one_of(
+        st.binary(max_size=200),
+        st.fixed_dictionaries(
+            {},
+            optional=dict.fromkeys(("q", "source", "target", "format", "alternatives", "api_key"), _JSON),
+        ).map(json.dumps),
+    ),
+    content_type=st.sampled_from(
+        [
+            "application/json",
+            "application/x-www-form-urlencoded",
+            "multipart/form-data",
+            "multipart/form-data; boundary=x",
+            "text/plain",
+            "",
+        ]
+    ),
+    path=st.sampled_from(["/translate", "/detect"]),
+)
+def test_whatever_a_client_sends_the_server_answers_in_json(client, body, content_type, path):
+    answer = client.post(path, content=body, headers={"content-type": content_type})
+    assert answer.status_code in (200, 400) and (answer.status_code == 200 or "error" in answer.json())

@@ -1,0 +1,68 @@
+"""transformer-mt serve"""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from transformer_mt.cli.console import positive, say
+from transformer_mt.cli.model import add_engine, add_search, load_translator
+from transformer_mt.errors import InputError
+
+_ABOUT = (
+    "Serve models over HTTP with the LibreTranslate API: POST /translate and /detect, GET /languages and "
+    "/health. Only this machine can reach it unless --host says otherwise."
+)
+
+
+def add_command(commands: Any) -> None:
+    parser = commands.add_parser("serve", help="translate over HTTP", description=_ABOUT)
+    parser.add_argument("models", metavar="MODEL", nargs="+", help="a run's folder, or an exported one")
+    add_engine(parser)
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
+    parser.add_argument("--port", type=int, default=5000, help="port to listen on (default: 5000)")
+    parser.add_argument(
+        "--api-keys", metavar="FILE", help="keys that may ask, one a line: KEY [REQUESTS PER MINUTE]"
+    )
+    limits = parser.add_argument_group("limits", "What a client may ask; 0 is no limit.")
+    limits.add_argument("--characters", metavar="N", type=_not_negative, default=20_000,
+                        help="characters of a request (default: 20000)")  # fmt: skip
+    limits.add_argument("--requests-per-minute", metavar="N", type=_not_negative, default=0,
+                        help="of one key, or of one address (default: 0)")  # fmt: skip
+    limits.add_argument("--queue", metavar="N", type=positive, default=2000,
+                        help="lines that may wait for a model (default: 2000)")  # fmt: skip
+    limits.add_argument("--seconds", metavar="N", type=_not_negative, default=60,
+                        help="until a request is given up (default: 60)")  # fmt: skip
+    parser.add_argument(
+        "--cors", metavar="ORIGIN", action="append", default=[],
+        help="pages of this origin may use the server, such as https://example.org; repeatable",
+    )  # fmt: skip
+    add_search(parser)
+    parser.set_defaults(command=_serve)
+
+
+def _serve(arguments: argparse.Namespace) -> int:
+    try:
+        from transformer_mt.serving.server import serve
+    except ImportError as error:
+        raise InputError(f"this needs a web server: pip install 'transformer-mt[serve]' ({error})") from None
+    from transformer_mt.serving.limits import ApiKeys, Limits
+
+    keys = ApiKeys.read(Path(arguments.api_keys)) if arguments.api_keys else None
+    limits = Limits(
+        characters=arguments.characters,
+        requests_per_minute=arguments.requests_per_minute,
+        queue_lines=arguments.queue,
+        seconds=arguments.seconds,
+    )
+    translators = [
+        load_translator(argparse.Namespace(**{**vars(arguments), "model": model, "ensemble": []}))
+        for model in arguments.models
+    ]
+    serve(translators, arguments.host, arguments.port, say, limits, keys, arguments.cors)
+    return 0
+
+
+def _not_negative(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least 0, but is {text}")
+    return int(text)

@@ -1,0 +1,1 @@
+"""Models behind an HTTP server that speaks the LibreTranslate API."""

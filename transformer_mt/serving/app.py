@@ -1,0 +1,216 @@
+"""The LibreTranslate API over a server's models."""
+
+import asyncio
+import json
+import logging
+from collections.abc import Coroutine, Iterable, Sequence
+from typing import Any, TypeVar
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from transformer_mt.errors import InputError
+from transformer_mt.serving.batcher import Batcher, QueueFullError
+from transformer_mt.serving.directions import Directions
+from transformer_mt.serving.limits import ApiKeys, Limits, RequestRate
+from transformer_mt.serving.requests import DetectAsked, TranslateAsked, parse, read_body
+from transformer_mt.translation.result import Translation
+
+T = TypeVar("T")
+_LOG = logging.getLogger("transformer_mt.serving")
+
+
+def build_app(
+    directions: Directions,
+    limits: Limits,
+    keys: ApiKeys | None = None,
+    origins: Sequence[str] = (),
+) -> Starlette:
+    """The ASGI application. Pages of the `origins` may use it from a browser (CORS)."""
+    api = _Api(directions, limits, keys)
+    routes = [
+        Route("/translate", api.translate, methods=["POST"]),
+        Route("/detect", api.detect, methods=["POST"]),
+        Route("/languages", api.languages, methods=["GET"]),
+        Route("/health", api.health, methods=["GET"]),
+    ]
+    cors = Middleware(CORSMiddleware, allow_origins=list(origins), allow_methods=["GET", "POST"],
+                      allow_headers=["Content-Type"])  # fmt: skip
+    return Starlette(
+        routes=routes,
+        middleware=[cors] if origins else [],
+        exception_handlers={HTTPException: _refused, ClientDisconnect: _nobody_there},
+    )
+
+
+class _Api:
+    """The handlers of the routes."""
+
+    def __init__(self, directions: Directions, limits: Limits, keys: ApiKeys | None) -> None:
+        self._directions, self._limits, self._keys = directions, limits, keys
+        self._rate = RequestRate()
+
+    async def translate(self, request: Request) -> Response:
+        asked: TranslateAsked = await self._admit(request, TranslateAsked)
+        detected = []
+        sources = [asked.source] * len(asked.texts)
+        if asked.source == "auto":
+            detected = [self._detect_source(text, asked.target) for text in asked.texts]
+            sources = [found["language"] for found in detected]
+        batchers = [self._batcher(source, asked.target) for source in sources]
+        translated = [
+            self._translated(batcher, text, asked.alternatives)
+            for batcher, text in zip(batchers, asked.texts)
+        ]
+        results = await self._unless_gone(request, _all_or_none(translated))
+        is_list = isinstance(asked.q, list)
+        answer: dict[str, Any] = {"translatedText": _one_or_all([text for text, _ in results], is_list)}
+        if detected:
+            answer["detectedLanguage"] = _one_or_all(detected, is_list)
+        if asked.alternatives:
+            answer["alternatives"] = _one_or_all([others for _, others in results], is_list)
+        return _answer(answer)
+
+    async def detect(self, request: Request) -> Response:
+        asked: DetectAsked = await self._admit(request, DetectAsked)
+        found = self._directions.detect(asked.q)
+        return _answer([{"language": each.language, "confidence": each.confidence} for each in found])
+
+    async def languages(self, request: Request) -> Response:
+        return _answer(self._directions.languages())
+
+    async def health(self, request: Request) -> Response:
+        return _answer({"status": "ok"})
+
+    async def _admit(self, request: Request, kind: type) -> Any:
+        """The checked request. 403 without a key where one is needed; 429 above the rate; 400 above the
+        characters.
+        """
+        body = await read_body(request, self._limits)
+        asked = await parse(request, body, kind)
+        client = request.client.host if request.client else ""
+        per_minute = self._limits.requests_per_minute
+        if self._keys is not None:
+            found = self._keys.find(asked.api_key or "")
+            if found is None:
+                raise HTTPException(403, "api_key must be one that this server knows")
+            client, per_minute = found[0], per_minute if found[1] is None else found[1]
+        if per_minute and (wait := self._rate.seconds_to_wait(client, per_minute)):
+            raise _too_many(f"at most {per_minute} requests per minute are answered", wait)
+        most = self._limits.characters
+        if most and (count := sum(map(len, asked.texts))) > most:
+            raise HTTPException(400, f"the texts must have at most {most:,} characters, but have {count:,}")
+        return asked
+
+    def _detect_source(self, text: str, target: str) -> dict[str, Any]:
+        """The likeliest language there is a model for."""
+        batchers = self._directions.batchers
+        among = [source for source, other in batchers if other == target] or self._directions.sources
+        best = self._directions.detect(text, among)[0]
+        return {"language": best.language, "confidence": best.confidence}
+
+    def _batcher(self, source: str, target: str) -> Batcher | None:
+        """None where there is nothing to translate. 400 if there is no model for this direction."""
+        if source == target and source in self._directions.sources:
+            return None
+        try:
+            return self._directions.batcher(source, target)
+        except InputError as error:
+            raise HTTPException(400, str(error)) from None
+
+    async def _translated(
+        self, batcher: Batcher | None, text: str, alternatives: int
+    ) -> tuple[str, list[str]]:
+        """A text's translation and the alternatives; its lines are translated each by itself."""
+        if batcher is None:
+            return text, []
+        decode = batcher.translator.decode
+        most = decode.beam if decode.search == "beam" else decode.samples
+        try:
+            lines = text.replace("\r\n", "\n").split("\n")
+            results = await batcher.translate(lines, min(alternatives + 1, most))
+        except QueueFullError:
+            raise _too_many("too many texts wait to be translated", 1.0) from None
+        except Exception as error:
+            # Not its text, which may hold some of the client's
+            _LOG.error("a translation failed: %s", type(error).__name__)
+            raise HTTPException(
+                500, "the translation failed; the server's log has the kind of error"
+            ) from None
+        return "\n".join(map(str, results)), _alternatives(results)
+
+    async def _unless_gone(self, request: Request, translated: Coroutine[Any, Any, T]) -> T:
+        """The result. It is given up when the client is gone, or has waited for too long (503)."""
+        work = asyncio.ensure_future(translated)
+        gone = asyncio.ensure_future(_wait_until_gone(request))
+        try:
+            await asyncio.wait(
+                {work, gone}, timeout=self._limits.seconds or None, return_when="FIRST_COMPLETED"
+            )
+            if work.done():
+                return work.result()
+            if gone.done():
+                raise ClientDisconnect
+            raise HTTPException(
+                503, f"the translation took more than {self._limits.seconds:g} seconds", {"Retry-After": "10"}
+            )
+        finally:
+            work.cancel()
+            gone.cancel()
+
+
+async def _all_or_none(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """All results. If one fails, or nobody waits any more, the others are given up."""
+    tasks = [asyncio.ensure_future(coroutine) for coroutine in coroutines]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+async def _wait_until_gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _alternatives(results: Sequence[Translation]) -> list[str]:
+    """Other translations of the whole text: the k-th joins the k-th best of each line, or the best where a
+    line has fewer.
+    """
+    most = max((len(result.n_best) for result in results), default=0)
+    return [
+        "\n".join(
+            str((result.n_best[k] if k < len(result.n_best) else result).translation) for result in results
+        )
+        for k in range(1, most)
+    ]
+
+
+def _one_or_all(values: list[Any], is_list: bool) -> Any:
+    return values if is_list else values[0]
+
+
+def _answer(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    # Half a surrogate pair may stand in JSON, but not in UTF-8.
+    body = json.dumps(content, ensure_ascii=False).encode("utf-8", "replace")
+    return Response(body, status, headers, "application/json")
+
+
+def _too_many(reason: str, seconds: float) -> HTTPException:
+    return HTTPException(429, reason, {"Retry-After": str(max(1, round(seconds + 0.5)))})
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    headers = dict(error.headers or {})
+    return _answer({"error": error.detail}, error.status_code, headers)
+
+
+async def _nobody_there(request: Request, error: Exception) -> Response:
+    return Response(status_code=499)

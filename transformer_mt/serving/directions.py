@@ -1,0 +1,70 @@
+"""The languages a server translates from and to."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from transformer_mt.data.languages import LanguageIdentifier, is_same_language, language_name
+from transformer_mt.errors import InputError
+from transformer_mt.serving.batcher import Batcher
+
+
+@dataclass(frozen=True)
+class Detected:
+    """A language a text seems to be in."""
+
+    language: str
+    confidence: float
+    """0 to 100."""
+
+
+class Directions:
+    """A batcher for each pair of languages; languages have the codes of the models' configs."""
+
+    def __init__(self, batchers: Mapping[tuple[str, str], Batcher]) -> None:
+        self.batchers = dict(batchers)
+        self._identifier = LanguageIdentifier()
+
+    @property
+    def sources(self) -> list[str]:
+        return list(dict.fromkeys(source for source, _ in self.batchers))
+
+    def languages(self) -> list[dict[str, Any]]:
+        """Each language with its name and the languages it is translated to, as the API lists them."""
+        codes = dict.fromkeys(code for pair in self.batchers for code in pair)
+        return [
+            {
+                "code": code,
+                "name": language_name(code),
+                "targets": [target for source, target in self.batchers if source == code],
+            }
+            for code in codes
+        ]
+
+    def detect(self, text: str, among: Sequence[str] | None = None) -> list[Detected]:
+        """The languages the server knows, the likeliest first."""
+        codes = list(dict.fromkeys(among or [code for pair in self.batchers for code in pair]))
+        probabilities = self._identifier.probabilities(text)
+        found = [
+            Detected(
+                code,
+                round(
+                    100
+                    * max(
+                        (p for lang, p in probabilities.items() if is_same_language(code, lang)), default=0.0
+                    ),
+                    1,
+                ),
+            )
+            for code in codes
+        ]
+        return sorted(found, key=lambda each: -each.confidence)
+
+    def batcher(self, source: str, target: str) -> Batcher:
+        """InputError if there is no model for this direction."""
+        if (source, target) in self.batchers:
+            return self.batchers[source, target]
+        if source not in self.sources:
+            raise InputError(f"source must be auto or one of {', '.join(self.sources)}, but is {source}")
+        targets = [t for s, t in self.batchers if s == source]
+        raise InputError(f"target must be one of {', '.join(targets)} with source {source}, but is {target}")

@@ -1,0 +1,93 @@
+"""Who may ask how much: API keys and requests per minute."""
+
+import hashlib
+import hmac
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from transformer_mt.errors import InputError
+
+_CLIENTS = 10_000
+"""Clients whose requests are counted at a time; those that asked longest ago are forgotten first."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a server accepts; 0 is no limit."""
+
+    characters: int = 20_000
+    """Of the texts of one request."""
+    requests_per_minute: int = 0
+    """Of one key, or without keys of one address."""
+    queue_lines: int = 2000
+    """Lines that may wait for a model."""
+    seconds: float = 60.0
+    """For one request, from its last byte to its answer."""
+    body_bytes: int = 1_000_000
+    body_seconds: float = 10.0
+    """For a client to send a request."""
+    connections: int = 1000
+
+
+class ApiKeys:
+    """The keys that may ask: one a line of a file, and after it the requests per minute it may make."""
+
+    def __init__(self, keys: Sequence[tuple[str, int | None]]) -> None:
+        self._keys = [(_digest(key), per_minute) for key, per_minute in keys]
+
+    @classmethod
+    def read(cls, path: Path) -> "ApiKeys":
+        """InputError if a line is not a key and, if there is a second word, a number."""
+        keys: list[tuple[str, int | None]] = []
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+            words = line.split()
+            if not words or words[0].startswith("#"):
+                continue
+            if len(words) > 2 or (len(words) == 2 and not words[1].isdecimal()):
+                raise InputError(
+                    f"{path}:{number}: must be a key, and the requests per minute it may make if they are "
+                    "limited, but has something else"
+                )
+            keys.append((words[0], int(words[1]) if len(words) == 2 else None))
+        if not keys:
+            raise InputError(f"{path}: must have a key in each line, but has none")
+        return cls(keys)
+
+    def find(self, key: str) -> tuple[str, int | None] | None:
+        """A name for the key that does not tell it, and its requests per minute; None if it is no key. Takes
+        the same time for each key.
+        """
+        digest, found = _digest(key), None
+        for known, per_minute in self._keys:
+            if hmac.compare_digest(known, digest):
+                found = known.hex(), per_minute
+        return found
+
+
+def _digest(key: str) -> bytes:
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
+
+
+class RequestRate:
+    """Requests of each client in the last minute."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._times: dict[str, deque[float]] = {}
+
+    def seconds_to_wait(self, client: str, per_minute: int) -> float:
+        """0 if the client may ask now, and the request is counted; else when it may."""
+        now = self._clock()
+        times = self._times.pop(client, deque())
+        self._times[client] = times  # the last in order
+        while len(self._times) > _CLIENTS:
+            del self._times[next(iter(self._times))]
+        while times and times[0] <= now - 60.0:
+            times.popleft()
+        if len(times) >= per_minute:
+            return times[0] + 60.0 - now
+        times.append(now)
+        return 0.0

@@ -1,0 +1,84 @@
+"""The HTTP server: uvicorn with its limits, and an orderly end."""
+
+import socket
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from transformer_mt.errors import InputError, Setting
+from transformer_mt.serving.app import build_app
+from transformer_mt.serving.batcher import Batcher
+from transformer_mt.serving.directions import Directions
+from transformer_mt.serving.limits import ApiKeys, Limits
+from transformer_mt.translation.translator import Translator
+
+_HEADER_SECONDS = 10.0
+"""For a new connection to send the head of its first request."""
+_HEADER_BYTES = 16_384
+
+
+class _Protocol(H11Protocol):
+    """A connection that is closed if it sends no whole head of a request in time."""
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._impatience = self.loop.call_later(_HEADER_SECONDS, self._close_if_silent)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._impatience.cancel()
+        super().connection_lost(exc)
+
+    def _close_if_silent(self) -> None:
+        if self.cycle is None:
+            self.transport.close()
+
+
+def serve(
+    translators: Sequence[Translator],
+    host: str,
+    port: int,
+    say: Callable[[str], None],
+    limits: Limits,
+    keys: ApiKeys | None = None,
+    origins: Sequence[str] = (),
+) -> None:
+    """Answer requests until a signal. What was accepted before it is finished."""
+    pairs = [(translator.source_lang, translator.target_lang) for translator in translators]
+    if twice := next((pair for pair in pairs if pairs.count(pair) > 1), None):
+        raise InputError(
+            f"each model must have a direction of its own, but two translate {twice[0]} to {twice[1]}"
+        )
+    listener = _listen(host, port)
+    batchers = {
+        pair: Batcher(translator, queue_lines=limits.queue_lines)
+        for pair, translator in zip(pairs, translators)
+    }
+    app = build_app(Directions(batchers), limits, keys, origins)
+    config = uvicorn.Config(
+        app, http=_Protocol, ws="none", lifespan="off", log_level="warning", access_log=False,
+        server_header=False, limit_concurrency=limits.connections,
+        h11_max_incomplete_event_size=_HEADER_BYTES,
+    )  # fmt: skip
+    address = listener.getsockname()
+    shown = f"[{address[0]}]" if ":" in address[0] else address[0]
+    directions = ", ".join(f"{source} to {target}" for source, target in pairs)
+    say(f"translating {directions} at http://{shown}:{address[1]}; Ctrl-C ends it")
+    try:
+        uvicorn.Server(config).run(sockets=[listener])
+    finally:
+        for batcher in batchers.values():
+            batcher.close()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        raise InputError(
+            f"{host}:{port}: must be an address this machine can listen on, but is not ({error.strerror}); "
+            "give another ",
+            Setting("port"),
+        ) from None
