@@ -51,7 +51,7 @@ ALLOWED = {
         "", "cpu", "config", "data", "device", "errors", "evaluation", "export", "files", "inspection",
         "locks", "plots", "progress_bar", "training", "translation",
     },
-    "serving": {"data.languages", "errors", "translation"},
+    "serving": {"config", "cpu", "data.languages", "errors", "translation"},
     "inspection": {"config", "data", "errors", "files", "progress_bar"},
     "cli": {
         "", "config", "data", "device", "errors", "evaluation", "experiments", "export", "files",

@@ -209,6 +209,26 @@ def test_above_an_hour_the_largest_config_that_fits_one_is_named(tmp_path, quick
     assert load_config(tmp_path / "mine.yaml").model.d_model == 512
 
 
+def test_a_training_of_few_epochs_has_no_bpe_dropout(tmp_path, quick, monkeypatch):
+    """It costs three BLEU there; the hour has room for a part of the epochs."""
+    (tmp_path / "t.tsv").write_text(TABLES["header.tsv"], encoding="utf-8")
+    monkeypatch.setattr(room, "size_for", lambda pairs: size_for(10_000))
+    original = room._read
+
+    def many(*args):
+        return room.replace(original(*args), pairs=1_000_000)
+
+    monkeypatch.setattr(room, "_read", many)
+    said = []
+    new_config("en", "de", ["t.tsv"], tmp_path / "mine.yaml", said.append)
+    whole = load_config(tmp_path / "mine.yaml")
+    command = next(text for text in said if text.startswith("in one hour: transformer-mt train"))
+    short = load_config(tmp_path / "mine.yaml", command.split("mine.yaml ")[1].split())
+    assert whole.train.max_updates > 2 * short.train.max_updates
+    assert (whole.tokenizer.bpe_dropout, whole.model.dropout) == (0.1, 0.3)
+    assert (short.tokenizer.bpe_dropout, short.model.dropout) == (0.0, 0.1)
+
+
 def test_chinese_gets_what_it_needs(tmp_path, quick):
     rows = [f"The dog number {n} runs.\t第{n}只狗在跑，很快。" for n in range(60)]
     (tmp_path / "zh.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")

@@ -1,5 +1,6 @@
 """The LibreTranslate API: its shapes, its errors, and that nothing a client sends breaks it."""
 
+import asyncio
 import json
 
 import pytest
@@ -119,6 +120,7 @@ def test_a_text_in_the_target_language_stays(client):
         ({"q": "a", "alternatives": -1}, "alternatives must be a number from 0 to 100"),
         ({"q": "\ud800"}, "texts must be Unicode, but one has half of a surrogate pair"),
         ({"q": "x" * 20_001}, "the texts must have at most 20,000 characters, but have 20,001"),
+        ({"q": ["\n"] * 1001}, "the texts must have at most 2,000 lines, but have 2,002"),
     ],
 )
 def test_a_request_with_a_mistake_gets_400_and_the_reason(client, fields, error):
@@ -157,8 +159,6 @@ def test_a_full_queue_asks_to_come_again(directions, monkeypatch):
 
 
 def test_a_translation_that_takes_too_long_is_given_up(directions, monkeypatch):
-    import asyncio
-
     given_up = []
 
     async def slow(self, lines, n_best=1):
@@ -172,6 +172,51 @@ def test_a_translation_that_takes_too_long_is_given_up(directions, monkeypatch):
     answer = translate(client_of(directions, limits={"seconds": 0.05}), q="a")
     assert answer.status_code == 503 and "more than 0.05 seconds" in answer.json()["error"]
     assert given_up == [["a"]]
+
+
+def test_a_client_that_is_gone_is_not_translated_for(directions, monkeypatch):
+    given_up = []
+
+    async def slow(self, lines, n_best=1):
+        try:
+            await asyncio.sleep(30)
+        except asyncio.CancelledError:
+            given_up.append(lines)
+            raise
+
+    monkeypatch.setattr(Batcher, "translate", slow)
+    messages = [
+        {"type": "http.request", "body": b'{"q": ["a", "b"], "source": "en", "target": "de"}'},
+        {"type": "http.disconnect"},
+    ]
+
+    async def receive():
+        return messages.pop(0)
+
+    async def send(message):
+        assert message.get("status", 499) == 499
+
+    scope = {"type": "http", "method": "POST", "path": "/translate", "headers": [], "query_string": b""}
+    asyncio.run(asyncio.wait_for(build_app(directions, Limits())(scope, receive, send), 10))
+    assert given_up == [["a"], ["b"]]
+
+
+def test_a_client_that_sends_slowly_is_told_so(directions):
+    messages = [{"type": "http.request", "body": b"{", "more_body": True}]
+    sent = []
+
+    async def receive():
+        if messages:
+            return messages.pop(0)
+        await asyncio.sleep(30)
+
+    async def send(message):
+        sent.append(message)
+
+    scope = {"type": "http", "method": "POST", "path": "/translate", "headers": [], "query_string": b""}
+    app = build_app(directions, Limits(body_seconds=0.05))
+    asyncio.run(asyncio.wait_for(app(scope, receive, send), 10))
+    assert sent[0]["status"] == 408 and b"within 0.05 seconds" in sent[1]["body"]
 
 
 def test_the_rate_of_an_address_and_of_a_key(directions):

@@ -1,6 +1,7 @@
 """transformer-mt serve"""
 
 import argparse
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,11 +55,12 @@ def _serve(arguments: argparse.Namespace) -> int:
         queue_lines=arguments.queue,
         seconds=arguments.seconds,
     )
-    translators = [
-        load_translator(argparse.Namespace(**{**vars(arguments), "model": model, "ensemble": []}))
+    chosen = {key: value for key, value in vars(arguments).items() if key != "command"}
+    loads = [
+        partial(load_translator, argparse.Namespace(**{**chosen, "model": model, "ensemble": []}))
         for model in arguments.models
     ]
-    serve(translators, arguments.host, arguments.port, say, limits, keys, arguments.cors)
+    serve(loads, arguments.host, arguments.port, say, limits, keys, arguments.cors)
     return 0
 
 

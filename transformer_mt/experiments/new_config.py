@@ -14,7 +14,7 @@ from transformer_mt.data.spaceless import count_spaceless, is_spaceless
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.experiments.guess_corpora import Guess, guess_corpora
-from transformer_mt.experiments.sizing import SPACELESS_LEAST, Size, size_for, smaller
+from transformer_mt.experiments.sizing import SPACELESS_LEAST, Size, shortened, size_for, smaller
 from transformer_mt.files import write_text
 from transformer_mt.inspection.samples import BlockSample
 from transformer_mt.progress_bar import duration, show_progress
@@ -137,6 +137,7 @@ def _config(data: Data, size: Size, lengths: Sequence[tuple[int, int]], name: st
     per_pair = sum(map(sum, lengths)) / len(lengths)
     entries = [flow(guess.corpus) for guess in data.guesses]
     train = f" {entries[0]}" if len(entries) == 1 else "".join(f"\n    - {entry}" for entry in entries)
+    spelling = " BPE-dropout spells words in other pieces each time." if size.bpe_dropout else ""
     held_out = f"{{from_train: {{share: {share:g}, max: {_HELD_OUT}}}}}"
     text = f"""\
 # Written by `transformer-mt new` for {data.pairs:,} pairs of about {per_pair:.0f} tokens. Look at them first:
@@ -149,7 +150,7 @@ data:
   valid: {held_out}
   test: [{held_out}]
   max_length: {max_length}  # 99.9 % of the pairs are shorter
-# The sizes are those for about {size.pairs:,} pairs. BPE-dropout spells words in other pieces each time.
+# The sizes are those for about {size.pairs:,} pairs.{spelling}
 tokenizer: {flow(_tokenizer_keys(data, size))}
 # As wide and deep as pays for so much data; the less data, the more dropout.
 model: {flow(_model_keys(size))}
@@ -182,6 +183,7 @@ def _within_an_hour(data: Data, size: Size, seconds: float, out: Path) -> str:
         if updates >= config.train.max_updates / 4:
             break
     updates = min(updates, config.train.max_updates)
+    chosen = shortened(chosen, chosen.epochs * updates / config.train.max_updates)
     every = max(50, updates // 150 * 10)
     train = {
         "max_updates": updates,
@@ -191,7 +193,8 @@ def _within_an_hour(data: Data, size: Size, seconds: float, out: Path) -> str:
     }
     keys: dict[str, object] = {f"train.{key}": value for key, value in train.items()}
     if chosen != size:
-        keys |= {f"tokenizer.{key}": value for key, value in _tokenizer_keys(data, chosen).items()}
+        without = {"tokenizer.bpe_dropout": 0.0} if size.bpe_dropout else {}
+        keys |= without | {f"tokenizer.{key}": value for key, value in _tokenizer_keys(data, chosen).items()}
         keys |= {f"model.{key}": value for key, value in _model_keys(chosen).items()}
         keys |= {"train.batch_tokens": chosen.batch_tokens, "train.learning_rate": chosen.learning_rate}
     words = " ".join(f"{key}={value}" for key, value in keys.items())

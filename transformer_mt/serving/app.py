@@ -88,8 +88,8 @@ class _Api:
         return _answer({"status": "ok"})
 
     async def _admit(self, request: Request, kind: type) -> Any:
-        """The checked request. 403 without a key where one is needed; 429 above the rate; 400 above the
-        characters.
+        """The checked request. 403 without a key where one is needed; 429 above the rate; 400 with too many
+        characters or lines.
         """
         body = await read_body(request, self._limits)
         asked = await parse(request, body, kind)
@@ -105,6 +105,11 @@ class _Api:
         most = self._limits.characters
         if most and (count := sum(map(len, asked.texts))) > most:
             raise HTTPException(400, f"the texts must have at most {most:,} characters, but have {count:,}")
+        lines = sum(text.count("\n") + 1 for text in asked.texts)
+        if lines > self._limits.queue_lines:
+            raise HTTPException(
+                400, f"the texts must have at most {self._limits.queue_lines:,} lines, but have {lines:,}"
+            )
         return asked
 
     def _detect_source(self, text: str, target: str) -> dict[str, Any]:

@@ -2,16 +2,19 @@
 
 import socket
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from transformer_mt.cpu import usable_cores
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.serving.app import build_app
 from transformer_mt.serving.batcher import Batcher
 from transformer_mt.serving.directions import Directions
 from transformer_mt.serving.limits import ApiKeys, Limits
+from transformer_mt.serving.processes import Processes
 from transformer_mt.translation.translator import Translator
 
 _HEADER_SECONDS = 10.0
@@ -36,7 +39,7 @@ class _Protocol(H11Protocol):
 
 
 def serve(
-    translators: Sequence[Translator],
+    loads: Sequence[Callable[[], Translator]],
     host: str,
     port: int,
     say: Callable[[str], None],
@@ -44,38 +47,61 @@ def serve(
     keys: ApiKeys | None = None,
     origins: Sequence[str] = (),
 ) -> None:
-    """Answer requests until a signal. What was accepted before it is finished."""
+    """Answer requests until a signal. What was accepted before it is finished. Each of `loads` gives a
+    translator, here or in another process.
+    """
+    translators = [load() for load in loads]
     pairs = [(translator.source_lang, translator.target_lang) for translator in translators]
     if twice := next((pair for pair in pairs if pairs.count(pair) > 1), None):
         raise InputError(
             f"each model must have a direction of its own, but two translate {twice[0]} to {twice[1]}"
         )
     listener = _listen(host, port)
-    batchers = {
-        pair: Batcher(translator, queue_lines=limits.queue_lines)
-        for pair, translator in zip(pairs, translators)
-    }
-    app = build_app(Directions(batchers), limits, keys, origins)
-    config = uvicorn.Config(
-        app, http=_Protocol, ws="none", lifespan="off", log_level="warning", access_log=False,
-        server_header=False, limit_concurrency=limits.connections,
-        h11_max_incomplete_event_size=_HEADER_BYTES,
-    )  # fmt: skip
-    address = listener.getsockname()
-    shown = f"[{address[0]}]" if ":" in address[0] else address[0]
-    directions = ", ".join(f"{source} to {target}" for source, target in pairs)
-    say(f"translating {directions} at http://{shown}:{address[1]}; Ctrl-C ends it")
-    try:
+    with ExitStack() as running:
+        batchers = {
+            pair: _batcher(load, translator, limits, running)
+            for pair, load, translator in zip(pairs, loads, translators)
+        }
+        translators.clear()  # those in other processes
+        app = build_app(Directions(batchers), limits, keys, origins)
+        config = uvicorn.Config(
+            app, http=_Protocol, ws="none", lifespan="off", log_level="warning", access_log=False,
+            server_header=False, limit_concurrency=limits.connections,
+            h11_max_incomplete_event_size=_HEADER_BYTES,
+        )  # fmt: skip
+        address = listener.getsockname()
+        shown = f"[{address[0]}]" if ":" in address[0] else address[0]
+        directions = ", ".join(f"{source} to {target}" for source, target in pairs)
+        say(f"translating {directions} at http://{shown}:{address[1]}; Ctrl-C ends it")
         uvicorn.Server(config).run(sockets=[listener])
-    finally:
-        for batcher in batchers.values():
-            batcher.close()
+
+
+def _batcher(
+    load: Callable[[], Translator], translator: Translator, limits: Limits, running: ExitStack
+) -> Batcher:
+    """The batcher of a model, with a thread for each of its workers."""
+    engine: Any = translator.engine
+    threads = usable_cores() if str(engine.device).split(":")[0] == "cpu" else 1
+    found: Translator | Processes = translator
+    if engine.name == "torch" and threads > 1:
+        found = Processes(load, translator.decode, threads)
+        running.callback(found.close)
+    else:
+        translator.translate(["1", "2"])  # what is done once is done before the first request
+    batcher = Batcher(found, queue_lines=limits.queue_lines, threads=threads)
+    running.callback(batcher.close)
+    return batcher
 
 
 def _listen(host: str, port: int) -> socket.socket:
     try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((host, port), family=family, backlog=2048)
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
+        # With its protocol named, or asyncio does not see that it is TCP, and answers wait 40 ms for an ACK.
+        listener = socket.socket(*found[0][:3])
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(found[0][4])
+        listener.listen(2048)
+        return listener
     except OSError as error:
         raise InputError(
             f"{host}:{port}: must be an address this machine can listen on, but is not ({error.strerror}); "

@@ -1,0 +1,221 @@
+"""The server under load, compared with the engine called directly in the same run.
+
+    python scripts/bench_serve.py MODEL SOURCE.txt [--engine ctranslate2] [--part load|memory|malformed|end]
+
+The server is a process of its own on the loopback interface. `load`: sentences per second and latencies of 1,
+8 and 64 clients. `memory`: resident memory over 20,000 requests. `malformed`: 1,000 broken requests. `end`:
+SIGTERM while 64 clients wait for answers.
+"""
+
+import argparse
+import http.client
+import json
+import random
+import re
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+CLIENTS = (1, 8, 64)
+
+
+class Server:
+    """The process, and where it listens."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        command = [sys.executable, "-m", "transformer_mt", "serve", str(arguments.model), "--port", "0"]
+        command += ["--engine", arguments.engine]
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        assert self.process.stderr
+        for line in self.process.stderr:
+            if found := re.search(r"translating (\S+) to (\S+) at http://([\d.]+):(\d+);", line):
+                self.source, self.target, self.host, self.port = found[1], found[2], found[3], int(found[4])
+                return
+        raise SystemExit("the server did not start")
+
+    def megabytes(self) -> float:
+        text = Path(f"/proc/{self.process.pid}/status").read_text(encoding="utf-8")
+        return int(re.search(r"VmRSS:\s+(\d+)", text)[1]) / 1024  # type: ignore[index]
+
+
+class Client:
+    """One connection that is kept."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.connection = http.client.HTTPConnection(server.host, server.port, timeout=120)
+
+    def translate(self, text: str) -> tuple[int, bytes]:
+        fields = {"q": text, "source": self.server.source, "target": self.server.target}
+        self.connection.request(
+            "POST", "/translate", json.dumps(fields), {"Content-Type": "application/json"}
+        )
+        answer = self.connection.getresponse()
+        return answer.status, answer.read()
+
+
+def ask_all(server: Server, lines: Sequence[str], clients: int) -> tuple[float, list[float]]:
+    """Seconds for all lines by so many clients, and the seconds of each answer."""
+    waiting, lock, latencies = iter(lines), threading.Lock(), []
+
+    def work() -> None:
+        client = Client(server)
+        while True:
+            with lock:
+                line = next(waiting, None)
+            if line is None:
+                return
+            start = time.perf_counter()
+            status, _ = client.translate(line)
+            assert status == 200, status
+            latencies.append(time.perf_counter() - start)
+
+    threads = [threading.Thread(target=work) for _ in range(clients)]
+    start = time.perf_counter()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return time.perf_counter() - start, latencies
+
+
+def direct(arguments: argparse.Namespace, lines: Sequence[str]) -> float:
+    """Sentences per second of `translate` in a process of its own, without its start."""
+    code = (
+        "import json, sys, time\n"
+        "from transformer_mt import Translator\n"
+        "from transformer_mt.device import keep_freed_memory\n"
+        "keep_freed_memory(one_heap=True)\n"
+        "folder, lines = json.load(sys.stdin)\n"
+        "translator = Translator.load(folder)\n"
+        "translator.translate(lines[:64])\n"
+        "start = time.perf_counter()\n"
+        "translator.translate(lines)\n"
+        "print(len(lines) / (time.perf_counter() - start))\n"
+    )
+    folder = str(arguments.model)
+    if arguments.engine == "ctranslate2":
+        from transformer_mt.export.cache import exported
+
+        folder = str(exported(arguments.model, print))
+    given = json.dumps([folder, list(lines)])
+    return float(subprocess.run([sys.executable, "-c", code], input=given, text=True, check=True,
+                                stdout=subprocess.PIPE).stdout)  # fmt: skip
+
+
+def load(arguments: argparse.Namespace, lines: Sequence[str]) -> None:
+    speeds: dict[str, list[float]] = {"direct": []}
+    times: dict[int, list[float]] = {clients: [] for clients in CLIENTS}
+    for _ in range(arguments.rounds):
+        speeds["direct"].append(direct(arguments, lines))
+        server = Server(arguments)
+        ask_all(server, lines[:64], 8)
+        for clients in CLIENTS:
+            chosen = lines if clients > 1 else lines[: len(lines) // 4]
+            seconds, latencies = ask_all(server, chosen, clients)
+            speeds.setdefault(str(clients), []).append(len(chosen) / seconds)
+            times[clients] += latencies
+        server.process.kill()
+    print("| clients | sentences/s | of the engine | p50 ms | p95 ms | p99 ms |\n|---|---|---|---|---|---|")
+    engine = statistics.median(speeds["direct"])
+    print(f"| engine, called directly | {engine:.0f} | 1.00 | | | |")
+    for clients in CLIENTS:
+        speed = statistics.median(speeds[str(clients)])
+        cuts = statistics.quantiles(times[clients], n=100)
+        shown = " | ".join(f"{1000 * cuts[p - 1]:.0f}" for p in (50, 95, 99))
+        print(f"| {clients} | {speed:.0f} | {speed / engine:.2f} | {shown} |")
+
+
+def memory(arguments: argparse.Namespace, lines: Sequence[str]) -> None:
+    server, rows = Server(arguments), []
+    for done in range(1000, 21_000, 1000):
+        ask_all(server, random.Random(done).choices(lines, k=1000), 64)
+        rows.append((done, server.megabytes()))
+    server.process.kill()
+    print("| requests | MB |\n|---|---|")
+    for done, megabytes in rows:
+        if done in (1000, 2000, 5000, 10_000, 20_000):
+            print(f"| {done:,} | {megabytes:.0f} |")
+
+
+def malformed(arguments: argparse.Namespace, lines: Sequence[str]) -> None:
+    server, found, draw = Server(arguments), Counter[str](), random.Random(1)
+    good = json.dumps({"q": lines[0], "source": server.source, "target": server.target}).encode()
+    for number in range(1000):
+        body = bytearray(good)
+        for _ in range(draw.randint(1, 20)):
+            body[draw.randrange(len(body))] = draw.randrange(256)
+        if number % 3 == 0:
+            body = bytearray(draw.randbytes(draw.randint(0, 300)))
+        length = len(body) if number % 5 else draw.choice([0, 10, len(body), 10**9, -1])
+        kind = draw.choice(["application/json", "application/x-www-form-urlencoded",
+                            "multipart/form-data; boundary=x", "x", ""])  # fmt: skip
+        method = draw.choice(["POST", "POST", "GET", "BREW", "PO\x00ST"])
+        path = draw.choice(["/translate", "/detect", "/translate?q=\x7f", "/../x", "*"])
+        head = (
+            f"{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n\r\n"
+        )
+        with socket.create_connection((server.host, server.port), timeout=30) as connection:
+            connection.sendall(head.encode() + bytes(body))
+            connection.shutdown(socket.SHUT_WR)
+            answer = connection.recv(65536)
+        found[answer[9:12].decode() if answer.startswith(b"HTTP") else "closed"] += 1
+    status, _ = Client(server).translate(lines[0])
+    server.process.kill()
+    print("| status | requests |\n|---|---|")
+    for name, count in sorted(found.items()):
+        print(f"| {name} | {count} |")
+    print(f"\nA good request afterwards: {status}.")
+
+
+def end(arguments: argparse.Namespace, lines: Sequence[str]) -> None:
+    server, results = Server(arguments), Counter[str]()
+    is_sent = threading.Barrier(65)
+
+    def work(number: int) -> None:
+        client = Client(server)
+        client.connection.connect()
+        is_sent.wait()
+        try:
+            status, body = client.translate("\n".join(lines[number : number + 20]))
+            results["answered" if status == 200 and body else str(status)] += 1
+        except (http.client.HTTPException, OSError) as error:
+            results[type(error).__name__] += 1
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(64)]
+    for thread in threads:
+        thread.start()
+    is_sent.wait()
+    time.sleep(0.3)
+    answered = results["answered"]
+    server.process.send_signal(signal.SIGTERM)
+    for thread in threads:
+        thread.join()
+    print(f"SIGTERM after {answered} of 64 answers; in the end {dict(results)}, exit {server.process.wait()}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("model", type=Path)
+    parser.add_argument("source", type=Path, help="a file of sentences")
+    parser.add_argument("--engine", choices=["auto", "torch", "ctranslate2"], default="auto")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--sentences", type=int, default=1000)
+    parts = {"load": load, "memory": memory, "malformed": malformed, "end": end}
+    parser.add_argument("--part", choices=parts, action="append")
+    arguments = parser.parse_args()
+    lines = [line for line in arguments.source.read_text(encoding="utf-8").split("\n") if line.strip()]
+    for name in arguments.part or parts:
+        print(f"\n## {name}\n", flush=True)
+        parts[name](arguments, lines[: arguments.sentences])
+
+
+if __name__ == "__main__":
+    main()
