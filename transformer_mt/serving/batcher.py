@@ -13,6 +13,7 @@ from transformer_mt.translation.result import Translation
 
 BATCH_LINES = 64
 """Most lines taken from the queue at once."""
+_LONGEST_WAITS = 5
 
 
 class Translates(Protocol):
@@ -61,24 +62,25 @@ class Batcher:
 
     A batch takes one line of each waiting request in turn, so that a long text does not hold up short ones.
     What waits while batches are translated makes up the next ones; the first request after a pause waits a
-    few milliseconds for others. The threads share what waits: on a CPU two batches on two cores are faster
+    few milliseconds for others. The threads share the lines: on a CPU two batches on two cores are faster
     than one batch on both.
     """
 
     def __init__(
         self,
         translator: Translates,
-        wait: float = 0.003,
+        wait: float = 0.002,
         queue_lines: int = 2000,
         threads: int = 1,
     ) -> None:
-        """`wait` in seconds; `queue_lines` is the most lines that may wait."""
+        """`wait` in seconds, for one more request; `queue_lines` is the most lines that may wait."""
         self.translator = translator
         self._wait, self._queue_lines = wait, queue_lines
         self._waiting: deque[_Request] = deque()
         self._lines_waiting = 0
         self._changed = threading.Condition()
         self._is_closed = False
+        self._lines_in_work = 0
         self._threads = [threading.Thread(target=self._work, daemon=True) for _ in range(threads)]
         for thread in self._threads:
             thread.start()
@@ -128,17 +130,23 @@ class Batcher:
                         return
                     self._wait_for_others()
                 batch = self._take()
+                self._lines_in_work += len(batch)
             for group in _of_like_length(batch):
                 self._translate(group)
+            with self._changed:
+                self._lines_in_work -= len(batch)
 
     def _wait_for_others(self) -> None:
-        end = time.monotonic() + self._wait
-        while self._lines_waiting < BATCH_LINES and (left := end - time.monotonic()) > 0:
-            self._changed.wait(left)
+        """As long as they come one after the other."""
+        end = time.monotonic() + _LONGEST_WAITS * self._wait
+        while self._lines_waiting < BATCH_LINES and time.monotonic() < end:
+            if not self._changed.wait(self._wait):
+                return
 
     def _take(self) -> list[_Line]:
-        """One line of each request in turn, as many as are this thread's share of what waits."""
-        most = min(BATCH_LINES, -(-self._lines_waiting // len(self._threads)))
+        """One line of each request in turn: at most this thread's share of all that are in work or wait."""
+        share = -(-(self._lines_waiting + self._lines_in_work) // len(self._threads))
+        most = min(BATCH_LINES, share)
         batch: list[_Line] = []
         while self._waiting and len(batch) < most:
             request = self._waiting.popleft()
