@@ -67,6 +67,6 @@ def test_it_can_be_looked_at_but_not_exported(recurrent_run, tmp_path, capfdbina
     status, _, err = cli(capfdbinary, "export", folder, tmp_path / "exported")
     assert (
         status == 2
-        and "CTranslate2 cannot run this model: model.kind must be transformer, but is recurrent" in err
+        and "CTranslate2 cannot hold this model: model.kind must be transformer, but is recurrent" in err
     )
     assert not (tmp_path / "exported").exists()
