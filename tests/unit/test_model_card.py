@@ -16,7 +16,7 @@ from transformer_mt.export.to_ctranslate2 import ToCTranslate2
 
 TRAIN = (
     "data.train=[{toy: train, size: 1500, name: toys, license: CC0-1.0}, "
-    "{source: /home/me/a.en, target: /home/me/a.de}, {hub: wmt/wmt14, config: de-en, split: train}]"
+    "{source: /srv/me/a.en, target: /srv/me/a.de}, {hub: wmt/wmt14, config: de-en, split: train}]"
 )
 
 
@@ -27,12 +27,12 @@ def run(tiny_run, tmp_path):
     shutil.copytree(tiny_run, folder)
     config = load_config(folder / "config.yaml", [TRAIN])
     (folder / "config.yaml").write_text(dump_config(config), encoding="utf-8")
-    names = ["toys", "/home/me/a.en + /home/me/a.de", "wmt/wmt14 de-en train"]
+    names = ["toys", "/srv/me/a.en + /srv/me/a.de", "wmt/wmt14 de-en train"]
     counts = {"read": 1500, "duplicate": 20, "kept": 1480}
     corpora = [{"name": name, "counts": counts, "uses_per_epoch": 1.0} for name in names]
     (folder / "data.json").write_text(json.dumps(corpora), encoding="utf-8")
     scores = [{"name": "BLEU", "value": 12.345, "signature": "nrefs:1|case:mixed"}]
-    scored = {"corpus": "/home/me/my.tsv", "sentences": 30, "search": "beam 5", "scores": scores}
+    scored = {"corpus": "/srv/me/my.tsv", "sentences": 30, "search": "beam 5", "scores": scores}
     shutil.rmtree(folder / "evaluation", ignore_errors=True)
     (folder / "evaluation").mkdir()
     (folder / "evaluation" / "test-0.scores.json").write_text(json.dumps(scored), encoding="utf-8")
@@ -73,7 +73,7 @@ def test_the_card_says_what_the_run_knows(run, tmp_path):
 
 def test_nothing_of_this_machine_is_in_the_card_nor_what_nobody_said(run, tmp_path):
     card, facts = exported(run, tmp_path / "my-model")
-    assert "/home" not in card.content and "/home" not in json.dumps(facts)
+    assert "/srv" not in card.content and "/srv" not in json.dumps(facts)
     assert card.data.license is None and "license" not in facts
     (run / "data.json").unlink()
     shutil.rmtree(run / "evaluation")

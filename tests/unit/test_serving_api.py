@@ -158,33 +158,29 @@ def test_a_full_queue_asks_to_come_again(directions, monkeypatch):
     assert answer.status_code == 429 and int(answer.headers["retry-after"]) >= 1
 
 
-def test_a_translation_that_takes_too_long_is_given_up(directions, monkeypatch):
-    given_up = []
+@pytest.fixture
+def given_up(monkeypatch):
+    """The lines that nobody waits for any more, of batchers that take their time."""
+    lines_given_up = []
 
     async def slow(self, lines, n_best=1):
         try:
             await asyncio.sleep(30)
         except asyncio.CancelledError:
-            given_up.append(lines)
+            lines_given_up.append(lines)
             raise
 
     monkeypatch.setattr(Batcher, "translate", slow)
+    return lines_given_up
+
+
+def test_a_translation_that_takes_too_long_is_given_up(directions, given_up):
     answer = translate(client_of(directions, limits={"seconds": 0.05}), q="a")
     assert answer.status_code == 503 and "more than 0.05 seconds" in answer.json()["error"]
     assert given_up == [["a"]]
 
 
-def test_a_client_that_is_gone_is_not_translated_for(directions, monkeypatch):
-    given_up = []
-
-    async def slow(self, lines, n_best=1):
-        try:
-            await asyncio.sleep(30)
-        except asyncio.CancelledError:
-            given_up.append(lines)
-            raise
-
-    monkeypatch.setattr(Batcher, "translate", slow)
+def test_a_client_that_is_gone_is_not_translated_for(directions, given_up):
     messages = [
         {"type": "http.request", "body": b'{"q": ["a", "b"], "source": "en", "target": "de"}'},
         {"type": "http.disconnect"},
