@@ -46,7 +46,7 @@ ALLOWED = {
     "export": {
         "cache", "config", "data", "errors", "evaluation", "files", "model", "progress_bar", "translation",
     },
-    "export.model_card": {"", "config", "data.cleaning", "files", "training.report"},
+    "export.model_card": {"", "config", "data.cleaning", "data.languages", "files", "training.report"},
     "experiments": {
         "", "cpu", "config", "data", "device", "errors", "evaluation", "export", "files", "inspection",
         "locks", "plots", "progress_bar", "training", "translation",

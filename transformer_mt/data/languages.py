@@ -54,8 +54,13 @@ def language_name(code: str) -> str:
     return str(names.get(code_there) or names.get(code_there.split("_")[0].lower()) or code)
 
 
+def base_code(language: str) -> str:
+    """The code without script and country: `zh` of zh_Hans."""
+    return language.lower().replace("_", "-").split("-")[0]
+
+
 def _codes(language: str) -> set[str]:
-    code = language.lower().replace("_", "-").split("-")[0]
+    code = base_code(language)
     return {code}.union(*(group for group in _ALIKE if code in group))
 
 

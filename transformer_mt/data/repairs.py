@@ -5,6 +5,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
+from transformer_mt.data.languages import base_code
 from transformer_mt.data.spaceless import is_written_without_spaces, join_words
 from transformer_mt.errors import InputError
 
@@ -32,8 +33,7 @@ def detokenizer(language: str) -> Callable[[str], str]:
     """
     if is_written_without_spaces(language):
         return join_words
-    code = language.lower().replace("_", "-").split("-")[0]
-    moses = _import("sacremoses").MosesDetokenizer(lang=code)
+    moses = _import("sacremoses").MosesDetokenizer(lang=base_code(language))
 
     def detokenize(text: str) -> str:
         joined = " ".join(text.split()).replace(" @-@ ", "-").replace(" @/@ ", "/")

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 
 import sentencex
 
+from transformer_mt.data.languages import base_code
+
 # sentencex takes the square of the number of quotation marks in a text. Longer texts are segmented in blocks,
 # which end where a sentence may.
 _BLOCK = 2000
@@ -17,7 +19,7 @@ def split_sentences(text: str, lang: str) -> list[str]:
     A sentence has a letter: what has none, such as the number of a list ("1. "), belongs to the sentence
     after it, or to the one before it at the end of the text.
     """
-    language = lang.lower().replace("_", "-").split("-")[0]
+    language = base_code(lang)
     sentences: list[str] = []
     incomplete = ""
     for block, is_end in _blocks(text):

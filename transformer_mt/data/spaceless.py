@@ -4,6 +4,8 @@ import unicodedata
 
 import regex
 
+from transformer_mt.data.languages import base_code
+
 _LANGUAGES = ("zh", "ja", "th", "lo", "km", "my")
 _NO_SPACES_AT_ALL = ("zh", "ja")  # the others have them between clauses
 _SCRIPTS = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR")
@@ -11,7 +13,7 @@ _SCRIPTS = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR")
 
 def is_spaceless(target_lang: str) -> bool:
     """Whether a language, such as zh_Hans, puts no spaces between words and sentences."""
-    return target_lang.lower().replace("_", "-").split("-")[0] in _LANGUAGES
+    return base_code(target_lang) in _LANGUAGES
 
 
 def count_spaceless(text: str) -> int:
@@ -26,7 +28,7 @@ _SPACES = regex.compile(rf"(?<={_WIDE})\s+(?={_WIDE})")
 
 def is_written_without_spaces(language: str) -> bool:
     """Whether the language has spaces neither between words nor between clauses."""
-    return language.lower().replace("_", "-").split("-")[0] in _NO_SPACES_AT_ALL
+    return base_code(language) in _NO_SPACES_AT_ALL
 
 
 def has_spaces_within(text: str) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer_mt.config import Config, DecodeConfig
-from transformer_mt.data.languages import language_name
+from transformer_mt.data.languages import base_code, language_name
 from transformer_mt.errors import InputError
 from transformer_mt.export.ctranslate2_spec import write_model
 from transformer_mt.export.ctranslate2_support import reasons_against
@@ -134,5 +134,4 @@ def _translate(folder: Path, sentences: Sequence[str], home: str) -> list[Output
 
 def _code(language: str) -> str:
     """Argos's code of a language."""
-    code = language.lower().replace("_", "-")
-    return _CODES.get(code, code.split("-")[0])
+    return _CODES.get(language.lower().replace("_", "-"), base_code(language))

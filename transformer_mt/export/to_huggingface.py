@@ -23,8 +23,8 @@ from transformer_mt.model.transformer import Transformer
 from transformer_mt.progress_bar import show_progress
 from transformer_mt.translation.result import Translation
 
-# What else the search of transformers supports exactly as ours does.
-_SETTINGS = ("beam", "length_penalty", "max_length", "max_length_ratio", "split_sentences", "batch_tokens")
+# What the search of transformers has, too; its limit of lengths is that of the longest source.
+_SETTINGS = ("beam", "length_penalty", "max_length", "max_length_ratio", "batch_tokens")
 _BATCH = 16
 
 

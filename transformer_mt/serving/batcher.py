@@ -1,6 +1,7 @@
 """Lines of many requests translated together, by a few threads per model."""
 
 import asyncio
+import contextlib
 import threading
 import time
 from collections import deque
@@ -51,7 +52,8 @@ class _Request:
             else:
                 self.future.set_result([self.results[i] for i in range(len(self.lines))])
 
-        self.loop.call_soon_threadsafe(hand_over)
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the server has ended, nobody waits
+            self.loop.call_soon_threadsafe(hand_over)
 
 
 _Line = tuple[_Request, int]

@@ -1,10 +1,12 @@
 """The HTTP server: uvicorn with its limits, and an orderly end."""
 
+import asyncio
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Any
 
+import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -18,24 +20,34 @@ from transformer_mt.serving.processes import Processes
 from transformer_mt.translation.translator import Translator
 
 _HEADER_SECONDS = 10.0
-"""For a new connection to send the head of its first request."""
+"""For a client to send the head of a request, from its first byte; of the first one, from the connection."""
 _HEADER_BYTES = 16_384
 
 
 class _Protocol(H11Protocol):
-    """A connection that is closed if it sends no whole head of a request in time."""
+    """A connection that is closed if it does not send the whole head of a request in time."""
+
+    _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self._impatience = self.loop.call_later(_HEADER_SECONDS, self._close_if_silent)
+        self._timer = self.loop.call_later(_HEADER_SECONDS, transport.close)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.conn.their_state is not h11.IDLE:  # the head is whole
+            self._stop_timer()
+        elif self._timer is None:
+            self._timer = self.loop.call_later(_HEADER_SECONDS, self.transport.close)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._impatience.cancel()
+        self._stop_timer()
         super().connection_lost(exc)
 
-    def _close_if_silent(self) -> None:
-        if self.cycle is None:
-            self.transport.close()
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
 
 def serve(
