@@ -16,7 +16,7 @@ class Recorder:
     def __init__(self):
         self.batches, self.go = [], threading.Event()
 
-    def translate(self, lines, n_best=1):
+    def translate(self, lines, n_best=1, *, align=False, protect=None):
         self.batches.append(list(lines))
         assert self.go.wait(30)
         if "bad" in lines:

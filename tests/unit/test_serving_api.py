@@ -27,7 +27,7 @@ class Upper:
     def __init__(self, name):
         self.name = name
 
-    def translate(self, lines, n_best=1):
+    def translate(self, lines, n_best=1, *, align=False, protect=None):
         if any("fail" in line for line in lines):
             raise RuntimeError("the text was: fail")
         each = [[f"{line.upper()}{'!' * k}" for k in range(n_best)] for line in lines]
@@ -116,7 +116,7 @@ def test_a_text_in_the_target_language_stays(client):
         ({"q": "a", "source": None}, "source must be a language code or auto"),
         ({"q": "a", "target": "xx"}, "target must be one of de, fr with source en, but is xx"),
         ({"q": "a", "source": "xx"}, "source must be auto or one of en, de, but is xx"),
-        ({"q": "a", "format": "pdf"}, "format must be text"),
+        ({"q": "a", "format": "pdf"}, "format must be text or html"),
         ({"q": "a", "alternatives": -1}, "alternatives must be a number from 0 to 100"),
         ({"q": "\ud800"}, "texts must be Unicode, but one has half of a surrogate pair"),
         ({"q": "x" * 20_001}, "the texts must have at most 20,000 characters, but have 20,001"),

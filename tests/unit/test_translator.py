@@ -492,7 +492,7 @@ def test_logits_that_are_not_finite_are_reported_at_any_step(translator, monkeyp
 def test_options_that_do_not_fit_are_refused(translator, sentences):
     for options, message in [
         ({"prefixes": ["a"]}, "there must be a prefix a line, but there are 1 for 30"),
-        ({"protect": "x", "align": True}, "`align` must not stand with `protect`"),
+        ({"protect": ["x"]}, "there must be a pattern a line, but there are 1 for 30"),
         ({"protect": "("}, "must be a regular expression"),
         ({"prefixes": ["Der\nHund"] * 30}, r"a prefix must be one line, but is 'Der\\nHund'"),
         ({"max_length": -5}, "max_length must be at least 1, but is -5"),

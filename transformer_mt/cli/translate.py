@@ -10,9 +10,10 @@ from itertools import chain
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from transformer_mt.cli import resume
+from transformer_mt.cli import document, resume
 from transformer_mt.cli.console import positive, say
 from transformer_mt.cli.model import add_model, add_search, load_translator
+from transformer_mt.documents.formats import format_of
 from transformer_mt.errors import InputError
 
 if TYPE_CHECKING:
@@ -61,12 +62,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--tag", metavar="TAG", help="a tag of the training corpora, put before each sentence"
     )
     parser.add_argument("--protect", metavar="REGEX", help="text it matches passes through unchanged")
+    parser.add_argument(
+        "--format",
+        choices=["text", "html", "srt"],
+        help="of the input (default: by the ending of --input or --output, else text): lines, a web page, "
+        "subtitles",
+    )
     add_search(parser)
     parser.set_defaults(command=_translate)
 
 
 def _translate(arguments: argparse.Namespace) -> int:
     _check_options(arguments)
+    format = arguments.format or format_of(arguments.input, arguments.output)
+    if format != "text":
+        return document.translate(arguments, format)
     with ExitStack() as files:
         chunks = _chunks(arguments, files)
         options = _options(arguments)
@@ -281,7 +291,7 @@ def _format(number: int, result: "Translation", arguments: argparse.Namespace) -
     if arguments.json:
         facts: dict[str, Any] = {"line": number, **vars(result)}
         if arguments.n_best > 1:
-            facts["n_best"] = [vars(candidate) for candidate in result.n_best]
+            facts["n_best"] = [_without(vars(candidate), "aligned") for candidate in result.n_best]
         else:
             del facts["n_best"]
         if not arguments.align:
@@ -290,6 +300,10 @@ def _format(number: int, result: "Translation", arguments: argparse.Namespace) -
     if arguments.n_best > 1:
         return "\n".join(f"{number}\t{c.score:.4f}\t{c.translation}" for c in result.n_best)
     return result.translation
+
+
+def _without(facts: dict[str, Any], key: str) -> dict[str, Any]:
+    return {name: value for name, value in facts.items() if name != key}
 
 
 def _with_ranks(

@@ -8,7 +8,9 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 import sentencepiece
 
@@ -58,6 +60,21 @@ class Tokenizer:
     def decode_tgt(self, ids: Sequence[int]) -> str:
         """Text of target ids, on one line; special ids have no text."""
         return _LINE_BREAKS.sub(" ", self.tgt.decode([i for i in ids if i not in (PAD, BOS, EOS)])).strip()
+
+    def spans_src(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        """The ids of a source text, and the characters (begin, end) that each piece was made of."""
+        pieces = self.src.encode(text, return_type="proto").pieces
+        return [piece.id for piece in pieces], _spans(pieces)
+
+    def spans_tgt(self, ids: Sequence[int]) -> list[tuple[int, int]]:
+        """The characters (begin, end) that each of the ids has in `decode_tgt` of them all."""
+        decoded = self.tgt.decode(list(ids), return_type="proto")
+        text = self.decode_tgt(ids)
+        start = len(decoded.text) - len(decoded.text.lstrip())
+        return [
+            (min(max(begin - start, 0), len(text)), min(max(end - start, 0), len(text)))
+            for begin, end in _spans(decoded.pieces)
+        ]
 
     def pieces_tgt(self, ids: Sequence[int]) -> list[str]:
         return [self.all_pieces_tgt[i] for i in ids]
@@ -149,6 +166,12 @@ def _paths(folder: Path, shared: bool) -> list[Path]:
 
 def _pieces(model: sentencepiece.SentencePieceProcessor) -> list[str]:
     return [model.id_to_piece(i) for i in range(model.vocab_size())]
+
+
+def _spans(pieces: Sequence[Any]) -> list[tuple[int, int]]:
+    # `begin` and `end` of a piece count bytes; the surfaces together are the text.
+    ends = list(accumulate(len(piece.surface) for piece in pieces))
+    return list(zip([0, *ends], ends))
 
 
 def _train(lines: Iterable[str], config: TokenizerConfig, tags: Sequence[str] = ()) -> bytes:

@@ -12,7 +12,7 @@ from transformer_mt.data.tokenizer import BOS, EOS, UNK, Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.export.ctranslate2_support import reasons_against
 from transformer_mt.model.attention import MultiHeadAttention
-from transformer_mt.model.interface import TranslationModel
+from transformer_mt.model.interface import TranslationModel, alignment_layer
 from transformer_mt.model.position_bias import Relative
 from transformer_mt.model.positions import LearnedPositions, NoPositions, sinusoids
 from transformer_mt.model.transformer import (
@@ -55,7 +55,7 @@ def write_model(
         TransformerDecoderSpec(
             c.num_decoder_layers,
             c.num_heads,
-            alignment_layer=max(0, c.num_decoder_layers - 2),  # the layer `alignment_attention` names
+            alignment_layer=alignment_layer(c.num_decoder_layers),
             alignment_heads=c.num_heads,
             **shape,
         ),

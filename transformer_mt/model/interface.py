@@ -60,7 +60,13 @@ class TranslationModel(nn.Module):
 
     @property
     def alignment_attention(self) -> MultiHeadAttention:
-        """The attention to the source that is most like an alignment of words: that of the last layer but
-        one.
-        """
-        return self.attentions["cross"][-2:][0]
+        """The attention to the source that is most like an alignment of words."""
+        layers = self.attentions["cross"]
+        return layers[alignment_layer(len(layers))]
+
+
+def alignment_layer(num_decoder_layers: int) -> int:
+    """The index of the decoder layer whose cross-attention aligns best: with six layers the last but one
+    (Garg et al. 2019, section 3), with two or three the last (docs/measurements/alignment.md).
+    """
+    return num_decoder_layers - (2 if num_decoder_layers > 3 else 1)

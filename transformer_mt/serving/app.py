@@ -19,7 +19,7 @@ from transformer_mt.serving.batcher import Batcher, QueueFullError
 from transformer_mt.serving.directions import Directions
 from transformer_mt.serving.limits import ApiKeys, Limits, RequestRate
 from transformer_mt.serving.requests import DetectAsked, TranslateAsked, parse, read_body
-from transformer_mt.translation.result import Translation
+from transformer_mt.serving.texts import translate_html, translate_text
 
 T = TypeVar("T")
 _LOG = logging.getLogger("transformer_mt.serving")
@@ -64,7 +64,7 @@ class _Api:
             sources = [found["language"] for found in detected]
         batchers = [self._batcher(source, asked.target) for source in sources]
         translated = [
-            self._translated(batcher, text, asked.alternatives)
+            self._translated(batcher, text, asked.format, asked.alternatives)
             for batcher, text in zip(batchers, asked.texts)
         ]
         results = await self._unless_gone(request, _all_or_none(translated))
@@ -129,16 +129,19 @@ class _Api:
             raise HTTPException(400, str(error)) from None
 
     async def _translated(
-        self, batcher: Batcher | None, text: str, alternatives: int
+        self, batcher: Batcher | None, text: str, format: str, alternatives: int
     ) -> tuple[str, list[str]]:
-        """A text's translation and the alternatives; its lines are translated each by itself."""
+        """A text's translation and the alternatives."""
         if batcher is None:
             return text, []
         decode = batcher.translator.decode
         most = decode.beam if decode.search == "beam" else decode.samples
+        translate = translate_html if format == "html" else translate_text
         try:
-            lines = text.replace("\r\n", "\n").split("\n")
-            results = await batcher.translate(lines, min(alternatives + 1, most))
+            best, *others = await translate(batcher, text, min(alternatives + 1, most))
+            return best, others
+        except InputError as error:
+            raise HTTPException(400, str(error)) from None
         except QueueFullError:
             raise _too_many("too many texts wait to be translated", 1.0) from None
         except Exception as error:
@@ -147,7 +150,6 @@ class _Api:
             raise HTTPException(
                 500, "the translation failed; the server's log has the kind of error"
             ) from None
-        return "\n".join(map(str, results)), _alternatives(results)
 
     async def _unless_gone(self, request: Request, translated: Coroutine[Any, Any, T]) -> T:
         """The result. It is given up when the client is gone, or has waited for too long (503)."""
@@ -182,19 +184,6 @@ async def _all_or_none(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 async def _wait_until_gone(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
-
-
-def _alternatives(results: Sequence[Translation]) -> list[str]:
-    """Other translations of the whole text: the k-th joins the k-th best of each line, or the best where a
-    line has fewer.
-    """
-    most = max((len(result.n_best) for result in results), default=0)
-    return [
-        "\n".join(
-            str((result.n_best[k] if k < len(result.n_best) else result).translation) for result in results
-        )
-        for k in range(1, most)
-    ]
 
 
 def _one_or_all(values: list[Any], is_list: bool) -> Any:

@@ -17,12 +17,18 @@ BATCH_LINES = 64
 _LONGEST_WAITS = 5
 
 
+Protect = Sequence[str | None] | None
+"""For each line a regular expression: what it matches stays. None for all lines: nothing is protected."""
+
+
 class Translates(Protocol):
     """A translator, here or in other processes."""
 
     decode: DecodeConfig
 
-    def translate(self, lines: Sequence[str], n_best: int = 1) -> list[Translation]: ...
+    def translate(
+        self, lines: Sequence[str], n_best: int = 1, *, align: bool = False, protect: Protect = None
+    ) -> list[Translation]: ...
 
 
 class QueueFullError(Exception):
@@ -35,6 +41,8 @@ class _Request:
 
     lines: Sequence[str]
     n_best: int
+    align: bool
+    protect: Protect
     future: "asyncio.Future[list[Translation]]"
     loop: asyncio.AbstractEventLoop
     taken: int = 0
@@ -87,12 +95,14 @@ class Batcher:
         for thread in self._threads:
             thread.start()
 
-    async def translate(self, lines: Sequence[str], n_best: int = 1) -> list[Translation]:
+    async def translate(
+        self, lines: Sequence[str], n_best: int = 1, *, align: bool = False, protect: Protect = None
+    ) -> list[Translation]:
         """One Translation per line. QueueFullError if too many wait; a cancelled call leaves the queue."""
         if not lines:
             return []
         loop = asyncio.get_running_loop()
-        request = _Request(lines, n_best, loop.create_future(), loop)
+        request = _Request(lines, n_best, align, protect, loop.create_future(), loop)
         with self._changed:
             if self._lines_waiting and self._lines_waiting + len(lines) > self._queue_lines:
                 raise QueueFullError
@@ -167,7 +177,12 @@ class Batcher:
             return
         n_best = max(request.n_best for request, _ in group)
         try:
-            found = self.translator.translate([request.lines[i] for request, i in group], n_best=n_best)
+            found = self.translator.translate(
+                [request.lines[i] for request, i in group],
+                n_best=n_best,
+                align=any(request.align for request, _ in group),
+                protect=[request.protect[i] if request.protect else None for request, i in group],
+            )
         except Exception as error:
             if len(group) == 1:
                 group[0][0].finish(error)

@@ -12,6 +12,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 
 from transformer_mt.config import DecodeConfig
+from transformer_mt.serving.batcher import Protect
 from transformer_mt.translation.result import Translation
 from transformer_mt.translation.translator import Translator
 
@@ -29,16 +30,19 @@ class Processes:
         self._lock = threading.Lock()
         self._pool = self._start()
 
-    def translate(self, lines: Sequence[str], n_best: int = 1) -> list[Translation]:
+    def translate(
+        self, lines: Sequence[str], n_best: int = 1, *, align: bool = False, protect: Protect = None
+    ) -> list[Translation]:
         """As Translator.translate. If its process dies, all are started again, and it is tried once more."""
         pool = self._pool
+        asked = list(lines), n_best, align, protect
         try:
-            return pool.submit(_translate, list(lines), n_best).result()
+            return pool.submit(_translate, *asked).result()
         except BrokenProcessPool:
             with self._lock:
                 if self._pool is pool:
                     self._pool = self._start()
-            return self._pool.submit(_translate, list(lines), n_best).result()
+            return self._pool.submit(_translate, *asked).result()
 
     def close(self) -> None:
         self._pool.shutdown()
@@ -47,7 +51,7 @@ class Processes:
         context = multiprocessing.get_context("spawn")
         pool = ProcessPoolExecutor(self._count, context, initializer=_begin, initargs=(self._load,))
         # One task each, so that all are started now.
-        list(pool.map(_translate, [["1"]] * self._count, [1] * self._count))
+        list(pool.map(_translate, [["1"]] * self._count))
         return pool
 
 
@@ -69,5 +73,7 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def _translate(lines: list[str], n_best: int) -> list[Translation]:
-    return _TRANSLATOR[0].translate(lines, n_best=n_best)
+def _translate(
+    lines: list[str], n_best: int = 1, align: bool = False, protect: Protect = None
+) -> list[Translation]:
+    return _TRANSLATOR[0].translate(lines, n_best=n_best, align=align, protect=protect)

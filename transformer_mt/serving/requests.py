@@ -24,7 +24,7 @@ class TranslateAsked(_Asked):
     q: str | list[str]
     source: str
     target: str
-    format: Literal["text"] = "text"
+    format: Literal["text", "html"] = "text"
     alternatives: Annotated[int, Field(ge=0, le=100)] = 0
 
     @property
@@ -46,7 +46,7 @@ _MUST = {
     "q": "q must be a text or a list of texts",
     "source": "source must be a language code or auto",
     "target": "target must be a language code",
-    "format": "format must be text",
+    "format": "format must be text or html",
     "alternatives": "alternatives must be a number from 0 to 100",
     "api_key": "api_key must be a text",
 }

@@ -7,11 +7,16 @@ from typing import Any
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.search.hypothesis import Hypothesis
 from transformer_mt.translation.flags import suspicions
-from transformer_mt.translation.plan import Line
+from transformer_mt.translation.plan import Line, Unit
 from transformer_mt.translation.result import Candidate, Translation
 from transformer_mt.translation.splitting import Splitter
 
 NOTHING = Candidate(translation="", score=0.0, log_prob=0.0, tokens=[])
+
+
+def ranked(unit: Unit, rank: int) -> Candidate:
+    """The unit's candidate of this rank, 0 being the best; nothing where there is none."""
+    return (unit.candidates or [NOTHING])[rank : rank + 1][0]
 
 
 def candidates_of(hypotheses: Sequence[Hypothesis], tokenizer: Tokenizer) -> list[Candidate]:

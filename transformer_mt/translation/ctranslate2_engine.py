@@ -149,22 +149,26 @@ class CTranslate2Engine:
         )
         return [result.log_probs for result in results]
 
-    def alignments(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[int]]:
+    def cross_attention(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[list[float]]]:
         sources = [[self.src_pieces[i] for i in src] for src, _ in pairs]
         targets = [[self.tgt_pieces[i] for i in tgt] for _, tgt in pairs]
-        aligned = []
-        for source, target in zip(sources, targets):  # one by one: each is to be decoded to its own length
-            (result,) = self._model(1).translate_batch(
-                [source],
-                [target],
+        found: list[list[list[float]]] = [[] for _ in pairs]
+        by_length: dict[int, list[int]] = {}
+        for i, target in enumerate(targets):
+            by_length.setdefault(len(target), []).append(i)
+        for length, rows in by_length.items():  # each is to be decoded to its own length
+            results = self._model(1).translate_batch(
+                [sources[i] for i in rows],
+                [targets[i] for i in rows],
                 beam_size=1,
                 return_attention=True,
-                max_decoding_length=max(1, len(target)),
+                max_decoding_length=max(1, length),
+                max_batch_size=_SCORED_TOGETHER,
                 max_input_length=0,
             )
-            weights = [row[: len(source)] for row in result.attention[0][: len(target)]]
-            aligned.append([max(range(len(row)), key=row.__getitem__) for row in weights])
-        return aligned
+            for i, result in zip(rows, results):
+                found[i] = [row[: len(sources[i])] for row in result.attention[0][:length]]
+        return found
 
     def _search(
         self, requests: Sequence[Request], settings: DecodeConfig, n_best: int

@@ -47,8 +47,10 @@ class Engine(Protocol):
         """
         ...
 
-    def alignments(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[int]]:
-        """For each (source, target), without EOS, the source token each target token attends to most."""
+    def cross_attention(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[list[float]]]:
+        """For each (source, target), without EOS, how much each target token attends to each source token.
+        The layer is the model's `alignment_attention`; the weights are means over its heads.
+        """
         ...
 
 

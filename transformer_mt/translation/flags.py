@@ -8,7 +8,7 @@ from transformer_mt.data.spaceless import count_spaceless
 
 # A URL is matched only at its first character: otherwise the time for a line without spaces would be
 # quadratic in its length.
-_URL = re.compile(r"(?:https?://|www\.)[^\s<>\"]*[^\s<>\".,;:!?)]|(?<![\w.+-])[\w.+-]+@[\w-]+\.[\w.-]*\w")
+URL = re.compile(r"(?:https?://|www\.)[^\s<>\"]*[^\s<>\".,;:!?)]|(?<![\w.+-])[\w.+-]+@[\w-]+\.[\w.-]*\w")
 # 1,250 and 1.250 and 1 250: the separator between groups of three digits differs between languages.
 _GROUPED = re.compile(r"(?<![\d.,])\d{1,3}(?:[.,'’ \u00a0\u202f]\d{3})+(?!\d)")
 _NUMBER = re.compile(r"\d+")
@@ -27,7 +27,7 @@ def suspicions(source: str, translation: str, src_pieces: int, tokens: Sequence[
     # Most lines have neither: then the translation is not searched for them.
     if (numbers := _numbers(source)) and numbers - _numbers(translation):
         yield "missing_number"
-    if (urls := Counter(_URL.findall(source))) and urls - Counter(_URL.findall(translation)):
+    if (urls := Counter(URL.findall(source))) and urls - Counter(URL.findall(translation)):
         yield "missing_url"
 
 
@@ -35,7 +35,7 @@ def _numbers(text: str) -> Counter[str]:
     """The numbers of a text, those with decimals in two parts, as 3.5 is 3,5 elsewhere and 10:30 is 10.30."""
     if not _NUMBER.search(text):
         return Counter()
-    whole = _GROUPED.sub(lambda grouped: "".join(_NUMBER.findall(grouped.group())), _URL.sub(" ", text))
+    whole = _GROUPED.sub(lambda grouped: "".join(_NUMBER.findall(grouped.group())), URL.sub(" ", text))
     return Counter(_NUMBER.findall(whole))
 
 

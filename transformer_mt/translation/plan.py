@@ -1,14 +1,14 @@
 """Lines as units of work for an engine: each unit is a segment of a line that is searched by itself."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.data.sentences import has_several_sentences
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.translation.engine import Ids, Request
-from transformer_mt.translation.protected_text import ProtectedText
+from transformer_mt.translation.protected_text import ProtectedText, Span
 from transformer_mt.translation.result import Candidate
 from transformer_mt.translation.splitting import Segment, Splitter
 
@@ -28,10 +28,23 @@ class Unit:
     """Best first; None until it was searched."""
     problems: list[str] = field(default_factory=list)
     flags: list[str] = field(default_factory=list)
+    protected: ProtectedText | None = None
+    """None where the segment has no protected text."""
+    stretches: "list[tuple[Span, Line | None]]" = field(default_factory=list)
+    """Of a unit whose protected text did not survive: its stretches, and the lines that translate them."""
 
     @property
     def request(self) -> Request:
         return Request(self.src, self.limit, self.prefix)
+
+
+def searched_units(units: Sequence[Unit]) -> Iterator[Unit]:
+    """The units an engine searched: in place of one translated in stretches, those of the stretches."""
+    for unit in units:
+        if not unit.stretches:
+            yield unit
+        for _, line in unit.stretches:
+            yield from searched_units(line.units) if line else ()
 
 
 @dataclass
@@ -72,19 +85,20 @@ class Planner:
         sources: Sequence[str],
         prefixes: Sequence[str] | None,
         settings: DecodeConfig,
-        protected: ProtectedText | None = None,
+        protected: Sequence[ProtectedText | None] | None = None,
         tag: str | None = None,
     ) -> list[Line]:
         """The units of each line, their sources after the `tag`. The first unit of a line has its prefix."""
+        protections = protected or [None] * len(sources)
         before = [] if tag is None else [self.tokenizer.tag_id(tag)]
         segments = [
-            self._segments(source, prefix, settings, protected)
-            for source, prefix in _pairs(sources, prefixes)
+            self._segments(source, prefix, settings, protection)
+            for (source, prefix), protection in zip(_pairs(sources, prefixes), protections)
         ]
         encoded = iter(self.tokenizer.encode_src([segment.text for line in segments for segment in line]))
         given = iter(self.tokenizer.encode_tgt(prefixes)) if prefixes else None
         lines = []
-        for source, own, (_, prefix_text) in zip(sources, segments, _pairs(sources, prefixes)):
+        for (source, prefix_text), own, protection in zip(_pairs(sources, prefixes), segments, protections):
             line = Line(source, [])
             for segment in own:
                 ids = next(encoded)
@@ -102,6 +116,8 @@ class Planner:
                 first = line.units[0]
                 first.prefix, first.prefix_text = prefix, prefix_text
                 first.limit = min(first.limit + len(prefix), self.max_positions or sys.maxsize)
+            for unit in line.units:
+                unit.protected = protection if protection and protection.is_in(unit.segment.text) else None
             lines.append(line)
         return lines
 

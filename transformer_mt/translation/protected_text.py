@@ -40,6 +40,10 @@ class ProtectedText:
     def is_in(self, text: str) -> bool:
         return next(self._matches(text), None) is not None
 
+    def find(self, text: str) -> list[tuple[int, int]]:
+        """Where the protected text is: (begin, end) of each match."""
+        return [match.span() for match in self._matches(text)]
+
     def cuts(self, text: str, position: int) -> bool:
         """Whether a match reaches over this position of the text."""
         return any(match.start() < position < match.end() for match in self._matches(text))

@@ -2,11 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from transformer_mt.config import DecodeConfig
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.translation.protected_text import ProtectedText
+
+if TYPE_CHECKING:
+    from transformer_mt.translation.alignment import AlignedSegment
 
 
 @dataclass(frozen=True)
@@ -19,8 +22,8 @@ class Options:
     """What each line's translation begins with."""
     align: bool = False
     """Whether to compute alignments."""
-    protect: str | None = None
-    """A regular expression; what it matches passes through unchanged."""
+    protect: str | Sequence[str | None] | None = None
+    """A regular expression, or one for each line; what it matches passes through unchanged."""
     tag: str | None = None
     """A tag of the training corpora, put before each sentence."""
 
@@ -37,13 +40,16 @@ class Options:
             )
         if broken := next((p for p in self.prefixes or () if "\n" in p or "\r" in p), None):
             raise InputError(f"a prefix must be one line, but is {broken!r}")
-        if self.protect and self.align:
-            raise InputError(
-                Setting("align"), " must not stand with ", Setting("protect"),
-                ": protected text is aligned with nothing",
-            )  # fmt: skip
-        if self.protect:
-            ProtectedText(self.protect)
+        self.protected(0)
+
+    def protected(self, lines: int) -> list[ProtectedText | None] | None:
+        """What is protected in each of so many lines; None if nothing is."""
+        if not self.protect:
+            return None
+        if isinstance(self.protect, str):
+            return [ProtectedText(self.protect)] * lines
+        known = {pattern: ProtectedText(pattern) for pattern in self.protect if pattern}
+        return [known.get(pattern) if pattern else None for pattern in self.protect]
 
 
 @dataclass(frozen=True)
@@ -59,6 +65,8 @@ class Candidate:
     """Natural logarithm of the probability the model gives it."""
     tokens: list[str]
     """Pieces, without end-of-sentence."""
+    aligned: "list[AlignedSegment]" = field(default_factory=list)
+    """The words of each segment and of its translation; only if alignments were asked for."""
 
 
 @dataclass(frozen=True)

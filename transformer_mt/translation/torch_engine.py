@@ -123,11 +123,8 @@ class TorchEngine:
                 results[i] = values[: length + 1]
         return results
 
-    def alignments(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[int]]:
-        """By the cross-attention of the last layer but one, mean of its heads: where Garg et al. 2019
-        (section 3) find alignments best.
-        """
-        results: list[list[int]] = [[] for _ in pairs]
+    def cross_attention(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[list[float]]]:
+        results: list[list[list[float]]] = [[] for _ in pairs]
         model = self.model.models[0] if isinstance(self.model, Ensemble) else self.model
         assert isinstance(model, TranslationModel)
         for rows in batches([max(len(src), len(tgt)) + 1 for src, tgt in pairs], 1, 4096):
@@ -135,11 +132,10 @@ class TorchEngine:
             recorder = AttentionRecorder(model.alignment_attention)
             with torch.inference_mode():
                 model.hidden(src, src != PAD, tgt_in, recorder)
-            weights = torch.cat(recorder.of(model.alignment_attention), dim=2)
-            real = (src != PAD) & (src != EOS)  # ordinary tokens, without PAD and EOS: (B, S)
-            best = weights.mean(dim=1).masked_fill(~real[:, None], -1.0).argmax(dim=2).tolist()  # (B, T)
-            for i, sources in zip(rows, best):
-                results[i] = sources[: len(pairs[i][1])]
+            weights_BHTS = torch.cat(recorder.of(model.alignment_attention), dim=2)
+            for i, of_tokens in zip(rows, weights_BHTS.mean(dim=1).tolist()):
+                src_length, tgt_length = map(len, pairs[i])
+                results[i] = [row[:src_length] for row in of_tokens[:tgt_length]]
         return results
 
     def _rules(self, settings: DecodeConfig) -> list[Rule]:

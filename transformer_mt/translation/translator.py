@@ -11,11 +11,10 @@ from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.search.hypothesis import Hypothesis
-from transformer_mt.translation.assembly import NOTHING, candidates_of, joined, line_result, mean
+from transformer_mt.translation.assembly import NOTHING, candidates_of, joined, line_result, mean, ranked
 from transformer_mt.translation.engine import Engine, Ids
 from transformer_mt.translation.model_folder import is_exported, load_run_config
-from transformer_mt.translation.plan import Line, Planner, Unit
-from transformer_mt.translation.protected_text import ProtectedText
+from transformer_mt.translation.plan import Line, Planner, Unit, searched_units
 from transformer_mt.translation.result import Candidate, Options, Translation
 
 if TYPE_CHECKING:
@@ -129,7 +128,11 @@ class Translator:
             raise InputError(
                 f"there must be a prefix a line, but there are {len(options.prefixes)} for {len(lines)}"
             )
-        protected = ProtectedText(options.protect) if options.protect else None
+        protected = options.protected(len(lines))
+        if protected is not None and len(protected) != len(lines):
+            raise InputError(
+                f"there must be a pattern a line, but there are {len(protected)} for {len(lines)}"
+            )
         waiting = deque(self.planner.lines(lines, options.prefixes, settings, protected, options.tag))
 
         def done() -> Iterator[Translation]:
@@ -140,23 +143,15 @@ class Translator:
 
         yield from done()  # blank lines at the beginning
         lost: list[Unit] = []
-        for unit in self._search(
-            [unit for line in waiting for unit in line.units], settings, options, protected
-        ):
+        for unit in self._search([unit for line in waiting for unit in line.units], settings, options):
             if unit.candidates is None:
                 lost.append(unit)
             yield from done()
-        if protected:
-            self._translate_around(protected, lost, settings, options)
+        if lost:
+            self._translate_around(lost, settings, options)
         yield from done()
 
-    def _search(
-        self,
-        units: Sequence[Unit],
-        settings: DecodeConfig,
-        options: Options,
-        protected: ProtectedText | None = None,
-    ) -> Iterator[Unit]:
+    def _search(self, units: Sequence[Unit], settings: DecodeConfig, options: Options) -> Iterator[Unit]:
         """Each unit as soon as it was searched, with its candidates; None where no candidate kept the
         protected text.
         """
@@ -165,13 +160,14 @@ class Translator:
         width = settings.beam if settings.search == "beam" else settings.samples
         # Search for more candidates than are returned: mbr chooses among all samples, and some candidates may
         # be duplicates or lack the protected text.
-        wanted = width if settings.search == "mbr" or options.n_best > 1 or protected else 1
+        several = settings.search == "mbr" or options.n_best > 1 or any(unit.protected for unit in units)
+        wanted = width if several else 1
         for i, hypotheses in self.engine.search([unit.request for unit in units], settings, wanted):
             unit = units[i]
             if settings.search == "mbr":
                 hypotheses = self._by_utility(hypotheses)
             candidates = candidates_of(hypotheses, self.tokenizer)
-            if protected and protected.is_in(unit.segment.text):
+            if (protected := unit.protected) is not None:
                 candidates = [c for c in candidates if protected.survived(unit.segment.text, c.translation)]
                 unit.candidates = candidates[: options.n_best] or None
             else:
@@ -185,13 +181,12 @@ class Translator:
                 unit.problems.append(f"the translation was stopped at {unit.limit - 1} pieces")
             yield unit
 
-    def _translate_around(
-        self, protected: ProtectedText, units: Sequence[Unit], settings: DecodeConfig, options: Options
-    ) -> None:
+    def _translate_around(self, units: Sequence[Unit], settings: DecodeConfig, options: Options) -> None:
         """For units whose protected text did not survive: the stretches between are translated apart, all in
         one batch.
         """
-        spans = [protected.spans(unit.segment.text) for unit in units]
+        protections = [unit.protected for unit in units if unit.protected is not None]
+        spans = [protected.spans(unit.segment.text) for unit, protected in zip(units, protections)]
         texts, prefixes = [], []
         for unit, own in zip(units, spans):
             # The prefix begins the first stretch; before protected text it is put in front.
@@ -204,8 +199,9 @@ class Translator:
         for _ in self._search([part for line in stretches for part in line.units], settings, options):
             pass
         parts = iter(stretches)
-        for unit, own in zip(units, spans):
-            mine = [next(parts) for span in own if span.translatable]
+        for unit, own, protected in zip(units, spans, protections):
+            unit.stretches = [(span, next(parts) if span.translatable else None) for span in own]
+            mine = [line for _, line in unit.stretches if line is not None]
             each = [joined(line, options.n_best, self.planner.splitter) for line in mine]
             unit.candidates = []
             for rank in range(min(map(len, each), default=1)):
@@ -260,14 +256,26 @@ class Translator:
         return sorted(ranked, key=lambda sample: -sample.score)
 
     def _aligned(self, result: Translation, line: Line) -> Translation:
-        """The result with an alignment: positions count over the pieces of all units."""
+        """The result with alignments: positions count over the pieces of all units."""
+        from transformer_mt.translation.line_alignment import LineAlignment  # NumPy takes time to import
+
+        searched = list(searched_units(line.units))
+        ranks = range(len(result.n_best))
+        pairs = [(unit.src, self._ids(ranked(unit, rank))) for rank in ranks for unit in searched]
+        attentions = self.engine.cross_attention(pairs)
         source_tokens: list[str] = []
         alignment: list[int] = []
-        pairs = [(unit.src, self._ids((unit.candidates or [NOTHING])[0])) for unit in line.units]
-        for (src, _), positions in zip(pairs, self.engine.alignments(pairs)):
-            alignment += [len(source_tokens) + position for position in positions]
+        for (src, _), rows in zip(pairs, attentions[: len(searched)]):  # of the best candidate
+            alignment += [len(source_tokens) + max(range(len(row)), key=row.__getitem__) for row in rows]
             source_tokens += self.tokenizer.pieces_src(src)
-        return replace(result, source_tokens=source_tokens, alignment=alignment)
+        n_best = []
+        for rank, candidate in enumerate(result.n_best):
+            own = slice(rank * len(searched), (rank + 1) * len(searched))
+            aligned = LineAlignment(self.tokenizer, searched, pairs[own], attentions[own])
+            n_best.append(
+                replace(candidate, aligned=aligned.of(line.units, line.source, candidate.translation, rank))
+            )
+        return replace(result, n_best=n_best, source_tokens=source_tokens, alignment=alignment)
 
     def _ids(self, candidate: Candidate) -> Ids:
         return [self.tokenizer.tgt.piece_to_id(piece) for piece in candidate.tokens]

@@ -1,0 +1,89 @@
+"""Subtitles: times and tags stay, sentences over several subtitles are one text."""
+
+import re
+
+import pytest
+
+from transformer_mt.documents.marked_text import MarkedText
+from transformer_mt.documents.subtitles import parse_srt
+from transformer_mt.errors import InputError
+
+
+def srt(*contents):
+    return "".join(
+        f"{n}\n00:00:{n:02},000 --> 00:00:{n:02},900\n{content}\n\n" for n, content in enumerate(contents, 1)
+    )
+
+
+def texts(*contents):
+    pieces = parse_srt(srt(*contents), "en", "de")
+    return [piece.text for piece in pieces if isinstance(piece, MarkedText)]
+
+
+def written(pieces, translate=str):
+    from dataclasses import replace
+
+    return "".join(
+        piece if isinstance(piece, str) else replace(piece, text=translate(piece.text)).render()
+        for piece in pieces
+    )
+
+
+@pytest.mark.parametrize(
+    "contents, expected",
+    [
+        (["One line.", "Another."], ["One line.", "Another."]),
+        (["Two\nlines."], ["Two lines."]),
+        (["The old teacher", "sees a bird", "in the garden.", "Then"],
+         ["The old teacher sees a bird in the garden.", "Then"]),
+        (["- Yes?\n- No."], ["Yes?", "No."]),
+        (["♪ a song ♪"], ["a song"]),
+        (["...", "12:30", ""], []),
+        (["{\\an8}up here"], ["up here"]),
+        (["<i>all of it</i>"], ["all of it"]),
+        (["a <i>word</i> of it"], ["a word of it"]),
+    ],
+)  # fmt: skip
+def test_texts_are_sentences(contents, expected):
+    assert texts(*contents) == expected
+
+
+@pytest.mark.parametrize(
+    "contents",
+    [
+        ["One line.", "Another."], ["- Yes?\n- No."], ["♪ a song ♪"], ["...", "12:30"], ["{\\an8}up here"],
+        ["a <i>word</i> of it"], ["an open <i>tag", "and its end</i> here."],
+        ["The old teacher", "sees a bird", "in the garden."],
+    ],
+)  # fmt: skip
+def test_all_but_the_text_stays(contents):
+    source = srt(*contents)
+    assert written(parse_srt(source, "en", "de")) == source
+
+
+def test_long_lines_are_divided_evenly_and_tags_stay_whole():
+    pieces = parse_srt(srt("<i>short</i>"), "en", "de")
+    (text,) = [piece for piece in pieces if isinstance(piece, MarkedText)]
+    words = "viele Wörter " * 6
+    out = text.finish(f"<font color=red>{words.strip()}</font>").split("\n")
+    assert len(out) == 2 and max(map(len, out)) - min(map(len, out)) < 20
+    assert "<font color=red>" in out[0] and "</font>" in out[1]
+
+
+def test_a_subtitle_never_becomes_empty():
+    """Where the alignment puts a break at an end, the text is divided in proportion."""
+    pieces = parse_srt(srt("The old teacher", "sees a bird."), "en", "de")
+    (text,) = [piece for piece in pieces if isinstance(piece, MarkedText)]
+    parts = re.split(r"\n\n2\n.*\n", text.finish("\ufdd0Der alte Lehrer sieht einen Vogel."))
+    assert len(parts) == 2 and all(parts)
+
+
+def test_chinese_is_divided_between_characters():
+    pieces = parse_srt(srt("one two"), "en", "zh")
+    (text,) = [piece for piece in pieces if isinstance(piece, MarkedText)]
+    assert "\n" in text.finish("这是一个很长的句子，" * 4)
+
+
+def test_what_is_no_subtitles_is_refused():
+    with pytest.raises(InputError, match="x.srt: must be subtitles in SRT format, but are not in line 1"):
+        parse_srt("hello\nworld", "en", "de", "x.srt")

@@ -1,0 +1,174 @@
+"""translate --format html|srt: documents."""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from transformer_mt.cli import resume
+from transformer_mt.cli.console import say
+from transformer_mt.cli.model import load_translator
+from transformer_mt.errors import InputError
+
+if TYPE_CHECKING:
+    from transformer_mt.translation.translator import Translator
+
+
+def translate(arguments: argparse.Namespace, format: str) -> int:
+    """Write the document part by part, each as soon as it is translated."""
+    _check_options(arguments, format)
+    from transformer_mt.documents.marked_text import MarkedText
+    from transformer_mt.documents.translate import parse, translate_pieces
+    from transformer_mt.translation.result import Options
+
+    name, text = _read(arguments)
+    ends = "\r\n" if "\r\n" in text else "\n"
+    options = Options(align=True, protect=arguments.protect, tag=arguments.tag)
+    translator = load_translator(arguments, options)
+    translator.check(options)
+    langs = translator.source_lang, translator.target_lang
+    pieces = parse(text.replace("\r\n", "\n"), format, *langs, name)
+    total = sum(isinstance(piece, MarkedText) for piece in pieces)
+    with ExitStack() as files:
+        resumed, output = _open_output(arguments, _facts(arguments, translator, format), ends, files)
+        done = resumed or 0
+        if resumed is not None:
+            say(f"{arguments.output}: resuming after {done:,} of {total:,} texts")
+        bar = _progress(total, done, arguments, files)
+        parts = translate_pieces(translator, pieces, arguments.tag, arguments.protect, done)
+        for number, part in enumerate(parts, start=done + 1):
+            for problem in part.problems:
+                say(f"text {number}: {problem}")
+            output.write(part.written)
+            bar(number <= total)
+        output.end()
+    return 0
+
+
+def _check_options(arguments: argparse.Namespace, format: str) -> None:
+    given = {
+        "--n-best": arguments.n_best > 1,
+        "--json": arguments.json,
+        "--prefix": arguments.prefix is not None,
+        "--prefixes": arguments.prefixes is not None,
+    }
+    if wrong := next((option for option, is_given in given.items() if is_given), None):
+        raise InputError(f"{wrong} must stand with --format text, but the format is {format}")
+    if int(os.environ.get("WORLD_SIZE", 1)) > 1:
+        raise InputError("a document must be translated by one process; start it without torchrun")
+
+
+def _read(arguments: argparse.Namespace) -> tuple[str, str]:
+    """(name, text) of the document."""
+    from transformer_mt.data.lines import open_bytes, refuse_binary
+
+    if arguments.text:
+        return "TEXT", "".join(f"{text}\n" for text in arguments.text)
+    if arguments.input:
+        with open_bytes(arguments.input) as file:
+            raw = file.read()
+    elif sys.stdin is None:
+        raise InputError("standard input is closed; give TEXT or --input FILE")
+    else:
+        raw = sys.stdin.buffer.read()
+    name = arguments.input or "standard input"
+    refuse_binary([raw[:100]], 1, name)
+    try:
+        return name, raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line, byte = raw.count(b"\n", 0, error.start) + 1, raw[error.start]
+        raise InputError(
+            f"{name}:{line}: must be UTF-8, but byte {byte:#04x} is not; convert the file (iconv) first"
+        ) from None
+
+
+def _facts(arguments: argparse.Namespace, translator: "Translator", format: str) -> dict[str, str]:
+    """What the output depends on."""
+    settings = {
+        f"decode.{key}": value
+        for key, value in translator.decode.model_dump().items()
+        if key != "batch_tokens"
+    }
+    names = ("engine", "dtype", "protect", "tag", "text")
+    settings |= {f"--{name}": getattr(arguments, name) for name in names} | {"--format": format}
+    models = [Path(arguments.model), *map(Path, arguments.ensemble)]
+    return resume.facts(models, settings, {"the input": arguments.input})
+
+
+class _Output:
+    """The translated document, and next to it the size it had after each part: a resumed translation
+    continues after the last whole part.
+    """
+
+    def __init__(self, file: IO[bytes], sizes: IO[bytes] | None, path: Path | None, ends: str) -> None:
+        self._file, self._sizes, self._path, self._ends = file, sizes, path, ends
+
+    def write(self, text: str) -> None:
+        self._file.write(text.replace("\n", self._ends).encode())
+        self._file.flush()
+        if self._sizes is not None:
+            self._sizes.write(b"%d\n" % self._file.tell())
+            self._sizes.flush()
+
+    def end(self) -> None:
+        """Nothing is left to resume."""
+        if self._path is not None:
+            _sizes_file(self._path).unlink(missing_ok=True)
+            resume.end(self._path)
+
+
+def _sizes_file(output: Path) -> Path:
+    return output.with_name(f".{output.name}.resume.sizes")
+
+
+def _open_output(
+    arguments: argparse.Namespace, facts: dict[str, str], ends: str, files: ExitStack
+) -> tuple[int | None, _Output]:
+    """The texts that are translated already, None if none were asked for, and the output."""
+    if not arguments.output:
+        return None, _Output(sys.stdout.buffer, None, None, ends)
+    path = Path(arguments.output)
+    done = None
+    if arguments.resume:
+        done = 0
+        if path.exists() and path.stat().st_size:
+            resume.check(path, facts)
+            done = _cut_to_whole_parts(path)
+    try:
+        file = files.enter_context(path.open("ab" if done else "wb"))
+        if not path.is_file():  # a device or a pipe is not resumed
+            return done, _Output(file, None, None, ends)
+        sizes = files.enter_context(_sizes_file(path).open("ab" if done else "wb"))
+        if not done:
+            resume.begin(path, facts)
+        return done, _Output(file, sizes, path, ends)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def _cut_to_whole_parts(path: Path) -> int:
+    """Truncate the output after its last whole part, and return the number of parts."""
+    try:
+        lines = _sizes_file(path).read_bytes().splitlines(keepends=True)
+    except OSError:
+        lines = []
+    size = path.stat().st_size
+    whole = [int(line) for line in lines if line.endswith(b"\n") and int(line) <= size]
+    with path.open("r+b") as file:
+        file.truncate(whole[-1] if whole else 0)
+    _sizes_file(path).write_bytes(b"".join(b"%d\n" % each for each in whole))
+    return len(whole)
+
+
+def _progress(
+    total: int, done: int, arguments: argparse.Namespace, files: ExitStack
+) -> Callable[[int], object]:
+    """Counts texts in a bar on stderr, where a person looks at it."""
+    if not sys.stderr.isatty() or (not arguments.output and sys.stdout.isatty()):
+        return lambda texts: None
+    from transformer_mt.progress_bar import show_progress
+
+    return files.enter_context(show_progress(None, "translating", total, done, "texts")).update

@@ -1,0 +1,1 @@
+"""Documents: HTML and subtitles. What is text is translated, all else stays."""

@@ -1,0 +1,81 @@
+"""A text with markup in it, such as a paragraph with links: what a format's parser makes of a document."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Markup around some characters of a text, or at one position."""
+
+    begin: int
+    end: int
+    opening: str
+    """What is written before the characters, as in the document; a mark at one position has only this."""
+    closing: str = ""
+    children: "tuple[Mark, ...]" = ()
+    """The marks within it."""
+    verbatim: str = ""
+    """Written in place of the mark and its characters, which are then not translated: code, say."""
+
+    @property
+    def is_literal(self) -> bool:
+        return bool(self.verbatim)
+
+    @property
+    def is_point(self) -> bool:
+        return self.begin == self.end
+
+
+@dataclass(frozen=True)
+class MarkedText:
+    """One piece of a document that is translated by itself."""
+
+    text: str
+    """On one line."""
+    marks: tuple[Mark, ...] = ()
+    """Outermost ones, in the order of the document."""
+    before: str = ""
+    """White space that stays before the translation."""
+    after: str = ""
+    escape: Callable[[str], str] = field(default=str, compare=False)
+    """Writes characters as the format does: `&` as `&amp;`."""
+    finish: Callable[[str], str] = field(default=str, compare=False)
+    """Applied to the translation with its markup: divides it into lines, say."""
+
+    def render(self) -> str:
+        """As it is written in the document."""
+        body = _render(self.text, self.marks, 0, len(self.text), self.escape)
+        return self.before + self.finish(body) + self.after
+
+    def literals(self) -> list[str]:
+        """The texts of its marks that are not translated."""
+        return [self.text[mark.begin : mark.end] for mark in flat(self.marks) if mark.is_literal]
+
+    def translatable(self) -> str:
+        """Its characters without those that are not translated."""
+        parts, start = [], 0
+        for mark in sorted(flat(self.marks), key=lambda mark: mark.begin):
+            if mark.is_literal:
+                parts.append(self.text[start : mark.begin])
+                start = max(start, mark.end)
+        return "".join([*parts, self.text[start:]])
+
+
+Piece = str | MarkedText
+"""A part of a document: markup as it is written, or a text to translate."""
+
+
+def flat(marks: Sequence[Mark]) -> list[Mark]:
+    """The marks and those within them, each before its own."""
+    return [each for mark in marks for each in (mark, *flat(mark.children))]
+
+
+def _render(text: str, marks: Sequence[Mark], begin: int, end: int, escape: Callable[[str], str]) -> str:
+    parts: list[str] = []
+    for mark in sorted(marks, key=lambda mark: (mark.begin, mark.end)):
+        parts.append(escape(text[begin : mark.begin]))
+        inner = _render(text, mark.children, mark.begin, mark.end, escape)
+        parts.append(mark.verbatim or mark.opening + inner + mark.closing)
+        begin = mark.end
+    return "".join([*parts, escape(text[begin:end])])

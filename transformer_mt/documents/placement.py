@@ -1,0 +1,186 @@
+"""Where the markup of a text goes in its translation: around the words that stand for those it was around."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from transformer_mt.documents.marked_text import Mark, MarkedText
+from transformer_mt.translation.alignment import Span
+from transformer_mt.translation.result import Candidate
+
+# A target word belongs to a mark if at least this share of it stands for words of the mark.
+_SHARE = 0.5
+# Where no word does, the one with the largest share is taken, but not with less than this.
+_LEAST = 0.2
+# The gain of a word that another mark has: no stretch reaches over it.
+_NEVER = -1e9
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A translation with the markup of its source."""
+
+    text: MarkedText
+    unplaced: list[Mark]
+    """Marks of the source whose words were not found: they are around the whole text, or at its end."""
+
+
+def place(source: MarkedText, candidate: Candidate) -> Placed:
+    """The markup of `source` in its translation `candidate`, which must be aligned."""
+    placement = _Placement(source.text, candidate)
+    words = range(len(placement.tgt_words))
+    marks = placement.of(source.marks, words, (0, len(candidate.translation)))
+    return Placed(replace(source, text=candidate.translation, marks=marks), placement.unplaced)
+
+
+class _Placement:
+    """One text and its translation."""
+
+    def __init__(self, source: str, candidate: Candidate) -> None:
+        self.source, self.target, self.segments = source, candidate.translation, candidate.aligned
+        self.src_words = [word for segment in self.segments for word in segment.source]
+        self.src_begins, self.src_ends = np.array(self.src_words, int).reshape(-1, 2).T
+        self.src_has_letters = np.array([_has_letters(source[slice(*word)]) for word in self.src_words], bool)
+        self.tgt_words = [word for segment in self.segments for word in segment.target]
+        self.is_mark = [not _has_letters(candidate.translation[slice(*word)]) for word in self.tgt_words]
+        """Target words that are punctuation."""
+        self.unplaced: list[Mark] = []
+
+    def of(self, marks: Sequence[Mark], words: range, space: Span) -> tuple[Mark, ...]:
+        """Marks that stand next to each other, within these target words and characters."""
+        found: dict[int, range] = {}
+        spans: dict[int, Span] = {}
+        free = np.zeros(len(self.tgt_words), bool)
+        free[list(words)] = True
+        # The longest first: the short ones are then placed next to them, not in the middle of them.
+        for i in sorted(range(len(marks)), key=lambda i: marks[i].begin - marks[i].end):
+            mark = marks[i]
+            if not mark.is_point and (chosen := self._find(mark, free)) is not None:
+                found[i] = self._with_punctuation(mark, chosen, free)
+                free[list(found[i])] = False
+                spans[i] = self.tgt_words[found[i][0]][0], self.tgt_words[found[i][-1]][1]
+        pairs = [i for i, mark in enumerate(marks) if not mark.is_point]
+        for i, mark in enumerate(marks):
+            if i in found:
+                continue
+            if mark.is_point:
+                others = [(marks[j], spans[j]) for j in found]
+                position = self._position(mark, words, space, others)
+                found[i], spans[i] = range(0), (position, position)
+                continue
+            self.unplaced.append(mark)
+            alone = pairs == [i]
+            found[i], spans[i] = (words, space) if alone else (range(0), (space[1], space[1]))
+        return tuple(
+            replace(
+                mark, begin=spans[i][0], end=spans[i][1], children=self.of(mark.children, found[i], spans[i])
+            )
+            for i, mark in enumerate(marks)
+        )
+
+    def _find(self, mark: Mark, free: NDArray[np.bool_]) -> range | None:
+        """The stretch of free target words with the most words of the mark and the fewest others. None if
+        there is none.
+        """
+        if not self._words_of(mark):
+            return None
+        shares = self._shares(mark.begin, mark.end)
+        if mark.is_literal:
+            return self._find_literal(self.source[mark.begin : mark.end], shares, free)
+        counts = free & ~np.array(self.is_mark, bool)
+        gains = np.where(counts, shares - _SHARE, np.where(free, 0.0, _NEVER))
+        # The stretch with the largest sum: ends[t] is the sum of all words before t (Kadane's algorithm).
+        ends = np.concatenate([[0.0], np.cumsum(gains)])
+        lowest = np.minimum.accumulate(ends)[:-1]
+        sums = np.where(counts, ends[1:] - lowest, -1.0)
+        last = int(sums.argmax()) if len(sums) else 0
+        if len(sums) and sums[last] > 0:
+            start = int(np.flatnonzero(ends[: last + 1] == lowest[last])[-1])
+            return range(start + int(counts[start:].argmax()), last + 1)
+        likeliest = int(np.where(counts, shares, -1.0).argmax()) if counts.any() else -1
+        return range(likeliest, likeliest + 1) if counts.any() and shares[likeliest] >= _LEAST else None
+
+    def _find_literal(self, text: str, shares: NDArray[np.float64], free: NDArray[np.bool_]) -> range | None:
+        """The words of a text that stands in the translation as it is; of several the likeliest."""
+        begins = {begin: t for t, (begin, _) in enumerate(self.tgt_words)}
+        ends = {end: t + 1 for t, (_, end) in enumerate(self.tgt_words)}
+        found = []
+        for match in re.finditer(re.escape(text), self.target):
+            if match.start() in begins and match.end() in ends:
+                words = range(begins[match.start()], ends[match.end()])
+                if free[list(words)].all():
+                    found.append(words)
+        return max(found, key=lambda words: float(shares[list(words)].sum()), default=None)
+
+    def _with_punctuation(self, mark: Mark, chosen: range, free: NDArray[np.bool_]) -> range:
+        """With the punctuation around these words that the mark also has in the source."""
+        if mark.is_literal:
+            return chosen
+        inside = self._words_of(mark)
+        before = bool(self.source[mark.begin : inside[0][0]].strip())
+        after = bool(self.source[inside[-1][1] : mark.end].strip())
+        start, stop = chosen.start, chosen.stop
+        while before and start > 0 and self._adjoins(start - 1, start, start - 1, free):
+            start -= 1
+        while after and stop < len(free) and self._adjoins(stop - 1, stop, stop, free):
+            stop += 1
+        return range(start, stop)
+
+    def _adjoins(self, left: int, right: int, new: int, free: NDArray[np.bool_]) -> bool:
+        """Whether the word `new` is punctuation, free, and without a space between the two."""
+        return self.is_mark[new] and bool(free[new]) and self.tgt_words[left][1] == self.tgt_words[right][0]
+
+    def _position(self, mark: Mark, words: range, space: Span, others: Sequence[tuple[Mark, Span]]) -> int:
+        """The character of the translation before which a mark without words goes."""
+        before = next((self.src_words[i] for i in np.flatnonzero(self.src_ends == mark.begin)), None)
+        starting = np.flatnonzero((self.src_begins == mark.begin) & self.src_has_letters)
+        after = next((self.src_words[i] for i in starting), None)
+        free = np.zeros(len(self.tgt_words), bool)
+        free[list(words)] = True
+        position = None
+        if (before is None) != (after is None):  # next to one word only: that of a footnote, say
+            beside = self._find(Mark(*(before or after or (0, 0)), opening=""), free)
+            if beside is not None:
+                first, last = self.tgt_words[beside[0]], self.tgt_words[beside[-1]]
+                position = last[1] if before else first[0]
+        if position is None:
+            position = self._split(mark.begin, words, space)
+        for other, (begin, end) in others:
+            if begin < position < end:
+                return begin if mark.begin <= other.begin else end
+        return position
+
+    def _split(self, at: int, words: range, space: Span) -> int:
+        """The position with the most of the source's characters before `at` on its left, and the most of the
+        others on its right.
+        """
+        left, right = self._shares(0, at), self._shares(at, len(self.source))
+        sums = [0.0]
+        for t in words:
+            sums.append(sums[-1] + float(left[t] - right[t]))
+        best = int(np.argmax(sums))
+        return space[1] if best == len(words) else space[0] if best == 0 else self.tgt_words[words[best]][0]
+
+    def _shares(self, begin: int, end: int) -> NDArray[np.float64]:
+        """For each target word, how much of it stands for source words with these characters."""
+        inside = (self.src_begins < end) & (self.src_ends > begin)
+        parts, start = [np.zeros(0)], 0
+        for segment in self.segments:
+            stop = start + len(segment.source)
+            parts.append(segment.weights[:, inside[start:stop]].sum(1))
+            start = stop
+        return np.concatenate(parts)
+
+    def _words_of(self, mark: Mark) -> list[Span]:
+        """The source words of a mark. Punctuation counts in literal text only."""
+        inside = (self.src_begins < mark.end) & (self.src_ends > mark.begin)
+        if not mark.is_literal:
+            inside &= self.src_has_letters
+        return [self.src_words[i] for i in np.flatnonzero(inside)]
+
+
+def _has_letters(text: str) -> bool:
+    return any(map(str.isalnum, text))

@@ -1,0 +1,107 @@
+"""Which words of a translation stand for which words of its source, from the model's cross-attention."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import regex
+from numpy.typing import NDArray
+
+from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.translation.engine import Ids
+
+Span = tuple[int, int]
+"""(begin, end) of characters."""
+
+# A number, a word, one character of a script without spaces, or a mark.
+_WORDS = regex.compile(
+    r"\p{N}+(?:[.,:]\p{N}+)*"
+    r"|[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]\p{M}*"
+    r"|[\p{L}\p{M}\p{N}_]+(?:['’-][\p{L}\p{M}\p{N}_]+)*"
+    r"|[^\s]"
+)
+
+
+@dataclass(frozen=True)
+class AlignedSegment:
+    """The words of a segment and of its translation, and how much each attends to each."""
+
+    source: list[Span]
+    """Words, as characters of the line."""
+    target: list[Span]
+    """Words, as characters of the line's translation."""
+    weights: NDArray[np.float32]
+    """(target words, source words); a row sums to 1, or to 0 where nothing is known."""
+
+    def moved(self, source: int, target: int) -> "AlignedSegment":
+        """The same with so many characters before it."""
+        return AlignedSegment(
+            [(begin + source, end + source) for begin, end in self.source],
+            [(begin + target, end + target) for begin, end in self.target],
+            self.weights,
+        )
+
+    def links(self) -> Iterator[tuple[Span, Span]]:
+        """(source word, target word) that belong together: each target word with the source word it has the
+        most of, and each source word with the target word that has the most of it.
+        """
+        if not self.weights.size:
+            return
+        rows = {(t, int(row.argmax())) for t, row in enumerate(self.weights) if row.any()}
+        columns = {(int(column.argmax()), s) for s, column in enumerate(self.weights.T) if column.any()}
+        for t, s in sorted(rows | columns):
+            yield self.source[s], self.target[t]
+
+
+def find_words(text: str) -> list[Span]:
+    """The words, numbers and marks of a text; in a script without spaces, its characters."""
+    return [match.span() for match in _WORDS.finditer(text)]
+
+
+def align_segment(
+    tokenizer: Tokenizer, source: str, src: Ids, tgt: Ids, attention: Sequence[Sequence[float]]
+) -> AlignedSegment:
+    """A segment and its translation, from `attention`: for each target piece its weight on each source piece.
+
+    `src` may begin with tags, which are not in `source`, and may have been cut.
+    """
+    _, src_spans = tokenizer.spans_src(source)
+    tags = max(0, sum(piece in tokenizer.tag_ids.values() for piece in src))
+    tgt_spans = tokenizer.spans_tgt(tgt)
+    src_words, tgt_words = find_words(source), find_words(tokenizer.decode_tgt(tgt))
+    # After a cut or a tag the attention has fewer or more columns than the text has pieces.
+    weights = np.zeros((len(tgt_spans), len(src_spans)), np.float32)
+    given = np.asarray(attention, np.float32).reshape(len(tgt), len(src))[:, tags:]
+    weights[:, : given.shape[1]] = given
+    of_words = _mean_rows(tgt_words, tgt_spans) @ weights @ _overlaps(src_words, src_spans).T
+    return AlignedSegment(src_words, tgt_words, sharpen(of_words))
+
+
+def sharpen(weights: NDArray[Any]) -> NDArray[np.float32]:
+    """Weights of target words on source words, multiplied with those of source words on target words: what
+    both directions agree on remains. Rows sum to 1.
+    """
+    tiny = np.float32(1e-9)
+    rows = weights / np.maximum(weights.sum(1, keepdims=True), tiny)
+    columns = weights / np.maximum(weights.sum(0, keepdims=True), tiny)
+    both = rows * columns
+    return (both / np.maximum(both.sum(1, keepdims=True), tiny)).astype(np.float32)
+
+
+def identity(source: Span, target: Span) -> AlignedSegment:
+    """Text that stands in the translation as it stands in the source."""
+    return AlignedSegment([source], [target], np.ones((1, 1), np.float32))
+
+
+def _overlaps(words: Sequence[Span], pieces: Sequence[Span]) -> NDArray[np.float32]:
+    """(words, pieces): 1 where a piece has characters of the word. Some have those of several."""
+    begins, ends = np.array(pieces, int).reshape(-1, 2).T
+    return np.array([(begins < end) & (ends > begin) for begin, end in words], np.float32).reshape(
+        len(words), len(pieces)
+    )
+
+
+def _mean_rows(words: Sequence[Span], pieces: Sequence[Span]) -> NDArray[np.float32]:
+    overlaps = _overlaps(words, pieces)
+    return overlaps / np.maximum(overlaps.sum(1, keepdims=True), 1)

@@ -1,0 +1,87 @@
+"""The alignment of a whole line, put together from those of its units."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.translation.alignment import AlignedSegment, Span, align_segment, identity
+from transformer_mt.translation.assembly import ranked
+from transformer_mt.translation.engine import Ids
+from transformer_mt.translation.plan import Unit
+
+
+class LineAlignment:
+    """One candidate of a line."""
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        searched: Sequence[Unit],
+        pairs: Sequence[tuple[Ids, Ids]],
+        attentions: Sequence[Sequence[Sequence[float]]],
+    ) -> None:
+        """`searched` are the units an engine searched, with the (source, target) and attention of each."""
+        self._of_unit = {
+            id(unit): align_segment(tokenizer, unit.segment.text, *pair, attention)
+            for unit, pair, attention in zip(searched, pairs, attentions)
+        }
+
+    def of(self, units: Sequence[Unit], source: str, translation: str, rank: int) -> list[AlignedSegment]:
+        """The segments of `source` and of its candidate `translation`."""
+        found: list[AlignedSegment] = []
+        src = tgt = 0
+        for unit in units:
+            text = ranked(unit, rank).translation
+            src = max(src, source.find(unit.segment.text, src))
+            tgt = max(tgt, translation.find(text, tgt))
+            found += [segment.moved(src, tgt) for segment in self._segments(unit, text, rank)]
+            src, tgt = src + len(unit.segment.text), tgt + len(text)
+        return found
+
+    def _segments(self, unit: Unit, translation: str, rank: int) -> Iterator[AlignedSegment]:
+        """Those of one unit and its translation."""
+        if not unit.stretches:
+            found = self._of_unit[id(unit)]
+            if unit.protected:
+                for source, target in _pairs(unit.protected.find(unit.segment.text), unit.segment.text,
+                                             unit.protected.find(translation), translation):  # fmt: skip
+                    found = _pinned(found, source, target)
+            yield found
+            return
+        src = tgt = 0
+        for span, line in unit.stretches:
+            if line is None:
+                tgt = max(tgt, translation.find(span.text, tgt))
+                if span.protected:
+                    here = identity((0, len(span.text)), (0, len(span.text)))
+                    yield here.moved(src, tgt)
+                tgt += len(span.text)
+            else:
+                parts = self.of(line.units, span.text, translation[tgt:], rank)
+                yield from (part.moved(src, tgt) for part in parts)
+                tgt += max((end for part in parts for _, end in part.target), default=0)
+            src += len(span.text)
+
+
+def _pairs(
+    sources: Sequence[Span], source: str, targets: Sequence[Span], target: str
+) -> Iterator[tuple[Span, Span]]:
+    """Each protected text of the source with the one of the target that equals it."""
+    remaining = list(targets)
+    for begin, end in sources:
+        same = next((span for span in remaining if target[slice(*span)] == source[begin:end]), None)
+        if same is not None:
+            remaining.remove(same)
+            yield (begin, end), same
+
+
+def _pinned(segment: AlignedSegment, source: Span, target: Span) -> AlignedSegment:
+    """The segment with the words of these two spans aligned to each other alone."""
+    weights = segment.weights.copy()
+    src, tgt = ([i for i, (begin, end) in enumerate(words) if begin < to and end > start]
+                for words, (start, to) in ((segment.source, source), (segment.target, target)))  # fmt: skip
+    weights[tgt] = 0
+    weights[:, src] = 0
+    weights[np.ix_(tgt, src)] = 1 / max(1, len(src))
+    return AlignedSegment(segment.source, segment.target, weights)
