@@ -51,10 +51,11 @@ ALLOWED = {
         "", "cpu", "config", "data", "device", "errors", "evaluation", "export", "files", "inspection",
         "locks", "plots", "progress_bar", "training", "translation",
     },
-    "serving": {"config", "cpu", "data.languages", "errors", "translation"},
+    "serving": {"config", "cpu", "data.languages", "documents", "errors", "translation"},
+    "documents": {"data.spaceless", "errors", "translation"},
     "inspection": {"config", "data", "errors", "files", "progress_bar"},
     "cli": {
-        "", "config", "data", "device", "errors", "evaluation", "experiments", "export", "files",
+        "", "config", "data", "device", "documents", "errors", "evaluation", "experiments", "export", "files",
         "inspection", "plots", "progress_bar", "search", "serving", "training", "translation",
     },
     "__init__": {"config", "training.loop", "translation.translator"},

@@ -16,7 +16,7 @@ def candidate(source, target, links):
     weights = np.zeros((len(tgt), len(src)), np.float32)
     for t, sources in enumerate(links):
         weights[t, list(sources)] = 1 / max(1, len(sources))
-    return Candidate(target, 0.0, 0.0, [], [AlignedSegment(src, tgt, weights)])
+    return Candidate(target, 0.0, 0.0, [], [AlignedSegment(src, tgt, weights, weights)])
 
 
 def placed(html, target, links):
@@ -74,7 +74,8 @@ def test_next_to_other_markup_it_is_empty_at_the_end_and_reported():
 
 def test_spans_across_sentences_are_placed_in_each():
     text = MarkedText("A b. C d.", tuple(parse_html("A <b>b. C</b> d.")[1].marks))
-    one = AlignedSegment([(0, 1), (2, 3), (3, 4)], [(0, 1), (2, 3), (3, 4)], np.eye(3, dtype=np.float32))
+    spans, eye = [(0, 1), (2, 3), (3, 4)], np.eye(3, dtype=np.float32)
+    one = AlignedSegment(spans, spans, eye, eye)
     whole = Candidate("X y. Z w.", 0.0, 0.0, [], [one, one.moved(5, 5)])
     assert place(text, whole).text.render() == "X <b>y. Z</b> w."
 

@@ -6,15 +6,12 @@ import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 from transformer_mt.cli import resume
 from transformer_mt.cli.console import say
 from transformer_mt.cli.model import load_translator
 from transformer_mt.errors import InputError
-
-if TYPE_CHECKING:
-    from transformer_mt.translation.translator import Translator
 
 
 def translate(arguments: argparse.Namespace, format: str) -> int:
@@ -32,8 +29,9 @@ def translate(arguments: argparse.Namespace, format: str) -> int:
     langs = translator.source_lang, translator.target_lang
     pieces = parse(text.replace("\r\n", "\n"), format, *langs, name)
     total = sum(isinstance(piece, MarkedText) for piece in pieces)
+    facts = resume.facts_of(arguments, translator.decode) | {"the setting --format": format}
     with ExitStack() as files:
-        resumed, output = _open_output(arguments, _facts(arguments, translator, format), ends, files)
+        resumed, output = _open_output(arguments, facts, ends, files)
         done = resumed or 0
         if resumed is not None:
             say(f"{arguments.output}: resuming after {done:,} of {total:,} texts")
@@ -83,19 +81,6 @@ def _read(arguments: argparse.Namespace) -> tuple[str, str]:
         raise InputError(
             f"{name}:{line}: must be UTF-8, but byte {byte:#04x} is not; convert the file (iconv) first"
         ) from None
-
-
-def _facts(arguments: argparse.Namespace, translator: "Translator", format: str) -> dict[str, str]:
-    """What the output depends on."""
-    settings = {
-        f"decode.{key}": value
-        for key, value in translator.decode.model_dump().items()
-        if key != "batch_tokens"
-    }
-    names = ("engine", "dtype", "protect", "tag", "text")
-    settings |= {f"--{name}": getattr(arguments, name) for name in names} | {"--format": format}
-    models = [Path(arguments.model), *map(Path, arguments.ensemble)]
-    return resume.facts(models, settings, {"the input": arguments.input})
 
 
 class _Output:

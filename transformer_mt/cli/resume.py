@@ -1,10 +1,13 @@
 """The record that `translate --resume` compares: a file next to the output while it is incomplete."""
 
+import argparse
 import json
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from transformer_mt.config import DecodeConfig
 from transformer_mt.errors import InputError
 from transformer_mt.files import digest, write_text
 
@@ -17,6 +20,22 @@ _MODEL_FILES = (
 
 def record_file(output: Path) -> Path:
     return output.with_name(f".{output.name}.resume.json")
+
+
+def facts_of(
+    arguments: argparse.Namespace,
+    decode: DecodeConfig,
+    names: Sequence[str] = (),
+    files: Mapping[str, str | None] | None = None,
+) -> dict[str, str]:
+    """What the output of `translate` depends on; `names` are options that only lines of text have, `files`
+    those it reads besides the input.
+    """
+    settings = {f"decode.{key}": value for key, value in decode.model_dump().items() if key != "batch_tokens"}
+    for name in (*names, "engine", "dtype", "protect", "tag", "text"):
+        settings[f"--{name.replace('_', '-')}"] = getattr(arguments, name)
+    models = [Path(arguments.model), *map(Path, arguments.ensemble)]
+    return facts(models, settings, {"the input": arguments.input, **(files or {})})
 
 
 def facts(models: list[Path], settings: dict[str, Any], files: dict[str, str | None]) -> dict[str, str]:

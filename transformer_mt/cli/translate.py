@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -99,7 +100,9 @@ def _translate(arguments: argparse.Namespace) -> int:
         output = _open_output(arguments, translator, files)
         bar = _progress(arguments, done, files)
         for first, lines, own in chain([first_task] if first_task else [], work):
-            for number, result in enumerate(translator.stream(lines, _with(options, own)), start=first):
+            for number, result in enumerate(
+                translator.stream(lines, replace(options, prefixes=own)), start=first
+            ):
                 _write(_format(number, result, arguments), number, result.problems, output)
                 output.flush()  # a caller may wait for this line
                 bar(1)
@@ -147,12 +150,6 @@ def _options(arguments: argparse.Namespace) -> "Options":
     from transformer_mt.translation.result import Options
 
     return Options(arguments.n_best, align=arguments.align, protect=arguments.protect, tag=arguments.tag)
-
-
-def _with(options: "Options", prefixes: list[str] | None) -> "Options":
-    from dataclasses import replace
-
-    return replace(options, prefixes=prefixes)
 
 
 def _chunks(arguments: argparse.Namespace, files: ExitStack) -> Iterator[list[bytes]]:
@@ -220,15 +217,8 @@ def _prefixes(arguments: argparse.Namespace) -> Iterator[str] | None:
 
 def _facts(arguments: argparse.Namespace, translator: "Translator") -> dict[str, str]:
     """What the lines of the output depend on, for the record that --resume compares."""
-    settings = {
-        f"decode.{key}": value
-        for key, value in translator.decode.model_dump().items()
-        if key != "batch_tokens"
-    }
-    names = ("engine", "dtype", "json", "n_best", "align", "prefix", "protect", "tag", "text")
-    settings |= {f"--{name.replace('_', '-')}": getattr(arguments, name) for name in names}
-    models = [Path(arguments.model), *map(Path, arguments.ensemble)]
-    return resume.facts(models, settings, {"the input": arguments.input, "the prefixes": arguments.prefixes})
+    names = ("json", "n_best", "align", "prefix")
+    return resume.facts_of(arguments, translator.decode, names, {"the prefixes": arguments.prefixes})
 
 
 def _lines_done(arguments: argparse.Namespace, translator: "Translator") -> int:
@@ -291,7 +281,8 @@ def _format(number: int, result: "Translation", arguments: argparse.Namespace) -
     if arguments.json:
         facts: dict[str, Any] = {"line": number, **vars(result)}
         if arguments.n_best > 1:
-            facts["n_best"] = [_without(vars(candidate), "aligned") for candidate in result.n_best]
+            shown = ("translation", "score", "log_prob", "tokens")
+            facts["n_best"] = [{name: vars(c)[name] for name in shown} for c in result.n_best]
         else:
             del facts["n_best"]
         if not arguments.align:
@@ -300,10 +291,6 @@ def _format(number: int, result: "Translation", arguments: argparse.Namespace) -
     if arguments.n_best > 1:
         return "\n".join(f"{number}\t{c.score:.4f}\t{c.translation}" for c in result.n_best)
     return result.translation
-
-
-def _without(facts: dict[str, Any], key: str) -> dict[str, Any]:
-    return {name: value for name, value in facts.items() if name != key}
 
 
 def _with_ranks(
@@ -327,7 +314,7 @@ def _with_ranks(
         first, lines, prefixes = task
         shares = range(ranks.rank, len(lines), ranks.size)
         own = None if prefixes is None else [prefixes[i] for i in shares]
-        results = translator.stream([lines[i] for i in shares], _with(options, own))
+        results = translator.stream([lines[i] for i in shares], replace(options, prefixes=own))
         mine = [
             (_format(first + i, result, arguments), result.problems) for i, result in zip(shares, results)
         ]

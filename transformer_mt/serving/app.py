@@ -18,8 +18,9 @@ from transformer_mt.errors import InputError
 from transformer_mt.serving.batcher import Batcher, QueueFullError
 from transformer_mt.serving.directions import Directions
 from transformer_mt.serving.limits import ApiKeys, Limits, RequestRate
+from transformer_mt.serving.page import page_routes
 from transformer_mt.serving.requests import DetectAsked, TranslateAsked, parse, read_body
-from transformer_mt.serving.texts import translate_html, translate_text
+from transformer_mt.serving.texts import line_details, translate_html, translate_text
 
 T = TypeVar("T")
 _LOG = logging.getLogger("transformer_mt.serving")
@@ -35,6 +36,7 @@ def build_app(
     api = _Api(directions, limits, keys)
     routes = [
         Route("/translate", api.translate, methods=["POST"]),
+        Route("/details", api.details, methods=["POST"]),
         Route("/detect", api.detect, methods=["POST"]),
         Route("/languages", api.languages, methods=["GET"]),
         Route("/health", api.health, methods=["GET"]),
@@ -42,7 +44,7 @@ def build_app(
     cors = Middleware(CORSMiddleware, allow_origins=list(origins), allow_methods=["GET", "POST"],
                       allow_headers=["Content-Type"])  # fmt: skip
     return Starlette(
-        routes=routes,
+        routes=[*routes, *page_routes()],
         middleware=[cors] if origins else [],
         exception_handlers={HTTPException: _refused, ClientDisconnect: _nobody_there},
     )
@@ -75,6 +77,20 @@ class _Api:
         if asked.alternatives:
             answer["alternatives"] = _one_or_all([others for _, others in results], is_list)
         return _answer(answer)
+
+    async def details(self, request: Request) -> Response:
+        """Lines with their candidates, scores, flags, alignment and attention, for the page."""
+        asked: TranslateAsked = await self._admit(request, TranslateAsked)
+        text = asked.q if isinstance(asked.q, str) else "\n".join(asked.q)
+        source, answer = asked.source, {}
+        if source == "auto":
+            answer["detectedLanguage"] = self._detect_source(text, asked.target)
+            source = answer["detectedLanguage"]["language"]
+        batcher = self._batcher(source, asked.target)
+        if batcher is None:
+            raise HTTPException(400, f"target must be another language than source, but both are {source}")
+        work = self._or_http_error(line_details(batcher, text, asked.alternatives))
+        return _answer({**answer, "lines": await self._unless_gone(request, work)})
 
     async def detect(self, request: Request) -> Response:
         asked: DetectAsked = await self._admit(request, DetectAsked)
@@ -134,12 +150,13 @@ class _Api:
         """A text's translation and the alternatives."""
         if batcher is None:
             return text, []
-        decode = batcher.translator.decode
-        most = decode.beam if decode.search == "beam" else decode.samples
         translate = translate_html if format == "html" else translate_text
+        best, *others = await self._or_http_error(translate(batcher, text, alternatives))
+        return best, others
+
+    async def _or_http_error(self, translated: Coroutine[Any, Any, T]) -> T:
         try:
-            best, *others = await translate(batcher, text, min(alternatives + 1, most))
-            return best, others
+            return await translated
         except InputError as error:
             raise HTTPException(400, str(error)) from None
         except QueueFullError:

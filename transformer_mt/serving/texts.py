@@ -1,6 +1,7 @@
 """The text of a request translated: its lines, or the texts of its HTML."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from transformer_mt.documents.html import parse_html
 from transformer_mt.documents.marked_text import MarkedText
@@ -9,17 +10,18 @@ from transformer_mt.serving.batcher import Batcher
 from transformer_mt.translation.result import Candidate, Translation
 
 
-async def translate_text(batcher: Batcher, text: str, n_best: int) -> list[str]:
-    """The translations of a text, best first; each line is translated by itself."""
-    results = await batcher.translate(text.replace("\r\n", "\n").split("\n"), n_best)
+async def translate_text(batcher: Batcher, text: str, alternatives: int) -> list[str]:
+    """The translation of a text and up to so many alternatives; each line is translated by itself."""
+    results = await batcher.translate(_lines(text), _n_best(batcher, alternatives))
     return ["\n".join(candidate.translation for candidate in of_rank) for of_rank in _by_rank(results)]
 
 
-async def translate_html(batcher: Batcher, text: str, n_best: int) -> list[str]:
-    """The translations of a document or a fragment, best first."""
+async def translate_html(batcher: Batcher, text: str, alternatives: int) -> list[str]:
+    """The translation of a document or a fragment, and up to so many alternatives."""
     pieces = parse_html(text.replace("\r\n", "\n"))
     texts = [piece for piece in pieces if isinstance(piece, MarkedText)]
     patterns = [pattern_of(each) for each in texts]
+    n_best = _n_best(batcher, alternatives)
     results = await batcher.translate([each.text for each in texts], n_best, align=True, protect=patterns)
     found = []
     for of_rank in _by_rank(results) or [[]]:
@@ -27,6 +29,41 @@ async def translate_html(batcher: Batcher, text: str, n_best: int) -> list[str]:
         written = [piece if isinstance(piece, str) else write(piece, next(candidates))[0] for piece in pieces]
         found.append("".join(written))
     return found
+
+
+async def line_details(batcher: Batcher, text: str, alternatives: int) -> list[dict[str, Any]]:
+    """What is known about the translation of each line. Positions count characters (Unicode code points)."""
+    results = await batcher.translate(_lines(text), _n_best(batcher, alternatives), align=True)
+    return [
+        {
+            "source": result.source,
+            "flags": result.flags,
+            "candidates": [
+                {"text": candidate.translation, "score": round(candidate.score, 4)}
+                for candidate in result.n_best
+            ],
+            "segments": [
+                {
+                    "source": segment.source,
+                    "target": segment.target,
+                    "links": list(segment.links()),
+                    "attention": [[round(weight, 3) for weight in row] for row in segment.attention.tolist()],
+                }
+                for segment in result.n_best[0].aligned
+            ],
+        }
+        for result in results
+    ]
+
+
+def _lines(text: str) -> list[str]:
+    return text.replace("\r\n", "\n").split("\n")
+
+
+def _n_best(batcher: Batcher, alternatives: int) -> int:
+    decode = batcher.translator.decode
+    most = decode.beam if decode.search == "beam" else decode.samples
+    return min(alternatives + 1, most)
 
 
 def _by_rank(results: Sequence[Translation]) -> list[list[Candidate]]:

@@ -33,6 +33,10 @@ class AlignedSegment:
     """Words, as characters of the line's translation."""
     weights: NDArray[np.float32]
     """(target words, source words); a row sums to 1, or to 0 where nothing is known."""
+    attention: NDArray[np.float32]
+    """What `weights` were made from, of the same shape: for a word of several pieces, the mean over those of
+    the target and the sum over those of the source.
+    """
 
     def moved(self, source: int, target: int) -> "AlignedSegment":
         """The same with so many characters before it."""
@@ -40,6 +44,7 @@ class AlignedSegment:
             [(begin + source, end + source) for begin, end in self.source],
             [(begin + target, end + target) for begin, end in self.target],
             self.weights,
+            self.attention,
         )
 
     def links(self) -> Iterator[tuple[Span, Span]]:
@@ -75,7 +80,7 @@ def align_segment(
     given = np.asarray(attention, np.float32).reshape(len(tgt), len(src))[:, tags:]
     weights[:, : given.shape[1]] = given
     of_words = _mean_rows(tgt_words, tgt_spans) @ weights @ _overlaps(src_words, src_spans).T
-    return AlignedSegment(src_words, tgt_words, sharpen(of_words))
+    return AlignedSegment(src_words, tgt_words, sharpen(of_words), of_words.astype(np.float32))
 
 
 def sharpen(weights: NDArray[Any]) -> NDArray[np.float32]:
@@ -91,7 +96,8 @@ def sharpen(weights: NDArray[Any]) -> NDArray[np.float32]:
 
 def identity(source: Span, target: Span) -> AlignedSegment:
     """Text that stands in the translation as it stands in the source."""
-    return AlignedSegment([source], [target], np.ones((1, 1), np.float32))
+    one = np.ones((1, 1), np.float32)
+    return AlignedSegment([source], [target], one, one)
 
 
 def _overlaps(words: Sequence[Span], pieces: Sequence[Span]) -> NDArray[np.float32]:

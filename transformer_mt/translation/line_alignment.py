@@ -1,6 +1,7 @@
 """The alignment of a whole line, put together from those of its units."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -84,4 +85,4 @@ def _pinned(segment: AlignedSegment, source: Span, target: Span) -> AlignedSegme
     weights[tgt] = 0
     weights[:, src] = 0
     weights[np.ix_(tgt, src)] = 1 / max(1, len(src))
-    return AlignedSegment(segment.source, segment.target, weights)
+    return replace(segment, weights=weights)
