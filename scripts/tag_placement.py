@@ -1,6 +1,6 @@
 """Plant markup in sentences, translate them as HTML, and count where the markup ends up.
 
-    python scripts/tag_placement.py runs/multi30k_en_de [--sentences 300] [--show 10]
+    python scripts/tag_placement.py runs/multi30k_en_de [--sentences 300] [--layer 2] [--show 10]
 
 The words that belong together are not taken from the model. They are pairs that the training corpora nearly
 always have in the same sentence pairs (Dice coefficient), and that occur once in the sentence and once in its
@@ -22,6 +22,7 @@ from transformer_mt.data.corpus import read_corpus
 from transformer_mt.documents.html import parse_html
 from transformer_mt.documents.marked_text import MarkedText
 from transformer_mt.documents.translate import translate_pieces
+from transformer_mt.model import interface
 from transformer_mt.translation.alignment import find_words
 from transformer_mt.translation.model_folder import load_run_config
 from transformer_mt.translation.translator import Translator
@@ -37,7 +38,10 @@ def main() -> None:
     parser.add_argument(
         "--show", type=int, default=0, metavar="N", help="print N placements that are not exact"
     )
+    parser.add_argument("--layer", type=int, help="decoder layer whose attention is taken, from 1")
     args = parser.parse_args()
+    if args.layer:
+        interface.alignment_layer = lambda num_decoder_layers: args.layer - 1
     config = load_run_config(args.model)
     training = pairs_of(config, "train", args.training_pairs)
     partners = dictionary(training)

@@ -17,6 +17,7 @@ from transformer_mt.serving.batcher import Batcher
 from transformer_mt.serving.directions import Directions
 from transformer_mt.serving.limits import ApiKeys, Limits
 from transformer_mt.translation.result import Candidate, Translation
+from transformer_mt.translation.translator import Translator
 
 
 class Upper:
@@ -273,3 +274,29 @@ _JSON = st.recursive(
 def test_whatever_a_client_sends_the_server_answers_in_json(client, body, content_type, path):
     answer = client.post(path, content=body, headers={"content-type": content_type})
     assert answer.status_code in (200, 400) and (answer.status_code == 200 or "error" in answer.json())
+
+
+def test_details_have_candidates_words_and_attention(tiny_run):
+    translator = Translator.load(tiny_run, device="cpu")
+    batcher = Batcher(translator)
+    client = client_of(Directions({("en", "de"): batcher}))
+    body = {"q": "The dog sleeps.\n\nA cat sings. \U0001f600 A dog.", "source": "en", "target": "de"}
+    answer = client.post("/details", json={**body, "alternatives": 1})
+    batcher.close()
+    first, blank, last = answer.json()["lines"]
+    expected = translator.translate(["The dog sleeps."], n_best=2)[0].n_best
+    assert [c["text"] for c in first["candidates"]] == [c.translation for c in expected]
+    assert [c["score"] for c in first["candidates"]] == [round(c.score, 4) for c in expected]
+    (segment,) = first["segments"]
+    assert [first["source"][b:e] for b, e in segment["source"]] == ["The", "dog", "sleeps", "."]
+    assert {tuple(span) for span, _ in segment["links"]} == {tuple(span) for span in segment["source"]}
+    assert {tuple(span) for _, span in segment["links"]} == {tuple(span) for span in segment["target"]}
+    rows = segment["attention"]
+    assert len(rows) == len(segment["target"]) and all(0 < sum(row) <= 1.01 and len(row) == 4 for row in rows)
+    assert (blank["flags"], blank["segments"], len(last["segments"])) == (["empty"], [], 2)
+    assert last["source"][slice(*last["segments"][1]["source"][-2])] == "dog"
+
+
+def test_details_into_the_same_language_are_refused(client):
+    answer = client.post("/details", json={"q": "a", "source": "en", "target": "en"})
+    assert answer.status_code == 400 and "but both are en" in answer.json()["error"]

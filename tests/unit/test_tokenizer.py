@@ -113,3 +113,14 @@ def test_words_are_written_as_in_the_middle_of_a_sentence():
     tokenizer = Tokenizer.train(pairs, TokenizerConfig(vocab_size=300))
     assert tokenizer.as_written(["狗", "dog", ".", "大狗"]) == ["狗", "▁dog", ".", "大狗"]
     assert tokenizer.as_written(["/"]) == ["<0x2F>"]  # a mark that has no piece of its own
+
+
+def test_spans_are_the_characters_each_piece_was_made_of(tiny_run):
+    tokenizer = Tokenizer.load(tiny_run)
+    text = "  The  dog\u2026 \ufb01nds 東 \U0001f600."
+    ids, spans = tokenizer.spans_src(text)
+    assert ids == tokenizer.encode_src([text])[0] and len(spans) == len(ids)
+    assert "".join(text[begin:end] for begin, end in spans).split() == text.split()
+    decoded = tokenizer.decode_tgt(ids)
+    of_target = tokenizer.spans_tgt(ids)
+    assert len(of_target) == len(ids) and "".join(decoded[b:e] for b, e in of_target) == decoded

@@ -571,3 +571,36 @@ def test_models_with_other_vocabularies_do_not_translate_together(tiny_run, tmp_
         InputError, match="its tokenizer must be that of .* to translate together, but is another"
     ):
         Translator.load(tiny_run, device="cpu", ensemble=[tmp_path])
+
+
+def test_the_words_of_alignments_are_those_of_the_line(translator, sentences):
+    """Also of several sentences, with white space around, protected text kept or translated around."""
+    lines = [*sentences[:5], "  The dog sleeps.  A cat sings. ", "See {a_b} and {c} now.", ""]
+    for result in translator.translate(lines, align=True, n_best=2, protect=r"\{\w+\}"):
+        for candidate in result.n_best:
+            sources = [span for segment in candidate.aligned for span in segment.source]
+            targets = [span for segment in candidate.aligned for span in segment.target]
+            assert "".join(result.source[slice(*span)] for span in sources) == "".join(result.source.split())
+            joined = "".join(candidate.translation[slice(*span)] for span in targets)
+            assert joined == "".join(candidate.translation.split())
+            for segment in candidate.aligned:
+                assert segment.weights.shape == (len(segment.target), len(segment.source))
+                for source, target in segment.links():
+                    kept = result.source[slice(*source)]
+                    if kept in ("{a_b}", "{c}"):
+                        assert candidate.translation[slice(*target)] == kept
+
+
+def test_protected_text_is_aligned_with_itself(translator):
+    (result,) = translator.translate(["See XYZ now."], align=True, protect="XYZ")
+    links = [link for segment in result.n_best[0].aligned for link in segment.links()]
+    assert [result.translation[slice(*to)] for of, to in links if result.source[slice(*of)] == "XYZ"] == [
+        "XYZ"
+    ]
+
+
+def test_each_line_has_its_own_pattern(translator):
+    lines = ["See XYZ now."] * 2
+    first, second = translator.translate(lines, protect=["XYZ", None])
+    assert "XYZ" in first.translation
+    assert second.translation == translator.translate(lines[:1])[0].translation

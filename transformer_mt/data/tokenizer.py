@@ -64,7 +64,7 @@ class Tokenizer:
     def spans_src(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         """The ids of a source text, and the characters (begin, end) that each piece was made of."""
         pieces = self.src.encode(text, return_type="proto").pieces
-        return [piece.id for piece in pieces], _spans(pieces)
+        return [piece.id for piece in pieces], _spans(pieces, text)
 
     def spans_tgt(self, ids: Sequence[int]) -> list[tuple[int, int]]:
         """The characters (begin, end) that each of the ids has in `decode_tgt` of them all."""
@@ -73,7 +73,7 @@ class Tokenizer:
         start = len(decoded.text) - len(decoded.text.lstrip())
         return [
             (min(max(begin - start, 0), len(text)), min(max(end - start, 0), len(text)))
-            for begin, end in _spans(decoded.pieces)
+            for begin, end in _spans(decoded.pieces, decoded.text)
         ]
 
     def pieces_tgt(self, ids: Sequence[int]) -> list[str]:
@@ -168,10 +168,11 @@ def _pieces(model: sentencepiece.SentencePieceProcessor) -> list[str]:
     return [model.id_to_piece(i) for i in range(model.vocab_size())]
 
 
-def _spans(pieces: Sequence[Any]) -> list[tuple[int, int]]:
-    # `begin` and `end` of a piece count bytes; the surfaces together are the text.
-    ends = list(accumulate(len(piece.surface) for piece in pieces))
-    return list(zip([0, *ends], ends))
+def _spans(pieces: Sequence[Any], text: str) -> list[tuple[int, int]]:
+    # `begin` and `end` of a piece count bytes. The surfaces together are the text, without outer white space.
+    start = max(0, text.find("".join(piece.surface for piece in pieces)))
+    ends = list(accumulate((len(piece.surface) for piece in pieces), initial=start))
+    return list(zip(ends, ends[1:]))
 
 
 def _train(lines: Iterable[str], config: TokenizerConfig, tags: Sequence[str] = ()) -> bytes:
