@@ -594,9 +594,8 @@ def test_the_words_of_alignments_are_those_of_the_line(translator, sentences):
 def test_protected_text_is_aligned_with_itself(translator):
     (result,) = translator.translate(["See XYZ now."], align=True, protect="XYZ")
     links = [link for segment in result.n_best[0].aligned for link in segment.links()]
-    assert [result.translation[slice(*to)] for of, to in links if result.source[slice(*of)] == "XYZ"] == [
-        "XYZ"
-    ]
+    words = [(result.source[slice(*of)], result.translation[slice(*to)]) for of, to in links]
+    assert [target for source, target in words if source == "XYZ"] == ["XYZ"]
 
 
 def test_each_line_has_its_own_pattern(translator):
