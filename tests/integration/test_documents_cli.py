@@ -1,5 +1,6 @@
 """translate --format html|srt, through the real command line and through the server's API."""
 
+import io
 import random
 import re
 
@@ -125,6 +126,38 @@ def test_another_document_is_not_resumed(tiny_run, page, tmp_path, capfdbinary, 
     page.write_text(PAGE + "<p>more</p>", encoding="utf-8")
     status, _, err = cli(capfdbinary, "translate", tiny_run, "-i", page, "-o", out, "--resume")
     assert status == 2 and "was begun with another value of the input" in err
+
+
+def test_another_standard_input_is_not_resumed(tiny_run, tmp_path, capfdbinary, monkeypatch):
+    out = tmp_path / "out.html"
+
+    def translate(page, *more):
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(page.encode())))
+        return cli(capfdbinary, "translate", tiny_run, "--format", "html", "-o", out, *more)
+
+    with monkeypatch.context() as killed:
+        killed.setattr("transformer_mt.cli.document._Output.end", lambda output: None)
+        assert translate(PAGE)[0] == 0
+    whole = out.read_bytes()
+    status, _, err = translate("<p>other</p>", "--resume")
+    assert status == 2 and "was begun with another value of the input" in err
+    sizes = tmp_path / ".out.html.resume.sizes"
+    first = sizes.read_bytes().splitlines(keepends=True)[0]
+    sizes.write_bytes(first + b"\0\0\0\n90\n")  # after a power failure
+    assert translate(PAGE, "--resume")[0] == 0 and out.read_bytes() == whole
+
+
+def test_the_ending_of_the_output_does_not_make_lines_a_page(tiny_run, tmp_path, capfdbinary):
+    (tmp_path / "in.txt").write_text("The dog sleeps.\nA cat sings.\n", encoding="utf-8")
+    out = tmp_path / "out.html"
+    assert cli(capfdbinary, "translate", tiny_run, "-i", tmp_path / "in.txt", "-o", out)[0] == 0
+    assert out.read_text(encoding="utf-8").count("\n") == 2
+
+
+def test_protect_takes_flags_as_with_lines(tiny_run, capfdbinary):
+    words = ["--format", "html", "--protect", "(?i)foo", "See <b>FOO</b> now."]
+    status, printed, err = cli(capfdbinary, "translate", tiny_run, *words)
+    assert status == 0 and "FOO" in printed, err
 
 
 @pytest.mark.parametrize(

@@ -18,11 +18,8 @@ TEXTS = {"long": LONG, "right to left": "רגע אחד, הכלב ישן.", "Chin
 
 @pytest.fixture(scope="module")
 def served(tiny_run):
-    server = Served(tiny_run)
-    yield server
-    server.process.kill()
-    server.process.wait()
-    server.process.stderr.close()
+    with Served(tiny_run) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")

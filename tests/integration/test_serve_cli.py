@@ -45,14 +45,19 @@ class Served:
         self.process.send_signal(number)
         return self.process.wait(60), self.process.stderr.read()
 
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *raised):
+        self.process.kill()
+        self.process.wait()
+        self.process.stderr.close()
+
 
 @pytest.fixture(scope="module")
 def served(tiny_run):
-    server = Served(tiny_run)
-    yield server
-    server.process.kill()
-    server.process.wait()
-    server.process.stderr.close()
+    with Served(tiny_run) as server:
+        yield server
 
 
 def test_the_client_of_libretranslate_is_served(served, tiny_run, capfdbinary):

@@ -55,6 +55,11 @@ def placed(html, target, links):
         ("one <img src=a> two", "eins zwei", [[0], [1]], 'eins <img src="a"> zwei'),
         # Code is where its text is.
         ("run <code>x</code> now", "jetzt x ausführen", [[2], [1], [0]], "jetzt <code>x</code> ausführen"),
+        ("使用<code>git</code>命令", "use the git command", [[0, 1], [2], [2], [3, 4]],
+         "use the <code>git</code> command"),
+        ("<code>x</code> or <code>x</code>", "x oder x", [[0], [1], [2]],
+         "<code>x</code> oder <code>x</code>"),
+        ("see <code>git</code> here", "hier git-artig", [[2], [1]], "hier <code>git</code>-artig"),
         # The whole text.
         ("<b>All of it.</b>", "Alles davon.", [[0, 1], [2], [3]], "<b>Alles davon.</b>"),
     ],
@@ -65,6 +70,13 @@ def test_markup_goes_around_the_words_it_was_around(html, target, links, expecte
 
 def test_markup_whose_words_are_not_found_is_around_all_and_reported():
     assert placed("a <b>word</b> more", "ein mehr", [[0], [2]]) == ("<b>ein mehr</b>", ["<b>"])
+
+
+def test_code_that_is_lost_is_written_where_it_was_and_replaces_nothing():
+    assert placed("see <code>git</code> here", "schau hier", [[0], [2]]) == (
+        "schau <code>git</code>hier",
+        [""],
+    )
 
 
 def test_next_to_other_markup_it_is_empty_at_the_end_and_reported():

@@ -300,3 +300,18 @@ def test_details_have_candidates_words_and_attention(tiny_run):
 def test_details_into_the_same_language_are_refused(client):
     answer = client.post("/details", json={"q": "a", "source": "en", "target": "en"})
     assert answer.status_code == 400 and "but both are en" in answer.json()["error"]
+
+
+def test_html_of_too_many_texts_is_refused(client):
+    answer = translate(client, q="<p>a" * 60, format="html")
+    assert answer.status_code == 400
+    assert answer.json() == {"error": "the HTML must have at most 50 texts, but has 60"}
+
+
+def test_the_language_of_html_is_that_of_its_text(client):
+    link = '<a href="https://example.com/about-us" title="Read more about the company">'
+    answer = client.post("/translate", json={
+        "q": f'<p class="content main">{link}</a>Der Hund schläft.</p>', "source": "auto", "target": "en",
+        "format": "html",
+    })  # fmt: skip
+    assert answer.json()["detectedLanguage"]["language"] == "de"

@@ -16,7 +16,7 @@ def srt(*contents):
 
 
 def texts(*contents):
-    pieces = parse_srt(srt(*contents), "en", "de")
+    pieces = parse_srt(srt(*contents), "de")
     return [piece.text for piece in pieces if isinstance(piece, MarkedText)]
 
 
@@ -54,15 +54,31 @@ def test_texts_are_sentences(contents, expected):
         ["One line.", "Another."], ["- Yes?\n- No."], ["♪ a song ♪"], ["...", "12:30"], ["{\\an8}up here"],
         ["a <i>word</i> of it"], ["an open <i>tag", "and its end</i> here."],
         ["The old teacher", "sees a bird", "in the garden."],
+        ["<i>The <i>dog</i>", "and the cat", "sleep."], ["<b>The <i>dog</b> sleeps</i>."],
+        ["<i>- The dog.\n- The cat.</i>"],
     ],
 )  # fmt: skip
 def test_all_but_the_text_stays(contents):
     source = srt(*contents)
-    assert written(parse_srt(source, "en", "de")) == source
+    assert written(parse_srt(source, "de")) == source
+
+
+def test_positions_of_later_subtitles_of_a_sentence_stay():
+    out = written(parse_srt(srt("{\\an8}The dog #", "{\\an8}and the cat sleep."), "de"))
+    assert out.count("{\\an8}") == 2 and out.count("#") == 1
+    assert out.index("{\\an8}and") > out.index("00:00:02")
+
+
+def test_a_tag_is_never_divided_in_chinese():
+    pieces = parse_srt(srt("one two"), "zh")
+    (text,) = [piece for piece in pieces if isinstance(piece, MarkedText)]
+    for size in range(1, 40):
+        out = text.finish("我" * size + " <i>睡觉</i>了{\\an8}" + "吗" * 20)
+        assert "<i>" in out and "</i>" in out and "{\\an8}" in out
 
 
 def test_long_lines_are_divided_evenly_and_tags_stay_whole():
-    pieces = parse_srt(srt("<i>short</i>"), "en", "de")
+    pieces = parse_srt(srt("<i>short</i>"), "de")
     (text,) = [piece for piece in pieces if isinstance(piece, MarkedText)]
     words = "viele Wörter " * 6
     out = text.finish(f"<font color=red>{words.strip()}</font>").split("\n")
@@ -72,18 +88,18 @@ def test_long_lines_are_divided_evenly_and_tags_stay_whole():
 
 def test_a_subtitle_never_becomes_empty():
     """Where the alignment puts a break at an end, the text is divided in proportion."""
-    pieces = parse_srt(srt("The old teacher", "sees a bird."), "en", "de")
+    pieces = parse_srt(srt("The old teacher", "sees a bird."), "de")
     (text,) = [piece for piece in pieces if isinstance(piece, MarkedText)]
     parts = re.split(r"\n\n2\n.*\n", text.finish("\ufdd0Der alte Lehrer sieht einen Vogel."))
     assert len(parts) == 2 and all(parts)
 
 
 def test_chinese_is_divided_between_characters():
-    pieces = parse_srt(srt("one two"), "en", "zh")
+    pieces = parse_srt(srt("one two"), "zh")
     (text,) = [piece for piece in pieces if isinstance(piece, MarkedText)]
     assert "\n" in text.finish("这是一个很长的句子，" * 4)
 
 
 def test_what_is_no_subtitles_is_refused():
     with pytest.raises(InputError, match="x.srt: must be subtitles in SRT format, but are not in line 1"):
-        parse_srt("hello\nworld", "en", "de", "x.srt")
+        parse_srt("hello\nworld", "de", "x.srt")

@@ -1,10 +1,13 @@
 """translate --format html|srt: documents."""
 
 import argparse
+import hashlib
 import os
+import re
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
+from itertools import takewhile
 from pathlib import Path
 from typing import IO
 
@@ -26,16 +29,16 @@ def translate(arguments: argparse.Namespace, format: str) -> int:
     options = Options(align=True, protect=arguments.protect, tag=arguments.tag)
     translator = load_translator(arguments, options)
     translator.check(options)
-    langs = translator.source_lang, translator.target_lang
-    pieces = parse(text.replace("\r\n", "\n"), format, *langs, name)
+    pieces = parse(text.replace("\r\n", "\n"), format, translator.target_lang, name)
     total = sum(isinstance(piece, MarkedText) for piece in pieces)
     facts = resume.facts_of(arguments, translator.decode) | {"the setting --format": format}
+    facts["the input"] = hashlib.sha256(text.encode()).hexdigest()  # standard input, too
     with ExitStack() as files:
         resumed, output = _open_output(arguments, facts, ends, files)
         done = resumed or 0
         if resumed is not None:
-            say(f"{arguments.output}: resuming after {done:,} of {total:,} texts")
-        bar = _progress(total, done, arguments, files)
+            say(f"{arguments.output}: resuming after {min(done, total):,} of {total:,} texts")
+        bar = _progress(total, min(done, total), arguments, files)
         parts = translate_pieces(translator, pieces, arguments.tag, arguments.protect, done)
         for number, part in enumerate(parts, start=done + 1):
             for problem in part.problems:
@@ -141,7 +144,8 @@ def _cut_to_whole_parts(path: Path) -> int:
     except OSError:
         lines = []
     size = path.stat().st_size
-    whole = [int(line) for line in lines if line.endswith(b"\n") and int(line) <= size]
+    numbers = takewhile(lambda line: re.fullmatch(rb"[0-9]+\n", line), lines)  # until a damaged one
+    whole = [int(number) for number in numbers if int(number) <= size]
     with path.open("r+b") as file:
         file.truncate(whole[-1] if whole else 0)
     _sizes_file(path).write_bytes(b"".join(b"%d\n" % each for each in whole))

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -172,7 +172,7 @@ def _spans(pieces: Sequence[Any], text: str) -> list[tuple[int, int]]:
     # `begin` and `end` of a piece count bytes. The surfaces together are the text, without outer white space.
     start = max(0, text.find("".join(piece.surface for piece in pieces)))
     ends = list(accumulate((len(piece.surface) for piece in pieces), initial=start))
-    return list(zip(ends, ends[1:]))
+    return list(pairwise(ends))
 
 
 def _train(lines: Iterable[str], config: TokenizerConfig, tags: Sequence[str] = ()) -> bytes:

@@ -10,7 +10,7 @@ from itertools import takewhile
 import lxml.html
 from lxml import etree
 
-from transformer_mt.documents.marked_text import Mark, MarkedText, Piece
+from transformer_mt.documents.marked_text import LETTER, Mark, MarkedText, Piece
 from transformer_mt.errors import InputError
 
 # Elements that stand within a sentence; all others end it.
@@ -26,53 +26,92 @@ _OBJECTS = frozenset({
     "audio", "canvas", "embed", "iframe", "img", "input", "map", "math", "noembed", "object", "picture",
     "script", "style", "svg", "template", "video", "wbr",
 })  # fmt: skip
-_BLOCKS_THAT_STAY = frozenset({
-    "listing", "noscript", "plaintext", "pre", "textarea", "xmp",
-})  # fmt: skip
-_IS_DOCUMENT = re.compile(
-    r"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:!doctype|html|head|body)\b", re.IGNORECASE | re.DOTALL
-)
-_PAGE_TAGS = re.compile(r"</?(?:html|head|body)\b[^>]*>", re.IGNORECASE)
-_DOCTYPE = re.compile(r".*?<!doctype[^>]*>\s*", re.IGNORECASE | re.DOTALL)
+_BLOCKS_THAT_STAY = frozenset({"listing", "noscript", "plaintext", "pre", "textarea", "xmp"})
+_WITHOUT_CONTENT = ("embed", "source", "track", "wbr")  # libxml2 takes what follows for their content
+_END_TAGS = re.compile(rf"(<(?:{'|'.join(_WITHOUT_CONTENT)})\b[^>]*>)</\w+>")
+_DOCUMENT = re.compile(r"<(?:html|head|body)\b", re.IGNORECASE)
 _DEPTH = 256  # libxml2 reads no deeper
 _SPACES = re.compile(r"[ \t\n\r\f]+")
 _NOTE = re.compile(r"[\W\d]*")
+# U+FDD0 and U+FDD1 stand in no text: they enclose the number of a text that was taken out.
+_OPEN, _CLOSE = "\ufdd0", "\ufdd1"
 _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[\ufdd0\ufdd1]")
-_HOLE = re.compile("\ufdd0([0-9]+)\ufdd1")
+_PLACEHOLDER = re.compile(f"{_OPEN}([0-9]+){_CLOSE}")
 
 
 def parse_html(text: str, name: str = "the HTML") -> list[Piece]:
     """A document or a fragment in pieces. Written one after the other, they are the document."""
-    text = _NOT_IN_XML.sub("", text)
+    text = _NOT_IN_XML.sub("", text.removeprefix("\ufeff"))
     if not text.strip():
         return [text]
-    is_document = _IS_DOCUMENT.match(text) is not None
+    start, is_document = _prolog(text)
     parser = lxml.html.HTMLParser(encoding="utf-8", no_network=True)
-    whole = text if is_document else f"<html><body>{_PAGE_TAGS.sub('', text)}</body></html>"
+    whole = text[start:] if is_document else f"<html><body>{text}"
     try:
         root = lxml.html.document_fromstring(whole.encode(), parser=parser)
     except (etree.ParserError, etree.XMLSyntaxError, ValueError) as error:
         raise InputError(f"{name}: must be HTML, but cannot be read: {error}") from None
     if any(error.level >= etree.ErrorLevels.FATAL for error in parser.error_log):  # text would be lost
         raise InputError(f"{name}: must be HTML with elements at most {_DEPTH} deep, but has deeper ones")
+    roots = [root, *root.itersiblings()]  # what follows </html>, too
     texts: list[MarkedText] = []
-    _take_texts(root, texts)
+    for each in roots:
+        _clean(each)
+        _take_texts(each, texts)
     if is_document:
-        doctype = _DOCTYPE.match(text)
-        written = (doctype.group() if doctype else "") + _written(root) + "\n"
+        written = text[:start] + "".join(map(_written, roots)) + "\n"
     else:
-        body = root.find("body")
-        parts = [] if body is None else [html.escape(body.text or "", quote=False), *map(_with_tail, body)]
-        written = "".join(parts)
+        written = "".join(map(_inner, roots))
     pieces: list[Piece] = []
-    for i, part in enumerate(_HOLE.split(written)):
+    for i, part in enumerate(_PLACEHOLDER.split(written)):
         pieces.append(texts[int(part)] if i % 2 else part)
     return pieces
 
 
+def _prolog(text: str) -> tuple[int, bool]:
+    """Where the first element begins, after declarations and comments, and whether the text is a whole
+    document.
+    """
+    position, has_doctype = 0, False
+    while True:
+        position += len(text[position:]) - len(text[position:].lstrip())
+        for begins, ends in (("<!--", "-->"), ("<?", ">"), ("<!doctype", ">")):
+            if text[position : position + len(begins)].lower() == begins:
+                end = text.find(ends, position)
+                if end < 0:
+                    return position, has_doctype
+                has_doctype |= begins == "<!doctype"
+                position = end + len(ends)
+                break
+        else:
+            return position, has_doctype or _DOCUMENT.match(text, position) is not None
+
+
+def _clean(root: etree._Element) -> None:
+    """Remove characters that character references made, and give elements without content none."""
+    for element in list(root.iter()):
+        element.text, element.tail = (
+            _NOT_IN_XML.sub("", part or "") for part in (element.text, element.tail)
+        )
+        for key, value in element.attrib.items():
+            if _NOT_IN_XML.search(value):
+                element.set(key, _NOT_IN_XML.sub("", value))
+    for element in reversed(list(root.iter(*_WITHOUT_CONTENT))):
+        parent = element.getparent()
+        if parent is None or not (element.text or len(element)):
+            continue
+        content, last = list(element), element
+        element.tail, tail = element.text, element.tail or ""
+        element.text = ""
+        for child in content:
+            last.addnext(child)  # with the text after it
+            last = child
+        last.tail = (last.tail or "") + tail
+
+
 def _take_texts(element: etree._Element, texts: list[MarkedText]) -> None:
-    """Replace the texts within `element` by holes, and add them to `texts`."""
-    if element.tag in _BLOCKS_THAT_STAY or _is_not_translated(element):
+    """Replace the texts within `element` by placeholders, and add them to `texts`."""
+    if _is_object(element) or element.tag in _BLOCKS_THAT_STAY or _is_not_translated(element):
         return
     run = _Run()
     kept: list[tuple[etree._Element | None, str]] = [(None, "")]
@@ -94,6 +133,8 @@ class _Run:
 
     def __init__(self) -> None:
         self.text, self.marks = "", list[Mark]()
+        self._after_literal = ""
+        """The last character of a literal text that was added last."""
         self.nodes: list[tuple[etree._Element | None, str]] = []
         """As they stand in the document: an element, or a text."""
 
@@ -106,8 +147,8 @@ class _Run:
         self._append(text, self.marks)
 
     def end(self, texts: list[MarkedText]) -> list[tuple[etree._Element | None, str]]:
-        """What stands in the document now: a hole, or the nodes themselves where there is nothing to
-        translate.
+        """What stands in the document now: a placeholder, or the nodes themselves where there is nothing
+        to translate.
         """
         marks = tuple(self.marks)
         words = MarkedText(self.text, marks).translatable()
@@ -120,11 +161,14 @@ class _Run:
         after = _leading_spaces([(node, text[::-1]) for node, text in reversed(self.nodes)])[::-1]
         after = after or " " * (len(self.text) > start + len(text))
         texts.append(MarkedText(text, trimmed, before, after, _escape))
-        return [(None, f"\ufdd0{len(texts) - 1}\ufdd1")]
+        return [(None, f"{_OPEN}{len(texts) - 1}{_CLOSE}")]
 
     def _append(self, text: str, marks: list[Mark]) -> None:
         """White space of any length is one space, as a browser shows it."""
         text = _SPACES.sub(" ", text)
+        if text and LETTER.fullmatch(self._after_literal) and LETTER.fullmatch(text[0]):
+            text = f" {text}"
+        self._after_literal = "" if text else self._after_literal
         if text.startswith(" ") and (self.text.endswith(" ") or not self.text):
             if marks and marks[-1].is_point:  # an image with a space on both sides keeps both
                 marks[-1] = replace(marks[-1], opening=marks[-1].opening + " ")
@@ -140,8 +184,7 @@ class _Run:
             marks.append(Mark(begin, begin, _written(element)))
             return
         if element.tag in _CODE or _is_not_translated(element):
-            self.text += content
-            marks.append(Mark(begin, len(self.text), "", verbatim=_written(element)))
+            self._add_literal(element, content, marks)
             return
         children: list[Mark] = []
         self._append(element.text or "", children)
@@ -149,6 +192,18 @@ class _Run:
             self._add_mark(child, children)
             self._append(child.tail or "", children)
         marks.append(Mark(begin, len(self.text), *_tags(element), children=tuple(children)))
+
+    def _add_literal(self, element: etree._Element, content: str, marks: list[Mark]) -> None:
+        """Text that stays, apart from the words around it: it must be found again in the translation."""
+        around = "".join(element.itertext())
+        self._append(" " if around[:1].isspace() else "", marks)
+        if LETTER.fullmatch(self.text[-1:]) and LETTER.fullmatch(content[0]):
+            self.text += " "
+        begin = len(self.text)
+        self.text += content
+        marks.append(Mark(begin, len(self.text), "", verbatim=_written(element)))
+        self._after_literal = content[-1]
+        self._append(" " if around[-1:].isspace() else "", marks)
 
 
 def _leading_spaces(nodes: Sequence[tuple[etree._Element | None, str]]) -> str:
@@ -175,9 +230,9 @@ def _set_content(element: etree._Element, content: Sequence[tuple[etree._Element
             child.tail, last = "", child
             element.append(child)
         elif last is None:
-            element.text += _NOT_IN_XML.sub("", text) if text[:1] != "\ufdd0" else text
+            element.text += text
         else:
-            last.tail += _NOT_IN_XML.sub("", text) if text[:1] != "\ufdd0" else text
+            last.tail += text
 
 
 def _is_object(element: etree._Element) -> bool:
@@ -199,18 +254,24 @@ def _is_not_translated(element: etree._Element) -> bool:
 def _tags(element: etree._Element) -> tuple[str, str]:
     shell = copy.deepcopy(element)
     del shell[:]
-    shell.text = "\ufdd0"
-    opening, _, closing = _written(shell).partition("\ufdd0")
+    shell.text = _OPEN
+    opening, _, closing = _written(shell).partition(_OPEN)
     return opening, closing
 
 
 def _written(element: etree._Element) -> str:
-    text: str = etree.tostring(element, encoding="unicode", method="html", with_tail=False)
-    return text
+    text = etree.tostring(element, encoding="unicode", method="html", with_tail=False)
+    return _END_TAGS.sub(r"\1", text)
 
 
-def _with_tail(element: etree._Element) -> str:
-    return _written(element) + html.escape(element.tail or "", quote=False)
+def _inner(root: etree._Element) -> str:
+    """What was within the body of a fragment, and after it."""
+    body = root.find("body") if root.tag == "html" else None
+    if body is None:
+        return _written(root)
+    parts = [html.escape(body.text or "", quote=False)]
+    parts += [_written(child) + html.escape(child.tail or "", quote=False) for child in body]
+    return "".join([*parts, html.escape(body.tail or "", quote=False)])
 
 
 def _escape(text: str) -> str:

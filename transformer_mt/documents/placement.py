@@ -1,6 +1,5 @@
 """Where the markup of a text goes in its translation: around the words that stand for those it was around."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -45,8 +44,14 @@ class _Placement:
         self.src_begins, self.src_ends = np.array(self.src_words, int).reshape(-1, 2).T
         self.src_has_letters = np.array([_has_letters(source[slice(*word)]) for word in self.src_words], bool)
         self.tgt_words = [word for segment in self.segments for word in segment.target]
-        self.is_mark = [not _has_letters(candidate.translation[slice(*word)]) for word in self.tgt_words]
-        """Target words that are punctuation."""
+        self.is_punctuation = [
+            not _has_letters(candidate.translation[slice(*word)]) for word in self.tgt_words
+        ]
+        """Of each target word."""
+        self.tgt_begins, self.tgt_ends = np.array(self.tgt_words, int).reshape(-1, 2).T
+        self._literals: set[int] = set()
+        """Where literal texts were found, and in `_searched` up to where each was looked for."""
+        self._searched: dict[tuple[str, Span], int] = {}
         self.unplaced: list[Mark] = []
 
     def of(self, marks: Sequence[Mark], words: range, space: Span) -> tuple[Mark, ...]:
@@ -55,10 +60,15 @@ class _Placement:
         spans: dict[int, Span] = {}
         free = np.zeros(len(self.tgt_words), bool)
         free[list(words)] = True
+        for i, mark in enumerate(marks):
+            if mark.is_literal and (span := self._next_literal(self.source[mark.begin : mark.end], space)):
+                found[i], spans[i] = range(0), span
+                free[(self.tgt_begins < span[1]) & (self.tgt_ends > span[0])] = False
         # The longest first: the short ones are then placed next to them, not in the middle of them.
         for i in sorted(range(len(marks)), key=lambda i: marks[i].begin - marks[i].end):
             mark = marks[i]
-            if not mark.is_point and (chosen := self._find(mark, free)) is not None:
+            is_around = not (mark.is_point or mark.is_literal)
+            if is_around and (chosen := self._find(mark, free)) is not None:
                 found[i] = self._with_punctuation(mark, chosen, free)
                 free[list(found[i])] = False
                 spans[i] = self.tgt_words[found[i][0]][0], self.tgt_words[found[i][-1]][1]
@@ -72,8 +82,11 @@ class _Placement:
                 found[i], spans[i] = range(0), (position, position)
                 continue
             self.unplaced.append(mark)
-            alone = pairs == [i]
-            found[i], spans[i] = (words, space) if alone else (range(0), (space[1], space[1]))
+            if mark.is_literal:
+                position = self._split(mark.begin, words, space)
+                found[i], spans[i] = range(0), (position, position)
+            else:
+                found[i], spans[i] = (words, space) if pairs == [i] else (range(0), (space[1], space[1]))
         return tuple(
             replace(
                 mark, begin=spans[i][0], end=spans[i][1], children=self.of(mark.children, found[i], spans[i])
@@ -88,9 +101,7 @@ class _Placement:
         if not self._words_of(mark):
             return None
         shares = self._shares(mark.begin, mark.end)
-        if mark.is_literal:
-            return self._find_literal(self.source[mark.begin : mark.end], shares, free)
-        counts = free & ~np.array(self.is_mark, bool)
+        counts = free & ~np.array(self.is_punctuation, bool)
         gains = np.where(counts, shares - _SHARE, np.where(free, 0.0, _NEVER))
         # The stretch with the largest sum: ends[t] is the sum of all words before t (Kadane's algorithm).
         ends = np.concatenate([[0.0], np.cumsum(gains)])
@@ -103,22 +114,19 @@ class _Placement:
         likeliest = int(np.where(counts, shares, -1.0).argmax()) if counts.any() else -1
         return range(likeliest, likeliest + 1) if counts.any() and shares[likeliest] >= _LEAST else None
 
-    def _find_literal(self, text: str, shares: NDArray[np.float64], free: NDArray[np.bool_]) -> range | None:
-        """The words of a text that stands in the translation as it is; of several the likeliest."""
-        begins = {begin: t for t, (begin, _) in enumerate(self.tgt_words)}
-        ends = {end: t + 1 for t, (_, end) in enumerate(self.tgt_words)}
-        found = []
-        for match in re.finditer(re.escape(text), self.target):
-            if match.start() in begins and match.end() in ends:
-                words = range(begins[match.start()], ends[match.end()])
-                if free[list(words)].all():
-                    found.append(words)
-        return max(found, key=lambda words: float(shares[list(words)].sum()), default=None)
+    def _next_literal(self, text: str, space: Span) -> Span | None:
+        """The characters of the next occurrence of a text that stands in the translation as it is."""
+        begin = self.target.find(text, max(space[0], self._searched.get((text, space), 0)), space[1])
+        while begin in self._literals:
+            begin = self.target.find(text, begin + len(text), space[1])
+        if begin < 0:
+            return None
+        self._literals.add(begin)
+        self._searched[text, space] = begin + len(text)
+        return begin, begin + len(text)
 
     def _with_punctuation(self, mark: Mark, chosen: range, free: NDArray[np.bool_]) -> range:
         """With the punctuation around these words that the mark also has in the source."""
-        if mark.is_literal:
-            return chosen
         inside = self._words_of(mark)
         before = bool(self.source[mark.begin : inside[0][0]].strip())
         after = bool(self.source[inside[-1][1] : mark.end].strip())
@@ -131,7 +139,11 @@ class _Placement:
 
     def _adjoins(self, left: int, right: int, new: int, free: NDArray[np.bool_]) -> bool:
         """Whether the word `new` is punctuation, free, and without a space between the two."""
-        return self.is_mark[new] and bool(free[new]) and self.tgt_words[left][1] == self.tgt_words[right][0]
+        return (
+            self.is_punctuation[new]
+            and bool(free[new])
+            and self.tgt_words[left][1] == self.tgt_words[right][0]
+        )
 
     def _position(self, mark: Mark, words: range, space: Span, others: Sequence[tuple[Mark, Span]]) -> int:
         """The character of the translation before which a mark without words goes."""
@@ -142,9 +154,9 @@ class _Placement:
         free[list(words)] = True
         position = None
         if (before is None) != (after is None):  # next to one word only: that of a footnote, say
-            beside = self._find(Mark(*(before or after or (0, 0)), opening=""), free)
-            if beside is not None:
-                first, last = self.tgt_words[beside[0]], self.tgt_words[beside[-1]]
+            near = self._find(Mark(*(before or after or (0, 0)), opening=""), free)
+            if near is not None:
+                first, last = self.tgt_words[near[0]], self.tgt_words[near[-1]]
                 position = last[1] if before else first[0]
         if position is None:
             position = self._split(mark.begin, words, space)
@@ -157,11 +169,9 @@ class _Placement:
         """The position with the most of the source's characters before `at` on its left, and the most of the
         others on its right.
         """
-        left, right = self._shares(0, at), self._shares(at, len(self.source))
-        sums = [0.0]
-        for t in words:
-            sums.append(sums[-1] + float(left[t] - right[t]))
-        best = int(np.argmax(sums))
+        gains = self._shares(0, at) - self._shares(at, len(self.source))
+        sums = np.concatenate([[0.0], np.cumsum(gains[words.start : words.stop])])
+        best = int(sums.argmax())
         return space[1] if best == len(words) else space[0] if best == 0 else self.tgt_words[words[best]][0]
 
     def _shares(self, begin: int, end: int) -> NDArray[np.float64]:
@@ -175,10 +185,8 @@ class _Placement:
         return np.concatenate(parts)
 
     def _words_of(self, mark: Mark) -> list[Span]:
-        """The source words of a mark. Punctuation counts in literal text only."""
-        inside = (self.src_begins < mark.end) & (self.src_ends > mark.begin)
-        if not mark.is_literal:
-            inside &= self.src_has_letters
+        """The source words of a mark, without punctuation."""
+        inside = (self.src_begins < mark.end) & (self.src_ends > mark.begin) & self.src_has_letters
         return [self.src_words[i] for i in np.flatnonzero(inside)]
 
 

@@ -18,14 +18,15 @@ _LINE, _WIDE_LINE = 42, 20
 """Usual characters of a line; of Chinese, say."""
 _TAG = re.compile(r"<(/?)([a-zA-Z]+)[^<>]*>|\{\\[^{}]*\}")
 _ATOM = re.compile(r"\s*(?:<[^<>]*>|\{\\[^{}]*\}|\S)+")
-_WIDE_ATOM = re.compile(r"(?:<[^<>]*>|\{\\[^{}]*\})+|\s*\S")
+_WIDE_ATOM = re.compile(r"\s*(?:(?:<[^<>]*>|\{\\[^{}]*\})+|\S)")
 _DASH = re.compile(r"\s*[-–—]\s*")
+_DASH_AFTER_TAGS = re.compile(rf"(?:{_TAG.pattern})*{_DASH.pattern}")
 _AROUND = re.compile(r"((?:[♪♫#*\s]|\{\\[^{}]*\})*)(.*?)([♪♫#*\s]*)", re.DOTALL)
 _ENDS = re.compile(r"[.!?…。！？:;\"”»)\]♪]\s*$")
 _BREAK = "\ufdd0"
 
 
-def parse_srt(text: str, source_lang: str, target_lang: str, name: str = "the subtitles") -> list[Piece]:
+def parse_srt(text: str, target_lang: str, name: str = "the subtitles") -> list[Piece]:
     """The subtitles in pieces. Written one after the other, they are the file. InputError if it is none."""
     try:
         import srt
@@ -56,7 +57,7 @@ def parse_srt(text: str, source_lang: str, target_lang: str, name: str = "the su
 
 
 def _continues(before: str, after: str) -> bool:
-    """Whether a sentence goes on in the next subtitle."""
+    """Whether a sentence continues in the next subtitle."""
     texts = [_TAG.sub("", text).strip() for text in (before, after)]
     if not all(texts) or any(_lines_of_speakers(text) for text in texts):
         return False
@@ -75,7 +76,7 @@ def _pieces(group: Sequence[tuple[str, str]], wide: bool) -> Iterator[Piece]:
     yield head
     if len(group) == 1 and _lines_of_speakers(content):
         for number, line in enumerate(content.split("\n")):
-            dash = _DASH.match(line)
+            dash = _DASH_AFTER_TAGS.match(line)
             prefix = dash.group() if dash else ""
             yield "\n" * (number > 0) + prefix
             yield from _text([("", line[len(prefix) :])], wide)
@@ -108,13 +109,16 @@ class _Builder:
     def __init__(self) -> None:
         self.text, self.before, self.after = "", "", ""
         self.marks: list[Mark] = []
+        self._is_first = True
         self._open: list[tuple[str, str, int, list[Mark]]] = []
 
     def add(self, content: str) -> None:
         around = _AROUND.fullmatch(content)
         assert around is not None
-        if not self.text:
-            self.before = around[1]
+        if self._is_first:
+            self.before, self._is_first = around[1], False
+        elif around[1].strip():
+            self._point(around[1].strip())
         self.after = around[3]
         start, inner = 0, around[2]
         for tag in _TAG.finditer(inner):
@@ -122,8 +126,12 @@ class _Builder:
             self._tag(tag)
             start = tag.end()
         self._append(inner[start:])
+        while self._open:
+            self._give_up()
 
     def add_break(self) -> None:
+        if self.after.strip():
+            self._point(self.after.strip())
         self._append(" ")
         self._marks.append(Mark(len(self.text), len(self.text), _BREAK))
 
@@ -140,11 +148,18 @@ class _Builder:
             self._point(tag[0])  # a position such as {\an8}, or a tag that is not closed
         elif not tag[1]:
             self._open.append((tag[2], tag[0], len(self.text), []))
-        elif self._open and self._open[-1][0] == tag[2]:
+        elif tag[2] in [name for name, *_ in self._open]:
+            while self._open[-1][0] != tag[2]:
+                self._give_up()
             _, opening, begin, children = self._open.pop()
             self._marks.append(Mark(begin, len(self.text), opening, tag[0], tuple(children)))
         else:
             self._point(tag[0])
+
+    def _give_up(self) -> None:
+        """The last open tag is not closed where it could be: it is a mark without words."""
+        _, opening, begin, children = self._open.pop()
+        self._marks.extend([Mark(begin, begin, opening), *children])
 
     def _point(self, written: str) -> None:
         self._marks.append(Mark(len(self.text), len(self.text), written))
@@ -156,7 +171,9 @@ def _written(rendered: str, heads: Sequence[str], lines: Sequence[Sequence[str]]
     if not all(_TAG.sub("", part).strip() for part in parts):
         parts = _in_proportion(rendered.replace(_BREAK, ""), [len(" ".join(each)) for each in lines], wide)
     written = [_in_lines(part, len(each), wide) for part, each in zip(parts, lines)]
-    return "".join([written[0], *(f"\n\n{head}{part}" for head, part in zip(heads, written[1:]))])
+    return "".join(
+        [written[0], *(f"\n\n{head}{part}" for head, part in zip(heads, written[1:], strict=True))]
+    )
 
 
 def _in_lines(text: str, lines: int, wide: bool) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from transformer_mt.documents.html import parse_html
-from transformer_mt.documents.marked_text import MarkedText, Piece
+from transformer_mt.documents.marked_text import LETTER, MarkedText, Piece
 from transformer_mt.documents.placement import place
 from transformer_mt.documents.subtitles import parse_srt
 from transformer_mt.errors import InputError
@@ -13,6 +13,8 @@ from transformer_mt.translation.chunk_size import ChunkSize
 from transformer_mt.translation.flags import URL
 from transformer_mt.translation.result import Candidate, Options
 from transformer_mt.translation.translator import Translator
+
+_FLAGS = re.compile(r"^\(\?([aiLmsux]+)\)")
 
 
 @dataclass(frozen=True)
@@ -24,10 +26,10 @@ class Part:
     """Sentences about the text's translation."""
 
 
-def parse(text: str, format: str, source_lang: str, target_lang: str, name: str) -> list[Piece]:
+def parse(text: str, format: str, target_lang: str, name: str) -> list[Piece]:
     """A document in pieces: markup, and texts to translate. InputError if it is not of this format."""
     if format == "srt":
-        return parse_srt(text, source_lang, target_lang, name)
+        return parse_srt(text, target_lang, name)
     if format == "html":
         return parse_html(text, name)
     raise InputError(f"the format must be html or srt, but is {format}")
@@ -44,7 +46,7 @@ def translate_pieces(
     The first `done` are left out.
     """
     texts = [piece for piece in pieces if isinstance(piece, MarkedText)]
-    befores = _befores(pieces)
+    markup = _markup_before(pieces)
     size, start = ChunkSize(), done
     while start < len(texts):
         chunk = texts[start : start + size.next()]
@@ -52,10 +54,10 @@ def translate_pieces(
         results = translator.stream([text.text for text in chunk], options)
         for i, (text, result) in enumerate(zip(chunk, results), start=start):
             written, unplaced = write(text, result.n_best[0])
-            yield Part(befores[i] + written, [*result.problems, *unplaced])
+            yield Part(markup[i] + written, [*result.problems, *unplaced])
         start += len(chunk)
     if done <= len(texts):
-        yield Part(befores[-1])
+        yield Part(markup[-1])
 
 
 def write(text: MarkedText, candidate: Candidate) -> tuple[str, list[str]]:
@@ -73,11 +75,16 @@ def pattern_of(text: MarkedText, protect: str | None = None) -> str:
     """What must stay in the translation: addresses, literal text, and what `protect` matches."""
     literals = sorted(set(text.literals()), key=lambda literal: (-len(literal), literal))
     # A literal `a` is not that in the middle of a word.
-    patterns = [rf"(?<!\w){re.escape(literal)}(?!\w)" for literal in literals]
-    return "|".join([*patterns, URL.pattern, *([f"(?:{protect})"] if protect else [])])
+    letter = LETTER.pattern
+    patterns = [f"(?<!{letter}){re.escape(literal)}(?!{letter})" for literal in literals]
+    own = []
+    if protect:  # flags may stand only at the beginning of a pattern, or apply to a group
+        flags = _FLAGS.match(protect)
+        own = [f"(?{flags[1]}:{protect[flags.end() :]})" if flags else f"(?:{protect})"]
+    return "|".join([*patterns, URL.pattern, *own])
 
 
-def _befores(pieces: Sequence[Piece]) -> list[str]:
+def _markup_before(pieces: Sequence[Piece]) -> list[str]:
     """The markup before each text, and that after the last one."""
     befores = [""]
     for piece in pieces:

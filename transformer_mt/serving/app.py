@@ -20,7 +20,7 @@ from transformer_mt.serving.directions import Directions
 from transformer_mt.serving.limits import ApiKeys, Limits, RequestRate
 from transformer_mt.serving.page import page_routes
 from transformer_mt.serving.requests import DetectAsked, TranslateAsked, parse, read_body
-from transformer_mt.serving.texts import line_details, translate_html, translate_text
+from transformer_mt.serving.texts import line_details, translate_html, translate_text, without_markup
 
 T = TypeVar("T")
 _LOG = logging.getLogger("transformer_mt.serving")
@@ -62,7 +62,8 @@ class _Api:
         detected = []
         sources = [asked.source] * len(asked.texts)
         if asked.source == "auto":
-            detected = [self._detect_source(text, asked.target) for text in asked.texts]
+            of_texts = map(without_markup, asked.texts) if asked.format == "html" else asked.texts
+            detected = [self._detect_source(text, asked.target) for text in of_texts]
             sources = [found["language"] for found in detected]
         batchers = [self._batcher(source, asked.target) for source in sources]
         translated = [

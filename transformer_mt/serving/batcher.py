@@ -85,7 +85,7 @@ class Batcher:
     ) -> None:
         """`wait` in seconds, for one more request; `queue_lines` is the most lines that may wait."""
         self.translator = translator
-        self._wait, self._queue_lines = wait, queue_lines
+        self._wait, self.queue_lines = wait, queue_lines
         self._waiting: deque[_Request] = deque()
         self._lines_waiting = 0
         self._changed = threading.Condition()
@@ -104,7 +104,7 @@ class Batcher:
         loop = asyncio.get_running_loop()
         request = _Request(lines, n_best, align, protect, loop.create_future(), loop)
         with self._changed:
-            if self._lines_waiting and self._lines_waiting + len(lines) > self._queue_lines:
+            if self._lines_waiting and self._lines_waiting + len(lines) > self.queue_lines:
                 raise QueueFullError
             self._waiting.append(request)
             self._lines_waiting += len(lines)

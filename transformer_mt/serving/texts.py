@@ -1,11 +1,13 @@
 """The text of a request translated: its lines, or the texts of its HTML."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
 from transformer_mt.documents.html import parse_html
-from transformer_mt.documents.marked_text import MarkedText
+from transformer_mt.documents.marked_text import MarkedText, Piece
 from transformer_mt.documents.translate import pattern_of, write
+from transformer_mt.errors import InputError
 from transformer_mt.serving.batcher import Batcher
 from transformer_mt.translation.result import Candidate, Translation
 
@@ -17,18 +19,32 @@ async def translate_text(batcher: Batcher, text: str, alternatives: int) -> list
 
 
 async def translate_html(batcher: Batcher, text: str, alternatives: int) -> list[str]:
-    """The translation of a document or a fragment, and up to so many alternatives."""
-    pieces = parse_html(text.replace("\r\n", "\n"))
+    """The translation of a document or a fragment, and up to so many alternatives. InputError if it has more
+    texts than may wait.
+    """
+    # In threads: a document can take longer than other requests should wait.
+    pieces = await asyncio.to_thread(parse_html, text.replace("\r\n", "\n"))
     texts = [piece for piece in pieces if isinstance(piece, MarkedText)]
+    if len(texts) > batcher.queue_lines:
+        raise InputError(f"the HTML must have at most {batcher.queue_lines:,} texts, but has {len(texts):,}")
     patterns = [pattern_of(each) for each in texts]
     n_best = _n_best(batcher, alternatives)
     results = await batcher.translate([each.text for each in texts], n_best, align=True, protect=patterns)
+    return await asyncio.to_thread(_written, pieces, results)
+
+
+def _written(pieces: Sequence[Piece], results: Sequence[Translation]) -> list[str]:
     found = []
     for of_rank in _by_rank(results) or [[]]:
         candidates = iter(of_rank)
         written = [piece if isinstance(piece, str) else write(piece, next(candidates))[0] for piece in pieces]
         found.append("".join(written))
     return found
+
+
+def without_markup(text: str) -> str:
+    """The texts of a document or a fragment, to detect their language."""
+    return "\n".join(piece.text for piece in parse_html(text) if isinstance(piece, MarkedText))
 
 
 async def line_details(batcher: Batcher, text: str, alternatives: int) -> list[dict[str, Any]]:

@@ -15,11 +15,10 @@ Span = tuple[int, int]
 """(begin, end) of characters."""
 
 # A number, a word, one character of a script without spaces, or a mark.
+_SPACELESS = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]"
+_LETTER = rf"[[\p{{L}}\p{{M}}\p{{N}}_]--{_SPACELESS}]"
 _WORDS = regex.compile(
-    r"\p{N}+(?:[.,:]\p{N}+)*"
-    r"|[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]\p{M}*"
-    r"|[\p{L}\p{M}\p{N}_]+(?:['’-][\p{L}\p{M}\p{N}_]+)*"
-    r"|[^\s]"
+    rf"\p{{N}}+(?:[.,:]\p{{N}}+)*|{_SPACELESS}\p{{M}}*|{_LETTER}+(?:['’-]{_LETTER}+)*|[^\s]", regex.VERSION1
 )
 
 

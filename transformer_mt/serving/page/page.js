@@ -233,8 +233,8 @@ function sentence(points, spans) {
     const step = { ArrowRight: 1, ArrowLeft: -1, Home: -words.length, End: words.length }[event.key];
     const at = words.indexOf(event.target);
     if (!step || at < 0) return;
-    const turned = getComputedStyle(paragraph).direction === "rtl" && event.key.startsWith("Arrow") ? -step : step;
-    const next = words[Math.max(0, Math.min(words.length - 1, at + turned))];
+    const move = getComputedStyle(paragraph).direction === "rtl" && event.key.startsWith("Arrow") ? -step : step;
+    const next = words[Math.max(0, Math.min(words.length - 1, at + move))];
     event.target.tabIndex = -1;
     next.tabIndex = 0;
     next.focus();
