@@ -2,11 +2,11 @@
 
     python scripts/tag_placement.py runs/multi30k_en_de [--sentences 300] [--layer 2] [--show 10]
 
-The words that belong together are not taken from the model. They are pairs that the training corpora nearly
-always have in the same sentence pairs (Dice coefficient), and that occur once in the sentence and once in its
-translation. `<b>` is planted around one such word, around two that follow each other, or around all words
-between two such pairs. A placement is exact if the tag is around the partners and around no partner of other
-words.
+The words that belong together are not taken from the model. They are pairs with
+2 count(s, t) / (count(s) + count(t)) above 0.6, counted over the sentence pairs of the training corpora; both
+occur once, s in the sentence and t in its translation. `<b>` is planted around one such word, around two that
+follow each other, or around all words between two such pairs. A placement is exact if the tag is around
+the partners and around no partner of other words.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from transformer_mt.translation.alignment import find_words
 from transformer_mt.translation.model_folder import load_run_config
 from transformer_mt.translation.translator import Translator
 
-LEAST_COUNT, LEAST_DICE = 15, 0.6
+LEAST_COUNT, LEAST_ASSOCIATION = 15, 0.6
 
 
 def main() -> None:
@@ -98,7 +98,7 @@ def dictionary(pairs: list[tuple[str, str]]) -> dict[str, set[str]]:
         both.update(product(src, tgt))
     found: dict[str, set[str]] = {}
     for (src, tgt), count in both.items():
-        if count >= LEAST_COUNT and 2 * count / (sources[src] + targets[tgt]) > LEAST_DICE:
+        if count >= LEAST_COUNT and 2 * count / (sources[src] + targets[tgt]) > LEAST_ASSOCIATION:
             found.setdefault(src, set()).add(tgt)
     return found
 

@@ -1,5 +1,6 @@
 """Languages and scripts that put no spaces between words."""
 
+import re
 import unicodedata
 
 import regex
@@ -8,6 +9,10 @@ from transformer_mt.data.languages import base_code
 
 _LANGUAGES = ("zh", "ja", "th", "lo", "km", "my")
 _NO_SPACES_AT_ALL = ("zh", "ja")  # the others have them between clauses
+SPACELESS = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]"
+"""A character of such a script, for the module regex."""
+LETTER = re.compile(r"[^\W\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\uffff]")
+"""A letter or digit of any other script."""
 _SCRIPTS = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR")
 
 

@@ -10,7 +10,8 @@ from itertools import takewhile
 import lxml.html
 from lxml import etree
 
-from transformer_mt.documents.marked_text import LETTER, Mark, MarkedText, Piece
+from transformer_mt.data.spaceless import LETTER
+from transformer_mt.documents.marked_text import Mark, MarkedText, Piece
 from transformer_mt.errors import InputError
 
 # Elements that stand within a sentence; all others end it.
@@ -18,9 +19,7 @@ _INLINE = frozenset({
     "a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "data", "del", "dfn", "em", "font", "i",
     "ins", "mark", "q", "s", "small", "span", "strike", "strong", "sub", "sup", "time", "tt", "u",
 })  # fmt: skip
-_CODE = frozenset({
-    "code", "kbd", "samp", "var",
-})  # fmt: skip
+_CODE = frozenset({"code", "kbd", "samp", "var"})
 # Within a sentence, but without text of it.
 _OBJECTS = frozenset({
     "audio", "canvas", "embed", "iframe", "img", "input", "map", "math", "noembed", "object", "picture",

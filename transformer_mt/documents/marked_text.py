@@ -1,11 +1,7 @@
 """A text with markup in it, such as a paragraph with links: what a format's parser makes of a document."""
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-
-LETTER = re.compile(r"[^\W\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\uffff]")
-"""A letter or digit of a script that has spaces between words."""
 
 
 @dataclass(frozen=True)

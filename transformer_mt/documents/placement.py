@@ -44,9 +44,9 @@ class _Placement:
         self.src_begins, self.src_ends = np.array(self.src_words, int).reshape(-1, 2).T
         self.src_has_letters = np.array([_has_letters(source[slice(*word)]) for word in self.src_words], bool)
         self.tgt_words = [word for segment in self.segments for word in segment.target]
-        self.is_punctuation = [
-            not _has_letters(candidate.translation[slice(*word)]) for word in self.tgt_words
-        ]
+        self.is_punctuation = np.array(
+            [not _has_letters(self.target[slice(*w)]) for w in self.tgt_words], bool
+        )
         """Of each target word."""
         self.tgt_begins, self.tgt_ends = np.array(self.tgt_words, int).reshape(-1, 2).T
         self._literals: set[int] = set()
@@ -101,7 +101,7 @@ class _Placement:
         if not self._words_of(mark):
             return None
         shares = self._shares(mark.begin, mark.end)
-        counts = free & ~np.array(self.is_punctuation, bool)
+        counts = free & ~self.is_punctuation
         gains = np.where(counts, shares - _SHARE, np.where(free, 0.0, _NEVER))
         # The stretch with the largest sum: ends[t] is the sum of all words before t (Kadane's algorithm).
         ends = np.concatenate([[0.0], np.cumsum(gains)])
@@ -139,11 +139,8 @@ class _Placement:
 
     def _adjoins(self, left: int, right: int, new: int, free: NDArray[np.bool_]) -> bool:
         """Whether the word `new` is punctuation, free, and without a space between the two."""
-        return (
-            self.is_punctuation[new]
-            and bool(free[new])
-            and self.tgt_words[left][1] == self.tgt_words[right][0]
-        )
+        is_adjacent = self.tgt_ends[left] == self.tgt_begins[right]
+        return bool(self.is_punctuation[new] and free[new] and is_adjacent)
 
     def _position(self, mark: Mark, words: range, space: Span, others: Sequence[tuple[Mark, Span]]) -> int:
         """The character of the translation before which a mark without words goes."""

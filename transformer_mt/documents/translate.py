@@ -4,8 +4,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from transformer_mt.data.spaceless import LETTER
 from transformer_mt.documents.html import parse_html
-from transformer_mt.documents.marked_text import LETTER, MarkedText, Piece
+from transformer_mt.documents.marked_text import MarkedText, Piece
 from transformer_mt.documents.placement import place
 from transformer_mt.documents.subtitles import parse_srt
 from transformer_mt.errors import InputError

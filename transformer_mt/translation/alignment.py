@@ -8,17 +8,17 @@ import numpy as np
 import regex
 from numpy.typing import NDArray
 
+from transformer_mt.data.spaceless import SPACELESS
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.translation.engine import Ids
 
 Span = tuple[int, int]
 """(begin, end) of characters."""
 
-# A number, a word, one character of a script without spaces, or a mark.
-_SPACELESS = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]"
-_LETTER = rf"[[\p{{L}}\p{{M}}\p{{N}}_]--{_SPACELESS}]"
+# A number, one character of a script without spaces, a word, or a punctuation mark.
+_LETTER = rf"[[\p{{L}}\p{{M}}\p{{N}}_]--{SPACELESS}]"
 _WORDS = regex.compile(
-    rf"\p{{N}}+(?:[.,:]\p{{N}}+)*|{_SPACELESS}\p{{M}}*|{_LETTER}+(?:['’-]{_LETTER}+)*|[^\s]", regex.VERSION1
+    rf"\p{{N}}+(?:[.,:]\p{{N}}+)*|{SPACELESS}\p{{M}}*|{_LETTER}+(?:['’-]{_LETTER}+)*|[^\s]", regex.VERSION1
 )
 
 
@@ -59,7 +59,7 @@ class AlignedSegment:
 
 
 def find_words(text: str) -> list[Span]:
-    """The words, numbers and marks of a text; in a script without spaces, its characters."""
+    """The words, numbers and punctuation marks of a text; in a script without spaces, its characters."""
     return [match.span() for match in _WORDS.finditer(text)]
 
 
@@ -71,7 +71,7 @@ def align_segment(
     `src` may begin with tags, which are not in `source`, and may have been cut.
     """
     _, src_spans = tokenizer.spans_src(source)
-    tags = max(0, sum(piece in tokenizer.tag_ids.values() for piece in src))
+    tags = sum(piece in tokenizer.tag_ids.values() for piece in src)
     tgt_spans = tokenizer.spans_tgt(tgt)
     src_words, tgt_words = find_words(source), find_words(tokenizer.decode_tgt(tgt))
     # After a cut or a tag the attention has fewer or more columns than the text has pieces.
