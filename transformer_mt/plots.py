@@ -33,13 +33,13 @@ def _plain(axes: Any) -> None:
 
 
 def learning_curve(entries: Sequence[dict[str, Any]], path: Path) -> None:
-    """Loss above, BLEU below, against updates, from the entries of one metrics.jsonl. Both losses are without
-    label smoothing.
+    """Loss above, the first metric below, against updates, from the entries of one metrics.jsonl. Both losses
+    are without label smoothing.
     """
     figure = _figure(7, 6)
     train = [entry for entry in entries if entry["event"] == "train"]
     valid = [entry for entry in entries if entry["event"] == "valid"]
-    losses, bleus = figure.subplots(2, 1, sharex=True)
+    losses, metrics = figure.subplots(2, 1, sharex=True)
     losses.plot(
         [e["step"] for e in train],
         [math.log(e["ppl"]) for e in train],
@@ -57,43 +57,47 @@ def learning_curve(entries: Sequence[dict[str, Any]], path: Path) -> None:
     losses.set_ylabel("loss per target token (nats)")
     if train or valid:
         losses.legend(frameon=False)
-    bleus.plot(
+    metrics.plot(
         [e["step"] for e in valid],
         [e["scores"][0]["value"] for e in valid],
         color="tab:green",
         marker="o",
         ms=3,
     )
-    bleus.set_ylabel("validation BLEU (greedy)")
-    bleus.set_xlabel("updates")
-    for axes in (losses, bleus):
+    metrics.set_ylabel(f"validation {_metric(valid)} (greedy)")
+    metrics.set_xlabel("updates")
+    for axes in (losses, metrics):
         _plain(axes)
     figure.savefig(path, dpi=110)
 
 
+_ERRORS = {"TER", "WER", "CER"}  # the lower the better
 # More coloured curves than these cannot be told apart.
 _MOST_COLOURED = 6
 
 
 def curves(runs: Sequence[tuple[str, Sequence[dict[str, Any]]]], against: str, path: Path) -> None:
-    """Validation loss, BLEU and learning rate of several runs, (name, entries of its metrics.jsonl) each, in
-    one picture.
+    """Validation loss, first metric and learning rate of several runs, (name, entries of its metrics.jsonl)
+    each, in one picture.
 
     Runs of one name, such as the seeds of a variant, are drawn alike. Of many names the first and the best
-    are coloured, and all are ranked by their best validation BLEU in a panel of their own.
+    are coloured, and all are ranked by their best validation score in a panel of their own.
     """
     best: dict[str, list[float]] = {}
+    metric = _metric([entry for _, entries in runs for entry in _events(entries, "valid")])
+    is_error = metric in _ERRORS
+    choose: Any = min if is_error else max
     for name, entries in runs:
-        best.setdefault(name, []).append(max(map(_bleu, _events(entries, "valid")), default=0.0))
+        best.setdefault(name, []).append(choose(map(_first, _events(entries, "valid")), default=0.0))
     names = list(best)
     is_ranked = len(names) > _MOST_COLOURED
-    ranking = sorted(names, key=lambda name: -sum(best[name]) / len(best[name]))
+    ranking = sorted(names, key=lambda name: sum(best[name]) / len(best[name]), reverse=not is_error)
     coloured = list(dict.fromkeys([names[0], *ranking]))[:_MOST_COLOURED]
     colours = {name: f"C{number}" for number, name in enumerate(coloured)}
     figure = _figure(8 + 5 * is_ranked, max(9, 0.2 * len(names)) if is_ranked else 9)
     grid = figure.add_gridspec(3, 1 + is_ranked, width_ratios=[3, 1][: 1 + is_ranked])
     losses = figure.add_subplot(grid[0, 0])
-    bleus, rates = (figure.add_subplot(grid[row, 0], sharex=losses) for row in (1, 2))
+    metrics, rates = (figure.add_subplot(grid[row, 0], sharex=losses) for row in (1, 2))
     named: set[str] = set()
     for name, entries in sorted(runs, key=lambda run: run[0] in colours):  # coloured ones above the others
         style: dict[str, Any] = {"color": colours.get(name, "0.8"), "lw": 1.2 if name in colours else 0.8}
@@ -102,29 +106,31 @@ def curves(runs: Sequence[tuple[str, Sequence[dict[str, Any]]]], against: str, p
         valid, train = _events(entries, "valid"), _events(entries, "train")
         places = [_place(entry, against) for entry in valid]
         losses.plot(places, [entry["loss"] for entry in valid], marker="o", ms=2, **style)
-        bleus.plot(places, [_bleu(entry) for entry in valid], marker="o", ms=2, **style)
+        metrics.plot(places, [_first(entry) for entry in valid], marker="o", ms=2, **style)
         rates.plot([_place(e, against) for e in train], [e["learning_rate"] for e in train], **style)
     losses.set_ylabel("validation loss per token (nats)")
-    bleus.set_ylabel("validation BLEU (greedy)")
+    metrics.set_ylabel(f"validation {metric} (greedy)")
     rates.set_ylabel("learning rate")
     units = {"tokens": "target tokens", "minutes": "minutes of training", "hours": "hours of training"}
     rates.set_xlabel(units.get(against, against))
     losses.legend(frameon=False, fontsize=8)
-    panels = [losses, bleus, rates]
+    panels = [losses, metrics, rates]
     if is_ranked:
-        panels.append(_ranking(figure.add_subplot(grid[:, 1]), ranking, best, colours))
+        panels.append(_ranking(figure.add_subplot(grid[:, 1]), ranking, best, colours, metric))
     for axes in panels:
         _plain(axes)
     figure.savefig(path, dpi=110)
 
 
-def _ranking(axes: Any, ranking: Sequence[str], best: dict[str, list[float]], colours: dict[str, str]) -> Any:
+def _ranking(
+    axes: Any, ranking: Sequence[str], best: dict[str, list[float]], colours: dict[str, str], metric: str
+) -> Any:
     """A row for each name, the best on top, and a dot for each of its runs."""
     for row, name in enumerate(ranking):
         axes.plot(best[name], [row] * len(best[name]), "o", ms=4, color=colours.get(name, "0.5"))
     axes.set_yticks(range(len(ranking)), ranking, fontsize=8)
     axes.invert_yaxis()
-    axes.set_xlabel("best validation BLEU (greedy)")
+    axes.set_xlabel(f"best validation {metric} (greedy)")
     return axes
 
 
@@ -137,8 +143,13 @@ def _place(entry: dict[str, Any], against: str) -> float:
     return entry[{"updates": "step", "tokens": "tokens"}.get(against, "seconds")] / divisor
 
 
-def _bleu(entry: dict[str, Any]) -> float:
-    return next(score["value"] for score in entry["scores"] if score["name"] == "BLEU")
+def _first(entry: dict[str, Any]) -> float:
+    """The first metric of a validation, which is the one that training maximises."""
+    return entry["scores"][0]["value"]
+
+
+def _metric(entries: Sequence[dict[str, Any]]) -> str:
+    return next((entry["scores"][0]["name"] for entry in entries if "scores" in entry), "BLEU")
 
 
 # Some 400 MB while it is drawn; a viewer's patience ends earlier.

@@ -391,7 +391,10 @@ def test_evaluate_takes_files_and_speaks_of_tokenised_text(tiny_run, tmp_path, c
 @pytest.mark.parametrize(
     "words, message",
     [
-        (["--source", "a"], "each --source needs a --reference, but there are 1 and 0"),
+        (
+            ["--source", "a"],
+            "each --source needs a --reference, or the same number of them, but there are 1 and 0",
+        ),
         (["--source", "no/a", "--reference", "no/b"], "no/a: no such file"),
     ],
 )

@@ -1,16 +1,14 @@
 """The web page of `transformer-mt serve`, in a real browser."""
 
-import shutil
-
 import pytest
 
+from tests.browser import browser, needs_chromium, watched_page
 from tests.integration.test_cli import cli
 from tests.integration.test_serve_cli import Served
 from transformer_mt.serving.page import page_routes
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium; install the package chromium")
+__all__ = ["browser"]
+pytestmark = needs_chromium
 
 LONG = "The old teacher sees a small bird in the garden. " * 8 + "x" * 200
 TEXTS = {"long": LONG, "right to left": "רגע אחד, הכלב ישן.", "Chinese": "狗在花园里睡觉。老师看见一只小鸟。"}
@@ -22,20 +20,9 @@ def served(tiny_run):
         yield server
 
 
-@pytest.fixture(scope="module")
-def browser():
-    with sync_api.sync_playwright() as playwright:
-        # Chromium's own sandbox cannot be set up in a container where all is root.
-        yield playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-
-
 @pytest.fixture
 def page(browser, served):
-    page = browser.new_page(viewport={"width": 1000, "height": 800})
-    page.problems, page.asked = [], []
-    page.on("pageerror", lambda error: page.problems.append(str(error)))
-    page.on("console", lambda entry: page.problems.append(entry.text) if entry.type == "error" else None)
-    page.on("request", lambda request: page.asked.append(request.url))
+    page = watched_page(browser, viewport={"width": 1000, "height": 800})
     page.goto(served.url)
     page.wait_for_selector("#target-lang option", state="attached")
     yield page

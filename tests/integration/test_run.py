@@ -26,7 +26,7 @@ from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.progress import LogWindow
 from transformer_mt.training.setup import open_run
 from transformer_mt.training.step import Objective, Updater
-from transformer_mt.training.validate import Validation, validate
+from transformer_mt.training.validate import SetScores, validate
 
 
 @pytest.fixture
@@ -140,7 +140,7 @@ def test_a_validation_is_greedy_whatever_search_is_wanted(run):
 def test_the_loss_of_no_pair_cannot_be_watched(run, tmp_path):
     (tmp_path / "long.tsv").write_text("en\tde\n" + "dog " * 300 + "\tHund\n", encoding="utf-8")
     with pytest.raises(
-        InputError, match="train.monitor must be bleu, as no validation pair fits a batch, but is loss"
+        InputError, match="train.monitor must be BLEU, as no validation pair fits a batch, but is loss"
     ):
         run("train.monitor=loss", "data.valid={file: long.tsv}")
 
@@ -265,8 +265,8 @@ def test_an_average_of_equal_score_is_chosen_if_its_loss_is_as_good(run, monkeyp
     def tied(*args, **kwargs):
         result = validate(*args, **kwargs)
         calls.append(result)
-        scores = [replace(score, value=1.0) for score in result.scores]
-        return replace(result, scores=scores, loss=1.0 if len(calls) < 3 else loss)
+        scores = replace(result.deciding, loss=1.0 if len(calls) < 3 else loss)
+        return replace(result, deciding=scores, score=1.0)
 
     monkeypatch.setattr(publish, "validate", tied)
     _, entries = run()
@@ -353,7 +353,7 @@ def test_greedy_validation_knows_no_rules_of_the_search(run):
 
 
 def test_perplexity_without_a_loss_is_no_number():
-    assert math.isnan(Validation(math.nan, [], []).ppl)
+    assert math.isnan(SetScores("a", math.nan, []).ppl)
     window = LogWindow()
     window.seconds = 3.0
     assert math.isnan(window.summary()["loss"])
@@ -476,8 +476,8 @@ def test_ranks_share_a_validation(write_config, tmp_path, monkeypatch):
         validate(run.model, run.data, run.config, place, OneOfTwo(rank, 2))
     (all_lines, first, second), ((nll_0, tokens_0), (nll_1, tokens_1)) = seen, summed
     assert len(first) == len(second) == 20 and sorted(first + second) == sorted(all_lines)
-    assert 0 < tokens_0 < tokens_0 + tokens_1 == run.data.valid.tgt_lengths.sum()
-    assert (nll_0 + nll_1) / (tokens_0 + tokens_1) == pytest.approx(whole.loss)
+    assert 0 < tokens_0 < tokens_0 + tokens_1 == run.data.valid[0].pairs.tgt_lengths.sum()
+    assert (nll_0 + nll_1) / (tokens_0 + tokens_1) == pytest.approx(whole.deciding.loss)
 
 
 def test_running_out_of_memory_outside_an_update_is_told_in_one_line(run, monkeypatch):

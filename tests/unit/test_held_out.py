@@ -12,6 +12,10 @@ from transformer_mt.errors import InputError
 PAIRS = list(toy.generate("train", 3000))
 
 
+def valid_pairs(data):
+    return [(src, reference) for src, (reference,) in data.valid[0].sentences]
+
+
 def write(path, pairs):
     path.write_text("en\tde\n" + "".join(f"{en}\t{de}\n" for en, de in pairs), encoding="utf-8")
     return {"file": str(path)}
@@ -46,21 +50,21 @@ def test_held_out_pairs_are_not_trained_on_and_the_smallest_are_scored(prepared,
     }
     data = prepared(train=file, **held)
     (corpus,) = data.corpora
-    assert len(data.valid_text) == 40 and len(data.held_out["test"]) == 30
-    assert data.held_out["valid"] == data.valid_text
+    assert len(valid_pairs(data)) == 40 and len(data.held_out["test"]) == 30
+    assert data.held_out["valid"] == valid_pairs(data)
     assert corpus.counts["held out"] == pytest.approx(240, rel=0.25)
     trained = {tuple(data.train.src(i).tolist()) for i in range(len(data.train))}
-    for src, _ in [*data.valid_text, *data.held_out["test"]]:
+    for src, _ in [*valid_pairs(data), *data.held_out["test"]]:
         assert tuple(data.tokenizer.encode_src([src])[0]) not in trained
-    assert not {src for src, _ in data.valid_text} & {src for src, _ in data.held_out["test"]}
+    assert not {src for src, _ in valid_pairs(data)} & {src for src, _ in data.held_out["test"]}
 
 
 def test_the_first_pair_of_a_source_is_scored(prepared, tmp_path):
     again = [(src.upper(), tgt + " noch einmal") for src, tgt in PAIRS]
     file = write(tmp_path / "a.tsv", [*PAIRS, *again])
     data = prepared(train=file, valid={"from_train": {"share": 0.05, "max": 1000}})
-    sources = [source_key(src) for src, _ in data.valid_text]
-    assert len(set(sources)) == len(sources) and set(data.valid_text) <= set(PAIRS)
+    sources = [source_key(src) for src, _ in valid_pairs(data)]
+    assert len(set(sources)) == len(sources) and set(valid_pairs(data)) <= set(PAIRS)
 
 
 def test_adding_data_never_moves_a_held_out_sentence_into_training(prepared, tmp_path):
@@ -68,13 +72,13 @@ def test_adding_data_never_moves_a_held_out_sentence_into_training(prepared, tmp
     few, many = write(tmp_path / "few.tsv", PAIRS[:1500]), write(tmp_path / "many.tsv", PAIRS[1500:])
     before = prepared(train=few, **held)
     after = prepared(train=[many, few], **held)
-    assert set(before.valid_text) <= set(after.valid_text)
+    assert set(valid_pairs(before)) <= set(valid_pairs(after))
 
 
 def test_tagged_entries_hold_out_but_are_not_scored(prepared, tmp_path):
     plain, tagged = write(tmp_path / "a.tsv", PAIRS[:1500]), write(tmp_path / "b.tsv", PAIRS[1500:])
     data = prepared(train=[plain, {**tagged, "tag": "<bt>"}], valid={"from_train": {"share": 0.1}})
-    assert set(data.valid_text) <= set(PAIRS[:1500])
+    assert set(valid_pairs(data)) <= set(PAIRS[:1500])
     assert all(corpus.counts["held out"] > 100 for corpus in data.corpora)
 
 
@@ -117,7 +121,7 @@ def test_a_tag_is_a_piece_that_no_text_becomes(prepared, tmp_path):
     assert data.tokenizer.tag_ids.keys() == {"<bt>", "<clean>"}
     assert all(data.train.src(i)[0] == tag for i in range(len(data.train)))
     assert (data.train.src(0)[1:] != tag).all()  # its characters in the text are other pieces
-    assert data.valid.src(0)[0] == data.tokenizer.tag_id("<clean>")
+    assert data.valid[0].pairs.src(0)[0] == data.tokenizer.tag_id("<clean>")
     assert tag not in data.tokenizer.encode_src(["<bt> <bt>"])[0]
     with pytest.raises(InputError, match="`tag` must be one of <bt>, <clean>, but is <x>"):
         data.tokenizer.tag_id("<x>")

@@ -66,7 +66,7 @@ def test_cleaning_is_counted_and_shown(corpus_config):
     }  # fmt: skip
     assert len(data.train) == 199
     assert any("duplicate" in text and "0.49%" in text for text in said)
-    assert data.valid_text == [("Held.", "Out."), ("A valid pair.", "Ein gültiges Paar.")]
+    assert data.valid[0].sentences == [("Held.", ("Out.",)), ("A valid pair.", ("Ein gültiges Paar.",))]
 
 
 def with_filter(config, **chosen):
@@ -93,7 +93,7 @@ def test_filters_drop_and_repair_before_the_vocabulary_is_learnt(corpus_config):
     assert (found["read"], found["numbers"], found["markup"], found["copy"]) == (209, 1, 1, 2)
     last = len(data.train) - 1
     assert data.tokenizer.decode_tgt(data.train.src(last).tolist()) == "für dogs"  # one vocabulary
-    assert ("For {{name}}", "FÃ¼r {{name}}") in data.valid_text
+    assert ("For {{name}}", ("FÃ¼r {{name}}",)) in data.valid[0].sentences
     assert prepare(corpus_config, lambda text: None).corpora[0].counts["kept"] == 199 + 4
 
 
@@ -317,7 +317,7 @@ def test_an_interrupted_preparation_goes_on_where_it_was(corpus_config, monkeypa
         )
     data = prepare(corpus_config, said.append)
     assert "resuming the preparation of the data, which was interrupted" in said
-    assert shards + again == [*(f"train-{i:05d}.arrow" for i in range(9)), "valid.arrow"]
+    assert shards + again == [*(f"train-{i:05d}.arrow" for i in range(9)), "valid-0.arrow"]
     assert data.fingerprint == whole.fingerprint and data.corpora == whole.corpora
     assert [
         (data.train.src(i).tolist(), data.train.tgt(i).tolist()) for i in range(len(data.train))

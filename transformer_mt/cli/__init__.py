@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 
 from transformer_mt import __version__
 from transformer_mt.cli import (
+    compare,
     config,
     distill,
     evaluate,
@@ -35,7 +36,7 @@ from transformer_mt.cli.flags import name_by_flags
 from transformer_mt.errors import InputError, Notice, WorkError
 
 # In these commands positional words may come before, between and after the options.
-_INTERMIXED = ("new", "inspect", "train", "translate", "distill", "sweep")
+_INTERMIXED = ("new", "inspect", "train", "translate", "distill", "sweep", "compare")
 
 
 def build_parser() -> Parser:
@@ -49,6 +50,7 @@ def build_parser() -> Parser:
         train,
         translate,
         evaluate,
+        compare,
         score,
         export,
         serve,

@@ -1,7 +1,10 @@
 """transformer-mt sweep"""
 
 import argparse
+import math
 import signal
+import time
+from collections.abc import Callable
 from typing import Any
 
 from transformer_mt.cli.console import positive, say
@@ -35,6 +38,23 @@ def add_command(commands: Any) -> None:
     parser.set_defaults(command=_sweep)
 
 
+def _seldom(write: Callable[[], object]) -> Callable[[], None]:
+    """Calls `write` unless it would take more than a twentieth of the time: with many trainings a table costs
+    a minute.
+    """
+    ended, cost = -math.inf, 0.0
+
+    def call() -> None:
+        nonlocal ended, cost
+        begun = time.monotonic()
+        if begun - ended >= 20 * cost:
+            write()
+            ended = time.monotonic()
+            cost = ended - begun
+
+    return call
+
+
 def _sweep(arguments: argparse.Namespace) -> int:
     from transformer_mt.device import choose_device
     from transformer_mt.experiments.sweep_jobs import Runner
@@ -66,8 +86,9 @@ def _sweep(arguments: argparse.Namespace) -> int:
     ):
         if signal.getsignal(number) is not signal.SIG_IGN:  # by nohup
             signal.signal(number, stop)
+    table_now = _seldom(lambda: write_table(sweep))
     try:
-        failures = Runner(sweep, places, say).run(done=lambda: write_table(sweep))
+        failures = Runner(sweep, places, say).run(done=table_now)
     except KeyboardInterrupt:
         say("stopped; run the same command to resume")
         return 128 + received[0]

@@ -26,6 +26,16 @@ def _check_columns(columns: Any) -> Any:
     return columns
 
 
+def _check_target(target: Any) -> Any:
+    files = target if isinstance(target, list) else [target]
+    if not files or not all(isinstance(file, str) for file in files):
+        raise ValueError(
+            "target must be a file, or of a test set a list of files with a reference each, but is "
+            f"{target!r}"
+        )
+    return target
+
+
 class CorpusOptions(Section):
     """What every corpus may have."""
 
@@ -43,6 +53,10 @@ class CorpusOptions(Section):
     """Its target language and default column, if it is not `data.target_lang`."""
     filter: FilterConfig | None = None
     """Of a training corpus: its cleaning rules, instead of those of `data.filter`."""
+    several_references: bool = False
+    """Of a validation or test set: pairs with the same source are one sentence with several references; of a
+    set that sacreBLEU knows, all its references count, not only the first.
+    """
 
 
 class HubCorpus(CorpusOptions):
@@ -67,8 +81,15 @@ class FilesCorpus(CorpusOptions):
 
     source: str
     """File of source sentences, one a line."""
-    target: str
-    """File of their translations, line by line."""
+    target: Annotated[str | list[str], BeforeValidator(_check_target)]
+    """File of their translations, line by line; of a validation or test set also a list of such files, a
+    reference each.
+    """
+
+    @property
+    def targets(self) -> list[str]:
+        """The files of translations."""
+        return self.target if isinstance(self.target, list) else [self.target]
 
 
 class FileCorpus(CorpusOptions):
@@ -126,6 +147,7 @@ class FromTrainCorpus(Section):
     # As every corpus: it is scored without a tag, and not trained on.
     tag: ClassVar[str | None] = None
     weight: ClassVar[float] = 1.0
+    several_references: ClassVar[bool] = False
 
 
 class SacrebleuCorpus(CorpusOptions):
@@ -193,6 +215,12 @@ Corpora = Annotated[
     Discriminator(lambda corpora: "list" if isinstance(corpora, list) else "one"),
 ]
 """One corpus, or several."""
+
+HeldOuts = Annotated[
+    Annotated[HeldOut, Tag("one")] | Annotated[list[HeldOut], Tag("list")],
+    Discriminator(lambda corpora: "list" if isinstance(corpora, list) else "one"),
+]
+"""One set, or several."""
 
 CORPORA = ("data.train", "data.valid")
 """Keys whose value is replaced, not merged: the keys of two corpora together are no valid corpus."""

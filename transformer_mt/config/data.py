@@ -10,6 +10,7 @@ from transformer_mt.config.corpus import (
     Corpus,
     FromTrainCorpus,
     HeldOut,
+    HeldOuts,
     Readable,
     corpus_kind,
 )
@@ -34,8 +35,8 @@ class DataConfig(Section):
     """With several training corpora: weights are multiplied by (N_max / N_i)^(1 - 1/T), N being the pairs
     after cleaning; 1 changes nothing, large values use all corpora equally often.
     """
-    valid: Location[HeldOut]
-    """The pairs that say when to stop and which checkpoint is best."""
+    valid: Location[HeldOuts]
+    """The pairs that say when to stop and which checkpoint is best: a set, or a list of sets."""
     test: Location[list[HeldOut]] = Field([])
     """The pairs `evaluate` scores on; training pairs that stand here are left out."""
     max_length: Positive = 256
@@ -84,19 +85,31 @@ class DataConfig(Section):
             raise ValueError(
                 f"the names of the corpora in data.train must differ, but are {', '.join(names)}"
             )
-        for key, corpora in (("data.valid", [self.valid]), ("data.test", self.test)):
+        if any(e.several_references or isinstance(getattr(e, "target", None), list) for e in self.entries):
+            raise ValueError("data.train must not have several references, which only test sets have")
+        if not self.valid_sets:
+            raise ValueError("data.valid must be a set or a list of sets, but is an empty list")
+        names = [c.name for c in self.valid_sets if not isinstance(c, FromTrainCorpus) and c.name]
+        if len(set(names)) < len(names):
+            raise ValueError(f"the names of the sets in data.valid must differ, but are {', '.join(names)}")
+        for key, corpora in (("data.valid", self.valid_sets), ("data.test", self.test)):
             if any(corpus.weight != 1.0 for corpus in corpora):
                 raise ValueError(f"{key} must not have a weight, which only training corpora have")
             if any(getattr(corpus, "filter", None) for corpus in corpora):
                 raise ValueError(f"{key} must not have a filter: a score is of the whole set")
-        if sum(isinstance(corpus, FromTrainCorpus) for corpus in self.test) > 1:
-            raise ValueError("data.test must have at most one from_train, but has several")
+            if sum(isinstance(corpus, FromTrainCorpus) for corpus in corpora) > 1:
+                raise ValueError(f"{key} must have at most one from_train, but has several")
         return self
 
     @property
     def entries(self) -> list[Corpus]:
         """The training corpora."""
         return self.train if isinstance(self.train, list) else [self.train]
+
+    @property
+    def valid_sets(self) -> list[HeldOut]:
+        """The validation sets."""
+        return self.valid if isinstance(self.valid, list) else [self.valid]
 
     def filter_of(self, entry: Corpus) -> FilterConfig:
         """The cleaning rules of a training corpus."""
@@ -109,5 +122,5 @@ class DataConfig(Section):
     @property
     def tags(self) -> list[str]:
         """The tags of all corpora, in order."""
-        tags = (corpus.tag for corpus in [*self.entries, self.valid, *self.test])
+        tags = (corpus.tag for corpus in [*self.entries, *self.valid_sets, *self.test])
         return list(dict.fromkeys(tag for tag in tags if tag))

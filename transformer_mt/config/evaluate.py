@@ -1,16 +1,44 @@
 """The YAML's `evaluate` section."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from transformer_mt.config.section import Mark, Section
+from pydantic import BeforeValidator, Field, field_validator
+
+from transformer_mt.config.section import Changeable, Mark, Section
+
+METRICS = ("BLEU", "chrF", "chrF++", "TER", "spBLEU", "exact match", "WER", "CER")
+"""The metrics by name."""
+
+
+def metric_name(value: Any) -> Any:
+    """The name with its capitals, for a user who wrote it without."""
+    names = {name.lower(): name for name in METRICS}
+    return names.get(value.lower(), value) if isinstance(value, str) else value
+
+
+MetricName = Annotated[
+    Literal["BLEU", "chrF", "chrF++", "TER", "spBLEU", "exact match", "WER", "CER"],
+    BeforeValidator(metric_name),
+]
 
 
 class EvaluateConfig(Section):
     """How translations are scored."""
 
+    metrics: Changeable[list[MetricName]] = Field(["BLEU", "chrF", "TER"], min_length=1)
+    """What `evaluate` and `compare` report: BLEU, chrF, chrF++, TER, spBLEU, exact match, WER and CER (word
+    and character error rate). Validations leave out TER, which is slow.
+    """
     tokenize: Annotated[
         Literal["auto", "13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "none"], Mark.AFFECTS_SCORES
     ] = "auto"
     """BLEU's tokenizer; auto goes by the target language, none is for text that is tokenised already."""
     lowercase: Annotated[bool, Mark.AFFECTS_SCORES] = False
     """Score without regard to case; the signature says so."""
+
+    @field_validator("metrics")
+    @classmethod
+    def _each_metric_once(cls, metrics: list[str]) -> list[str]:
+        if len(set(metrics)) < len(metrics):
+            raise ValueError(f"evaluate.metrics must differ, but are {', '.join(metrics)}")
+        return metrics

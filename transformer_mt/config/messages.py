@@ -52,7 +52,7 @@ OTHER_NAMES = {
 }  # fmt: skip
 """What keys of other toolkits are called here."""
 
-_CORPUS_TAGS = ("hub", "files", "file", "toy", "held", "sacrebleu")
+_CORPUS_TAGS = ("hub", "files", "file", "opus", "toy", "held", "sacrebleu")
 
 OVERRIDDEN = "command line"
 """The location of a value that is in no file."""
@@ -62,7 +62,7 @@ def sentence(error: Any, where: dict[str, str], section: type[BaseModel]) -> lis
     """One line: where it was set, what must be, what is, the nearest right name."""
     # pydantic puts the tags of unions into the path; ours are the corpus kinds and the members of unions.
     loc = [str(part) for part in error["loc"]]
-    if loc[:2] == ["data", "train"] and loc[2:3] in (["one"], ["list"]):
+    if loc[:2] in (["data", "train"], ["data", "valid"]) and loc[2:3] in (["one"], ["list"]):
         del loc[2]
     loc = [
         part for i, part in enumerate(loc) if not (i >= 2 and part in _CORPUS_TAGS and _is_corpus(loc[:i]))

@@ -2,9 +2,15 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
+from transformer_mt.config.evaluate import metric_name
 from transformer_mt.config.section import Changeable, Mark, NonNegative, Positive, Probability, Section
+
+Monitor = Annotated[
+    Literal["loss", "BLEU", "chrF", "chrF++", "TER", "spBLEU", "exact match", "WER", "CER"],
+    BeforeValidator(metric_name),
+]
 
 
 class TrainConfig(Section):
@@ -65,7 +71,8 @@ class TrainConfig(Section):
     validate_every: Changeable[Positive] = 1000
     """Updates between validations."""
     validate_sentences: Annotated[Changeable[Positive], Mark.AFFECTS_SCORES] = 1000
-    """At most this many validation sentences are translated (greedily) for BLEU and chrF; the loss sees all.
+    """At most this many sentences of a validation set are translated (greedily) for the metrics; the loss
+    sees all.
     """
     save_every: Changeable[Positive] = 1000
     """Updates between checkpoints."""
@@ -75,8 +82,10 @@ class TrainConfig(Section):
     """Checkpoints whose weights are averaged at the end; 1 turns it off."""
     average: Changeable[Literal["last", "best"]] = "last"
     """Average the newest checkpoints or those that validated best."""
-    monitor: Annotated[Changeable[Literal["bleu", "loss"]], Mark.AFFECTS_SCORES] = "bleu"
-    """Validation metric that selects the best checkpoint."""
+    monitor: Annotated[Changeable[Monitor], Mark.AFFECTS_SCORES] = "BLEU"
+    """What selects the best checkpoint: loss, or a metric of greedy translations, as in evaluate.metrics."""
+    monitor_set: Annotated[Changeable[str], Mark.AFFECTS_SCORES] = "mean"
+    """With several validation sets: the name of the one that decides; mean takes all equally."""
     patience: Changeable[NonNegative] = 10
     """Validations without a new best after which training ends; 0 turns it off."""
 

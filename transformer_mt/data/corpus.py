@@ -1,7 +1,7 @@
 """Sentence pairs from the hub, from files, or from the built-in toy language."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,16 @@ from transformer_mt.data.tables import Pair, read_rows
 from transformer_mt.data.tmx import read_tmx
 from transformer_mt.errors import InputError
 
-__all__ = ["Pair", "UnknownSplitError", "describe", "described_access", "identity", "name_of", "read_corpus"]
+__all__ = [
+    "Pair",
+    "UnknownSplitError",
+    "describe",
+    "described_access",
+    "identity",
+    "is_remote",
+    "name_of",
+    "read_corpus",
+]
 
 
 def read_corpus(corpus: Readable, data: DataConfig) -> Iterator[Pair]:
@@ -43,13 +52,16 @@ def read_corpus(corpus: Readable, data: DataConfig) -> Iterator[Pair]:
         pairs = toy.generate(corpus.toy, corpus.size)
         return pairs if languages[0].lower() == "en" else ((de, en) for en, de in pairs)
     if isinstance(corpus, FilesCorpus):
-        return _not_empty(_read_files(corpus), f"{corpus.source} and {corpus.target}")
+        rows = read_aligned([corpus.source, *corpus.targets])
+        pairs = ((src, tgt) for src, *targets in rows for tgt in targets)
+        return _not_empty(pairs, f"{corpus.source} and {' and '.join(corpus.targets)}")
     if isinstance(corpus, FileCorpus):
         return _not_empty(_read_file(corpus, languages), corpus.file)
     if isinstance(corpus, OpusCorpus):
         return _not_empty(read_opus(corpus, languages), describe(corpus))
     if isinstance(corpus, SacrebleuCorpus):
-        return _not_empty(read_sacrebleu(corpus.sacrebleu, languages), describe(corpus))
+        sentences = read_sacrebleu(corpus.sacrebleu, languages)
+        return _not_empty(((src, references[0]) for src, references in sentences), describe(corpus))
     return _not_empty(read_hub(corpus, languages), describe(corpus))
 
 
@@ -58,7 +70,7 @@ def describe(corpus: Readable) -> str:
     if isinstance(corpus, ToyCorpus):
         return f"toy {corpus.toy}"
     if isinstance(corpus, FilesCorpus):
-        return f"{corpus.source} + {corpus.target}"
+        return " + ".join([corpus.source, *corpus.targets])
     if isinstance(corpus, FileCorpus):
         return corpus.file
     if isinstance(corpus, OpusCorpus):
@@ -75,9 +87,13 @@ def name_of(corpus: Readable) -> str:
 
 def described_access(corpus: Readable) -> str:
     """The corpus in a few words, and that it comes from the network if it does."""
+    return describe(corpus) + (", from the network or its local cache" if is_remote(corpus) else "")
+
+
+def is_remote(corpus: Readable) -> bool:
+    """Whether the corpus comes from the network."""
     is_of_hub = isinstance(corpus, HubCorpus) and not Path(corpus.hub).is_dir()
-    is_remote = is_of_hub or isinstance(corpus, OpusCorpus)
-    return describe(corpus) + (", from the network or its local cache" if is_remote else "")
+    return is_of_hub or isinstance(corpus, OpusCorpus | SacrebleuCorpus)
 
 
 def identity(corpus: Readable) -> dict[str, Any]:
@@ -86,7 +102,7 @@ def identity(corpus: Readable) -> dict[str, Any]:
     if isinstance(corpus, ToyCorpus):
         return facts | {"toy_version": toy.VERSION}
     if isinstance(corpus, FilesCorpus):
-        paths = [Path(corpus.source), Path(corpus.target)]
+        paths = [Path(file) for file in (corpus.source, *corpus.targets)]
     elif isinstance(corpus, FileCorpus):
         paths = [Path(corpus.file)]
     elif isinstance(corpus, SacrebleuCorpus | OpusCorpus):
@@ -110,17 +126,18 @@ def _not_empty(pairs: Iterator[Pair], what: str) -> Iterator[Pair]:
     return itertools.chain([first], pairs)
 
 
-def _read_files(corpus: FilesCorpus) -> Iterator[Pair]:
-    source, target = read_lines(corpus.source), read_lines(corpus.target)
-    for count, (src, tgt) in enumerate(itertools.zip_longest(source, target)):
-        if src is None or tgt is None:
-            more = sum(1 for _ in (source if tgt is None else target)) + 1
-            src_count, tgt_count = (count + more, count) if tgt is None else (count, count + more)
-            raise InputError(
-                f"the two files must have the same number of lines, but {corpus.source} has {src_count:,} "
-                f"and {corpus.target} has {tgt_count:,}"
-            )
-        yield src, tgt
+def read_aligned(files: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """The same line of all files; InputError with their numbers of lines if these differ."""
+    readers = [read_lines(file) for file in files]
+    for count, lines in enumerate(itertools.zip_longest(*readers)):
+        if None in lines:
+            counts = [
+                count if line is None else count + 1 + sum(1 for _ in reader)
+                for line, reader in zip(lines, readers)
+            ]
+            has = " and ".join(f"{file} has {number:,}" for file, number in zip(files, counts))
+            raise InputError(f"the files must have the same number of lines, but {has}")
+        yield lines
 
 
 def _read_file(corpus: FileCorpus, languages: list[str]) -> Iterator[Pair]:

@@ -7,15 +7,13 @@ characters is the same sentence.
 import heapq
 import json
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from transformer_mt.config import DataConfig
-from transformer_mt.config.corpus import FromTrain, FromTrainCorpus, Readable
+from transformer_mt.config.corpus import FromTrain, FromTrainCorpus
 from transformer_mt.data.cleaning import text_key
-from transformer_mt.data.corpus import Pair, describe, read_corpus
-from transformer_mt.data.lines import read_lines
-from transformer_mt.errors import InputError
+from transformer_mt.data.corpus import Pair
 
 # Different salts: the validation and the test set are independent samples.
 _SALTS = {"test": 0x9E3779B97F4A7C15, "valid": 0xBF58476D1CE4E5B9}
@@ -71,25 +69,8 @@ class HeldOutSplit:
 def splits_of(data: DataConfig) -> list[HeldOutSplit]:
     """The sets that are held out of the training corpora; a pair that both would take is for the test."""
     splits = [HeldOutSplit("test", c.from_train) for c in data.test if isinstance(c, FromTrainCorpus)]
-    if isinstance(data.valid, FromTrainCorpus):
-        splits.append(HeldOutSplit("valid", data.valid.from_train))
-    return splits
-
-
-def read_set(
-    corpus: Readable | FromTrainCorpus, data: DataConfig, run: Path | None, name: str
-) -> Iterator[Pair]:
-    """The pairs of a validation or test set; one that was held out of the training corpora is read from the
-    run's folder. `name` is valid or test.
-    """
-    if not isinstance(corpus, FromTrainCorpus):
-        return read_corpus(corpus, data)
-    file = held_out_file(run or Path(), name)
-    if not file.exists():
-        raise InputError(
-            f"{file}: must hold the {name} set held out of training, but is not there; train first"
-        )
-    return (tuple(json.loads(line)) for line in read_lines(str(file)))
+    valid = [HeldOutSplit("valid", c.from_train) for c in data.valid_sets if isinstance(c, FromTrainCorpus)]
+    return [*splits, *valid]
 
 
 def held_out_file(folder: Path, name: str) -> Path:
@@ -97,13 +78,6 @@ def held_out_file(folder: Path, name: str) -> Path:
     return folder / f"held_out.{name}.jsonl"
 
 
-def as_lines(pairs: Iterable[Pair]) -> str:
-    """The pairs as the text of a JSON lines file."""
-    return "".join(json.dumps(pair, ensure_ascii=False) + "\n" for pair in pairs)
-
-
-def describe_set(corpus: Readable | FromTrainCorpus) -> str:
-    """The set in a few words."""
-    if isinstance(corpus, FromTrainCorpus):
-        return f"{corpus.from_train.share:.2%} of the training corpora"
-    return describe(corpus)
+def as_lines(rows: Iterable[Sequence[str]]) -> str:
+    """Pairs, or sources with their references, as the text of a JSON lines file."""
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)

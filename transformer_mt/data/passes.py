@@ -14,16 +14,17 @@ from typing import TypeVar
 import numpy as np
 
 from transformer_mt.config import Config, DataConfig
-from transformer_mt.config.corpus import Corpus, FromTrainCorpus
+from transformer_mt.config.corpus import Corpus, FromTrainCorpus, Readable
 from transformer_mt.data import cleaning
 from transformer_mt.data.cleaning_rules import repaired, rules_of
 from transformer_mt.data.corpus import Pair, UnknownSplitError, described_access, name_of, read_corpus
 from transformer_mt.data.dataset import Chunk, write_chunks
 from transformer_mt.data.drop_reasons import DropReasons, TrainingCorpus
 from transformer_mt.data.encode import encoded_chunks
-from transformer_mt.data.held_out import as_lines, held_out_file, read_set, source_key, splits_of
+from transformer_mt.data.held_out import as_lines, held_out_file, source_key, splits_of
 from transformer_mt.data.model_score import LogProbs, worst_rows
 from transformer_mt.data.sentences import has_several_sentences
+from transformer_mt.data.test_sets import TestSentence, describe_set, read_set
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.files import fsync, write_text
@@ -142,13 +143,13 @@ def _without_worst(
 def held_out_keys(data: DataConfig, say: Say) -> set[int]:
     """The source keys of the validation and test sets that are corpora of their own."""
     keys: set[int] = set()
-    for corpus in (data.valid, *data.test):
+    for corpus in (*data.valid_sets, *data.test):
         if isinstance(corpus, FromTrainCorpus):
             continue
         try:
             keys.update(source_key(src) for src, _ in read_corpus(corpus, data) if src.strip())
         except UnknownSplitError as error:
-            if corpus is data.valid:
+            if any(corpus is each for each in data.valid_sets):
                 raise
             # Training does not need it; `evaluate` will refuse.
             say(f"warning: test set left out of the leak check: {error}")
@@ -236,10 +237,20 @@ def _facts(mark: Path) -> dict:
     return json.loads(mark.read_text(encoding="utf-8"))
 
 
-def validation_pairs(data: DataConfig, folder: Path) -> list[Pair]:
-    """The validation set as text, without pairs with an empty side."""
-    pairs = read_set(data.valid, data, folder, "valid")
-    return [pair for pair in pairs if pair[0].strip() and pair[1].strip()]
+def validation_sentences(
+    corpus: Readable | FromTrainCorpus, data: DataConfig, folder: Path
+) -> list[TestSentence]:
+    """A validation set as text, without empty sources and references. InputError if nothing is left."""
+    kept = []
+    for src, references in read_set(corpus, data, folder, "valid"):
+        references = tuple(reference for reference in references if reference.strip())
+        if src.strip() and references:
+            kept.append((src, references))
+    if not kept:
+        raise InputError(
+            f"{describe_set(corpus)}: the validation set must have sentence pairs, but all have an empty side"
+        )
+    return kept
 
 
 def _evenly_spaced(pairs: Iterable[T], most: int) -> list[T]:

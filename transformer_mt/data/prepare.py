@@ -21,14 +21,14 @@ import pyarrow
 from tabulate import tabulate
 
 from transformer_mt.cache import cache_root
-from transformer_mt.config import Config, DataConfig
+from transformer_mt.config import Config
 from transformer_mt.config.corpus import FromTrainCorpus, Readable
 from transformer_mt.config.filter import FilterConfig
 from transformer_mt.data import cleaning
 from transformer_mt.data.corpus import Pair, described_access, identity, name_of
 from transformer_mt.data.dataset import EncodedPairs, write_chunks
 from transformer_mt.data.encode import encoded_chunks
-from transformer_mt.data.held_out import as_lines, describe_set, held_out_file, splits_of
+from transformer_mt.data.held_out import as_lines, held_out_file, splits_of
 from transformer_mt.data.mixture import effective_weights
 from transformer_mt.data.model_score import LogProbs, model_identity
 from transformer_mt.data.passes import (
@@ -37,14 +37,28 @@ from transformer_mt.data.passes import (
     Say,
     first_pass,
     second_pass,
-    validation_pairs,
+    validation_sentences,
 )
+from transformer_mt.data.test_sets import TestSentence, name_of_set
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.files import fsync, write_text
 from transformer_mt.locks import wait_for_folder
 
-FORMAT = 4  # of the cache: raise it when a change in this package alters what is written
+FORMAT = 5  # of the cache: raise it when a change in this package alters what is written
+
+
+@dataclass(frozen=True)
+class ValidationSet:
+    """A validation set."""
+
+    name: str
+    pairs: EncodedPairs
+    """Pairs that fit a batch, for the loss; a source with several references is in as many."""
+    sentences: list[TestSentence]
+    """The text, for BLEU and other metrics."""
+    tag: str | None
+    """Before each source."""
 
 
 @dataclass(frozen=True)
@@ -53,10 +67,8 @@ class PreparedData:
 
     tokenizer: Tokenizer
     train: EncodedPairs
-    valid: EncodedPairs
-    """Validation pairs that fit a batch, for the loss."""
-    valid_text: list[Pair]
-    """Validation pairs as text, for BLEU."""
+    valid: list[ValidationSet]
+    """The validation sets, in the order of `data.valid`."""
     fingerprint: str
     """A hash of all training and validation ids: the same data gives the same."""
     corpora: list[CorpusCounts]
@@ -104,7 +116,7 @@ def _key(config: Config, tokenizer: Tokenizer | None) -> str:
         "format": FORMAT,
         "languages": [data.source_lang, data.target_lang],
         "train": [identity(entry) for entry in data.entries],
-        "valid": _set_identity(data.valid),
+        "valid": [_set_identity(corpus) for corpus in data.valid_sets],
         "test": [_set_identity(corpus) for corpus in data.test],
         "cleaning": [data.max_length, data.max_length_ratio, data.remove_duplicates],
         "filters": [_filter_identity(data.filter_of(entry)) for entry in data.entries],
@@ -141,8 +153,7 @@ def _open(config: Config, folder: Path, say: Say) -> PreparedData | None:
         return PreparedData(
             tokenizer=Tokenizer.load(folder),
             train=train,
-            valid=EncodedPairs([folder / "valid.arrow"]),
-            valid_text=_pairs(folder / "valid.jsonl"),
+            valid=[_open_validation(folder, i, corpus) for i, corpus in enumerate(data.valid_sets)],
             fingerprint=_with_weights(facts["fingerprint"], weights),
             corpora=corpora,
             weights=weights,
@@ -164,6 +175,13 @@ def _open(config: Config, folder: Path, say: Say) -> PreparedData | None:
 def _pairs(file: Path) -> list[Pair]:
     lines = file.read_text(encoding="utf-8").split("\n")
     return [(row[0], row[1]) for row in map(json.loads, filter(None, lines))]
+
+
+def _open_validation(folder: Path, number: int, corpus: Readable | FromTrainCorpus) -> ValidationSet:
+    lines = filter(None, (folder / f"valid-{number}.jsonl").read_text(encoding="utf-8").split("\n"))
+    sentences = [(src, tuple(references)) for src, *references in map(json.loads, lines)]
+    pairs = EncodedPairs([folder / f"valid-{number}.arrow"])
+    return ValidationSet(name_of_set(corpus), pairs, sentences, corpus.tag)
 
 
 def _with_weights(fingerprint: str, weights: Sequence[float]) -> str:
@@ -231,37 +249,29 @@ def _prepare_into(
     config: Config, folder: Path, say: Say, tokenizer: Tokenizer | None, log_probs: LogProbs
 ) -> None:
     data = config.data
-    if not isinstance(data.valid, FromTrainCorpus):
-        say(f"reading {described_access(data.valid)} (validation)")
-        _not_empty(validation_pairs(data, folder), data)  # before hours of work
+    for corpus in data.valid_sets:
+        if not isinstance(corpus, FromTrainCorpus):
+            say(f"reading {described_access(corpus)} (validation)")
+            validation_sentences(corpus, data, folder)  # before hours of work
     survey, tokenizer = first_pass(config, folder, say, tokenizer, log_probs)
     corpora, fingerprints = second_pass(config, folder, say, tokenizer, survey)
     if not any(corpus.counts.get(cleaning.KEPT) for corpus in corpora):
         names = ", ".join(name_of(entry) for entry in data.entries)
         raise InputError(f"{names}: no training pair is left after cleaning:\n{corpus_table(corpora)}")
-    valid = _not_empty(validation_pairs(data, folder), data)
-    fingerprints.append(
-        write_chunks(
-            folder / "valid.arrow", encoded_chunks(valid, tokenizer, data, Counter(), data.valid.tag)
-        )
-    )
-    fsync(folder / "valid.arrow")
-    write_text(folder / "valid.jsonl", as_lines(valid))
+    for number, corpus in enumerate(data.valid_sets):
+        valid = validation_sentences(corpus, data, folder)
+        pairs = ((src, reference) for src, references in valid for reference in references)
+        arrow = folder / f"valid-{number}.arrow"
+        chunks = encoded_chunks(pairs, tokenizer, data, Counter(), corpus.tag)
+        fingerprints.append(write_chunks(arrow, chunks))
+        fsync(arrow)
+        write_text(arrow.with_suffix(".jsonl"), as_lines([src, *references] for src, references in valid))
     facts = {
         "fingerprint": hashlib.sha256("".join(fingerprints).encode()).hexdigest(),
         "corpora": [asdict(corpus) for corpus in corpora],
         "several_sentences": survey.several_sentences,
     }
     write_text(folder / "facts.json", json.dumps(facts))
-
-
-def _not_empty(valid: list[Pair], data: DataConfig) -> list[Pair]:
-    if not valid:
-        raise InputError(
-            f"{describe_set(data.valid)}: the validation set must have sentence pairs, but all have an empty "
-            "side"
-        )
-    return valid
 
 
 def corpus_table(corpora: Sequence[CorpusCounts], weights: Sequence[float] = ()) -> str:

@@ -8,8 +8,8 @@ from transformer_mt.data.lines import read_lines
 from transformer_mt.errors import InputError
 
 
-def read_sacrebleu(name: str, languages: list[str]) -> Iterator[tuple[str, str]]:
-    """(source, first reference) of a test set; sacreBLEU keeps it in ~/.sacrebleu or $SACREBLEU.
+def read_sacrebleu(name: str, languages: list[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """(source, references) of a test set; sacreBLEU keeps it in ~/.sacrebleu or $SACREBLEU.
 
     InputError if there is no such set or language pair, or if it cannot be downloaded.
     """
@@ -35,4 +35,5 @@ def read_sacrebleu(name: str, languages: list[str]) -> Iterator[tuple[str, str]]
             f"sacrebleu: {name} {pair} cannot be downloaded ({type(error).__name__}); check the network, or "
             f"copy its files into {sacrebleu.utils.SACREBLEU_DIR}/{name}"
         ) from None
-    return zip(read_lines(source), read_lines(references[0]), strict=True)
+    lines = zip(*map(read_lines, references), strict=True)
+    return zip(read_lines(source), lines, strict=True)

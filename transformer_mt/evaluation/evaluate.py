@@ -2,14 +2,15 @@
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from transformer_mt.config import Config
-from transformer_mt.data.corpus import Pair
+from transformer_mt.data.test_sets import TestSet
 from transformer_mt.errors import WorkError
-from transformer_mt.evaluation.metrics import Score, corpus_scores, tokenised_note
+from transformer_mt.evaluation.metric import Metric, Score
+from transformer_mt.evaluation.metrics import build_metrics, corpus_scores, tokenised_note
 from transformer_mt.files import write_text
 from transformer_mt.progress_bar import show_progress
 from transformer_mt.translation.result import Options
@@ -22,59 +23,69 @@ class Evaluation:
 
     scores: list[Score]
     rows: list[dict[str, Any]]
-    """Of each pair its source, reference, translation and the translation's score."""
+    """Of each sentence its source, reference (or list of references), translation and the translation's
+    score.
+    """
     search: str
     """The search in a few words."""
     decode: dict[str, Any]
     """The settings of the search."""
+    tag: str | None
+    """Before each source."""
 
-    def save(self, place: Path, corpus: str) -> None:
-        """Write PLACE.jsonl (the rows) and PLACE.scores.json. WorkError where the folder takes none. `corpus`
-        is the test set in a few words.
-        """
+    def scored_by(self, metrics: Sequence[Metric], test: TestSet) -> "Evaluation":
+        """The same with the scores of further metrics."""
+        translations = [row["translation"] for row in self.rows]
+        more = corpus_scores(metrics, test.sources, translations, test.references)
+        return replace(self, scores=[*self.scores, *more])
+
+    def save(self, folder: Path, test: TestSet) -> None:
+        """Write NAME.jsonl (the rows) and NAME.scores.json. WorkError where the folder takes none."""
         rows = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in self.rows)
         scores = [asdict(score) for score in self.scores]
         summary = {
-            "corpus": corpus, "sentences": len(self.rows), "search": self.search, "scores": scores,
-            "decode": self.decode,
+            "corpus": test.corpus, "sentences": len(self.rows), "search": self.search, "scores": scores,
+            "decode": self.decode, "tag": self.tag,
         }  # fmt: skip
         try:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            write_text(place.with_name(f"{place.name}.jsonl"), rows)
-            write_text(place.with_name(f"{place.name}.scores.json"), json.dumps(summary, indent=1) + "\n")
+            folder.mkdir(parents=True, exist_ok=True)
+            write_text(folder / f"{test.name}.jsonl", rows)
+            write_text(folder / f"{test.name}.scores.json", json.dumps(summary, indent=1) + "\n")
         except OSError as error:
             raise WorkError(
-                f"{place.parent}: the translations could not be written: {error.strerror}; free some space "
+                f"{folder}: the translations could not be written: {error.strerror}; free some space "
                 "or check the folder's rights"
             ) from None
 
 
 def evaluate(
     translator: Translator,
-    pairs: Sequence[Pair],
+    test: TestSet,
     config: Config,
     say: Callable[[str], None],
     tag: str | None = None,
 ) -> Evaluation:
-    """BLEU, chrF and TER of the translator on `pairs`, whose sources come after the `tag`."""
-    stream = translator.stream([src for src, _ in pairs], Options(tag=tag))
-    results = list(show_progress(stream, "translating", len(pairs), unit="sentences"))
+    """The metrics of `evaluate.metrics` of the translator on a test set. `tag` is used instead of the test
+    set's.
+    """
+    metrics = build_metrics(config.evaluate, config.data.target_lang)  # before any work
+    tag = tag or test.tag
+    sources, references = test.sources, test.references
+    stream = translator.stream(sources, Options(tag=tag))
+    results = list(show_progress(stream, "translating", len(sources), unit="sentences"))
     for number, result in enumerate(results, start=1):
         for problem in result.problems:
             say(f"line {number}: {problem}")
-    references = [reference for _, reference in pairs]
-    settings = config.evaluate
-    scores = corpus_scores(
-        [r.translation for r in results],
-        references,
-        config.data.target_lang,
-        settings.tokenize,
-        settings.lowercase,
-    )
-    if note := tokenised_note(references, settings.tokenize):
+    scores = corpus_scores(metrics, sources, [result.translation for result in results], references)
+    if note := tokenised_note([targets[0] for targets in references], config.evaluate.tokenize):
         say(note)
     rows = [
-        {"source": src, "reference": reference, "translation": result.translation, "score": result.score}
-        for (src, reference), result in zip(pairs, results)
+        {
+            "source": src,
+            **({"reference": targets[0]} if len(targets) == 1 else {"references": list(targets)}),
+            "translation": result.translation,
+            "score": result.score,
+        }
+        for (src, targets), result in zip(test.sentences, results)
     ]
-    return Evaluation(scores, rows, translator.searched, translator.decode.model_dump())
+    return Evaluation(scores, rows, translator.searched, translator.decode.model_dump(), tag)

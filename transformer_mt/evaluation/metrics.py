@@ -1,78 +1,38 @@
-"""BLEU, chrF and TER by sacreBLEU, each with the signature that says how it was computed."""
+"""The metrics a config can ask for, by name, and their scores of a test set."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
 
-from transformer_mt.errors import InputError
-
-
-@dataclass(frozen=True)
-class Score:
-    """One metric of one set of translations."""
-
-    name: str
-    value: float
-    signature: str
-
-    def __str__(self) -> str:
-        return f"{self.name} {self.value:.2f}  {self.signature}"
+from transformer_mt.config.evaluate import EvaluateConfig
+from transformer_mt.evaluation.error_rates import ErrorRate, ExactMatch
+from transformer_mt.evaluation.metric import Metric, References, Score
+from transformer_mt.evaluation.sacrebleu_metrics import build_bleu, build_chrf, build_spbleu, build_ter
 
 
-def bleu_tokenizer(target_lang: str) -> str:
-    """sacreBLEU's tokenizer for a language: zh, ja-mecab, ko-mecab, else 13a."""
-    language = target_lang.lower().replace("_", "-").split("-")[0]
-    return {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}.get(language, "13a")
+def build_metrics(rules: EvaluateConfig, target_lang: str, names: Sequence[str] = ()) -> list[Metric]:
+    """The metrics of the names, or else of `rules.metrics`. InputError names the extra that one needs."""
+    return [_build(name, rules, target_lang) for name in names or rules.metrics]
 
 
-def bleu_metric(target_lang: str, tokenize: str = "auto", lowercase: bool = False) -> Any:
-    """sacreBLEU's BLEU with the tokenizer asked for; InputError names the extra where one is missing."""
-    from sacrebleu.metrics.bleu import BLEU
-
-    try:
-        # Forced: sacreBLEU's warning about tokenised text is said by `evaluate`, in one line.
-        return BLEU(
-            lowercase=lowercase,
-            tokenize=bleu_tokenizer(target_lang) if tokenize == "auto" else tokenize,
-            force=True,
-        )
-    except (ImportError, RuntimeError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(
-            f"BLEU for {target_lang} needs a word splitter: pip install 'transformer-mt[zh-ja-ko]' ({reason})"
-        ) from None
+def _build(name: str, rules: EvaluateConfig, target_lang: str) -> Metric:
+    lowercase = rules.lowercase
+    if name == "BLEU":
+        return build_bleu(target_lang, rules.tokenize, lowercase)
+    if name == "spBLEU":
+        return build_spbleu(lowercase)
+    if name in ("chrF", "chrF++"):
+        return build_chrf(lowercase, word_order=2 if name == "chrF++" else 0)
+    if name == "TER":
+        return build_ter(target_lang, rules.tokenize, lowercase)
+    if name == "exact match":
+        return ExactMatch(lowercase)
+    return ErrorRate(name, lowercase)
 
 
 def corpus_scores(
-    hypotheses: Sequence[str],
-    references: Sequence[str],
-    target_lang: str,
-    tokenize: str = "auto",
-    lowercase: bool = False,
-    metrics: Sequence[str] = ("BLEU", "chrF", "TER"),
+    metrics: Sequence[Metric], sources: Sequence[str], translations: Sequence[str], references: References
 ) -> list[Score]:
-    """The metrics of detokenised `hypotheses` against one reference each."""
-    from sacrebleu.metrics.chrf import CHRF
-    from sacrebleu.metrics.ter import TER
-
-    if len(hypotheses) != len(references):
-        raise InputError(
-            f"there must be one reference a translation, but there are {len(references):,} for "
-            f"{len(hypotheses):,}"
-        )
-    tokenizer = bleu_tokenizer(target_lang) if tokenize == "auto" else tokenize
-    asian = tokenizer in ("zh", "ja-mecab", "ko-mecab", "char")
-    scores = []
-    for name in metrics:
-        if name == "BLEU":
-            metric = bleu_metric(target_lang, tokenize, lowercase)
-        elif name == "chrF":
-            metric = CHRF(lowercase=lowercase)
-        else:
-            metric = TER(case_sensitive=not lowercase, normalized=asian, asian_support=asian)
-        value = metric.corpus_score(list(hypotheses), [list(references)]).score
-        scores.append(Score(name, value, str(metric.get_signature())))
-    return scores
+    """The score by each metric of detokenised `translations`."""
+    return [metric.score(sources, translations, references) for metric in metrics]
 
 
 def tokenised_note(references: Sequence[str], tokenize: str) -> str | None:

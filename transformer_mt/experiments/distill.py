@@ -18,12 +18,13 @@ from pathlib import Path
 from transformer_mt.config import Config
 from transformer_mt.config.corpus import Corpus, CorpusOptions, FileCorpus, FromTrainCorpus
 from transformer_mt.config.filter import FilterConfig
-from transformer_mt.data.corpus import Pair, read_corpus
 from transformer_mt.data.lines import cut_to_whole_lines
 from transformer_mt.data.passes import training_pairs
+from transformer_mt.data.test_sets import TestSentence, read_set
 from transformer_mt.device import keep_freed_memory
 from transformer_mt.errors import InputError, Setting, WorkError
-from transformer_mt.evaluation.metrics import Score, corpus_scores
+from transformer_mt.evaluation.metric import Score
+from transformer_mt.evaluation.metrics import build_metrics, corpus_scores
 from transformer_mt.export.ctranslate2_support import reasons_against
 from transformer_mt.export.export import export
 from transformer_mt.export.to_ctranslate2 import ToCTranslate2
@@ -67,12 +68,12 @@ def distill(teacher: Path, config: Config, out: Path | None, say: Callable[[str]
         raise InputError(
             "the student must be what CTranslate2 can run, to become int8: " + "; ".join(reasons)
         )
-    scored, name = (config.data.test[0], "test") if config.data.test else (config.data.valid, "valid")
+    scored, name = (config.data.test[0], "test") if config.data.test else (config.data.valid_sets[0], "valid")
     if isinstance(scored, FromTrainCorpus):
         raise InputError(
             f"data.{name} of the student must be a corpus of its own, but is held out of its training corpora"
         )
-    test = list(read_corpus(scored, config.data))
+    test = list(read_set(scored, config.data, None, name))
     data = config.data.model_copy(update={"train": _distilled_entries(teacher, config, folder, say)})
     train(config.model_copy(update={"data": data}), folder)
     refused = None
@@ -175,19 +176,16 @@ def _check_origin(file: Path, done: int, teacher: Path, sources: Sequence[str]) 
     write_text(note, origin)
 
 
-def _measure(name: str, place: Path, test: Sequence[Pair], config: Config) -> Row:
+def _measure(name: str, place: Path, test: Sequence[TestSentence], config: Config) -> Row:
     keep_freed_memory(one_heap=True)
     translator = Translator.load(place, device="cpu")
-    sources, references = [src for src, _ in test], [tgt for _, tgt in test]
+    sources, references = [src for src, _ in test], [targets for _, targets in test]
     translator.translate(sources[:32])  # what is done once is not measured
     start = time.perf_counter()
     results = translator.translate(sources)
     seconds = time.perf_counter() - start
-    settings = config.evaluate
-    bleu, chrf = corpus_scores(
-        [result.translation for result in results], references, config.data.target_lang,
-        settings.tokenize, settings.lowercase, metrics=("BLEU", "chrF"),
-    )  # fmt: skip
+    metrics = build_metrics(config.evaluate, config.data.target_lang, ["BLEU", "chrF"])
+    bleu, chrf = corpus_scores(metrics, sources, [result.translation for result in results], references)
     weights = place / "model.bin"
     size = (weights if weights.exists() else place / "model.safetensors").stat().st_size / 1e6
     return Row(name, bleu, chrf, translator.searched, size, len(test) / seconds)

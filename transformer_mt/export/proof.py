@@ -10,12 +10,12 @@ from itertools import islice
 from pathlib import Path
 
 from transformer_mt.config import Config
-from transformer_mt.data.held_out import read_set
 from transformer_mt.data.lines import read_lines
 from transformer_mt.data.spaceless import is_spaceless
+from transformer_mt.data.test_sets import read_set
 from transformer_mt.data.tokenizer import EOS, Tokenizer
 from transformer_mt.errors import InputError, Setting, WorkError
-from transformer_mt.evaluation.metrics import corpus_scores
+from transformer_mt.evaluation.sacrebleu_metrics import build_bleu
 from transformer_mt.export.target import Output, Target
 from transformer_mt.progress_bar import show_progress
 from transformer_mt.translation.translator import Translator
@@ -64,7 +64,8 @@ def probe_sentences(
             raise InputError(f"{file}: must hold sentences, but is empty")
         return sentences
     try:
-        return [src for src, _ in islice(read_set(config.data.valid, config.data, run, "valid"), _PROBES)]
+        valid = config.data.valid_sets[0]
+        return [src for src, _ in islice(read_set(valid, config.data, run, "valid"), _PROBES)]
     except InputError as error:
         for scored in sorted((run / "evaluation").glob("*.jsonl")):
             say(f"{error}; the probe is made of the sources in {scored} instead")
@@ -103,13 +104,9 @@ def compare(
     alike = [(a, b) for a, b in zip(expected, found) if a.translation == b.translation]
     difference = max((abs(a.score - b.score) / max(1.0, abs(a.score)) for a, b in alike), default=0.0)
     tokenize = "char" if is_spaceless(target_lang) else "13a"  # sacreBLEU's word splitters are extras
-    (score,) = corpus_scores(
-        [output.translation for output in found],
-        [output.translation for output in expected],
-        target_lang,
-        tokenize,
-        metrics=("BLEU",),
-    )
+    translations = [output.translation for output in found]
+    references = [[output.translation] for output in expected]
+    score = build_bleu(target_lang, tokenize, lowercase=False).score([], translations, references)
     # SacreBLEU's is 0 where no line has four words
     bleu = 100.0 if len(alike) == len(expected) else score.value
     proof = Proof(quantization, len(expected), len(alike), difference, bleu, left_out)

@@ -83,7 +83,7 @@ def inspect(config: Config, say: Callable[[str], None]) -> Inspection:
         look = look_at(name_of(entry), training_pairs(entry, data), languages, checks, held_out)
         _mark_dropped(look.suspicions, data.filter_of(entry), data)
         looks.append(look)
-    for corpus in (data.valid, *data.test):
+    for corpus in (*data.valid_sets, *data.test):
         if isinstance(corpus, FromTrainCorpus):
             continue
         say(f"looking at {name_of(corpus)}")

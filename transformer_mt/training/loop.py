@@ -134,7 +134,8 @@ def _announce(run: Run) -> None:
     precision = str(run.updater.dtype).removeprefix("torch.")
     place = f"{run.ranks.size} x {run.device.type}" if run.ranks.size > 1 else str(run.device)
     say(f"{config.name}: {parameters:,} parameters, {precision} on {place}; run folder {run.folder}")
-    if note := tokenised_note([tgt for _, tgt in run.data.valid_text], config.evaluate.tokenize):
+    references = [targets[0] for each in run.data.valid for _, targets in each.sentences]
+    if note := tokenised_note(references, config.evaluate.tokenize):
         say(note)
     if config.train.save_every > config.train.max_updates:
         say("note: train.save_every is more than train.max_updates; the only checkpoint will be the last")

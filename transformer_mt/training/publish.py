@@ -3,6 +3,7 @@
 import json
 import math
 import os
+from dataclasses import asdict
 from pathlib import Path
 
 from torch import Tensor
@@ -16,7 +17,7 @@ from transformer_mt.training.metrics_log import say
 from transformer_mt.training.report import write_report
 from transformer_mt.training.run import Run
 from transformer_mt.training.sharding import load_full_weights
-from transformer_mt.training.validate import Validation, validate
+from transformer_mt.training.validate import SetScores, Validation, validate
 
 _METADATA_KEY = "transformer_mt"
 
@@ -25,44 +26,47 @@ def validate_and_publish(run: Run) -> None:
     """Validate; a new best becomes the run's model, and is saved."""
     config, progress = run.config, run.progress
     result = validate(run.full_model(), run.data, config, run.device, run.ranks)
-    if not math.isfinite(result.loss) and config.train.monitor == "loss":
+    if not math.isfinite(result.score) and config.train.monitor == "loss":
         raise WorkError(
             "the validation loss is not finite; resume from the last checkpoint with a lower "
             "train.learning_rate"
         )
-    score = result.monitored(config.train.monitor)
-    is_best = progress.validated(score)
+    is_best = progress.validated(result.score)
     _record(run, result, "valid", is_best=is_best)
     if is_best:
         run.save()  # before the model is published: a model without a checkpoint could not be resumed
-        publish(run, run.weights(), score)
+        publish(run, run.weights(), result.score)
 
 
 def _record(run: Run, result: Validation, event: str, **facts: object) -> None:
     """Write a validation to metrics.jsonl, the screen and the report."""
-    step = run.progress.step
+    step, deciding = run.progress.step, result.deciding
     run.journal.write(
         event,
         step=step,
         epoch=run.batches.epochs,
         tokens=run.progress.tokens,
         seconds=run.progress.seconds,
-        loss=result.loss,
-        ppl=result.ppl,
-        scores=[vars(score) for score in result.scores],
+        loss=deciding.loss,
+        ppl=deciding.ppl,
+        scores=[vars(score) for score in deciding.scores],
         samples=result.samples,
+        **({"sets": [asdict(each) for each in result.sets]} if len(result.sets) > 1 else {}),
         **facts,
     )
     best = "  (best so far)" if facts.get("is_best") else ""
-    chrf = result.scores[1].value
-    say(
-        f"validation at {step:,}: loss {result.loss:.3f}  ppl {result.ppl:.2f}  BLEU {result.bleu:.2f}  "
-        f"chrF {chrf:.2f}{best}"
-    )
+    say(f"validation at {step:,}: {_in_words(deciding)}{best}")
+    for each in result.sets if len(result.sets) > 1 else []:
+        say(f"    {each.name}: {_in_words(each)}")
     for src, reference, translation in result.samples:
         say(f"    {src}\n      is   {reference}\n      got  {translation}")
     if run.ranks.is_rank_zero:
         write_report(run.folder, run.config, run.journal.entries(), say)
+
+
+def _in_words(result: SetScores) -> str:
+    scores = (f"{score.name} {score.value:.2f}" for score in result.scores)
+    return "  ".join([f"loss {result.loss:.3f}", f"ppl {result.ppl:.2f}", *scores])
 
 
 def publish(run: Run, weights: checkpoint.Tensors, score: float | None) -> bool:
@@ -74,7 +78,10 @@ def publish(run: Run, weights: checkpoint.Tensors, score: float | None) -> bool:
     config, file = run.config, run.folder / "model.safetensors"
     # The name holds the settings the score depends on: scores under others are not comparable.
     train, rules = config.train, config.evaluate
-    name = f"{train.monitor} of {train.validate_sentences}, {rules.tokenize}, lowercase {rules.lowercase}"
+    monitor = "bleu" if train.monitor == "BLEU" else train.monitor  # as in runs of released versions
+    name = f"{monitor} of {train.validate_sentences}, {rules.tokenize}, lowercase {rules.lowercase}"
+    if len(run.data.valid) > 1:
+        name += f", {train.monitor_set} of {', '.join(each.name for each in run.data.valid)}"
     facts = {"config": config.name, "step": run.progress.step, "score": {name: score}}
     try:
         if score is not None and file.exists() and _published_score(file, name) > score:
@@ -115,9 +122,9 @@ def finish(run: Run) -> None:
         average = ranks.broadcast_tensors(average)
         load_full_weights(run.model, average, "the average")
         result = validate(run.full_model(), run.data, run.config, run.device, ranks)
-        of_average = result.monitored(run.config.train.monitor)
+        of_average = result.score
         # Scores are often equal, as BLEU is 0 for a model of few updates: then the loss decides.
-        better = of_average > score or (of_average == score and result.loss <= _best_loss(run))
+        better = of_average > score or (of_average == score and result.deciding.loss <= _best_loss(run))
         _record(run, result, "average", steps=steps, chosen=better)
         if better:
             weights, score = average, of_average

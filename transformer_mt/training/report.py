@@ -148,6 +148,7 @@ def _validations(entries: Sequence[dict[str, Any]]) -> str:
     valid = [entry for entry in entries if entry["event"] in ("valid", "average")]
     if not valid:
         return ""
+    sets = [f"{each['name']} {each['scores'][0]['name']}" for each in valid[-1].get("sets", [])]
     rows = [
         (
             f"{entry['step']:,}",
@@ -155,12 +156,13 @@ def _validations(entries: Sequence[dict[str, Any]]) -> str:
             f"{entry['loss']:.3f}",
             f"{entry['ppl']:.2f}",
             *(f"{score['value']:.2f}" for score in entry["scores"]),
+            *(f"{each['scores'][0]['value']:.2f}" for each in entry.get("sets", [])),
             "average" if entry["event"] == "average" else "best so far" if entry.get("is_best") else "",
         )
         for entry in valid
     ]
     names = [score["name"] for score in valid[-1]["scores"]]
-    head = ["update", "minutes", "loss", "perplexity", *names, ""]
+    head = ["update", "minutes", "loss", "perplexity", *names, *sets, ""]
     signatures = signature_lines(valid[-1]["scores"])
     return f"## Validation\n\nGreedy translations.\n\n{table(rows, head)}\n\n{signatures}"
 

@@ -21,7 +21,7 @@ from transformer_mt.data.subword_dropout import EpochSpelling
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.device import allow_tf32, choose_device, choose_precision, keep_freed_memory
 from transformer_mt.errors import InputError, Setting
-from transformer_mt.evaluation.metrics import corpus_scores
+from transformer_mt.evaluation.metrics import build_metrics
 from transformer_mt.files import write_text
 from transformer_mt.locks import FolderLock, lock_folder, set_aside
 from transformer_mt.training.batch_budget import find_budget
@@ -32,6 +32,7 @@ from transformer_mt.training.optimizer import build_optimizer
 from transformer_mt.training.progress import Progress
 from transformer_mt.training.run import Run, model_for
 from transformer_mt.training.step import Objective, Updater
+from transformer_mt.training.validate import validation_metrics
 from transformer_mt.translation.pair_scores import log_probs
 
 # If at least this fraction of the training sources has several sentences, the model has learnt to translate
@@ -92,8 +93,9 @@ def _check_machine(config: Config, fresh: bool, ranks: Ranks) -> tuple[torch.dev
         raise InputError(
             "train.parallel: fsdp must have several processes, but there is one; start it with torchrun"
         )
-    # BLEU's tokenizer may be missing: report it now, not at the first validation.
-    corpus_scores(["a"], ["a"], config.data.target_lang, config.evaluate.tokenize, metrics=("BLEU",))
+    # What a metric needs may be missing: report it now, not at the first validation.
+    for metric in build_metrics(config.evaluate, config.data.target_lang, validation_metrics(config)):
+        metric.score(["a"], ["a"], [["a"]])
     dtype = choose_precision(train.precision, device)
     found = {
         "train.device": device.type,
@@ -130,8 +132,16 @@ def _prepare_data(config: Config, saved: Checkpoint | None, folder: Path, ranks:
             "every machine must prepare the same data, but they differ; set TRANSFORMER_MT_CACHE to a "
             "folder all of them see"
         )
-    if config.train.monitor == "loss" and not len(data.valid):
-        raise InputError("train.monitor must be bleu, as no validation pair fits a batch, but is loss")
+    chosen = config.train.monitor_set
+    names = [each.name for each in data.valid]
+    if chosen != "mean" and chosen not in names:
+        raise InputError(
+            f"train.monitor_set must be mean or one of the validation sets ({', '.join(names)}), but is "
+            f"{chosen}"
+        )
+    deciding = [each for each in data.valid if chosen in ("mean", each.name)]
+    if config.train.monitor == "loss" and not all(len(each.pairs) for each in deciding):
+        raise InputError("train.monitor must be BLEU, as no validation pair fits a batch, but is loss")
     return data
 
 

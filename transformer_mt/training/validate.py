@@ -1,16 +1,20 @@
 """How good the model is now, on the validation set."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from statistics import mean
+from typing import TypeVar
 
 import torch
 
 from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.data.batching import validation_batches
+from transformer_mt.data.dataset import EncodedPairs
 from transformer_mt.data.prepare import PreparedData
-from transformer_mt.evaluation.metrics import Score, corpus_scores
+from transformer_mt.evaluation.metric import Metric, Score
+from transformer_mt.evaluation.metrics import build_metrics, corpus_scores
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.progress_bar import show_progress
 from transformer_mt.training.distributed import Ranks
@@ -18,29 +22,36 @@ from transformer_mt.training.step import Objective
 from transformer_mt.translation.result import Options, Translation
 from transformer_mt.translation.translator import Translator
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True)
-class Validation:
-    """One validation."""
+class SetScores:
+    """The scores of one validation set, or their means over several."""
 
+    name: str
     loss: float
     """Negative log-likelihood per target token, without smoothing."""
     scores: list[Score]
-    """BLEU and chrF of greedy translations."""
-    samples: list[tuple[str, str, str]]
-    """Three of (source, reference, translation)."""
+    """Of greedy translations; that which `train.monitor` names comes first."""
 
     @property
     def ppl(self) -> float:
         return math.exp(min(self.loss, 100.0))  # in this order nan stays nan
 
-    @property
-    def bleu(self) -> float:
-        return self.scores[0].value
 
-    def monitored(self, monitor: str) -> float:
-        """The score to maximise."""
-        return self.bleu if monitor == "bleu" else -self.loss
+@dataclass(frozen=True)
+class Validation:
+    """One validation."""
+
+    deciding: SetScores
+    """Of the set that `train.monitor_set` names, or means."""
+    sets: list[SetScores]
+    """Of each validation set."""
+    score: float
+    """What training maximises."""
+    samples: list[tuple[str, str, str]]
+    """Three of (source, reference, translation)."""
 
 
 def validate(
@@ -50,46 +61,81 @@ def validate(
     device: torch.device,
     ranks: Ranks | None = None,
 ) -> Validation:
-    """Loss over the validation pairs that training would keep, greedy translations of the first
+    """Of each set: loss over the pairs that training would keep, greedy translations of the first
     `validate_sentences`; each rank does its share.
     """
     ranks = ranks or Ranks()
     model.eval()
-    loss = validation_loss(model, data, int(config.train.batch_tokens), device, ranks)
-    pairs = data.valid_text[: config.train.validate_sentences]
     # Whatever search and rules `translate` will have: they must not choose between checkpoints.
     kept = config.decode.model_dump(include={"batch_tokens", "split_sentences"})
     greedy = DecodeConfig.model_validate({"beam": 1, **kept})
     translator = Translator.of_config(model, data.tokenizer, config, greedy)
-    mine = [src for src, _ in pairs[ranks.rank :: ranks.size]]
-    options = Options(tag=config.data.valid.tag)
+    metrics = build_metrics(config.evaluate, config.data.target_lang, validation_metrics(config))
+    batch_tokens = int(config.train.batch_tokens)
+    found, samples = [], []
+    for each in data.valid:
+        sentences = each.sentences[: config.train.validate_sentences]
+        sources, references = [src for src, _ in sentences], [targets for _, targets in sentences]
+        translations = _translate(translator, sources, Options(tag=each.tag), ranks)
+        scores = corpus_scores(metrics, sources, translations, references)
+        found.append(
+            SetScores(each.name, validation_loss(model, each.pairs, batch_tokens, device, ranks), scores)
+        )
+        rows = [(src, targets[0], got) for src, targets, got in zip(sources, references, translations)]
+        samples.append(_evenly_chosen(rows, 3))
+    model.train()
+    named = [i for i, each in enumerate(found) if each.name == config.train.monitor_set]
+    deciding = found[named[0]] if named else _mean(found)
+    score = _monitored(deciding, config.train.monitor, metrics)
+    return Validation(deciding, found, score, samples[named[0] if named else 0])
+
+
+def validation_metrics(config: Config) -> list[str]:
+    """The metrics of a validation, that which is monitored first; TER only if it is, as it is slow."""
+    monitored = [config.train.monitor] if config.train.monitor != "loss" else []
+    others = [name for name in config.evaluate.metrics if name != "TER"]
+    return list(dict.fromkeys([*monitored, *others])) or ["TER"]
+
+
+def _monitored(result: SetScores, monitor: str, metrics: Sequence[Metric]) -> float:
+    if monitor == "loss":
+        return -result.loss
+    return result.scores[0].value if metrics[0].higher_is_better else -result.scores[0].value
+
+
+def _mean(sets: Sequence[SetScores]) -> SetScores:
+    if len(sets) == 1:
+        return sets[0]
+    scores = [
+        Score(each[0].name, mean(score.value for score in each), each[0].signature)
+        for each in zip(*(one.scores for one in sets))
+    ]
+    return SetScores("mean", mean(one.loss for one in sets), scores)
+
+
+def _translate(translator: Translator, sources: Sequence[str], options: Options, ranks: Ranks) -> list[str]:
+    """All translations, on each rank."""
+    mine = sources[ranks.rank :: ranks.size]
     results: Iterable[Translation] = translator.stream(mine, options)
     if ranks.is_rank_zero:
         results = show_progress(results, "validation", len(mine), unit="sentences")
     shares = ranks.gather([result.translation for result in results])
-    translations = [shares[i % ranks.size][i // ranks.size] for i in range(len(pairs))]
-    scores = corpus_scores(
-        translations,
-        [tgt for _, tgt in pairs],
-        config.data.target_lang,
-        config.evaluate.tokenize,
-        config.evaluate.lowercase,
-        metrics=("BLEU", "chrF"),
-    )
-    shown = min(3, len(pairs))
-    chosen = [i * len(pairs) // shown for i in range(shown)]
-    model.train()
-    return Validation(loss, scores, [(*pairs[i], translations[i]) for i in chosen])
+    return [shares[i % ranks.size][i // ranks.size] for i in range(len(sources))]
+
+
+def _evenly_chosen(rows: Sequence[T], most: int) -> list[T]:
+    shown = min(most, len(rows))
+    return [rows[i * len(rows) // shown] for i in range(shown)]
 
 
 @torch.inference_mode()
 def validation_loss(
-    model: TranslationModel, data: PreparedData, batch_tokens: int, device: torch.device, ranks: Ranks
+    model: TranslationModel, pairs: EncodedPairs, batch_tokens: int, device: torch.device, ranks: Ranks
 ) -> float:
     """Negative log-likelihood per target token; nan where no validation pair fits a batch."""
     objective = Objective(model, label_smoothing=0.0)
     nll, tokens = 0.0, 0.0
-    for batch in islice(validation_batches(data.valid, batch_tokens), ranks.rank, None, ranks.size):
+    for batch in islice(validation_batches(pairs, batch_tokens), ranks.rank, None, ranks.size):
         nll += objective(batch.to(device))[1].item()
         tokens += batch.num_tokens
     nll, tokens = ranks.sum(nll, tokens)

@@ -1,0 +1,159 @@
+"""`transformer-mt compare`: models and files of translations side by side."""
+
+import json
+import os
+import shutil
+
+import pytest
+import sacrebleu
+
+from tests.integration.test_cli import cli
+
+SOURCES = [
+    "The dog sleeps.",
+    "A cat sees 3 birds.",
+    "The old teacher sings in the garden.",
+    "A child laughs.",
+]
+REFERENCES = [
+    "Der Hund schläft.",
+    "Eine Katze sieht 3 Vögel.",
+    "Der alte Lehrer singt im Garten.",
+    "Ein Kind lacht.",
+]
+GOOD = [*REFERENCES[:3], "Das Kind lacht."]
+BAD = ["Der Hund <b>schläft</b>.", "Eine Katze sieht Vögel.", "Der Lehrer singt.", "Ein Kind lacht."]
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, lines in (("src", SOURCES), ("ref", REFERENCES), ("good", GOOD), ("bad", BAD)):
+        (tmp_path / f"{name}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return ["--source", "src.txt", "--reference", "ref.txt", "--target-lang", "de"]
+
+
+def test_files_are_compared_in_a_table(files, capfdbinary):
+    status, out, _ = cli(capfdbinary, "compare", "bad.txt", "new=good.txt", *files, "--metrics", "bleu,chrf")
+    lines = [" ".join(line.split()) for line in out.split("\n")]
+    assert status == 0 and lines[0] == "src.txt + ref.txt, 4 sentences"
+    assert lines[1] == "system BLEU p chrF p"
+    bleu = sacrebleu.corpus_bleu(GOOD, [REFERENCES]).score
+    assert lines[4].startswith(f"new {bleu:.2f} [")
+    assert lines[3].startswith("bad ") and lines[3].count("[") == 2
+    assert any(line.startswith("- BLEU: nrefs:1|case:mixed|eff:no|tok:13a") for line in lines)
+    assert "- p: of the difference from bad, paired bootstrap resampling, 1,000 samples" in lines
+
+
+def test_the_table_is_written_for_papers_and_programs(files, capfdbinary):
+    words = ("compare", "bad.txt", "a_b=good.txt", "same=bad.txt", *files, "--metrics", "BLEU")
+    latex = cli(capfdbinary, *words, "--format", "latex")[1]
+    assert r"\begin{tabular}{lrr}" in latex and r"a\_b & " in latex and "system & BLEU & $p$" in latex
+    assert latex.count(r"\\") == 5 and "% BLEU: nrefs:1" in latex
+    markdown = cli(capfdbinary, *words, "--format", "markdown")[1]
+    assert "**src.txt + ref.txt, 4 sentences**" in markdown and "| system   | BLEU " in markdown
+    facts = json.loads(cli(capfdbinary, *words, "--format", "json")[1])
+    cells = {cell["system"]: cell for cell in facts["cells"]}
+    assert cells["bad"]["p"] is None and cells["same"]["p"] == 1.0
+    assert cells["a_b"]["low"] < cells["a_b"]["value"] < cells["a_b"]["high"]
+    assert facts["signatures"][0]["signature"].startswith("nrefs:1|")
+    assert "(Holm)" in markdown
+
+
+def test_a_name_given_again_is_another_seed(files, capfdbinary):
+    words = ("compare", "a=bad.txt", "a=good.txt", "b=good.txt", "b=bad.txt", *files, "--metrics", "chrF")
+    out = cli(capfdbinary, *words)[1]
+    assert " ± " in out and " †" in out and "†: with some seeds better, with others worse" in out
+    assert "the deviation over the seeds by Student's t" in out
+    status, _, err = cli(capfdbinary, *words, "--significance", "randomisation")
+    assert status == 2 and "randomisation must compare single runs" in err
+    out = cli(capfdbinary, *words[:2], "b=good.txt", *files, "--significance", "randomisation")[1]
+    assert "paired approximate randomisation" in out
+
+
+def test_several_references_and_test_sets(files, tmp_path, capfdbinary):
+    (tmp_path / "ref2.txt").write_text("\n".join(BAD) + "\n", encoding="utf-8")
+    words = ("--source", "src.txt", "--reference", "ref.txt", "--reference", "ref2.txt")
+    out = cli(capfdbinary, "compare", "bad.txt", *words, "--target-lang", "de")[1]
+    assert "100.00 [" in out and "nrefs:2" in out and "src.txt + ref.txt + ref2.txt" in out
+    words = (
+        "--source",
+        "src.txt",
+        "--source",
+        "src.txt",
+        "--reference",
+        "ref.txt",
+        "--reference",
+        "ref2.txt",
+    )
+    out = cli(capfdbinary, "compare", "x=bad.txt,good.txt", *words, "--target-lang", "de")[1]
+    assert "src.txt + ref.txt, 4 sentences" in out and "src.txt + ref2.txt, 4 sentences" in out
+    status, _, err = cli(capfdbinary, "compare", "bad.txt", *words, "--target-lang", "de")
+    assert (
+        status == 2
+        and "bad: must have a file for each test set, with commas between them, but has 1 for 2" in err
+    )
+
+
+def test_a_model_keeps_its_translations(tiny_run, tmp_path, monkeypatch, capfdbinary):
+    run = shutil.copytree(tiny_run, tmp_path / "tiny")
+    shutil.rmtree(run / "evaluation", ignore_errors=True)
+    status, first, said = cli(capfdbinary, "compare", run)
+    assert status == 0 and "toy test, 30 sentences" in first and "translates toy test" in said
+    assert first.split("\n")[1].split() == ["system", "BLEU", "chrF", "TER"]  # one system: no p
+    assert len((run / "evaluation" / "test-0.jsonl").read_text(encoding="utf-8").splitlines()) == 30
+    status, again, said = cli(capfdbinary, "compare", run)
+    assert again == first and "translates" not in said
+    # Its file of translations is the same system, and brings its test set
+    out = cli(capfdbinary, "compare", run / "evaluation" / "test-0.jsonl", "--target-lang", "de")[1]
+    assert out.split("\n")[3] == first.split("\n")[3]
+    os.utime(run / "model.safetensors")  # as if it was trained on
+    assert "translates toy test" in cli(capfdbinary, "compare", run)[2]
+
+
+def test_runs_and_files_stand_in_one_table(tiny_run, tmp_path, capfdbinary):
+    cli(capfdbinary, "compare", tiny_run)
+    kept = (tiny_run / "evaluation" / "test-0.jsonl").read_text(encoding="utf-8").splitlines()
+    rows = [json.loads(line) for line in kept]
+    perfect = tmp_path / "perfect.txt"
+    perfect.write_text("".join(row["reference"] + "\n" for row in rows), encoding="utf-8")
+    out = cli(capfdbinary, "compare", tiny_run, perfect, "--metrics", "exact match")[1]
+    assert out.split("\n")[4].split() == ["perfect", "100.00", "[100.0,", "100.0]", "0.001"]
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["nothing.txt"], "nothing.txt: no such file or folder; a system is [NAME=]PATH"),
+        (["bad.txt", "--metrics", "BLUE"], "--metrics must be of BLEU, chrF,"),
+        (["bad.txt", "--source", "src.txt", "--source", "src.txt"], "each --source needs a --reference"),
+        (["bad.txt", "--external", "COMET"], "--external must be NAME=COMMAND, but is COMET"),
+        (["bad.txt", "--external", "a=x", "--external", "a=y"], "--external must have another name each"),
+        (["short.txt"], "must have a translation for each of the 4 sentences of src.txt + ref.txt, but ha"),
+        (["other.jsonl"], "other.jsonl:1: must be the translation of the sentence of src.txt + ref.txt"),
+        (["broken.jsonl"], "broken.jsonl:1: must be a JSON object with a translation, but is '{'"),
+        (["bad.txt", "--html", "no/such/page.html"], "page.html: cannot be written: No such file"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_said_in_one_line(files, tmp_path, capfdbinary, words, message):
+    (tmp_path / "short.txt").write_text("Der Hund schläft.\n", encoding="utf-8")
+    rows = [{"source": "Another.", "translation": "Anders."}] * 4
+    (tmp_path / "other.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    (tmp_path / "broken.jsonl").write_text("{\n" * 4, encoding="utf-8")
+    status, _, err = cli(capfdbinary, "compare", *words, *files)
+    assert status in (1, 2) and message in err and err.count("\n") == 1
+
+
+def test_without_a_test_set_or_a_language_it_says_what_to_give(files, capfdbinary):
+    status, _, err = cli(capfdbinary, "compare", "bad.txt", "--target-lang", "de")
+    assert status == 2 and "no system names one; give --source FILE --reference FILE" in err
+    status, _, err = cli(capfdbinary, "compare", "bad.txt", *files[:4])
+    assert status == 2 and "give --target-lang LANG" in err
+
+
+def test_an_external_metric_is_a_column(files, tmp_path, capfdbinary):
+    (tmp_path / "metric.py").write_text(
+        "import sys\nfor line in sys.stdin: print(len(line) % 7)\n", encoding="utf-8"
+    )
+    out = cli(capfdbinary, "compare", "bad.txt", "good.txt", *files, "--external", "mine=python metric.py")[1]
+    assert "mine" in out.split("\n")[1] and "- mine: command:python metric.py" in out

@@ -1,0 +1,210 @@
+"""The metrics: their values are those of the library that defines them, their statistics add up."""
+
+import stat
+import sys
+
+import numpy as np
+import pytest
+import sacrebleu
+import sentencepiece
+
+from transformer_mt.config.evaluate import METRICS, EvaluateConfig
+from transformer_mt.errors import InputError, WorkError
+from transformer_mt.evaluation.external_metric import ExternalMetric
+from transformer_mt.evaluation.metrics import build_metrics, corpus_scores, tokenised_note
+from transformer_mt.evaluation.sacrebleu_metrics import bleu_tokenizer
+
+SOURCES = ["A man sleeps on the sofa.", "Two dogs run around in the snow."]
+HYPOTHESES = ["Ein Mann schläft auf dem Sofa.", "Zwei Hunde laufen im Schnee herum."]
+REFERENCES = [["Ein Mann schläft auf dem Sofa."], ["Zwei Hunde rennen durch den Schnee."]]
+TWO = [["Ein Mann schläft.", "Ein Mann schläft auf dem Sofa."], ["Zwei Hunde rennen im Schnee."]]
+
+
+def scores(*names, references=REFERENCES, hypotheses=HYPOTHESES, lang="de", **rules):
+    return corpus_scores(build_metrics(EvaluateConfig(**rules), lang, names), SOURCES, hypotheses, references)
+
+
+def test_scores_are_sacrebleus_with_signatures():
+    bleu, chrf, chrf_2, ter = scores("BLEU", "chrF", "chrF++", "TER")
+    stream = [reference for (reference,) in REFERENCES]
+    assert bleu.value == sacrebleu.corpus_bleu(HYPOTHESES, [stream]).score
+    assert chrf.value == sacrebleu.corpus_chrf(HYPOTHESES, [stream]).score
+    assert chrf_2.value == sacrebleu.corpus_chrf(HYPOTHESES, [stream], word_order=2).score
+    assert ter.value == sacrebleu.corpus_ter(HYPOTHESES, [stream]).score
+    assert bleu.signature.startswith("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:")
+    assert "nw:2" in chrf_2.signature and "nw:0" in chrf.signature
+    assert str(bleu) == f"BLEU {bleu.value:.2f}  {bleu.signature}"
+
+
+def test_several_references_may_differ_in_number():
+    bleu, chrf, ter, exact, wer = scores("BLEU", "chrF", "TER", "exact match", "WER", references=TWO)
+    streams = [[TWO[0][0], TWO[1][0]], [TWO[0][1], None]]
+    assert bleu.value == sacrebleu.BLEU().corpus_score(HYPOTHESES, streams).score
+    assert chrf.value == sacrebleu.CHRF().corpus_score(HYPOTHESES, streams).score
+    assert ter.value == sacrebleu.TER().corpus_score(HYPOTHESES, streams).score
+    assert all("nrefs:var" in score.signature for score in (bleu, chrf, ter, exact, wer))
+    assert exact.value == 50.0  # the second reference of the first sentence
+    assert wer.value == pytest.approx(
+        100 * 3 / 11
+    )  # laufen, Schnee, herum. for rennen and Schnee.; of 6 + 5 words
+
+
+def test_error_rates_are_edits_for_each_word_or_character_of_the_reference():
+    exact, wer, cer = scores(
+        "exact match", "WER", "CER", hypotheses=["a b c", "x"], references=[["a c"], ["x"]]
+    )
+    assert (exact.value, wer.value, cer.value) == (50.0, pytest.approx(100 / 3), pytest.approx(100 * 2 / 4))
+    assert "|jiwer:" in wer.signature
+    (loud,) = scores("WER", hypotheses=["A", "X"], references=[["a"], ["x"]], lowercase=True)
+    assert loud.value == 0.0 and "case:lc" in loud.signature
+    (empty,) = scores("WER", hypotheses=["a", "b"], references=[[""], [""]])
+    assert empty.value == 100.0
+
+
+def test_a_score_is_the_value_of_the_sum_of_the_sentences_statistics():
+    for metric in build_metrics(EvaluateConfig(), "de", [name for name in METRICS if name != "spBLEU"]):
+        statistics = metric.statistics(SOURCES, HYPOTHESES, REFERENCES)
+        first = metric.score(SOURCES[:1], HYPOTHESES[:1], REFERENCES[:1])
+        assert metric.value(statistics[0].tolist()) == pytest.approx(first.value), metric.name
+        assert statistics.shape[0] == 2 and np.isfinite(statistics).all()
+
+
+def test_a_short_sentence_is_scored_by_the_n_grams_it_has():
+    (bleu,) = build_metrics(EvaluateConfig(), "de", ["BLEU"])
+    (row,) = bleu.statistics([""], ["Guten Tag"], [["Guten Tag"]])
+    assert bleu.sentence_value(row.tolist()) == pytest.approx(100) and bleu.value(row.tolist()) == 0
+
+
+def test_spbleu_is_sacrebleus_with_the_model_of_flores(tmp_path, monkeypatch):
+    text = tmp_path / "text"
+    text.write_text("\n".join(SOURCES + HYPOTHESES), encoding="utf-8")
+    folder = tmp_path / "models"
+    folder.mkdir()
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(text), model_prefix=str(tmp_path / "m"), vocab_size=60, hard_vocab_limit=False
+    )
+    (tmp_path / "m.model").rename(folder / "flores200sacrebleuspm")
+    for module in ("sacrebleu.utils", "sacrebleu.tokenizers.tokenizer_spm"):
+        monkeypatch.setattr(f"{module}.SACREBLEU_DIR", str(tmp_path))
+    (score,) = scores("spBLEU")
+    assert score.name == "spBLEU" and "tok:flores200" in score.signature
+    stream = [reference for (reference,) in REFERENCES]
+    assert score.value == sacrebleu.corpus_bleu(HYPOTHESES, [stream], tokenize="flores200").score
+
+
+def test_spbleu_without_its_model_says_where_it_goes(tmp_path, monkeypatch):
+    monkeypatch.setattr("sacrebleu.utils.SACREBLEU_DIR", str(tmp_path))
+    monkeypatch.setattr("sacrebleu.tokenizers.tokenizer_spm.SACREBLEU_DIR", str(tmp_path))
+
+    def refuse(*words):
+        raise OSError("no network")
+
+    monkeypatch.setattr("sacrebleu.tokenizers.tokenizer_spm.download_file", refuse)
+    with pytest.raises(InputError, match=r"copy it to .*/models/flores200sacrebleuspm"):
+        scores("spBLEU")
+
+
+@pytest.mark.parametrize(
+    "language, tokenizer",
+    [
+        ("de", "13a"),
+        ("zh", "zh"),
+        ("zh_TW", "zh"),
+        ("zh-CN", "zh"),
+        ("ja", "ja-mecab"),
+        ("ko", "ko-mecab"),
+        ("ZH", "zh"),
+    ],
+)
+def test_the_tokenizer_goes_by_the_target_language(language, tokenizer):
+    assert bleu_tokenizer(language) == tokenizer
+
+
+def test_chinese_is_scored_by_characters():
+    (bleu,) = scores(
+        "BLEU", hypotheses=["我喜欢红色的苹果。"] * 2, references=[["我喜欢绿色的苹果。"]] * 2, lang="zh"
+    )
+    assert "tok:zh" in bleu.signature and 30 < bleu.value < 80
+
+
+def test_settings_show_in_the_signature():
+    (bleu,) = scores(
+        "BLEU", hypotheses=["A B C D E"] * 2, references=[["a b c d e"]] * 2, tokenize="none", lowercase=True
+    )
+    assert bleu.value == pytest.approx(100) and "tok:none" in bleu.signature and "case:lc" in bleu.signature
+
+
+def test_japanese_without_its_extra_names_it(monkeypatch):
+    for name in ("MeCab", "ipadic", "sacrebleu.tokenizers.tokenizer_ja_mecab"):
+        monkeypatch.setitem(sys.modules, name, None)  # as if they were not installed
+    with pytest.raises(InputError, match=r"pip install 'transformer-mt\[zh-ja-ko\]'"):
+        scores("BLEU", lang="ja")
+
+
+def test_error_rates_without_their_extra_name_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "jiwer", None)
+    with pytest.raises(InputError, match=r"WER needs jiwer: pip install 'transformer-mt\[metrics\]'"):
+        scores("WER")
+
+
+def test_counts_must_agree():
+    with pytest.raises(InputError, match="there are 1 for 2"):
+        scores("BLEU", references=REFERENCES[:1])
+
+
+def test_tokenised_text_is_recognised():
+    plain = [reference for (reference,) in REFERENCES]
+    assert "tokenised text" in tokenised_note(["ein mann schläft .", "zwei hunde !", "ohne punkt"], "auto")
+    assert "tokenised text" in tokenised_note(plain, "none")
+    assert tokenised_note(plain, "auto") is None
+    assert tokenised_note([], "auto") is None
+
+
+def program(tmp_path, body):
+    path = tmp_path / "my metric.py"
+    path.write_text(f"#!{sys.executable}\nimport json, sys\n{body}\n", encoding="utf-8")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return f"'{path}' --gpus 0"
+
+
+LENGTHS = """
+assert sys.argv[1:] == ["--gpus", "0"]
+for line in sys.stdin:
+    row = json.loads(line)
+    assert row["source"] and len(row["references"]) == 1
+    print(len(row["translation"].split()))
+"""
+
+
+def test_an_external_metric_is_the_mean_of_what_its_command_prints(tmp_path):
+    metric = ExternalMetric("words", program(tmp_path, LENGTHS))
+    score = metric.score(SOURCES, HYPOTHESES, REFERENCES)
+    assert (score.name, score.value) == ("words", 6.0)
+    assert score.signature == "command:my metric.py --gpus 0"  # without the folders of this machine
+
+
+@pytest.mark.parametrize(
+    "body, error, message",
+    [
+        (
+            "print('warming up', file=sys.stderr); sys.exit('no GPU')",
+            WorkError,
+            "failed with status 1: no GPU",
+        ),
+        ("print(1)", WorkError, "must print a number a sentence, but printed 1 for 2"),
+        ("print('nan'); print(1)", WorkError, "must print a number a line, but printed 'nan'"),
+        ("print('0.5 0.6'); print(1)", WorkError, "must print a number a line, but printed '0.5 0.6'"),
+    ],
+)
+def test_what_goes_wrong_in_the_command_is_said(tmp_path, body, error, message):
+    with pytest.raises(error, match=f"words: the command {message}"):
+        ExternalMetric("words", program(tmp_path, body)).score(SOURCES, HYPOTHESES, REFERENCES)
+
+
+def test_a_command_that_is_none_is_said():
+    with pytest.raises(InputError, match="no-such-program: the program of x cannot be started: No such file"):
+        ExternalMetric("x", "no-such-program").score(SOURCES, HYPOTHESES, REFERENCES)
+    with pytest.raises(InputError, match="cannot be read"):
+        ExternalMetric("x", "python 'a")
+    with pytest.raises(InputError, match="must name a program, but is empty"):
+        ExternalMetric("x", " ")

@@ -1,0 +1,227 @@
+"""transformer-mt compare"""
+
+import argparse
+from collections import Counter
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from transformer_mt.cli.console import positive, say
+from transformer_mt.cli.test_sets import (
+    add_external,
+    add_test_sets,
+    external_metrics,
+    files_of_test_sets,
+    load_test_sets,
+)
+from transformer_mt.errors import InputError, WorkError
+
+if TYPE_CHECKING:
+    from transformer_mt.config import Config
+    from transformer_mt.data.test_sets import TestSet
+    from transformer_mt.evaluation.comparison import System
+    from transformer_mt.evaluation.metric import Metric
+
+# Pairs of each training corpus whose words are counted: half a minute.
+_MOST_COUNTED = 1_000_000
+_ABOUT = (
+    "Compare models and files of translations on test sets: scores with intervals, and whether the "
+    "differences from the first system are significant. A model's translations that `evaluate` kept are used "
+    "again."
+)
+_SYSTEM = (
+    "[NAME=]PATH: a run's folder, an exported one, or files of translations (plain text, or .jsonl of "
+    "`evaluate`), a file for each test set with commas between them; the same NAME again is the same system "
+    "with another seed"
+)
+
+
+def add_command(commands: Any) -> None:
+    parser = commands.add_parser("compare", help="compare systems on test sets", description=_ABOUT)
+    parser.add_argument("systems", metavar="SYSTEM", nargs="+", help=_SYSTEM)
+    add_test_sets(parser)
+    parser.add_argument(
+        "--metrics",
+        metavar="NAMES",
+        help="with commas between them (default: evaluate.metrics of the first model)",
+    )
+    add_external(parser)
+    parser.add_argument(
+        "--target-lang", metavar="LANG", help="the target language, where no model says it (BLEU's tokenizer)"
+    )
+    parser.add_argument(
+        "--format",
+        choices=["text", "markdown", "latex", "json"],
+        default="text",
+        help="of the table (default: text)",
+    )
+    parser.add_argument("--html", metavar="FILE", help="also write a page with all sentences side by side")
+    parser.add_argument(
+        "--significance",
+        choices=["bootstrap", "randomisation"],
+        default="bootstrap",
+        help="how p is computed (default: bootstrap)",
+    )
+    parser.add_argument(
+        "--samples", type=positive, default=1000, metavar="N", help="of the significance test (default: 1000)"
+    )
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps")
+    parser.set_defaults(command=_compare)
+
+
+@dataclass(frozen=True)
+class _Named:
+    """A SYSTEM of the command line."""
+
+    name: str
+    paths: list[Path]
+
+    @property
+    def is_model(self) -> bool:
+        return self.paths[0].is_dir()
+
+
+def _compare(arguments: argparse.Namespace) -> int:
+    files_of_test_sets(arguments)  # refused before any work
+    from transformer_mt.evaluation.comparison import compare
+    from transformer_mt.translation.model_folder import load_run_config
+
+    named = _systems(arguments.systems)
+    folder = next((system.paths[0] for system in named if system.is_model), None)
+    config = load_run_config(folder) if folder else None
+    metrics = _metrics(arguments, config)
+    tests = load_test_sets(arguments, folder, config) or _sets_of_files(named)
+    systems = _translated(named, tests, arguments)
+    comparison = compare(tests, systems, metrics, arguments.significance, arguments.samples)
+    print(_written(comparison, arguments.format), end="")
+    if arguments.html:
+        from transformer_mt.evaluation.comparison_page import as_html
+        from transformer_mt.files import write_text
+
+        try:
+            write_text(Path(arguments.html), as_html(comparison, _word_counts(config)))
+        except OSError as error:
+            raise WorkError(f"{arguments.html}: cannot be written: {error.strerror}") from None
+        say(f"{arguments.html}: the sentences side by side")
+    return 0
+
+
+def _systems(texts: list[str]) -> list[_Named]:
+    words = [text.rpartition("=") for text in texts]
+    paths_of = [[Path(path) for path in paths.split(",")] for _, _, paths in words]
+    for path in chain(*paths_of):
+        if not path.exists():
+            raise InputError(f"{path}: no such file or folder; a system is [NAME=]PATH")
+    short = ["" if name else _short_name(paths[0]) for (name, _, _), paths in zip(words, paths_of)]
+    found = []
+    for (name, _, _), paths, own in zip(words, paths_of, short):
+        if len(paths) > 1 and any(path.is_dir() for path in paths):
+            raise InputError(f"{paths[0]}: a model must stand alone, but has a comma after it; name it twice")
+        found.append(_Named(name or (own if short.count(own) == 1 else str(paths[0])), paths))
+    return found
+
+
+def _short_name(path: Path) -> str:
+    """The folder's name, or the file's; that of the run for what `evaluate` wrote there."""
+    path = path.resolve()
+    if path.parent.name == "evaluation" and path.suffix == ".jsonl":
+        return path.parent.parent.name
+    return path.name if path.is_dir() else path.stem
+
+
+def _metrics(arguments: argparse.Namespace, config: "Config | None") -> "list[Metric]":
+    from transformer_mt.config.evaluate import METRICS, EvaluateConfig, metric_name
+    from transformer_mt.evaluation.metrics import build_metrics
+
+    target_lang = arguments.target_lang or (config.data.target_lang if config else None)
+    if not target_lang:
+        raise InputError("no system is a model, which says the target language; give --target-lang LANG")
+    names = [metric_name(name.strip()) for name in (arguments.metrics or "").split(",") if name.strip()]
+    for name in names:
+        if name not in METRICS:
+            raise InputError(f"--metrics must be of {', '.join(METRICS)}, but has {name}")
+    rules = config.evaluate if config else EvaluateConfig()
+    return [*build_metrics(rules, target_lang, list(dict.fromkeys(names))), *external_metrics(arguments)]
+
+
+def _sets_of_files(named: list[_Named]) -> "list[TestSet]":
+    """The test sets whose sources and references are with the translations."""
+    from transformer_mt.evaluation.outputs import set_of_file
+
+    for system in named:
+        if not system.is_model and all(path.suffix == ".jsonl" for path in system.paths):
+            return [set_of_file(path) for path in system.paths]
+    raise InputError("there must be a test set, but no system names one; give --source FILE --reference FILE")
+
+
+def _translated(named: list[_Named], tests: "list[TestSet]", arguments: argparse.Namespace) -> "list[System]":
+    from transformer_mt.evaluation.comparison import System
+    from transformer_mt.evaluation.outputs import read_translations
+
+    for system in named:  # before any work
+        if not system.is_model and len(system.paths) != len(tests):
+            raise InputError(
+                f"{system.name}: must have a file for each test set, with commas between them, but has "
+                f"{len(system.paths)} for {len(tests)}"
+            )
+    runs: dict[str, list[list[list[str]]]] = {}
+    read = {
+        id(system): [read_translations(path, test) for path, test in zip(system.paths, tests)]
+        for system in named
+        if not system.is_model
+    }
+    for system in named:
+        run = read.get(id(system)) or _by_model(system.paths[0], tests, arguments)
+        runs.setdefault(system.name, []).append(run)
+    return [System(name, found) for name, found in runs.items()]
+
+
+def _by_model(folder: Path, tests: "list[TestSet]", arguments: argparse.Namespace) -> list[list[str]]:
+    """The translations of the model, those of before where they are still its own."""
+    from transformer_mt.evaluation.evaluate import evaluate
+    from transformer_mt.evaluation.outputs import kept_translations
+    from transformer_mt.translation.model_folder import load_run_config
+    from transformer_mt.translation.translator import Translator
+
+    config, translator, found = load_run_config(folder), None, []
+    for test in tests:
+        kept = kept_translations(folder, test, config.decode.model_dump())
+        if kept is None:
+            translator = translator or Translator.load(folder, arguments.device)
+            say(f"{folder}: translates {test.corpus}, {translator.searched}")
+            evaluation = evaluate(translator, test, config, say)
+            try:
+                evaluation.save(folder / "evaluation", test)
+            except WorkError as error:  # the folder of a shared model may be read-only
+                say(f"warning: {error}")
+            kept = [row["translation"] for row in evaluation.rows]
+        found.append(kept)
+    return found
+
+
+def _word_counts(config: "Config | None") -> "Counter[str] | None":
+    """How often words stand in the sources the first model was trained on; None where these are not here."""
+    from transformer_mt.data.corpus import is_remote
+    from transformer_mt.data.passes import training_pairs
+    from transformer_mt.evaluation.breakdown import count_words
+
+    if config is None or any(is_remote(entry) for entry in config.data.entries):
+        return None
+    try:
+        counts: Counter[str] = Counter()
+        for entry in config.data.entries:
+            counts += count_words(src for src, _ in islice(training_pairs(entry, config.data), _MOST_COUNTED))
+        return counts
+    except InputError:
+        return None
+
+
+def _written(comparison: Any, form: str) -> str:
+    from transformer_mt.evaluation import comparison_table
+
+    if form == "text":
+        return comparison_table.as_text(comparison)
+    if form == "markdown":
+        return comparison_table.as_markdown(comparison)
+    return comparison_table.as_latex(comparison) if form == "latex" else comparison_table.as_json(comparison)

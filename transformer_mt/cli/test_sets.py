@@ -1,0 +1,95 @@
+"""The options that name test sets, shared by `evaluate` and `compare`."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from transformer_mt.errors import InputError
+
+if TYPE_CHECKING:
+    from transformer_mt.config import Config
+    from transformer_mt.config.corpus import FromTrainCorpus, Readable
+    from transformer_mt.data.test_sets import TestSet
+    from transformer_mt.evaluation.external_metric import ExternalMetric
+
+
+def add_test_sets(parser: argparse.ArgumentParser) -> None:
+    """--source and --reference."""
+    parser.add_argument(
+        "--source", metavar="FILE", action="append", default=[], help="sentences to translate, one per line"
+    )
+    parser.add_argument(
+        "--reference",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="their references, one per line; several for each --source are several references",
+    )
+
+
+def add_external(parser: argparse.ArgumentParser) -> None:
+    """--external."""
+    parser.add_argument(
+        "--external",
+        metavar="NAME=COMMAND",
+        action="append",
+        default=[],
+        help="a metric whose command reads JSON lines and prints a number a line",
+    )
+
+
+def files_of_test_sets(arguments: argparse.Namespace) -> list[tuple[str, list[str]]]:
+    """Each source file with those of its references. InputError if the numbers do not fit."""
+    sources, references = arguments.source, arguments.reference
+    each = len(references) // max(1, len(sources))
+    if len(references) != each * len(sources) or (sources and not each):
+        raise InputError(
+            "each --source needs a --reference, or the same number of them, but there are "
+            f"{len(sources)} and {len(references)}"
+        )
+    return [(source, references[i * each : (i + 1) * each]) for i, source in enumerate(sources)]
+
+
+def load_test_sets(
+    arguments: argparse.Namespace, folder: Path | None, config: "Config | None"
+) -> list["TestSet"]:
+    """The test sets that the arguments name, else those of the model in the folder; none if neither does."""
+    from transformer_mt.config.corpus import FilesCorpus
+    from transformer_mt.data.corpus import read_aligned
+    from transformer_mt.data.test_sets import TestSet, describe_set, read_set
+
+    if files := files_of_test_sets(arguments):
+        found = []
+        for i, (source, references) in enumerate(files):
+            sentences = [(src, tuple(targets)) for src, *targets in read_aligned([source, *references])]
+            if not sentences:
+                raise InputError(f"{source}: a test set must have sentences, but is empty")
+            name = describe_set(FilesCorpus(source=source, target=references))
+            found.append(TestSet(f"{i}-{Path(source).name}", name, sentences))
+        return found
+    sets: list[Readable | FromTrainCorpus] = list(config.data.test) if config else []
+    return [
+        TestSet(
+            f"test-{i}",
+            describe_set(corpus),
+            list(read_set(corpus, config.data, folder, "test")),
+            corpus.tag,
+        )
+        for i, corpus in enumerate(sets)
+        if config
+    ]
+
+
+def external_metrics(arguments: argparse.Namespace) -> list["ExternalMetric"]:
+    """The metrics of --external."""
+    from transformer_mt.evaluation.external_metric import ExternalMetric
+
+    found = []
+    for text in arguments.external:
+        name, equals, command = text.partition("=")
+        if not equals or not name.strip():
+            raise InputError(f"--external must be NAME=COMMAND, but is {text}")
+        found.append(ExternalMetric(name.strip(), command))
+    if len({metric.name for metric in found}) < len(found):
+        raise InputError("--external must have another name each time, but has one twice")
+    return found

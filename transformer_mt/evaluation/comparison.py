@@ -1,0 +1,131 @@
+"""Several systems on several test sets: scores, their intervals, and whether the differences are luck."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import mean
+
+from transformer_mt.data.test_sets import TestSet
+from transformer_mt.errors import InputError
+from transformer_mt.evaluation.metric import Metric, Statistics
+from transformer_mt.evaluation.significance import (
+    SAMPLES,
+    Test,
+    bootstrap_p,
+    bootstrap_values,
+    holm,
+    interval,
+    randomisation_p,
+    scores,
+)
+
+
+@dataclass(frozen=True)
+class System:
+    """What is compared: one run, or runs that differ in the seed."""
+
+    name: str
+    runs: list[list[list[str]]]
+    """Translations of each run, of each test set in order."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A metric of a system on a test set."""
+
+    test: str
+    system: str
+    metric: str
+    values: list[float]
+    """Of each run."""
+    low: float
+    high: float
+    """The 95 % interval of the mean over the runs."""
+    p: float | None
+    """Of the difference from the first system, corrected for the number of systems; None for the first."""
+    runs_disagree: bool
+    """With some seeds better than the first system, with others worse."""
+
+    @property
+    def value(self) -> float:
+        """The mean over the runs."""
+        return mean(self.values)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The cells of a table: systems x test sets x metrics."""
+
+    tests: list[TestSet]
+    systems: list[System]
+    metrics: list[Metric]
+    cells: list[Cell]
+    signatures: list[tuple[str, str]]
+    """(metric, signature), once each."""
+    test: Test
+    samples: int
+    statistics: dict[tuple[str, str, str], list[Statistics]]
+    """Of each (test set, system, metric) the statistics of each run."""
+
+    def cell(self, test: str, system: str, metric: str) -> Cell:
+        """The cell of these names."""
+        return next(c for c in self.cells if (c.test, c.system, c.metric) == (test, system, metric))
+
+
+def compare(
+    tests: Sequence[TestSet],
+    systems: Sequence[System],
+    metrics: Sequence[Metric],
+    test: Test = "bootstrap",
+    samples: int = SAMPLES,
+) -> Comparison:
+    """All systems on all test sets; the others are compared with the first.
+
+    Raises InputError where randomisation is asked for with several runs of a system.
+    """
+    if test == "randomisation" and any(len(system.runs) > 1 for system in systems):
+        raise InputError("randomisation must compare single runs, but a system has several; use bootstrap")
+    cells: list[Cell] = []
+    signatures: dict[tuple[str, str], None] = {}
+    statistics: dict[tuple[str, str, str], list[Statistics]] = {}
+    names = [system.name for system in systems]
+    for number, test_set in enumerate(tests):
+        for metric in metrics:
+            runs_of = [
+                [metric.statistics(test_set.sources, run[number], test_set.references) for run in system.runs]
+                for system in systems
+            ]
+            signatures[metric.name, metric.signature(test_set.references)] = None
+            for system, runs in zip(systems, runs_of):
+                statistics[test_set.name, system.name, metric.name] = runs
+            cells += _cells(test_set.name, names, metric, runs_of, test, samples)
+    return Comparison(
+        list(tests), list(systems), list(metrics), cells, list(signatures), test, samples, statistics
+    )
+
+
+def _cells(
+    test_set: str,
+    names: Sequence[str],
+    metric: Metric,
+    runs_of: Sequence[Sequence[Statistics]],
+    test: Test,
+    samples: int,
+) -> list[Cell]:
+    """A column of the table: one metric of all systems on one test set."""
+    samples_of = [bootstrap_values(metric, runs, samples) for runs in runs_of]
+    if test == "bootstrap":
+        p = [
+            bootstrap_p(metric, runs_of[0], runs, (samples_of[0], values))
+            for runs, values in zip(runs_of[1:], samples_of[1:])
+        ]
+    else:
+        p = [randomisation_p(metric, runs_of[0][0], runs[0], samples) for runs in runs_of[1:]]
+    cells = []
+    baseline = scores(metric, runs_of[0]).tolist()
+    for name, runs, values, corrected in zip(names, runs_of, samples_of, [None, *holm(p)]):
+        own = scores(metric, runs).tolist()
+        differences = [b - a for a, b in zip(baseline, own)] if len(own) == len(baseline) else []
+        disagree = any(d > 0 for d in differences) and any(d < 0 for d in differences)
+        low, high = interval(values, metric, runs)
+        cells.append(Cell(test_set, name, metric.name, own, low, high, corrected, disagree))
+    return cells

@@ -1,0 +1,81 @@
+"""What every metric has: statistics of each sentence whose sums give the score of a test set."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from transformer_mt.errors import InputError
+
+Statistics = NDArray[np.float64]
+"""[sentences, k], of one set of translations."""
+References = Sequence[Sequence[str]]
+"""Of each sentence its references."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """One metric of one set of translations."""
+
+    name: str
+    value: float
+    signature: str
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.value:.2f}  {self.signature}"
+
+
+class Metric(ABC):
+    """One way to score translations.
+
+    The score of a test set is a function of sums over its sentences, so that a part of the test set or a
+    sample of its sentences is scored without looking at the text again.
+    """
+
+    name: str
+    higher_is_better: bool | None = True
+    """None where nobody said."""
+
+    @abstractmethod
+    def statistics(
+        self, sources: Sequence[str], translations: Sequence[str], references: References
+    ) -> Statistics:
+        """[sentences, k]: what of each sentence is summed."""
+
+    @abstractmethod
+    def value(self, sums: Sequence[float]) -> float:
+        """The score, of the k sums."""
+
+    def sentence_value(self, sums: Sequence[float]) -> float:
+        """The score of a single sentence, for lists sorted by it."""
+        return self.value(sums)
+
+    @abstractmethod
+    def signature(self, references: References) -> str:
+        """How the score is computed."""
+
+    def score(self, sources: Sequence[str], translations: Sequence[str], references: References) -> Score:
+        """The score of a test set. InputError where the numbers of translations and references differ."""
+        if len(translations) != len(references):
+            raise InputError(
+                f"there must be one line of references a translation, but there are {len(references):,} for "
+                f"{len(translations):,}"
+            )
+        sums = self.statistics(sources, translations, references).sum(axis=0)
+        return Score(self.name, self.value(sums.tolist()), self.signature(references))
+
+
+class MeanMetric(Metric):
+    """A metric whose statistics are (part, whole) of each sentence: the score is the sum of the parts in per
+    cent of the sum of the wholes.
+    """
+
+    scale = 100.0
+
+    def value(self, sums: Sequence[float]) -> float:
+        part, whole = sums
+        if not whole:
+            return 0.0 if not part else self.scale
+        return self.scale * part / whole

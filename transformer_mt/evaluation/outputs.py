@@ -1,0 +1,77 @@
+"""Translations of a test set: those a file holds, or those a model's folder keeps."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from transformer_mt.data.lines import read_lines
+from transformer_mt.data.test_sets import TestSet
+from transformer_mt.errors import InputError
+
+
+def read_translations(file: Path, test: TestSet) -> list[str]:
+    """The translations in a text file, one a line, or in .jsonl, as `translation` of its objects.
+
+    InputError if they are not those of the test set's sources.
+    """
+    rows = list(_rows(file)) if file.suffix == ".jsonl" else None
+    found = list(read_lines(str(file))) if rows is None else [row["translation"] for row in rows]
+    if len(found) != len(test.sentences):
+        raise InputError(
+            f"{file}: must have a translation for each of the {len(test.sentences):,} sentences of "
+            f"{test.corpus}, but has {len(found):,}"
+        )
+    for number, (row, source) in enumerate(zip(rows or [], test.sources), start=1):
+        if row.get("source", source) != source:
+            raise InputError(
+                f"{file}:{number}: must be the translation of the sentence of {test.corpus}, but is that of "
+                f"another: {row['source'][:60]!r} instead of {source[:60]!r}"
+            )
+    return found
+
+
+def set_of_file(file: Path) -> TestSet:
+    """The test set whose sources and references are in a .jsonl file of `evaluate`."""
+    sentences = []
+    for number, row in enumerate(_rows(file), start=1):
+        references = row.get("references") or [row.get("reference")]
+        if not isinstance(row.get("source"), str) or not all(isinstance(each, str) for each in references):
+            raise InputError(f"{file}:{number}: must have a source and a reference, but has none")
+        sentences.append((row["source"], tuple(references)))
+    if not sentences:
+        raise InputError(f"{file}: a test set must have sentences, but is empty")
+    return TestSet(file.stem, file.stem, sentences)
+
+
+def kept_translations(folder: Path, test: TestSet, decode: dict[str, Any]) -> list[str] | None:
+    """Those `evaluate` kept in the model's folder, if it was this model, test set and search; else None."""
+    weights = next(folder / name for name in ("model.safetensors", "model.bin") if (folder / name).exists())
+    for scores in sorted((folder / "evaluation").glob("*.scores.json")):
+        rows = scores.with_name(scores.name.replace(".scores.json", ".jsonl"))
+        if not rows.exists() or scores.stat().st_mtime < weights.stat().st_mtime:
+            continue
+        facts = json.loads(scores.read_text(encoding="utf-8"))
+        if (facts["sentences"], facts.get("decode"), facts.get("tag")) != (
+            len(test.sentences),
+            decode,
+            test.tag,
+        ):
+            continue
+        kept = list(_rows(rows))
+        if [row["source"] for row in kept] == test.sources:
+            return [row["translation"] for row in kept]
+    return None
+
+
+def _rows(file: Path) -> Iterator[dict[str, Any]]:
+    for number, line in enumerate(read_lines(str(file)), start=1):
+        try:
+            row = json.loads(line)
+        except ValueError:
+            row = None
+        if not isinstance(row, dict) or not isinstance(row.get("translation"), str):
+            raise InputError(
+                f"{file}:{number}: must be a JSON object with a translation, but is {line[:60]!r}"
+            )
+        yield row

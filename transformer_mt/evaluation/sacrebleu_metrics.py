@@ -1,0 +1,110 @@
+"""BLEU, spBLEU, chrF, chrF++ and TER, all by sacreBLEU."""
+
+from collections.abc import Sequence
+from itertools import zip_longest
+from typing import Any
+
+import numpy as np
+
+from transformer_mt.data.languages import base_code
+from transformer_mt.errors import InputError
+from transformer_mt.evaluation.metric import Metric, References, Statistics
+
+_TOKENIZERS = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
+
+
+def bleu_tokenizer(target_lang: str) -> str:
+    """sacreBLEU's tokenizer for a language: zh, ja-mecab, ko-mecab, else 13a."""
+    return _TOKENIZERS.get(base_code(target_lang), "13a")
+
+
+class SacrebleuMetric(Metric):
+    """A metric of sacreBLEU.
+
+    Its methods for statistics begin with an underscore, but are what its own significance test is made of.
+    """
+
+    def __init__(self, name: str, metric: Any, higher_is_better: bool = True) -> None:
+        """`metric` is an instance of sacreBLEU's class."""
+        self.name, self._metric, self.higher_is_better = name, metric, higher_is_better
+
+    def statistics(
+        self, sources: Sequence[str], translations: Sequence[str], references: References
+    ) -> Statistics:
+        """What sacreBLEU counts in each sentence, such as n-grams."""
+        streams = list(zip_longest(*references))  # None where a sentence has fewer references than others
+        found = self._metric._extract_corpus_statistics(list(translations), streams)
+        return np.array(found, np.float64)
+
+    def value(self, sums: Sequence[float]) -> float:
+        """sacreBLEU's score."""
+        return self._metric._compute_score_from_stats(list(sums)).score
+
+    def signature(self, references: References) -> str:
+        """sacreBLEU's signature."""
+        counts = {len(each) for each in references}
+        self._metric.num_refs = counts.pop() if len(counts) == 1 else -1
+        return str(self._metric.get_signature())
+
+
+class Bleu(SacrebleuMetric):
+    """BLEU (Papineni et al. 2002)."""
+
+    def sentence_value(self, sums: Sequence[float]) -> float:
+        """BLEU of the n-grams a short sentence can have."""
+        effective = type(self._metric).compute_bleu
+        correct, total = list(sums[2:6]), list(sums[6:])
+        lengths = int(sums[0]), int(sums[1])
+        return effective(correct, total, *lengths, smooth_method="exp", effective_order=True).score
+
+
+def build_bleu(target_lang: str, tokenize: str, lowercase: bool) -> Bleu:
+    """BLEU with the tokenizer asked for; InputError names the extra where one is missing."""
+    from sacrebleu.metrics.bleu import BLEU
+
+    tokenizer = bleu_tokenizer(target_lang) if tokenize == "auto" else tokenize
+    try:
+        # Forced: sacreBLEU's warning about tokenised text is said by `evaluate`, in one line.
+        return Bleu("BLEU", BLEU(lowercase=lowercase, tokenize=tokenizer, force=True))
+    except (ImportError, RuntimeError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(
+            f"BLEU for {target_lang} needs a word splitter: pip install 'transformer-mt[zh-ja-ko]' ({reason})"
+        ) from None
+
+
+def build_spbleu(lowercase: bool) -> Bleu:
+    """BLEU of SentencePiece pieces, the same for all languages (Goyal et al. 2022), with the model of
+    FLORES-200, which sacreBLEU downloads once.
+    """
+    from sacrebleu.metrics.bleu import BLEU
+    from sacrebleu.utils import SACREBLEU_DIR
+
+    try:
+        return Bleu("spBLEU", BLEU(lowercase=lowercase, tokenize="flores200", force=True))
+    except (Exception, SystemExit) as error:  # its library raises and exits in many ways
+        raise InputError(
+            f"spBLEU needs the SentencePiece model of FLORES-200, which cannot be downloaded "
+            f"({type(error).__name__}); check the network, or copy it to "
+            f"{SACREBLEU_DIR}/models/flores200sacrebleuspm"
+        ) from None
+
+
+def build_chrf(lowercase: bool, word_order: int) -> SacrebleuMetric:
+    """chrF (Popović 2015); with a word order of 2, chrF++ (Popović 2017)."""
+    from sacrebleu.metrics.chrf import CHRF
+
+    name = "chrF++" if word_order else "chrF"
+    return SacrebleuMetric(name, CHRF(lowercase=lowercase, word_order=word_order))
+
+
+def build_ter(target_lang: str, tokenize: str, lowercase: bool) -> SacrebleuMetric:
+    """TER (Snover et al. 2006); of a language that BLEU splits by characters or by a word splitter, with the
+    rules for these.
+    """
+    from sacrebleu.metrics.ter import TER
+
+    tokenizer = bleu_tokenizer(target_lang) if tokenize == "auto" else tokenize
+    asian = tokenizer in ("zh", "ja-mecab", "ko-mecab", "char")
+    metric = TER(case_sensitive=not lowercase, normalized=asian, asian_support=asian)
+    return SacrebleuMetric("TER", metric, higher_is_better=False)
