@@ -139,9 +139,9 @@ def test_a_file_for_each_reference(write_config, tmp_path, tiny_run, capfdbinary
     "data, message",
     [
         ({"valid": []}, "data.valid must be a set or a list of sets, but is an empty list"),
-        ({"valid": [{"toy": "valid", "name": "a"}, {"toy": "test", "name": "a"}]}, "must differ, but are a, a"),
+        ({"valid": [{"toy": "valid", "name": "a"}, {"toy": "test", "name": "a"}]}, "differ, but are a, a"),
         ({"valid": [{"from_train": {}}, {"from_train": {}}]}, "data.valid must have at most one from_train"),
-        ({"train": {"toy": "train", "several_references": True}}, "data.train must not have several references"),
+        ({"train": {"toy": "train", "several_references": True}}, "must not have several references"),
         ({"train": {"source": "a", "target": ["b", "c"]}}, "data.train must not have several references"),
         ({"test": [{"source": "a", "target": []}]}, "target must be a file, or of a test set a list of"),
     ],
