@@ -68,6 +68,10 @@ class TrainConfig(Section):
     """auto, cpu, cuda, cuda:N or mps."""
     log_every: Changeable[Positive] = 100
     """Updates between lines of metrics.jsonl."""
+    loggers: Changeable[list[Literal["tensorboard", "wandb"]]] = Field([])
+    """Where metrics.jsonl is shown too: tensorboard (files in the run's folder) and wandb (Weights & Biases,
+    which receives the config and sample translations; with WANDB_MODE=offline they stay here).
+    """
     validate_every: Changeable[Positive] = 1000
     """Updates between validations."""
     validate_sentences: Annotated[Changeable[Positive], Mark.AFFECTS_SCORES] = 1000

@@ -12,6 +12,7 @@ from transformer_mt.device import choose_device, is_compiler_error, is_out_of_me
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.evaluation.metrics import tokenised_note
 from transformer_mt.progress_bar import duration
+from transformer_mt.training.batch_budget import peak_memory
 from transformer_mt.training.distributed import Ranks, refuse_lost_rank
 from transformer_mt.training.interrupts import Interrupts
 from transformer_mt.training.metrics_log import environment, say
@@ -92,11 +93,11 @@ def _train(run: Run) -> None:
             if received := max(run.ranks.gather(int(interrupts.received or 0))):
                 _collect_results(run)
                 run.save()
-                run.journal.close()
+                run.journal.close_bar()
                 message = f"stopped at update {run.progress.step:,} and saved; run the same command to resume"
                 raise Interrupted(message, received)
         run.save()
-        run.journal.close()
+        run.journal.close_bar()
     finish(run)
 
 
@@ -129,7 +130,7 @@ def _announce(run: Run) -> None:
     config, progress = run.config, run.progress
     if run.ranks.is_rank_zero:
         (run.folder / "finished.json").unlink(missing_ok=True)
-    run.journal.rewind(progress.step if run.saved_step is not None else -1)
+    run.journal.begin(config, progress.step if run.saved_step is not None else -1)
     parameters = sum(parameter.numel() for parameter in run.model.parameters())
     precision = str(run.updater.dtype).removeprefix("torch.")
     place = f"{run.ranks.size} x {run.device.type}" if run.ranks.size > 1 else str(run.device)
@@ -211,6 +212,7 @@ def _log(run: Run) -> None:
         learning_rate=rate,
         skipped=progress.skipped,
         seconds=progress.seconds,
+        memory_mb=peak_memory(run.device) / 1e6,
         **facts,
     )
     say(

@@ -1,15 +1,18 @@
-"""The output of a run: messages on stderr, a progress bar, and metrics.jsonl."""
+"""The output of a run: messages on stderr, a progress bar, metrics.jsonl, and the loggers of the config."""
 
 import json
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
+from transformer_mt.config import Config
 from transformer_mt.cpu import usable_cores
 from transformer_mt.files import read_objects, write_text
+from transformer_mt.training.loggers import Loggers
 
 
 def say(text: str) -> None:
@@ -21,10 +24,11 @@ def say(text: str) -> None:
 class MetricsLog:
     """metrics.jsonl, one object per line, and the progress bar; ranks other than 0 write nothing."""
 
-    def __init__(self, folder: Path, active: bool = True) -> None:
+    def __init__(self, folder: Path, active: bool = True, loggers: Sequence[str] = ()) -> None:
         self.path = folder / "metrics.jsonl"
         self._active = active
         self._bar: tqdm | None = None
+        self._loggers = Loggers(loggers if active else (), say)
 
     def rewind(self, step: int) -> None:
         """Remove what was written after update `step`, and the end: a resumed run writes it again."""
@@ -37,6 +41,11 @@ class MetricsLog:
         ]
         write_text(self.path, "".join(json.dumps(entry, ensure_ascii=False) + "\n" for entry in entries))
 
+    def begin(self, config: Config, step: int) -> None:
+        """Forget what was written after update `step`, and start the loggers."""
+        self.rewind(step)
+        self._loggers.begin(self.path.parent, config, step)
+
     def entries(self) -> list[dict[str, Any]]:
         """What was written so far; a last line cut by a crash is left out."""
         return read_objects(self.path) if self.path.exists() else []
@@ -45,11 +54,10 @@ class MetricsLog:
         """Add one object."""
         if not self._active:
             return
-        line = json.dumps(
-            {"event": event} | {key: _rounded(value) for key, value in facts.items()}, ensure_ascii=False
-        )
+        entry = {"event": event} | {key: _rounded(value) for key, value in facts.items()}
         with self.path.open("a", encoding="utf-8") as file:
-            file.write(line + "\n")
+            file.write(json.dumps(entry, ensure_ascii=False) + "\n")
+        self._loggers.write(entry)
 
     def open_bar(self, step: int, total: int) -> None:
         # No bar in a log file: the messages are enough there.
@@ -69,9 +77,15 @@ class MetricsLog:
             self._bar.set_postfix_str(facts, refresh=False)
             self._bar.update(step - self._bar.n)
 
-    def close(self) -> None:
+    def close_bar(self) -> None:
+        """End the progress bar; what follows is only written."""
         if self._bar is not None:
             self._bar.close()
+
+    def close(self) -> None:
+        """End the progress bar and the loggers."""
+        self.close_bar()
+        self._loggers.close()
 
 
 def _rounded(value: Any) -> Any:

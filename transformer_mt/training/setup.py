@@ -27,6 +27,7 @@ from transformer_mt.locks import FolderLock, lock_folder, set_aside
 from transformer_mt.training.batch_budget import find_budget
 from transformer_mt.training.config_changes import compare_configs, compare_ranks
 from transformer_mt.training.distributed import Ranks, wrap_distributed
+from transformer_mt.training.loggers import check_loggers
 from transformer_mt.training.metrics_log import MetricsLog, say
 from transformer_mt.training.optimizer import build_optimizer
 from transformer_mt.training.progress import Progress
@@ -96,6 +97,7 @@ def _check_machine(config: Config, fresh: bool, ranks: Ranks) -> tuple[torch.dev
     # What a metric needs may be missing: report it now, not at the first validation.
     for metric in build_metrics(config.evaluate, config.data.target_lang, validation_metrics(config)):
         metric.score(["a"], ["a"], [["a"]])
+    check_loggers(train.loggers)
     dtype = choose_precision(train.precision, device)
     found = {
         "train.device": device.type,
@@ -216,7 +218,7 @@ def _build(
         updater=updater,
         batches=BatchPrefetcher(plan, train.accumulate, device),
         progress=Progress(),
-        journal=MetricsLog(folder, active=ranks.is_rank_zero),
+        journal=MetricsLog(folder, active=ranks.is_rank_zero, loggers=train.loggers),
         ranks=ranks,
         lock=lock,
     )
