@@ -71,6 +71,23 @@ def learning_curve(entries: Sequence[dict[str, Any]], path: Path) -> None:
     figure.savefig(path, dpi=110)
 
 
+def reliability(bins: Sequence[Sequence[float]], path: Path) -> None:
+    """Confidence against chrF: (confidence, plain probability, chrF) of each part of the sentences."""
+    figure = _figure(5, 5)
+    axes = figure.subplots()
+    axes.plot([0, 1], [0, 1], color="0.7", lw=1, label="as good as it says")
+    confidence, plain, quality = zip(*bins)
+    axes.plot(plain, quality, color="tab:orange", marker="o", ms=4, label="probability of a piece")
+    axes.plot(confidence, quality, color="tab:blue", marker="o", ms=4, label="confidence")
+    axes.set_xlabel("what the model says")
+    axes.set_ylabel("chrF, 0 to 1")
+    axes.set_xlim(0, 1)
+    axes.set_ylim(0, 1)
+    axes.legend(frameon=False)
+    _plain(axes)
+    figure.savefig(path, dpi=110)
+
+
 _ERRORS = {"TER", "WER", "CER"}  # the lower the better
 # More coloured curves than these cannot be told apart.
 _MOST_COLOURED = 6

@@ -81,9 +81,14 @@ def load_translator(arguments: argparse.Namespace, options: "Options | None" = N
         folder = exported(folder, say)
     elif arguments.device == "auto" or arguments.device == "cpu":
         _keep_memory(folder)
-    return Translator.load(
+    translator = Translator.load(
         folder, arguments.device, arguments.dtype, decode, arguments.engine, arguments.ensemble
     )
+    if not getattr(arguments, "retry", False):  # an option of `translate`
+        return translator
+    from transformer_mt.translation.retry import RetryingTranslator
+
+    return RetryingTranslator(translator)
 
 
 def _settings(decode: dict[str, Any], folder: Path) -> DecodeConfig:

@@ -32,7 +32,7 @@ def facts_of(
     those it reads besides the input.
     """
     settings = {f"decode.{key}": value for key, value in decode.model_dump().items() if key != "batch_tokens"}
-    for name in (*names, "engine", "dtype", "protect", "tag", "text"):
+    for name in (*names, "engine", "dtype", "protect", "tag", "text", "retry"):
         settings[f"--{name.replace('_', '-')}"] = getattr(arguments, name)
     models = [Path(arguments.model), *map(Path, arguments.ensemble)]
     return facts(models, settings, {"the input": arguments.input, **(files or {})})

@@ -69,6 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="of the input (default: by the ending of --input or --output, else text): lines, a web page, "
         "subtitles",
     )
+    parser.add_argument("--retry", action="store_true", help="translate lines that look wrong again")
     add_search(parser)
     parser.set_defaults(command=_translate)
 
@@ -100,9 +101,8 @@ def _translate(arguments: argparse.Namespace) -> int:
         output = _open_output(arguments, translator, files)
         bar = _progress(arguments, done, files)
         for first, lines, own in chain([first_task] if first_task else [], work):
-            for number, result in enumerate(
-                translator.stream(lines, replace(options, prefixes=own)), start=first
-            ):
+            results = translator.stream(lines, replace(options, prefixes=own))
+            for number, result in enumerate(results, start=first):
                 _write(_format(number, result, arguments), number, result.problems, output)
                 output.flush()  # a caller may wait for this line
                 bar(1)
@@ -208,11 +208,8 @@ def _prefixes(arguments: argparse.Namespace) -> Iterator[str] | None:
 
         open_bytes(arguments.prefixes).close()
         return read_lines(arguments.prefixes)
-    return (
-        None
-        if arguments.prefix is None
-        else repeat(os.fsencode(arguments.prefix).decode("utf-8", errors="replace"))
-    )
+    prefix = arguments.prefix
+    return None if prefix is None else repeat(os.fsencode(prefix).decode("utf-8", errors="replace"))
 
 
 def _facts(arguments: argparse.Namespace, translator: "Translator") -> dict[str, str]:

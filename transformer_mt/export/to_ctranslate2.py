@@ -19,7 +19,7 @@ from transformer_mt.translation.translator import Translator
 # What `translate` and `evaluate` need besides CTranslate2's own files.
 _OF_THE_RUN = (
     "tokenizer.model", "tokenizer.src.model", "tokenizer.tgt.model",
-    "held_out.valid.jsonl", "held_out.test.jsonl",
+    "held_out.valid.jsonl", "held_out.test.jsonl", "calibration.json",
 )  # fmt: skip
 
 

@@ -54,6 +54,7 @@ async def line_details(batcher: Batcher, text: str, alternatives: int) -> list[d
         {
             "source": result.source,
             "flags": result.flags,
+            "confidence": result.confidence,
             "candidates": [
                 {"text": candidate.translation, "score": round(candidate.score, 4)}
                 for candidate in result.n_best

@@ -11,6 +11,7 @@ from torch import Tensor
 from transformer_mt import checkpoint
 from transformer_mt.checkpoint import CheckpointError
 from transformer_mt.errors import WorkError
+from transformer_mt.evaluation.calibration import calibrate
 from transformer_mt.files import write_text
 from transformer_mt.progress_bar import show_progress
 from transformer_mt.training.metrics_log import say
@@ -18,6 +19,8 @@ from transformer_mt.training.report import write_report
 from transformer_mt.training.run import Run
 from transformer_mt.training.sharding import load_full_weights
 from transformer_mt.training.validate import SetScores, Validation, validate
+from transformer_mt.translation.confidence import FILE
+from transformer_mt.translation.translator import Translator
 
 _METADATA_KEY = "transformer_mt"
 
@@ -86,6 +89,7 @@ def publish(run: Run, weights: checkpoint.Tensors, score: float | None) -> bool:
     try:
         if score is not None and file.exists() and _published_score(file, name) > score:
             return False
+        (run.folder / FILE).unlink(missing_ok=True)  # of the model before
         # One key: the order of several differs from run to run, and with it the bytes of the file.
         checkpoint.save_weights(file, weights, {_METADATA_KEY: json.dumps(facts, sort_keys=True)})
     except CheckpointError as error:
@@ -131,11 +135,25 @@ def finish(run: Run) -> None:
             chosen = f"the average of updates {', '.join(f'{step:,}' for step in steps)}"
     if ranks.is_rank_zero and not publish(run, weights, score):
         chosen = "the model of an earlier end, which was better"
+    if ranks.is_rank_zero:
+        _calibrate(run)
     run.journal.write("end", step=progress.step, seconds=progress.seconds, model=chosen)
     if ranks.is_rank_zero:
         write_report(run.folder, run.config, run.journal.entries(), say)
         write_text(run.folder / "finished.json", f'{{"step": {progress.step}}}\n')
     say(f'done: {run.folder} holds {chosen}; try: translate {os.path.relpath(run.folder)} "..."')
+
+
+def _calibrate(run: Run) -> None:
+    """How much the probabilities of the model in the run's folder say about its translations."""
+    if (run.folder / FILE).exists():  # the model is that of an earlier end
+        return
+    valid = run.data.valid[0]
+    translator = Translator.load(run.folder, str(run.device))
+    if fit := calibrate(
+        translator, valid.sentences[: run.config.train.validate_sentences], run.config, valid.tag
+    ):
+        fit.save(run.folder)
 
 
 def _best_loss(run: Run) -> float:

@@ -32,7 +32,30 @@ def write_report(
     except OSError as error:
         say(f"warning: could not draw the learning curve: {error}")
         picture = "No picture: it could not be written."
-    write_text(folder / "report.md", report(config, entries, picture, test_scores(folder), _corpora(folder)))
+    text = report(config, entries, picture, test_scores(folder), _corpora(folder))
+    write_text(folder / "report.md", text + _confidence(folder, say))
+
+
+def _confidence(folder: Path, say: Callable[[str], None]) -> str:
+    """What confidence is worth, with its picture; empty where the model was not calibrated."""
+    file = folder / "calibration.json"
+    if not file.exists():
+        return ""
+    facts = json.loads(file.read_text(encoding="utf-8"))
+    before, after = facts["error_before"], facts["error_after"]
+    text = (
+        f"\n## Confidence\n\nFitted on {facts['sentences']:,} translations of the validation set. "
+        f"On as many others it is off by {after:.3f} on average (expected calibration error, chrF from "
+        f"0 to 1); the plain probabilities are off by {before:.3f}.\n"
+    )
+    try:
+        plots.reliability(facts["bins"], folder / "reliability.png")
+        return f"{text}\n![confidence and chrF](reliability.png)\n"
+    except InputError:  # without matplotlib, as the learning curve says
+        return text
+    except OSError as error:
+        say(f"warning: could not draw the confidence: {error}")
+        return text
 
 
 def report(

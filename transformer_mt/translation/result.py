@@ -83,6 +83,10 @@ class Translation:
     """Natural logarithm of its probability; of several segments the sum."""
     tokens: list[str]
     """Its pieces."""
+    confidence: float | None = None
+    """The chrF that translations of this probability had on the validation set, from 0 to 1; None where the
+    model was not calibrated, and for an empty line.
+    """
     problems: list[str] = field(default_factory=list)
     """Sentences such as "the translation was stopped ..."; empty when all is well."""
     flags: list[str] = field(default_factory=list)
@@ -94,8 +98,15 @@ class Translation:
     """Pieces of the source; only with alignments."""
     alignment: list[int] = field(default_factory=list)
     """For each of `tokens` the position in `source_tokens` it attends to most; only if asked for."""
+    other: dict[str, Any] | None = None
+    """The translation that was not kept, of a line that was translated again."""
     segments: list[dict[str, Any]] = field(default_factory=list)
     """Of a line translated in several segments, each segment's `source` and the number of its `tokens`."""
+
+    @property
+    def num_pieces(self) -> int:
+        """Pieces of the translation, with an end-of-sentence for each segment."""
+        return len(self.tokens) + max(1, len(self.segments))
 
     def __str__(self) -> str:
         return self.translation

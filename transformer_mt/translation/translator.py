@@ -12,6 +12,7 @@ from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.search.hypothesis import Hypothesis
 from transformer_mt.translation.assembly import NOTHING, candidates_of, joined, line_result, mean, ranked
+from transformer_mt.translation.confidence import Calibration
 from transformer_mt.translation.engine import Engine, Ids
 from transformer_mt.translation.model_folder import is_exported, load_run_config
 from transformer_mt.translation.plan import Line, Planner, Unit, searched_units
@@ -31,8 +32,12 @@ class Translator:
         config: Config,
         decode: DecodeConfig | None = None,
         others: Sequence[Config] = (),
+        calibration: Calibration | None = None,
     ) -> None:
-        """`others` are the configs of the other models of an ensemble."""
+        """`others` are the configs of the other models of an ensemble; `calibration` gives each translation a
+        confidence.
+        """
+        self.calibration = calibration
         self.engine, self.tokenizer, self.decode = engine, tokenizer, decode or config.decode
         self.source_lang, self.target_lang = config.data.source_lang, config.data.target_lang
         self.planner = Planner(tokenizer, [config, *others], engine.max_positions)
@@ -78,7 +83,8 @@ class Translator:
             tokenizer = Tokenizer.load(folder)
             from transformer_mt.translation.ctranslate2_engine import CTranslate2Engine
 
-            return cls(CTranslate2Engine.load(folder, tokenizer, device, dtype), tokenizer, config)
+            loaded = CTranslate2Engine.load(folder, tokenizer, device, dtype)
+            return cls(loaded, tokenizer, config, calibration=Calibration.load(folder))
         if engine == "ctranslate2":
             raise InputError(
                 f"{folder}: must be an exported model, but is a run; export it with: transformer-mt export "
@@ -89,7 +95,8 @@ class Translator:
         folders = [folder, *map(Path, ensemble)]
         configs = [config, *(load_run_config(other) for other in folders[1:])]
         searcher = TorchEngine.load(folders, configs, device, dtype or "float32")
-        return cls(searcher, searcher.tokenizer, config, others=configs[1:])
+        calibration = None if ensemble else Calibration.load(folder)
+        return cls(searcher, searcher.tokenizer, config, others=configs[1:], calibration=calibration)
 
     @classmethod
     def of_config(
@@ -138,7 +145,7 @@ class Translator:
         def done() -> Iterator[Translation]:
             while waiting and waiting[0].is_done:
                 line = waiting.popleft()
-                result = line_result(line, options.n_best, self.planner.splitter)
+                result = self._with_confidence(line_result(line, options.n_best, self.planner.splitter))
                 yield self._aligned(result, line) if options.align else result
 
         yield from done()  # blank lines at the beginning
@@ -236,6 +243,13 @@ class Translator:
         options.check(self.decode)
         if options.tag is not None:
             self.tokenizer.tag_id(options.tag)
+
+    def _with_confidence(self, result: Translation) -> Translation:
+        if self.calibration is None or not result.tokens:
+            return result
+        confidence = self.calibration.confidence(result.log_prob, result.num_pieces)
+        low = ["low_confidence"] if confidence < self.calibration.low else []
+        return replace(result, confidence=round(confidence, 4), flags=[*result.flags, *low])
 
     def _was_cut(self, unit: Unit, candidate: Candidate) -> bool:
         """Whether the candidate ended at its limit although the model found another token likelier than the

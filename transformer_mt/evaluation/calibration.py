@@ -1,0 +1,107 @@
+"""Fit the confidence of translations on a validation set, and say how well it then fits."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from transformer_mt.config import Config
+from transformer_mt.data.test_sets import TestSentence
+from transformer_mt.evaluation.metrics import build_metrics
+from transformer_mt.files import write_text
+from transformer_mt.progress_bar import show_progress
+from transformer_mt.translation.confidence import FILE, Calibration
+from transformer_mt.translation.result import Options
+from transformer_mt.translation.translator import Translator
+
+LEAST = 50
+"""Fewer sentences than these are not enough."""
+_MOST = 1000
+_BINS = 10
+_LOW = 0.05  # the share of validation translations whose confidence is called low
+
+Values = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A calibration, and how well it fits sentences it was not fitted on."""
+
+    calibration: Calibration
+    sentences: int
+    """Those it was fitted on; as many others say how well it fits."""
+    error_before: float
+    """Expected calibration error: the mean distance of the confidence from the chrF, 0 to 1, in ten equal
+    parts of the sentences. Before: of the plain probability of a piece.
+    """
+    error_after: float
+    bins: list[tuple[float, float, float]]
+    """Of each part: the mean confidence, the mean plain probability and the mean chrF."""
+
+    def save(self, folder: Path) -> None:
+        facts = {**vars(self.calibration), **{k: v for k, v in vars(self).items() if k != "calibration"}}
+        write_text(folder / FILE, json.dumps(facts, indent=1) + "\n")
+
+
+def calibrate(
+    translator: Translator, sentences: Sequence[TestSentence], config: Config, tag: str | None
+) -> Fit | None:
+    """The confidence of the translator's own search; None if there are too few sentences."""
+    sentences = sentences[:_MOST]
+    if len(sentences) < LEAST:
+        return None
+    sources = [src for src, _ in sentences]
+    stream = translator.stream(sources, Options(tag=tag))
+    results = list(show_progress(stream, "calibration", len(sources), unit="sentences"))
+    (chrf,) = build_metrics(config.evaluate, config.data.target_lang, ["chrF"])
+    references = [targets for _, targets in sentences]
+    statistics = chrf.statistics(sources, [result.translation for result in results], references)
+    quality = np.array([chrf.sentence_value(row) for row in statistics.tolist()]) / 100
+    per_piece = np.array([result.log_prob / max(1, result.num_pieces) for result in results])
+    return fit(per_piece, quality)
+
+
+def fit(per_piece: Values, quality: Values) -> Fit:
+    """Fit every second sentence, measure on the others. [sentences] each: the mean log-probability of a
+    piece, and the chrF from 0 to 1.
+    """
+    x, y = per_piece[::2], quality[::2]
+    intercept, slope = _logistic(x, y)
+    inner = Calibration(intercept, slope, 0.0)
+    confidence = np.array([inner.confidence(value, 1) for value in per_piece])
+    calibration = Calibration(intercept, slope, float(np.quantile(confidence, _LOW)))
+    held_out, plain, true = confidence[1::2], np.exp(per_piece[1::2]), quality[1::2]
+    parts = np.array_split(np.argsort(held_out, kind="stable"), _BINS)
+    bins = [(float(held_out[i].mean()), float(plain[i].mean()), float(true[i].mean())) for i in parts]
+    return Fit(calibration, len(x), expected_error(plain, true), expected_error(held_out, true), bins)
+
+
+def expected_error(confidence: Values, quality: Values) -> float:
+    """The mean distance of the two in ten parts of equal size, the sentences in order of their confidence."""
+    parts = np.array_split(np.argsort(confidence, kind="stable"), _BINS)
+    return float(sum(abs(confidence[i].mean() - quality[i].mean()) * len(i) for i in parts) / len(quality))
+
+
+def _logistic(x: Values, y: Values) -> tuple[float, float]:
+    """(intercept, slope) of the logistic regression of y, from 0 to 1, on x, by Newton's method."""
+    features = np.stack([np.ones_like(x), x], axis=1)
+    weights = np.zeros(2)
+    for _ in range(100):
+        p = 1 / (1 + np.exp(-np.clip(features @ weights, -30, 30)))
+        # A little decay: outputs that are all alike have no finite solution.
+        gradient = features.T @ (y - p) - 1e-3 * weights
+        curvature = (features.T * (p * (1 - p))) @ features + 1e-3 * np.eye(2)
+        step = np.linalg.solve(curvature, gradient)
+        weights += step
+        if np.abs(step).max() < 1e-9:
+            break
+    # A likelier translation is never called worse.
+    return (float(weights[0]), float(weights[1])) if weights[1] > 0 else (_logit(float(y.mean())), 0.0)
+
+
+def _logit(share: float) -> float:
+    share = min(1 - 1e-6, max(1e-6, share))
+    return float(np.log(share / (1 - share)))

@@ -1,0 +1,35 @@
+"""How good a translation probably is, by the probabilities the model itself gives it."""
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+FILE = "calibration.json"
+"""In the folder of a run or an export."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What turns probabilities into confidence, fitted on the validation set (evaluation/calibration.py)."""
+
+    intercept: float
+    slope: float
+    low: float
+    """One in twenty translations of the validation set has a lower confidence."""
+
+    @classmethod
+    def load(cls, folder: Path) -> "Calibration | None":
+        """That of the model in the folder; None if it has none."""
+        try:
+            facts = json.loads((folder / FILE).read_text(encoding="utf-8"))
+            return cls(*(float(facts[key]) for key in ("intercept", "slope", "low")))
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def confidence(self, log_prob: float, pieces: int) -> float:
+        """The chrF that translations of this probability have, from 0 to 1 (Platt 1999): sigmoid of a linear
+        function of the mean log-probability of the `pieces`, end-of-sentence counted.
+        """
+        x = self.intercept + self.slope * log_prob / max(1, pieces)
+        return 1 / (1 + math.exp(-max(-700.0, min(700.0, x))))

@@ -1,0 +1,72 @@
+"""Lines whose translation looks wrong are translated again, by a wider search that does not repeat itself."""
+
+import copy
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from transformer_mt.translation.result import Options, Translation
+from transformer_mt.translation.translator import Translator
+
+SUSPICIOUS = frozenset({
+    "none", "cut", "repeating", "length_ratio", "missing_number", "missing_url", "low_confidence",
+})  # fmt: skip
+"""Flags of a translation that is tried again."""
+_BEAM, _NGRAM = 10, 3
+
+
+class RetryingTranslator(Translator):
+    """A Translator that keeps the better of two translations of a suspicious line, and records both."""
+
+    def __init__(self, translator: Translator) -> None:
+        self.__dict__.update(vars(translator))
+        self._again = copy.copy(translator)
+        decode = translator.decode
+        self._again.decode = decode.model_copy(
+            update={
+                "search": "beam",
+                "beam": max(_BEAM, 2 * decode.beam),
+                "no_repeat_ngram": decode.no_repeat_ngram or _NGRAM,
+            }
+        )
+
+    def check(self, options: Options) -> None:
+        """InputError, before any work, if the options fit one of the searches not."""
+        super().check(options)
+        self._again.check(options)
+
+    def stream(
+        self, lines: Sequence[str], options: Options = Options(), max_length: int | None = None
+    ) -> Iterator[Translation]:
+        """As `Translator.stream`, but the first result comes when all lines are done."""
+        results = list(super().stream(lines, options, max_length))
+        wrong = [i for i, result in enumerate(results) if SUSPICIOUS & set(result.flags)]
+        again = self._again.stream([lines[i] for i in wrong], _options_of(options, wrong), max_length)
+        for i, second in zip(wrong, list(again)):
+            results[i] = _better(results[i], second)
+        yield from results
+
+
+def _options_of(options: Options, lines: Sequence[int]) -> Options:
+    prefixes, protect = options.prefixes, options.protect
+    if prefixes is not None:
+        prefixes = [prefixes[i] for i in lines]
+    if protect and not isinstance(protect, str):
+        protect = [protect[i] for i in lines]
+    return replace(options, prefixes=prefixes, protect=protect)
+
+
+def _better(first: Translation, second: Translation) -> Translation:
+    """The one with fewer suspicions, then the likelier one for each piece; the other is recorded in it."""
+    is_second = _badness(second) < _badness(first)
+    kept, other = (second, first) if is_second else (first, second)
+    record = {
+        "translation": other.translation, "score": other.score, "log_prob": other.log_prob,
+        "confidence": other.confidence, "flags": other.flags, "is_first": is_second,
+    }  # fmt: skip
+    why = ", ".join(flag for flag in first.flags if flag in SUSPICIOUS)
+    problem = f"translated again ({why}); the {'second' if is_second else 'first'} translation was kept"
+    return replace(kept, problems=[*kept.problems, problem], other=record)
+
+
+def _badness(result: Translation) -> tuple[int, float]:
+    return len(SUSPICIOUS & set(result.flags)), -result.log_prob / result.num_pieces
