@@ -15,6 +15,7 @@ from transformer_mt.data.cleaning import READ, REASONS
 from transformer_mt.data.corpus import name_of
 from transformer_mt.errors import InputError
 from transformer_mt.files import write_text
+from transformer_mt.training.verdict import verdict
 
 
 def write_report(
@@ -33,7 +34,8 @@ def write_report(
         say(f"warning: could not draw the learning curve: {error}")
         picture = "No picture: it could not be written."
     text = report(config, entries, picture, test_scores(folder), _corpora(folder))
-    write_text(folder / "report.md", text + _confidence(folder, say))
+    end = f"\n## Verdict\n\n{sentences}\n" if (sentences := verdict(config, entries)) else ""
+    write_text(folder / "report.md", text + _confidence(folder, say) + end)
 
 
 def _confidence(folder: Path, say: Callable[[str], None]) -> str:

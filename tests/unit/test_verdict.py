@@ -1,0 +1,82 @@
+"""The verdict of a report, on the recorded curves of six trainings that went as their names say.
+
+All but `converged` (the toy language) are of Multi30k, two layers of width 96; `too_high` is Adam at 0.1,
+`diverged` Muon at 0.3, `too_low` Muon at 0.0002, `overfitting` 3,000 pairs without dropout.
+"""
+
+import math
+
+import pytest
+
+from tests.conftest import ROOT
+from transformer_mt.config import load_config
+from transformer_mt.files import read_objects
+from transformer_mt.training.verdict import verdict
+
+SAYS = {
+    "improving": ("The model still improves: ", "Raise train.max_updates (500) and run the same command"),
+    "overfitting": (
+        "The model overfits: since update 140 the validation loss rose by 26%",
+        "more data, a higher",
+    ),
+    "too_low": (
+        "falls slowly, so the learning rate is too low",
+        "Try three times train.learning_rate (0.0002)",
+    ),
+    "too_high": (
+        "falls no more, so the learning rate is too high",
+        "Try a third of train.learning_rate (0.1)",
+    ),
+    "diverged": (
+        "The training diverged: its loss rose from 5.10 to 7.35.",
+        "a third of train.learning_rate (0.3)",
+    ),
+    "converged": ("The training has converged: ", "A larger model or more data may bring more"),
+}
+SETTINGS = {
+    "improving": ["train.max_updates=500", "train.schedule=inverse_sqrt"],
+    "too_low": ["train.learning_rate=0.0002"],
+    "too_high": ["train.learning_rate=0.1"],
+    "diverged": ["train.learning_rate=0.3"],
+}
+
+
+def curves(name):
+    return read_objects(ROOT / "tests" / "curves" / f"{name}.jsonl")
+
+
+def config(*settings):
+    return load_config(ROOT / "configs" / "demo.yaml", ["train.warmup=60", *settings])
+
+
+@pytest.mark.parametrize("name", SAYS)
+def test_each_kind_of_training_is_recognised(name):
+    said = verdict(config(*SETTINGS.get(name, [])), curves(name))
+    assert all(part in said for part in SAYS[name]), said
+    assert said.count(". ") == 1 and said.endswith(".")  # two sentences
+
+
+def test_a_schedule_that_ends_is_not_just_continued():
+    said = verdict(config("train.schedule=cosine"), curves("improving"))
+    assert "start over, as the schedule ends with it" in said
+
+
+def test_a_loss_that_is_no_number_has_diverged():
+    entries = curves("improving")
+    last = max(i for i, entry in enumerate(entries) if entry["event"] == "train")
+    entries[last]["ppl"] = math.nan
+    assert verdict(config(), entries).startswith("The training diverged")
+
+
+def test_too_little_to_say_is_said():
+    entries = curves("improving")
+    few = [e for e in entries if e["event"] == "train" or e["step"] <= 100]
+    assert "too few validations (2)" in verdict(config(), few)
+    short = [e for e in curves("too_low") if e["step"] <= 60]
+    assert "while the learning rate still rose" in verdict(config(), short)
+    assert verdict(config(), []) == ""
+
+
+def test_a_report_ends_with_the_verdict(tiny_run):
+    report = (tiny_run / "report.md").read_text(encoding="utf-8")
+    assert report.rstrip().split("\n## ")[-1].startswith("Verdict\n\n")
