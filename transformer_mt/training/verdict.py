@@ -99,10 +99,8 @@ def _of_validations(
             "more, more updates will not."
         )
     return (
-        f"The model still improves: in the last third of the training the validation loss fell by "
-        f"{fell:.2f}. "
-        f"Raise train.max_updates ({config.train.max_updates:,})"
-        f"{_restart(config)}."
+        f"The model still improves: in its last third the validation loss fell by {fell:.2f}. Raise "
+        f"train.max_updates ({config.train.max_updates:,}){_restart(config)}."
     )
 
 

@@ -11,11 +11,12 @@ SUSPICIOUS = frozenset({
     "none", "cut", "repeating", "length_ratio", "missing_number", "missing_url", "low_confidence",
 })  # fmt: skip
 """Flags of a translation that is tried again."""
-_BEAM, _NGRAM = 10, 3
+# Chosen on lines that looked wrong (docs/measurements/experiments.md).
+_BEAM, _NGRAM, _LONGER = 10, 3, 0.3
 
 
 class RetryingTranslator(Translator):
-    """A Translator that keeps the better of two translations of a suspicious line, and records both."""
+    """A Translator that translates suspicious lines twice, keeps one translation and records both."""
 
     def __init__(self, translator: Translator) -> None:
         self.__dict__.update(vars(translator))
@@ -25,6 +26,7 @@ class RetryingTranslator(Translator):
             update={
                 "search": "beam",
                 "beam": max(_BEAM, 2 * decode.beam),
+                "length_penalty": min(10.0, decode.length_penalty + _LONGER),
                 "no_repeat_ngram": decode.no_repeat_ngram or _NGRAM,
             }
         )
@@ -56,8 +58,8 @@ def _options_of(options: Options, lines: Sequence[int]) -> Options:
 
 
 def _better(first: Translation, second: Translation) -> Translation:
-    """The one with fewer suspicions, then the likelier one for each piece; the other is recorded in it."""
-    is_second = _badness(second) < _badness(first)
+    """The second, unless it has more suspicions; the other is recorded in it."""
+    is_second = _suspicions(second) <= _suspicions(first)
     kept, other = (second, first) if is_second else (first, second)
     record = {
         "translation": other.translation, "score": other.score, "log_prob": other.log_prob,
@@ -68,5 +70,5 @@ def _better(first: Translation, second: Translation) -> Translation:
     return replace(kept, problems=[*kept.problems, problem], other=record)
 
 
-def _badness(result: Translation) -> tuple[int, float]:
-    return len(SUSPICIOUS & set(result.flags)), -result.log_prob / result.num_pieces
+def _suspicions(result: Translation) -> int:
+    return len(SUSPICIOUS & set(result.flags))
