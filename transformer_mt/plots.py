@@ -59,7 +59,7 @@ def learning_curve(entries: Sequence[dict[str, Any]], path: Path) -> None:
         losses.legend(frameon=False)
     metrics.plot(
         [e["step"] for e in valid],
-        [e["scores"][0]["value"] for e in valid],
+        [_value(e, _metric(valid)) for e in valid],
         color="tab:green",
         marker="o",
         ms=3,
@@ -105,7 +105,9 @@ def curves(runs: Sequence[tuple[str, Sequence[dict[str, Any]]]], against: str, p
     is_error = metric in _ERRORS
     choose: Any = min if is_error else max
     for name, entries in runs:
-        best.setdefault(name, []).append(choose(map(_first, _events(entries, "valid")), default=0.0))
+        best.setdefault(name, []).append(
+            choose((_value(entry, metric) for entry in _events(entries, "valid")), default=0.0)
+        )
     names = list(best)
     is_ranked = len(names) > _MOST_COLOURED
     ranking = sorted(names, key=lambda name: sum(best[name]) / len(best[name]), reverse=not is_error)
@@ -123,7 +125,7 @@ def curves(runs: Sequence[tuple[str, Sequence[dict[str, Any]]]], against: str, p
         valid, train = _events(entries, "valid"), _events(entries, "train")
         places = [_place(entry, against) for entry in valid]
         losses.plot(places, [entry["loss"] for entry in valid], marker="o", ms=2, **style)
-        metrics.plot(places, [_first(entry) for entry in valid], marker="o", ms=2, **style)
+        metrics.plot(places, [_value(entry, metric) for entry in valid], marker="o", ms=2, **style)
         rates.plot([_place(e, against) for e in train], [e["learning_rate"] for e in train], **style)
     losses.set_ylabel("validation loss per token (nats)")
     metrics.set_ylabel(f"validation {metric} (greedy)")
@@ -160,13 +162,15 @@ def _place(entry: dict[str, Any], against: str) -> float:
     return entry[{"updates": "step", "tokens": "tokens"}.get(against, "seconds")] / divisor
 
 
-def _first(entry: dict[str, Any]) -> float:
-    """The first metric of a validation, which is the one that training maximises."""
-    return entry["scores"][0]["value"]
+def _value(entry: dict[str, Any], metric: str) -> float:
+    """The score of this metric; nan where another one was chosen at that time."""
+    return next((score["value"] for score in entry["scores"] if score["name"] == metric), math.nan)
 
 
 def _metric(entries: Sequence[dict[str, Any]]) -> str:
-    return next((entry["scores"][0]["name"] for entry in entries if "scores" in entry), "BLEU")
+    """BLEU where it was measured, else the first metric."""
+    names = [score["name"] for entry in entries for score in entry.get("scores", [])]
+    return "BLEU" if "BLEU" in names or not names else names[0]
 
 
 # Some 400 MB while it is drawn; a viewer's patience ends earlier.

@@ -1,7 +1,6 @@
 """`transformer-mt compare`: models and files of translations side by side."""
 
 import json
-import os
 import shutil
 
 import pytest
@@ -101,19 +100,34 @@ def test_a_model_keeps_its_translations(tiny_run, tmp_path, monkeypatch, capfdbi
     status, first, said = cli(capfdbinary, "compare", run)
     assert status == 0 and "toy test, 30 sentences" in first and "translates toy test" in said
     assert first.split("\n")[1].split() == ["system", "BLEU", "chrF", "TER"]  # one system: no p
-    assert len((run / "evaluation" / "test-0.jsonl").read_text(encoding="utf-8").splitlines()) == 30
+    assert len((run / "evaluation" / "compare-test-0.jsonl").read_text(encoding="utf-8").splitlines()) == 30
     status, again, said = cli(capfdbinary, "compare", run)
     assert again == first and "translates" not in said
     # Its file of translations is the same system, and brings its test set
-    out = cli(capfdbinary, "compare", run / "evaluation" / "test-0.jsonl", "--target-lang", "de")[1]
+    kept = run / "evaluation" / "compare-test-0"
+    out = cli(capfdbinary, "compare", kept.with_suffix(".jsonl"), "--target-lang", "de")[1]
     assert out.split("\n")[3] == first.split("\n")[3]
-    os.utime(run / "model.safetensors")  # as if it was trained on
+    scores = kept.with_suffix(".scores.json")
+    facts = json.loads(scores.read_text(encoding="utf-8"))
+    for change in ({"weights": "of before"}, {"weights": None}, {"decode": {}}, {"tag": "<x>"}):
+        scores.write_text(json.dumps({**facts, **change}), encoding="utf-8")
+        assert "translates toy test" in cli(capfdbinary, "compare", run)[2]
+    scores.write_text("{", encoding="utf-8")  # damaged
     assert "translates toy test" in cli(capfdbinary, "compare", run)[2]
+
+
+def test_what_an_ensemble_translated_is_not_the_models_own(tiny_run, untrained_run, tmp_path, capfdbinary):
+    run = shutil.copytree(tiny_run, tmp_path / "tiny")
+    shutil.rmtree(run / "evaluation", ignore_errors=True)
+    assert cli(capfdbinary, "evaluate", run, "--ensemble", tiny_run)[0] == 0
+    assert "translates toy test" in cli(capfdbinary, "compare", run)[2]
+    assert cli(capfdbinary, "evaluate", run)[0] == 0
+    assert "translates" not in cli(capfdbinary, "compare", run)[2]
 
 
 def test_runs_and_files_stand_in_one_table(tiny_run, tmp_path, capfdbinary):
     cli(capfdbinary, "compare", tiny_run)
-    kept = (tiny_run / "evaluation" / "test-0.jsonl").read_text(encoding="utf-8").splitlines()
+    kept = (tiny_run / "evaluation" / "compare-test-0.jsonl").read_text(encoding="utf-8").splitlines()
     rows = [json.loads(line) for line in kept]
     perfect = tmp_path / "perfect.txt"
     perfect.write_text("".join(row["reference"] + "\n" for row in rows), encoding="utf-8")
@@ -124,6 +138,8 @@ def test_runs_and_files_stand_in_one_table(tiny_run, tmp_path, capfdbinary):
 @pytest.mark.parametrize(
     "words, message",
     [
+        (["bad.txt", "bad.txt"], "each system must be given once, but bad.txt is there twice"),
+        (["bad.txt", "--external", "BLEU=x"], "--external must have another name than the metrics"),
         (["nothing.txt"], "nothing.txt: no such file or folder; a system is [NAME=]PATH"),
         (["bad.txt", "--metrics", "BLUE"], "--metrics must be of BLEU, chrF,"),
         (["bad.txt", "--source", "src.txt", "--source", "src.txt"], "each --source needs a --reference"),
@@ -142,6 +158,17 @@ def test_mistakes_are_said_in_one_line(files, tmp_path, capfdbinary, words, mess
     (tmp_path / "broken.jsonl").write_text("{\n" * 4, encoding="utf-8")
     status, _, err = cli(capfdbinary, "compare", *words, *files)
     assert status in (1, 2) and message in err and err.count("\n") == 1
+
+
+def test_a_path_may_have_an_equals_sign(files, tmp_path, capfdbinary):
+    shutil.copy("bad.txt", "lr=0.1.txt")
+    status, out, _ = cli(capfdbinary, "compare", "lr=0.1.txt", "x=lr=0.1.txt", *files, "--metrics", "chrF")
+    assert status == 0 and [line.split()[0] for line in out.split("\n")[3:5]] == ["lr=0.1", "x"]
+
+
+def test_few_sentences_are_said_to_say_little(files, capfdbinary):
+    out = cli(capfdbinary, "compare", "bad.txt", "good.txt", *files)[1]
+    assert "fewer than 20 sentences say little about significance: src.txt + ref.txt" in out
 
 
 def test_without_a_test_set_or_a_language_it_says_what_to_give(files, capfdbinary):

@@ -78,6 +78,15 @@ def test_scores_by_part_and_lengths_and_flags(page):
     assert re.search(r"a number missing\s+1\s+0", tables[3])
 
 
+def test_nothing_is_suspected_of_what_is_no_language(browser, files, tmp_path, capfdbinary):
+    words = ("--source", "src.txt", "--reference", "ref.txt", "--target-lang", "phonemes", "--metrics", "WER")
+    cli(capfdbinary, "compare", "bad.txt", "good.txt", *words, "--html", "page.html")
+    page = watched_page(browser)
+    page.goto((tmp_path / "page.html").as_uri())
+    assert "a number missing" not in page.locator("body").inner_text()
+    page.close()
+
+
 def test_it_can_be_used_with_the_keyboard_and_at_phone_width(page):
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.id") == "test"

@@ -1,6 +1,7 @@
 import pytest
 
 from transformer_mt.translation.flags import suspicions
+from transformer_mt.translation.translator import Translator
 
 
 @pytest.mark.parametrize(
@@ -37,3 +38,14 @@ def test_what_looks_wrong_is_flagged_and_nothing_else(source, translation, flags
 def test_an_endless_line_takes_time_in_proportion(unit):
     text = unit * (400_000 // len(unit))  # an hour, if time grew with the square of the length
     assert "copied" not in list(suspicions(text, text + " x", 1000, ["x"] * 1000))
+
+
+def test_nothing_is_suspected_where_a_side_is_no_natural_language(untrained_run):
+    folder = untrained_run()
+    line = "The dog sees 37 birds at www.example.org."
+    assert "missing_number" in Translator.load(folder).translate([line])[0].flags
+    file = folder / "config.yaml"
+    text = file.read_text(encoding="utf-8")
+    assert "target_lang: de" in text
+    file.write_text(text.replace("target_lang: de", "target_lang: phonemes"), encoding="utf-8")
+    assert "missing_number" not in Translator.load(folder).translate([line])[0].flags

@@ -37,7 +37,9 @@ ALLOWED = {
         "checkpoint", "config", "data.tokenizer", "device", "errors", "model", "search",
     },
     "translation.attention_maps": {"data.tokenizer", "errors", "model"},
-    "translation.translator": {"config", "data.tokenizer", "errors", "model.interface", "search"},
+    "translation.translator": {
+        "config", "data.languages", "data.tokenizer", "errors", "model.interface", "search",
+    },
     "evaluation": {"config", "data", "errors", "files", "progress_bar", "translation"},
     "training": {
         "", "cpu", "checkpoint", "config", "data", "device", "errors", "evaluation", "files", "locks",

@@ -124,3 +124,21 @@ def test_spans_are_the_characters_each_piece_was_made_of(tiny_run):
     decoded = tokenizer.decode_tgt(ids)
     of_target = tokenizer.spans_tgt(ids)
     assert len(of_target) == len(ids) and "".join(decoded[b:e] for b, e in of_target) == decoded
+
+
+@pytest.mark.parametrize(
+    "kind, pieces", [("char", ["▁", "d", "e", "r", "▁", "H"]), ("word", ["▁der", "▁Hund"])]
+)
+def test_every_character_or_word_is_a_piece(pairs, kind, pieces):
+    config = TokenizerConfig(kind=kind, shared=False, byte_fallback=False, normalization="identity")
+    tokenizer = Tokenizer.train(pairs, config)
+    ids = tokenizer.encode_tgt(["der Hund"])[0]
+    assert tokenizer.pieces_tgt(ids)[: len(pieces)] == pieces and tokenizer.decode_tgt(ids) == "der Hund"
+    assert tokenizer.tgt.vocab_size() < 8000  # as many as there are
+
+
+def test_words_cannot_be_spelled_in_bytes():
+    with pytest.raises(
+        ValueError, match="byte_fallback must be false with tokenizer.kind: word, but is true"
+    ):
+        TokenizerConfig(kind="word")

@@ -42,7 +42,7 @@ SETTINGS = {
 
 
 def curves(name):
-    return read_objects(ROOT / "tests" / "curves" / f"{name}.jsonl")
+    return [*read_objects(ROOT / "tests" / "curves" / f"{name}.jsonl"), {"event": "end", "step": 10_000}]
 
 
 def config(*settings):
@@ -70,11 +70,25 @@ def test_a_loss_that_is_no_number_has_diverged():
 
 def test_too_little_to_say_is_said():
     entries = curves("improving")
-    few = [e for e in entries if e["event"] == "train" or e["step"] <= 100]
+    few = [e for e in entries if e["event"] != "valid" or e["step"] <= 100]
     assert "too few validations (2)" in verdict(config(), few)
-    short = [e for e in curves("too_low") if e["step"] <= 60]
+    short = [e for e in curves("too_low") if e["step"] <= 60 or e["event"] == "end"]
     assert "while the learning rate still rose" in verdict(config(), short)
     assert verdict(config(), []) == ""
+    assert verdict(config(), curves("improving")[:-1]) == ""  # not ended
+
+
+def test_what_ended_the_training_is_raised():
+    said = verdict(config("train.max_updates=9000", "train.patience=3"), curves("improving"))
+    assert "Raise train.patience (3)" in said
+
+
+def test_odd_curves_do_not_stop_a_training():
+    entries = curves("improving")
+    lost = [{**e, "is_best": False} if e["event"] == "valid" else e for e in entries]
+    assert verdict(config(), lost).startswith("The model still improves")
+    no_loss = [{**e, "loss": math.nan} if e["event"] == "valid" else e for e in entries]
+    assert verdict(config(), no_loss) == ""
 
 
 def test_a_report_ends_with_the_verdict(tiny_run):

@@ -2,7 +2,7 @@
 
 import argparse
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -100,7 +100,8 @@ def _compare(arguments: argparse.Namespace) -> int:
         from transformer_mt.files import write_text
 
         try:
-            write_text(Path(arguments.html), as_html(comparison, _word_counts(config)))
+            page = as_html(comparison, _word_counts(config), _is_natural(config, arguments.target_lang))
+            write_text(Path(arguments.html), page)
         except OSError as error:
             raise WorkError(f"{arguments.html}: cannot be written: {error.strerror}") from None
         say(f"{arguments.html}: the sentences side by side")
@@ -108,17 +109,25 @@ def _compare(arguments: argparse.Namespace) -> int:
 
 
 def _systems(texts: list[str]) -> list[_Named]:
-    words = [text.rpartition("=") for text in texts]
-    paths_of = [[Path(path) for path in paths.split(",")] for _, _, paths in words]
+    named = [("", text) if Path(text).exists() or "=" not in text else text.split("=", 1) for text in texts]
+    paths_of = [[Path(path) for path in paths.split(",")] for _, paths in named]
     for path in chain(*paths_of):
         if not path.exists():
             raise InputError(f"{path}: no such file or folder; a system is [NAME=]PATH")
-    short = ["" if name else _short_name(paths[0]) for (name, _, _), paths in zip(words, paths_of)]
+    short = ["" if name else _short_name(paths[0]) for (name, _), paths in zip(named, paths_of)]
+    unnamed = [paths for (name, _), paths in zip(named, paths_of) if not name]
+    if twice := next((paths[0] for paths in unnamed if unnamed.count(paths) > 1), None):
+        raise InputError(
+            f"each system must be given once, but {twice} is there twice; use NAME=PATH for seeds"
+        )
+    explicit = {name for name, _ in named}
     found = []
-    for (name, _, _), paths, own in zip(words, paths_of, short):
+    for (name, _), paths, own in zip(named, paths_of, short):
         if len(paths) > 1 and any(path.is_dir() for path in paths):
-            raise InputError(f"{paths[0]}: a model must stand alone, but has a comma after it; name it twice")
-        found.append(_Named(name or (own if short.count(own) == 1 else str(paths[0])), paths))
+            raise InputError(f"{paths[0]}: a model must be a system of its own, but has a comma after it")
+        found.append(
+            _Named(name or (own if short.count(own) == 1 and own not in explicit else str(paths[0])), paths)
+        )
     return found
 
 
@@ -142,7 +151,11 @@ def _metrics(arguments: argparse.Namespace, config: "Config | None") -> "list[Me
         if name not in METRICS:
             raise InputError(f"--metrics must be of {', '.join(METRICS)}, but has {name}")
     rules = config.evaluate if config else EvaluateConfig()
-    return [*build_metrics(rules, target_lang, list(dict.fromkeys(names))), *external_metrics(arguments)]
+    metrics = build_metrics(rules, target_lang, list(dict.fromkeys(names)))
+    external = external_metrics(arguments)
+    if same := {metric.name for metric in metrics} & {metric.name for metric in external}:
+        raise InputError(f"--external must have another name than the metrics, but has {same.pop()}")
+    return [*metrics, *external]
 
 
 def _sets_of_files(named: list[_Named]) -> "list[TestSet]":
@@ -151,7 +164,7 @@ def _sets_of_files(named: list[_Named]) -> "list[TestSet]":
 
     for system in named:
         if not system.is_model and all(path.suffix == ".jsonl" for path in system.paths):
-            return [set_of_file(path) for path in system.paths]
+            return [set_of_file(path, number) for number, path in enumerate(system.paths)]
     raise InputError("there must be a test set, but no system names one; give --source FILE --reference FILE")
 
 
@@ -180,7 +193,7 @@ def _translated(named: list[_Named], tests: "list[TestSet]", arguments: argparse
 def _by_model(folder: Path, tests: "list[TestSet]", arguments: argparse.Namespace) -> list[list[str]]:
     """The translations of the model, those of before where they are still its own."""
     from transformer_mt.evaluation.evaluate import evaluate
-    from transformer_mt.evaluation.outputs import kept_translations
+    from transformer_mt.evaluation.outputs import kept_translations, weights_digest
     from transformer_mt.translation.model_folder import load_run_config
     from transformer_mt.translation.translator import Translator
 
@@ -190,9 +203,10 @@ def _by_model(folder: Path, tests: "list[TestSet]", arguments: argparse.Namespac
         if kept is None:
             translator = translator or Translator.load(folder, arguments.device)
             say(f"{folder}: translates {test.corpus}, {translator.searched}")
-            evaluation = evaluate(translator, test, config, say)
+            evaluation = evaluate(translator, test, config, say, weights=weights_digest(folder))
             try:
-                evaluation.save(folder / "evaluation", test)
+                # Under a name of its own: the folder may hold an `evaluate` of another set or search.
+                evaluation.save(folder / "evaluation", replace(test, name=f"compare-{test.name}"))
             except WorkError as error:  # the folder of a shared model may be read-only
                 say(f"warning: {error}")
             kept = [row["translation"] for row in evaluation.rows]
@@ -215,6 +229,13 @@ def _word_counts(config: "Config | None") -> "Counter[str] | None":
         return counts
     except InputError:
         return None
+
+
+def _is_natural(config: "Config | None", target_lang: str | None) -> bool:
+    from transformer_mt.data.languages import is_natural
+
+    languages = [config.data.source_lang, config.data.target_lang] if config else []
+    return all(map(is_natural, [*languages, target_lang or "en"]))
 
 
 def _written(comparison: Any, form: str) -> str:

@@ -14,7 +14,7 @@ from transformer_mt.cli.test_sets import (
     files_of_test_sets,
     load_test_sets,
 )
-from transformer_mt.errors import InputError
+from transformer_mt.errors import InputError, WorkError
 
 if TYPE_CHECKING:
     from transformer_mt.config import Config
@@ -41,6 +41,7 @@ def add_command(commands: Any) -> None:
 def _evaluate(arguments: argparse.Namespace) -> int:
     files_of_test_sets(arguments)  # refused before any work
     from transformer_mt.evaluation.evaluate import evaluate
+    from transformer_mt.evaluation.outputs import weights_digest
     from transformer_mt.translation.model_folder import load_run_config
 
     folder = Path(arguments.model)
@@ -50,10 +51,15 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     if not tests:
         raise InputError(f"{folder}: its config has no data.test; give --source FILE --reference FILE")
     translator = load_translator(arguments)
+    is_plain = not arguments.ensemble and arguments.engine == "auto" and arguments.dtype is None
+    weights = weights_digest(folder) if is_plain else None
     for test in tests:
-        evaluation = evaluate(translator, test, config, say, arguments.tag)
+        evaluation = evaluate(translator, test, config, say, arguments.tag, weights)
         if external:
-            evaluation.save(folder / "evaluation", test)  # not lost with a command that fails
+            try:
+                evaluation.save(folder / "evaluation", test)  # not lost with a command that fails
+            except WorkError as error:
+                say(f"warning: {error}")
             evaluation = evaluation.scored_by(external, test)
         scores = evaluation.scores
         if arguments.json:

@@ -55,29 +55,35 @@ def load_test_sets(
 ) -> list["TestSet"]:
     """The test sets that the arguments name, else those of the model in the folder; none if neither does."""
     from transformer_mt.config.corpus import FilesCorpus
-    from transformer_mt.data.corpus import read_aligned
-    from transformer_mt.data.test_sets import TestSet, describe_set, read_set
+    from transformer_mt.data.test_sets import TestSet, describe_set, read_references, read_set
 
     if files := files_of_test_sets(arguments):
         found = []
         for i, (source, references) in enumerate(files):
-            sentences = [(src, tuple(targets)) for src, *targets in read_aligned([source, *references])]
-            if not sentences:
-                raise InputError(f"{source}: a test set must have sentences, but is empty")
+            sentences = list(read_references(source, references))
             name = describe_set(FilesCorpus(source=source, target=references))
             found.append(TestSet(f"{i}-{Path(source).name}", name, sentences))
-        return found
+        return _not_empty(found)
     sets: list[Readable | FromTrainCorpus] = list(config.data.test) if config else []
-    return [
-        TestSet(
-            f"test-{i}",
-            describe_set(corpus),
-            list(read_set(corpus, config.data, folder, "test")),
-            corpus.tag,
-        )
-        for i, corpus in enumerate(sets)
-        if config
-    ]
+    return _not_empty(
+        [
+            TestSet(
+                f"test-{i}",
+                describe_set(corpus),
+                list(read_set(corpus, config.data, folder, "test")),
+                corpus.tag,
+            )
+            for i, corpus in enumerate(sets)
+            if config
+        ]
+    )
+
+
+def _not_empty(tests: "list[TestSet]") -> "list[TestSet]":
+    for test in tests:
+        if not test.sentences:
+            raise InputError(f"{test.corpus}: a test set must have sentences, but is empty")
+    return tests
 
 
 def external_metrics(arguments: argparse.Namespace) -> list["ExternalMetric"]:

@@ -119,7 +119,8 @@ def is_of_other_member(error: Any) -> bool:
 
 
 def _is_corpus(loc: list[str]) -> bool:
-    is_item = loc[:2] in (["data", "train"], ["data", "test"]) and len(loc) == 3 and loc[2].isdigit()
+    lists = (["data", "train"], ["data", "valid"], ["data", "test"])
+    is_item = loc[:2] in lists and len(loc) == 3 and loc[2].isdigit()
     return ".".join(loc) in CORPORA or is_item
 
 

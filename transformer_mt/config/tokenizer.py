@@ -10,8 +10,10 @@ from transformer_mt.config.section import Changeable, Probability, Section
 class TokenizerConfig(Section):
     """SentencePiece, trained on the training pairs when the run begins."""
 
-    kind: Literal["bpe", "unigram"] = "bpe"
-    """How pieces are found: byte-pair merges or a unigram language model."""
+    kind: Literal["bpe", "unigram", "char", "word"] = "bpe"
+    """How pieces are found: byte-pair merges or a unigram language model; char and word take every character
+    or word, the most frequent ones where there are more than vocab_size.
+    """
     vocab_size: Annotated[int, Field(ge=8, le=1_000_000)] = 8000
     """Number of pieces, the special ones and the 256 bytes included (of each side where not shared)."""
     shared: bool = True
@@ -46,4 +48,6 @@ class TokenizerConfig(Section):
                 f"tokenizer.bpe_dropout must be 0.0 with tokenizer.kind: {self.kind}, but is "
                 f"{self.bpe_dropout}"
             )
+        if self.kind == "word" and self.byte_fallback:
+            raise ValueError("tokenizer.byte_fallback must be false with tokenizer.kind: word, but is true")
         return self

@@ -59,6 +59,13 @@ def base_code(language: str) -> str:
     return language.lower().replace("_", "-").split("-")[0]
 
 
+def is_natural(language: str) -> bool:
+    """Whether the code is that of a natural language (ISO 639: two or three letters), not a name such as
+    `phonemes` or `label`, for which nothing is known about sentences, numbers and lengths.
+    """
+    return len(base_code(language)) <= 3
+
+
 def _codes(language: str) -> set[str]:
     code = base_code(language)
     return {code}.union(*(group for group in _ALIKE if code in group))

@@ -1,7 +1,7 @@
 """Validation and test sets: sentences with one or several references."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,13 +47,18 @@ def read_set(
     if isinstance(corpus, FromTrainCorpus):
         return _each_alone(_read_held_out(run or Path(), name))
     if isinstance(corpus, FilesCorpus) and len(corpus.targets) > 1:
-        rows = read_aligned([corpus.source, *corpus.targets])
-        return ((src, tuple(targets)) for src, *targets in rows)
+        return read_references(corpus.source, corpus.targets)
     if not corpus.several_references:
         return _each_alone(read_corpus(corpus, data))
     if isinstance(corpus, SacrebleuCorpus):
         return read_sacrebleu(corpus.sacrebleu, list(data.languages_of(corpus)))
     return _by_source(read_corpus(corpus, data))
+
+
+def read_references(source: str, references: Sequence[str]) -> Iterator[TestSentence]:
+    """The sentences of line-aligned files. A blank line is no reference where another file has one."""
+    for src, *targets in read_aligned([source, *references]):
+        yield src, tuple(filter(str.strip, targets)) or tuple(targets[:1])
 
 
 def describe_set(corpus: Readable | FromTrainCorpus) -> str:
@@ -86,4 +91,6 @@ def _by_source(pairs: Iterable[Pair]) -> Iterator[TestSentence]:
     references: dict[str, list[str]] = {}
     for src, tgt in pairs:
         references.setdefault(src, []).append(tgt)
-    return ((src, tuple(targets)) for src, targets in references.items())
+    return (
+        (src, tuple(filter(str.strip, targets)) or tuple(targets[:1])) for src, targets in references.items()
+    )

@@ -184,6 +184,8 @@ def _train(lines: Iterable[str], config: TokenizerConfig, tags: Sequence[str] = 
                 model_writer=model,
                 model_type=config.kind,
                 vocab_size=config.vocab_size,
+                # Characters and words are as many as there are.
+                hard_vocab_limit=config.kind not in ("char", "word"),
                 byte_fallback=config.byte_fallback,
                 character_coverage=config.character_coverage,
                 normalization_rule_name=config.normalization,

@@ -22,16 +22,16 @@ from transformer_mt.evaluation.comparison import Comparison
 from transformer_mt.evaluation.comparison_table import notes, p_text, score_text
 
 
-def as_html(comparison: Comparison, word_counts: Counter[str] | None = None) -> str:
+def as_html(comparison: Comparison, word_counts: Counter[str] | None = None, is_natural: bool = True) -> str:
     """The page. `word_counts` are those of the training corpora's sources; without them words are counted in
-    the test sets.
+    the test sets. What looks wrong is shown only if both sides are natural languages.
     """
     style, script, body = (_asset(f"comparison.{ending}") for ending in ("css", "js", "html"))
     # No script but this one, and nothing from elsewhere: the sentences are of many hands.
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
     title = escape(f"Comparison of {', '.join(system.name for system in comparison.systems)}")
-    data = json.dumps(_facts(comparison, word_counts), ensure_ascii=False).replace("<", "\\u003c")
+    data = json.dumps(_facts(comparison, word_counts, is_natural), ensure_ascii=False).replace("<", "\\u003c")
     body = body.replace("<!-- title -->", title).replace("<!-- table -->", _table(comparison))
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -67,12 +67,12 @@ def _table(comparison: Comparison) -> str:
     return f'<table><tr><th scope="col">system</th>{head}</tr>{"".join(lines)}</table><ul>{below}</ul>'
 
 
-def _facts(comparison: Comparison, word_counts: Counter[str] | None) -> dict[str, Any]:
+def _facts(comparison: Comparison, word_counts: Counter[str] | None, is_natural: bool) -> dict[str, Any]:
     """What the script shows; texts are only ever inserted as text."""
     return {
         "systems": [system.name for system in comparison.systems],
         "metrics": [{"name": m.name, "higherIsBetter": m.higher_is_better} for m in comparison.metrics],
-        "flags": FLAGS,
+        "flags": FLAGS if is_natural else {},
         "counted": "the training corpora" if word_counts else "the test set",
         "tests": [
             _test_facts(comparison, number, test, word_counts) for number, test in enumerate(comparison.tests)

@@ -10,6 +10,7 @@ from tabulate import tabulate
 
 from transformer_mt.evaluation.comparison import Cell, Comparison
 
+_FEW = 20  # sentences; with 10, 9 % of equal systems are called different
 _LATEX = {"&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
           "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}"}  # fmt: skip
 
@@ -63,6 +64,8 @@ def notes(comparison: Comparison) -> list[str]:
         found.append("±: deviation of the runs of a system")
     if len(comparison.systems) > 1:
         found.append(f"p: of the difference from {comparison.systems[0].name}, {_test(comparison)}")
+    if small := [test.corpus for test in comparison.tests if len(test.sentences) < _FEW]:
+        found.append(f"fewer than {_FEW} sentences say little about significance: {', '.join(small)}")
     if any(cell.runs_disagree for cell in comparison.cells):
         found.append("†: with some seeds better, with others worse")
     return found

@@ -32,6 +32,10 @@ class Evaluation:
     """The settings of the search."""
     tag: str | None
     """Before each source."""
+    weights: str | None
+    """A digest of the model's; None where something other than this model alone translated, in float32 or as
+    it was exported.
+    """
 
     def scored_by(self, metrics: Sequence[Metric], test: TestSet) -> "Evaluation":
         """The same with the scores of further metrics."""
@@ -45,7 +49,7 @@ class Evaluation:
         scores = [asdict(score) for score in self.scores]
         summary = {
             "corpus": test.corpus, "sentences": len(self.rows), "search": self.search, "scores": scores,
-            "decode": self.decode, "tag": self.tag,
+            "decode": self.decode, "tag": self.tag, "weights": self.weights,
         }  # fmt: skip
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -64,9 +68,10 @@ def evaluate(
     config: Config,
     say: Callable[[str], None],
     tag: str | None = None,
+    weights: str | None = None,
 ) -> Evaluation:
     """The metrics of `evaluate.metrics` of the translator on a test set. `tag` is used instead of the test
-    set's.
+    set's; `weights` are kept with the result.
     """
     metrics = build_metrics(config.evaluate, config.data.target_lang)  # before any work
     tag = tag or test.tag
@@ -88,4 +93,4 @@ def evaluate(
         }
         for (src, targets), result in zip(test.sentences, results)
     ]
-    return Evaluation(scores, rows, translator.searched, translator.decode.model_dump(), tag)
+    return Evaluation(scores, rows, translator.searched, translator.decode.model_dump(), tag, weights)

@@ -8,6 +8,7 @@ from typing import Any
 from transformer_mt.data.lines import read_lines
 from transformer_mt.data.test_sets import TestSet
 from transformer_mt.errors import InputError
+from transformer_mt.files import digest
 
 
 def read_translations(file: Path, test: TestSet) -> list[str]:
@@ -26,42 +27,59 @@ def read_translations(file: Path, test: TestSet) -> list[str]:
         if row.get("source", source) != source:
             raise InputError(
                 f"{file}:{number}: must be the translation of the sentence of {test.corpus}, but is that of "
-                f"another: {row['source'][:60]!r} instead of {source[:60]!r}"
+                f"another: {str(row['source'])[:60]!r} instead of {source[:60]!r}"
             )
     return found
 
 
-def set_of_file(file: Path) -> TestSet:
-    """The test set whose sources and references are in a .jsonl file of `evaluate`."""
+def set_of_file(file: Path, number: int = 0) -> TestSet:
+    """The test set whose sources and references are in a .jsonl file of `evaluate`; `number` is its position
+    among several.
+    """
     sentences = []
     for number, row in enumerate(_rows(file), start=1):
-        references = row.get("references") or [row.get("reference")]
-        if not isinstance(row.get("source"), str) or not all(isinstance(each, str) for each in references):
+        references = row["references"] if isinstance(row.get("references"), list) else [row.get("reference")]
+        texts = [row.get("source"), *references]
+        if not references or not all(isinstance(text, str) for text in texts):
             raise InputError(f"{file}:{number}: must have a source and a reference, but has none")
         sentences.append((row["source"], tuple(references)))
     if not sentences:
         raise InputError(f"{file}: a test set must have sentences, but is empty")
-    return TestSet(file.stem, file.stem, sentences)
+    return TestSet(f"{number}-{file.stem}", file.stem, sentences)
 
 
 def kept_translations(folder: Path, test: TestSet, decode: dict[str, Any]) -> list[str] | None:
-    """Those `evaluate` kept in the model's folder, if it was this model, test set and search; else None."""
-    weights = next(folder / name for name in ("model.safetensors", "model.bin") if (folder / name).exists())
+    """Those kept in the model's folder, if this model alone made them of this test set by this search; else
+    None.
+    """
+    wanted = {"sentences": len(test.sentences), "decode": decode, "tag": test.tag}
+    wanted["weights"] = weights_digest(folder)
     for scores in sorted((folder / "evaluation").glob("*.scores.json")):
         rows = scores.with_name(scores.name.replace(".scores.json", ".jsonl"))
-        if not rows.exists() or scores.stat().st_mtime < weights.stat().st_mtime:
-            continue
-        facts = json.loads(scores.read_text(encoding="utf-8"))
-        if (facts["sentences"], facts.get("decode"), facts.get("tag")) != (
-            len(test.sentences),
-            decode,
-            test.tag,
-        ):
+        facts = _facts_of(scores)
+        if not rows.exists() or any(facts.get(key) != value for key, value in wanted.items()):
             continue
         kept = list(_rows(rows))
         if [row["source"] for row in kept] == test.sources:
             return [row["translation"] for row in kept]
     return None
+
+
+def weights_digest(folder: Path) -> str | None:
+    """A digest of the weights in the folder of a run or an export; None without any."""
+    for name in ("model.safetensors", "model.bin"):
+        if (folder / name).exists():
+            return digest(folder / name)
+    return None
+
+
+def _facts_of(scores: Path) -> dict[str, Any]:
+    """What a scores file holds; nothing where it is damaged."""
+    try:
+        facts = json.loads(scores.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return facts if isinstance(facts, dict) else {}
 
 
 def _rows(file: Path) -> Iterator[dict[str, Any]]:

@@ -13,7 +13,7 @@ from transformer_mt import __version__
 from transformer_mt.config import Config
 from transformer_mt.config.corpus import HubCorpus
 from transformer_mt.data.cleaning import READ, REASONS
-from transformer_mt.data.languages import base_code
+from transformer_mt.data.languages import base_code, is_natural
 from transformer_mt.export.proof import Proof
 from transformer_mt.export.target import Target
 from transformer_mt.files import read_objects
@@ -101,7 +101,7 @@ def _header(facts: dict[str, Any], config: Config, target: Target) -> str:
         entry.hub for entry in config.data.entries if isinstance(entry, HubCorpus) and not _is_path(entry.hub)
     ]
     header = ModelCardData(
-        language=[base_code(facts[key]) for key in ("source_lang", "target_lang")],
+        language=[base_code(facts[key]) for key in ("source_lang", "target_lang") if is_natural(facts[key])],
         license=facts.get("license"),
         library_name=_ON_THE_HUB.get(target.name, target.name.lower()),
         pipeline_tag="translation",

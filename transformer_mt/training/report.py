@@ -16,6 +16,7 @@ from transformer_mt.data.corpus import name_of
 from transformer_mt.errors import InputError
 from transformer_mt.files import write_text
 from transformer_mt.training.verdict import verdict
+from transformer_mt.translation.confidence import FILE
 
 
 def write_report(
@@ -40,7 +41,7 @@ def write_report(
 
 def _confidence(folder: Path, say: Callable[[str], None]) -> str:
     """What confidence is worth, with its picture; empty where the model was not calibrated."""
-    file = folder / "calibration.json"
+    file = folder / FILE
     if not file.exists():
         return ""
     facts = json.loads(file.read_text(encoding="utf-8"))
@@ -155,13 +156,13 @@ def _data(corpora: Sequence[dict[str, Any]]) -> str:
 def _tests(tests: Sequence[tuple[str, dict[str, Any]]]) -> str:
     if not tests:
         return ""
-    names = [score["name"] for score in tests[0][1]["scores"]]
+    names = list(dict.fromkeys(score["name"] for _, facts in tests for score in facts["scores"]))
     rows = [
         (
             facts.get("corpus") or name,
             f"{facts['sentences']:,}",
             facts.get("search", ""),
-            *(f"{score['value']:.2f}" for score in facts["scores"]),
+            *(_score(facts["scores"], name) for name in names),
         )
         for name, facts in tests
     ]
@@ -173,6 +174,7 @@ def _validations(entries: Sequence[dict[str, Any]]) -> str:
     valid = [entry for entry in entries if entry["event"] in ("valid", "average")]
     if not valid:
         return ""
+    names = [score["name"] for score in valid[-1]["scores"]]
     sets = [f"{each['name']} {each['scores'][0]['name']}" for each in valid[-1].get("sets", [])]
     rows = [
         (
@@ -180,16 +182,20 @@ def _validations(entries: Sequence[dict[str, Any]]) -> str:
             f"{entry['seconds'] / 60:.1f}",
             f"{entry['loss']:.3f}",
             f"{entry['ppl']:.2f}",
-            *(f"{score['value']:.2f}" for score in entry["scores"]),
-            *(f"{each['scores'][0]['value']:.2f}" for each in entry.get("sets", [])),
+            *(_score(entry["scores"], name) for name in names),
+            *(_score(each["scores"], each["scores"][0]["name"]) for each in entry.get("sets", [])),
             "average" if entry["event"] == "average" else "best so far" if entry.get("is_best") else "",
         )
         for entry in valid
     ]
-    names = [score["name"] for score in valid[-1]["scores"]]
     head = ["update", "minutes", "loss", "perplexity", *names, *sets, ""]
     signatures = signature_lines(valid[-1]["scores"])
     return f"## Validation\n\nGreedy translations.\n\n{table(rows, head)}\n\n{signatures}"
+
+
+def _score(scores: Sequence[dict[str, Any]], name: str) -> str:
+    """The score of this name; empty where another metric was chosen at that time."""
+    return next((f"{score['value']:.2f}" for score in scores if score["name"] == name), "")
 
 
 def signature_lines(scores: Any) -> str:

@@ -126,7 +126,7 @@ class Run:
         self.progress.load_state_dict(state["progress"])
         compare_updates(state.get("batches_per_update"), self.config, self.ranks)
         self._keep_micro_batches(state)
-        if changed := changed_scores(state["config"], self.config):
+        if changed := changed_scores(Config.model_validate(state["config"]).model_dump(), self.config):
             say(f"scores before and after a change of {', '.join(changed)} are not comparable")
             say("the search for the best checkpoint starts again")
             self.progress.reset_scores()

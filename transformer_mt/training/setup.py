@@ -14,10 +14,12 @@ from transformer_mt.config import Config
 from transformer_mt.config.dump import dump_config
 from transformer_mt.data.batching import TrainingBatches
 from transformer_mt.data.held_out import as_lines, held_out_file
+from transformer_mt.data.languages import is_natural
 from transformer_mt.data.mixture import Mixture
 from transformer_mt.data.prefetch import BatchPrefetcher
 from transformer_mt.data.prepare import PreparedData, prepare
 from transformer_mt.data.subword_dropout import EpochSpelling
+from transformer_mt.data.test_sets import name_of_set
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.device import allow_tf32, choose_device, choose_precision, keep_freed_memory
 from transformer_mt.errors import InputError, Setting
@@ -94,6 +96,17 @@ def _check_machine(config: Config, fresh: bool, ranks: Ranks) -> tuple[torch.dev
         raise InputError(
             "train.parallel: fsdp must have several processes, but there is one; start it with torchrun"
         )
+    names = [name_of_set(corpus) for corpus in config.data.valid_sets]
+    if train.monitor_set not in ("mean", *names):
+        raise InputError(
+            f"train.monitor_set must be mean or one of the validation sets ({', '.join(names)}), but is "
+            f"{train.monitor_set}"
+        )
+    if len(set(names)) < len(names) or "mean" in names:
+        raise InputError(
+            f"the validation sets must have different names, none of them mean, but are called "
+            f"{', '.join(names)}; give each a `name`"
+        )
     # What a metric needs may be missing: report it now, not at the first validation.
     for metric in build_metrics(config.evaluate, config.data.target_lang, validation_metrics(config)):
         metric.score(["a"], ["a"], [["a"]])
@@ -135,12 +148,6 @@ def _prepare_data(config: Config, saved: Checkpoint | None, folder: Path, ranks:
             "folder all of them see"
         )
     chosen = config.train.monitor_set
-    names = [each.name for each in data.valid]
-    if chosen != "mean" and chosen not in names:
-        raise InputError(
-            f"train.monitor_set must be mean or one of the validation sets ({', '.join(names)}), but is "
-            f"{chosen}"
-        )
     deciding = [each for each in data.valid if chosen in ("mean", each.name)]
     if config.train.monitor == "loss" and not all(len(each.pairs) for each in deciding):
         raise InputError("train.monitor must be BLEU, as no validation pair fits a batch, but is loss")
@@ -248,7 +255,8 @@ def _with_sentence_splitting(config: Config, data: PreparedData) -> Config:
     """
     if config.decode.split_sentences != "auto" or data.several_sentences is None:
         return config
-    found = {"split_sentences": data.several_sentences < _SEVERAL_SENTENCES}
+    is_single = data.several_sentences < _SEVERAL_SENTENCES and is_natural(config.data.source_lang)
+    found = {"split_sentences": is_single}
     return config.model_copy(update={"decode": config.decode.model_copy(update=found)})
 
 

@@ -17,10 +17,10 @@ _SCORE_STANDS_STILL = 0.01  # of the largest score
 
 
 def verdict(config: Config, entries: Sequence[dict[str, Any]]) -> str:
-    """Two sentences on the entries of metrics.jsonl; empty before anything was trained."""
+    """Two sentences on the entries of metrics.jsonl; empty before the end of a training."""
     trained = [entry for entry in entries if entry["event"] == "train"]
     valid = [entry for entry in entries if entry["event"] == "valid"]
-    if not trained or not valid:
+    if not trained or not valid or not any(entry["event"] == "end" for entry in entries):
         return ""
     losses = [math.log(entry["ppl"]) if entry["ppl"] > 0 else math.nan for entry in trained]
     rate = f"train.learning_rate ({config.train.learning_rate:g})"
@@ -32,6 +32,9 @@ def verdict(config: Config, entries: Sequence[dict[str, Any]]) -> str:
     fell = _fall(losses)
     if mean(losses[-3:]) > _LEARNED_LITTLE * losses[0] and fell < _FALLS_FAST:
         return _learned_little(config, trained[-1]["step"], losses, fell, rate)
+    names = {entry["scores"][0]["name"] for entry in valid}
+    if len(names) > 1 or not all(math.isfinite(entry["loss"]) for entry in valid):
+        return ""  # another metric is monitored since a resumption, or no validation pair fits a batch
     if len(valid) < _LEAST_VALIDATIONS:
         return (
             f"There are too few validations ({len(valid)}) to say how the training went. Lower "
@@ -76,7 +79,7 @@ def _of_validations(
     valid: Sequence[dict[str, Any]],
 ) -> str:
     best_loss = min(valid, key=lambda entry: entry["loss"])
-    best = [entry for entry in valid if entry["is_best"]][-1]
+    best = _best_of(valid)
     name = best["scores"][0]["name"]
     then = [loss for entry, loss in zip(trained, losses) if entry["step"] <= best_loss["step"]]
     risen = valid[-1]["loss"] / best_loss["loss"] - 1
@@ -98,17 +101,27 @@ def _of_validations(
             f"and {name} changed by {gained * max(1.0, most):.2f}. A larger model or more data may bring "
             "more, more updates will not."
         )
+    sign = "fell" if fell >= 0 else "rose"
     return (
-        f"The model still improves: in its last third the validation loss fell by {fell:.2f}. Raise "
-        f"train.max_updates ({config.train.max_updates:,}){_restart(config)}."
+        f"The model still improves: in its last third the validation loss {sign} by {abs(fell):.2f} and "
+        f"{name} changed by {gained * max(1.0, most):.2f}. Raise {_limit(config, trained[-1]['step'])}"
+        f"{_restart(config)}."
     )
+
+
+def _limit(config: Config, step: int) -> str:
+    """The key that ended the training."""
+    if step < config.train.max_updates and config.train.patience:
+        return f"train.patience ({config.train.patience})"
+    return f"train.max_updates ({config.train.max_updates:,})"
 
 
 def _restart(config: Config) -> str:
     if config.train.schedule in ("cosine", "linear"):
         return " and start over, as the schedule ends with it"
-    return " and run the same command to go on"
+    return " and run the same command to resume"
 
 
 def _best_of(valid: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    return [entry for entry in valid if entry["is_best"]][-1]
+    """The newest best; the last one where metrics.jsonl has lost it."""
+    return next((entry for entry in reversed(valid) if entry["is_best"]), valid[-1])

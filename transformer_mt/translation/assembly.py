@@ -51,8 +51,10 @@ def joined(line: Line, n_best: int, splitter: Splitter) -> list[Candidate]:
     return found[:n_best]
 
 
-def line_result(line: Line, n_best: int, splitter: Splitter) -> Translation:
-    """A line's translation, put together from those of its units."""
+def line_result(line: Line, n_best: int, splitter: Splitter, is_natural: bool = True) -> Translation:
+    """A line's translation, put together from those of its units. What looks wrong with it is only known
+    where both languages are natural ones.
+    """
     if not line.units:
         return Translation(
             source=line.source, translation="", score=0.0, log_prob=0.0, tokens=[], n_best=[NOTHING],
@@ -66,7 +68,9 @@ def line_result(line: Line, n_best: int, splitter: Splitter) -> Translation:
         problems.insert(0, f"the source was translated in {len(line.units)} parts: it is too long for one")
     candidates = joined(line, n_best, splitter)
     best = candidates[0]
-    flags += suspicions(line.source, best.translation, sum(len(unit.src) for unit in line.units), best.tokens)
+    if is_natural:
+        src_pieces = sum(len(unit.src) for unit in line.units)
+        flags += suspicions(line.source, best.translation, src_pieces, best.tokens)
     return Translation(
         source=line.source,
         translation=best.translation,

@@ -13,6 +13,7 @@ SUSPICIOUS = frozenset({
 """Flags of a translation that is tried again."""
 # Chosen on lines that looked wrong (docs/measurements/experiments.md).
 _BEAM, _NGRAM, _LONGER = 10, 3, 0.3
+_MOST_BEAM = 1000
 
 
 class RetryingTranslator(Translator):
@@ -25,14 +26,14 @@ class RetryingTranslator(Translator):
         self._again.decode = decode.model_copy(
             update={
                 "search": "beam",
-                "beam": max(_BEAM, 2 * decode.beam),
+                "beam": min(_MOST_BEAM, max(_BEAM, 2 * decode.beam, decode.samples)),
                 "length_penalty": min(10.0, decode.length_penalty + _LONGER),
                 "no_repeat_ngram": decode.no_repeat_ngram or _NGRAM,
             }
         )
 
     def check(self, options: Options) -> None:
-        """InputError, before any work, if the options fit one of the searches not."""
+        """InputError, before any work, if the options do not fit one of the searches."""
         super().check(options)
         self._again.check(options)
 
@@ -58,8 +59,8 @@ def _options_of(options: Options, lines: Sequence[int]) -> Options:
 
 
 def _better(first: Translation, second: Translation) -> Translation:
-    """The second, unless it has more suspicions; the other is recorded in it."""
-    is_second = _suspicions(second) <= _suspicions(first)
+    """The second, unless it has more suspicions or is empty; the other is recorded in it."""
+    is_second = bool(second.translation.strip()) and _suspicions(second) <= _suspicions(first)
     kept, other = (second, first) if is_second else (first, second)
     record = {
         "translation": other.translation, "score": other.score, "log_prob": other.log_prob,

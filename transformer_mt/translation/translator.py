@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transformer_mt.config import Config, DecodeConfig
+from transformer_mt.data.languages import is_natural
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.search.hypothesis import Hypothesis
@@ -40,6 +41,7 @@ class Translator:
         self.calibration = calibration
         self.engine, self.tokenizer, self.decode = engine, tokenizer, decode or config.decode
         self.source_lang, self.target_lang = config.data.source_lang, config.data.target_lang
+        self._is_natural = is_natural(self.source_lang) and is_natural(self.target_lang)
         self.planner = Planner(tokenizer, [config, *others], engine.max_positions)
 
     @property
@@ -145,7 +147,8 @@ class Translator:
         def done() -> Iterator[Translation]:
             while waiting and waiting[0].is_done:
                 line = waiting.popleft()
-                result = self._with_confidence(line_result(line, options.n_best, self.planner.splitter))
+                result = line_result(line, options.n_best, self.planner.splitter, self._is_natural)
+                result = self._with_confidence(result)
                 yield self._aligned(result, line) if options.align else result
 
         yield from done()  # blank lines at the beginning
