@@ -1,10 +1,10 @@
-"""How often equal systems with few seeds are called different, by two ways to judge the luck with the seeds.
+"""How often equal systems with few seeds are called different: two ways to judge their variation.
 
     python scripts/resample_seeds.py
 
-Two systems of N runs each are equal but for luck: each run has a quality of its own (standard normal), and
-the test set favours one system by a normal number (of the given deviation). A test may find p <= 0.05 in 5 %
-of the cases.
+Two systems of N runs each are equal but for random variation: each run has a quality of its own (standard
+normal), and the test set favours one system by a normal number (of the given deviation). A test may find
+p <= 0.05 in 5 % of the cases.
 """
 
 import numpy as np

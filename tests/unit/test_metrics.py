@@ -191,9 +191,9 @@ def test_an_external_metric_is_the_mean_of_what_its_command_prints(tmp_path):
             WorkError,
             "failed with status 1: no GPU",
         ),
-        ("print(1)", WorkError, "must print a number a sentence, but printed 1 for 2"),
-        ("print('nan'); print(1)", WorkError, "must print a number a line, but printed 'nan'"),
-        ("print('0.5 0.6'); print(1)", WorkError, "must print a number a line, but printed '0.5 0.6'"),
+        ("print(1)", WorkError, "must print one number per sentence, but printed 1 for 2"),
+        ("print('nan'); print(1)", WorkError, "must print one number per line, but printed 'nan'"),
+        ("print('0.5 0.6'); print(1)", WorkError, "must print one number per line, but printed '0.5 0.6'"),
     ],
 )
 def test_what_goes_wrong_in_the_command_is_said(tmp_path, body, error, message):

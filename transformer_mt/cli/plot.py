@@ -33,7 +33,7 @@ def add_command(commands: Any) -> None:
     attention.add_argument("-o", "--output", metavar="FILE", help="the picture: .png, .svg or .pdf")
     attention.add_argument("--json", action="store_true", help="print the numbers")
     attention.set_defaults(command=_attention)
-    about = "Draw validation loss, BLEU and learning rate of several runs in one picture."
+    about = "Draw validation loss, score and learning rate of several runs in one picture."
     curves = kinds.add_parser("curves", help="learning curves", description=about)
     curves.add_argument("runs", metavar="RUN", nargs="+", help="a run's folder")
     units = ["updates", "tokens", "minutes", "hours"]

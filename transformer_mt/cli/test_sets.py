@@ -34,7 +34,7 @@ def add_external(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=COMMAND",
         action="append",
         default=[],
-        help="a metric whose command reads JSON lines and prints a number a line",
+        help="a metric whose command reads JSON lines and prints one number for each",
     )
 
 

@@ -1,12 +1,13 @@
 """The YAML's `evaluate` section."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, Field, field_validator
 
 from transformer_mt.config.section import Changeable, Mark, Section
 
-METRICS = ("BLEU", "chrF", "chrF++", "TER", "spBLEU", "exact match", "WER", "CER")
+Metric = Literal["BLEU", "chrF", "chrF++", "TER", "spBLEU", "exact match", "WER", "CER"]
+METRICS: tuple[str, ...] = get_args(Metric)
 """The metrics by name."""
 
 
@@ -16,10 +17,7 @@ def metric_name(value: Any) -> Any:
     return names.get(value.lower(), value) if isinstance(value, str) else value
 
 
-MetricName = Annotated[
-    Literal["BLEU", "chrF", "chrF++", "TER", "spBLEU", "exact match", "WER", "CER"],
-    BeforeValidator(metric_name),
-]
+MetricName = Annotated[Metric, BeforeValidator(metric_name)]
 
 
 class EvaluateConfig(Section):
@@ -27,7 +25,7 @@ class EvaluateConfig(Section):
 
     metrics: Changeable[list[MetricName]] = Field(["BLEU", "chrF", "TER"], min_length=1)
     """What `evaluate` and `compare` report: BLEU, chrF, chrF++, TER, spBLEU, exact match, WER and CER (word
-    and character error rate). Validations leave out TER, which is slow.
+    and character error rate). Validations leave out TER, which is slow, unless train.monitor names it.
     """
     tokenize: Annotated[
         Literal["auto", "13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "none"], Mark.AFFECTS_SCORES

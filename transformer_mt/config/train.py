@@ -4,13 +4,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from transformer_mt.config.evaluate import metric_name
+from transformer_mt.config.evaluate import Metric, metric_name
 from transformer_mt.config.section import Changeable, Mark, NonNegative, Positive, Probability, Section
 
-Monitor = Annotated[
-    Literal["loss", "BLEU", "chrF", "chrF++", "TER", "spBLEU", "exact match", "WER", "CER"],
-    BeforeValidator(metric_name),
-]
+Monitor = Annotated[Literal["loss", Metric], BeforeValidator(metric_name)]
 
 
 class TrainConfig(Section):

@@ -18,7 +18,7 @@ from transformer_mt.translation.result import Options
 from transformer_mt.translation.translator import Translator
 
 LEAST = 50
-"""Fewer sentences than these are not enough."""
+"""The minimum number of sentences."""
 _MOST = 1000
 _BINS = 10
 _LOW = 0.05  # the share of validation translations whose confidence is called low

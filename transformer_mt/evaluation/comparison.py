@@ -1,4 +1,4 @@
-"""Several systems on several test sets: scores, their intervals, and whether the differences are luck."""
+"""Several systems on several test sets: scores, intervals, and whether differences are significant."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

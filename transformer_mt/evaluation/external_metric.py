@@ -14,9 +14,9 @@ from transformer_mt.evaluation.metric import MeanMetric, References, Statistics
 
 
 class ExternalMetric(MeanMetric):
-    """The mean of the numbers that a command prints, one a sentence.
+    """The mean of the numbers that a command prints, one for each sentence.
 
-    The command reads a JSON object a line, {"source", "translation", "references"}.
+    The command reads one JSON object per line, {"source", "translation", "references"}.
     """
 
     scale = 1.0
@@ -51,13 +51,13 @@ class ExternalMetric(MeanMetric):
             ) from None
         if done.returncode:
             said = done.stderr.decode(errors="replace").split("\n")
-            last = next((line.strip() for line in reversed(said) if line.strip()), "nothing said")
+            last = next((line.strip() for line in reversed(said) if line.strip()), "no message")
             raise WorkError(f"{self.name}: the command failed with status {done.returncode}: {last}")
         values = [self._number(line) for line in done.stdout.decode(errors="replace").splitlines()]
         if len(values) != len(lines):
             raise WorkError(
-                f"{self.name}: the command must print a number a sentence, but printed {len(values):,} for "
-                f"{len(lines):,}"
+                f"{self.name}: the command must print one number per sentence, but printed {len(values):,} "
+                f"for {len(lines):,}"
             )
         return np.array([(value, 1) for value in values], np.float64)
 
@@ -68,7 +68,7 @@ class ExternalMetric(MeanMetric):
             value = math.nan
         if not math.isfinite(value):
             raise WorkError(
-                f"{self.name}: the command must print a number a line, but printed {line.strip()[:80]!r}"
+                f"{self.name}: the command must print one number per line, but printed {line.strip()[:80]!r}"
             )
         return value
 

@@ -36,7 +36,7 @@ class Metric(ABC):
 
     name: str
     higher_is_better: bool | None = True
-    """None where nobody said."""
+    """None for a metric of which it is not known."""
 
     @abstractmethod
     def statistics(
@@ -60,7 +60,7 @@ class Metric(ABC):
         """The score of a test set. InputError where the numbers of translations and references differ."""
         if len(translations) != len(references):
             raise InputError(
-                f"there must be one line of references a translation, but there are {len(references):,} for "
+                f"there must be references for each translation, but there are {len(references):,} for "
                 f"{len(translations):,}"
             )
         sums = self.statistics(sources, translations, references).sum(axis=0)

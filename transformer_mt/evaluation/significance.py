@@ -1,4 +1,4 @@
-"""Whether one system is better than another, or only luckier with its test set or its seeds.
+"""Whether one system is better than another, or the difference is random variation.
 
 All statistics are of the whole test set: a sample's score is computed from the sums over its sentences.
 """
@@ -40,7 +40,7 @@ def interval(values: Values, metric: Metric, runs: Sequence[Statistics]) -> tupl
 
     `values` are [runs, samples] of the bootstrap.
     """
-    means = values.mean(axis=0) + _luck_of_seeds([scores(metric, runs)], values.shape[1])
+    means = values.mean(axis=0) + _seed_variation([scores(metric, runs)], values.shape[1])
     low, high = np.quantile(means, [0.025, 0.975])
     return float(low), float(high)
 
@@ -65,8 +65,8 @@ def bootstrap_p(
     """
     of_baseline, of_system = scores(metric, baseline), scores(metric, system)
     differences = values[1].mean(axis=0) - values[0].mean(axis=0)
-    luck = differences - differences.mean() + _luck_of_seeds([of_baseline, of_system], len(differences))
-    return _share_at_least(luck, of_system.mean() - of_baseline.mean(), of_baseline)
+    variation = differences - differences.mean() + _seed_variation([of_baseline, of_system], len(differences))
+    return _share_at_least(variation, of_system.mean() - of_baseline.mean(), of_baseline)
 
 
 def randomisation_p(
@@ -90,7 +90,7 @@ def randomisation_p(
 
 def holm(p: Sequence[float]) -> list[float]:
     """The p of several comparisons with one baseline, corrected (Holm 1979): the chance that any of the
-    differences found is luck stays below the level at which they are judged.
+    differences found is random stays below the level at which they are judged.
     """
     order = sorted(range(len(p)), key=lambda i: p[i])
     corrected, largest = [0.0] * len(p), 0.0
@@ -106,7 +106,7 @@ def _values(metric: Metric, sums: NDArray[np.float64], runs: int) -> Values:
     return np.array([[metric.value(row) for row in parts[:, run].tolist()] for run in range(runs)])
 
 
-def _luck_of_seeds(systems: Sequence[Values], samples: int) -> Values:
+def _seed_variation(systems: Sequence[Values], samples: int) -> Values:
     """[samples]: by how much the mean over the seeds of one system, or the difference of two, would change
     with other seeds (Student's t with pooled variance); 0 where each has one run.
     """
@@ -118,7 +118,7 @@ def _luck_of_seeds(systems: Sequence[Values], samples: int) -> Values:
     return np.random.default_rng([_SEED, 1]).standard_t(freedom, samples) * error
 
 
-def _share_at_least(luck: Values, difference: float, magnitude: Values) -> float:
+def _share_at_least(variation: Values, difference: float, magnitude: Values) -> float:
     """The share of samples with a difference at least as large, the real one counted with them."""
     least = abs(difference) - _ROUNDING * max(1.0, float(np.abs(magnitude).max()))
-    return float((np.sum(np.abs(luck) >= least) + 1) / (len(luck) + 1))
+    return float((np.sum(np.abs(variation) >= least) + 1) / (len(variation) + 1))

@@ -62,7 +62,7 @@ class Loggers:
 
 
 class Logger(ABC):
-    """One place where the log is shown."""
+    """A service that shows the log."""
 
     @abstractmethod
     def __init__(self, folder: Path, config: Config, step: int) -> None: ...

@@ -91,7 +91,9 @@ def validate(
 
 
 def validation_metrics(config: Config) -> list[str]:
-    """The metrics of a validation, that which is monitored first; TER only if it is, as it is slow."""
+    """The metrics of a validation, the monitored one first. TER, which is slow, is left out unless it is
+    monitored or there is no other.
+    """
     monitored = [config.train.monitor] if config.train.monitor != "loss" else []
     others = [name for name in config.evaluate.metrics if name != "TER"]
     return list(dict.fromkeys([*monitored, *others])) or ["TER"]
