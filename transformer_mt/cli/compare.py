@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 _MOST_COUNTED = 1_000_000
 _ABOUT = (
     "Compare models and files of translations on test sets: scores with intervals, and whether the "
-    "differences from the first system are significant. A model's translations that `evaluate` kept are used "
-    "again."
+    "differences from the first system are significant. Translations kept with a model are used again if the "
+    "same weights made them by the same search."
 )
 _SYSTEM = (
     "[NAME=]PATH: a run's folder, an exported one, or files of translations (plain text, or .jsonl of "
