@@ -164,6 +164,18 @@ def test_a_path_may_have_an_equals_sign(files, tmp_path, capfdbinary):
     assert status == 0 and [line.split()[0] for line in out.split("\n")[3:5]] == ["lr=0.1", "x"]
 
 
+def test_files_of_one_name_are_different_test_sets(tmp_path, capfdbinary):
+    for folder, translation in (("a", "Der Hund schläft."), ("b", "Falsch.")):
+        row = {"source": "The dog sleeps.", "reference": "Der Hund schläft.", "translation": translation}
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "out.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
+    paths = f"{tmp_path}/a/out.jsonl,{tmp_path}/b/out.jsonl"
+    words = ("--target-lang", "de", "--metrics", "exact match", "--format", "json")
+    facts = json.loads(cli(capfdbinary, "compare", paths, *words)[1])
+    assert [cell["value"] for cell in facts["cells"]] == [100.0, 0.0]
+    assert len({test["name"] for test in facts["tests"]}) == 2
+
+
 def test_few_sentences_are_said_to_say_little(files, capfdbinary):
     out = cli(capfdbinary, "compare", "bad.txt", "good.txt", *files)[1]
     assert "fewer than 20 sentences say little about significance: src.txt + ref.txt" in out

@@ -178,14 +178,12 @@ def _translated(named: list[_Named], tests: "list[TestSet]", arguments: argparse
                 f"{system.name}: must have a file for each test set, with commas between them, but has "
                 f"{len(system.paths)} for {len(tests)}"
             )
+    read = [
+        None if system.is_model else list(map(read_translations, system.paths, tests)) for system in named
+    ]
     runs: dict[str, list[list[list[str]]]] = {}
-    read = {
-        id(system): [read_translations(path, test) for path, test in zip(system.paths, tests)]
-        for system in named
-        if not system.is_model
-    }
-    for system in named:
-        run = read.get(id(system)) or _by_model(system.paths[0], tests, arguments)
+    for system, of_files in zip(named, read):
+        run = of_files or _by_model(system.paths[0], tests, arguments)
         runs.setdefault(system.name, []).append(run)
     return [System(name, found) for name, found in runs.items()]
 
@@ -197,13 +195,14 @@ def _by_model(folder: Path, tests: "list[TestSet]", arguments: argparse.Namespac
     from transformer_mt.translation.model_folder import load_run_config
     from transformer_mt.translation.translator import Translator
 
-    config, translator, found = load_run_config(folder), None, []
+    config, weights = load_run_config(folder), weights_digest(folder)
+    translator, found = None, []
     for test in tests:
-        kept = kept_translations(folder, test, config.decode.model_dump())
+        kept = kept_translations(folder, test, config.decode.model_dump(), weights)
         if kept is None:
             translator = translator or Translator.load(folder, arguments.device)
             say(f"{folder}: translates {test.corpus}, {translator.searched}")
-            evaluation = evaluate(translator, test, config, say, weights=weights_digest(folder))
+            evaluation = evaluate(translator, test, config, say, weights=weights)
             try:
                 # Under a name of its own: the folder may hold an `evaluate` of another set or search.
                 evaluation.save(folder / "evaluation", replace(test, name=f"compare-{test.name}"))

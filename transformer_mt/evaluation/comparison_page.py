@@ -75,13 +75,18 @@ def _facts(comparison: Comparison, word_counts: Counter[str] | None, is_natural:
         "flags": FLAGS if is_natural else {},
         "counted": "the training corpora" if word_counts else "the test set",
         "tests": [
-            _test_facts(comparison, number, test, word_counts) for number, test in enumerate(comparison.tests)
+            _test_facts(comparison, number, test, word_counts, is_natural)
+            for number, test in enumerate(comparison.tests)
         ],
     }
 
 
 def _test_facts(
-    comparison: Comparison, number: int, test: TestSet, word_counts: Counter[str] | None
+    comparison: Comparison,
+    number: int,
+    test: TestSet,
+    word_counts: Counter[str] | None,
+    is_natural: bool,
 ) -> dict[str, Any]:
     outputs = [system.runs[0][number] for system in comparison.systems]
     counts = word_counts or count_words(test.sources)
@@ -104,7 +109,7 @@ def _test_facts(
             ]
             for metric in comparison.metrics
         ]
-        flags = [flags_of(source, translation) for translation in translations]
+        flags = [flags_of(source, translation) if is_natural else [] for translation in translations]
         rows.append([source, list(references), translations, scores, flags])
     return {
         "corpus": test.corpus,

@@ -32,9 +32,9 @@ def read_translations(file: Path, test: TestSet) -> list[str]:
     return found
 
 
-def set_of_file(file: Path, number: int = 0) -> TestSet:
-    """The test set whose sources and references are in a .jsonl file of `evaluate`; `number` is its position
-    among several.
+def set_of_file(file: Path, position: int = 0) -> TestSet:
+    """The test set whose sources and references are in a .jsonl file of `evaluate`; `position` tells it from
+    others of the same file name.
     """
     sentences = []
     for number, row in enumerate(_rows(file), start=1):
@@ -45,15 +45,16 @@ def set_of_file(file: Path, number: int = 0) -> TestSet:
         sentences.append((row["source"], tuple(references)))
     if not sentences:
         raise InputError(f"{file}: a test set must have sentences, but is empty")
-    return TestSet(f"{number}-{file.stem}", file.stem, sentences)
+    return TestSet(f"{position}-{file.stem}", file.stem, sentences)
 
 
-def kept_translations(folder: Path, test: TestSet, decode: dict[str, Any]) -> list[str] | None:
-    """Those kept in the model's folder, if this model alone made them of this test set by this search; else
-    None.
+def kept_translations(
+    folder: Path, test: TestSet, decode: dict[str, Any], weights: str | None
+) -> list[str] | None:
+    """Those kept in the model's folder, if these weights alone made them of this test set by this search;
+    else None.
     """
-    wanted = {"sentences": len(test.sentences), "decode": decode, "tag": test.tag}
-    wanted["weights"] = weights_digest(folder)
+    wanted = {"sentences": len(test.sentences), "decode": decode, "tag": test.tag, "weights": weights}
     for scores in sorted((folder / "evaluation").glob("*.scores.json")):
         rows = scores.with_name(scores.name.replace(".scores.json", ".jsonl"))
         facts = _facts_of(scores)

@@ -127,7 +127,7 @@ function sentence({ row, number }, now) {
       score.className = difference > 0 ? "better" : "worse";
     const name = element("dt", data.systems[system]);
     name.append(score);
-    row[FLAGS][system].filter((flag) => flag in data.flags).forEach((flag) => place.append(" ", element("span", `(${data.flags[flag]})`, "flag")));
+    row[FLAGS][system].forEach((flag) => place.append(" ", element("span", `(${data.flags[flag]})`, "flag")));
     list.append(name, place);
   }
   item.append(list);
