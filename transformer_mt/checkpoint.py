@@ -34,7 +34,7 @@ class Checkpoint:
 
     path: Path
     tensors: dict[str, dict[str, Tensor]]
-    """By file: `model`, `optimizer`, ..."""
+    """By file: `model`, `optimizer`, ...; an empty group has none."""
     state: dict[str, Any]
 
 
@@ -48,6 +48,8 @@ def save(root: Path, step: int, tensors: Mapping[str, Tensors], state: Mapping[s
             shutil.rmtree(leftover)
         temporary.mkdir()
         for name, group in tensors.items():
+            if not group:  # safetensors cannot read a file without tensors
+                continue
             _write_tensors(temporary / f"{name}.safetensors", group)
         _write_json(temporary / "state.json", state)
         hashes = {path.name: _hash(path) for path in sorted(temporary.iterdir())}

@@ -152,3 +152,8 @@ def test_wrong_sets_are_refused(write_config, data, message):
 def test_old_names_are_still_read(write_config):
     config = load_config(write_config(train={"monitor": "bleu"}))
     assert config.train.monitor == "BLEU"
+
+
+def test_a_validation_allows_the_length_that_translations_may_have(run):
+    _, entries = run(words=["decode.max_length=2"])
+    assert all(len(got.split()) <= 2 for entry in entries for _, _, got in entry["samples"])

@@ -101,3 +101,28 @@ def test_the_best_of_many_are_found_by_blocks():
         assert torch.equal(values.gather(1, positions), best)
     best, positions = top_k(torch.tensor([[1.0, 3.0]]), 4)
     assert best.tolist() == [[3.0, 1.0, -torch.inf, -torch.inf]] and positions.tolist() == [[1, 0, 0, 0]]
+
+
+def test_a_hypothesis_that_goes_on_and_leads_is_waited_for():
+    """Three bad ones have ended before the good one can: all but the first of a row end at once."""
+    good = [3, 3, 3, 3, EOS]
+
+    def step(tokens, state):
+        state.length += 1
+        logits = torch.full((len(tokens), 5), -5.0)
+        logits[:, good[state.length - 1]] = 5.0
+        logits[:, EOS] = logits[:, EOS].clamp(min=-2.0)
+        return logits, state
+
+    class State:
+        def __init__(self):
+            self.length = 0
+
+        def select(self, rows):
+            return self
+
+    (found,) = beam_search(step, State(), [8], IDS, beam=3)
+    assert found[0].tokens == good and len(found) == 3
+    assert [h.score for h in found] == sorted((h.score for h in found), reverse=True)
+    (early,) = beam_search(step, State(), [8], IDS, beam=3, stop_early=True)
+    assert early[0].tokens != good and early[0].score < found[0].score

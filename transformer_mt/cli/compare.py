@@ -2,7 +2,7 @@
 
 import argparse
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -171,6 +171,7 @@ def _sets_of_files(named: list[_Named]) -> "list[TestSet]":
 def _translated(named: list[_Named], tests: "list[TestSet]", arguments: argparse.Namespace) -> "list[System]":
     from transformer_mt.evaluation.comparison import System
     from transformer_mt.evaluation.outputs import read_translations
+    from transformer_mt.evaluation.translated import translated
 
     for system in named:  # before any work
         if not system.is_model and len(system.paths) != len(tests):
@@ -183,34 +184,9 @@ def _translated(named: list[_Named], tests: "list[TestSet]", arguments: argparse
     ]
     runs: dict[str, list[list[list[str]]]] = {}
     for system, of_files in zip(named, read):
-        run = of_files or _by_model(system.paths[0], tests, arguments)
+        run = of_files or translated(system.paths[0], tests, arguments.device, say)
         runs.setdefault(system.name, []).append(run)
     return [System(name, found) for name, found in runs.items()]
-
-
-def _by_model(folder: Path, tests: "list[TestSet]", arguments: argparse.Namespace) -> list[list[str]]:
-    """The translations of the model, those of before where they are still its own."""
-    from transformer_mt.evaluation.evaluate import evaluate
-    from transformer_mt.evaluation.outputs import kept_translations, weights_digest
-    from transformer_mt.translation.model_folder import load_run_config
-    from transformer_mt.translation.translator import Translator
-
-    config, weights = load_run_config(folder), weights_digest(folder)
-    translator, found = None, []
-    for test in tests:
-        kept = kept_translations(folder, test, config.decode.model_dump(), weights)
-        if kept is None:
-            translator = translator or Translator.load(folder, arguments.device)
-            say(f"{folder}: translates {test.corpus}, {translator.searched}")
-            evaluation = evaluate(translator, test, config, say, weights=weights)
-            try:
-                # Under a name of its own: the folder may hold an `evaluate` of another set or search.
-                evaluation.save(folder / "evaluation", replace(test, name=f"compare-{test.name}"))
-            except WorkError as error:  # the folder of a shared model may be read-only
-                say(f"warning: {error}")
-            kept = [row["translation"] for row in evaluation.rows]
-        found.append(kept)
-    return found
 
 
 def _word_counts(config: "Config | None") -> "Counter[str] | None":

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from transformer_mt.errors import InputError, WorkError
 
 if TYPE_CHECKING:
     from transformer_mt.config import Config
+    from transformer_mt.data.test_sets import TestSet
 
 _ABOUT = (
     "Translate the config's test sets or the given files, and print the metrics of evaluate.metrics with "
@@ -75,8 +77,45 @@ def _evaluate(arguments: argparse.Namespace) -> int:
             print("\n".join(f"  {score}" for score in scores), flush=True)
         # After the scores are printed: the folder of a shared model may be read-only
         evaluation.save(folder / "evaluation", test)
+    if is_plain and translator.decode == config.decode and not arguments.tag:
+        _compare_with_parent(arguments, folder, config, tests)
     _update_report(folder, config)
     return 0
+
+
+def _compare_with_parent(
+    arguments: argparse.Namespace, folder: Path, config: "Config", tests: "list[TestSet]"
+) -> None:
+    """Of a fine-tuned model: what it gained and what it forgot, on these test sets and on its parent's."""
+    from transformer_mt.evaluation import fine_tuning
+    from transformer_mt.evaluation.comparison import System, compare
+    from transformer_mt.evaluation.metrics import build_metrics
+    from transformer_mt.evaluation.outputs import weights_digest
+    from transformer_mt.evaluation.translated import translated
+    from transformer_mt.translation.model_folder import load_run_config
+
+    expected = fine_tuning.weights_of_parent(folder)
+    if config.init_from is None or expected is None:
+        return
+    parent = Path(config.init_from)
+    if weights_digest(parent) != expected:
+        say(f"no comparison with {parent}: the model this one was fine-tuned from is not there")
+        return
+    if not arguments.source:
+        known = {test.corpus for test in tests}
+        of_parent = load_test_sets(arguments, parent, load_run_config(parent))
+        tests = [
+            *tests,
+            *(replace(test, name=f"parent-{test.name}") for test in of_parent if test.corpus not in known),
+        ]
+    systems = [
+        System(str(each), [translated(each, tests, arguments.device, say)]) for each in (parent, folder)
+    ]
+    comparison = compare(tests, systems, build_metrics(config.evaluate, config.data.target_lang))
+    table = fine_tuning.before_and_after(comparison)
+    if not arguments.json:
+        print(f"\n{table}", end="", flush=True)
+    fine_tuning.write(folder, table)
 
 
 def _update_report(folder: Path, config: "Config") -> None:

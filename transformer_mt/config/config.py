@@ -20,6 +20,10 @@ class Config(Section):
     """The run's folder is runs/NAME; by default the name of the YAML file."""
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 1
     """Of everything random: initial weights, order of the data, dropout."""
+    init_from: str | None = Field(None, min_length=1)
+    """Folder of a trained run to begin from: its weights, its vocabulary, and its `model` and `tokenizer`
+    keys where they are left out.
+    """
     data: DataConfig
     """The sentence pairs."""
     tokenizer: TokenizerConfig = TokenizerConfig()

@@ -17,6 +17,10 @@ class DecodeConfig(Section):
     """
     beam: Annotated[int, Field(gt=0, le=1000), OnlyForSearches(("beam",))] = 5
     """Hypotheses kept by beam search; 1 is greedy search."""
+    stop_early: Annotated[bool, OnlyForSearches(("beam",))] = False
+    """End the search when `beam` hypotheses have ended, as CTranslate2 always does, even if one that goes on
+    scores better.
+    """
     length_penalty: Annotated[float, OnlyForSearches(("beam", "sample"))] = Field(1.0, ge=0.0, le=10.0)
     """Exponent a of score = log P / length^a; 0 prefers short translations, 1 is the mean per token."""
     length_penalty_form: Annotated[Literal["plain", "gnmt"], OnlyForSearches(("beam", "sample"))] = "plain"

@@ -29,6 +29,14 @@ def marks(section: type[BaseModel], dotted: str) -> set[Mark]:
     return found | marks(below[0], rest) if rest and below else found
 
 
+def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested values by their dotted paths, as an override names them."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        found |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
+    return found
+
+
 def _sections(field: FieldInfo) -> list[type[BaseModel]]:
     """The section that a key is; a key may also be a word or a section (model.attention.score)."""
     kinds = typing.get_args(field.annotation) or [field.annotation]

@@ -2,14 +2,25 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from transformer_mt.config.section import Changeable, Probability, Section
+
+
+def _check_file(file: Any) -> Any:
+    files = file if isinstance(file, list) else [file]
+    if file is not None and (not all(isinstance(each, str) for each in files) or len(files) not in (1, 2)):
+        raise ValueError(
+            f"file must be a SentencePiece model, or a list of two, source and target, but is {file!r}"
+        )
+    return file
 
 
 class TokenizerConfig(Section):
     """SentencePiece, trained on the training pairs when the run begins."""
 
+    file: Annotated[str | list[str] | None, BeforeValidator(_check_file)] = None
+    """An existing SentencePiece model to use instead of learning one, or one for each side: [src, tgt]."""
     kind: Literal["bpe", "unigram", "char", "word"] = "bpe"
     """How pieces are found: byte-pair merges or a unigram language model; char and word take every character
     or word, the most frequent ones where there are more than vocab_size.
@@ -29,6 +40,11 @@ class TokenizerConfig(Section):
     normalization: Literal["nmt_nfkc", "nfkc", "identity"] = "nmt_nfkc"
     """Unicode normalisation; `identity` keeps full-width punctuation, as Chinese needs."""
 
+    @property
+    def files(self) -> list[str]:
+        """The files of `file`."""
+        return [self.file] if isinstance(self.file, str) else self.file or []
+
     @model_validator(mode="before")
     @classmethod
     def _read_old_names(cls, values: Any) -> Any:
@@ -43,7 +59,7 @@ class TokenizerConfig(Section):
 
     @model_validator(mode="after")
     def _only_bpe_has_dropout(self) -> "TokenizerConfig":
-        if self.bpe_dropout and self.kind != "bpe":
+        if self.bpe_dropout and self.kind != "bpe" and not self.file:
             raise ValueError(
                 f"tokenizer.bpe_dropout must be 0.0 with tokenizer.kind: {self.kind}, but is "
                 f"{self.bpe_dropout}"

@@ -93,8 +93,8 @@ def _no_models(model: str, pairs: Sequence[Pair]) -> np.ndarray:
 def prepare(
     config: Config, say: Say, tokenizer: Tokenizer | None = None, log_probs: LogProbs = _no_models
 ) -> PreparedData:
-    """The data of `config`, from the cache if it is there; `tokenizer` is given when a run is resumed.
-    `log_probs` scores pairs for the rule `model_score`.
+    """The data of `config`, from the cache if it is there. `tokenizer` is the vocabulary, where it is not to
+    be learnt. `log_probs` scores pairs for the rule `model_score`.
     """
     folder = cache_root() / _key(config, None)
     if (
@@ -122,7 +122,7 @@ def _key(config: Config, tokenizer: Tokenizer | None) -> str:
         "filters": [_filter_identity(data.filter_of(entry)) for entry in data.entries],
         "tokenizer": tokenizer.fingerprint
         if tokenizer
-        else config.tokenizer.model_dump(exclude={"bpe_dropout"}),
+        else config.tokenizer.model_dump(exclude={"bpe_dropout", "file"}),
     }
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:24]
 

@@ -41,6 +41,11 @@ class Tokenizer:
                 )
 
     @property
+    def models(self) -> list[bytes]:
+        """The SentencePiece models: one, or the source's and the target's."""
+        return self._models
+
+    @property
     def shared(self) -> bool:
         return len(self._models) == 1
 

@@ -40,7 +40,9 @@ def export(
     if reasons := target.reasons_against(config):
         lines = [f"{target.name} cannot hold this model: {reason}" for reason in reasons]
         raise InputError("\n".join([*lines, target.advice]))
-    decode, without = target.supported_settings(config.decode)
+    # Other runtimes end their search so. That is said in the documentation and not at each export.
+    decode = config.decode.model_copy(update={"stop_early": True})
+    decode, without = target.supported_settings(decode)
     if without:
         changes = [f"decode.{n} {getattr(decode, n)} (here {getattr(config.decode, n)})" for n in without]
         say(f"{target.name} cannot search as this run does; the export has {', '.join(changes)}")

@@ -40,7 +40,7 @@ class ToArgos:
                 raise InputError(f"this needs {module}: pip install 'transformer-mt[argos]'")
 
     def supported_settings(self, settings: DecodeConfig) -> tuple[DecodeConfig, list[str]]:
-        supported = DecodeConfig.model_validate({**_SEARCH, "split_sentences": False})
+        supported = DecodeConfig.model_validate({**_SEARCH, "split_sentences": False, "stop_early": True})
         unsaid = {"split_sentences", "batch_tokens", "max_length", "max_length_ratio"}
         names = set(DecodeConfig.model_fields) - unsaid
         return supported, sorted(n for n in names if getattr(settings, n) != getattr(supported, n))

@@ -46,7 +46,7 @@ class ToHuggingFace:
         kept = {key: getattr(settings, key) for key in _SETTINGS}
         if settings.length_penalty_form != "plain":
             kept["length_penalty"] = default.length_penalty
-        supported = DecodeConfig.model_validate({**kept, "split_sentences": False})
+        supported = DecodeConfig.model_validate({**kept, "split_sentences": False, "stop_early": True})
         names = set(DecodeConfig.model_fields) - {"split_sentences"}
         return supported, sorted(n for n in names if getattr(settings, n) != getattr(supported, n))
 
@@ -179,7 +179,7 @@ def _generation_config(config: Config, tokenizer: Tokenizer, positions: int) -> 
         "num_beams": decode.beam,
         "length_penalty": decode.length_penalty,
         # As ours: done with as many finished hypotheses as the beam is wide. One beam refuses the key.
-        **({"early_stopping": True} if decode.beam > 1 else {}),
+        **({"early_stopping": decode.stop_early} if decode.beam > 1 else {}),
         "max_length": min(longest + 1, positions),
         "suppress_tokens": [PAD, UNK, BOS, *tags],
         **_special_ids(),

@@ -10,6 +10,7 @@ from transformer_mt.config import Config, DataConfig
 from transformer_mt.config.corpus import FromTrainCorpus
 from transformer_mt.config.filter import FilterConfig
 from transformer_mt.data.corpus import Pair, name_of, read_corpus
+from transformer_mt.data.given_tokenizer import given_tokenizer
 from transformer_mt.data.languages import LanguageIdentifier
 from transformer_mt.data.passes import held_out_keys, training_pairs
 from transformer_mt.data.scripts import count_scripts
@@ -192,10 +193,10 @@ def _mark_dropped(suspicions: Sequence[Suspicion], chosen: FilterConfig, data: D
 
 
 def _count_tokens(config: Config, looks: Sequence[CorpusLook], notes: list[str]) -> int | None:
-    """Mean pieces per pair, by a vocabulary learnt from the samples; None if there can be none."""
+    """Mean pieces per pair, by the given vocabulary or one learnt from the samples; None if there is none."""
     text = [pair for look in looks if look.is_training for pair in look.sample]
     try:
-        tokenizer = Tokenizer.train(text, config.tokenizer, config.data.tags)
+        tokenizer = given_tokenizer(config) or Tokenizer.train(text, config.tokenizer, config.data.tags)
     except InputError as error:
         notes.append(f"Tokens were not counted: {error}")
         return None

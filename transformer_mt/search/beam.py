@@ -53,13 +53,15 @@ def beam_search(
     bonus: Callable[[State], Tensor] | None = None,
     look_every: int = 1,
     device: torch.device | None = None,
+    stop_early: bool = False,
 ) -> list[list[Hypothesis]]:
     """For each sentence its finished hypotheses, best first: `beam` of them, fewer only where there are no
     more.
 
     `state` has one row a sentence; `step(tokens (N,), state)` gives logits (N, V) of the next token and the
-    new state. At `max_lengths[b]` tokens a hypothesis must end. A sentence is done when it has `beam`
-    finished hypotheses or has reached its maximum length. `rules` change the ranking, but not `log_prob`.
+    new state. At `max_lengths[b]` tokens a hypothesis must end, and the sentence is done. It is done before
+    when it has `beam` finished hypotheses and none that goes on has a better score than the best of these;
+    with `stop_early`, when it has `beam` finished ones. `rules` change the ranking, but not `log_prob`.
     `bonus(state)` (B, W) is added to the scores of hypotheses that end. The search checks every `look_every`
     steps whether all sentences are done, because on a GPU the check synchronises.
     """
@@ -112,10 +114,14 @@ def beam_search(
         if bonus is not None:
             score = score + bonus(state).gather(1, parent[:, :beam])
         back_pointers.finish(sentences, ended, score, best_own[:, :beam], length, parent[:, :beam])
-        done = done | at_limit | (back_pointers.count[sentences] >= beam)
 
-        # 4. The `beam` best that do not end go on.
+        # 4. The `beam` best that do not end go on, while one of them may become the best.
         totals, rank = best.masked_fill(token == ids.eos, -torch.inf).topk(beam)  # (B, beam)
+        enough = back_pointers.count[sentences] >= beam
+        if not stop_early and beam > 1:  # greedy search takes the first end
+            leads = totals[:, 0] / penalty(length) > back_pointers.best[sentences]
+            enough &= ~leads
+        done = done | at_limit | enough
         parent, token = parent.gather(1, rank), token.gather(1, rank)
         log_probs = totals if judged is own else best_own.gather(1, rank)
         back_pointers.extend(sentences, length, parent, token)
@@ -147,8 +153,11 @@ class _BackPointers:
     def __init__(self, longest: int, sentences: int, beam: int, device: torch.device | None) -> None:
         self.parents = torch.zeros(longest, sentences, beam, dtype=torch.int32, device=device)
         self.tokens = torch.zeros(longest, sentences, beam, dtype=torch.int32, device=device)
-        # One row per sentence. Up to 2 x beam - 1 can end; those that do not are written to the last column.
+        # One row per sentence: the first `beam` hypotheses that ended, the newest `beam` of the others, and a
+        # last column for what has not ended.
         self.places = 2 * beam + 1
+        self.beam = beam
+        self.best = torch.full((sentences,), -torch.inf, device=device)  # score of the finished ones
         self.count = torch.zeros(sentences, dtype=torch.int64, device=device)
         # In float32, as not every device has float64; it holds lengths and rows exactly up to 2^24.
         self.numbers = torch.zeros(4, sentences, self.places, device=device)
@@ -156,8 +165,16 @@ class _BackPointers:
     def finish(
         self, sentences: Tensor, ended: Tensor, score: Tensor, log_prob: Tensor, length: int, parent: Tensor
     ) -> None:
-        """Note those hypotheses (B, beam) that have `ended`, now `length` tokens long."""
-        place = (self.count[sentences, None] + ended.cumsum(1) - 1).masked_fill(~ended, self.places - 1)
+        """Note those hypotheses (B, beam) that have `ended`, now `length` tokens long; of sentences that have
+        `beam` already, only better ones.
+        """
+        full = self.count[sentences] >= self.beam
+        ended = ended & (~full[:, None] | (score > self.best[sentences, None]))
+        top = score.masked_fill(~ended, -torch.inf).amax(dim=1)
+        self.best[sentences] = torch.maximum(self.best[sentences], top)
+        number = self.count[sentences, None] + ended.cumsum(1) - 1
+        place = torch.where(number < self.beam, number, self.beam + number % self.beam)
+        place = place.masked_fill(~ended, self.places - 1)
         numbers = torch.stack([score, log_prob, torch.full_like(score, length), parent.to(score.dtype)])
         self.numbers[:, sentences[:, None], place] = numbers
         self.count[sentences] += ended.sum(1)
@@ -172,7 +189,8 @@ class _BackPointers:
         found: list[list[Hypothesis]] = []
         for sentence, count in enumerate(self.count.tolist()):
             found.append([])
-            for score, log_prob, length, row in zip(*self.numbers[:, sentence, :count].tolist()):
+            kept = self.numbers[:, sentence, : min(count, self.places - 1)]
+            for score, log_prob, length, row in zip(*kept.tolist()):
                 path, w = [eos], int(row)
                 for t in range(int(length) - 2, -1, -1):
                     path.append(tokens[t][sentence][w])

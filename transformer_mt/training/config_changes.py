@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer_mt.config import Config
-from transformer_mt.config.keys import marks
+from transformer_mt.config.keys import flat, marks
 from transformer_mt.config.section import Mark
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.training.distributed import Ranks
@@ -89,11 +89,3 @@ def compare_updates(batches: int | None, config: Config, ranks: Ranks) -> None:
         else "no train.accumulate keeps it with so many processes"
     )
     say(f"batches in an update: {now} from here on ({ranks.size} x accumulate), {batches} before; {advice}")
-
-
-def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Keys as an override names them."""
-    keys: dict[str, Any] = {}
-    for key, value in values.items():
-        keys |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
-    return keys

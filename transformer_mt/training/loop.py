@@ -80,6 +80,8 @@ def _train(run: Run) -> None:
     _announce(run)
     if run.saved_step is not None and run.progress.best_step == run.progress.step:
         publish(run, run.weights(), run.progress.best_score)  # the process was killed before it could
+    if run.saved_step is None and config.init_from:
+        _validate(run)  # what the parent can do: no later model of this run may be worse
     run.model.train()
     with Interrupts(say) as interrupts:
         while not _is_done(run):

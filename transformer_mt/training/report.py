@@ -14,6 +14,7 @@ from transformer_mt.config.model import ModelConfig
 from transformer_mt.data.cleaning import READ, REASONS
 from transformer_mt.data.corpus import name_of
 from transformer_mt.errors import InputError
+from transformer_mt.evaluation import fine_tuning
 from transformer_mt.files import write_text
 from transformer_mt.training.verdict import verdict
 from transformer_mt.translation.confidence import FILE
@@ -35,6 +36,8 @@ def write_report(
         say(f"warning: could not draw the learning curve: {error}")
         picture = "No picture: it could not be written."
     text = report(config, entries, picture, test_scores(folder), _corpora(folder))
+    if change := fine_tuning.read(folder):
+        text += f"\n## Gained and forgotten by fine-tuning\n\n{change}"
     end = f"\n## Verdict\n\n{sentences}\n" if (sentences := verdict(config, entries)) else ""
     write_text(folder / "report.md", text + _confidence(folder, say) + end)
 
@@ -101,6 +104,8 @@ def facts_table(config: Config, entries: Sequence[dict[str, Any]]) -> str:
         ("commit", start["commit"]),
         ("seed", config.seed),
     ]
+    if config.init_from:
+        rows.append(("fine-tuned from", config.init_from))
     if trained:
         last = trained[-1]
         speed = last["tokens"] / max(1e-9, last["seconds"])

@@ -119,7 +119,7 @@ class Run:
                 "bring the old data back, or start over with ", Setting("fresh", True),
             )  # fmt: skip
         load_full_weights(self.model, saved.tensors["model"], str(saved.path))
-        load_optimizer_tensors(self.optimizer, self.model, saved.tensors["optimizer"])
+        load_optimizer_tensors(self.optimizer, self.model, saved.tensors.get("optimizer", {}))
         if self.updater.scaler.is_enabled() and state["scaler"]:  # another precision has none
             self.updater.scaler.load_state_dict(state["scaler"])
         self.batches.load_state_dict(state["batches"])
@@ -187,7 +187,7 @@ class Run:
         there = sorted(
             int(path.stem.removeprefix("step-")) for path in self.averaging.glob("step-*.safetensors")
         )
-        there = [step for step in there if step <= progress.step]
+        there = [step for step in there if 0 < step <= progress.step]  # update 0 is the parent's model
         scheduled = [step for step in there if step % train.save_every == 0 or step == train.max_updates]
         if train.average == "last":
             return scheduled[-train.average_checkpoints :]

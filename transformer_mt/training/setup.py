@@ -12,7 +12,9 @@ from transformer_mt import checkpoint
 from transformer_mt.checkpoint import Checkpoint
 from transformer_mt.config import Config
 from transformer_mt.config.dump import dump_config
+from transformer_mt.config.inherit import inherit, with_keys_of
 from transformer_mt.data.batching import TrainingBatches
+from transformer_mt.data.given_tokenizer import config_with_facts, given_tokenizer
 from transformer_mt.data.held_out import as_lines, held_out_file
 from transformer_mt.data.languages import is_natural
 from transformer_mt.data.mixture import Mixture
@@ -32,6 +34,7 @@ from transformer_mt.training.distributed import Ranks, wrap_distributed
 from transformer_mt.training.loggers import check_loggers
 from transformer_mt.training.metrics_log import MetricsLog, say
 from transformer_mt.training.optimizer import build_optimizer
+from transformer_mt.training.parent import Parent
 from transformer_mt.training.progress import Progress
 from transformer_mt.training.run import Run, model_for
 from transformer_mt.training.step import Objective, Updater
@@ -65,15 +68,21 @@ def _open_run(config: Config, folder: Path, fresh: bool, ranks: Ranks, held: Exi
         lock = held.enter_context(lock_folder(folder))
     # 3. The checkpoint before the data, because its tokenizer prepares the data.
     saved = None if fresh else _newest(folder, ranks)
-    config = _check_config(config, saved, folder, fresh)
+    parent = Parent.open(Path(config.init_from)) if config.init_from and saved is None else None
+    config = _check_config(config, saved, parent, folder, fresh)
+    tokenizer = Tokenizer.load(folder) if saved is not None else given_tokenizer(config)
+    if saved is None and tokenizer is not None and config.tokenizer.file:
+        config = config_with_facts(config, tokenizer)
     # 4. The data before the folder is created or moved: most mistakes are found here.
-    data = _prepare_data(config, saved, folder, ranks)
+    data = _prepare_data(config, tokenizer, ranks)
+    if saved is None and not fresh:
+        _refuse_foreign_tokenizer(folder, data.tokenizer)
     config = _without_auto(config, data, device, ranks)
     # 5. With `fresh` the lock is taken after the old folder was moved.
     if ranks.is_rank_zero and lock is None:
         lock = held.enter_context(_create_folder(folder, fresh))
     # 6. The objects, and last the checkpoint's state in them.
-    run = _build(config, folder, data, device, dtype, ranks, lock)
+    run = _build(config, folder, data, device, dtype, ranks, lock, parent)
     held.callback(run.batches.close)
     if saved is not None:
         run.restore(saved)
@@ -81,6 +90,8 @@ def _open_run(config: Config, folder: Path, fresh: bool, ranks: Ranks, held: Exi
     if ranks.is_rank_zero:
         if saved is None:
             data.tokenizer.save(folder)
+        if parent is not None:
+            parent.record(folder)
         _write_facts(data, folder)
         write_text(folder / "config.yaml", dump_config(config, comments=True))
     return run
@@ -123,24 +134,42 @@ def _check_machine(config: Config, fresh: bool, ranks: Ranks) -> tuple[torch.dev
     return device, dtype
 
 
-def _check_config(config: Config, saved: Checkpoint | None, folder: Path, fresh: bool) -> Config:
-    """The config that training continues with; InputError if it does not fit the checkpoint."""
+def _check_config(
+    config: Config, saved: Checkpoint | None, parent: Parent | None, folder: Path, fresh: bool
+) -> Config:
+    """The config that training continues with; InputError if it does not fit the checkpoint or the parent."""
     if saved is not None:
-        config = compare_configs(_config_of(saved, folder), config, folder)
+        old = _config_of(saved, folder)
+        if config.init_from:  # the run has its own copy of the parent's keys
+            config = with_keys_of(config, old, ("model", "tokenizer"))
+        elif config.tokenizer.file:
+            config = with_keys_of(config, old, ("tokenizer",))
+        config = compare_configs(old, config, folder)
     elif not fresh and (folder / "model.safetensors").exists():
         raise InputError(
             f"{folder}: must hold the checkpoints of its model to be resumed, but holds none; start over ",
             "with ", Setting("fresh", True), ", which moves it aside, or train under another name",
         )  # fmt: skip
+    elif parent is not None:
+        config = inherit(config, parent.config)
     if config.train.parallel == "fsdp" and config.train.batch_tokens == "auto":
         raise InputError("train.batch_tokens must be a number with train.parallel: fsdp, but is auto")
     return config
 
 
-def _prepare_data(config: Config, saved: Checkpoint | None, folder: Path, ranks: Ranks) -> PreparedData:
+def _refuse_foreign_tokenizer(folder: Path, tokenizer: Tokenizer) -> None:
+    """InputError if the new run would overwrite a vocabulary that the user put into its folder."""
+    there = list(folder.glob("tokenizer*.model")) if folder.is_dir() else []
+    if there and not (folder / "config.yaml").exists() and there[0].read_bytes() not in tokenizer.models:
+        raise InputError(
+            f"{there[0]}: a new run's folder must not hold a vocabulary, which it would overwrite; to train "
+            "with it, put it elsewhere and name it in `tokenizer.file`"
+        )
+
+
+def _prepare_data(config: Config, tokenizer: Tokenizer | None, ranks: Ranks) -> PreparedData:
     """The encoded pairs; InputError unless all ranks have the same and the monitor can be computed."""
     with ranks.local_rank_zero_first():
-        tokenizer = Tokenizer.load(folder) if saved is not None else None
         data = prepare(config, say, tokenizer, log_probs)
     if len(set(ranks.gather(data.fingerprint))) > 1:
         raise InputError(
@@ -181,12 +210,15 @@ def _write_facts(data: PreparedData, folder: Path) -> None:
 
 def _build(
     config: Config, folder: Path, data: PreparedData, device: torch.device, dtype: torch.dtype, ranks: Ranks,
-    lock: FolderLock | None,
+    lock: FolderLock | None, parent: Parent | None,
 ) -> Run:  # fmt: skip
     """The run at update 0: model, optimizer, batches."""
     train = config.train
     torch.manual_seed(config.seed)
-    model = model_for(config, data.tokenizer).to(device)
+    model = model_for(config, data.tokenizer)
+    if parent is not None:
+        parent.give_weights(model)
+    model = model.to(device)
     compiled = train.compile is True or (train.compile == "auto" and device.type == "cuda")
     if compiled and model.compiles:
         say("torch.compile is on: the first updates take much longer than the others")

@@ -66,8 +66,10 @@ def validate(
     """
     ranks = ranks or Ranks()
     model.eval()
-    # Whatever search and rules `translate` will have: they must not choose between checkpoints.
-    kept = config.decode.model_dump(include={"batch_tokens", "split_sentences"})
+    # Whatever search and rules `translate` will have: they must not choose between checkpoints. But a
+    # translation may be as long as there.
+    same = {"batch_tokens", "split_sentences", "max_length", "max_length_ratio"}
+    kept = config.decode.model_dump(include=same)
     greedy = DecodeConfig.model_validate({"beam": 1, **kept})
     translator = Translator.of_config(model, data.tokenizer, config, greedy)
     metrics = build_metrics(config.evaluate, config.data.target_lang, validation_metrics(config))

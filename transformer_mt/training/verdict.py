@@ -30,7 +30,7 @@ def verdict(config: Config, entries: Sequence[dict[str, Any]]) -> str:
             f"over with a third of {rate} or a longer train.warmup."
         )
     fell = _fall(losses)
-    if mean(losses[-3:]) > _LEARNED_LITTLE * losses[0] and fell < _FALLS_FAST:
+    if not config.init_from and mean(losses[-3:]) > _LEARNED_LITTLE * losses[0] and fell < _FALLS_FAST:
         return _learned_little(config, trained[-1]["step"], losses, fell, rate)
     names = {entry["scores"][0]["name"] for entry in valid}
     if len(names) > 1 or not all(math.isfinite(entry["loss"]) for entry in valid):
@@ -81,6 +81,12 @@ def _of_validations(
     best_loss = min(valid, key=lambda entry: entry["loss"])
     best = _best_of(valid)
     name = best["scores"][0]["name"]
+    if best["step"] == 0:
+        return (
+            f"Fine-tuning brought nothing: {name} was best before it, {best['scores'][0]['value']:.2f}. Try "
+            f"a third of train.learning_rate ({config.train.learning_rate:g}), a longer train.warmup "
+            f"({config.train.warmup:,}) or more pairs."
+        )
     then = [loss for entry, loss in zip(trained, losses) if entry["step"] <= best_loss["step"]]
     risen = valid[-1]["loss"] / best_loss["loss"] - 1
     if risen > _OVERFITS and then and losses[-1] < then[-1]:

@@ -178,8 +178,9 @@ class TorchEngine:
             look_every = 1 if self.device.type == "cpu" else _GPU_LOOKS_EVERY
             beam = settings.beam
             found = beam_search(
-                step, state, limits, self._ids, beam, penalty, rules, bonus, look_every, self.device
-            )
+                step, state, limits, self._ids, beam, penalty, rules, bonus, look_every, self.device,
+                settings.stop_early,
+            )  # fmt: skip
         return found
 
     def _padded(self, pairs: Sequence[tuple[Ids, Ids]], rows: list[int]) -> tuple[Tensor, Tensor]:

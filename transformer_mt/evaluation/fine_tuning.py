@@ -1,0 +1,66 @@
+"""What fine-tuning gained and what it forgot: the run it began from and the new one on the same test sets."""
+
+import json
+from pathlib import Path
+
+from tabulate import tabulate
+
+from transformer_mt.evaluation.comparison import Cell, Comparison
+from transformer_mt.files import write_text
+
+FILE = "fine_tuning.md"
+PARENT = "parent.json"
+"""In the run's folder: what it began from."""
+_SIGNIFICANT = 0.05
+
+
+def before_and_after(comparison: Comparison) -> str:
+    """A Markdown table of a comparison of two systems, the parent first."""
+    before, after = (system.name for system in comparison.systems)
+    rows = []
+    for test in comparison.tests:
+        for metric in comparison.metrics:
+            old = comparison.cell(test.name, before, metric.name)
+            new = comparison.cell(test.name, after, metric.name)
+            change = new.value - old.value
+            rows.append(
+                [
+                    test.corpus, metric.name, f"{old.value:.2f}", f"{new.value:.2f}", f"{change:+.2f}",
+                    f"{new.p:.3f}", _in_a_word(change, new, metric.higher_is_better),
+                ]
+            )  # fmt: skip
+    head = ["test set", "metric", "before", "after", "change", "p", ""]
+    table = tabulate(rows, head, tablefmt="github", disable_numparse=True)
+    return (
+        f"{table}\n\n- before: {before}\n- p: paired bootstrap resampling, {comparison.samples:,} samples\n"
+    )
+
+
+def _in_a_word(change: float, cell: Cell, higher_is_better: bool | None) -> str:
+    if cell.p is None or cell.p >= _SIGNIFICANT:
+        return "no clear change"
+    if higher_is_better is None:
+        return "changed"
+    return "gained" if (change > 0) == higher_is_better else "forgotten"
+
+
+def write(folder: Path, table: str) -> None:
+    """Keep the table with the run; its report shows it."""
+    write_text(folder / "evaluation" / FILE, table)
+
+
+def read(folder: Path) -> str:
+    """The table kept with the run's present model; empty without one."""
+    file, model = folder / "evaluation" / FILE, folder / "model.safetensors"
+    if not file.exists() or not model.exists() or file.stat().st_mtime < model.stat().st_mtime:
+        return ""
+    return file.read_text(encoding="utf-8")
+
+
+def weights_of_parent(folder: Path) -> str | None:
+    """The digest of the weights that the run in the folder began from; None where it is not known."""
+    try:
+        facts = json.loads((folder / PARENT).read_text(encoding="utf-8"))
+        return str(facts["weights"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

@@ -1,0 +1,36 @@
+"""A model's translations of test sets, made once and kept with it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from transformer_mt.data.test_sets import TestSet
+from transformer_mt.errors import WorkError
+from transformer_mt.evaluation.evaluate import evaluate
+from transformer_mt.evaluation.outputs import kept_translations, weights_digest
+from transformer_mt.translation.model_folder import load_run_config
+from transformer_mt.translation.translator import Translator
+
+
+def translated(
+    folder: Path, tests: Sequence[TestSet], device: str, say: Callable[[str], None]
+) -> list[list[str]]:
+    """The translations of each test set by the model in the folder; those kept there are used again where
+    they are still its own.
+    """
+    config, weights = load_run_config(folder), weights_digest(folder)
+    translator, found = None, []
+    for test in tests:
+        kept = kept_translations(folder, test, config.decode.model_dump(), weights)
+        if kept is None:
+            translator = translator or Translator.load(folder, device)
+            say(f"{folder}: translates {test.corpus}, {translator.searched}")
+            evaluation = evaluate(translator, test, config, say, weights=weights)
+            try:
+                # Under a name of its own: the folder may hold an `evaluate` of another set or search.
+                evaluation.save(folder / "evaluation", replace(test, name=f"compare-{test.name}"))
+            except WorkError as error:  # the folder of a shared model may be read-only
+                say(f"warning: {error}")
+            kept = [row["translation"] for row in evaluation.rows]
+        found.append(kept)
+    return found
