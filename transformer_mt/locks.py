@@ -41,6 +41,18 @@ def lock_folder(folder: Path) -> FolderLock:
     return FolderLock(lock)
 
 
+def lock_output(file: Path) -> FolderLock:
+    """Keep others from writing the file. InputError if another process does."""
+    lock = FileLock(file.with_name(f".{file.name}.lock"), thread_local=False)
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        raise InputError(
+            f"{file}: another process writes it; wait for it, or name another file with ", Setting("out")
+        ) from None
+    return FolderLock(lock)
+
+
 def wait_for_folder(folder: Path, on_wait: Callable[[], None]) -> FolderLock:
     """Lock the folder, waiting for another process if there is one; `on_wait` is called before."""
     lock = _file_lock(folder)

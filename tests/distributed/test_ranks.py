@@ -19,6 +19,7 @@ import yaml
 from tests.conftest import ROOT, TINY
 from tests.warm import WarmProcess
 from transformer_mt.checkpoint import load
+from transformer_mt.data import toy
 from transformer_mt.errors import WorkError
 from transformer_mt.training import distributed
 
@@ -463,3 +464,12 @@ def test_a_rank_that_cannot_translate_ends_all_without_a_traceback_of_ours(folde
     assert result.returncode != 0
     assert "prefixes.txt: must have a line for each line, but ends at line 1" in said
     assert "RuntimeError" not in said and "DistBackendError" not in said
+
+
+def test_ranks_write_one_corpus_of_synthetic_sources(folder, one):
+    (folder / "mono.en").write_text("\n".join(english for english, _ in toy.generate("test", 30)) + "\n")
+    words = ["backtranslate", "one", "mono.en", "--filter", "", "--no-repeat-ngram", "2", "-o"]
+    assert run(folder, 1, *words, "alone.jsonl").returncode == 0
+    result = run(folder, 2, *words, "together.jsonl")
+    assert result.returncode == 0, result.stderr
+    assert (folder / "together.jsonl").read_bytes() == (folder / "alone.jsonl").read_bytes() != b""

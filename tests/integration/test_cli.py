@@ -222,7 +222,7 @@ def test_mistakes_get_one_line_and_status_two(tiny_run, capfdbinary, words, mess
         (["plot", "attention", "x", "--hed", "3"], "--hed is not an option; did you mean --head?"),
         (
             ["evaluate", "x", "--out", "y"],
-            "--out is not an option here, but one of new, inspect, train, distill, sweep",
+            "--out is not an option here, but one of new, inspect, train, backtranslate, distill, sweep",
         ),
         (["evaluate", "x", "y"], "y is one argument too many; transformer-mt --help shows what there is"),
         ([], "the following arguments are required: COMMAND; transformer-mt --help shows what there is"),

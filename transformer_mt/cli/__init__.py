@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 
 from transformer_mt import __version__
 from transformer_mt.cli import (
+    backtranslate,
     compare,
     config,
     distill,
@@ -36,7 +37,7 @@ from transformer_mt.cli.flags import name_by_flags
 from transformer_mt.errors import InputError, Notice, WorkError
 
 # In these commands positional words may come before, between and after the options.
-_INTERMIXED = ("new", "inspect", "train", "translate", "distill", "sweep", "compare")
+_INTERMIXED = ("new", "inspect", "train", "translate", "backtranslate", "distill", "sweep", "compare")
 
 
 def build_parser() -> Parser:
@@ -54,6 +55,7 @@ def build_parser() -> Parser:
         score,
         export,
         serve,
+        backtranslate,
         distill,
         sweep,
         plot,

@@ -22,9 +22,10 @@ from transformer_mt.data.lines import cut_to_whole_lines
 from transformer_mt.data.passes import training_pairs
 from transformer_mt.data.test_sets import TestSentence, read_set
 from transformer_mt.device import keep_freed_memory
-from transformer_mt.errors import InputError, Setting, WorkError
+from transformer_mt.errors import InputError, WorkError
 from transformer_mt.evaluation.metric import Score
 from transformer_mt.evaluation.metrics import build_metrics, corpus_scores
+from transformer_mt.experiments.origin import check_origin
 from transformer_mt.export.ctranslate2_support import reasons_against
 from transformer_mt.export.export import export
 from transformer_mt.export.to_ctranslate2 import ToCTranslate2
@@ -136,7 +137,11 @@ def _translate_entry(
     file.parent.mkdir(parents=True, exist_ok=True)
     with lock_folder(file.parent):
         done = cut_to_whole_lines(file)
-        _check_origin(file, done, teacher, sources)
+        facts = {
+            "teacher or search": digest(teacher / "model.safetensors", teacher / "config.yaml"),
+            "corpus": hashlib.sha256("\n".join(sources).encode()).hexdigest()[:24],
+        }
+        check_origin(file, bool(done), facts)
         if done == len(sources):
             return
         translator = Translator.load(teacher)
@@ -155,25 +160,6 @@ def _translate_entry(
                     output.write(json.dumps(pair, ensure_ascii=False) + "\n")
                 output.flush()
                 bar.update(len(chunk))
-
-
-def _check_origin(file: Path, done: int, teacher: Path, sources: Sequence[str]) -> None:
-    """InputError if the translations that are there are of another teacher, search or corpus."""
-    texts = hashlib.sha256("\n".join(sources).encode()).hexdigest()[:24]
-    origin = (
-        json.dumps(
-            {"teacher": digest(teacher / "model.safetensors", teacher / "config.yaml"), "sources": texts}
-        )
-        + "\n"
-    )
-    note = file.with_suffix(".origin.json")
-    if done and not (note.exists() and note.read_text(encoding="utf-8") == origin):
-        raise InputError(
-            f"{file}: must be the translations of {teacher}, but is of another teacher, search or corpus; ",
-            "remove it, or name another folder with ",
-            Setting("out"),
-        )
-    write_text(note, origin)
 
 
 def _measure(name: str, place: Path, test: Sequence[TestSentence], config: Config) -> Row:

@@ -1,0 +1,218 @@
+"""Monolingual text to a training corpus; and the whole chain from one file."""
+
+import json
+import shutil
+from collections import Counter
+
+import pytest
+import yaml
+
+from tests.conftest import TINY, run_cli
+from transformer_mt import Translator
+from transformer_mt.config import load_config
+from transformer_mt.config.filter import FilterConfig
+from transformer_mt.data import toy
+from transformer_mt.data.corpus import read_corpus
+from transformer_mt.errors import InputError
+from transformer_mt.experiments import backtranslation
+from transformer_mt.experiments.backtranslation import Choice, backtranslate
+from transformer_mt.experiments.backtranslation_chain import run_chain
+from transformer_mt.files import read_objects
+from transformer_mt.translation.chunk_size import ChunkSize
+
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
+ENGLISH = [english for english, _ in toy.generate("test", 40)]
+ALL = Choice(FilterConfig())
+
+
+@pytest.fixture
+def text(tmp_path):
+    file = tmp_path / "mono.en"
+    file.write_text("\n".join(ENGLISH) + "\n", encoding="utf-8")
+    return file
+
+
+@pytest.fixture(scope="module")
+def translator(tiny_run):
+    """It was trained for a moment: its translations repeat themselves."""
+    return Translator.load(tiny_run, "cpu", decode={"no_repeat_ngram": 2})
+
+
+def test_the_corpus_has_the_text_with_the_models_translations(translator, tiny_run, text, tmp_path):
+    out = tmp_path / "synthetic.jsonl"
+    text.write_text("\n".join([*ENGLISH[:20], "", *ENGLISH[10:30], " ", "word " * 100, *ENGLISH[:5]]) + "\n")
+    counts = backtranslate(translator, [tiny_run], [text], out, ALL, print)
+    expected = {result.source: result.translation for result in translator.translate(ENGLISH[:30])}
+    rows = read_objects(out)
+    assert {row["en"]: row["de"] for row in rows}.items() <= expected.items()
+    order = [row["en"] for row in rows]
+    assert order == sorted(order, key=ENGLISH.index) and len(set(order)) == len(order)
+    wrong = sum(counts[name] for name in backtranslation.WRONG)
+    assert counts["read"] == 48 and counts["empty"] == 2 and counts["repeated"] == 15
+    assert counts["over-long"] == 1 and counts["kept"] == len(rows) == 30 - wrong > 0
+
+
+def test_training_reads_it(translator, tiny_run, text, tmp_path, write_config):
+    out = tmp_path / "synthetic.jsonl"
+    backtranslate(translator, [tiny_run], [text], out, ALL, print)
+    corpus = {"file": str(out), "tag": "<bt>"}
+    config = load_config(write_config(data={"source_lang": "de", "target_lang": "en", "train": corpus}))
+    pairs = list(read_corpus(config.data.entries[0], config.data))
+    assert pairs == [(row["de"], row["en"]) for row in read_objects(out)]
+
+
+def test_the_share_with_the_best_scores_is_kept(translator, tiny_run, text, tmp_path):
+    whole, half = tmp_path / "whole.jsonl", tmp_path / "half.jsonl"
+    backtranslate(translator, [tiny_run], [text], whole, ALL, print)
+    counts = backtranslate(translator, [tiny_run], [text], half, Choice(FilterConfig(), 0.5), print)
+    rows, kept = read_objects(whole), read_objects(half)
+    assert abs(len(kept) - len(rows) / 2) <= 1 and counts["low score"] == len(rows) - len(kept)
+    assert min(row["score"] for row in kept) >= sorted(row["score"] for row in rows)[len(rows) // 2 - 1]
+
+
+def test_the_cleaning_rules_judge_the_pairs(tmp_path, text, tiny_run, translator, monkeypatch):
+    rows = [
+        {"en": "A dog sleeps.", "de": "Ein Hund schläft.", "score": -1.0, "flags": []},
+        {"en": "A dog sleeps now.", "de": "A dog sleeps now", "score": -1.0, "flags": []},
+        {"en": "In 1984 dogs slept.", "de": "1985 schliefen Hunde.", "score": -1.0, "flags": []},
+        {"en": "Dogs.", "de": "Hunde Hunde Hunde Hunde", "score": -1.0, "flags": ["repeating"]},
+    ]
+    monkeypatch.setattr(backtranslation, "_translated", lambda *_: rows)
+    out = tmp_path / "synthetic.jsonl"
+    choice = Choice(FilterConfig(copy=True, numbers=True))
+    counts = backtranslate(translator, [tiny_run], [text], out, choice, print)
+    assert [row["en"] for row in read_objects(out)] == ["A dog sleeps."]
+    assert (counts["copy"], counts["numbers"], counts["repeating"]) == (1, 1, 1)
+
+
+@pytest.mark.parametrize("chunks", [0, 1, 2])
+def test_an_interrupted_translation_is_resumed(translator, tiny_run, text, tmp_path, monkeypatch, chunks):
+    whole, cut = tmp_path / "whole.jsonl", tmp_path / "cut.jsonl"
+    backtranslate(translator, [tiny_run], [text], whole, ALL, print)
+    monkeypatch.setattr(ChunkSize, "next", lambda self: 15)
+    original, calls, lines = backtranslation._translated, [], []
+    worth = list(backtranslation._worth_translating(translator, [text], Counter()))
+
+    def interrupted(*arguments):
+        calls.append(1)
+        if len(calls) > chunks:
+            raise KeyboardInterrupt
+        return original(*arguments)
+
+    monkeypatch.setattr(backtranslation, "_translated", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        backtranslate(translator, [tiny_run], [text], cut, ALL, print)
+    assert not cut.exists()
+    with (tmp_path / ".cut.jsonl.part").open("a") as part:
+        part.write('{"de": "half a li')  # as kill -9 may leave it
+    monkeypatch.setattr(
+        backtranslation, "_translated", lambda t, part, r: (lines.extend(part), original(t, part, r))[1]
+    )
+    backtranslate(translator, [tiny_run], [text], cut, ALL, print)
+    assert cut.read_bytes() == whole.read_bytes() and lines == worth[15 * chunks :]
+    assert not (tmp_path / ".cut.jsonl.part").exists()
+
+
+def test_what_is_done_is_not_done_again_and_never_mixed(translator, tiny_run, text, tmp_path, monkeypatch):
+    out = tmp_path / "synthetic.jsonl"
+    backtranslate(translator, [tiny_run], [text], out, ALL, print)
+    before = out.read_bytes()
+    monkeypatch.setattr(backtranslation, "_translated", None)
+    assert backtranslate(translator, [tiny_run], [text], out, ALL, print) == {}
+    with pytest.raises(InputError, match="was made with another choice; remove it, or name another `out`"):
+        backtranslate(translator, [tiny_run], [text], out, Choice(FilterConfig(), 0.5), print)
+    text.write_text("Another text.\n")
+    with pytest.raises(InputError, match="was made with another text"):
+        backtranslate(translator, [tiny_run], [text], out, ALL, print)
+    assert out.read_bytes() == before
+
+
+def test_the_command(tiny_run, text, tmp_path):
+    words = ["backtranslate", tiny_run, text, "-o", "out.jsonl", "--search", "sample", "--samples", "1"]
+    result = run_cli(*words, "--filter", "copy", "--no-repeat-ngram", "2", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    rows = read_objects(tmp_path / "out.jsonl")
+    assert set(rows[0]) == {"de", "en", "score"} and f"kept {len(rows)}" in result.stderr.decode()
+    result = run_cli(*words, "--seed", "2", "--filter", "copy", "--no-repeat-ngram", "2", cwd=tmp_path)
+    assert result.returncode == 2
+    assert "another search; remove it, or name another --out" in result.stderr.decode()
+
+
+@pytest.mark.parametrize(
+    "words, text_of_error",
+    [
+        (["RUN"], "give MODEL, at least one TEXT and --out FILE; or a YAML file"),
+        (["RUN", "TEXT", "-o", "x.txt"], "--out must be a file that ends in .jsonl, but is x.txt"),
+        (["RUN", "no.txt", "-o", "x.jsonl"], "no.txt: no such file"),
+        (["RUN", "TEXT", "-o", "x.jsonl", "--keep", "0"], "--keep must be above 0 and at most 1, but is 0"),
+        (["RUN", "TEXT", "-o", "x.jsonl", "--filter", "copies"], "--filter must be of copy, script"),
+        (["no.yaml"], "no.yaml: no such config file"),
+        (["no.yaml", "TEXT"], "with a YAML file the texts must stand in it"),
+    ],
+)
+def test_mistakes_are_said_in_a_line(tiny_run, text, tmp_path, words, text_of_error):
+    places = {"RUN": tiny_run, "TEXT": text}
+    result = run_cli("backtranslate", *(places.get(word, word) for word in words), cwd=tmp_path)
+    assert result.returncode == 2 and text_of_error in result.stderr.decode()
+    assert "Traceback" not in result.stderr.decode()
+
+
+@pytest.fixture
+def chain(tmp_path, text):
+    """The file of a chain from German to English; the backward model translates English to German."""
+    short = {**TINY["train"], "max_updates": 4, "validate_every": 2, "save_every": 2}
+    backward = {**TINY, "name": "en_de", "train": short}
+    swapped = {**TINY["data"], "source_lang": "de", "target_lang": "en"}
+    forward = {**TINY, "name": "de_en", "train": short, "data": swapped}
+    values = {"backward": "en_de.yaml", "forward": "de_en.yaml", "text": [str(text)], "tag": "<bt>"}
+    values["decode"] = {"no_repeat_ngram": 1}
+    for name, content in (("en_de", backward), ("de_en", forward), ("chain", values)):
+        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
+    return tmp_path / "chain.yaml"
+
+
+def test_a_chain_trains_translates_and_trains(chain, tmp_path):
+    said = []
+    folder = run_chain(chain, tmp_path / "chain", said.append)
+    assert folder == tmp_path / "chain" / "forward"
+    config = load_config(folder / "config.yaml")
+    assert [entry.tag for entry in config.data.entries] == [None, "<bt>"]
+    names = [corpus["name"] for corpus in json.loads((folder / "data.json").read_text())]
+    assert names == ["toy train", "synthetic"]
+    models = [folder.parent / name / "model.safetensors" for name in ("backward", "forward")]
+    before = [(file.stat().st_mtime_ns, file.read_bytes()) for file in models]
+    said.clear()
+    run_chain(chain, tmp_path / "chain", said.append)
+    assert [(file.stat().st_mtime_ns, file.read_bytes()) for file in models] == before
+    assert any("is done already" in line for line in said)
+
+
+def test_a_chain_that_was_interrupted_ends_the_same(chain, tmp_path, monkeypatch):
+    whole = run_chain(chain, tmp_path / "whole", print)
+    original = backtranslation._translated
+
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(backtranslation, "_translated", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_chain(chain, tmp_path / "cut", print)
+    monkeypatch.setattr(backtranslation, "_translated", original)
+    cut = run_chain(chain, tmp_path / "cut", print)
+    assert (cut / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+
+
+def test_a_chain_takes_a_trained_backward_model(chain, tiny_run, tmp_path):
+    values = yaml.safe_load(chain.read_text())
+    chain.write_text(yaml.safe_dump({**values, "backward": str(shutil.copytree(tiny_run, tmp_path / "b"))}))
+    run_chain(chain, tmp_path / "chain", print)
+    assert not (tmp_path / "chain" / "backward").exists()
+
+
+def test_a_backward_model_of_the_wrong_direction_is_refused(chain, tmp_path):
+    values = yaml.safe_load(chain.read_text())
+    chain.write_text(yaml.safe_dump({**values, "backward": "de_en.yaml"}))
+    with pytest.raises(InputError, match="backward must translate en to de, but translates de to en"):
+        run_chain(chain, tmp_path / "chain", print)
+    assert not (tmp_path / "chain").exists()

@@ -1,0 +1,109 @@
+"""transformer-mt backtranslate"""
+
+import argparse
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from transformer_mt.cli.console import say
+from transformer_mt.cli.model import add_model, add_search, load_translator
+from transformer_mt.errors import InputError
+
+if TYPE_CHECKING:
+    from transformer_mt.config.filter import FilterConfig
+
+_ABOUT = (
+    "Make a training corpus of monolingual text: a model from the target language makes the sources. "
+    "With one YAML file instead of MODEL and TEXT: train that model, translate, and train the forward model. "
+    "Run again, it resumes."
+)
+_RULES = ("copy", "script", "language", "numbers", "markup", "encoding")
+
+
+def add_command(commands: Any) -> None:
+    parser = commands.add_parser(
+        "backtranslate", help="make a corpus of monolingual text", description=_ABOUT
+    )
+    add_model(parser)
+    parser.add_argument(
+        "texts", metavar="TEXT", nargs="*", default=[],
+        help="file of sentences in the model's source language, one per line",
+    )  # fmt: skip
+    parser.add_argument(
+        "-o", "--out", metavar="FILE",
+        help="the corpus, in JSON lines; of a YAML file the folder of the whole (default: runs/NAME)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--filter", metavar="RULES", default="copy,script",
+        help=f"cleaning rules for the pairs, of {', '.join(_RULES)} (default: copy,script)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--keep", metavar="SHARE", type=float, default=1.0,
+        help="keep this share of the pairs, those with the best scores (default: 1)",
+    )  # fmt: skip
+    add_search(parser)
+    parser.set_defaults(command=_backtranslate)
+
+
+def _backtranslate(arguments: argparse.Namespace) -> int:
+    if arguments.model.endswith((".yaml", ".yml")):
+        return _chain(arguments)
+    if not arguments.texts or not arguments.out:
+        raise InputError("give MODEL, at least one TEXT and --out FILE; or a YAML file of the whole chain")
+    if not arguments.out.endswith(".jsonl"):
+        raise InputError(f"--out must be a file that ends in .jsonl, but is {arguments.out}")
+    if not 0 < arguments.keep <= 1:
+        raise InputError(f"--keep must be above 0 and at most 1, but is {arguments.keep:g}")
+    rules = _rules(arguments.filter)
+    texts = [Path(text) for text in arguments.texts]
+    for text in texts:
+        if not text.is_file():
+            raise InputError(f"{text}: no such file")
+    translator = load_translator(arguments)
+    from transformer_mt.experiments.backtranslation import Choice, backtranslate, words
+    from transformer_mt.training.distributed import LONG_TIMEOUT, Ranks, refuse_lost_rank
+    from transformer_mt.translation.torch_engine import TorchEngine
+
+    ranks = Ranks()
+    if int(os.environ.get("WORLD_SIZE", 1)) > 1:
+        if not isinstance(translator.engine, TorchEngine):
+            raise InputError(
+                "torchrun must have a run's folder and --engine torch; CTranslate2 uses all cores"
+            )
+        ranks = Ranks.join(translator.engine.device, LONG_TIMEOUT)
+    models = [Path(arguments.model), *map(Path, arguments.ensemble)]
+    choice = Choice(rules, arguments.keep)
+    try:
+        counts = backtranslate(translator, models, texts, Path(arguments.out), choice, say, ranks)
+    except RuntimeError as error:
+        refuse_lost_rank(error)
+        raise
+    if counts:
+        say(f"{arguments.out}: {words(counts)}")
+    ranks.leave()
+    return 0
+
+
+def _chain(arguments: argparse.Namespace) -> int:
+    if arguments.texts:
+        raise InputError("with a YAML file the texts must stand in it, but some are given")
+    if int(os.environ.get("WORLD_SIZE", 1)) > 1:
+        raise InputError("a chain must run in one process; use torchrun for its steps instead")
+    from transformer_mt.experiments.backtranslation_chain import run_chain
+    from transformer_mt.training.loop import Interrupted
+
+    try:
+        run_chain(Path(arguments.model), Path(arguments.out) if arguments.out else None, say)
+    except Interrupted as stop:
+        say(str(stop))
+        return 128 + stop.signal_number
+    return 0
+
+
+def _rules(text: str) -> "FilterConfig":
+    from transformer_mt.config.filter import FilterConfig
+
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if wrong := next((name for name in names if name not in _RULES), None):
+        raise InputError(f"--filter must be of {', '.join(_RULES)}, but has {wrong}")
+    return FilterConfig.model_validate({name: "drop" if name == "encoding" else True for name in names})

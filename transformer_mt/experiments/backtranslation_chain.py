@@ -1,0 +1,88 @@
+"""The whole way of back-translation in one file: backward model, synthetic sources, forward model."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from transformer_mt.config import Config, DecodeConfig
+from transformer_mt.config.corpus import FileCorpus
+from transformer_mt.config.filter import FilterConfig
+from transformer_mt.config.load import load_config, load_yaml
+from transformer_mt.config.section import Section
+from transformer_mt.errors import InputError
+from transformer_mt.experiments.backtranslation import Choice, backtranslate
+from transformer_mt.experiments.backtranslation import words as counts_in_words
+from transformer_mt.training.loop import train
+from transformer_mt.translation.model_folder import load_run_config
+from transformer_mt.translation.translator import Translator
+
+
+class ChainConfig(Section):
+    """The YAML of a chain. Paths of configs are seen from this file."""
+
+    name: str = Field(pattern=r"^\w[\w.+-]*$")
+    """Its folder is runs/NAME; by default the name of the YAML file."""
+    backward: str
+    """The config of the model from the target to the source language, or the folder of a trained one."""
+    text: list[str] = Field(min_length=1)
+    """Files of monolingual text in the target language."""
+    decode: dict[str, Any] = Field({})
+    """Settings of the backward model's search that win over its config's."""
+    filter: FilterConfig = FilterConfig(copy=True, script=True)
+    """Cleaning rules of the synthetic pairs."""
+    keep: float = Field(1.0, gt=0.0, le=1.0)
+    """The share of them with the best scores that is kept."""
+    forward: str
+    """The config of the model from the source to the target language; the synthetic pairs are added to its
+    corpora.
+    """
+    tag: str | None = Field(None, pattern=r"^\S+$")
+    """A piece before each synthetic source, such as <bt> (Caswell et al. 2019)."""
+    weight: float = Field(1.0, gt=0.0, le=1000.0)
+    """How many times per epoch each synthetic pair is used."""
+
+
+def run_chain(path: Path, out: Path | None, say: Callable[[str], None]) -> Path:
+    """Train the backward model, translate the text, train the forward model; gives back its folder.
+
+    A step that was interrupted is resumed, and one that is done is not done again.
+    """
+    chain = load_yaml(ChainConfig, path)
+    folder = out or Path("runs") / chain.name
+    place = Path(chain.backward) if Path(chain.backward).is_dir() else path.parent / chain.backward
+    forward = load_config(path.parent / chain.forward)
+    backward = load_run_config(place) if place.is_dir() else load_config(place)
+    _check_directions(path, backward, forward)
+    DecodeConfig.model_validate({**backward.decode.model_dump(), **chain.decode})  # before hours of work
+    for text in chain.text:
+        if not Path(text).is_file():
+            raise InputError(f"{path}: text must be files, but {text} is not there")
+    trained = place if place.is_dir() else train(backward, folder / "backward")
+    synthetic = folder / "synthetic.jsonl"
+    translator = Translator.load(trained, forward.train.device, decode=chain.decode)
+    texts = [Path(text) for text in chain.text]
+    counts = backtranslate(translator, [trained], texts, synthetic, Choice(chain.filter, chain.keep), say)
+    if counts:
+        say(f"{synthetic}: {counts_in_words(counts)}")
+    del translator  # its memory is for the training
+    return train(_with_synthetic(forward, chain, synthetic), folder / "forward")
+
+
+def _check_directions(path: Path, backward: Config, forward: Config) -> None:
+    there = backward.data.source_lang, backward.data.target_lang
+    here = forward.data.target_lang, forward.data.source_lang
+    if there != here:
+        raise InputError(
+            f"{path}: backward must translate {here[0]} to {here[1]}, but translates {there[0]} to {there[1]}"
+        )
+
+
+def _with_synthetic(forward: Config, chain: ChainConfig, synthetic: Path) -> Config:
+    corpus = FileCorpus(
+        name="synthetic", file=str(synthetic), tag=chain.tag, weight=chain.weight, filter=FilterConfig(),
+        columns=[forward.data.source_lang, forward.data.target_lang],
+    )  # fmt: skip
+    data = forward.data.model_copy(update={"train": [*forward.data.entries, corpus]})
+    return forward.model_copy(update={"data": data})
