@@ -451,7 +451,10 @@ def test_a_student_is_distilled_and_measured(tiny_run, write_config, tmp_path, m
     assert b"int8: " in longer.stderr and b"sentences for" not in longer.stderr
     (tmp_path / "student/distilled.jsonl.origin.json").write_text("{}\n", encoding="utf-8")
     other = run_cli(*words, cwd=tmp_path)
-    assert other.returncode == 2 and b"was made with another teacher or search and another corpus; remove it" in other.stderr
+    assert (
+        other.returncode == 2
+        and b"was made with another teacher or search and another corpus; remove it" in other.stderr
+    )
     with lock_folder(tmp_path / "student"):
         beside = run_cli(*words, cwd=tmp_path)
     assert beside.returncode == 2 and b"another process trains here; wait for it" in beside.stderr

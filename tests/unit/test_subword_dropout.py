@@ -11,7 +11,8 @@ from tests.conftest import ROOT
 from transformer_mt.config import TokenizerConfig
 from transformer_mt.data.batching import TrainingBatches
 from transformer_mt.data.dataset import Column, EncodedPairs, write_chunks
-from transformer_mt.data.subword_dropout import EpochSpelling, SubwordDropout
+from transformer_mt.data.epoch_pairs import EpochPairs
+from transformer_mt.data.subword_dropout import SubwordDropout
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.data.toy import generate
 
@@ -112,8 +113,13 @@ def pairs(tokenizer, tmp_path):
     return EncodedPairs([tmp_path / "a", tmp_path / "b"])
 
 
+def spelled(pairs, tokenizer, dropout, max_length, most_words=1000):
+    sides = [SubwordDropout(each, dropout, 1, most_words) for each in (tokenizer.src, tokenizer.tgt)]
+    return EpochPairs(pairs, max_length, None, sides)
+
+
 def test_batches_of_an_epoch_are_planned_by_its_own_lengths(tokenizer, pairs):
-    spelling = EpochSpelling(pairs, tokenizer, 0.2, seed=1, max_length=64)
+    spelling = spelled(pairs, tokenizer, 0.2, max_length=64)
     rows = np.random.default_rng(0).permutation(len(pairs))
     for epoch in (0, 5):
         lengths, made = spelling.lengths(epoch), spelling.rows(epoch, rows)
@@ -129,7 +135,7 @@ def test_batches_of_an_epoch_are_planned_by_its_own_lengths(tokenizer, pairs):
 
 def test_a_side_that_would_be_over_long_keeps_its_spelling(tokenizer, pairs):
     longest = int(pairs.src_lengths.max())
-    spelling = EpochSpelling(pairs, tokenizer, 0.999, seed=1, max_length=longest)
+    spelling = spelled(pairs, tokenizer, 0.999, max_length=longest)
     lengths, (src, _) = spelling.lengths(0), spelling.rows(0, np.arange(len(pairs)))
     kept = [i for i in range(len(pairs)) if len(pairs.src(i)) and src[i].tolist() == pairs.src(i).tolist()]
     assert (
@@ -141,7 +147,7 @@ def test_a_side_that_would_be_over_long_keeps_its_spelling(tokenizer, pairs):
 
 def test_each_side_has_its_own_words(tokenizer, pairs):
     """With one vocabulary for both, the sources, which come first, do not take all the places."""
-    respelling = EpochSpelling(pairs, tokenizer, 0.5, seed=1, max_length=100, most_words=30)
+    respelling = spelled(pairs, tokenizer, 0.5, max_length=100, most_words=30)
     respelling.lengths(0)
     every = np.arange(len(pairs))
     for others, usual in zip(respelling.rows(0, every), (pairs.src, pairs.tgt)):

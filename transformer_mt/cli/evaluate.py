@@ -20,6 +20,7 @@ from transformer_mt.errors import InputError, WorkError
 if TYPE_CHECKING:
     from transformer_mt.config import Config
     from transformer_mt.data.test_sets import TestSet
+    from transformer_mt.translation.translator import Translator
 
 _ABOUT = (
     "Translate the config's test sets or the given files, and print the metrics of evaluate.metrics with "
@@ -35,6 +36,11 @@ def add_command(commands: Any) -> None:
         "--tag", metavar="TAG", help="a tag before each source (default: that of the test set in the config)"
     )
     add_external(parser)
+    parser.add_argument(
+        "--robust", action="store_true",
+        help="also score the test sets in capitals, with typos, without final marks, two sentences a line, "
+        "and look at single words",
+    )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="one JSON object a test set")
     add_search(parser)
     parser.set_defaults(command=_evaluate)
@@ -77,10 +83,35 @@ def _evaluate(arguments: argparse.Namespace) -> int:
             print("\n".join(f"  {score}" for score in scores), flush=True)
         # After the scores are printed: the folder of a shared model may be read-only
         evaluation.save(folder / "evaluation", test)
+    if arguments.robust:
+        _test_robustness(arguments, folder, config, translator, tests)
     if is_plain and translator.decode == config.decode and not arguments.tag:
         _compare_with_parent(arguments, folder, config, tests)
     _update_report(folder, config)
     return 0
+
+
+def _test_robustness(
+    arguments: argparse.Namespace,
+    folder: Path,
+    config: "Config",
+    translator: "Translator",
+    tests: "list[TestSet]",
+) -> None:
+    from transformer_mt.evaluation import robustness
+    from transformer_mt.evaluation.outputs import keep_table
+
+    rows = [
+        row
+        for test in tests
+        for row in robustness.measure(translator, test, config, say, arguments.tag or test.tag)
+    ]
+    if arguments.json:
+        for row in rows:
+            print(json.dumps(row.facts(), ensure_ascii=False), flush=True)
+    else:
+        print(f"\n{robustness.as_table(rows)}", end="", flush=True)
+    keep_table(folder, robustness.FILE, robustness.as_table(rows))
 
 
 def _compare_with_parent(
@@ -90,7 +121,7 @@ def _compare_with_parent(
     from transformer_mt.evaluation import fine_tuning
     from transformer_mt.evaluation.comparison import System, compare
     from transformer_mt.evaluation.metrics import build_metrics
-    from transformer_mt.evaluation.outputs import weights_digest
+    from transformer_mt.evaluation.outputs import keep_table, weights_digest
     from transformer_mt.evaluation.translated import translated
     from transformer_mt.translation.model_folder import load_run_config
 
@@ -115,7 +146,7 @@ def _compare_with_parent(
     table = fine_tuning.before_and_after(comparison)
     if not arguments.json:
         print(f"\n{table}", end="", flush=True)
-    fine_tuning.write(folder, table)
+    keep_table(folder, fine_tuning.FILE, table)
 
 
 def _update_report(folder: Path, config: "Config") -> None:

@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
+from transformer_mt.config.augment import AugmentConfig
 from transformer_mt.config.corpus import (
     LANGUAGE,
     Corpora,
@@ -15,7 +16,7 @@ from transformer_mt.config.corpus import (
     corpus_kind,
 )
 from transformer_mt.config.filter import FilterConfig
-from transformer_mt.config.section import Location, Positive, Section
+from transformer_mt.config.section import Changeable, Location, Positive, Section
 
 
 class DataConfig(Section):
@@ -51,6 +52,8 @@ class DataConfig(Section):
     """
     filter: FilterConfig = FilterConfig()
     """Cleaning rules of the training corpora."""
+    augment: Changeable[AugmentConfig] = AugmentConfig()
+    """Changes of training pairs to how people also write."""
 
     @model_validator(mode="before")
     @classmethod

@@ -7,70 +7,17 @@ the position in the row. So the lengths of an epoch are known before its batches
 words of all rows, concatenated.
 """
 
-import threading
-
 import numpy as np
 import sentencepiece
 
-from transformer_mt.data.dataset import Column, EncodedPairs
-from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.data.dataset import Column
+from transformer_mt.data.draws import A, B, C, mixed
 
 # Sampled segmentations per word; each occurrence of the word uses one of them.
 _SPELLINGS = 16
 # At most this many words per side have sampled segmentations, in order of first occurrence. Words that first
 # occur later are too rare to matter.
 _MOST_WORDS = 2**18
-# Large odd numbers without a pattern, for hashes.
-_A, _B, _C = (np.uint64(number) for number in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
-
-
-class EpochSpelling:
-    """The training pairs as each epoch spells them; a side that would be over-long keeps its usual pieces."""
-
-    def __init__(
-        self,
-        pairs: EncodedPairs,
-        tokenizer: Tokenizer,
-        dropout: float,
-        seed: int,
-        max_length: int,
-        most_words: int = _MOST_WORDS,
-    ) -> None:
-        self._pairs, self._max_length = pairs, max_length
-        # The plan of the next epoch is made while batches of this one are.
-        self._lock = threading.Lock()
-        # Of one vocabulary, too, each side has its own words: the sources, which come first, would take all
-        # places.
-        self._sides = [
-            SubwordDropout(each, dropout, seed, most_words) for each in (tokenizer.src, tokenizer.tgt)
-        ]
-
-    def lengths(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
-        """(R,) of the sources and of the targets of all rows, the EOS counted that batches add."""
-        return self._lengths(0, epoch), self._lengths(1, epoch)
-
-    def rows(self, epoch: int, rows: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Piece ids of the sources and of the targets of some rows."""
-        src, tgt = [self._pairs.src(i) for i in rows], [self._pairs.tgt(i) for i in rows]
-        return self._respelled(0, epoch, rows, src), self._respelled(1, epoch, rows, tgt)
-
-    def _lengths(self, side: int, epoch: int) -> np.ndarray:
-        parts, first = [np.zeros(0, np.int32)], 0
-        for column in self._pairs.columns(side):
-            usual = column.lengths
-            rows = np.arange(first, first + len(usual))
-            with self._lock:  # a chunk at a time, so that batches do not wait for the whole plan
-                lengths = self._sides[side].lengths(column, rows, 2 * epoch + side)
-            parts.append(np.where(lengths < self._max_length, lengths, usual).astype(np.int32) + 1)
-            first += len(rows)
-        return np.concatenate(parts)
-
-    def _respelled(
-        self, side: int, epoch: int, rows: np.ndarray, usual: list[np.ndarray]
-    ) -> list[np.ndarray]:
-        with self._lock:
-            others = self._sides[side].respell(Column.of(usual), rows, 2 * epoch + side)
-        return [other if len(other) < self._max_length else ids for other, ids in zip(others, usual)]
 
 
 class SubwordDropout:
@@ -103,6 +50,14 @@ class SubwordDropout:
         self._begins, self._sizes = np.zeros((1, _SPELLINGS), np.int64), np.zeros((1, _SPELLINGS), np.int64)
         self._pool, self._used = np.zeros(2**16, np.int32), 0
 
+    def learn(self, column: Column) -> None:
+        """Number the words of the column."""
+        self._words_at(column.values, *self._places(column))
+
+    def end_learning(self) -> None:
+        """From here on new words keep their usual pieces: which ones come first must not matter."""
+        self._most_words = len(self._words)
+
     def lengths(self, column: Column, rows: np.ndarray, draw: int) -> np.ndarray:
         """(R,) pieces of each row in other pieces."""
         row_W, _, sizes_W, _ = self._choose(column, rows, draw)
@@ -123,17 +78,12 @@ class SubwordDropout:
         """(W,) of each word: its row in the column, where its chosen spelling begins, how many pieces that
         has, and whether it is the usual one, in the column's values, and not in the pool.
         """
-        offsets, values = column.offsets.astype(np.int64), column.values
-        opens = np.zeros(len(values), bool)
-        opens[offsets[0] : offsets[-1]] = self._opens_word[values[offsets[0] : offsets[-1]]]
-        opens[offsets[:-1][np.diff(offsets) > 0]] = True
-        begins_W = np.flatnonzero(opens)
-        sizes_W = np.diff(begins_W, append=offsets[-1])
+        offsets, (begins_W, sizes_W) = column.offsets.astype(np.int64), self._places(column)
         row_W = np.searchsorted(offsets, begins_W, "right") - 1
-        word_W = self._words_at(values, begins_W, sizes_W)
-        key = np.uint64((self._seed * int(_B) + draw * int(_C)) % 2**64)
+        word_W = self._words_at(column.values, begins_W, sizes_W)
+        key = np.uint64((self._seed * int(B) + draw * int(C)) % 2**64)
         position_W = (begins_W - offsets[row_W]).astype(np.uint64)
-        hash_W = _mixed(_mixed(rows[row_W].astype(np.uint64) * _A + key) + position_W * _B)
+        hash_W = mixed(mixed(rows[row_W].astype(np.uint64) * A + key) + position_W * B)
         k_W = (hash_W % np.uint64(_SPELLINGS)).astype(int)
         known = word_W >= 0
         wanted = np.unique(word_W[known] * _SPELLINGS + k_W[known])
@@ -142,13 +92,22 @@ class SubwordDropout:
         begins_W[known], sizes_W[known] = self._begins[word_W, k_W][known], self._sizes[word_W, k_W][known]
         return row_W, begins_W, sizes_W, ~known
 
+    def _places(self, column: Column) -> tuple[np.ndarray, np.ndarray]:
+        """(W,) where each word begins in the column's values, and how many pieces it has."""
+        offsets, values = column.offsets.astype(np.int64), column.values
+        opens = np.zeros(len(values), bool)
+        opens[offsets[0] : offsets[-1]] = self._opens_word[values[offsets[0] : offsets[-1]]]
+        opens[offsets[:-1][np.diff(offsets) > 0]] = True
+        begins_W = np.flatnonzero(opens)
+        return begins_W, np.diff(begins_W, append=offsets[-1])
+
     def _words_at(self, values: np.ndarray, begins_W: np.ndarray, sizes_W: np.ndarray) -> np.ndarray:
         """(W,) the number of each word, -1 where it came when there were too many already."""
         if not len(begins_W):
             return begins_W
         ids = values[begins_W[0] : begins_W[-1] + sizes_W[-1]].astype(np.uint64)
         place = np.arange(len(ids)) - np.repeat(begins_W - begins_W[0], sizes_W)
-        hash_W = np.add.reduceat(_mixed(ids * _A + place.astype(np.uint64) * _C), begins_W - begins_W[0])
+        hash_W = np.add.reduceat(mixed(ids * A + place.astype(np.uint64) * C), begins_W - begins_W[0])
         different, first, which = np.unique(hash_W, return_index=True, return_inverse=True)
         in_order = np.argsort(first)
         for value, i in zip(different[in_order].tolist(), first[in_order].tolist()):
@@ -193,10 +152,3 @@ class SubwordDropout:
             if place < 0:
                 return symbols
             symbols[place : place + 2] = [best]
-
-
-def _mixed(x: np.ndarray) -> np.ndarray:
-    """Numbers of 64 bits as if drawn at random, one for each (Steele et al. 2014, SplitMix64)."""
-    x = (x ^ (x >> np.uint64(30))) * _B
-    x = (x ^ (x >> np.uint64(27))) * _C
-    return x ^ (x >> np.uint64(31))

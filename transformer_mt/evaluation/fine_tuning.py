@@ -6,7 +6,6 @@ from pathlib import Path
 from tabulate import tabulate
 
 from transformer_mt.evaluation.comparison import Cell, Comparison
-from transformer_mt.files import write_text
 
 FILE = "fine_tuning.md"
 PARENT = "parent.json"
@@ -42,19 +41,6 @@ def _in_a_word(change: float, cell: Cell, higher_is_better: bool | None) -> str:
     if higher_is_better is None:
         return "changed"
     return "gained" if (change > 0) == higher_is_better else "forgotten"
-
-
-def write(folder: Path, table: str) -> None:
-    """Keep the table with the run; its report shows it."""
-    write_text(folder / "evaluation" / FILE, table)
-
-
-def read(folder: Path) -> str:
-    """The table kept with the run's present model; empty without one."""
-    file, model = folder / "evaluation" / FILE, folder / "model.safetensors"
-    if not file.exists() or not model.exists() or file.stat().st_mtime < model.stat().st_mtime:
-        return ""
-    return file.read_text(encoding="utf-8")
 
 
 def weights_of_parent(folder: Path) -> str | None:

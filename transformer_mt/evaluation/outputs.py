@@ -7,8 +7,8 @@ from typing import Any
 
 from transformer_mt.data.lines import read_lines
 from transformer_mt.data.test_sets import TestSet
-from transformer_mt.errors import InputError
-from transformer_mt.files import digest
+from transformer_mt.errors import InputError, WorkError
+from transformer_mt.files import digest, write_text
 
 
 def read_translations(file: Path, test: TestSet) -> list[str]:
@@ -64,6 +64,23 @@ def kept_translations(
         if [row["source"] for row in kept] == test.sources:
             return [row["translation"] for row in kept]
     return None
+
+
+def keep_table(folder: Path, name: str, table: str) -> None:
+    """Keep a table about the run's model with it; its report shows it. WorkError if the folder takes none."""
+    try:
+        (folder / "evaluation").mkdir(exist_ok=True)
+        write_text(folder / "evaluation" / name, table)
+    except OSError as error:
+        raise WorkError(f"{folder}: the table could not be written: {error.strerror}") from None
+
+
+def kept_table(folder: Path, name: str) -> str:
+    """The table kept with the run's present model; empty without one."""
+    file, model = folder / "evaluation" / name, folder / "model.safetensors"
+    if not file.exists() or not model.exists() or file.stat().st_mtime < model.stat().st_mtime:
+        return ""
+    return file.read_text(encoding="utf-8")
 
 
 def weights_digest(folder: Path) -> str | None:

@@ -14,10 +14,16 @@ from transformer_mt.config.model import ModelConfig
 from transformer_mt.data.cleaning import READ, REASONS
 from transformer_mt.data.corpus import name_of
 from transformer_mt.errors import InputError
-from transformer_mt.evaluation import fine_tuning
+from transformer_mt.evaluation import fine_tuning, robustness
+from transformer_mt.evaluation.outputs import kept_table
 from transformer_mt.files import write_text
 from transformer_mt.training.verdict import verdict
 from transformer_mt.translation.confidence import FILE
+
+_KEPT_TABLES = {
+    "Gained and forgotten by fine-tuning": fine_tuning.FILE,
+    "Robustness to how people write": robustness.FILE,
+}
 
 
 def write_report(
@@ -36,8 +42,9 @@ def write_report(
         say(f"warning: could not draw the learning curve: {error}")
         picture = "No picture: it could not be written."
     text = report(config, entries, picture, test_scores(folder), _corpora(folder))
-    if change := fine_tuning.read(folder):
-        text += f"\n## Gained and forgotten by fine-tuning\n\n{change}"
+    for title, name in _KEPT_TABLES.items():
+        if kept := kept_table(folder, name):
+            text += f"\n## {title}\n\n{kept}"
     end = f"\n## Verdict\n\n{sentences}\n" if (sentences := verdict(config, entries)) else ""
     write_text(folder / "report.md", text + _confidence(folder, say) + end)
 

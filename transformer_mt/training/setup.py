@@ -14,13 +14,13 @@ from transformer_mt.config import Config
 from transformer_mt.config.dump import dump_config
 from transformer_mt.config.inherit import inherit, with_keys_of
 from transformer_mt.data.batching import TrainingBatches
+from transformer_mt.data.epoch_pairs import epoch_pairs
 from transformer_mt.data.given_tokenizer import config_with_facts, given_tokenizer
 from transformer_mt.data.held_out import as_lines, held_out_file
 from transformer_mt.data.languages import is_natural
 from transformer_mt.data.mixture import Mixture
 from transformer_mt.data.prefetch import BatchPrefetcher
 from transformer_mt.data.prepare import PreparedData, prepare
-from transformer_mt.data.subword_dropout import EpochSpelling
 from transformer_mt.data.test_sets import name_of_set
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.device import allow_tf32, choose_device, choose_precision, keep_freed_memory
@@ -231,19 +231,13 @@ def _build(
     updater = Updater(
         objective, optimizer, device, dtype, train.max_grad_norm, ranks, say, train.micro_batch_tokens
     )
-    dropout = config.tokenizer.bpe_dropout
-    spelling = (
-        EpochSpelling(data.train, data.tokenizer, dropout, config.seed, config.data.max_length)
-        if dropout
-        else None
-    )
     plan = TrainingBatches(
         data.train,
         int(train.batch_tokens),
         config.seed,
         ranks.rank,
         ranks.size,
-        spelling,
+        epoch_pairs(config, data.train, data.tokenizer),
         Mixture(data.sizes, data.weights, config.seed),
         train.update_tokens,
     )

@@ -1,0 +1,38 @@
+"""The YAML's `data.augment`: how often training pairs are changed to how people also write."""
+
+from pydantic import model_validator
+
+from transformer_mt.config.section import Probability, Section
+
+
+class AugmentConfig(Section):
+    """Probabilities with which a pair is changed, drawn anew in each epoch. Several changes may meet."""
+
+    upper: Probability = 0.0
+    """Both sides in capitals."""
+    title: Probability = 0.0
+    """Both sides with a capital at each word."""
+    lower: Probability = 0.0
+    """The source without capitals."""
+    punctuation: Probability = 0.0
+    """Both sides without the mark at their end, or with two or three of it."""
+    typos: Probability = 0.0
+    """The source with misspelled words."""
+    concat: Probability = 0.0
+    """Another pair on the same line."""
+    placeholders: Probability = 0.0
+    """A number, web address or tag at the same end of both sides: it must pass through."""
+
+    @model_validator(mode="after")
+    def _one_case(self) -> "AugmentConfig":
+        if (total := self.upper + self.title + self.lower) > 1:
+            raise ValueError(
+                "data.augment.upper, title and lower must be at most 1 together, as a pair has one of them, "
+                f"but are {total:g}"
+            )
+        return self
+
+    @property
+    def is_on(self) -> bool:
+        """Whether anything is changed."""
+        return any(self.model_dump().values())

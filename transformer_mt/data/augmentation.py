@@ -1,0 +1,116 @@
+"""`data.augment`: training pairs changed to how people also write, drawn anew in each epoch.
+
+What becomes of a pair is a function of the seed, the epoch and the row, so that the lengths of an epoch are
+known before its batches are built, and a resumed run sees the same text.
+"""
+
+from random import Random
+
+import numpy as np
+
+from transformer_mt.config.augment import AugmentConfig
+from transformer_mt.data.dataset import Chunk, Column, EncodedPairs
+from transformer_mt.data.draws import draws, uniforms
+from transformer_mt.data.spaceless import is_written_without_spaces
+from transformer_mt.data.tables import Pair
+from transformer_mt.data.text_changes import (
+    Change,
+    FinalMark,
+    LowerCase,
+    Placeholder,
+    TitleCase,
+    Typos,
+    UpperCase,
+)
+from transformer_mt.data.tokenizer import Tokenizer
+
+_CASE, _PARTNER, _DETAILS = 0, 1, 2
+_FIRST_CHANGE = 3
+"""Numbers of the draws of a row."""
+
+
+class Augmentation:
+    """Changes rows of piece ids. A pair that would be over-long stays as it is."""
+
+    def __init__(
+        self,
+        pairs: EncodedPairs,
+        tokenizer: Tokenizer,
+        config: AugmentConfig,
+        languages: tuple[str, str],
+        seed: int,
+        max_length: int,
+    ) -> None:
+        self._pairs, self._tokenizer, self._seed, self._max_length = pairs, tokenizer, seed, max_length
+        self._config = config
+        self._between = ["" if is_written_without_spaces(language) else " " for language in languages]
+        cases: list[tuple[float, Change]] = [
+            (config.upper, UpperCase()), (config.title, TitleCase()), (config.lower, LowerCase()),
+        ]  # fmt: skip
+        self._bounds, self._cases = np.cumsum([p for p, _ in cases]), [change for _, change in cases]
+        self._changes: list[tuple[float, Change]] = [
+            (config.punctuation, FinalMark()),
+            (config.typos, Typos()),
+        ]
+        self._placeholder = Placeholder()
+        self._tags = set(tokenizer.tag_ids.values())
+
+    def __call__(self, epoch: int, rows: np.ndarray, chunk: Chunk) -> Chunk:
+        """The columns of these rows as the epoch has them."""
+        chosen = self._chosen(epoch, rows)
+        places = np.flatnonzero(chosen.any(axis=0))
+        if not len(places):
+            return chunk
+        src, tgt = ([column.row(i) for i in range(len(rows))] for column in chunk)
+        texts: list[Pair] = []
+        for place in places.tolist():
+            texts.append(self._changed(epoch, rows, chosen[:, place], place, (src[place], tgt[place])))
+        new_src = self._tokenizer.encode_src([text for text, _ in texts], num_threads=1)
+        new_tgt = self._tokenizer.encode_tgt([text for _, text in texts], num_threads=1)
+        for place, src_ids, tgt_ids in zip(places.tolist(), new_src, new_tgt):
+            src_ids = [*self._tag(src[place]), *src_ids]
+            if src_ids and tgt_ids and max(len(src_ids), len(tgt_ids)) < self._max_length:
+                src[place], tgt[place] = np.array(src_ids, np.int32), np.array(tgt_ids, np.int32)
+        return Column.of(src), Column.of(tgt)
+
+    def _chosen(self, epoch: int, rows: np.ndarray) -> np.ndarray:
+        """(kinds of change, rows) bool: which rows get a case, a partner, and each other change."""
+        case = uniforms(self._seed, epoch, rows, _CASE) < self._bounds[-1]
+        partner = uniforms(self._seed, epoch, rows, _PARTNER) < self._config.concat
+        probabilities = [self._config.placeholders, *(probability for probability, _ in self._changes)]
+        others = [
+            uniforms(self._seed, epoch, rows, _FIRST_CHANGE + number) < probability
+            for number, probability in enumerate(probabilities)
+        ]
+        return np.stack([case, partner, *others])
+
+    def _changed(
+        self, epoch: int, rows: np.ndarray, chosen: np.ndarray, place: int, ids: tuple[np.ndarray, np.ndarray]
+    ) -> Pair:
+        row = rows[place : place + 1]
+        rng = Random(int(draws(self._seed, epoch, row, _DETAILS)[0]))
+        src, tgt = self._text(*ids)
+        has_case, has_partner, has_placeholder, *others = chosen.tolist()
+        if has_partner:
+            other = rng.randrange(len(self._pairs))
+            other_src, other_tgt = self._pairs.src(other), self._pairs.tgt(other)
+            if self._tag(other_src) == self._tag(ids[0]):
+                joined = zip((src, tgt), self._between, self._text(other_src, other_tgt))
+                src, tgt = (first + between + second for first, between, second in joined)
+        for is_chosen, (_, change) in zip(others, self._changes):
+            if is_chosen:
+                src, tgt = change(src, tgt, rng)
+        if has_case:
+            kind = int(np.searchsorted(self._bounds, uniforms(self._seed, epoch, row, _CASE)[0], "right"))
+            src, tgt = self._cases[kind](src, tgt, rng)
+        if has_placeholder:  # last: in capitals it would be another one
+            src, tgt = self._placeholder(src, tgt, rng)
+        return src, tgt
+
+    def _text(self, src: np.ndarray, tgt: np.ndarray) -> Pair:
+        return self._tokenizer.src.decode(src.tolist()), self._tokenizer.tgt.decode(tgt.tolist())
+
+    def _tag(self, src: np.ndarray) -> list[int]:
+        """The tag the source begins with, as a list of one id or none."""
+        first = src[:1].tolist()
+        return first if first and first[0] in self._tags else []

@@ -1,0 +1,26 @@
+"""Numbers as if drawn at random, each a function of the seed, the epoch and the row: a resumed run draws the
+same.
+"""
+
+import numpy as np
+
+# Large odd numbers without a pattern.
+A, B, C = (np.uint64(number) for number in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
+
+
+def mixed(x: np.ndarray) -> np.ndarray:
+    """Numbers of 64 bits as if drawn at random, one for each (Steele et al. 2014, SplitMix64)."""
+    x = (x ^ (x >> np.uint64(30))) * B
+    x = (x ^ (x >> np.uint64(27))) * C
+    return x ^ (x >> np.uint64(31))
+
+
+def draws(seed: int, epoch: int, rows: np.ndarray, number: int) -> np.ndarray:
+    """(R,) 64 random bits of each row; another `number` is another draw."""
+    key = np.uint64((seed * int(B) + epoch * int(C)) % 2**64)
+    return mixed(mixed(rows.astype(np.uint64) * A + key) + np.uint64(number * int(B) % 2**64))
+
+
+def uniforms(seed: int, epoch: int, rows: np.ndarray, number: int) -> np.ndarray:
+    """(R,) from 0 to 1."""
+    return draws(seed, epoch, rows, number) / 2.0**64

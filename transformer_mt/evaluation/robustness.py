@@ -1,0 +1,108 @@
+"""A test set as people also write: in capitals, with typos, without marks, several sentences a line."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from random import Random
+from typing import Any
+
+from tabulate import tabulate
+
+from transformer_mt.config import Config
+from transformer_mt.data.spaceless import is_written_without_spaces
+from transformer_mt.data.test_sets import TestSentence, TestSet
+from transformer_mt.data.text_changes import Change, NoFinalMark, TitleCase, Typos, UpperCase
+from transformer_mt.evaluation.metric import Score
+from transformer_mt.evaluation.metrics import build_metrics, corpus_scores
+from transformer_mt.translation.result import Options
+from transformer_mt.translation.translator import Translator
+
+FILE = "robust.md"
+CHANGES: dict[str, Change] = {
+    "in capitals": UpperCase(),
+    "in title case": TitleCase(),
+    "with typos": Typos(),
+    "without final mark": NoFinalMark(),
+}
+_MOST_WORDS = 200
+_SUSPICIOUS = {"copied", "repeating", "length_ratio", "cut", "none"}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A test set in one form."""
+
+    corpus: str
+    form: str
+    """How it is written."""
+    sentences: int
+    scores: list[Score]
+    """None for single words, which have no references."""
+    suspicious: float
+    """The share of the translations that repeat themselves, copy, were cut, or are much too long or short."""
+
+    def facts(self) -> dict[str, Any]:
+        """For JSON."""
+        return {**asdict(self), "scores": [vars(score) for score in self.scores]}
+
+
+def measure(
+    translator: Translator, test: TestSet, config: Config, say: Callable[[str], None], tag: str | None
+) -> Iterator[Row]:
+    """The scores of the test set as it is, and in each form."""
+    metrics = build_metrics(config.evaluate, config.data.target_lang)
+    for form, sentences in forms(test, (translator.source_lang, translator.target_lang)).items():
+        say(f"{test.corpus}, {form}: {len(sentences):,} lines")
+        sources, references = [src for src, _ in sentences], [targets for _, targets in sentences]
+        results = list(translator.stream(sources, Options(tag=tag)))
+        translations = [result.translation for result in results]
+        scores = corpus_scores(metrics, sources, translations, references) if all(references) else []
+        wrong = sum(bool(_SUSPICIOUS & set(result.flags)) for result in results)
+        yield Row(test.corpus, form, len(sentences), scores, wrong / max(1, len(results)))
+
+
+def forms(test: TestSet, languages: tuple[str, str]) -> dict[str, list[TestSentence]]:
+    """The test set as it is and as people also write, by a name; single words have no references."""
+    found = {"as it is": test.sentences}
+    for name, change in CHANGES.items():
+        found[name] = [_changed(change, sentence, number) for number, sentence in enumerate(test.sentences)]
+    found["two sentences a line"] = [
+        _joined(first, second, languages) for first, second in zip(test.sentences[::2], test.sentences[1::2])
+    ]
+    found["single words"] = [(word, ()) for word in _words(test)]
+    return {name: sentences for name, sentences in found.items() if sentences}
+
+
+def _changed(change: Change, sentence: TestSentence, number: int) -> TestSentence:
+    src, references = sentence
+    changed = [change(src, reference, Random(number)) for reference in references]
+    return changed[0][0], tuple(reference for _, reference in changed)
+
+
+def _joined(first: TestSentence, second: TestSentence, languages: tuple[str, str]) -> TestSentence:
+    between = ["" if is_written_without_spaces(language) else " " for language in languages]
+    references = tuple(between[1].join(each) for each in zip(first[1], second[1]))
+    return first[0] + between[0] + second[0], references
+
+
+def _words(test: TestSet) -> list[str]:
+    """The most frequent words of the sources, without marks."""
+    words = (word.strip("\"'.,;:!?()") for src in test.sources for word in src.split())
+    counts = Counter(word for word in words if word.isalpha() and len(word) > 1)
+    return [word for word, _ in counts.most_common(_MOST_WORDS)]
+
+
+def as_table(rows: list[Row]) -> str:
+    """A Markdown table, and what its columns are."""
+    names = list(dict.fromkeys(score.name for row in rows for score in row.scores))
+    cells = []
+    for row in rows:
+        values = {score.name: f"{score.value:.2f}" for score in row.scores}
+        shown = [values.get(name, "") for name in names]
+        cells.append([row.corpus, row.form, f"{row.sentences:,}", *shown, f"{row.suspicious:.1%}"])
+    head = ["test set", "written", "lines", *names, "suspicious"]
+    table = tabulate(cells, head, tablefmt="github", disable_numparse=True)
+    return (
+        f"{table}\n\n- Capitals, title case and final marks are the references' too.\n"
+        "- suspicious: translations that repeat themselves, copy, were cut, or are much too long or short\n"
+    )
