@@ -50,7 +50,7 @@ def pairs(tokenizer, tmp_path_factory):
 
 def augmented(pairs, tokenizer, seed=1, max_length=128, dropout=0.0, **probabilities):
     config = AugmentConfig(**probabilities)
-    augmentation = Augmentation(pairs, tokenizer, config, ("en", "de"), seed, max_length)
+    augmentation = Augmentation(pairs, tokenizer, config, seed, max_length)
     sides = [SubwordDropout(each, dropout, seed) for each in (tokenizer.src, tokenizer.tgt)]
     return EpochPairs(pairs, max_length, augmentation, sides if dropout else None)
 

@@ -2,6 +2,7 @@
 
 import argparse
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -139,9 +140,9 @@ def _short_name(path: Path) -> str:
     return path.name if path.is_dir() else path.stem
 
 
-def _metrics(arguments: argparse.Namespace, config: "Config | None") -> "list[Metric]":
+def _metrics(arguments: argparse.Namespace, config: "Config | None") -> "Callable[[TestSet], list[Metric]]":
     from transformer_mt.config.evaluate import METRICS, EvaluateConfig, metric_name
-    from transformer_mt.evaluation.metrics import build_metrics
+    from transformer_mt.evaluation.metrics import build_metrics, metrics_by_test
 
     target_lang = arguments.target_lang or (config.data.target_lang if config else None)
     if not target_lang:
@@ -151,11 +152,11 @@ def _metrics(arguments: argparse.Namespace, config: "Config | None") -> "list[Me
         if name not in METRICS:
             raise InputError(f"--metrics must be of {', '.join(METRICS)}, but has {name}")
     rules = config.evaluate if config else EvaluateConfig()
-    metrics = build_metrics(rules, target_lang, list(dict.fromkeys(names)))
-    external = external_metrics(arguments)
+    names = list(dict.fromkeys(names))
+    metrics, external = build_metrics(rules, target_lang, names), external_metrics(arguments)
     if same := {metric.name for metric in metrics} & {metric.name for metric in external}:
         raise InputError(f"--external must have another name than the metrics, but has {same.pop()}")
-    return [*metrics, *external]
+    return metrics_by_test(rules, target_lang, names, external)
 
 
 def _sets_of_files(named: list[_Named]) -> "list[TestSet]":

@@ -58,7 +58,9 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     tests = load_test_sets(arguments, folder, config)
     if not tests:
         raise InputError(f"{folder}: its config has no data.test; give --source FILE --reference FILE")
-    translator = load_translator(arguments)
+    translator = load_translator(arguments, any_direction=not arguments.source)
+    if not arguments.source and arguments.to and not (tests := _into(arguments.to, tests)):
+        raise InputError(f"{folder}: its config has no data.test in {arguments.to}")
     is_plain = not arguments.ensemble and arguments.engine == "auto" and arguments.dtype is None
     weights = weights_digest(folder) if is_plain else None
     for test in tests:
@@ -91,6 +93,10 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _into(target: str, tests: "list[TestSet]") -> "list[TestSet]":
+    return [test for test in tests if test.languages and test.languages[1] == target]
+
+
 def _test_robustness(
     arguments: argparse.Namespace,
     folder: Path,
@@ -120,7 +126,7 @@ def _compare_with_parent(
     """Of a fine-tuned model: what it gained and what it forgot, on these test sets and on its parent's."""
     from transformer_mt.evaluation import fine_tuning
     from transformer_mt.evaluation.comparison import System, compare
-    from transformer_mt.evaluation.metrics import build_metrics
+    from transformer_mt.evaluation.metrics import metrics_by_test
     from transformer_mt.evaluation.outputs import keep_table, weights_digest
     from transformer_mt.evaluation.translated import translated
     from transformer_mt.translation.model_folder import load_run_config
@@ -142,7 +148,7 @@ def _compare_with_parent(
     systems = [
         System(str(each), [translated(each, tests, arguments.device, say)]) for each in (parent, folder)
     ]
-    comparison = compare(tests, systems, build_metrics(config.evaluate, config.data.target_lang))
+    comparison = compare(tests, systems, metrics_by_test(config.evaluate, config.data.target_lang))
     table = fine_tuning.before_and_after(comparison)
     if not arguments.json:
         print(f"\n{table}", end="", flush=True)

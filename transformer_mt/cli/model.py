@@ -29,6 +29,10 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="another run that translates with it; repeatable",
     )
+    parser.add_argument("--to", metavar="LANG", help="the target language, of a model with several")
+    parser.add_argument(
+        "--from", dest="from", metavar="LANG", help="the source language, of a model with several"
+    )
 
 
 def add_engine(parser: argparse.ArgumentParser) -> None:
@@ -53,11 +57,14 @@ def add_search(parser: argparse.ArgumentParser) -> None:
     add_flags(group, DecodeConfig, _DECODE)
 
 
-def load_translator(arguments: argparse.Namespace, options: "Options | None" = None) -> "Translator":
+def load_translator(
+    arguments: argparse.Namespace, options: "Options | None" = None, any_direction: bool = False
+) -> "Translator":
     """The translator the arguments name. With --engine ctranslate2 a run's folder is exported first if
     necessary.
 
-    Settings and `options` without effect raise InputError before that.
+    Settings and `options` without effect raise InputError before that. So does a model with several target
+    languages of which none is named, unless `any_direction` will do.
     """
     decode = given(arguments, _DECODE)
     settings = _settings(decode, Path(arguments.model))
@@ -84,11 +91,32 @@ def load_translator(arguments: argparse.Namespace, options: "Options | None" = N
     translator = Translator.load(
         folder, arguments.device, arguments.dtype, decode, arguments.engine, arguments.ensemble
     )
+    translator = _in_direction(translator, arguments, any_direction)
     if not getattr(arguments, "retry", False):  # an option of `translate`
         return translator
     from transformer_mt.translation.retry import RetryingTranslator
 
     return RetryingTranslator(translator)
+
+
+def _in_direction(
+    translator: "Translator", arguments: argparse.Namespace, any_direction: bool
+) -> "Translator":
+    """The translator between the languages of --from and --to."""
+    target, source = getattr(arguments, "to", None), getattr(arguments, "from", None)
+    targets = list(dict.fromkeys(target for _, target in translator.directions))
+    if target is None and translator.has_several_targets and not any_direction:
+        raise InputError(
+            Setting("to"), f" must be one of {', '.join(targets)}, the languages the model writes"
+        )
+    if target is not None and not translator.has_several_targets and target != translator.target_lang:
+        raise InputError(
+            Setting("to"),
+            f" must be {translator.target_lang}, the language the model writes, but is {target}",
+        )
+    if target is None and source is None:
+        return translator
+    return translator.towards(target or translator.target_lang, source)
 
 
 def _settings(decode: dict[str, Any], folder: Path) -> DecodeConfig:

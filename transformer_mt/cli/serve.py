@@ -57,11 +57,24 @@ def _serve(arguments: argparse.Namespace) -> int:
     )
     chosen = {key: value for key, value in vars(arguments).items() if key != "command"}
     loads = [
-        partial(load_translator, argparse.Namespace(**{**chosen, "model": model, "ensemble": []}))
+        partial(
+            load_translator, argparse.Namespace(**{**chosen, "model": model, "ensemble": [], **direction})
+        )
         for model in arguments.models
+        for direction in _directions(Path(model))
     ]
     serve(loads, arguments.host, arguments.port, say, limits, keys, arguments.cors)
     return 0
+
+
+def _directions(model: Path) -> list[dict[str, str]]:
+    """The options for each direction of a model with several target languages; none for others."""
+    from transformer_mt.translation.model_folder import load_run_config
+
+    data = load_run_config(model).data
+    if len(data.targets) == 1:
+        return [{}]
+    return [{"from": source, "to": target} for source, target in data.directions]
 
 
 def _not_negative(text: str) -> int:

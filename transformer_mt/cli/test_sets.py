@@ -72,6 +72,7 @@ def load_test_sets(
                 describe_set(corpus),
                 list(read_set(corpus, config.data, folder, "test")),
                 corpus.tag,
+                config.data.languages_of(corpus),
             )
             for i, corpus in enumerate(sets)
             if config

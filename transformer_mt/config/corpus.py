@@ -51,6 +51,8 @@ class CorpusOptions(Section):
     """Its source language and default column, if it is not `data.source_lang`."""
     target_lang: str | None = Field(None, pattern=LANGUAGE)
     """Its target language and default column, if it is not `data.target_lang`."""
+    reverse: bool = False
+    """Swap the sides: what is stored as source is the target. The languages are named as they are stored."""
     filter: FilterConfig | None = None
     """Of a training corpus: its cleaning rules, instead of those of `data.filter`."""
     several_references: bool = False
@@ -146,6 +148,9 @@ class FromTrainCorpus(Section):
 
     # As every corpus: it is scored without a tag, and not trained on.
     tag: ClassVar[str | None] = None
+    source_lang: ClassVar[str | None] = None
+    target_lang: ClassVar[str | None] = None
+    reverse: ClassVar[bool] = False
     weight: ClassVar[float] = 1.0
     several_references: ClassVar[bool] = False
 

@@ -12,7 +12,7 @@ from transformer_mt.config.corpus import (
     FromTrainCorpus,
     HeldOut,
     HeldOuts,
-    Readable,
+    SacrebleuCorpus,
     corpus_kind,
 )
 from transformer_mt.config.filter import FilterConfig
@@ -95,6 +95,7 @@ class DataConfig(Section):
         names = [c.name for c in self.valid_sets if not isinstance(c, FromTrainCorpus) and c.name]
         if len(set(names)) < len(names):
             raise ValueError(f"the names of the sets in data.valid must differ, but are {', '.join(names)}")
+        self._check_languages()
         for key, corpora in (("data.valid", self.valid_sets), ("data.test", self.test)):
             if any(corpus.weight != 1.0 for corpus in corpora):
                 raise ValueError(f"{key} must not have a weight, which only training corpora have")
@@ -103,6 +104,36 @@ class DataConfig(Section):
             if sum(isinstance(corpus, FromTrainCorpus) for corpus in corpora) > 1:
                 raise ValueError(f"{key} must have at most one from_train, but has several")
         return self
+
+    def _check_languages(self) -> None:
+        for corpus in [*self.entries, *self.valid_sets, *self.test]:
+            if corpus.reverse and isinstance(corpus, SacrebleuCorpus):
+                raise ValueError(
+                    "a set of sacrebleu must have source_lang and target_lang instead of reverse: it has "
+                    "both directions"
+                )
+            if corpus.reverse and isinstance(getattr(corpus, "target", None), list):
+                raise ValueError(
+                    "a set with several references must not have reverse: each source has one text"
+                )
+        if len(self.targets) == 1:
+            return
+        if (self.source_lang, self.target_lang) not in self.directions:
+            raise ValueError(
+                f"data.source_lang and data.target_lang must be those of a training corpus, but none is "
+                f"{self.source_lang} to {self.target_lang}"
+            )
+        for key, corpora in (("data.valid", self.valid_sets), ("data.test", self.test)):
+            for corpus in corpora:
+                if isinstance(corpus, FromTrainCorpus):
+                    raise ValueError(
+                        f"{key} must be corpora of their own with several target languages, but is from_train"
+                    )
+                if (target := self.languages_of(corpus)[1]) not in self.targets:
+                    raise ValueError(
+                        f"{key} must be translated into a language of the training corpora "
+                        f"({', '.join(self.targets)}), but a set is into {target}"
+                    )
 
     @property
     def entries(self) -> list[Corpus]:
@@ -118,12 +149,52 @@ class DataConfig(Section):
         """The cleaning rules of a training corpus."""
         return self.filter if entry.filter is None else entry.filter
 
-    def languages_of(self, corpus: Readable) -> tuple[str, str]:
-        """Source and target language of a corpus."""
+    def stored_languages_of(self, corpus: HeldOut) -> tuple[str, str]:
+        """The languages of a corpus as it is stored: its columns."""
         return corpus.source_lang or self.source_lang, corpus.target_lang or self.target_lang
+
+    def languages_of(self, corpus: HeldOut) -> tuple[str, str]:
+        """Source and target language of a corpus."""
+        stored = self.stored_languages_of(corpus)
+        return (stored[1], stored[0]) if corpus.reverse else stored
+
+    @property
+    def directions(self) -> list[tuple[str, str]]:
+        """Source and target language of the training corpora, each pair once, in order."""
+        return list(dict.fromkeys(map(self.languages_of, self.entries)))
+
+    @property
+    def targets(self) -> list[str]:
+        """The target languages of the training corpora, in order."""
+        return list(dict.fromkeys(target for _, target in self.directions))
+
+    @property
+    def mixed(self) -> list[int]:
+        """For each training corpus the number of what `temperature` mixes: its direction, or with one
+        direction the corpus itself.
+        """
+        if len(self.directions) == 1:
+            return list(range(len(self.entries)))
+        return [self.directions.index(self.languages_of(entry)) for entry in self.entries]
+
+    def language_piece(self, target: str) -> str | None:
+        """The control piece before a source that asks for the target language: `>>de<<`; None with one target
+        language.
+        """
+        return f">>{target}<<" if len(self.targets) > 1 else None
+
+    def pieces_before(self, corpus: HeldOut) -> list[str]:
+        """The control pieces before each source of a corpus: its target language and its tag."""
+        return [piece for piece in (self.language_piece(self.languages_of(corpus)[1]), corpus.tag) if piece]
 
     @property
     def tags(self) -> list[str]:
         """The tags of all corpora, in order."""
         tags = (corpus.tag for corpus in [*self.entries, *self.valid_sets, *self.test])
         return list(dict.fromkeys(tag for tag in tags if tag))
+
+    @property
+    def control_pieces(self) -> list[str]:
+        """The control pieces of all corpora, in order."""
+        corpora = [*self.entries, *self.valid_sets, *self.test]
+        return list(dict.fromkeys(piece for corpus in corpora for piece in self.pieces_before(corpus)))

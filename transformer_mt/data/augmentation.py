@@ -4,6 +4,7 @@ What becomes of a pair is a function of the seed, the epoch and the row, so that
 known before its batches are built, and a resumed run sees the same text.
 """
 
+from itertools import takewhile
 from random import Random
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from transformer_mt.config.augment import AugmentConfig
 from transformer_mt.data.dataset import Chunk, Column, EncodedPairs
 from transformer_mt.data.draws import draws, uniforms
-from transformer_mt.data.spaceless import is_written_without_spaces
+from transformer_mt.data.spaceless import joined
 from transformer_mt.data.tables import Pair
 from transformer_mt.data.text_changes import (
     Change,
@@ -27,6 +28,8 @@ from transformer_mt.data.tokenizer import Tokenizer
 _CASE, _PARTNER, _DETAILS = 0, 1, 2
 _FIRST_CHANGE = 3
 """Numbers of the draws of a row."""
+_MOST_BEFORE = 2
+"""Control pieces before a source: the target language and a tag."""
 
 
 class Augmentation:
@@ -37,13 +40,11 @@ class Augmentation:
         pairs: EncodedPairs,
         tokenizer: Tokenizer,
         config: AugmentConfig,
-        languages: tuple[str, str],
         seed: int,
         max_length: int,
     ) -> None:
         self._pairs, self._tokenizer, self._seed, self._max_length = pairs, tokenizer, seed, max_length
         self._config = config
-        self._between = ["" if is_written_without_spaces(language) else " " for language in languages]
         cases: list[tuple[float, Change]] = [
             (config.upper, UpperCase()), (config.title, TitleCase()), (config.lower, LowerCase()),
         ]  # fmt: skip
@@ -68,7 +69,7 @@ class Augmentation:
         new_src = self._tokenizer.encode_src([text for text, _ in texts], num_threads=1)
         new_tgt = self._tokenizer.encode_tgt([text for _, text in texts], num_threads=1)
         for place, src_ids, tgt_ids in zip(places.tolist(), new_src, new_tgt):
-            src_ids = [*self._tag(src[place]), *src_ids]
+            src_ids = [*self._before(src[place]), *src_ids]
             if src_ids and tgt_ids and max(len(src_ids), len(tgt_ids)) < self._max_length:
                 src[place], tgt[place] = np.array(src_ids, np.int32), np.array(tgt_ids, np.int32)
         return Column.of(src), Column.of(tgt)
@@ -94,9 +95,8 @@ class Augmentation:
         if has_partner:
             other = rng.randrange(len(self._pairs))
             other_src, other_tgt = self._pairs.src(other), self._pairs.tgt(other)
-            if self._tag(other_src) == self._tag(ids[0]):
-                joined = zip((src, tgt), self._between, self._text(other_src, other_tgt))
-                src, tgt = (first + between + second for first, between, second in joined)
+            if self._before(other_src) == self._before(ids[0]):
+                src, tgt = map(joined, (src, tgt), self._text(other_src, other_tgt))
         for is_chosen, (_, change) in zip(others, self._changes):
             if is_chosen:
                 src, tgt = change(src, tgt, rng)
@@ -110,7 +110,6 @@ class Augmentation:
     def _text(self, src: np.ndarray, tgt: np.ndarray) -> Pair:
         return self._tokenizer.src.decode(src.tolist()), self._tokenizer.tgt.decode(tgt.tolist())
 
-    def _tag(self, src: np.ndarray) -> list[int]:
-        """The tag the source begins with, as a list of one id or none."""
-        first = src[:1].tolist()
-        return first if first and first[0] in self._tags else []
+    def _before(self, src: np.ndarray) -> list[int]:
+        """The control pieces the source begins with."""
+        return list(takewhile(self._tags.__contains__, src[:_MOST_BEFORE].tolist()))

@@ -43,7 +43,12 @@ def read_corpus(corpus: Readable, data: DataConfig) -> Iterator[Pair]:
 
     A missing file, split or column raises at the first pair; bytes that are not UTF-8 raise when read.
     """
-    languages = list(data.languages_of(corpus))
+    pairs = _read(corpus, list(data.stored_languages_of(corpus)))
+    return ((tgt, src) for src, tgt in pairs) if corpus.reverse else pairs
+
+
+def _read(corpus: Readable, languages: list[str]) -> Iterator[Pair]:
+    """The pairs as they are stored."""
     if isinstance(corpus, ToyCorpus):
         if {language.lower() for language in languages} != {"en", "de"}:
             raise InputError(

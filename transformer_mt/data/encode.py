@@ -1,7 +1,7 @@
 """Text pairs into piece ids, on all cores, in order."""
 
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 
@@ -20,12 +20,13 @@ def encoded_chunks(
     tokenizer: Tokenizer,
     data: DataConfig,
     counts: Counter[str],
-    tag: str | None = None,
+    pieces: Sequence[str] = (),
 ) -> Iterator[Chunk]:
-    """The pairs that fit, as ids, each source after its `tag`; drop reasons are counted. Threads suffice:
-    SentencePiece releases Python's lock.
+    """The pairs that fit, as ids, each source after the control pieces; drop reasons are counted.
+
+    Threads suffice: SentencePiece releases Python's lock.
     """
-    before = [] if tag is None else [tokenizer.tag_id(tag)]
+    before = [tokenizer.tag_id(piece) for piece in pieces]
     pairs, workers = iter(pairs), usable_cores()
     waiting: deque[Future[tuple[Chunk, Counter[str]]]] = deque()
 

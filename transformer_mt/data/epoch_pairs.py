@@ -16,8 +16,7 @@ def epoch_pairs(config: Config, pairs: EncodedPairs, tokenizer: Tokenizer) -> "E
     dropout, seed, max_length = config.tokenizer.bpe_dropout, config.seed, config.data.max_length
     augmentation, sides = None, None
     if config.data.augment.is_on:
-        languages = config.data.source_lang, config.data.target_lang
-        augmentation = Augmentation(pairs, tokenizer, config.data.augment, languages, seed, max_length)
+        augmentation = Augmentation(pairs, tokenizer, config.data.augment, seed, max_length)
     if dropout:
         # With one vocabulary, too, each side has its own words: the sources, which come first, would take all
         # places.

@@ -20,7 +20,7 @@ def given_tokenizer(config: Config) -> Tokenizer | None:
         models = [_read(file) for file in config.tokenizer.files]
     else:
         return None
-    return Tokenizer(with_tags(models[0], config.data.tags), *models[1:])
+    return Tokenizer(with_tags(models[0], config.data.control_pieces), *models[1:])
 
 
 def config_with_facts(config: Config, tokenizer: Tokenizer) -> Config:

@@ -5,13 +5,23 @@ from collections.abc import Sequence
 import numpy as np
 
 
-def effective_weights(weights: Sequence[float], sizes: Sequence[int], temperature: float) -> list[float]:
-    """Uses of each pair per epoch, for each corpus: its weight times (N_max / N)^(1 - 1/T), N being its pairs
-    after cleaning. Empty corpora have weight 0.
+def effective_weights(
+    weights: Sequence[float], sizes: Sequence[int], temperature: float, groups: Sequence[int] | None = None
+) -> list[float]:
+    """Uses of each pair per epoch, for each corpus: its weight times (N_max / N)^(1 - 1/T), N being the pairs
+    after cleaning of its group, such as a direction of translation; by default each corpus is one. Empty
+    corpora have weight 0.
     """
-    largest = max(sizes, default=0)
+    groups = range(len(sizes)) if groups is None else groups
+    totals = dict.fromkeys(groups, 0)
+    for group, size in zip(groups, sizes):
+        totals[group] += size
+    largest = max(totals.values(), default=0)
     exponent = 1.0 - 1.0 / temperature
-    return [w * (largest / n) ** exponent if n else 0.0 for w, n in zip(weights, sizes)]
+    return [
+        weight * (largest / totals[group]) ** exponent if size else 0.0
+        for weight, size, group in zip(weights, sizes, groups)
+    ]
 
 
 class Mixture:

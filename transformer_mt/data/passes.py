@@ -97,9 +97,9 @@ def first_pass(
             raise InputError(
                 f"{names}: no training pair is left after cleaning; every one is empty or held out"
             )
-        tokenizer = Tokenizer.train(learnt_from, config.tokenizer, data.tags)
-    for tag in data.tags:
-        tokenizer.tag_id(tag)  # InputError now if a resumed vocabulary does not have it
+        tokenizer = Tokenizer.train(learnt_from, config.tokenizer, data.control_pieces)
+    for piece in data.control_pieces:
+        tokenizer.tag_id(piece)  # InputError now if a resumed vocabulary does not have it
     tokenizer.save(folder)
     sources = [src for _, (src, _) in sample[:: -(-len(sample) // SENTENCE_PAIRS) or 1]]
     several = sum(has_several_sentences(src, data.source_lang) for src in sources) / max(1, len(sources))
@@ -206,7 +206,7 @@ def _shard(
         wanted = ((src.strip(), tgt.strip()) for (src, tgt), reason in zip(pairs, reasons) if reason == kept)
         found: Counter[str] = Counter()
         mine = counts[number] = CorpusCounts(name_of(entry), {})
-        for chunk in encoded_chunks(wanted, tokenizer, data, found, entry.tag):
+        for chunk in encoded_chunks(wanted, tokenizer, data, found, data.pieces_before(entry)):
             mine.source_tokens += len(chunk[0].values) + len(chunk[0].lengths)
             mine.target_tokens += len(chunk[1].values) + len(chunk[1].lengths)
             yield chunk

@@ -21,7 +21,7 @@ import pyarrow
 from tabulate import tabulate
 
 from transformer_mt.cache import cache_root
-from transformer_mt.config import Config
+from transformer_mt.config import Config, DataConfig
 from transformer_mt.config.corpus import FromTrainCorpus, Readable
 from transformer_mt.config.filter import FilterConfig
 from transformer_mt.data import cleaning
@@ -59,6 +59,8 @@ class ValidationSet:
     """The text, for BLEU and other metrics."""
     tag: str | None
     """Before each source."""
+    languages: tuple[str, str]
+    """Source and target."""
 
 
 @dataclass(frozen=True)
@@ -149,11 +151,13 @@ def _open(config: Config, folder: Path, say: Say) -> PreparedData | None:
         if len(train) != sum(sizes):
             raise ValueError(f"{len(train):,} of its {sum(sizes):,} pairs are left")
         data = config.data
-        weights = effective_weights([entry.weight for entry in data.entries], sizes, data.temperature)
+        weights = effective_weights(
+            [entry.weight for entry in data.entries], sizes, data.temperature, data.mixed
+        )
         return PreparedData(
             tokenizer=Tokenizer.load(folder),
             train=train,
-            valid=[_open_validation(folder, i, corpus) for i, corpus in enumerate(data.valid_sets)],
+            valid=[_open_validation(folder, i, corpus, data) for i, corpus in enumerate(data.valid_sets)],
             fingerprint=_with_weights(facts["fingerprint"], weights),
             corpora=corpora,
             weights=weights,
@@ -177,11 +181,13 @@ def _pairs(file: Path) -> list[Pair]:
     return [(row[0], row[1]) for row in map(json.loads, filter(None, lines))]
 
 
-def _open_validation(folder: Path, number: int, corpus: Readable | FromTrainCorpus) -> ValidationSet:
+def _open_validation(
+    folder: Path, number: int, corpus: Readable | FromTrainCorpus, data: DataConfig
+) -> ValidationSet:
     lines = filter(None, (folder / f"valid-{number}.jsonl").read_text(encoding="utf-8").split("\n"))
     sentences = [(src, tuple(references)) for src, *references in map(json.loads, lines)]
     pairs = EncodedPairs([folder / f"valid-{number}.arrow"])
-    return ValidationSet(name_of_set(corpus), pairs, sentences, corpus.tag)
+    return ValidationSet(name_of_set(corpus), pairs, sentences, corpus.tag, data.languages_of(corpus))
 
 
 def _with_weights(fingerprint: str, weights: Sequence[float]) -> str:
@@ -262,7 +268,7 @@ def _prepare_into(
         valid = validation_sentences(corpus, data, folder)
         pairs = ((src, reference) for src, references in valid for reference in references)
         arrow = folder / f"valid-{number}.arrow"
-        chunks = encoded_chunks(pairs, tokenizer, data, Counter(), corpus.tag)
+        chunks = encoded_chunks(pairs, tokenizer, data, Counter(), data.pieces_before(corpus))
         fingerprints.append(write_chunks(arrow, chunks))
         fsync(arrow)
         write_text(arrow.with_suffix(".jsonl"), as_lines([src, *references] for src, references in valid))

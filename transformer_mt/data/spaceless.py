@@ -28,12 +28,19 @@ def count_spaceless(text: str) -> int:
 
 # Characters of Chinese and Japanese, with their full-width punctuation.
 _WIDE = r"[\p{Han}\p{Hiragana}\p{Katakana}ー“”‘’…\u3001-\u303f\uff01-\uff60]"
+_IS_WIDE = regex.compile(_WIDE)
 _SPACES = regex.compile(rf"(?<={_WIDE})\s+(?={_WIDE})")
 
 
 def is_written_without_spaces(language: str) -> bool:
     """Whether the language has spaces neither between words nor between clauses."""
     return base_code(language) in _NO_SPACES_AT_ALL
+
+
+def joined(first: str, second: str) -> str:
+    """Two sentences on a line, with a space between them unless both are of Chinese or Japanese."""
+    wide = first and second and _IS_WIDE.match(first[-1]) and _IS_WIDE.match(second[0])
+    return first + second if wide else f"{first} {second}"
 
 
 def has_spaces_within(text: str) -> bool:

@@ -28,6 +28,8 @@ class TestSet:
     sentences: list[TestSentence]
     tag: str | None = None
     """Before each source."""
+    languages: tuple[str, str] | None = None
+    """Source and target; None where the model's own are meant."""
 
     @property
     def sources(self) -> list[str]:

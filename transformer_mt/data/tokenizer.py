@@ -22,6 +22,7 @@ from transformer_mt.files import write_bytes
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 
+_LANGUAGE_PIECE = re.compile(r">>.+<<")
 # Whatever spelled them, these must never stand inside a translation: one line in is one line out.
 _LINE_BREAKS = re.compile(r"\s*[\r\n]+\s*")
 
@@ -147,7 +148,8 @@ class Tokenizer:
     def tag_id(self, tag: str) -> int:
         """The id of a tag. InputError if the vocabulary has no such tag."""
         if tag not in self.tag_ids:
-            there = f"one of {', '.join(self.tag_ids)}" if self.tag_ids else "left out: the model has no tags"
+            tags = [each for each in self.tag_ids if not _LANGUAGE_PIECE.fullmatch(each)]
+            there = f"one of {', '.join(tags)}" if tags else "left out: the model has no tags"
             raise InputError(Setting("tag"), f" must be {there}, but is {tag}")
         return self.tag_ids[tag]
 

@@ -56,7 +56,7 @@ def calibrate(
     sources = [src for src, _ in sentences]
     stream = translator.stream(sources, Options(tag=tag))
     results = list(show_progress(stream, "calibration", len(sources), unit="sentences"))
-    (chrf,) = build_metrics(config.evaluate, config.data.target_lang, ["chrF"])
+    (chrf,) = build_metrics(config.evaluate, translator.target_lang, ["chrF"])
     references = [targets for _, targets in sentences]
     statistics = chrf.statistics(sources, [result.translation for result in results], references)
     quality = np.array([chrf.sentence_value(row) for row in statistics.tolist()]) / 100

@@ -1,6 +1,6 @@
 """Several systems on several test sets: scores, intervals, and whether differences are significant."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import mean
 
@@ -74,11 +74,12 @@ class Comparison:
 def compare(
     tests: Sequence[TestSet],
     systems: Sequence[System],
-    metrics: Sequence[Metric],
+    metrics: Sequence[Metric] | Callable[[TestSet], Sequence[Metric]],
     test: Test = "bootstrap",
     samples: int = SAMPLES,
 ) -> Comparison:
-    """All systems on all test sets; the others are compared with the first.
+    """All systems on all test sets; the others are compared with the first. `metrics` are the same for all
+    test sets, or a function that gives those of each, of the same names.
 
     Raises InputError where randomisation is asked for with several runs of a system.
     """
@@ -88,8 +89,9 @@ def compare(
     signatures: dict[tuple[str, str], None] = {}
     statistics: dict[tuple[str, str, str], list[Statistics]] = {}
     names = [system.name for system in systems]
+    metrics_of = metrics if callable(metrics) else lambda test_set: metrics
     for number, test_set in enumerate(tests):
-        for metric in metrics:
+        for metric in metrics_of(test_set):
             runs_of = [
                 [metric.statistics(test_set.sources, run[number], test_set.references) for run in system.runs]
                 for system in systems
@@ -99,7 +101,14 @@ def compare(
                 statistics[test_set.name, system.name, metric.name] = runs
             cells += _cells(test_set.name, names, metric, runs_of, test, samples)
     return Comparison(
-        list(tests), list(systems), list(metrics), cells, list(signatures), test, samples, statistics
+        list(tests),
+        list(systems),
+        list(metrics_of(tests[0])) if tests else [],
+        cells,
+        list(signatures),
+        test,
+        samples,
+        statistics,
     )
 
 

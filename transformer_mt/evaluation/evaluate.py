@@ -73,7 +73,9 @@ def evaluate(
     """The metrics of `evaluate.metrics` of the translator on a test set. `tag` is used instead of the test
     set's; `weights` are kept with the result.
     """
-    metrics = build_metrics(config.evaluate, config.data.target_lang)  # before any work
+    if test.languages and test.languages != (translator.source_lang, translator.target_lang):
+        translator = translator.towards(test.languages[1], test.languages[0])
+    metrics = build_metrics(config.evaluate, translator.target_lang)  # before any work
     tag = tag or test.tag
     sources, references = test.sources, test.references
     stream = translator.stream(sources, Options(tag=tag))

@@ -1,8 +1,9 @@
 """The metrics a config can ask for, by name, and their scores of a test set."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from transformer_mt.config.evaluate import EvaluateConfig
+from transformer_mt.data.test_sets import TestSet
 from transformer_mt.evaluation.error_rates import ErrorRate, ExactMatch
 from transformer_mt.evaluation.metric import Metric, References, Score
 from transformer_mt.evaluation.sacrebleu_metrics import build_bleu, build_chrf, build_spbleu, build_ter
@@ -11,6 +12,18 @@ from transformer_mt.evaluation.sacrebleu_metrics import build_bleu, build_chrf, 
 def build_metrics(rules: EvaluateConfig, target_lang: str, names: Sequence[str] = ()) -> list[Metric]:
     """The metrics of the names, or else of `rules.metrics`. InputError names the extra that one needs."""
     return [_build(name, rules, target_lang) for name in names or rules.metrics]
+
+
+def metrics_by_test(
+    rules: EvaluateConfig, target_lang: str, names: Sequence[str] = (), others: Sequence[Metric] = ()
+) -> Callable[[TestSet], list[Metric]]:
+    """The metrics of each test set, by its target language or else `target_lang`, and the `others`."""
+
+    def of_test(test: TestSet) -> list[Metric]:
+        target = test.languages[1] if test.languages else target_lang
+        return [*build_metrics(rules, target, names), *others]
+
+    return of_test
 
 
 def _build(name: str, rules: EvaluateConfig, target_lang: str) -> Metric:

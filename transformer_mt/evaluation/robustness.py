@@ -9,7 +9,7 @@ from typing import Any
 from tabulate import tabulate
 
 from transformer_mt.config import Config
-from transformer_mt.data.spaceless import is_written_without_spaces
+from transformer_mt.data.spaceless import joined
 from transformer_mt.data.test_sets import TestSentence, TestSet
 from transformer_mt.data.text_changes import Change, NoFinalMark, TitleCase, Typos, UpperCase
 from transformer_mt.evaluation.metric import Score
@@ -50,8 +50,10 @@ def measure(
     translator: Translator, test: TestSet, config: Config, say: Callable[[str], None], tag: str | None
 ) -> Iterator[Row]:
     """The scores of the test set as it is, and in each form."""
-    metrics = build_metrics(config.evaluate, config.data.target_lang)
-    for form, sentences in forms(test, (translator.source_lang, translator.target_lang)).items():
+    if test.languages:
+        translator = translator.towards(test.languages[1], test.languages[0])
+    metrics = build_metrics(config.evaluate, translator.target_lang)
+    for form, sentences in forms(test).items():
         say(f"{test.corpus}, {form}: {len(sentences):,} lines")
         sources, references = [src for src, _ in sentences], [targets for _, targets in sentences]
         results = list(translator.stream(sources, Options(tag=tag)))
@@ -61,13 +63,13 @@ def measure(
         yield Row(test.corpus, form, len(sentences), scores, wrong / max(1, len(results)))
 
 
-def forms(test: TestSet, languages: tuple[str, str]) -> dict[str, list[TestSentence]]:
+def forms(test: TestSet) -> dict[str, list[TestSentence]]:
     """The test set as it is and as people also write, by a name; single words have no references."""
     found = {"as it is": test.sentences}
     for name, change in CHANGES.items():
         found[name] = [_changed(change, sentence, number) for number, sentence in enumerate(test.sentences)]
     found["two sentences a line"] = [
-        _joined(first, second, languages) for first, second in zip(test.sentences[::2], test.sentences[1::2])
+        _joined(first, second) for first, second in zip(test.sentences[::2], test.sentences[1::2])
     ]
     found["single words"] = [(word, ()) for word in _words(test)]
     return {name: sentences for name, sentences in found.items() if sentences}
@@ -79,10 +81,8 @@ def _changed(change: Change, sentence: TestSentence, number: int) -> TestSentenc
     return changed[0][0], tuple(reference for _, reference in changed)
 
 
-def _joined(first: TestSentence, second: TestSentence, languages: tuple[str, str]) -> TestSentence:
-    between = ["" if is_written_without_spaces(language) else " " for language in languages]
-    references = tuple(between[1].join(each) for each in zip(first[1], second[1]))
-    return first[0] + between[0] + second[0], references
+def _joined(first: TestSentence, second: TestSentence) -> TestSentence:
+    return joined(first[0], second[0]), tuple(joined(*each) for each in zip(first[1], second[1]))
 
 
 def _words(test: TestSet) -> list[str]:

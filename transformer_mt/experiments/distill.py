@@ -144,7 +144,7 @@ def _translate_entry(
         check_origin(file, bool(done), facts)
         if done == len(sources):
             return
-        translator = Translator.load(teacher)
+        translator = Translator.load(teacher).towards(target_lang, source_lang)
         # A teacher without this tag was trained on no such corpus: it translates as usual.
         tag = entry.tag if entry.tag in translator.tokenizer.tag_ids else None
         say(f"{file}: {len(sources) - done:,} sentences for {teacher} to translate, {translator.searched}")

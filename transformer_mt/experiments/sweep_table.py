@@ -12,7 +12,7 @@ from transformer_mt.data.test_sets import describe_set
 from transformer_mt.errors import InputError
 from transformer_mt.evaluation.comparison import Cell, Comparison, System, compare
 from transformer_mt.evaluation.comparison_table import as_markdown
-from transformer_mt.evaluation.metrics import build_metrics
+from transformer_mt.evaluation.metrics import metrics_by_test
 from transformer_mt.evaluation.outputs import read_translations, set_of_file
 from transformer_mt.experiments.sweep_jobs import is_done
 from transformer_mt.experiments.sweep_plan import Job, Sweep
@@ -77,7 +77,7 @@ def _compare(done: Sequence[Job], sweep: Sweep) -> Comparison | None:
             systems.append(System(variant, runs))
     # TER is slow, and the table is made after each training
     names = [name for name in config.evaluate.metrics if name != "TER"]
-    return compare(tests, systems, build_metrics(config.evaluate, config.data.target_lang, names))
+    return compare(tests, systems, metrics_by_test(config.evaluate, config.data.target_lang, names))
 
 
 def _outputs(job: Job) -> list[Path]:

@@ -28,6 +28,7 @@ def card_facts(run: Path, config: Config, proof: Proof, license: str | None) -> 
     data = config.data
     facts: dict[str, Any] = {
         "name": config.name,
+        "directions": [f"{source} to {target}" for source, target in data.directions],
         "source_lang": data.source_lang,
         "target_lang": data.target_lang,
         "license": license,
@@ -46,7 +47,7 @@ def card_facts(run: Path, config: Config, proof: Proof, license: str | None) -> 
 
 def model_card(facts: dict[str, Any], run: Path, config: Config, target: Target, out: str) -> str:
     """The card of the export named `out`, in Markdown."""
-    languages = f"{facts['source_lang']} to {facts['target_lang']}"
+    languages = ", ".join(facts["directions"])
     journal = run / "metrics.jsonl"
     parts = [
         f"---\n{_header(facts, config, target)}\n---",
@@ -101,7 +102,7 @@ def _header(facts: dict[str, Any], config: Config, target: Target) -> str:
         entry.hub for entry in config.data.entries if isinstance(entry, HubCorpus) and not _is_path(entry.hub)
     ]
     header = ModelCardData(
-        language=[base_code(facts[key]) for key in ("source_lang", "target_lang") if is_natural(facts[key])],
+        language=list(dict.fromkeys(base_code(code) for code in _languages(config) if is_natural(code))),
         license=facts.get("license"),
         library_name=_ON_THE_HUB.get(target.name, target.name.lower()),
         pipeline_tag="translation",
@@ -112,10 +113,14 @@ def _header(facts: dict[str, Any], config: Config, target: Target) -> str:
     return header.to_yaml(line_break="\n").rstrip()
 
 
+def _languages(config: Config) -> list[str]:
+    return [language for direction in config.data.directions for language in direction]
+
+
 def _limits(facts: dict[str, Any]) -> str:
     lines = [
         f"- It was trained on sources of at most {facts['longest_source']:,} pieces of its vocabulary.",
-        f"- It translates from {facts['source_lang']} to {facts['target_lang']} only, a sentence at a time.",
+        f"- It translates from {', '.join(facts['directions'])} only, a sentence at a time.",
     ]
     if facts.get("tags"):
         lines.append(f"- Before a source it knows these tags: {', '.join(facts['tags'])}.")

@@ -47,6 +47,8 @@ class ToArgos:
 
     def reasons_against(self, config: Config) -> list[str]:
         reasons = reasons_against(config.model)
+        if len(config.data.targets) > 1:
+            reasons.append(f"data.train must have one target language, but has {len(config.data.targets)}")
         if not config.tokenizer.shared:
             reasons.append("tokenizer.shared must be true, but is false")
         return reasons

@@ -68,6 +68,8 @@ class ToHuggingFace:
             for key, (found, value, where) in needed.items()
             if found != value
         ]
+        if len(config.data.targets) > 1:
+            reasons.append(f"data.train must have one target language, but has {len(config.data.targets)}")
         if model.activation == "swiglu":
             reasons.append("model.activation must be relu or gelu, but is swiglu")
         scores = model.attention.scores().model_dump()

@@ -196,7 +196,9 @@ def _count_tokens(config: Config, looks: Sequence[CorpusLook], notes: list[str])
     """Mean pieces per pair, by the given vocabulary or one learnt from the samples; None if there is none."""
     text = [pair for look in looks if look.is_training for pair in look.sample]
     try:
-        tokenizer = given_tokenizer(config) or Tokenizer.train(text, config.tokenizer, config.data.tags)
+        tokenizer = given_tokenizer(config) or Tokenizer.train(
+            text, config.tokenizer, config.data.control_pieces
+        )
     except InputError as error:
         notes.append(f"Tokens were not counted: {error}")
         return None

@@ -149,7 +149,8 @@ def _calibrate(run: Run) -> None:
     if (run.folder / FILE).exists():  # the model is that of an earlier end
         return
     valid = run.data.valid[0]
-    translator = Translator.load(run.folder, str(run.device))
+    source, target = valid.languages
+    translator = Translator.load(run.folder, str(run.device)).towards(target, source)
     if fit := calibrate(
         translator, valid.sentences[: run.config.train.validate_sentences], run.config, valid.tag
     ):

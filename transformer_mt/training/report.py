@@ -81,7 +81,7 @@ def report(
     """The report as Markdown. `tests` are (name, what evaluation/NAME.scores.json holds), `corpora` what
     data.json holds.
     """
-    languages = f"{config.data.source_lang} to {config.data.target_lang}"
+    languages = ", ".join(f"{source} to {target}" for source, target in config.data.directions)
     names = ", ".join(map(name_of, config.data.entries))
     parts = [f"# {config.name}", f"{names}: {languages}.", facts_table(config, entries), picture]
     parts += [_tests(tests), _validations(entries), _samples(entries), _data(corpora), _settings(config)]

@@ -119,8 +119,9 @@ def _check_machine(config: Config, fresh: bool, ranks: Ranks) -> tuple[torch.dev
             f"{', '.join(names)}; give each a `name`"
         )
     # What a metric needs may be missing: report it now, not at the first validation.
-    for metric in build_metrics(config.evaluate, config.data.target_lang, validation_metrics(config)):
-        metric.score(["a"], ["a"], [["a"]])
+    for target in config.data.targets:
+        for metric in build_metrics(config.evaluate, target, validation_metrics(config)):
+            metric.score(["a"], ["a"], [["a"]])
     check_loggers(train.loggers)
     dtype = choose_precision(train.precision, device)
     found = {

@@ -72,13 +72,16 @@ def validate(
     kept = config.decode.model_dump(include=same)
     greedy = DecodeConfig.model_validate({"beam": 1, **kept})
     translator = Translator.of_config(model, data.tokenizer, config, greedy)
-    metrics = build_metrics(config.evaluate, config.data.target_lang, validation_metrics(config))
+    metrics: list[Metric] = []
     batch_tokens = int(config.train.batch_tokens)
     found, samples = [], []
     for each in data.valid:
         sentences = each.sentences[: config.train.validate_sentences]
         sources, references = [src for src, _ in sentences], [targets for _, targets in sentences]
-        translations = _translate(translator, sources, Options(tag=each.tag), ranks)
+        source, target = each.languages
+        metrics = build_metrics(config.evaluate, target, validation_metrics(config))
+        own = translator.towards(target, source)
+        translations = _translate(own, sources, Options(tag=each.tag), ranks)
         scores = corpus_scores(metrics, sources, translations, references)
         found.append(
             SetScores(each.name, validation_loss(model, each.pairs, batch_tokens, device, ranks), scores)

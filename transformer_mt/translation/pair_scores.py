@@ -16,7 +16,7 @@ def log_probs(model: str, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
     tokenizer, most = translator.tokenizer, translator.max_positions
     encoded = list(
         zip(
-            tokenizer.encode_src([src for src, _ in pairs]),
+            translator.encode_src([src for src, _ in pairs]),
             tokenizer.encode_tgt([tgt for _, tgt in pairs]),
         )
     )

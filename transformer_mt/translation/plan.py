@@ -66,19 +66,30 @@ class Planner:
     neighbours.
     """
 
-    def __init__(self, tokenizer: Tokenizer, configs: Sequence[Config], max_positions: int | None) -> None:
-        """`configs` are those of all models of an ensemble, the first being the one that leads."""
-        data = configs[0].data
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        configs: Sequence[Config],
+        max_positions: int | None,
+        direction: tuple[str, str],
+    ) -> None:
+        """`configs` are those of all models of an ensemble, the first being the one that leads; `direction`
+        is the source and the target language.
+        """
         self.tokenizer = tokenizer
+        source_lang, self.target_lang = direction
+        piece = configs[0].data.language_piece(self.target_lang)
+        self.before = [] if piece is None else [tokenizer.tag_id(piece)]
+        """Control pieces before each source: the target language, of a model with several."""
         self.max_src_length = min(c.data.max_length for c in configs)
         """Longer segments, in pieces with EOS, are divided."""
         self.max_positions = min(
             (c.data.max_length for c in configs if c.model.has_max_positions), default=max_positions
         )
         """Most pieces of a side the model has positions for, EOS counted; None if there is no limit."""
-        self.target_lang = data.target_lang
-        most = self.max_src_length - 1 - bool(tokenizer.tag_ids)  # a tag is a piece more
-        self.splitter = Splitter(data.source_lang, data.target_lang, most, self._count)
+        has_tags = len(tokenizer.tag_ids) > (len(configs[0].data.targets) if self.before else 0)
+        most = self.max_src_length - 1 - len(self.before) - has_tags  # a tag is a piece more
+        self.splitter = Splitter(source_lang, self.target_lang, most, self._count)
 
     def lines(
         self,
@@ -90,7 +101,7 @@ class Planner:
     ) -> list[Line]:
         """The units of each line, their sources after the `tag`. The first unit of a line has its prefix."""
         protections = protected or [None] * len(sources)
-        before = [] if tag is None else [self.tokenizer.tag_id(tag)]
+        before = [*self.before, *([] if tag is None else [self.tokenizer.tag_id(tag)])]
         segments = [
             self._segments(source, prefix, settings, protection)
             for (source, prefix), protection in zip(_pairs(sources, prefixes), protections)

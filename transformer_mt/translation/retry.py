@@ -32,6 +32,13 @@ class RetryingTranslator(Translator):
             }
         )
 
+    def towards(self, target: str, source: str | None = None) -> Translator:
+        """As `Translator.towards`, of both searches."""
+        other = super().towards(target, source)
+        assert isinstance(other, RetryingTranslator)
+        other._again = self._again.towards(target, source)
+        return other
+
     def check(self, options: Options) -> None:
         """InputError, before any work, if the options do not fit one of the searches."""
         super().check(options)

@@ -57,7 +57,7 @@ def pairs_of_files(translator: Translator, source: str, target: str, most: int) 
                 )
         texts = [(src or "", tgt or "") for _, (src, tgt) in chunk]
         encoded = zip(
-            translator.tokenizer.encode_src([src for src, _ in texts]),
+            translator.encode_src([src for src, _ in texts]),
             translator.tokenizer.encode_tgt([tgt for _, tgt in texts]),
         )
         yield [Pair(source=src, target=tgt, segments=[ids]) for (src, tgt), ids in zip(texts, encoded)]
@@ -79,7 +79,7 @@ def pairs_of_json(translator: Translator, path: str, most: int) -> Iterator[list
                 sources, sizes = [part["source"] for part in parts], [int(part["tokens"]) for part in parts]
                 is_apart = "apart" in facts["flags"] or sum(sizes) != len(pieces)
                 strange = [piece for piece in pieces if piece not in ids]
-                encoded = translator.tokenizer.encode_src(sources)
+                encoded = translator.encode_src(sources)
             except (ValueError, KeyError, TypeError):
                 raise InputError(
                     f"{path}:{number}: must be a line of JSON that translate wrote, but is not"

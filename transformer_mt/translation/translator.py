@@ -1,5 +1,6 @@
 """Lines in, translations out: the same number, in the same order, whichever engine searches."""
 
+import copy
 import math
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -14,6 +15,7 @@ from transformer_mt.errors import InputError, Setting
 from transformer_mt.search.hypothesis import Hypothesis
 from transformer_mt.translation.assembly import NOTHING, candidates_of, joined, line_result, mean, ranked
 from transformer_mt.translation.confidence import Calibration
+from transformer_mt.translation.direction import find_direction
 from transformer_mt.translation.engine import Engine, Ids
 from transformer_mt.translation.model_folder import is_exported, load_run_config
 from transformer_mt.translation.plan import Line, Planner, Unit, searched_units
@@ -34,15 +36,41 @@ class Translator:
         decode: DecodeConfig | None = None,
         others: Sequence[Config] = (),
         calibration: Calibration | None = None,
+        direction: tuple[str, str] | None = None,
     ) -> None:
         """`others` are the configs of the other models of an ensemble; `calibration` gives each translation a
-        confidence.
+        confidence; `direction` is the source and the target language, by default the config's.
         """
+        data = config.data
         self.calibration = calibration
         self.engine, self.tokenizer, self.decode = engine, tokenizer, decode or config.decode
-        self.source_lang, self.target_lang = config.data.source_lang, config.data.target_lang
-        self._is_natural = is_natural(self.source_lang) and is_natural(self.target_lang)
-        self.planner = Planner(tokenizer, [config, *others], engine.max_positions)
+        self.directions = data.directions
+        """Source and target language of what the model was trained on."""
+        self._configs = [config, *others]
+        self._turn(direction or (data.source_lang, data.target_lang))
+
+    @property
+    def has_several_targets(self) -> bool:
+        """Whether the model writes several languages: each source begins with a piece for the one wanted."""
+        return bool(self.planner.before)
+
+    def towards(self, target: str, source: str | None = None) -> "Translator":
+        """The translator into the target language, of the same model; the source language is by default that
+        of a corpus in this direction.
+        """
+        direction = find_direction(self.directions, target, source, self.source_lang)
+        other = copy.copy(self)
+        other._turn(direction)
+        return other
+
+    def _turn(self, direction: tuple[str, str]) -> None:
+        self.source_lang, self.target_lang = direction
+        self._is_natural = all(map(is_natural, direction))
+        self.planner = Planner(self.tokenizer, self._configs, self.engine.max_positions, direction)
+
+    def encode_src(self, lines: Sequence[str]) -> list[Ids]:
+        """Piece ids of whole lines, after the piece of the target language if the model needs one."""
+        return [[*self.planner.before, *ids] for ids in self.tokenizer.encode_src(lines)]
 
     @property
     def max_src_length(self) -> int:

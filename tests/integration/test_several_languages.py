@@ -1,0 +1,230 @@
+"""Several languages in one model: reversed corpora, a piece for the target language, each set in its own."""
+
+import json
+import shutil
+
+import pytest
+
+from tests.conftest import TINY
+from tests.integration.test_cli import cli
+from transformer_mt import Translator
+from transformer_mt.config import load_config
+from transformer_mt.data import toy
+from transformer_mt.data.corpus import read_corpus
+from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.errors import InputError
+from transformer_mt.evaluation.evaluate import evaluate
+from transformer_mt.files import read_objects
+from transformer_mt.training.loop import train
+from transformer_mt.training.step import Updater
+
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
+THERE, BACK = {"toy": "train", "size": 400}, {"toy": "train", "size": 300, "reverse": True, "name": "back"}
+BOTH = {
+    "train": [THERE, BACK],
+    "valid": [
+        {"toy": "valid", "size": 20},
+        {"toy": "valid", "size": 20, "reverse": True, "name": "valid back"},
+    ],
+    "test": [{"toy": "test", "size": 10}, {"toy": "test", "size": 12, "reverse": True, "name": "test back"}],
+}
+SHORT = {**TINY["train"], "max_updates": 12, "validate_every": 6, "save_every": 6}
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory):
+    """The folder of a run from English to German and back."""
+    import yaml
+
+    from tests.conftest import no_learning_curves
+
+    folder = tmp_path_factory.mktemp("both")
+    path = folder / "both.yaml"
+    path.write_text(
+        yaml.safe_dump({**TINY, "name": "both", "data": {**TINY["data"], **BOTH}, "train": SHORT})
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        no_learning_curves(patch)
+        return train(load_config(path), folder / "run")
+
+
+def test_a_reversed_corpus_is_swapped(write_config, tmp_path):
+    files = {"source": str(tmp_path / "a.en"), "target": str(tmp_path / "a.de")}
+    (tmp_path / "a.en").write_text("A dog.\nA cat.\n")
+    (tmp_path / "a.de").write_text("Ein Hund.\nEine Katze.\n")
+    (tmp_path / "a.tsv").write_text("en\tde\nA dog.\tEin Hund.\n")
+    data = load_config(
+        write_config(
+            data={
+                "source_lang": "de",
+                "target_lang": "en",
+                "train": [
+                    {**files, "source_lang": "en", "target_lang": "de", "reverse": True},
+                    {"file": str(tmp_path / "a.tsv"), "columns": ["de", "en"]},
+                    {"toy": "train", "size": 2},
+                ],
+            }
+        )
+    ).data
+    assert list(read_corpus(data.entries[0], data)) == [("Ein Hund.", "A dog."), ("Eine Katze.", "A cat.")]
+    assert list(read_corpus(data.entries[1], data)) == [("Ein Hund.", "A dog.")]
+    assert data.directions == [("de", "en")] and data.control_pieces == []
+
+
+def test_each_source_begins_with_the_piece_of_its_target_language(both):
+    tokenizer = Tokenizer.load(both)
+    assert set(tokenizer.tag_ids) == {">>de<<", ">>en<<"}
+    seen = []
+    translator = Translator.load(both, "cpu")
+    for target, source in (("de", "en"), ("en", "de")):
+        own = translator.towards(target)
+        assert (own.source_lang, own.target_lang) == (source, target)
+        requests = []
+        search = own.engine.search
+        own.engine.search = lambda r, *rest, search=search, requests=requests: (
+            requests.extend(r), search(r, *rest)
+        )[1]  # fmt: skip
+        own.translate(["A dog sleeps >>en<<"])
+        own.engine.search = search
+        (ids,) = [request.src for request in requests]
+        assert ids[0] == tokenizer.tag_ids[f">>{target}<<"]
+        assert not set(ids[1:]) & set(tokenizer.tag_ids.values()), "text never becomes the piece"
+        seen.append(ids)
+    assert seen[0][1:] == seen[1][1:]
+
+
+def test_validation_and_tests_go_by_their_own_languages(both, capfdbinary):
+    entries = [entry for entry in read_objects(both / "metrics.jsonl") if entry["event"] == "valid"]
+    assert [each["name"] for each in entries[-1]["sets"]] == ["toy valid", "valid back"]
+    status, out, err = cli(capfdbinary, "evaluate", both, "--json")
+    assert status == 0, err
+    assert [json.loads(line)["sentences"] for line in out.splitlines()] == [10, 12]
+    rows = read_objects(both / "evaluation" / "test-1.jsonl")
+    english, german = zip(*toy.generate("test", 12))
+    assert [row["source"] for row in rows] == list(german)
+    expected = Translator.load(both, "cpu").towards("en").translate(german)
+    assert [row["translation"] for row in rows] == [result.translation for result in expected]
+    status, out, _ = cli(capfdbinary, "evaluate", both, "--json", "--to", "en")
+    assert [json.loads(line)["corpus"] for line in out.splitlines()] == ["toy test"]
+
+
+def test_bleu_is_computed_with_the_tokenizer_of_the_sets_own_language(both):
+    from transformer_mt.data.test_sets import TestSet as Sentences
+
+    config = load_config(both / "config.yaml")
+    data = config.data.model_copy(update={"target_lang": "zh"})  # the config's default must not matter
+    config = config.model_copy(update={"data": data})
+    translator = Translator.load(both, "cpu")
+    for languages in (("en", "de"), ("de", "en")):
+        test = Sentences("x", "x", [("A dog.", ("Ein Hund.",))], None, languages)
+        assert "tok:13a" in evaluate(translator, test, config, print).scores[0].signature
+
+
+def test_the_command_line_names_the_languages(both, capfdbinary):
+    status, out, err = cli(capfdbinary, "translate", both, "A dog.")
+    assert status == 2 and "--to must be one of de, en, the languages the model writes" in err
+    german = cli(capfdbinary, "translate", both, "--to", "de", "A dog sleeps.")
+    english = cli(capfdbinary, "translate", both, "--to", "en", "A dog sleeps.")
+    assert german[0] == english[0] == 0
+    assert (
+        german[1].strip()
+        == Translator.load(both, "cpu").towards("de").translate(["A dog sleeps."])[0].translation
+    )
+    status, _, err = cli(capfdbinary, "translate", both, "--to", "fr", "A dog.")
+    assert status == 2 and "--to must be a language the model writes (de, en), but is fr" in err
+    status, _, err = cli(capfdbinary, "translate", both, "--to", "de", "--from", "fr", "A dog.")
+    assert status == 2 and "--from must be a language the model reads (en, de), but is fr" in err
+
+
+def test_a_model_of_one_language_takes_its_own_name_only(tiny_run, capfdbinary):
+    plain = cli(capfdbinary, "translate", tiny_run, "A dog.")
+    assert cli(capfdbinary, "translate", tiny_run, "--to", "de", "A dog.") == plain
+    status, _, err = cli(capfdbinary, "translate", tiny_run, "--to", "en", "A dog.")
+    assert status == 2 and "--to must be de, the language the model writes, but is en" in err
+
+
+def test_an_export_has_all_languages(both, tmp_path, capfdbinary):
+    pytest.importorskip("ctranslate2")
+    out = tmp_path / "ct2"
+    status, _, err = cli(capfdbinary, "export", both, out)
+    assert status == 0, err
+    lines = [english for english, _ in toy.generate("test", 10)]
+    for target in ("de", "en"):
+        theirs = Translator.load(out, "cpu").towards(target).translate(lines)
+        settings = {"stop_early": True}
+        ours = Translator.load(both, "cpu", decode=settings).towards(target).translate(lines)
+        assert sum(a.translation == b.translation for a, b in zip(ours, theirs)) >= 9
+    status, _, err = cli(capfdbinary, "export", both, tmp_path / "hf", "--to", "huggingface")
+    assert status == 2 and "data.train must have one target language, but has 2" in err
+
+
+def test_temperature_is_of_directions(write_config):
+    data = {"train": [THERE, {**THERE, "name": "more"}, BACK], "temperature": 2.0, "valid": BOTH["valid"]}
+    config = load_config(write_config(data=data))
+    assert config.data.mixed == [0, 0, 1]
+    one = load_config(write_config(data={"train": [THERE, {**THERE, "name": "more"}]}))
+    assert one.data.mixed == [0, 1]
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        (
+            {"valid": {"from_train": {"share": 0.1}}},
+            "data.valid must be corpora of their own with several target",
+        ),
+        ({"source_lang": "fr"}, "must be those of a training corpus, but none is fr to de"),
+        ({"test": [{"toy": "test", "target_lang": "fr"}]}, r"\(de, en\), but a set is into fr"),
+        (
+            {"test": [{"sacrebleu": "wmt14", "reverse": True}]},
+            "must have source_lang and target_lang instead",
+        ),
+        (
+            {"test": [{"source": "a", "target": ["b", "c"], "reverse": True}]},
+            "several references must not have re",
+        ),
+    ],
+)
+def test_what_does_not_fit_several_languages_is_refused(write_config, changes, message):
+    with pytest.raises(InputError, match=message):
+        load_config(write_config(data={**BOTH, "train": [
+            {**THERE, "source_lang": "en", "target_lang": "de"},
+            {**BACK, "source_lang": "en", "target_lang": "de"},
+        ], **changes}))  # fmt: skip
+
+
+def test_a_killed_training_with_several_languages_and_changes_ends_the_same(
+    write_config, tmp_path, monkeypatch
+):
+    data = {**BOTH, "augment": {"concat": 0.3, "upper": 0.2}}
+    config = load_config(write_config(data=data, train=SHORT))
+    whole = train(config, tmp_path / "whole")
+    original, calls = Updater.update, []
+
+    def interrupted(self, *arguments):
+        calls.append(1)
+        if len(calls) > 9:
+            raise ZeroDivisionError
+        return original(self, *arguments)
+
+    monkeypatch.setattr(Updater, "update", interrupted)
+    with pytest.raises(ZeroDivisionError):
+        train(config, tmp_path / "cut")
+    monkeypatch.undo()
+    cut = train(config, tmp_path / "cut")
+    assert (cut / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+
+
+def test_a_child_may_write_another_language(both, write_config, tmp_path):
+    """Fine-tuning a model of one direction on both: the pieces of the languages are new tags."""
+    parent = train(load_config(write_config(train=SHORT)), tmp_path / "parent")
+    values = {"init_from": str(parent), "tokenizer": {}, "model": {}}
+    path = write_config("child.yaml", data=BOTH, train=SHORT)
+    import yaml
+
+    path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), **values}))
+    child = train(load_config(path), tmp_path / "child")
+    assert set(Tokenizer.load(child).tag_ids) == {">>de<<", ">>en<<"}
+    shutil.rmtree(parent)
+    assert Translator.load(child, "cpu").towards("en").translate(["Ein Hund."])[0].source == "Ein Hund."
