@@ -14,9 +14,9 @@ from transformer_mt.config.filter import FilterConfig
 from transformer_mt.data import toy
 from transformer_mt.data.corpus import read_corpus
 from transformer_mt.errors import InputError
-from transformer_mt.experiments import backtranslation
-from transformer_mt.experiments.backtranslation import Choice, backtranslate
+from transformer_mt.experiments import synthetic
 from transformer_mt.experiments.backtranslation_chain import run_chain
+from transformer_mt.experiments.synthetic import Choice, Step, Text, make_corpus
 from transformer_mt.files import read_objects
 from transformer_mt.translation.chunk_size import ChunkSize
 
@@ -24,6 +24,10 @@ pytestmark = pytest.mark.usefixtures("no_pictures")
 
 ENGLISH = [english for english, _ in toy.generate("test", 40)]
 ALL = Choice(FilterConfig())
+
+
+def backtranslate(translator, models, texts, out, choice, say):
+    return make_corpus(Step(translator, models, Text.of_files(texts), False, choice), out, say)
 
 
 @pytest.fixture
@@ -48,7 +52,7 @@ def test_the_corpus_has_the_text_with_the_models_translations(translator, tiny_r
     assert {row["en"]: row["de"] for row in rows}.items() <= expected.items()
     order = [row["en"] for row in rows]
     assert order == sorted(order, key=ENGLISH.index) and len(set(order)) == len(order)
-    wrong = sum(counts[name] for name in backtranslation.WRONG)
+    wrong = sum(counts[name] for name in synthetic.WRONG)
     assert counts["read"] == 48 and counts["empty"] == 2 and counts["repeated"] == 15
     assert counts["over-long"] == 1 and counts["kept"] == len(rows) == 30 - wrong > 0
 
@@ -78,7 +82,7 @@ def test_the_cleaning_rules_judge_the_pairs(tmp_path, text, tiny_run, translator
         {"en": "In 1984 dogs slept.", "de": "1985 schliefen Hunde.", "score": -1.0, "flags": []},
         {"en": "Dogs.", "de": "Hunde Hunde Hunde Hunde", "score": -1.0, "flags": ["repeating"]},
     ]
-    monkeypatch.setattr(backtranslation, "_translated", lambda *_: rows)
+    monkeypatch.setattr(synthetic, "_translated", lambda *_: rows)
     out = tmp_path / "synthetic.jsonl"
     choice = Choice(FilterConfig(copy=True, numbers=True))
     counts = backtranslate(translator, [tiny_run], [text], out, choice, print)
@@ -91,8 +95,10 @@ def test_an_interrupted_translation_is_resumed(translator, tiny_run, text, tmp_p
     whole, cut = tmp_path / "whole.jsonl", tmp_path / "cut.jsonl"
     backtranslate(translator, [tiny_run], [text], whole, ALL, print)
     monkeypatch.setattr(ChunkSize, "next", lambda self: 15)
-    original, calls, lines = backtranslation._translated, [], []
-    worth = list(backtranslation._worth_translating(translator, [text], Counter()))
+    original, calls, lines = synthetic._translated, [], []
+    worth = list(
+        synthetic._worth_translating(Step(translator, [], Text.of_files([text]), False, ALL), Counter())
+    )
 
     def interrupted(*arguments):
         calls.append(1)
@@ -100,14 +106,14 @@ def test_an_interrupted_translation_is_resumed(translator, tiny_run, text, tmp_p
             raise KeyboardInterrupt
         return original(*arguments)
 
-    monkeypatch.setattr(backtranslation, "_translated", interrupted)
+    monkeypatch.setattr(synthetic, "_translated", interrupted)
     with pytest.raises(KeyboardInterrupt):
         backtranslate(translator, [tiny_run], [text], cut, ALL, print)
     assert not cut.exists()
     with (tmp_path / ".cut.jsonl.part").open("a") as part:
         part.write('{"de": "half a li')  # as kill -9 may leave it
     monkeypatch.setattr(
-        backtranslation, "_translated", lambda t, part, r: (lines.extend(part), original(t, part, r))[1]
+        synthetic, "_translated", lambda t, part, r: (lines.extend(part), original(t, part, r))[1]
     )
     backtranslate(translator, [tiny_run], [text], cut, ALL, print)
     assert cut.read_bytes() == whole.read_bytes() and lines == worth[15 * chunks :]
@@ -118,7 +124,7 @@ def test_what_is_done_is_not_done_again_and_never_mixed(translator, tiny_run, te
     out = tmp_path / "synthetic.jsonl"
     backtranslate(translator, [tiny_run], [text], out, ALL, print)
     before = out.read_bytes()
-    monkeypatch.setattr(backtranslation, "_translated", None)
+    monkeypatch.setattr(synthetic, "_translated", None)
     assert backtranslate(translator, [tiny_run], [text], out, ALL, print) == {}
     with pytest.raises(InputError, match="was made with another choice; remove it, or name another `out`"):
         backtranslate(translator, [tiny_run], [text], out, Choice(FilterConfig(), 0.5), print)
@@ -190,15 +196,15 @@ def test_a_chain_trains_translates_and_trains(chain, tmp_path):
 
 def test_a_chain_that_was_interrupted_ends_the_same(chain, tmp_path, monkeypatch):
     whole = run_chain(chain, tmp_path / "whole", print)
-    original = backtranslation._translated
+    original = synthetic._translated
 
     def interrupted(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(backtranslation, "_translated", interrupted)
+    monkeypatch.setattr(synthetic, "_translated", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run_chain(chain, tmp_path / "cut", print)
-    monkeypatch.setattr(backtranslation, "_translated", original)
+    monkeypatch.setattr(synthetic, "_translated", original)
     cut = run_chain(chain, tmp_path / "cut", print)
     assert (cut / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
 

@@ -439,22 +439,19 @@ def test_a_student_is_distilled_and_measured(tiny_run, write_config, tmp_path, m
     )
     assert "\nbeam 5" in table and "; BLEU `nrefs:1" in table and "chrF `nrefs:1" in table
     pairs = (tmp_path / "student/distilled.jsonl").read_text(encoding="utf-8").strip().split("\n")
-    assert len(pairs) == 1500 and json.loads(pairs[0]).keys() == {"en", "de"}
+    assert 1450 < len(pairs) < 1500 and json.loads(pairs[0]).keys() == {"en", "de", "score"}
     if first.returncode:  # so small a student may not survive quantisation, and then it is said
         assert b"it was not kept" in first.stderr and not (tmp_path / "student/int8").exists()
     else:
         assert "student, int8" in table and (tmp_path / "student/int8/model.bin").exists()
     again = run_cli(*words, cwd=tmp_path)
-    assert b"finished at update 40" in again.stderr and b"sentences for" not in again.stderr
+    assert b"finished at update 40" in again.stderr and b"distilled.jsonl: is done already" in again.stderr
     longer = run_cli(*words, "train.max_updates=48", cwd=tmp_path)
     # Exported anew, of the new weights
-    assert b"int8: " in longer.stderr and b"sentences for" not in longer.stderr
+    assert b"int8: " in longer.stderr and b"distilled.jsonl: is done already" in longer.stderr
     (tmp_path / "student/distilled.jsonl.origin.json").write_text("{}\n", encoding="utf-8")
     other = run_cli(*words, cwd=tmp_path)
-    assert (
-        other.returncode == 2
-        and b"was made with another teacher or search and another corpus; remove it" in other.stderr
-    )
+    assert other.returncode == 2 and b"was made with another model" in other.stderr
     with lock_folder(tmp_path / "student"):
         beside = run_cli(*words, cwd=tmp_path)
     assert beside.returncode == 2 and b"another process trains here; wait for it" in beside.stderr

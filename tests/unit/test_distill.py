@@ -1,12 +1,16 @@
 """What a student is trained on."""
 
 import json
+import shutil
 
 import pytest
+import torch
 
 from transformer_mt import Translator
+from transformer_mt.config.filter import FilterConfig
 from transformer_mt.config.load import load_config
 from transformer_mt.data import toy
+from transformer_mt.errors import InputError
 
 pytest.importorskip("ctranslate2")
 
@@ -29,11 +33,14 @@ def test_a_student_is_trained_on_the_translations_of_its_teacher(
     monkeypatch.setattr(distill, "train", train)
     config = load_config(write_config(), ["data.train={toy: train, size: 40}", "name=student"])
     with pytest.raises(TrainingStarts):
-        distill.distill(tiny_run, config, tmp_path / "student", print)
+        distill.distill(distill.Plan([tiny_run]), config, tmp_path / "student", print)
     ((corpus,),) = trained_on
     with open(corpus.file, encoding="utf-8") as file:
         rows = [json.loads(line) for line in file]
-    pairs = list(toy.generate("train", 40))
+    # One is longer than the teacher's training pairs.
+    tokenizer = Translator.load(tiny_run).tokenizer
+    pairs = [pair for pair in toy.generate("train", 40) if len(tokenizer.encode_src(pair[:1])[0]) < 64]
+    assert len(pairs) == 39
     expected = Translator.load(tiny_run).translate([english for english, _ in pairs])
     assert corpus.columns == ["en", "de"]
     assert [row["en"] for row in rows] == [english for english, _ in pairs]
@@ -56,7 +63,7 @@ def test_a_student_keeps_the_names_weights_and_tags_of_its_corpora(
     entries = [{"toy": "train", "size": 20}, {**tagged, "filter": {"copy": True}}]
     config = load_config(write_config(data={"train": entries}), ["name=student"])
     with pytest.raises(TrainingStarts):
-        distill.distill(tiny_run, config, tmp_path / "student", print)
+        distill.distill(distill.Plan([tiny_run]), config, tmp_path / "student", print)
     first, second = trained_on
     assert (first.tag, first.weight, second.tag, second.weight, second.name) == (None, 1, "<bt>", 0.5, "back")
     assert not second.filter.copy  # the sources have passed it
@@ -64,3 +71,113 @@ def test_a_student_keeps_the_names_weights_and_tags_of_its_corpora(
         with open(corpus.file, encoding="utf-8") as file:
             sources = [json.loads(line)["en"] for line in file]
         assert sources == [english for english, _ in toy.generate(split, size)]
+
+
+def entries_of(distill, plan, config, folder, monkeypatch):
+    """What the student is trained on, and its config."""
+    trained_on = []
+
+    def train(config, folder):
+        trained_on.append(config)
+        raise TrainingStarts
+
+    monkeypatch.setattr(distill, "train", train)
+    with pytest.raises(TrainingStarts):
+        distill.distill(plan, config, folder, print)
+    return trained_on[0].data.entries, trained_on[0]
+
+
+def rows_of(corpus):
+    with open(corpus.file, encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
+
+
+def test_several_teachers_translate_as_an_ensemble(tiny_run, write_config, tmp_path, monkeypatch):
+    from transformer_mt import checkpoint
+    from transformer_mt.experiments import distill
+
+    other = shutil.copytree(tiny_run, tmp_path / "other")
+    weights = checkpoint.load_weights(other / "model.safetensors")
+    name = "encoder.layers.0.feed_forward.inner.weight"
+    weights[name] = torch.randn(weights[name].shape, generator=torch.Generator().manual_seed(1))
+    checkpoint.save_weights(other / "model.safetensors", weights)
+    config = load_config(write_config(), ["data.train={toy: train, size: 30}", "name=student"])
+    plan = distill.Plan([tiny_run, other])
+    (corpus,), _ = entries_of(distill, plan, config, tmp_path / "student", monkeypatch)
+    english = [english for english, _ in toy.generate("train", 30)]
+    expected = [
+        result.translation for result in Translator.load(tiny_run, ensemble=[other]).translate(english)
+    ]
+    alone = [result.translation for result in Translator.load(tiny_run).translate(english)]
+    assert [row["de"] for row in rows_of(corpus)] == expected != alone
+
+
+def test_text_and_references_are_learnt_from_too(tiny_run, write_config, tmp_path, monkeypatch):
+    from transformer_mt.experiments import distill
+
+    text = tmp_path / "mono.en"
+    text.write_text("A dog sleeps.\nA cat sings.\nA dog sleeps.\n", encoding="utf-8")
+    config = load_config(write_config(), ["data.train={toy: train, size: 30}", "name=student"])
+    plan = distill.Plan([tiny_run], texts=[text], with_references=True)
+    entries, _ = entries_of(distill, plan, config, tmp_path / "student", monkeypatch)
+    translated, more, references = entries
+    assert len(rows_of(translated)) == 30 and references == config.data.train
+    assert [row["en"] for row in rows_of(more)] == ["A dog sleeps.", "A cat sings."]
+
+
+def test_translations_are_chosen_where_asked(tiny_run, write_config, tmp_path, monkeypatch):
+    from transformer_mt.experiments import distill
+    from transformer_mt.experiments.synthetic import WRONG, Choice
+
+    config = load_config(
+        write_config(), ["data.train={toy: train, size: 60}", "name=student", "decode.no_repeat_ngram=0"]
+    )
+    teacher = Translator.load(tiny_run)
+    english = [english for english, _ in toy.generate("train", 60)]
+    good = {r.source for r in teacher.translate(english) if not set(r.flags) & set(WRONG)}
+    plan = distill.Plan([tiny_run], choice=Choice(FilterConfig(copy=True)))
+    if good:
+        (corpus,), _ = entries_of(distill, plan, config, tmp_path / "clean", monkeypatch)
+        assert {row["en"] for row in rows_of(corpus)} == good
+    plan = distill.Plan([tiny_run], choice=Choice(FilterConfig(), 0.5, ()))
+    (half,), _ = entries_of(distill, plan, config, tmp_path / "half", monkeypatch)
+    assert 29 <= len(rows_of(half)) <= 31
+
+
+def test_a_warm_student_has_the_teachers_vocabulary_embeddings_and_layers(
+    write_config, tmp_path, monkeypatch, no_pictures
+):
+    from transformer_mt.checkpoint import load_weights
+    from transformer_mt.experiments import distill
+    from transformer_mt.training.loop import train
+
+    deep = {"num_encoder_layers": 5, "num_decoder_layers": 3}
+    short = {"max_updates": 2, "validate_every": 2, "save_every": 2}
+    teacher = train(load_config(write_config(model=deep, train=short)), tmp_path / "teacher")
+    shape = {"num_encoder_layers": 3, "num_decoder_layers": 1, "d_ff": 96}
+    config = load_config(
+        write_config("student.yaml", model=shape, train=short, tokenizer={"vocab_size": 500}),
+        ["data.train={toy: train, size: 60}", "name=student"],
+    )
+    plan = distill.Plan([teacher], warm_start=True)
+    _, warm = entries_of(distill, plan, config, tmp_path / "student", monkeypatch)
+    student = train(warm, tmp_path / "student")
+    theirs = load_weights(teacher / "model.safetensors")
+    first = load_weights(student / "checkpoints" / "step-00000000" / "model.safetensors")
+    assert len(first) > 20
+    for mine, their in ((0, 0), (1, 2), (2, 4)):
+        key = f"encoder.layers.{mine}.self_attention.key.weight"
+        assert torch.equal(first[key], theirs[f"encoder.layers.{their}.self_attention.key.weight"])
+        assert first[f"encoder.layers.{mine}.feed_forward.inner.weight"].shape == (96, 32)
+    embedding = next(name for name in first if len(first[name]) == 450)
+    assert torch.equal(first[embedding], theirs[embedding])
+    assert (student / "tokenizer.model").read_bytes() == (teacher / "tokenizer.model").read_bytes()
+    train(warm, tmp_path / "student")  # and again: it is finished
+
+
+def test_a_warm_student_has_the_teachers_width(tiny_run, write_config, tmp_path):
+    from transformer_mt.experiments import distill
+
+    config = load_config(write_config(model={"d_model": 64}), ["name=student"])
+    with pytest.raises(InputError, match=r"must have its model.d_model \(32\), but has 64"):
+        distill.distill(distill.Plan([tiny_run], warm_start=True), config, tmp_path / "student", print)

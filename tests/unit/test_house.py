@@ -50,8 +50,8 @@ ALLOWED = {
     },
     "export.model_card": {"", "config", "data.cleaning", "data.languages", "files", "training.report"},
     "experiments": {
-        "", "cpu", "config", "data", "device", "errors", "evaluation", "export", "files", "inspection",
-        "locks", "plots", "progress_bar", "training", "translation",
+        "", "checkpoint", "cpu", "config", "data", "device", "errors", "evaluation", "export", "files",
+        "inspection", "locks", "plots", "progress_bar", "training", "translation",
     },
     "serving": {"config", "cpu", "data.languages", "documents", "errors", "translation"},
     "documents": {"data.spaceless", "errors", "translation"},

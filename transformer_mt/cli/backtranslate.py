@@ -60,7 +60,7 @@ def _backtranslate(arguments: argparse.Namespace) -> int:
         if not text.is_file():
             raise InputError(f"{text}: no such file")
     translator = load_translator(arguments)
-    from transformer_mt.experiments.backtranslation import Choice, backtranslate, words
+    from transformer_mt.experiments.synthetic import Choice, Step, Text, make_corpus, words
     from transformer_mt.training.distributed import LONG_TIMEOUT, Ranks, refuse_lost_rank
     from transformer_mt.translation.torch_engine import TorchEngine
 
@@ -73,8 +73,9 @@ def _backtranslate(arguments: argparse.Namespace) -> int:
         ranks = Ranks.join(translator.engine.device, LONG_TIMEOUT)
     models = [Path(arguments.model), *map(Path, arguments.ensemble)]
     choice = Choice(rules, arguments.keep)
+    step = Step(translator, models, Text.of_files(texts), is_source=False, choice=choice)
     try:
-        counts = backtranslate(translator, models, texts, Path(arguments.out), choice, say, ranks)
+        counts = make_corpus(step, Path(arguments.out), say, ranks)
     except RuntimeError as error:
         refuse_lost_rank(error)
         raise

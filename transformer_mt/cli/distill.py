@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer_mt.cli.console import say
+from transformer_mt.errors import InputError
 
 _ABOUT = (
     "Train a small, fast student on a teacher's translations of the training sentences, export it in int8, "
@@ -26,6 +27,29 @@ def add_command(commands: Any) -> None:
         help="settings that win over the student's file",
     )
     parser.add_argument("--out", metavar="DIR", help="the student's folder (default: runs/NAME)")
+    parser.add_argument(
+        "--ensemble", metavar="TEACHER", action="append", default=[],
+        help="another teacher that translates together with the first; repeatable",
+    )  # fmt: skip
+    parser.add_argument(
+        "--text", metavar="FILE", action="append", default=[],
+        help="text in the source language to learn from besides the training corpora; repeatable",
+    )  # fmt: skip
+    parser.add_argument(
+        "--references", action="store_true", help="learn from the training corpora themselves, too"
+    )
+    parser.add_argument(
+        "--clean", action="store_true",
+        help="leave out translations that copy, repeat themselves, were cut, or are much too long or short",
+    )  # fmt: skip
+    parser.add_argument(
+        "--keep", metavar="SHARE", type=float, default=1.0,
+        help="learn from this share of the translations, those with the best scores (default: 1)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--warm-start", action="store_true",
+        help="begin with the teacher's weights: embeddings, and layers taken evenly",
+    )  # fmt: skip
     parser.set_defaults(command=_distill)
 
 
@@ -33,14 +57,26 @@ def _distill(arguments: argparse.Namespace) -> int:
     from transformer_mt.config.load import load_config
 
     config = load_config(arguments.config, arguments.overrides)
-    from transformer_mt.experiments.distill import distill
+    if not 0 < arguments.keep <= 1:
+        raise InputError(f"--keep must be above 0 and at most 1, but is {arguments.keep:g}")
+    texts = [Path(text) for text in arguments.text]
+    for text in texts:
+        if not text.is_file():
+            raise InputError(f"{text}: no such file")
+    from transformer_mt.config.filter import FilterConfig
+    from transformer_mt.experiments.distill import Plan, distill
+    from transformer_mt.experiments.synthetic import WRONG, Choice
     from transformer_mt.training.loop import Interrupted
 
+    plan = Plan(
+        teachers=[Path(arguments.teacher), *map(Path, arguments.ensemble)],
+        texts=texts,
+        with_references=arguments.references,
+        choice=Choice(FilterConfig(copy=arguments.clean), arguments.keep, WRONG if arguments.clean else ()),
+        warm_start=arguments.warm_start,
+    )
     try:
-        print(
-            distill(Path(arguments.teacher), config, Path(arguments.out) if arguments.out else None, say),
-            end="",
-        )
+        print(distill(plan, config, Path(arguments.out) if arguments.out else None, say), end="")
     except Interrupted as stop:
         say(str(stop))
         return 128 + stop.signal_number

@@ -135,6 +135,8 @@ def _compare_with_parent(
     if config.init_from is None or expected is None:
         return
     parent = Path(config.init_from)
+    if parent.parent == folder:  # what a student began with is no model of its own
+        return
     if weights_digest(parent) != expected:
         say(f"no comparison with {parent}: the model this one was fine-tuned from is not there")
         return

@@ -12,8 +12,8 @@ from transformer_mt.config.filter import FilterConfig
 from transformer_mt.config.load import load_config, load_yaml
 from transformer_mt.config.section import Section
 from transformer_mt.errors import InputError
-from transformer_mt.experiments.backtranslation import Choice, backtranslate
-from transformer_mt.experiments.backtranslation import words as counts_in_words
+from transformer_mt.experiments.synthetic import Choice, Step, Text, make_corpus
+from transformer_mt.experiments.synthetic import words as counts_in_words
 from transformer_mt.training.loop import train
 from transformer_mt.translation.model_folder import load_run_config
 from transformer_mt.translation.translator import Translator
@@ -63,10 +63,12 @@ def run_chain(path: Path, out: Path | None, say: Callable[[str], None]) -> Path:
     synthetic = folder / "synthetic.jsonl"
     translator = Translator.load(trained, forward.train.device, decode=chain.decode)
     texts = [Path(text) for text in chain.text]
-    counts = backtranslate(translator, [trained], texts, synthetic, Choice(chain.filter, chain.keep), say)
+    choice = Choice(chain.filter, chain.keep)
+    step = Step(translator, [trained], Text.of_files(texts), is_source=False, choice=choice)
+    counts = make_corpus(step, synthetic, say)
     if counts:
         say(f"{synthetic}: {counts_in_words(counts)}")
-    del translator  # its memory is for the training
+    del translator, step  # its memory is for the training
     return train(_with_synthetic(forward, chain, synthetic), folder / "forward")
 
 

@@ -12,29 +12,26 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 
 from transformer_mt.config import Config
 from transformer_mt.config.corpus import Corpus, CorpusOptions, FileCorpus, FromTrainCorpus
 from transformer_mt.config.filter import FilterConfig
-from transformer_mt.data.lines import cut_to_whole_lines
 from transformer_mt.data.passes import training_pairs
 from transformer_mt.data.test_sets import TestSentence, read_set
 from transformer_mt.device import keep_freed_memory
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.evaluation.metric import Score
 from transformer_mt.evaluation.metrics import build_metrics, corpus_scores
-from transformer_mt.experiments.origin import check_origin
+from transformer_mt.experiments.synthetic import ALL, Choice, Step, Text, make_corpus
+from transformer_mt.experiments.synthetic import words as counts_in_words
+from transformer_mt.experiments.warm_start import warm_started
 from transformer_mt.export.ctranslate2_support import reasons_against
 from transformer_mt.export.export import export
 from transformer_mt.export.to_ctranslate2 import ToCTranslate2
 from transformer_mt.files import digest, write_text
-from transformer_mt.locks import lock_folder
-from transformer_mt.progress_bar import show_progress
 from transformer_mt.training.loop import train
 from transformer_mt.training.report import table
-from transformer_mt.translation.chunk_size import ChunkSize
 from transformer_mt.translation.model_folder import load_run_config
 from transformer_mt.translation.translator import Translator
 
@@ -51,7 +48,23 @@ class Row:
     sentences_per_second: float
 
 
-def distill(teacher: Path, config: Config, out: Path | None, say: Callable[[str], None]) -> str:
+@dataclass(frozen=True)
+class Plan:
+    """What the student learns from."""
+
+    teachers: Sequence[Path]
+    """Runs; several translate together, as an ensemble."""
+    texts: Sequence[Path] = ()
+    """Files of text in the source language, besides the sources of the training corpora."""
+    with_references: bool = False
+    """Whether it also learns from the training corpora themselves."""
+    choice: Choice = ALL
+    """Which of the teachers' translations it learns from; by default all."""
+    warm_start: bool = False
+    """Whether it begins with weights of the first teacher."""
+
+
+def distill(plan: Plan, config: Config, out: Path | None, say: Callable[[str], None]) -> str:
     """Train and export the student; the table of teacher, student and int8 student, also in its
     distillation.md.
 
@@ -59,6 +72,7 @@ def distill(teacher: Path, config: Config, out: Path | None, say: Callable[[str]
     kept.
     """
     folder = out or Path("runs") / config.name
+    teacher = plan.teachers[0]
     languages = load_run_config(teacher).data
     if (languages.source_lang, languages.target_lang) != (config.data.source_lang, config.data.target_lang):
         raise InputError(
@@ -75,7 +89,9 @@ def distill(teacher: Path, config: Config, out: Path | None, say: Callable[[str]
             f"data.{name} of the student must be a corpus of its own, but is held out of its training corpora"
         )
     test = list(read_set(scored, config.data, None, name))
-    data = config.data.model_copy(update={"train": _distilled_entries(teacher, config, folder, say)})
+    if plan.warm_start:
+        config = warm_started(teacher, config, folder / "warm_start")
+    data = config.data.model_copy(update={"train": _distilled_entries(plan, config, folder, say)})
     train(config.model_copy(update={"data": data}), folder)
     refused = None
     if not _is_export_of(folder, folder / "int8"):
@@ -113,53 +129,44 @@ def _is_export_of(run: Path, exported: Path) -> bool:
     return facts.get("weights") == digest(run / "model.safetensors")
 
 
-def _distilled_entries(
-    teacher: Path, config: Config, folder: Path, say: Callable[[str], None]
-) -> list[FileCorpus]:
-    """The student's training entries, with the teacher's translations as targets."""
-    found, entries = [], config.data.entries
+def _distilled_entries(plan: Plan, config: Config, folder: Path, say: Callable[[str], None]) -> list[Corpus]:
+    """The student's training entries: the teachers' translations of the sources of the config's entries and
+    of other text, and where asked the entries themselves.
+    """
+    found: list[Corpus] = []
+    entries = config.data.entries
     for number, entry in enumerate(entries, start=1):
         file = folder / ("distilled.jsonl" if len(entries) == 1 else f"distilled-{number}.jsonl")
-        _translate_entry(teacher, config, entry, file, say)
-        kept = entry.model_dump(include=set(CorpusOptions.model_fields), exclude={"filter"})
-        columns = list(config.data.languages_of(entry))
+        languages = config.data.languages_of(entry)
+        _translate(plan, _sources(entry, config), entry.tag, languages, file, say)
+        kept = entry.model_dump(include=set(CorpusOptions.model_fields), exclude={"filter", "reverse"})
+        kept |= {"source_lang": languages[0], "target_lang": languages[1]}
         # The sources have passed the filter before, and the teacher's translations need no repair.
-        found.append(FileCorpus(**kept, file=str(file), columns=columns, filter=FilterConfig()))
-    return found
+        found.append(FileCorpus(**kept, file=str(file), columns=list(languages), filter=FilterConfig()))
+    if plan.texts:
+        file, languages = folder / "distilled-text.jsonl", (config.data.source_lang, config.data.target_lang)
+        _translate(plan, Text.of_files(plan.texts), None, languages, file, say)
+        found.append(FileCorpus(name="text", file=str(file), columns=list(languages), filter=FilterConfig()))
+    return [*found, *(entries if plan.with_references else [])]
 
 
-def _translate_entry(
-    teacher: Path, config: Config, entry: Corpus, file: Path, say: Callable[[str], None]
-) -> None:
-    """The sources of a training corpus with the teacher's translations, one JSON object a line."""
+def _sources(entry: Corpus, config: Config) -> Text:
     sources = [src for src, _ in training_pairs(entry, config.data)]
-    source_lang, target_lang = config.data.languages_of(entry)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with lock_folder(file.parent):
-        done = cut_to_whole_lines(file)
-        facts = {
-            "teacher or search": digest(teacher / "model.safetensors", teacher / "config.yaml"),
-            "corpus": hashlib.sha256("\n".join(sources).encode()).hexdigest()[:24],
-        }
-        check_origin(file, bool(done), facts)
-        if done == len(sources):
-            return
-        translator = Translator.load(teacher).towards(target_lang, source_lang)
-        # A teacher without this tag was trained on no such corpus: it translates as usual.
-        tag = entry.tag if entry.tag in translator.tokenizer.tag_ids else None
-        say(f"{file}: {len(sources) - done:,} sentences for {teacher} to translate, {translator.searched}")
-        rest = iter(sources[done:])
-        with (
-            file.open("a", encoding="utf-8", newline="\n") as output,
-            show_progress(None, "translating", len(sources), done, unit="sentences") as bar,
-        ):
-            size = ChunkSize()
-            while chunk := list(islice(rest, size.next())):
-                for result in translator.translate(chunk, tag=tag):
-                    pair = {source_lang: result.source, target_lang: result.translation}
-                    output.write(json.dumps(pair, ensure_ascii=False) + "\n")
-                output.flush()
-                bar.update(len(chunk))
+    content = hashlib.sha256("\n".join(sources).encode()).hexdigest()[:24]
+    return Text(lambda: sources, content, len(sources))
+
+
+def _translate(
+    plan: Plan, text: Text, tag: str | None, languages: tuple[str, str], file: Path,
+    say: Callable[[str], None],
+) -> None:  # fmt: skip
+    first, *others = plan.teachers
+    translator = Translator.load(first, ensemble=others).towards(languages[1], languages[0])
+    # A teacher without this tag was trained on no such corpus: it translates as usual.
+    tag = tag if tag in translator.tokenizer.tag_ids else None
+    counts = make_corpus(Step(translator, plan.teachers, text, True, plan.choice, tag), file, say)
+    if counts:
+        say(f"{file}: {counts_in_words(counts)}")
 
 
 def _measure(name: str, place: Path, test: Sequence[TestSentence], config: Config) -> Row:

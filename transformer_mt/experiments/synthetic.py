@@ -1,0 +1,247 @@
+"""A training corpus of text and a model's translations of it.
+
+Back-translation (Sennrich et al. 2016): the text is of the target language, a backward model makes the
+sources. Distillation (Kim and Rush 2016): the text is of the source language, teachers make the targets.
+"""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from transformer_mt.config.filter import FilterConfig
+from transformer_mt.data.cleaning_rules import Rule, rules_of
+from transformer_mt.data.lines import count_lines, cut_to_whole_lines, read_lines
+from transformer_mt.errors import WorkError
+from transformer_mt.evaluation.outputs import weights_digest
+from transformer_mt.experiments.origin import check_origin
+from transformer_mt.files import digest, fsync
+from transformer_mt.locks import lock_output
+from transformer_mt.progress_bar import show_progress
+from transformer_mt.training.distributed import Ranks
+from transformer_mt.translation.chunk_size import ChunkSize
+from transformer_mt.translation.result import Options
+from transformer_mt.translation.translator import Translator
+
+EMPTY, REPEATED, LONG, LOW = "empty", "repeated", "over-long", "low score"
+READ, KEPT = "read", "kept"
+WRONG = ("none", "cut", "copied", "repeating", "length_ratio")
+"""Flags of a translation that is nothing to learn from."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which of the pairs are kept."""
+
+    rules: FilterConfig
+    """Cleaning rules."""
+    keep: float = 1.0
+    """The share with the best scores, of those that the rules keep."""
+    flags: tuple[str, ...] = WRONG
+    """Flags of the translation that a pair must not have."""
+
+
+ALL = Choice(FilterConfig(), flags=())
+"""Every pair with a translation."""
+
+
+@dataclass(frozen=True)
+class Text:
+    """Lines that are translated."""
+
+    read: Callable[[], Iterable[str]]
+    """The lines, from the first on at each call."""
+    content: str
+    """A hash of them."""
+    total: int | None = None
+    """How many there are, if that is known."""
+
+    @classmethod
+    def of_files(cls, files: Sequence[Path]) -> "Text":
+        """The lines of files, one after the other."""
+        sizes = [count_lines(str(file)) for file in files]
+        total = None if None in sizes else sum(size for size in sizes if size is not None)
+        return cls(lambda: chain.from_iterable(map(read_lines, files)), digest(*files), total)
+
+
+@dataclass(frozen=True)
+class Step:
+    """Text becomes a corpus: which models translate it, and which side of the pairs it is."""
+
+    translator: Translator
+    models: Sequence[Path]
+    """The folders of the translator."""
+    text: Text
+    is_source: bool
+    """Whether the text is the source of the pairs (distillation); if not, its translation is
+    (back-translation).
+    """
+    choice: Choice
+    tag: str | None = None
+    """Before each line, for the models."""
+
+    @property
+    def languages(self) -> tuple[str, str]:
+        """The source and the target language of the pairs."""
+        own = self.translator.source_lang, self.translator.target_lang
+        return own if self.is_source else (own[1], own[0])
+
+    def facts(self) -> dict[str, str]:
+        """What the corpus is made from."""
+        decode = self.translator.decode.model_dump(exclude={"batch_tokens"})
+        return {
+            "model": " ".join(str(weights_digest(model)) for model in self.models),
+            "search": json.dumps([decode, self.tag, *self.languages], sort_keys=True),
+            "text": self.text.content,
+            "choice": json.dumps([self.choice.rules.model_dump(), self.choice.keep, self.choice.flags]),
+        }
+
+
+def make_corpus(
+    step: Step, out: Path, say: Callable[[str], None], ranks: Ranks | None = None
+) -> Counter[str]:
+    """Write the lines with their translations to `out`, a corpus file in JSON lines; gives back the number of
+    lines by what became of them, nothing if the file is there already.
+
+    Interrupted, it resumes. With several ranks each translates its share, and rank 0 reads and writes.
+    """
+    ranks = ranks or Ranks()
+    counts: Counter[str] = Counter()
+    if not ranks.is_rank_zero:
+        while lines := ranks.broadcast(None):
+            _translated(step, lines, ranks)
+        return counts
+    out.parent.mkdir(parents=True, exist_ok=True)
+    part = out.with_name(f".{out.name}.part")
+    with lock_output(out):
+        check_origin(out, out.exists() or part.exists(), step.facts())
+        if out.exists():
+            say(f"{out}: is done already")
+            part.unlink(missing_ok=True)
+        else:
+            _translate_into(part, step, counts, say, ranks)
+            _write_kept(part, out, step, counts)
+    ranks.broadcast(None)
+    return counts
+
+
+def _translate_into(
+    part: Path, step: Step, counts: Counter[str], say: Callable[[str], None], ranks: Ranks
+) -> None:
+    """All lines with their translations, one JSON object each; those in the file already stay."""
+    done = cut_to_whole_lines(part)
+    models = ", ".join(map(str, step.models))
+    say(
+        f"{done:,} lines are translated already"
+        if done
+        else f"{models} translates, {step.translator.searched}"
+    )
+    lines = _worth_translating(step, counts)
+    for _ in islice(lines, done):
+        pass
+    with (
+        part.open("a", encoding="utf-8", newline="\n") as output,
+        show_progress(None, "translating", step.text.total, counts[READ], unit="lines") as bar,
+    ):
+        size, before = ChunkSize(), counts[READ]
+        while chunk := list(islice(lines, size.next())):
+            ranks.broadcast(chunk)
+            for row in _translated(step, chunk, ranks):
+                output.write(json.dumps(row, ensure_ascii=False) + "\n")
+            output.flush()
+            bar.update(counts[READ] - before)
+            before = counts[READ]
+
+
+def _worth_translating(step: Step, counts: Counter[str]) -> Iterator[str]:
+    """Lines that are not empty, not there before, and not longer than what the model was trained on."""
+    translator = step.translator
+    seen: set[bytes] = set()  # about 70 MB for a million lines
+    for line in map(str.strip, step.text.read()):
+        counts[READ] += 1
+        key = hashlib.blake2b(line.encode(), digest_size=8).digest()
+        if not line:
+            counts[EMPTY] += 1
+        elif key in seen:
+            counts[REPEATED] += 1
+        elif len(translator.tokenizer.encode_src([line], num_threads=1)[0]) >= translator.max_src_length:
+            counts[LONG] += 1
+        else:
+            seen.add(key)
+            yield line
+
+
+Row = dict[str, Any]
+
+
+def _translated(step: Step, lines: Sequence[str], ranks: Ranks) -> list[Row]:
+    """The rows of these lines, on each rank; each translates its share."""
+    translator = step.translator
+    results = translator.stream(lines[ranks.rank :: ranks.size], Options(tag=step.tag))
+    mine = [
+        {
+            translator.target_lang: result.translation,
+            translator.source_lang: result.source,
+            "score": round(result.score, 4),
+            "flags": result.flags,
+        }
+        for result in results
+    ]
+    shares = ranks.gather(mine)
+    return [shares[i % ranks.size][i // ranks.size] for i in range(len(lines))]
+
+
+def _write_kept(part: Path, out: Path, step: Step, counts: Counter[str]) -> None:
+    """The chosen rows of `part` as `out`, whole or not at all."""
+    choice, rules = step.choice, rules_of(step.choice.rules, step.languages)
+    scores: list[float] = []
+    for row in _rows(part):
+        reason = _reason(row, step, rules)
+        counts[reason or KEPT] += 1
+        scores += [] if reason else [row["score"]]
+    if not scores:
+        raise WorkError(
+            f"{part}: no translation is left after cleaning ({words(counts)}); is it a model from "
+            f"{step.translator.source_lang}?"
+        )
+    least = float(np.quantile(scores, 1 - choice.keep)) if choice.keep < 1 else -np.inf
+    temporary = out.with_name(f".{out.name}.tmp")
+    with temporary.open("w", encoding="utf-8", newline="\n") as output:
+        for row in _rows(part):
+            if _reason(row, step, rules):
+                continue
+            if row["score"] < least:
+                counts[LOW] += 1
+                counts[KEPT] -= 1
+                continue
+            del row["flags"]
+            output.write(json.dumps(row, ensure_ascii=False) + "\n")
+    fsync(temporary)
+    temporary.replace(out)
+    part.unlink()
+
+
+def _rows(part: Path) -> Iterator[Row]:
+    return map(json.loads, read_lines(part))
+
+
+def _reason(row: Row, step: Step, rules: Sequence[Rule]) -> str | None:
+    """Why the row is no pair to learn from; None if it is one."""
+    src, tgt = (row[language].strip() for language in step.languages)
+    if wrong := next((flag for flag in row["flags"] if flag in step.choice.flags), None):
+        return str(wrong)
+    if not (src and tgt):
+        return "none"
+    return next((rule.reason for rule in rules if rule.drops(src, tgt)), None)
+
+
+def words(counts: Counter[str]) -> str:
+    """The counts in a line: read 1,000, empty 3, kept 950."""
+    others = sorted(set(counts) - {READ, KEPT})
+    return ", ".join(f"{name} {counts[name]:,}" for name in (READ, *others, KEPT))

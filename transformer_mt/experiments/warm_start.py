@@ -1,0 +1,64 @@
+"""A student that begins with weights of its teacher: the layers it has, taken evenly from the teacher's."""
+
+import re
+from pathlib import Path
+
+import torch
+
+from transformer_mt.checkpoint import load_weights, save_weights
+from transformer_mt.config import Config
+from transformer_mt.config.dump import dump_config
+from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.errors import InputError
+from transformer_mt.files import write_text
+from transformer_mt.training.run import model_for
+from transformer_mt.translation.model_folder import load_run_config
+
+_LAYER = re.compile(r"(encoder|decoder)\.layers\.(\d+)\.")
+
+
+def warm_started(teacher: Path, config: Config, folder: Path) -> Config:
+    """The student's config, beginning from a run that is written into the folder: a model of the student's
+    shape with the teacher's vocabulary, and the teacher's weights where they have the student's shape.
+
+    InputError where not even the embeddings have: then nothing would be taken over.
+    """
+    theirs = load_run_config(teacher)
+    if theirs.model.d_model != config.model.d_model:
+        raise InputError(
+            f"a student that begins with its teacher's weights must have its model.d_model "
+            f"({theirs.model.d_model}), but has {config.model.d_model}"
+        )
+    tokenizer = Tokenizer.load(teacher)
+    config = config.model_copy(update={"tokenizer": theirs.tokenizer.model_copy(update={
+        "bpe_dropout": config.tokenizer.bpe_dropout, "file": None,
+    })})  # fmt: skip
+    torch.manual_seed(config.seed)
+    weights = {name: p.detach().clone() for name, p in model_for(config, tokenizer).named_parameters()}
+    depth = {
+        "encoder": (config.model.num_encoder_layers, theirs.model.num_encoder_layers),
+        "decoder": (config.model.num_decoder_layers, theirs.model.num_decoder_layers),
+    }
+    found = load_weights(teacher / "model.safetensors")
+    for name, weight in weights.items():
+        other = found.get(_name_in_teacher(name, depth))
+        if other is not None and other.shape == weight.shape:
+            weights[name] = other
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer.save(folder)
+    save_weights(folder / "model.safetensors", weights)
+    write_text(folder / "config.yaml", dump_config(config))
+    return config.model_copy(update={"init_from": str(folder)})
+
+
+def _name_in_teacher(name: str, depth: dict[str, tuple[int, int]]) -> str:
+    """The name of a weight of the student in the teacher: the first and the last layer are those of the
+    teacher, others lie evenly between them.
+    """
+    match = _LAYER.match(name)
+    if match is None:
+        return name
+    side, number = match[1], int(match[2])
+    mine, theirs = depth[side]
+    layer = round(number * (theirs - 1) / (mine - 1)) if mine > 1 else 0
+    return f"{side}.layers.{layer}.{name[match.end() :]}"
