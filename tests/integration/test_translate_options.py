@@ -449,9 +449,9 @@ def test_a_student_is_distilled_and_measured(tiny_run, write_config, tmp_path, m
     longer = run_cli(*words, "train.max_updates=48", cwd=tmp_path)
     # Exported anew, of the new weights
     assert b"int8: " in longer.stderr and b"distilled.jsonl: is done already" in longer.stderr
-    (tmp_path / "student/distilled.jsonl.origin.json").write_text("{}\n", encoding="utf-8")
-    other = run_cli(*words, cwd=tmp_path)
-    assert other.returncode == 2 and b"was made with another model" in other.stderr
     with lock_folder(tmp_path / "student"):
         beside = run_cli(*words, cwd=tmp_path)
     assert beside.returncode == 2 and b"another process trains here; wait for it" in beside.stderr
+    (tmp_path / "student/distilled.jsonl.origin.json").write_text("{}\n", encoding="utf-8")
+    other = run_cli(*words, cwd=tmp_path)
+    assert other.returncode == 2 and b"was made with another model" in other.stderr
