@@ -41,6 +41,11 @@ def test_outputs_that_are_all_alike_have_a_finite_fit():
     assert np.isfinite([found.intercept, found.slope, found.low]).all() and found.confidence(-0.5, 1) > 0.8
 
 
+def test_the_doubts_of_a_model_that_is_nearly_always_right_are_few():
+    found = fit(np.linspace(-0.2, -0.001, 400), np.linspace(0.9, 1.0, 400)).calibration
+    assert found.low == 0.5 and found.confidence(-0.2, 1) > 0.8
+
+
 def test_one_in_twenty_is_low():
     per_piece, quality = sample(0.8, 1.5)
     found = fit(per_piece, quality).calibration

@@ -21,7 +21,9 @@ LEAST = 50
 """The minimum number of sentences."""
 _MOST = 1000
 _BINS = 10
-_LOW = 0.05  # the share of validation translations whose confidence is called low
+# A confidence is low if it is that of the lowest twentieth of the validation translations, and below a half:
+# a model that is nearly always right has few doubtful translations.
+_LOW, _LOW_AT_MOST = 0.05, 0.5
 
 Values = NDArray[np.float64]
 
@@ -72,7 +74,7 @@ def fit(per_piece: Values, quality: Values) -> Fit:
     intercept, slope = _logistic(x, y)
     inner = Calibration(intercept, slope, 0.0)
     confidence = np.array([inner.confidence(value, 1) for value in per_piece])
-    calibration = Calibration(intercept, slope, float(np.quantile(confidence, _LOW)))
+    calibration = Calibration(intercept, slope, min(_LOW_AT_MOST, float(np.quantile(confidence, _LOW))))
     held_out, plain, true = confidence[1::2], np.exp(per_piece[1::2]), quality[1::2]
     parts = np.array_split(np.argsort(held_out, kind="stable"), _BINS)
     bins = [(float(held_out[i].mean()), float(plain[i].mean()), float(true[i].mean())) for i in parts]

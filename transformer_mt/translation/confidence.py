@@ -16,7 +16,7 @@ class Calibration:
     intercept: float
     slope: float
     low: float
-    """One in twenty translations of the validation set has a lower confidence."""
+    """One in twenty translations of the validation set has a lower confidence; at most 0.5."""
 
     @classmethod
     def load(cls, folder: Path) -> "Calibration | None":
