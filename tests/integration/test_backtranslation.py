@@ -154,7 +154,7 @@ def test_the_command(tiny_run, text, tmp_path):
         (["RUN", "TEXT", "-o", "x.jsonl", "--keep", "0"], "--keep must be above 0 and at most 1, but is 0"),
         (["RUN", "TEXT", "-o", "x.jsonl", "--filter", "copies"], "--filter must be of copy, script"),
         (["no.yaml"], "no.yaml: no such config file"),
-        (["no.yaml", "TEXT"], "with a YAML file the texts must stand in it"),
+        (["no.yaml", "TEXT"], "with a YAML file the texts must be named in it"),
     ],
 )
 def test_mistakes_are_said_in_a_line(tiny_run, text, tmp_path, words, text_of_error):
@@ -214,6 +214,44 @@ def test_a_chain_takes_a_trained_backward_model(chain, tiny_run, tmp_path):
     chain.write_text(yaml.safe_dump({**values, "backward": str(shutil.copytree(tiny_run, tmp_path / "b"))}))
     run_chain(chain, tmp_path / "chain", print)
     assert not (tmp_path / "chain" / "backward").exists()
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"decode": {"beam": 0}}, "decode: `beam` must be greater than 0, but is 0"),
+        ({"decode": {"sample": 1}}, "decode: `sample` is not a key"),
+        ({"filter": {"detokenize": True}}, "filter must hold rules that drop pairs"),
+    ],
+)
+def test_mistakes_of_a_chain_are_found_before_any_work(chain, tmp_path, changes, message):
+    values = yaml.safe_load(chain.read_text())
+    chain.write_text(yaml.safe_dump({**values, **changes}))
+    with pytest.raises(InputError) as error:
+        run_chain(chain, tmp_path / "chain", print)
+    assert message in str(error.value) and not (tmp_path / "chain").exists()
+
+
+def test_a_corpus_that_is_called_synthetic_already_keeps_its_name(chain, tmp_path):
+    values = yaml.safe_load((tmp_path / "de_en.yaml").read_text())
+    values["data"]["train"] = {**values["data"]["train"], "name": "synthetic"}
+    (tmp_path / "de_en.yaml").write_text(yaml.safe_dump(values))
+    folder = run_chain(chain, tmp_path / "chain", print)
+    names = [entry.name for entry in load_config(folder / "config.yaml").data.entries]
+    assert names == ["synthetic", "synthetic 2"]
+
+
+def test_flags_of_a_chain_are_refused(chain):
+    for flag, value in (("--keep", "0.5"), ("--filter", "copy"), ("--beam", "2")):
+        result = run_cli("backtranslate", chain, flag, value)
+        assert result.returncode == 2
+        assert f"{flag} must be left out with a YAML file, which has it" in result.stderr.decode()
+
+
+def test_two_sides_with_one_code_are_refused(translator, tiny_run, text, tmp_path, monkeypatch):
+    monkeypatch.setattr(translator, "target_lang", "en")
+    with pytest.raises(InputError, match="must have codes of their own, .* but are en and en"):
+        backtranslate(translator, [tiny_run], [text], tmp_path / "out.jsonl", ALL, print)
 
 
 def test_a_backward_model_of_the_wrong_direction_is_refused(chain, tmp_path):

@@ -1,6 +1,7 @@
 """Exported folders through the real command line: a MODEL like any other."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -85,6 +86,18 @@ def test_an_export_needs_no_torch(exported, words, unwanted):
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=ROOT)
     assert result.stderr.decode().strip().split("\n")[-1] == "[]", result.stderr
+
+
+def test_a_run_with_the_usual_search_is_exported_to_the_cache(tiny_run, tmp_path, monkeypatch, capfdbinary):
+    """Its config.yaml says stop_early: false, which CTranslate2 cannot do, and which nobody asked for."""
+    monkeypatch.setenv("TRANSFORMER_MT_CACHE", str(tmp_path / "cache"))
+    run = shutil.copytree(tiny_run, tmp_path / "run")
+    text = (run / "config.yaml").read_text(encoding="utf-8")
+    (run / "config.yaml").write_text(text.replace("stop_early: true", "stop_early: false"), encoding="utf-8")
+    ask = ["translate", run, "The dog sleeps.", "--engine", "ctranslate2"]
+    assert cli(capfdbinary, *ask)[0] == 0
+    status, _, err = cli(capfdbinary, *ask, "--stop-early", "false")
+    assert status == 2 and "--stop-early must be true with --engine ctranslate2" in err
 
 
 def test_a_cached_export_that_was_cut_down_is_made_again(tiny_run, tmp_path, capfdbinary, monkeypatch):

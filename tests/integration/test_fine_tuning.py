@@ -174,3 +174,43 @@ def test_evaluation_says_what_was_gained_and_what_forgotten(child_config, parent
     result = run_cli("evaluate", folder)
     assert result.returncode == 0
     assert "the model this one was fine-tuned from is not there" in result.stderr.decode()
+
+
+def test_a_parent_that_cannot_be_compared_does_not_stop_the_evaluation(child_config, parent, tmp_path):
+    folder = train(load_config(child_config()), tmp_path / "child")
+    text = (parent / "config.yaml").read_text(encoding="utf-8")
+    missing = "test: [{source: gone.en, target: gone.de}]"
+    lines = [missing.join(("  ", "")) if line.startswith("  test:") else line for line in text.split("\n")]
+    (parent / "config.yaml").write_text("\n".join(lines), encoding="utf-8")
+    result = run_cli("evaluate", folder)
+    assert result.returncode == 0, result.stderr
+    assert "no comparison with" in result.stderr.decode() and "gone.en" in result.stderr.decode()
+    assert "## Test" in (folder / "report.md").read_text(encoding="utf-8")
+
+
+def test_a_child_of_a_run_with_a_given_vocabulary_may_have_new_tags(child_config, parent, tmp_path):
+    text = (parent / "config.yaml").read_text(encoding="utf-8")
+    (parent / "config.yaml").write_text(text.replace("  file: null", "  file: spm.model"), encoding="utf-8")
+    assert load_config(parent / "config.yaml").tokenizer.file == "spm.model"
+    tagged = {"toy": "train", "size": 300, "tag": "<bt>"}
+    folder = train(load_config(child_config(data={**CHILD["data"], "train": tagged})), tmp_path / "child")
+    assert load_config(folder / "config.yaml").tokenizer.file is None
+
+
+def test_tables_of_another_search_or_other_files_are_not_kept(child_config, parent, tmp_path):
+    folder = train(load_config(child_config()), tmp_path / "child")
+    (tmp_path / "a.en").write_text("A dog sleeps.\n")
+    (tmp_path / "a.de").write_text("Ein Hund schläft.\n")
+    files = ["--source", tmp_path / "a.en", "--reference", tmp_path / "a.de"]
+    for words in (["--beam", "2", "--robust"], [*files, "--robust"]):
+        result = run_cli("evaluate", folder, *words)
+        assert result.returncode == 0, result.stderr
+        assert "in capitals" in result.stdout.decode()
+        assert "## Robustness" not in (folder / "report.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_run_is_not_its_own_parent(child_config, parent, fresh):
+    with pytest.raises(InputError, match="`init_from` must be another run, but is .*parent"):
+        train(load_config(child_config()), parent, fresh)
+    assert (parent / "model.safetensors").exists()

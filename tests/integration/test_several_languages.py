@@ -106,7 +106,7 @@ def test_validation_and_tests_go_by_their_own_languages(both, capfdbinary):
     expected = Translator.load(both, "cpu").towards("en").translate(german)
     assert [row["translation"] for row in rows] == [result.translation for result in expected]
     status, out, _ = cli(capfdbinary, "evaluate", both, "--json", "--to", "en")
-    assert [json.loads(line)["corpus"] for line in out.splitlines()] == ["toy test"]
+    assert [json.loads(line)["corpus"] for line in out.splitlines()] == ["toy test (de to en)"]
 
 
 def test_bleu_is_computed_with_the_tokenizer_of_the_sets_own_language(both):
@@ -162,9 +162,9 @@ def test_an_export_has_all_languages(both, tmp_path, capfdbinary):
 def test_temperature_is_of_directions(write_config):
     data = {"train": [THERE, {**THERE, "name": "more"}, BACK], "temperature": 2.0, "valid": BOTH["valid"]}
     config = load_config(write_config(data=data))
-    assert config.data.mixed == [0, 0, 1]
+    assert config.data.temperature_groups == [0, 0, 1]
     one = load_config(write_config(data={"train": [THERE, {**THERE, "name": "more"}]}))
-    assert one.data.mixed == [0, 1]
+    assert one.data.temperature_groups == [0, 1]
 
 
 @pytest.mark.parametrize(
@@ -228,3 +228,75 @@ def test_a_child_may_write_another_language(both, write_config, tmp_path):
     assert set(Tokenizer.load(child).tag_ids) == {">>de<<", ">>en<<"}
     shutil.rmtree(parent)
     assert Translator.load(child, "cpu").towards("en").translate(["Ein Hund."])[0].source == "Ein Hund."
+
+
+def test_kept_translations_are_those_into_the_same_language(both, tmp_path):
+    """Two sets with the same sources: the translations into one language are not taken for the other's."""
+    from transformer_mt.data.test_sets import TestSet as Sentences
+    from transformer_mt.evaluation.translated import translated
+
+    run = shutil.copytree(both, tmp_path / "run")
+    sentences = [("A dog sleeps.", ("Ein Hund schläft.",)), ("A cat sings.", ("Eine Katze singt.",))]
+    sets = [Sentences(f"test-{target}", target, sentences, None, ("en", target)) for target in ("de", "en")]
+    into_german, into_english = translated(run, sets, "cpu", print)
+    again = translated(run, sets[::-1], "cpu", print)
+    assert again == [into_english, into_german] and into_german != into_english
+
+
+def test_a_set_is_labelled_with_its_direction(both, capfdbinary):
+    status, out, _ = cli(capfdbinary, "evaluate", both)
+    assert status == 0 and "toy test (en to de), 10 sentences" in out and "toy test (de to en), 12" in out
+
+
+def test_a_child_of_one_direction_keeps_asking_its_parent_for_the_language(both, write_config, tmp_path):
+    import yaml
+
+    path = write_config("child.yaml", train=SHORT)
+    values = yaml.safe_load(path.read_text())
+    path.write_text(yaml.safe_dump({**values, "init_from": str(both), "tokenizer": {}, "model": {}}))
+    child = train(load_config(path), tmp_path / "child")
+    assert load_config(child / "config.yaml").data.language_pieces is True
+    english = [english for english, _ in toy.generate("test", 10)]
+    requests = []
+    translator = Translator.load(child, "cpu")
+    search = translator.engine.search
+    translator.engine.search = lambda r, *rest: (requests.extend(r), search(r, *rest))[1]
+    translator.translate(english)
+    piece = translator.tokenizer.tag_ids[">>de<<"]
+    assert all(request.src[0] == piece for request in requests)
+    train(load_config(path), child)  # and it is resumed
+
+
+def test_the_same_pair_in_two_languages_is_no_duplicate(write_config, tmp_path):
+    from transformer_mt.data.prepare import prepare
+
+    (tmp_path / "a.tsv").write_text("en\tnb\n" + "".join(f"A dog {i}.\tEn hund {i}.\n" for i in range(60)))
+    corpus = {"file": str(tmp_path / "a.tsv"), "columns": ["en", "nb"]}
+    sets = [{"toy": "valid", "size": 5, "source_lang": "en", "target_lang": "de"}]
+    train_sets = [
+        {"toy": "train", "size": 400},
+        {**corpus, "target_lang": "nb", "name": "nb"},
+        {**corpus, "target_lang": "nn", "name": "nn"},
+    ]
+    config = load_config(write_config(data={"train": train_sets, "valid": sets, "test": []}))
+    counts = {corpus.name: corpus.counts for corpus in prepare(config, print).corpora}
+    assert counts["nb"]["kept"] == counts["nn"]["kept"] == 60
+
+
+def test_a_test_pair_is_left_out_of_training_in_both_directions(write_config):
+    from transformer_mt.data.prepare import prepare
+
+    data = {**BOTH, "train": [{"toy": "train", "size": 400}, {"toy": "test", "size": 30, "reverse": True}]}
+    data |= {"valid": [{"toy": "valid", "size": 20}], "test": [{"toy": "test", "size": 30}]}
+    (_, back) = prepare(load_config(write_config(data=data)), print).corpora
+    assert back.counts["in validation or test"] == 30
+
+
+def test_a_reversed_corpus_that_contradicts_the_languages_is_refused(write_config):
+    with pytest.raises(InputError, match="must be those of a training corpus, but none is en to de"):
+        load_config(write_config(data={"train": {"toy": "train", "reverse": True}}))
+
+
+def test_a_tag_is_no_language_piece(write_config):
+    with pytest.raises(InputError, match="tag"):
+        load_config(write_config(data={"train": {"toy": "train", "tag": ">>fr<<"}}))

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from tests.table import BOS, EOS, IDS, History, every_sequence, table_model
-from transformer_mt.search.beam import SpecialIds, beam_search, top_k
+from transformer_mt.search.beam import SpecialIds, _BackPointers, beam_search, top_k
 from transformer_mt.search.hypothesis import LengthPenalty
 
 
@@ -126,3 +126,18 @@ def test_a_hypothesis_that_goes_on_and_leads_is_waited_for():
     assert [h.score for h in found] == sorted((h.score for h in found), reverse=True)
     (early,) = beam_search(step, State(), [8], IDS, beam=3, stop_early=True)
     assert early[0].tokens != good and early[0].score < found[0].score
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_n_best_are_the_best_of_all_that_ended(seed, monkeypatch):
+    """Also where better and worse ones end in turn, and the search waits for a leader."""
+    ended, original = [], _BackPointers.finish
+
+    def watched(self, sentences, mask, score, *others):
+        ended.extend(score[mask].tolist())
+        original(self, sentences, mask, score, *others)
+
+    monkeypatch.setattr(_BackPointers, "finish", watched)
+    _, step, state = table_model(seed)
+    (found,) = beam_search(step, state, [7], IDS, beam=3)
+    assert [h.score for h in found] == sorted(ended, reverse=True)[:3]

@@ -96,6 +96,19 @@ def test_two_files_are_the_two_sides(configured):
     )
 
 
+def test_both_files_must_allow_bpe_dropout(configured):
+    config = configured(learnt(), learnt(model_type="unigram"), bpe_dropout=0.1)
+    with pytest.raises(InputError, match="must be 0.0 with a file of kind bpe and unigram, but is 0.1"):
+        config_with_facts(config, given_tokenizer(config))
+
+
+def test_the_true_size_may_be_given_also_with_tags(configured):
+    config = configured(learnt(pad_id=0, unk_id=1, bos_id=2, eos_id=3), vocab_size=300)
+    tagged = config.data.model_copy(update={"train": config.data.train.model_copy(update={"tag": "<bt>"})})
+    config = config.model_copy(update={"data": tagged})
+    assert config_with_facts(config, given_tokenizer(config)).tokenizer.vocab_size == 301
+
+
 def test_what_the_file_decides_must_not_be_asked_for_otherwise(configured):
     config = configured(learnt(model_type="unigram"), kind="bpe", vocab_size=8000, bpe_dropout=0.1)
     with pytest.raises(InputError) as error:

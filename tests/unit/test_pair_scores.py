@@ -23,7 +23,7 @@ def test_log_probs_are_the_means_per_token_that_score_gives():
         math.log(1 / scored.ppl)
         for scored in score(translator, [Pair(*pair, [ids]) for pair, ids in zip(PAIRS, encoded)])
     ]
-    assert log_probs(str(GOLDEN), PAIRS) == pytest.approx(expected, abs=1e-5)
+    assert log_probs(str(GOLDEN), PAIRS, ("en", "de")) == pytest.approx(expected, abs=1e-5)
 
 
 def test_a_pair_is_bad_if_it_is_improbable_or_the_models_disagree():

@@ -118,7 +118,7 @@ def test_the_best_share_by_two_models_is_kept(corpus_config, tmp_path, monkeypat
     monkeypatch.setattr(model_score, "_PAIRS", 50)
     scored, fail_at = [], [100]
 
-    def log_probs(model, pairs):
+    def log_probs(model, pairs, languages):
         if len(scored) >= fail_at[0]:
             raise KeyboardInterrupt
         if model == models["forward"]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from transformer_mt.cli.console import say
 from transformer_mt.cli.model import add_model, add_search, load_translator
-from transformer_mt.errors import InputError
+from transformer_mt.errors import InputError, Setting
 
 if TYPE_CHECKING:
     from transformer_mt.config.filter import FilterConfig
@@ -34,11 +34,11 @@ def add_command(commands: Any) -> None:
         help="the corpus, in JSON lines; of a YAML file the folder of the whole (default: runs/NAME)",
     )  # fmt: skip
     parser.add_argument(
-        "--filter", metavar="RULES", default="copy,script",
+        "--filter", metavar="RULES",
         help=f"cleaning rules for the pairs, of {', '.join(_RULES)} (default: copy,script)",
     )  # fmt: skip
     parser.add_argument(
-        "--keep", metavar="SHARE", type=float, default=1.0,
+        "--keep", metavar="SHARE", type=float,
         help="keep this share of the pairs, those with the best scores (default: 1)",
     )  # fmt: skip
     add_search(parser)
@@ -52,9 +52,10 @@ def _backtranslate(arguments: argparse.Namespace) -> int:
         raise InputError("give MODEL, at least one TEXT and --out FILE; or a YAML file of the whole chain")
     if not arguments.out.endswith(".jsonl"):
         raise InputError(f"--out must be a file that ends in .jsonl, but is {arguments.out}")
-    if not 0 < arguments.keep <= 1:
-        raise InputError(f"--keep must be above 0 and at most 1, but is {arguments.keep:g}")
-    rules = _rules(arguments.filter)
+    keep = 1.0 if arguments.keep is None else arguments.keep
+    if not 0 < keep <= 1:
+        raise InputError(f"--keep must be above 0 and at most 1, but is {keep:g}")
+    rules = _rules("copy,script" if arguments.filter is None else arguments.filter)
     texts = [Path(text) for text in arguments.texts]
     for text in texts:
         if not text.is_file():
@@ -72,7 +73,7 @@ def _backtranslate(arguments: argparse.Namespace) -> int:
             )
         ranks = Ranks.join(translator.engine.device, LONG_TIMEOUT)
     models = [Path(arguments.model), *map(Path, arguments.ensemble)]
-    choice = Choice(rules, arguments.keep)
+    choice = Choice(rules, keep)
     step = Step(translator, models, Text.of_files(texts), is_source=False, choice=choice)
     try:
         counts = make_corpus(step, Path(arguments.out), say, ranks)
@@ -87,7 +88,13 @@ def _backtranslate(arguments: argparse.Namespace) -> int:
 
 def _chain(arguments: argparse.Namespace) -> int:
     if arguments.texts:
-        raise InputError("with a YAML file the texts must stand in it, but some are given")
+        raise InputError("with a YAML file the texts must be named in it, but some are given")
+    given = [flag for flag in ("filter", "keep", "to", "from") if getattr(arguments, flag) is not None]
+    given += [
+        key for key, value in vars(arguments).items() if key.startswith("decode.") and value is not None
+    ]
+    if given:
+        raise InputError(Setting(given[0]), " must be left out with a YAML file, which has it")
     if int(os.environ.get("WORLD_SIZE", 1)) > 1:
         raise InputError("a chain must run in one process; use torchrun for its steps instead")
     from transformer_mt.experiments.backtranslation_chain import run_chain

@@ -85,10 +85,16 @@ def _evaluate(arguments: argparse.Namespace) -> int:
             print("\n".join(f"  {score}" for score in scores), flush=True)
         # After the scores are printed: the folder of a shared model may be read-only
         evaluation.save(folder / "evaluation", test)
+    _update_report(folder, config)
+    is_plain = is_plain and translator.decode == config.decode and not arguments.tag
+    keeps = is_plain and not arguments.source and not arguments.to
     if arguments.robust:
-        _test_robustness(arguments, folder, config, translator, tests)
-    if is_plain and translator.decode == config.decode and not arguments.tag:
-        _compare_with_parent(arguments, folder, config, tests)
+        _test_robustness(arguments, folder, config, translator, tests, keeps)
+    if is_plain:
+        try:
+            _compare_with_parent(arguments, folder, config, tests, keeps)
+        except InputError as error:
+            say(f"no comparison with {config.init_from}: {error}")
     _update_report(folder, config)
     return 0
 
@@ -103,7 +109,9 @@ def _test_robustness(
     config: "Config",
     translator: "Translator",
     tests: "list[TestSet]",
+    keeps: bool,
 ) -> None:
+    """Print the table of the test sets as people also write; `keeps` it with the run."""
     from transformer_mt.evaluation import robustness
     from transformer_mt.evaluation.outputs import keep_table
 
@@ -117,11 +125,12 @@ def _test_robustness(
             print(json.dumps(row.facts(), ensure_ascii=False), flush=True)
     else:
         print(f"\n{robustness.as_table(rows)}", end="", flush=True)
-    keep_table(folder, robustness.FILE, robustness.as_table(rows))
+    if keeps:
+        keep_table(folder, robustness.FILE, robustness.as_table(rows))
 
 
 def _compare_with_parent(
-    arguments: argparse.Namespace, folder: Path, config: "Config", tests: "list[TestSet]"
+    arguments: argparse.Namespace, folder: Path, config: "Config", tests: "list[TestSet]", keeps: bool
 ) -> None:
     """Of a fine-tuned model: what it gained and what it forgot, on these test sets and on its parent's."""
     from transformer_mt.evaluation import fine_tuning
@@ -141,12 +150,10 @@ def _compare_with_parent(
         say(f"no comparison with {parent}: the model this one was fine-tuned from is not there")
         return
     if not arguments.source:
-        known = {test.corpus for test in tests}
         of_parent = load_test_sets(arguments, parent, load_run_config(parent))
-        tests = [
-            *tests,
-            *(replace(test, name=f"parent-{test.name}") for test in of_parent if test.corpus not in known),
-        ]
+        known = [(test.languages, test.sentences) for test in tests]
+        new = [test for test in of_parent if (test.languages, test.sentences) not in known]
+        tests = [*tests, *(replace(test, name=f"parent-{test.name}") for test in new)]
     systems = [
         System(str(each), [translated(each, tests, arguments.device, say)]) for each in (parent, folder)
     ]
@@ -154,7 +161,8 @@ def _compare_with_parent(
     table = fine_tuning.before_and_after(comparison)
     if not arguments.json:
         print(f"\n{table}", end="", flush=True)
-    keep_table(folder, fine_tuning.FILE, table)
+    if keeps:
+        keep_table(folder, fine_tuning.FILE, table)
 
 
 def _update_report(folder: Path, config: "Config") -> None:

@@ -83,6 +83,8 @@ def load_translator(
         from transformer_mt.export.cache import exported
         from transformer_mt.translation.ctranslate2_engine import check_settings, choose_device_name
 
+        if "stop_early" not in decode:  # the export's search always ends so
+            settings = settings.model_copy(update={"stop_early": True})
         check_settings(settings)
         choose_device_name(arguments.device, arguments.dtype)
         folder = exported(folder, say)
@@ -105,11 +107,11 @@ def _in_direction(
     """The translator between the languages of --from and --to."""
     target, source = getattr(arguments, "to", None), getattr(arguments, "from", None)
     targets = list(dict.fromkeys(target for _, target in translator.directions))
-    if target is None and translator.has_several_targets and not any_direction:
+    if target is None and len(targets) > 1 and not any_direction:
         raise InputError(
             Setting("to"), f" must be one of {', '.join(targets)}, the languages the model writes"
         )
-    if target is not None and not translator.has_several_targets and target != translator.target_lang:
+    if target is not None and len(targets) == 1 and target != translator.target_lang:
         raise InputError(
             Setting("to"),
             f" must be {translator.target_lang}, the language the model writes, but is {target}",

@@ -68,11 +68,11 @@ def _serve(arguments: argparse.Namespace) -> int:
 
 
 def _directions(model: Path) -> list[dict[str, str]]:
-    """The options for each direction of a model with several target languages; none for others."""
+    """The options for each direction of a model with several; none for others."""
     from transformer_mt.translation.model_folder import load_run_config
 
     data = load_run_config(model).data
-    if len(data.targets) == 1:
+    if len(data.directions) == 1:
         return [{}]
     return [{"from": source, "to": target} for source, target in data.directions]
 

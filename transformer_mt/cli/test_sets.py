@@ -69,7 +69,7 @@ def load_test_sets(
         [
             TestSet(
                 f"test-{i}",
-                describe_set(corpus),
+                describe_set(corpus) + _direction(config, corpus),
                 list(read_set(corpus, config.data, folder, "test")),
                 corpus.tag,
                 config.data.languages_of(corpus),
@@ -78,6 +78,12 @@ def load_test_sets(
             if config
         ]
     )
+
+
+def _direction(config: "Config", corpus: "Readable | FromTrainCorpus") -> str:
+    """The languages of a set, where the model has several directions."""
+    source, target = config.data.languages_of(corpus)
+    return f" ({source} to {target})" if len(config.data.directions) > 1 else ""
 
 
 def _not_empty(tests: "list[TestSet]") -> "list[TestSet]":

@@ -6,7 +6,7 @@ from transformer_mt.config.section import Probability, Section
 
 
 class AugmentConfig(Section):
-    """Probabilities with which a pair is changed, drawn anew in each epoch. Several changes may meet."""
+    """Probabilities with which a pair is changed, in each epoch again. A pair may have several changes."""
 
     upper: Probability = 0.0
     """Both sides in capitals."""

@@ -43,7 +43,7 @@ class CorpusOptions(Section):
     """Its name in tables and reports; by default its location."""
     weight: float = Field(1.0, gt=0.0, le=1000.0)
     """Of a training corpus: each pair is used so many times per epoch; 0.5 uses all pairs in two epochs."""
-    tag: str | None = Field(None, pattern=r"^\S+$")
+    tag: str | None = Field(None, pattern=r"^(>?[^>\s]\S*|>)$")
     """A piece of its own before each source, such as <bt>; the same characters in a text never become it."""
     license: str | None = None
     """The licence of the corpus, for reports."""

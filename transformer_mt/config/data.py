@@ -32,9 +32,14 @@ class DataConfig(Section):
     """Default `config` of the corpora below."""
     train: Location[Corpora]
     """The pairs trained on: a corpus, or a list of corpora."""
+    language_pieces: Literal["auto"] | bool = "auto"
+    """Put a piece for the target language before each source; auto: with several target languages, and in the
+    fine-tuning of such a model.
+    """
     temperature: float = Field(1.0, ge=1.0, le=100.0)
     """With several training corpora: weights are multiplied by (N_max / N_i)^(1 - 1/T), N being the pairs
-    after cleaning; 1 changes nothing, large values use all corpora equally often.
+    after cleaning, with several directions those of the corpus's direction; 1 changes nothing, large values
+    use all equally often.
     """
     valid: Location[HeldOuts]
     """The pairs that say when to stop and which checkpoint is best: a set, or a list of sets."""
@@ -116,8 +121,9 @@ class DataConfig(Section):
                 raise ValueError(
                     "a set with several references must not have reverse: each source has one text"
                 )
-        if len(self.targets) == 1:
-            return
+        sets = [*self.valid_sets, *self.test]
+        if len(self.targets) == 1 and not any(corpus.reverse for corpus in [*self.entries, *sets]):
+            return  # codes may differ where columns are called otherwise
         if (self.source_lang, self.target_lang) not in self.directions:
             raise ValueError(
                 f"data.source_lang and data.target_lang must be those of a training corpus, but none is "
@@ -126,6 +132,8 @@ class DataConfig(Section):
         for key, corpora in (("data.valid", self.valid_sets), ("data.test", self.test)):
             for corpus in corpora:
                 if isinstance(corpus, FromTrainCorpus):
+                    if len(self.targets) == 1:
+                        continue
                     raise ValueError(
                         f"{key} must be corpora of their own with several target languages, but is from_train"
                     )
@@ -169,7 +177,7 @@ class DataConfig(Section):
         return list(dict.fromkeys(target for _, target in self.directions))
 
     @property
-    def mixed(self) -> list[int]:
+    def temperature_groups(self) -> list[int]:
         """For each training corpus the number of what `temperature` mixes: its direction, or with one
         direction the corpus itself.
         """
@@ -178,10 +186,11 @@ class DataConfig(Section):
         return [self.directions.index(self.languages_of(entry)) for entry in self.entries]
 
     def language_piece(self, target: str) -> str | None:
-        """The control piece before a source that asks for the target language: `>>de<<`; None with one target
-        language.
+        """The control piece before a source that asks for the target language: `>>de<<`; None without such
+        pieces.
         """
-        return f">>{target}<<" if len(self.targets) > 1 else None
+        is_on = len(self.targets) > 1 if self.language_pieces == "auto" else self.language_pieces
+        return f">>{target}<<" if is_on else None
 
     def pieces_before(self, corpus: HeldOut) -> list[str]:
         """The control pieces before each source of a corpus: its target language and its tag."""

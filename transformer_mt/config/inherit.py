@@ -17,6 +17,11 @@ def inherit(config: Config, parent: Config) -> Config:
     all reasons, where it has another vocabulary, shape or mechanism.
     """
     filled = with_keys_of(config, parent, ("model", "tokenizer"))
+    filled = filled.model_copy(update={"tokenizer": filled.tokenizer.model_copy(update={"file": None})})
+    if parent.data.language_piece(parent.data.target_lang) and config.data.language_pieces == "auto":
+        # The parent has never seen a source without.
+        data = filled.data.model_copy(update={"language_pieces": True})
+        filled = filled.model_copy(update={"data": data})
     mine, theirs = flat(filled.model_dump()), flat(parent.model_dump())
     fixed = [key for key in mine if key.startswith(("model.", "tokenizer.")) and key != "tokenizer.file"]
     if parent.model.has_max_positions:

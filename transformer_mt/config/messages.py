@@ -13,6 +13,7 @@ _UNION_MEMBERS = ("bool", "int", "constrained-int", "constrained-str", "ScoresCo
 """What pydantic calls the members of our unions."""
 
 _UNIONS = {
+    "data.language_pieces": "true, false or auto",
     "train.compile": "true, false or auto",
     "train.batch_tokens": "auto or a whole number above 0",
     "decode.split_sentences": "true, false or auto",

@@ -1,9 +1,10 @@
-"""`data.augment`: training pairs changed to how people also write, drawn anew in each epoch.
+"""`data.augment`: training pairs changed to how people also write, differently in each epoch.
 
-What becomes of a pair is a function of the seed, the epoch and the row, so that the lengths of an epoch are
+The change of a pair is a function of the seed, the epoch and the row, so that the lengths of an epoch are
 known before its batches are built, and a resumed run sees the same text.
 """
 
+from collections.abc import Sequence
 from itertools import takewhile
 from random import Random
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from transformer_mt.config.augment import AugmentConfig
 from transformer_mt.data.dataset import Chunk, Column, EncodedPairs
-from transformer_mt.data.draws import draws, uniforms
+from transformer_mt.data.row_random import random_bits, uniforms
 from transformer_mt.data.spaceless import joined
 from transformer_mt.data.tables import Pair
 from transformer_mt.data.text_changes import (
@@ -23,26 +24,31 @@ from transformer_mt.data.text_changes import (
     Typos,
     UpperCase,
 )
-from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.data.tokenizer import UNK, Tokenizer
 
 _CASE, _PARTNER, _DETAILS = 0, 1, 2
 _FIRST_CHANGE = 3
-"""Numbers of the draws of a row."""
+"""Which random number of a row decides what."""
 _MOST_BEFORE = 2
 """Control pieces before a source: the target language and a tag."""
 
 
 class Augmentation:
-    """Changes rows of piece ids. A pair that would be over-long stays as it is."""
+    """Changes rows of piece ids. A pair that would be over-long, and one with unknown characters, which have
+    no text, stays as it is.
+    """
 
     def __init__(
         self,
         pairs: EncodedPairs,
         tokenizer: Tokenizer,
         config: AugmentConfig,
+        sizes: Sequence[int],
         seed: int,
         max_length: int,
     ) -> None:
+        """`sizes` are the pairs of each corpus, in order: two pairs on a line are of the same one."""
+        self._starts = np.cumsum([0, *sizes])
         self._pairs, self._tokenizer, self._seed, self._max_length = pairs, tokenizer, seed, max_length
         self._config = config
         cases: list[tuple[float, Change]] = [
@@ -59,18 +65,21 @@ class Augmentation:
     def __call__(self, epoch: int, rows: np.ndarray, chunk: Chunk) -> Chunk:
         """The columns of these rows as the epoch has them."""
         chosen = self._chosen(epoch, rows)
-        places = np.flatnonzero(chosen.any(axis=0))
+        src, tgt = ([column.row(i) for i in range(len(rows))] for column in chunk)
+        places = np.array(
+            [i for i in np.flatnonzero(chosen.any(axis=0)) if not (UNK in src[i] or UNK in tgt[i])], np.int64
+        )
         if not len(places):
             return chunk
-        src, tgt = ([column.row(i) for i in range(len(rows))] for column in chunk)
         texts: list[Pair] = []
         for place in places.tolist():
             texts.append(self._changed(epoch, rows, chosen[:, place], place, (src[place], tgt[place])))
         new_src = self._tokenizer.encode_src([text for text, _ in texts], num_threads=1)
         new_tgt = self._tokenizer.encode_tgt([text for _, text in texts], num_threads=1)
         for place, src_ids, tgt_ids in zip(places.tolist(), new_src, new_tgt):
-            src_ids = [*self._before(src[place]), *src_ids]
-            if src_ids and tgt_ids and max(len(src_ids), len(tgt_ids)) < self._max_length:
+            before = self._before(src[place])
+            if src_ids and tgt_ids and max(len(before) + len(src_ids), len(tgt_ids)) < self._max_length:
+                src_ids = [*before, *src_ids]
                 src[place], tgt[place] = np.array(src_ids, np.int32), np.array(tgt_ids, np.int32)
         return Column.of(src), Column.of(tgt)
 
@@ -89,13 +98,14 @@ class Augmentation:
         self, epoch: int, rows: np.ndarray, chosen: np.ndarray, place: int, ids: tuple[np.ndarray, np.ndarray]
     ) -> Pair:
         row = rows[place : place + 1]
-        rng = Random(int(draws(self._seed, epoch, row, _DETAILS)[0]))
+        rng = Random(int(random_bits(self._seed, epoch, row, _DETAILS)[0]))
         src, tgt = self._text(*ids)
         has_case, has_partner, has_placeholder, *others = chosen.tolist()
         if has_partner:
-            other = rng.randrange(len(self._pairs))
+            corpus = int(np.searchsorted(self._starts, row[0], "right")) - 1
+            other = rng.randrange(int(self._starts[corpus]), int(self._starts[corpus + 1]))
             other_src, other_tgt = self._pairs.src(other), self._pairs.tgt(other)
-            if self._before(other_src) == self._before(ids[0]):
+            if not (UNK in other_src or UNK in other_tgt):
                 src, tgt = map(joined, (src, tgt), self._text(other_src, other_tgt))
         for is_chosen, (_, change) in zip(others, self._changes):
             if is_chosen:

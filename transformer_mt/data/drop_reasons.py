@@ -31,6 +31,8 @@ class TrainingCorpus:
     rules: Sequence[Rule] = ()
     may_be_scored: bool = True
     """Whether its held-out pairs may be in the set that is scored."""
+    target_lang: str = ""
+    """The target language, where there are several."""
 
 
 class DropReasons:
@@ -81,7 +83,9 @@ class DropReasons:
                     reason = self._reason(row, (src, tgt), corpus)
                     reasons.append(_NUMBERS[reason])
                     if reason == KEPT:
-                        keys[waiting], rows[waiting] = pair_key((src, tgt), is_near), row
+                        # The same target in two languages, such as Norwegian's two, is two pairs.
+                        target = f"{corpus.target_lang}\n{tgt}" if corpus.target_lang else tgt
+                        keys[waiting], rows[waiting] = pair_key((src, target), is_near), row
                         waiting += 1
                         yield row, (src, tgt)
                     if len(reasons) == _ROWS:

@@ -1,6 +1,7 @@
 """The training pairs as each epoch has them: changed by `data.augment`, spelled by BPE-dropout."""
 
 import threading
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -11,12 +12,16 @@ from transformer_mt.data.subword_dropout import SubwordDropout
 from transformer_mt.data.tokenizer import Tokenizer
 
 
-def epoch_pairs(config: Config, pairs: EncodedPairs, tokenizer: Tokenizer) -> "EpochPairs | None":
-    """The pairs as the config asks for; None where they are the same in all epochs."""
+def epoch_pairs(
+    config: Config, pairs: EncodedPairs, sizes: Sequence[int], tokenizer: Tokenizer
+) -> "EpochPairs | None":
+    """The pairs as the config asks for; None where they are the same in all epochs. `sizes` are those of the
+    corpora.
+    """
     dropout, seed, max_length = config.tokenizer.bpe_dropout, config.seed, config.data.max_length
     augmentation, sides = None, None
     if config.data.augment.is_on:
-        augmentation = Augmentation(pairs, tokenizer, config.data.augment, seed, max_length)
+        augmentation = Augmentation(pairs, tokenizer, config.data.augment, sizes, seed, max_length)
     if dropout:
         # With one vocabulary, too, each side has its own words: the sources, which come first, would take all
         # places.

@@ -29,15 +29,18 @@ def config_with_facts(config: Config, tokenizer: Tokenizer) -> Config:
     """
     given, reasons = config.tokenizer, []
     facts = {"shared": tokenizer.shared, **facts_of(tokenizer.models[0])}
+    before_tags = facts["vocab_size"] - len(tokenizer.tag_ids)
     for key, value in facts.items():
-        if key in given.model_fields_set and getattr(given, key) != value:
+        found = getattr(given, key)
+        is_without_tags = key == "vocab_size" and before_tags <= found <= value
+        if key in given.model_fields_set and found != value and not is_without_tags:
             reasons.append(
-                f"`tokenizer.{key}` must be {value!r}, as in tokenizer.file, but is {getattr(given, key)!r}; "
-                "leave it out"
+                f"`tokenizer.{key}` must be {value!r}, as in tokenizer.file, but is {found!r}; leave it out"
             )
-    if given.bpe_dropout and facts["kind"] != "bpe":
+    kinds = [facts_of(model)["kind"] for model in tokenizer.models]
+    if given.bpe_dropout and set(kinds) != {"bpe"}:
         reasons.append(
-            f"`tokenizer.bpe_dropout` must be 0.0 with a file of kind {facts['kind']}, but is "
+            f"`tokenizer.bpe_dropout` must be 0.0 with a file of kind {' and '.join(kinds)}, but is "
             f"{given.bpe_dropout}"
         )
     if reasons:

@@ -15,8 +15,10 @@ from transformer_mt.data.tables import Pair
 from transformer_mt.errors import InputError
 from transformer_mt.files import fsync
 
-LogProbs = Callable[[str, Sequence[Pair]], np.ndarray]
-"""(model's folder, pairs) -> the mean log-probability per token of each target, given its source."""
+LogProbs = Callable[[str, Sequence[Pair], tuple[str, str]], np.ndarray]
+"""(model's folder, pairs, their languages) -> the mean log-probability per token of each target, given its
+source.
+"""
 
 _PAIRS = 2000
 
@@ -33,18 +35,23 @@ def model_identity(folder: Path) -> list[list[str | int]]:
 
 
 def worst_rows(
-    rows: np.ndarray, pairs: Iterable[Pair], settings: ModelScore, log_probs: LogProbs, file: Path
+    rows: np.ndarray,
+    pairs: Iterable[Pair],
+    languages: tuple[str, str],
+    settings: ModelScore,
+    log_probs: LogProbs,
+    file: Path,
 ) -> np.ndarray:
     """Those of `rows`, whose pairs follow in the same order, that are not in the share to keep. Scores are
     kept in `file`: after an interruption only the missing ones are computed.
     """
     done = file.stat().st_size // 4 if file.exists() else 0
-    rest = islice(pairs, done, None)
+    rest, swapped = islice(pairs, done, None), (languages[1], languages[0])
     with file.open("ab") as output:
         output.truncate(4 * done)
         while chunk := list(islice(rest, _PAIRS)):
-            forward = log_probs(settings.forward, chunk)
-            backward = log_probs(settings.backward, [(tgt, src) for src, tgt in chunk])
+            forward = log_probs(settings.forward, chunk, languages)
+            backward = log_probs(settings.backward, [(tgt, src) for src, tgt in chunk], swapped)
             output.write(pair_scores(forward, backward).astype(np.float32).tobytes())
             output.flush()
     fsync(file)

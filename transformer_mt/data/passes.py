@@ -111,7 +111,9 @@ def _corpora(data: DataConfig, say: Say) -> Iterator[TrainingCorpus]:
     for entry in data.entries:
         say(f"reading {described_access(entry)} (training)")
         pairs = show_progress(training_pairs(entry, data), "reading", unit="pairs")
-        yield TrainingCorpus(pairs, rules_of(data.filter_of(entry), data.languages_of(entry)), not entry.tag)
+        rules = rules_of(data.filter_of(entry), data.languages_of(entry))
+        target = data.languages_of(entry)[1] if len(data.targets) > 1 else ""
+        yield TrainingCorpus(pairs, rules, not entry.tag, target)
 
 
 def training_pairs(entry: Corpus, data: DataConfig) -> Iterator[Pair]:
@@ -136,18 +138,24 @@ def _without_worst(
         pairs = ((src.strip(), tgt.strip()) for src, tgt in compress(training_pairs(entry, data), is_kept))
         shown = show_progress(pairs, "scoring", len(rows), unit="pairs")
         file = survey.reasons_file.with_name(f"scores-{number}.f32")
-        reasons = survey.drop(worst_rows(rows, shown, settings, log_probs, file), cleaning.MODEL_SCORE)
+        reasons = survey.drop(
+            worst_rows(rows, shown, data.languages_of(entry), settings, log_probs, file), cleaning.MODEL_SCORE
+        )
     return reasons
 
 
 def held_out_keys(data: DataConfig, say: Say) -> set[int]:
-    """The source keys of the validation and test sets that are corpora of their own."""
+    """The source keys of the validation and test sets that are corpora of their own; with several directions
+    also those of their targets.
+    """
     keys: set[int] = set()
+    both = len(data.directions) > 1  # the targets of one direction are the sources of another
     for corpus in (*data.valid_sets, *data.test):
         if isinstance(corpus, FromTrainCorpus):
             continue
         try:
-            keys.update(source_key(src) for src, _ in read_corpus(corpus, data) if src.strip())
+            for src, tgt in read_corpus(corpus, data):
+                keys |= {source_key(side) for side in ((src, tgt) if both else (src,)) if side.strip()}
         except UnknownSplitError as error:
             if any(corpus is each for each in data.valid_sets):
                 raise

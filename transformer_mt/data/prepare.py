@@ -88,7 +88,7 @@ class PreparedData:
         return [corpus.counts.get(cleaning.KEPT, 0) for corpus in self.corpora]
 
 
-def _no_models(model: str, pairs: Sequence[Pair]) -> np.ndarray:
+def _no_models(model: str, pairs: Sequence[Pair], languages: tuple[str, str]) -> np.ndarray:
     raise AssertionError(f"no function was given to score pairs with {model}")
 
 
@@ -152,7 +152,7 @@ def _open(config: Config, folder: Path, say: Say) -> PreparedData | None:
             raise ValueError(f"{len(train):,} of its {sum(sizes):,} pairs are left")
         data = config.data
         weights = effective_weights(
-            [entry.weight for entry in data.entries], sizes, data.temperature, data.mixed
+            [entry.weight for entry in data.entries], sizes, data.temperature, data.temperature_groups
         )
         return PreparedData(
             tokenizer=Tokenizer.load(folder),

@@ -11,7 +11,7 @@ import numpy as np
 import sentencepiece
 
 from transformer_mt.data.dataset import Column
-from transformer_mt.data.draws import A, B, C, mixed
+from transformer_mt.data.row_random import A, B, C, mixed
 
 # Sampled segmentations per word; each occurrence of the word uses one of them.
 _SPELLINGS = 16

@@ -32,6 +32,8 @@ class Evaluation:
     """The settings of the search."""
     tag: str | None
     """Before each source."""
+    languages: tuple[str, str]
+    """Source and target."""
     weights: str | None
     """A digest of the model's; None where something other than this model alone translated, in float32 or as
     it was exported.
@@ -49,7 +51,7 @@ class Evaluation:
         scores = [asdict(score) for score in self.scores]
         summary = {
             "corpus": test.corpus, "sentences": len(self.rows), "search": self.search, "scores": scores,
-            "decode": self.decode, "tag": self.tag, "weights": self.weights,
+            "decode": self.decode, "tag": self.tag, "languages": self.languages, "weights": self.weights,
         }  # fmt: skip
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -95,4 +97,6 @@ def evaluate(
         }
         for (src, targets), result in zip(test.sentences, results)
     ]
-    return Evaluation(scores, rows, translator.searched, translator.decode.model_dump(), tag, weights)
+    languages = translator.source_lang, translator.target_lang
+    decode = translator.decode.model_dump()
+    return Evaluation(scores, rows, translator.searched, decode, tag, languages, weights)

@@ -49,16 +49,18 @@ def set_of_file(file: Path, position: int = 0) -> TestSet:
 
 
 def kept_translations(
-    folder: Path, test: TestSet, decode: dict[str, Any], weights: str | None
+    folder: Path, test: TestSet, decode: dict[str, Any], weights: str | None, usual: tuple[str, str]
 ) -> list[str] | None:
     """Those kept in the model's folder, if these weights alone made them of this test set by this search;
-    else None.
+    else None. `usual` are the languages of sets that name none.
     """
     wanted = {"sentences": len(test.sentences), "decode": decode, "tag": test.tag, "weights": weights}
     for scores in sorted((folder / "evaluation").glob("*.scores.json")):
         rows = scores.with_name(scores.name.replace(".scores.json", ".jsonl"))
         facts = _facts_of(scores)
         if not rows.exists() or any(facts.get(key) != value for key, value in wanted.items()):
+            continue
+        if tuple(facts.get("languages", usual)) != (test.languages or usual):
             continue
         kept = list(_rows(rows))
         if [row["source"] for row in kept] == test.sources:

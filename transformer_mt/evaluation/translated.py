@@ -19,9 +19,10 @@ def translated(
     they are still its own.
     """
     config, weights = load_run_config(folder), weights_digest(folder)
+    usual = config.data.source_lang, config.data.target_lang
     translator, found = None, []
     for test in tests:
-        kept = kept_translations(folder, test, config.decode.model_dump(), weights)
+        kept = kept_translations(folder, test, config.decode.model_dump(), weights, usual)
         if kept is None:
             translator = translator or Translator.load(folder, device)
             say(f"{folder}: translates {test.corpus}, {translator.searched}")

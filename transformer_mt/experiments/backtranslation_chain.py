@@ -4,15 +4,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, ValidationError, field_validator
 
 from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.config.corpus import FileCorpus
 from transformer_mt.config.filter import FilterConfig
 from transformer_mt.config.load import load_config, load_yaml
+from transformer_mt.config.messages import sentence
 from transformer_mt.config.section import Section
 from transformer_mt.errors import InputError
-from transformer_mt.experiments.synthetic import Choice, Step, Text, make_corpus
+from transformer_mt.experiments.synthetic import Choice, Step, Text, make_corpus, with_corpora
 from transformer_mt.experiments.synthetic import words as counts_in_words
 from transformer_mt.training.loop import train
 from transformer_mt.translation.model_folder import load_run_config
@@ -38,6 +39,17 @@ class ChainConfig(Section):
     """The config of the model from the source to the target language; the synthetic pairs are added to its
     corpora.
     """
+
+    @field_validator("filter")
+    @classmethod
+    def _rules_that_drop(cls, chosen: FilterConfig) -> FilterConfig:
+        if chosen.model_score or chosen.detokenize or chosen.encoding == "repair":
+            raise ValueError(
+                "filter must hold rules that drop pairs, but has model_score, detokenize or encoding: "
+                "repair; use keep instead of model_score"
+            )
+        return chosen
+
     tag: str | None = Field(None, pattern=r"^\S+$")
     """A piece before each synthetic source, such as <bt> (Caswell et al. 2019)."""
     weight: float = Field(1.0, gt=0.0, le=1000.0)
@@ -55,7 +67,7 @@ def run_chain(path: Path, out: Path | None, say: Callable[[str], None]) -> Path:
     forward = load_config(path.parent / chain.forward)
     backward = load_run_config(place) if place.is_dir() else load_config(place)
     _check_directions(path, backward, forward)
-    DecodeConfig.model_validate({**backward.decode.model_dump(), **chain.decode})  # before hours of work
+    _check_search(path, {**backward.decode.model_dump(), **chain.decode})
     for text in chain.text:
         if not Path(text).is_file():
             raise InputError(f"{path}: text must be files, but {text} is not there")
@@ -81,10 +93,20 @@ def _check_directions(path: Path, backward: Config, forward: Config) -> None:
         )
 
 
+def _check_search(path: Path, decode: dict[str, Any]) -> None:
+    """InputError, before hours of work, if there is no such search."""
+    try:
+        DecodeConfig.model_validate(decode)
+    except ValidationError as error:
+        lines = [sentence(problem, {}, DecodeConfig) for problem in error.errors()]
+        raise InputError(
+            *(part for line in lines for part in [f"{path}: decode: ", *line, "\n"][:-1])
+        ) from None
+
+
 def _with_synthetic(forward: Config, chain: ChainConfig, synthetic: Path) -> Config:
     corpus = FileCorpus(
         name="synthetic", file=str(synthetic), tag=chain.tag, weight=chain.weight, filter=FilterConfig(),
         columns=[forward.data.source_lang, forward.data.target_lang],
     )  # fmt: skip
-    data = forward.data.model_copy(update={"train": [*forward.data.entries, corpus]})
-    return forward.model_copy(update={"data": data})
+    return with_corpora(forward, [*forward.data.entries, corpus])

@@ -23,7 +23,7 @@ from transformer_mt.device import keep_freed_memory
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.evaluation.metric import Score
 from transformer_mt.evaluation.metrics import build_metrics, corpus_scores
-from transformer_mt.experiments.synthetic import ALL, Choice, Step, Text, make_corpus
+from transformer_mt.experiments.synthetic import ALL, Choice, Step, Text, make_corpus, with_corpora
 from transformer_mt.experiments.synthetic import words as counts_in_words
 from transformer_mt.experiments.warm_start import warm_started
 from transformer_mt.export.ctranslate2_support import reasons_against
@@ -91,8 +91,7 @@ def distill(plan: Plan, config: Config, out: Path | None, say: Callable[[str], N
     test = list(read_set(scored, config.data, None, name))
     if plan.warm_start:
         config = warm_started(teacher, config, folder / "warm_start")
-    data = config.data.model_copy(update={"train": _distilled_entries(plan, config, folder, say)})
-    train(config.model_copy(update={"data": data}), folder)
+    train(with_corpora(config, _distilled_entries(plan, config, folder, say)), folder)
     refused = None
     if not _is_export_of(folder, folder / "int8"):
         shutil.rmtree(folder / "int8", ignore_errors=True)

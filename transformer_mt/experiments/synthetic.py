@@ -9,16 +9,18 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from transformer_mt.config import Config
+from transformer_mt.config.corpus import Corpus
 from transformer_mt.config.filter import FilterConfig
 from transformer_mt.data.cleaning_rules import Rule, rules_of
 from transformer_mt.data.lines import count_lines, cut_to_whole_lines, read_lines
-from transformer_mt.errors import WorkError
+from transformer_mt.errors import InputError, WorkError
 from transformer_mt.evaluation.outputs import weights_digest
 from transformer_mt.experiments.origin import check_origin
 from transformer_mt.files import digest, fsync
@@ -113,6 +115,11 @@ def make_corpus(
     """
     ranks = ranks or Ranks()
     counts: Counter[str] = Counter()
+    if len({*step.languages, "score", "flags"}) < 4:
+        raise InputError(
+            "the languages must have codes of their own, as columns of a file, but are "
+            f"{step.languages[0]} and {step.languages[1]}"
+        )
     if not ranks.is_rank_zero:
         while lines := ranks.broadcast(None):
             _translated(step, lines, ranks)
@@ -239,6 +246,18 @@ def _reason(row: Row, step: Step, rules: Sequence[Rule]) -> str | None:
     if not (src and tgt):
         return "none"
     return next((rule.reason for rule in rules if rule.drops(src, tgt)), None)
+
+
+def with_corpora(config: Config, corpora: Sequence[Corpus]) -> Config:
+    """The config with these training corpora; a name that is there already gets a number."""
+    named: list[Corpus] = []
+    for corpus in corpora:
+        names = {each.name for each in named}
+        numbered = (f"{corpus.name} {number}" for number in count(2))
+        name = corpus.name if corpus.name not in names else next(n for n in numbered if n not in names)
+        named.append(corpus.model_copy(update={"name": corpus.name and name}))
+    data = config.data.model_copy(update={"train": named})
+    return config.model_copy(update={"data": data})
 
 
 def words(counts: Counter[str]) -> str:

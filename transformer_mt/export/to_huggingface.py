@@ -180,7 +180,7 @@ def _generation_config(config: Config, tokenizer: Tokenizer, positions: int) -> 
     return {
         "num_beams": decode.beam,
         "length_penalty": decode.length_penalty,
-        # As ours: done with as many finished hypotheses as the beam is wide. One beam refuses the key.
+        # One beam refuses the key.
         **({"early_stopping": decode.stop_early} if decode.beam > 1 else {}),
         "max_length": min(longest + 1, positions),
         "suppress_tokens": [PAD, UNK, BOS, *tags],

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from transformer_mt.search.hypothesis import Hypothesis, LengthPenalty, NotFiniteError, ranked
+from transformer_mt.search.hypothesis import Hypothesis, LengthPenalty, NotFiniteError
 from transformer_mt.search.rules import Rule
 
 
@@ -141,7 +141,7 @@ def beam_search(
                 history = None if history is None else history[stay]
         state = state.select(rows)  # type: ignore[assignment]
         tokens = token.flatten()
-    found = [ranked(hypotheses)[:beam] for hypotheses in back_pointers.hypotheses(ids.eos)]
+    found = back_pointers.hypotheses(ids.eos)
     if not all(found) and is_broken:
         raise NotFiniteError
     return found
@@ -153,30 +153,31 @@ class _BackPointers:
     def __init__(self, longest: int, sentences: int, beam: int, device: torch.device | None) -> None:
         self.parents = torch.zeros(longest, sentences, beam, dtype=torch.int32, device=device)
         self.tokens = torch.zeros(longest, sentences, beam, dtype=torch.int32, device=device)
-        # One row per sentence: the first `beam` hypotheses that ended, the newest `beam` of the others, and a
-        # last column for what has not ended.
-        self.places = 2 * beam + 1
         self.beam = beam
-        self.best = torch.full((sentences,), -torch.inf, device=device)  # score of the finished ones
-        self.count = torch.zeros(sentences, dtype=torch.int64, device=device)
-        # In float32, as not every device has float64; it holds lengths and rows exactly up to 2^24.
-        self.numbers = torch.zeros(4, sentences, self.places, device=device)
+        self.count = torch.zeros(sentences, dtype=torch.int64, device=device)  # of those that have ended
+        # (score, log_prob, length, parent) of the `beam` best that have ended, best first. In float32, as not
+        # every device has float64; it holds lengths and rows exactly up to 2^24.
+        self.numbers = torch.zeros(4, sentences, beam, device=device)
+        self.numbers[0] = -torch.inf
+
+    @property
+    def best(self) -> Tensor:
+        """(B,) the best score of those that have ended, -inf where none has."""
+        return self.numbers[0, :, 0]
 
     def finish(
         self, sentences: Tensor, ended: Tensor, score: Tensor, log_prob: Tensor, length: int, parent: Tensor
     ) -> None:
-        """Note those hypotheses (B, beam) that have `ended`, now `length` tokens long; of sentences that have
-        `beam` already, only better ones.
+        """Note those hypotheses (B, beam) that have `ended`, now `length` tokens long, if they are among the
+        best.
         """
-        full = self.count[sentences] >= self.beam
-        ended = ended & (~full[:, None] | (score > self.best[sentences, None]))
-        top = score.masked_fill(~ended, -torch.inf).amax(dim=1)
-        self.best[sentences] = torch.maximum(self.best[sentences], top)
-        number = self.count[sentences, None] + ended.cumsum(1) - 1
-        place = torch.where(number < self.beam, number, self.beam + number % self.beam)
-        place = place.masked_fill(~ended, self.places - 1)
-        numbers = torch.stack([score, log_prob, torch.full_like(score, length), parent.to(score.dtype)])
-        self.numbers[:, sentences[:, None], place] = numbers
+        if ended.device.type == "cpu" and not ended.any():
+            return
+        score = score.masked_fill(~ended, -torch.inf)
+        new = torch.stack([score, log_prob, torch.full_like(score, length), parent.to(score.dtype)])
+        both = torch.cat([self.numbers[:, sentences], new], dim=2)
+        rank = both[0].sort(dim=1, descending=True, stable=True).indices[:, : self.beam]
+        self.numbers[:, sentences] = both.gather(2, rank.expand(4, -1, -1))
         self.count[sentences] += ended.sum(1)
 
     def extend(self, sentences: Tensor, length: int, parent: Tensor, token: Tensor) -> None:
@@ -184,12 +185,12 @@ class _BackPointers:
         self.tokens[length - 1, sentences] = token.int()
 
     def hypotheses(self, eos: int) -> list[list[Hypothesis]]:
-        """The finished ones of each sentence, in the order in which they ended."""
+        """The finished ones of each sentence, best first."""
         parents, tokens = self.parents.tolist(), self.tokens.tolist()
         found: list[list[Hypothesis]] = []
         for sentence, count in enumerate(self.count.tolist()):
             found.append([])
-            kept = self.numbers[:, sentence, : min(count, self.places - 1)]
+            kept = self.numbers[:, sentence, : min(count, self.beam)]
             for score, log_prob, length, row in zip(*kept.tolist()):
                 path, w = [eos], int(row)
                 for t in range(int(length) - 2, -1, -1):

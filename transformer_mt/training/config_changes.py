@@ -23,6 +23,9 @@ def compare_configs(old: Config, new: Config, folder: Path) -> Config:
     if new.decode.split_sentences == "auto":
         kept = {"split_sentences": old.decode.split_sentences}
         new = new.model_copy(update={"decode": new.decode.model_copy(update=kept)})
+    if new.init_from and new.data.language_pieces == "auto":
+        pieces = {"language_pieces": old.data.language_pieces}
+        new = new.model_copy(update={"data": new.data.model_copy(update=pieces)})
     before, after = flat(old.model_dump()), flat(new.model_dump())
     changed = [key for key in sorted(before.keys() | after.keys()) if before.get(key) != after.get(key)]
     refused = [key for key in changed if not marks(Config, key) & {Mark.CHANGEABLE, Mark.LOCATION}]

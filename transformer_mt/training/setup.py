@@ -68,10 +68,15 @@ def _open_run(config: Config, folder: Path, fresh: bool, ranks: Ranks, held: Exi
         lock = held.enter_context(lock_folder(folder))
     # 3. The checkpoint before the data, because its tokenizer prepares the data.
     saved = None if fresh else _newest(folder, ranks)
+    if config.init_from and Path(config.init_from).resolve() == folder.resolve():
+        raise InputError(
+            f"`init_from` must be another run, but is {folder}, this run's own folder; train under another "
+            "name"
+        )
     parent = Parent.open(Path(config.init_from)) if config.init_from and saved is None else None
     config = _check_config(config, saved, parent, folder, fresh)
     tokenizer = Tokenizer.load(folder) if saved is not None else given_tokenizer(config)
-    if saved is None and tokenizer is not None and config.tokenizer.file:
+    if tokenizer is not None and config.tokenizer.file:
         config = config_with_facts(config, tokenizer)
     # 4. The data before the folder is created or moved: most mistakes are found here.
     data = _prepare_data(config, tokenizer, ranks)
@@ -238,7 +243,7 @@ def _build(
         config.seed,
         ranks.rank,
         ranks.size,
-        epoch_pairs(config, data.train, data.tokenizer),
+        epoch_pairs(config, data.train, data.sizes, data.tokenizer),
         Mixture(data.sizes, data.weights, config.seed),
         train.update_tokens,
     )

@@ -51,7 +51,7 @@ def look(translator: Translator, source: str, target: str | None = None) -> Atte
     if not isinstance(engine, TorchEngine) or not isinstance(engine.model, TranslationModel):
         raise InputError("attention can only be looked at in a run's folder, one model at a time")
     tokenizer = translator.tokenizer
-    (src,) = tokenizer.encode_src([source])
+    (src,) = translator.encode_src([source])
     if not src or len(src) >= translator.max_src_length:
         raise InputError(
             f"the source must have 1 to {translator.max_src_length - 1} pieces, but has {len(src)}"

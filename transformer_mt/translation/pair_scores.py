@@ -8,11 +8,11 @@ import numpy as np
 from transformer_mt.translation.translator import Translator
 
 
-def log_probs(model: str, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
+def log_probs(model: str, pairs: Sequence[tuple[str, str]], languages: tuple[str, str]) -> np.ndarray:
     """The mean log-probability per token of each target, given its source, end-of-sentence counted; -inf for
-    a pair longer than the model can take.
+    a pair longer than the model can take. `languages` are those of the sources and of the targets.
     """
-    translator = _load(model)
+    translator = _load(model).towards(languages[1], languages[0])
     tokenizer, most = translator.tokenizer, translator.max_positions
     encoded = list(
         zip(

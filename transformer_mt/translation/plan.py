@@ -79,7 +79,7 @@ class Planner:
         self.tokenizer = tokenizer
         source_lang, self.target_lang = direction
         piece = configs[0].data.language_piece(self.target_lang)
-        self.before = [] if piece is None else [tokenizer.tag_id(piece)]
+        self.control_ids = [] if piece is None else [tokenizer.tag_id(piece)]
         """Control pieces before each source: the target language, of a model with several."""
         self.max_src_length = min(c.data.max_length for c in configs)
         """Longer segments, in pieces with EOS, are divided."""
@@ -87,8 +87,8 @@ class Planner:
             (c.data.max_length for c in configs if c.model.has_max_positions), default=max_positions
         )
         """Most pieces of a side the model has positions for, EOS counted; None if there is no limit."""
-        has_tags = len(tokenizer.tag_ids) > (len(configs[0].data.targets) if self.before else 0)
-        most = self.max_src_length - 1 - len(self.before) - has_tags  # a tag is a piece more
+        has_tags = len(tokenizer.tag_ids) > (len(configs[0].data.targets) if self.control_ids else 0)
+        most = self.max_src_length - 1 - len(self.control_ids) - has_tags  # a tag is a piece more
         self.splitter = Splitter(source_lang, self.target_lang, most, self._count)
 
     def lines(
@@ -101,7 +101,7 @@ class Planner:
     ) -> list[Line]:
         """The units of each line, their sources after the `tag`. The first unit of a line has its prefix."""
         protections = protected or [None] * len(sources)
-        before = [*self.before, *([] if tag is None else [self.tokenizer.tag_id(tag)])]
+        before = [*self.control_ids, *([] if tag is None else [self.tokenizer.tag_id(tag)])]
         segments = [
             self._segments(source, prefix, settings, protection)
             for (source, prefix), protection in zip(_pairs(sources, prefixes), protections)

@@ -47,12 +47,12 @@ class Translator:
         self.directions = data.directions
         """Source and target language of what the model was trained on."""
         self._configs = [config, *others]
-        self._turn(direction or (data.source_lang, data.target_lang))
+        self._set_direction(direction or (data.source_lang, data.target_lang))
 
     @property
     def has_several_targets(self) -> bool:
-        """Whether the model writes several languages: each source begins with a piece for the one wanted."""
-        return bool(self.planner.before)
+        """Whether the model writes several languages."""
+        return len({target for _, target in self.directions}) > 1
 
     def towards(self, target: str, source: str | None = None) -> "Translator":
         """The translator into the target language, of the same model; the source language is by default that
@@ -60,17 +60,17 @@ class Translator:
         """
         direction = find_direction(self.directions, target, source, self.source_lang)
         other = copy.copy(self)
-        other._turn(direction)
+        other._set_direction(direction)
         return other
 
-    def _turn(self, direction: tuple[str, str]) -> None:
+    def _set_direction(self, direction: tuple[str, str]) -> None:
         self.source_lang, self.target_lang = direction
         self._is_natural = all(map(is_natural, direction))
         self.planner = Planner(self.tokenizer, self._configs, self.engine.max_positions, direction)
 
     def encode_src(self, lines: Sequence[str]) -> list[Ids]:
         """Piece ids of whole lines, after the piece of the target language if the model needs one."""
-        return [[*self.planner.before, *ids] for ids in self.tokenizer.encode_src(lines)]
+        return [[*self.planner.control_ids, *ids] for ids in self.tokenizer.encode_src(lines)]
 
     @property
     def max_src_length(self) -> int:

@@ -1,6 +1,4 @@
-"""Numbers as if drawn at random, each a function of the seed, the epoch and the row: a resumed run draws the
-same.
-"""
+"""Random numbers as functions of the seed, the epoch and the row: a resumed run has the same."""
 
 import numpy as np
 
@@ -9,18 +7,18 @@ A, B, C = (np.uint64(number) for number in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5
 
 
 def mixed(x: np.ndarray) -> np.ndarray:
-    """Numbers of 64 bits as if drawn at random, one for each (Steele et al. 2014, SplitMix64)."""
+    """64 bits that look random, a function of each number (Steele et al. 2014, SplitMix64)."""
     x = (x ^ (x >> np.uint64(30))) * B
     x = (x ^ (x >> np.uint64(27))) * C
     return x ^ (x >> np.uint64(31))
 
 
-def draws(seed: int, epoch: int, rows: np.ndarray, number: int) -> np.ndarray:
-    """(R,) 64 random bits of each row; another `number` is another draw."""
+def random_bits(seed: int, epoch: int, rows: np.ndarray, number: int) -> np.ndarray:
+    """(R,) 64 random bits of each row; another `number` gives others."""
     key = np.uint64((seed * int(B) + epoch * int(C)) % 2**64)
     return mixed(mixed(rows.astype(np.uint64) * A + key) + np.uint64(number * int(B) % 2**64))
 
 
 def uniforms(seed: int, epoch: int, rows: np.ndarray, number: int) -> np.ndarray:
     """(R,) from 0 to 1."""
-    return draws(seed, epoch, rows, number) / 2.0**64
+    return random_bits(seed, epoch, rows, number) / 2.0**64
