@@ -190,8 +190,8 @@ def test_n_best_and_settings_of_the_search(tiny_run, capfdbinary):
             "--lenght-penalty is not an option; did you mean --length-penalty?",
         ),
         (
-            ["RUN", "x", "--what"],
-            "--what is not an option; transformer-mt translate --help shows what there is",
+            ["RUN", "x", "--xyzzy"],
+            "--xyzzy is not an option; transformer-mt translate --help shows what there is",
         ),
         (
             ["RUN", "x", "--search", "sampel"],

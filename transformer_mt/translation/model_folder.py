@@ -23,7 +23,11 @@ def load_run_config(folder: Path, decode: dict[str, Any] | None = None) -> Confi
     overrides = [f"decode.{key}={_yaml(value)}" for key, value in (decode or {}).items()]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", Notice)  # old names of keys are not the user's mistake here
-        return load_config(folder / "config.yaml", overrides)
+        config = load_config(folder / "config.yaml", overrides)
+    if "stop_early" in config.decode.model_fields_set:
+        return config
+    # Of a version that had no such key: it searches as it did.
+    return config.model_copy(update={"decode": config.decode.model_copy(update={"stop_early": True})})
 
 
 def _yaml(value: Any) -> str:
