@@ -214,3 +214,10 @@ def test_a_run_is_not_its_own_parent(child_config, parent, fresh):
     with pytest.raises(InputError, match="`init_from` must be another run, but is .*parent"):
         train(load_config(child_config()), parent, fresh)
     assert (parent / "model.safetensors").exists()
+
+
+def test_the_resolved_config_has_the_parents_keys(child_config, tmp_path):
+    result = run_cli("config", "show", child_config())
+    assert result.returncode == 0 and "  d_model: 32 " in result.stdout.decode()
+    result = run_cli("config", "show", child_config(init_from=str(tmp_path / "gone")))
+    assert result.returncode == 2 and "gone: no such folder" in result.stderr.decode()

@@ -1,6 +1,7 @@
 """transformer-mt config show, transformer-mt config schema"""
 
 import argparse
+from pathlib import Path
 from typing import Any
 
 
@@ -19,9 +20,15 @@ def add_command(commands: Any) -> None:
 
 def _show(arguments: argparse.Namespace) -> int:
     from transformer_mt.config.dump import dump_config
+    from transformer_mt.config.inherit import inherit
     from transformer_mt.config.load import load_config
 
-    print(dump_config(load_config(arguments.config, arguments.overrides), comments=True), end="")
+    config = load_config(arguments.config, arguments.overrides)
+    if config.init_from:
+        from transformer_mt.translation.model_folder import load_run_config
+
+        config = inherit(config, load_run_config(Path(config.init_from)))
+    print(dump_config(config, comments=True), end="")
     return 0
 
 
