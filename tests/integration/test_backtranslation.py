@@ -153,12 +153,15 @@ def test_the_command(tiny_run, text, tmp_path):
         (["RUN", "no.txt", "-o", "x.jsonl"], "no.txt: no such file"),
         (["RUN", "TEXT", "-o", "x.jsonl", "--keep", "0"], "--keep must be above 0 and at most 1, but is 0"),
         (["RUN", "TEXT", "-o", "x.jsonl", "--filter", "copies"], "--filter must be of copy, script"),
+        (["RUN", "EMPTY", "-o", "x.jsonl"], "the text must have lines, but is empty"),
+        (["RUN", "TEXT", "-o", "/proc/x.jsonl"], "/proc/x.jsonl: cannot be written: "),
         (["no.yaml"], "no.yaml: no such config file"),
         (["no.yaml", "TEXT"], "with a YAML file the texts must be named in it"),
     ],
 )
 def test_mistakes_are_said_in_a_line(tiny_run, text, tmp_path, words, text_of_error):
-    places = {"RUN": tiny_run, "TEXT": text}
+    (tmp_path / "empty.txt").touch()
+    places = {"RUN": tiny_run, "TEXT": text, "EMPTY": "empty.txt"}
     result = run_cli("backtranslate", *(places.get(word, word) for word in words), cwd=tmp_path)
     assert result.returncode == 2 and text_of_error in result.stderr.decode()
     assert "Traceback" not in result.stderr.decode()

@@ -134,7 +134,7 @@ def test_the_command_line_names_the_languages(both, capfdbinary):
     status, _, err = cli(capfdbinary, "translate", both, "--to", "fr", "A dog.")
     assert status == 2 and "--to must be a language the model writes (de, en), but is fr" in err
     status, _, err = cli(capfdbinary, "translate", both, "--to", "de", "--from", "fr", "A dog.")
-    assert status == 2 and "--from must be a language the model reads (en, de), but is fr" in err
+    assert status == 2 and "--from must be one of en, de, the languages the model reads, but is fr" in err
 
 
 def test_a_model_of_one_language_takes_its_own_name_only(tiny_run, capfdbinary):
@@ -142,6 +142,8 @@ def test_a_model_of_one_language_takes_its_own_name_only(tiny_run, capfdbinary):
     assert cli(capfdbinary, "translate", tiny_run, "--to", "de", "A dog.") == plain
     status, _, err = cli(capfdbinary, "translate", tiny_run, "--to", "en", "A dog.")
     assert status == 2 and "--to must be de, the language the model writes, but is en" in err
+    status, _, err = cli(capfdbinary, "translate", tiny_run, "--from", "fr", "A dog.")
+    assert status == 2 and "--from must be en, the language the model reads, but is fr" in err
 
 
 def test_an_export_has_all_languages(both, tmp_path, capfdbinary):

@@ -116,6 +116,14 @@ def _in_direction(
             Setting("to"),
             f" must be {translator.target_lang}, the language the model writes, but is {target}",
         )
+    sources = list(dict.fromkeys(source for source, _ in translator.directions))
+    if source is not None and source not in sources:
+        known = (
+            f"one of {', '.join(sources)}, the languages"
+            if len(sources) > 1
+            else f"{sources[0]}, the language"
+        )
+        raise InputError(Setting("from"), f" must be {known} the model reads, but is {source}")
     if target is None and source is None:
         return translator
     return translator.towards(target or translator.target_lang, source)

@@ -124,10 +124,14 @@ def make_corpus(
         while lines := ranks.broadcast(None):
             _translated(step, lines, ranks)
         return counts
-    out.parent.mkdir(parents=True, exist_ok=True)
     part = out.with_name(f".{out.name}.part")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        part.open("ab").close()
+    except OSError as error:
+        raise InputError(f"{out}: cannot be written: {error.strerror}") from None
     with lock_output(out):
-        check_origin(out, out.exists() or part.exists(), step.facts())
+        check_origin(out, out.exists() or part.stat().st_size > 0, step.facts())
         if out.exists():
             say(f"{out}: is done already")
             part.unlink(missing_ok=True)
@@ -212,6 +216,9 @@ def _write_kept(part: Path, out: Path, step: Step, counts: Counter[str]) -> None
         reason = _reason(row, step, rules)
         counts[reason or KEPT] += 1
         scores += [] if reason else [row["score"]]
+    if not counts[READ]:
+        part.unlink()
+        raise InputError("the text must have lines, but is empty")
     if not scores:
         raise WorkError(
             f"{part}: no translation is left after cleaning ({words(counts)}); is it a model from "
