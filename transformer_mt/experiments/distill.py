@@ -14,7 +14,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from transformer_mt.config import Config
+from transformer_mt.config import Config, DataConfig
 from transformer_mt.config.corpus import Corpus, CorpusOptions, FileCorpus, FromTrainCorpus
 from transformer_mt.config.filter import FilterConfig
 from transformer_mt.data.passes import training_pairs
@@ -73,11 +73,13 @@ def distill(plan: Plan, config: Config, out: Path | None, say: Callable[[str], N
     """
     folder = out or Path("runs") / config.name
     teacher = plan.teachers[0]
-    languages = load_run_config(teacher).data
-    if (languages.source_lang, languages.target_lang) != (config.data.source_lang, config.data.target_lang):
+    theirs = load_run_config(teacher).data
+    known_directions, mine = _directions(theirs), _directions(config.data)
+    if missing := [direction for direction in mine if direction not in known_directions]:
+        known = ", ".join(f"{source} to {target}" for source, target in known_directions)
+        source, target = missing[0]
         raise InputError(
-            f"the student must translate {languages.source_lang} to {languages.target_lang} like its "
-            f"teacher, but translates {config.data.source_lang} to {config.data.target_lang}"
+            f"the student must translate {known} like its teacher, but translates {source} to {target}"
         )
     if reasons := reasons_against(config.model):
         raise InputError(
@@ -88,7 +90,7 @@ def distill(plan: Plan, config: Config, out: Path | None, say: Callable[[str], N
         raise InputError(
             f"data.{name} of the student must be a corpus of its own, but is held out of its training corpora"
         )
-    test = list(read_set(scored, config.data, None, name))
+    test, languages = list(read_set(scored, config.data, None, name)), config.data.languages_of(scored)
     if plan.warm_start:
         config = warm_started(teacher, config, folder / "warm_start")
     train(with_corpora(config, _distilled_entries(plan, config, folder, say)), folder)
@@ -110,13 +112,19 @@ def distill(plan: Plan, config: Config, out: Path | None, say: Callable[[str], N
         # In a process of its own, as `translate` would be: what training left in this one's memory halves the
         # speed.
         with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
-            rows.append(process.submit(_measure, name, place, test, config).result())
+            others = plan.teachers[1:] if name == "teacher" else []
+            rows.append(process.submit(_measure, name, [place, *others], test, languages, config).result())
     table = _table(rows)
     write_text(folder / "distillation.md", table)
     if refused:
         say(table)
         raise refused
     return table
+
+
+def _directions(data: DataConfig) -> list[tuple[str, str]]:
+    """Source and target languages; of one direction, those that the config names first."""
+    return data.directions if len(data.targets) > 1 else [(data.source_lang, data.target_lang)]
 
 
 def _is_export_of(run: Path, exported: Path) -> bool:
@@ -168,18 +176,27 @@ def _translate(
         say(f"{file}: {counts_in_words(counts)}")
 
 
-def _measure(name: str, place: Path, test: Sequence[TestSentence], config: Config) -> Row:
+def _measure(
+    name: str,
+    models: Sequence[Path],
+    test: Sequence[TestSentence],
+    languages: tuple[str, str],
+    config: Config,
+) -> Row:
+    """A row of the table; several models translate together."""
     keep_freed_memory(one_heap=True)
-    translator = Translator.load(place, device="cpu")
+    place, *others = models
+    translator = Translator.load(place, device="cpu", ensemble=others).towards(languages[1], languages[0])
     sources, references = [src for src, _ in test], [targets for _, targets in test]
     translator.translate(sources[:32])  # what is done once is not measured
     start = time.perf_counter()
     results = translator.translate(sources)
     seconds = time.perf_counter() - start
-    metrics = build_metrics(config.evaluate, config.data.target_lang, ["BLEU", "chrF"])
+    metrics = build_metrics(config.evaluate, languages[1], ["BLEU", "chrF"])
     bleu, chrf = corpus_scores(metrics, sources, [result.translation for result in results], references)
-    weights = place / "model.bin"
-    size = (weights if weights.exists() else place / "model.safetensors").stat().st_size / 1e6
+    names = ("model.bin", "model.safetensors")
+    files = [next(model / name for name in names if (model / name).exists()) for model in models]
+    size = sum(file.stat().st_size for file in files) / 1e6
     return Row(name, bleu, chrf, translator.searched, size, len(test) / seconds)
 
 
