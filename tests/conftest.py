@@ -1,10 +1,12 @@
 """What tests share: a cache of their own, tiny configs, and one tiny trained run."""
 
+import itertools
 import os
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -102,6 +104,24 @@ def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     result = run_cli("train", config, cwd=folder, picture=True)
     assert result.returncode == 0, result.stderr.decode()
     return folder / "runs" / "tiny"
+
+
+def train_interrupted(config: Any, folder: Path, updates: int) -> None:
+    """Train up to an update that fails, as a killed process ends: without saving."""
+    from transformer_mt.training.loop import train
+    from transformer_mt.training.step import Updater
+
+    original, calls = Updater.update, itertools.count(1)
+
+    def interrupted(self: Updater, *arguments: Any) -> Any:
+        if next(calls) > updates:
+            raise ZeroDivisionError
+        return original(self, *arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Updater, "update", interrupted)
+        with pytest.raises(ZeroDivisionError):
+            train(config, folder)
 
 
 @pytest.fixture

@@ -6,13 +6,12 @@ import pytest
 import torch
 import yaml
 
-from tests.conftest import TINY, run_cli
+from tests.conftest import TINY, run_cli, train_interrupted
 from transformer_mt import checkpoint
 from transformer_mt.config import load_config
 from transformer_mt.data.tokenizer import UNK, Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.training.loop import train
-from transformer_mt.training.step import Updater
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -96,24 +95,11 @@ def test_a_folder_without_a_model_is_no_parent(child_config, parent, tmp_path):
 
 
 @pytest.mark.parametrize("updates", [0, 3, 6])
-def test_an_interrupted_child_ends_the_same_without_its_parent(
-    child_config, parent, tmp_path, monkeypatch, updates
-):
+def test_an_interrupted_child_ends_the_same_without_its_parent(child_config, parent, tmp_path, updates):
     """Killed before any update, between two checkpoints, and after one."""
     config = load_config(child_config())
     whole = train(config, tmp_path / "whole")
-    original, calls = Updater.update, []
-
-    def interrupted(self, *arguments):
-        calls.append(1)
-        if len(calls) > updates:
-            raise ZeroDivisionError
-        return original(self, *arguments)
-
-    monkeypatch.setattr(Updater, "update", interrupted)
-    with pytest.raises(ZeroDivisionError):
-        train(config, tmp_path / "cut")
-    monkeypatch.undo()
+    train_interrupted(config, tmp_path / "cut", updates)
     shutil.rmtree(parent)
     train(config, tmp_path / "cut")
     file = "model.safetensors"

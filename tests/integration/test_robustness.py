@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 
+from tests.conftest import train_interrupted
 from tests.engines import TableEngine
 from tests.integration.test_cli import cli
 from transformer_mt.config import load_config
@@ -12,7 +13,6 @@ from transformer_mt.data.test_sets import TestSet as Sentences
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.evaluation.robustness import forms, measure
 from transformer_mt.training.loop import train
-from transformer_mt.training.step import Updater
 from transformer_mt.translation.translator import Translator
 
 SENTENCES = [
@@ -80,7 +80,7 @@ def forms_of_toy():
 
 
 @pytest.mark.usefixtures("no_pictures")
-def test_a_run_with_augmentation_that_was_killed_ends_the_same(write_config, tmp_path, monkeypatch):
+def test_a_run_with_augmentation_that_was_killed_ends_the_same(write_config, tmp_path):
     """Killed in its second epoch."""
     augment = {"upper": 0.1, "typos": 0.3, "concat": 0.2, "placeholders": 0.1, "punctuation": 0.2}
     config = load_config(
@@ -89,18 +89,7 @@ def test_a_run_with_augmentation_that_was_killed_ends_the_same(write_config, tmp
         )
     )
     whole = train(config, tmp_path / "whole")
-    original, calls = Updater.update, []
-
-    def interrupted(self, *arguments):
-        calls.append(1)
-        if len(calls) > 14:
-            raise ZeroDivisionError
-        return original(self, *arguments)
-
-    monkeypatch.setattr(Updater, "update", interrupted)
-    with pytest.raises(ZeroDivisionError):
-        train(config, tmp_path / "cut")
-    monkeypatch.undo()
+    train_interrupted(config, tmp_path / "cut", 14)
     cut = train(config, tmp_path / "cut")
     assert (cut / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
     plain = config.model_copy(

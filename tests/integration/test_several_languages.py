@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from tests.conftest import TINY
+from tests.conftest import TINY, train_interrupted
 from tests.integration.test_cli import cli
 from transformer_mt import Translator
 from transformer_mt.config import load_config
@@ -16,7 +16,6 @@ from transformer_mt.errors import InputError
 from transformer_mt.evaluation.evaluate import evaluate
 from transformer_mt.files import read_objects
 from transformer_mt.training.loop import train
-from transformer_mt.training.step import Updater
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -196,24 +195,11 @@ def test_what_does_not_fit_several_languages_is_refused(write_config, changes, m
         ], **changes}))  # fmt: skip
 
 
-def test_a_killed_training_with_several_languages_and_changes_ends_the_same(
-    write_config, tmp_path, monkeypatch
-):
+def test_a_killed_training_with_several_languages_and_changes_ends_the_same(write_config, tmp_path):
     data = {**BOTH, "augment": {"concat": 0.3, "upper": 0.2}}
     config = load_config(write_config(data=data, train=SHORT))
     whole = train(config, tmp_path / "whole")
-    original, calls = Updater.update, []
-
-    def interrupted(self, *arguments):
-        calls.append(1)
-        if len(calls) > 9:
-            raise ZeroDivisionError
-        return original(self, *arguments)
-
-    monkeypatch.setattr(Updater, "update", interrupted)
-    with pytest.raises(ZeroDivisionError):
-        train(config, tmp_path / "cut")
-    monkeypatch.undo()
+    train_interrupted(config, tmp_path / "cut", 9)
     cut = train(config, tmp_path / "cut")
     assert (cut / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
 
