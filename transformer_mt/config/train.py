@@ -15,6 +15,8 @@ class TrainConfig(Section):
 
     max_updates: Changeable[Positive] = 100_000
     """Updates of the weights after which training ends."""
+    max_epochs: Changeable[float] = Field(0.0, ge=0.0)
+    """Epochs after which training ends, if that is before max_updates; 0: max_updates alone counts."""
     batch_tokens: Literal["auto"] | Positive = 4096
     """Budget of one batch in padded tokens: sentences x longest side; auto is the most that fits the device's
     memory.
@@ -77,6 +79,8 @@ class TrainConfig(Section):
     """
     save_every: Changeable[Positive] = 1000
     """Updates between checkpoints."""
+    save_minutes: Changeable[float] = Field(0.0, ge=0.0)
+    """Also save when the last checkpoint is older than this; 0 turns it off."""
     keep_checkpoints: Changeable[Positive] = 3
     """The newest checkpoints kept, besides the best."""
     average_checkpoints: Changeable[Positive] = 5

@@ -226,6 +226,11 @@ class TrainingBatches:
         """End the thread, without waiting for the plan it is making."""
         self._planner.shutdown(wait=False, cancel_futures=True)
 
+    def updates_of_first_epoch(self, accumulate: int) -> float:
+        """The updates in which the first epoch is trained."""
+        batches = len(self._batches_of(0)) if not self.epoch else len(self._plan(0))
+        return batches if self._update_tokens else batches / (accumulate * self._num_ranks)
+
     @property
     def epochs(self) -> float:
         """Epochs done, with the fraction of the present one."""

@@ -23,6 +23,9 @@ def compare_configs(old: Config, new: Config, folder: Path) -> Config:
     if new.decode.split_sentences == "auto":
         kept = {"split_sentences": old.decode.split_sentences}
         new = new.model_copy(update={"decode": new.decode.model_copy(update=kept)})
+    if new.train.max_epochs and new.train.max_epochs == old.train.max_epochs:
+        updates = {"max_updates": min(new.train.max_updates, old.train.max_updates)}
+        new = new.model_copy(update={"train": new.train.model_copy(update=updates)})
     if new.init_from and new.data.language_pieces == "auto":
         pieces = {"language_pieces": old.data.language_pieces}
         new = new.model_copy(update={"data": new.data.model_copy(update=pieces)})

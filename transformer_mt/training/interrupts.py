@@ -1,4 +1,6 @@
-"""Signal handlers: Ctrl-C and SIGTERM make the training loop save and stop after the current update."""
+"""Signal handlers: Ctrl-C and SIGTERM make the training loop save and stop after the current update, SIGUSR1
+makes it save and continue.
+"""
 
 import os
 import signal
@@ -13,12 +15,16 @@ class Interrupts:
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
         self.received: signal.Signals | None = None
+        self.save_requested = False
+        """Whether SIGUSR1 came since the last checkpoint; the loop sets it back."""
         self._previous: dict[signal.Signals, object] = {}
 
     def __enter__(self) -> "Interrupts":
         if threading.current_thread() is threading.main_thread():  # elsewhere Python allows no handlers
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._previous[number] = signal.signal(number, self._receive)
+            if hasattr(signal, "SIGUSR1"):  # not on Windows
+                self._previous[signal.SIGUSR1] = signal.signal(signal.SIGUSR1, self._request_save)
         return self
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
@@ -29,6 +35,9 @@ class Interrupts:
             return
         self.received = signal.Signals(number)
         self._say("stopping and saving after this update; once more to stop at once and save nothing")
+
+    def _request_save(self, number: int, frame: FrameType | None) -> None:
+        self.save_requested = True
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -92,7 +92,12 @@ def _train(run: Run) -> None:
                 _validate(run)
             if _due(run, config.train.save_every):
                 run.save()
-            if received := max(run.ranks.gather(int(interrupts.received or 0))):
+            wishes = run.ranks.gather([int(interrupts.received or 0), _must_save(run, interrupts)])
+            if any(must_save for _, must_save in wishes):
+                interrupts.save_requested = False
+                run.save()
+                say(f"saved at update {run.progress.step:,}")
+            if received := max(signal for signal, _ in wishes):
                 _collect_results(run)
                 run.save()
                 run.journal.close_bar()
@@ -111,6 +116,13 @@ def _validate(run: Run) -> None:
 
 def _due(run: Run, every: int) -> bool:
     return run.progress.step % every == 0
+
+
+def _must_save(run: Run, interrupts: Interrupts) -> bool:
+    """Whether this rank asks for a checkpoint now: after SIGUSR1, or on rank 0 by time."""
+    minutes = run.config.train.save_minutes
+    is_old = minutes > 0 and run.ranks.is_rank_zero and time.monotonic() - run.saved_at > 60 * minutes
+    return interrupts.save_requested or is_old
 
 
 def _is_done(run: Run) -> bool:

@@ -2,6 +2,7 @@
 restored as one.
 """
 
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,8 @@ class Run:
     lock: FolderLock | None
     """Held by rank 0 until the run is closed."""
     saved_step: int | None = None
+    saved_at: float = field(default_factory=time.monotonic)
+    """When the last checkpoint was written."""
     pending: list[PendingResult] = field(default_factory=list)
     """Updates whose results were not read from the device yet."""
     pending_since: float = 0.0
@@ -89,7 +92,7 @@ class Run:
         """
         if self.saved_step == self.progress.step:
             return
-        self.saved_step = self.progress.step
+        self.saved_step, self.saved_at = self.progress.step, time.monotonic()
         tensors = {"rng": random_states(self.device, self.ranks), "model": self.weights()}
         if self._needs_weights:
             tensors["optimizer"] = optimizer_tensors(self.optimizer, self.model)

@@ -1,6 +1,7 @@
 """Open a run: from a config and a folder to everything that training needs."""
 
 import json
+import math
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -91,14 +92,14 @@ def _open_run(config: Config, folder: Path, fresh: bool, ranks: Ranks, held: Exi
     held.callback(run.batches.close)
     if saved is not None:
         run.restore(saved)
-        say(f"resuming from {saved.path}: update {run.progress.step:,} of {config.train.max_updates:,}")
+        say(f"resuming from {saved.path}: update {run.progress.step:,} of {run.config.train.max_updates:,}")
     if ranks.is_rank_zero:
         if saved is None:
             data.tokenizer.save(folder)
         if parent is not None:
             parent.record(folder)
         _write_facts(data, folder)
-        write_text(folder / "config.yaml", dump_config(config, comments=True))
+        write_text(folder / "config.yaml", dump_config(run.config, comments=True))
     return run
 
 
@@ -247,6 +248,13 @@ def _build(
         Mixture(data.sizes, data.weights, config.seed),
         train.update_tokens,
     )
+    if train.max_epochs:
+        updates = math.ceil(train.max_epochs * plan.updates_of_first_epoch(train.accumulate))
+        config = config.model_copy(
+            update={
+                "train": train.model_copy(update={"max_updates": min(train.max_updates, max(1, updates))})
+            }
+        )
     return Run(
         config=config,
         folder=folder,

@@ -1,0 +1,100 @@
+"""When a training saves, and when it ends: by epochs, by minutes, by a signal."""
+
+import os
+import signal
+
+import pytest
+
+from transformer_mt.config import load_config
+from transformer_mt.files import read_objects
+from transformer_mt.training.loop import train
+from transformer_mt.training.step import Updater
+
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
+
+@pytest.fixture
+def config(write_config):
+    """Trained for 12 updates, saved at 6 and 12."""
+    data = {"train": {"toy": "train", "size": 150}}
+    return load_config(write_config(data=data, train={"max_updates": 12, "average_checkpoints": 1}))
+
+
+def changed(config, **train_keys):
+    return config.model_copy(update={"train": config.train.model_copy(update=train_keys)})
+
+
+def saved_at(monkeypatch):
+    """The updates at which checkpoints are written from here on."""
+    from transformer_mt import checkpoint
+
+    original, steps = checkpoint.save, []
+
+    def save(root, step, *rest):
+        steps.append(step)
+        return original(root, step, *rest)
+
+    monkeypatch.setattr(checkpoint, "save", save)
+    return steps
+
+
+def test_sigusr1_saves_and_the_training_goes_on_as_if_nothing_was(config, tmp_path, monkeypatch):
+    whole = train(config, tmp_path / "whole")
+    steps, original = saved_at(monkeypatch), Updater.update
+
+    def update(self, *arguments):
+        if self.calls == 4:
+            os.kill(os.getpid(), signal.SIGUSR1)
+        self.calls += 1
+        return original(self, *arguments)
+
+    monkeypatch.setattr(Updater, "calls", 0, raising=False)
+    monkeypatch.setattr(Updater, "update", update)
+    before = signal.getsignal(signal.SIGUSR1)
+    asked = train(config, tmp_path / "asked")
+    assert signal.getsignal(signal.SIGUSR1) == before
+    assert 5 in steps and steps[-1] == 12
+    assert (asked / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+
+
+def test_a_checkpoint_older_than_the_minutes_is_replaced(config, tmp_path, monkeypatch):
+    whole = train(config, tmp_path / "whole")
+    steps = saved_at(monkeypatch)
+    often = train(changed(config, save_minutes=1e-9), tmp_path / "often")
+    assert sorted(set(steps)) == list(range(1, 13))
+    assert (often / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+    steps.clear()
+    train(changed(config, save_minutes=60.0), tmp_path / "seldom")
+    assert set(steps) == {6, 12}
+
+
+@pytest.mark.parametrize("keys", [{}, {"accumulate": 2}, {"update_tokens": 1500}], ids=str)
+def test_a_training_ends_after_its_epochs(config, tmp_path, keys):
+    short = changed(config, max_epochs=2.0, max_updates=1000, log_every=1, schedule="cosine", **keys)
+    folder = train(short, tmp_path / "run")
+    entries = [entry for entry in read_objects(folder / "metrics.jsonl") if entry["event"] == "train"]
+    per_epoch = entries[-1]["step"] / entries[-1]["epoch"]
+    assert entries[-1]["epoch"] == pytest.approx(2.0, abs=1.01 / per_epoch)
+    assert load_config(folder / "config.yaml").train.max_updates == entries[-1]["step"]
+    assert entries[-1]["learning_rate"] < entries[len(entries) // 2]["learning_rate"] / 3, (
+        "the schedule ends there"
+    )
+    train(short, folder)  # finished: nothing to do
+    assert [e for e in read_objects(folder / "metrics.jsonl") if e["event"] == "train"] == entries
+    longer = train(changed(short, max_epochs=3.0), folder)
+    assert read_objects(longer / "metrics.jsonl")[-1]["step"] > entries[-1]["step"]
+
+
+def test_max_updates_ends_a_training_before_its_epochs(config, tmp_path):
+    folder = train(changed(config, max_epochs=50.0, max_updates=6), tmp_path / "run")
+    assert load_config(folder / "config.yaml").train.max_updates == 6
+
+
+def test_an_interrupted_training_by_epochs_ends_the_same(config, tmp_path):
+    from tests.conftest import train_interrupted
+
+    short = changed(config, max_epochs=2.0, max_updates=1000)
+    whole = train(short, tmp_path / "whole")
+    train_interrupted(short, tmp_path / "cut", 8)
+    cut = train(short, tmp_path / "cut")
+    assert (cut / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
