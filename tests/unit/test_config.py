@@ -395,7 +395,7 @@ def test_the_old_name_of_a_key_is_read_with_a_notice(write_config):
         ("train.lr=1", "`train.lr` is not a key; it is called `train.learning_rate` here"),
         ("model.layers=6", "it is called `model.num_encoder_layers` and `model.num_decoder_layers` here"),
         ("train.gpus=2", "`train.gpus` is not a key; it is called `--gpus N` on the command line here"),
-        ("train.max_epochs=3", "it is called `train.max_updates` (updates, not epochs) here"),
+        ("train.epochs=3", "it is called `train.max_epochs` here"),
         ("train.learning_rat=1", "did you mean `train.learning_rate`?"),
         ("train.zebra=1", "`train.zebra` is not a key"),
     ],

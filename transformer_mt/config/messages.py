@@ -27,8 +27,9 @@ OTHER_NAMES = {
         "`train.batch_tokens` (padded tokens)": (
             "batch_size", "max_tokens", "token_batch", "tokens_per_batch",
         ),
-        "`train.max_updates` (updates, not epochs)": (
-            "epochs", "max_epochs", "max_steps", "train_steps", "num_steps",
+        "`train.max_epochs`": ("epochs", "num_epochs", "num_train_epochs"),
+        "`train.max_updates`": (
+            "max_steps", "train_steps", "num_steps",
         ),
         "`train.warmup` (updates)": ("warmup_steps", "warmup_updates", "num_warmup_steps"),
         "`train.accumulate`": ("grad_accum", "update_freq", "accum_count", "gradient_accumulation_steps"),
