@@ -1,4 +1,4 @@
-"""Misspellings: a key beside the right one, two letters swapped, one letter left out or twice."""
+"""Misspellings: a neighbouring key, two letters swapped, one letter left out or doubled."""
 
 from random import Random
 
