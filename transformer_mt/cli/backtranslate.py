@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from transformer_mt.cli.console import say
+from transformer_mt.cli.console import existing_files, say, share
 from transformer_mt.cli.model import add_model, add_search, load_translator
 from transformer_mt.errors import InputError, Setting
 
@@ -38,7 +38,7 @@ def add_command(commands: Any) -> None:
         help=f"cleaning rules for the pairs, of {', '.join(_RULES)} (default: copy,script)",
     )  # fmt: skip
     parser.add_argument(
-        "--keep", metavar="SHARE", type=float,
+        "--keep", metavar="SHARE", type=share,
         help="keep this share of the pairs, those with the best scores (default: 1)",
     )  # fmt: skip
     add_search(parser)
@@ -53,15 +53,10 @@ def _backtranslate(arguments: argparse.Namespace) -> int:
     if not arguments.out.endswith(".jsonl"):
         raise InputError(f"--out must be a file that ends in .jsonl, but is {arguments.out}")
     keep = 1.0 if arguments.keep is None else arguments.keep
-    if not 0 < keep <= 1:
-        raise InputError(f"--keep must be above 0 and at most 1, but is {keep:g}")
     rules = _rules("copy,script" if arguments.filter is None else arguments.filter)
-    texts = [Path(text) for text in arguments.texts]
-    for text in texts:
-        if not text.is_file():
-            raise InputError(f"{text}: no such file")
+    texts = existing_files(arguments.texts)
     translator = load_translator(arguments)
-    from transformer_mt.experiments.synthetic import Choice, Step, Text, make_corpus, words
+    from transformer_mt.experiments.synthetic import Choice, Step, Text, counts_in_words, make_corpus
     from transformer_mt.training.distributed import LONG_TIMEOUT, Ranks, refuse_lost_rank
     from transformer_mt.translation.torch_engine import TorchEngine
 
@@ -81,7 +76,7 @@ def _backtranslate(arguments: argparse.Namespace) -> int:
         refuse_lost_rank(error)
         raise
     if counts:
-        say(f"{arguments.out}: {words(counts)}")
+        say(f"{arguments.out}: {counts_in_words(counts)}")
     ranks.leave()
     return 0
 

@@ -5,7 +5,11 @@ import difflib
 import os
 import re
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 from typing import NoReturn
+
+from transformer_mt.errors import InputError
 
 
 def say(text: str) -> None:
@@ -66,6 +70,26 @@ def _commands_with(option: str, parser: argparse.ArgumentParser) -> list[str]:
 def _nearest(word: str, right: list[str]) -> str:
     near = difflib.get_close_matches(word, right, n=1)
     return f"; did you mean {near[0]}?" if near else ""
+
+
+def share(text: str) -> float:
+    """A number above 0 and at most 1, for argparse."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number <= 1:
+        raise argparse.ArgumentTypeError(f"must be above 0 and at most 1, but is {text}")
+    return number
+
+
+def existing_files(names: Sequence[str]) -> list[Path]:
+    """The files. InputError for one that is not there."""
+    files = [Path(name) for name in names]
+    for file in files:
+        if not file.is_file():
+            raise InputError(f"{file}: no such file")
+    return files
 
 
 def positive(text: str) -> int:

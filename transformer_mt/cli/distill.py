@@ -4,8 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from transformer_mt.cli.console import say
-from transformer_mt.errors import InputError
+from transformer_mt.cli.console import existing_files, say, share
 
 _ABOUT = (
     "Train a small, fast student on a teacher's translations of the training sentences, export it in int8, "
@@ -43,7 +42,7 @@ def add_command(commands: Any) -> None:
         help="leave out translations that copy, repeat themselves, were cut, or are much too long or short",
     )  # fmt: skip
     parser.add_argument(
-        "--keep", metavar="SHARE", type=float, default=1.0,
+        "--keep", metavar="SHARE", type=share, default=1.0,
         help="learn from this share of the translations, those with the best scores (default: 1)",
     )  # fmt: skip
     parser.add_argument(
@@ -57,12 +56,7 @@ def _distill(arguments: argparse.Namespace) -> int:
     from transformer_mt.config.load import load_config
 
     config = load_config(arguments.config, arguments.overrides)
-    if not 0 < arguments.keep <= 1:
-        raise InputError(f"--keep must be above 0 and at most 1, but is {arguments.keep:g}")
-    texts = [Path(text) for text in arguments.text]
-    for text in texts:
-        if not text.is_file():
-            raise InputError(f"{text}: no such file")
+    texts = existing_files(arguments.text)
     from transformer_mt.config.filter import FilterConfig
     from transformer_mt.experiments.distill import Plan, distill
     from transformer_mt.experiments.synthetic import WRONG, Choice

@@ -85,21 +85,23 @@ def _evaluate(arguments: argparse.Namespace) -> int:
             print("\n".join(f"  {score}" for score in scores), flush=True)
         # After the scores are printed: the folder of a shared model may be read-only
         evaluation.save(folder / "evaluation", test)
-    _update_report(folder, config)
     is_plain = is_plain and translator.decode == config.decode and not arguments.tag
     keeps = is_plain and not arguments.source and not arguments.to
-    if arguments.robust:
-        _test_robustness(arguments, folder, config, translator, tests, keeps)
-    if is_plain:
-        try:
-            _compare_with_parent(arguments, folder, config, tests, keeps)
-        except InputError as error:
-            say(f"no comparison with {config.init_from}: {error}")
-    _update_report(folder, config)
+    try:
+        if arguments.robust:
+            _test_robustness(arguments, folder, config, translator, tests, keeps)
+        if is_plain:
+            try:
+                _compare_with_parent(arguments, folder, config, tests, keeps)
+            except InputError as error:  # the parent's test sets may be gone
+                say(f"no comparison with {config.init_from}: {error}")
+    finally:  # the scores are there, whatever came of the tables
+        _update_report(folder, config)
     return 0
 
 
 def _into(target: str, tests: "list[TestSet]") -> "list[TestSet]":
+    """The test sets in the target language."""
     return [test for test in tests if test.languages and test.languages[1] == target]
 
 

@@ -228,7 +228,7 @@ class TrainingBatches:
 
     def updates_of_first_epoch(self, accumulate: int) -> float:
         """The updates in which the first epoch is trained."""
-        batches = len(self._batches_of(0)) if not self.epoch else len(self._plan(0))
+        batches = len(self._batches_of(0))
         return batches if self._update_tokens else batches / (accumulate * self._num_ranks)
 
     @property

@@ -9,10 +9,11 @@ from typing import Any
 from google.protobuf.message import DecodeError
 from sentencepiece import sentencepiece_model_pb2
 
+from transformer_mt.data.tokenizer import BOS, EOS, PAD, UNK
 from transformer_mt.errors import InputError
 
 _KINDS = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
-_NORMAL, _UNKNOWN, _CONTROL = 1, 2, 3
+_UNKNOWN, _CONTROL = 2, 3
 
 
 def with_special_ids(model: bytes, place: str) -> bytes:
@@ -38,16 +39,21 @@ def with_special_ids(model: bytes, place: str) -> bytes:
     ]  # fmt: skip
     first = {piece.piece for piece in special}
     pieces = [*special, *(piece for piece in proto.pieces if piece.piece not in first)]
-    proto = _with_pieces(proto, pieces)
-    spec = proto.trainer_spec
-    spec.pad_id, spec.unk_id, spec.bos_id, spec.eos_id = range(4)
-    return bytes(proto.SerializeToString())
+    changed = sentencepiece_model_pb2.ModelProto()
+    changed.CopyFrom(proto)
+    del changed.pieces[:]
+    changed.pieces.extend(pieces)
+    spec = changed.trainer_spec
+    spec.pad_id, spec.unk_id, spec.bos_id, spec.eos_id = PAD, UNK, BOS, EOS
+    return bytes(changed.SerializeToString())
 
 
 def with_tags(model: bytes, tags: Sequence[str]) -> bytes:
     """The model with a control piece for each tag it does not have, after all others."""
     proto = _parsed(model, "the vocabulary")
     types = {piece.piece: piece.type for piece in proto.pieces}
+    if all(types.get(tag) == _CONTROL for tag in tags):
+        return model  # byte for byte: protobuf may write the same message in other ways
     for tag in tags:
         if tag not in types:
             proto.pieces.add(piece=tag, score=0.0, type=_CONTROL)
@@ -64,7 +70,7 @@ def facts_of(model: bytes) -> dict[str, Any]:
     proto = _parsed(model, "the vocabulary")
     spec = proto.trainer_spec
     facts = {
-        "kind": _KINDS.get(spec.model_type, "unigram"),
+        "kind": _KINDS[spec.model_type],
         "vocab_size": len(proto.pieces),
         "byte_fallback": spec.byte_fallback,
     }
@@ -80,11 +86,3 @@ def _parsed(model: bytes, place: str) -> Any:
     except DecodeError:
         raise InputError(f"{place}: must be a SentencePiece model, but is not") from None
     return proto
-
-
-def _with_pieces(proto: Any, pieces: Sequence[Any]) -> Any:
-    changed = sentencepiece_model_pb2.ModelProto()
-    changed.CopyFrom(proto)
-    del changed.pieces[:]
-    changed.pieces.extend(pieces)
-    return changed

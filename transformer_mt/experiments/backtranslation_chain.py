@@ -13,8 +13,14 @@ from transformer_mt.config.load import load_config, load_yaml
 from transformer_mt.config.messages import sentence
 from transformer_mt.config.section import Section
 from transformer_mt.errors import InputError
-from transformer_mt.experiments.synthetic import Choice, Step, Text, make_corpus, with_corpora
-from transformer_mt.experiments.synthetic import words as counts_in_words
+from transformer_mt.experiments.synthetic import (
+    Choice,
+    Step,
+    Text,
+    counts_in_words,
+    make_corpus,
+    with_corpora,
+)
 from transformer_mt.training.loop import train
 from transformer_mt.translation.model_folder import load_run_config
 from transformer_mt.translation.translator import Translator

@@ -23,8 +23,15 @@ from transformer_mt.device import keep_freed_memory
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.evaluation.metric import Score
 from transformer_mt.evaluation.metrics import build_metrics, corpus_scores
-from transformer_mt.experiments.synthetic import ALL, Choice, Step, Text, make_corpus, with_corpora
-from transformer_mt.experiments.synthetic import words as counts_in_words
+from transformer_mt.experiments.synthetic import (
+    ALL,
+    Choice,
+    Step,
+    Text,
+    counts_in_words,
+    make_corpus,
+    with_corpora,
+)
 from transformer_mt.experiments.warm_start import warm_started
 from transformer_mt.export.ctranslate2_support import reasons_against
 from transformer_mt.export.export import export

@@ -221,7 +221,7 @@ def _write_kept(part: Path, out: Path, step: Step, counts: Counter[str]) -> None
         raise InputError("the text must have lines, but is empty")
     if not scores:
         raise WorkError(
-            f"{part}: no translation is left after cleaning ({words(counts)}); is it a model from "
+            f"{part}: no translation is left after cleaning ({counts_in_words(counts)}); is it a model from "
             f"{step.translator.source_lang}?"
         )
     least = float(np.quantile(scores, 1 - choice.keep)) if choice.keep < 1 else -np.inf
@@ -267,7 +267,7 @@ def with_corpora(config: Config, corpora: Sequence[Corpus]) -> Config:
     return config.model_copy(update={"data": data})
 
 
-def words(counts: Counter[str]) -> str:
+def counts_in_words(counts: Counter[str]) -> str:
     """The counts in a line: read 1,000, empty 3, kept 950."""
     others = sorted(set(counts) - {READ, KEPT})
     return ", ".join(f"{name} {counts[name]:,}" for name in (READ, *others, KEPT))

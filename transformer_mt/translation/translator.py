@@ -36,10 +36,9 @@ class Translator:
         decode: DecodeConfig | None = None,
         others: Sequence[Config] = (),
         calibration: Calibration | None = None,
-        direction: tuple[str, str] | None = None,
     ) -> None:
         """`others` are the configs of the other models of an ensemble; `calibration` gives each translation a
-        confidence; `direction` is the source and the target language, by default the config's.
+        confidence.
         """
         data = config.data
         self.calibration = calibration
@@ -47,12 +46,7 @@ class Translator:
         self.directions = data.directions
         """Source and target language of what the model was trained on."""
         self._configs = [config, *others]
-        self._set_direction(direction or (data.source_lang, data.target_lang))
-
-    @property
-    def has_several_targets(self) -> bool:
-        """Whether the model writes several languages."""
-        return len({target for _, target in self.directions}) > 1
+        self._set_direction((data.source_lang, data.target_lang))
 
     def towards(self, target: str, source: str | None = None) -> "Translator":
         """The translator into the target language, of the same model; the source language is by default that
