@@ -240,6 +240,95 @@ def test_muon_sees_whole_matrices_where_weights_are_shared_out(folder, parallel,
         torch.testing.assert_close(weight, shared["model"][key], atol=5e-4, rtol=0.0)
 
 
+def say_how_many_matrices(say_when: int) -> None:
+    """Each rank says how many matrices it has made orthogonal after this many updates."""
+    from transformer_mt.training import muon
+    from transformer_mt.training.step import Updater
+
+    orthogonal, update, counts = muon.orthogonal, Updater.update, {"matrices": 0, "updates": 0}
+
+    def counting(matrices):
+        counts["matrices"] += len(matrices)
+        return orthogonal(matrices)
+
+    def saying(*args, **kwargs):
+        result = update(*args, **kwargs)
+        counts["updates"] += 1
+        if counts["updates"] == say_when:
+            sys.stderr.write(f"made {counts['matrices']} matrices\n")
+        return result
+
+    muon.orthogonal, Updater.update = counting, saying
+
+
+def test_ranks_that_share_muons_work_make_the_same_steps(folder):
+    """Bit for bit: the same matrices, each made by one rank instead of by both."""
+    words = ["train.optimizer=muon", "train.warmup=0", "train.max_updates=4", "train.average_checkpoints=1"]
+    work, tensors = {}, {}
+    for shared in ("false", "true"):
+        name = f"share-{shared}"
+        said = train(folder, 2, name, *words, f"train.share_muon={shared}", before=(say_how_many_matrices, 4))
+        work[shared] = [int(line.split()[1]) for line in said.splitlines() if line.startswith("made")]
+        tensors[shared] = load(folder / name / "checkpoints" / "step-00000004").tensors
+    assert len(work["true"]) == 2 and max(work["true"]) == max(work["false"]) / 2
+    for group in ("model", "optimizer"):
+        for key, tensor in tensors["false"][group].items():
+            assert torch.equal(tensor, tensors["true"][group][key]), key
+
+
+def say_the_precision_of_weights() -> None:
+    from transformer_mt.model import transformer
+
+    forward = transformer.FeedForward.forward
+
+    def saying(self, *args):
+        sys.stderr.write(f"computes with {self.inner.weight.dtype}\n")
+        return forward(self, *args)
+
+    transformer.FeedForward.forward = saying
+
+
+def test_layers_sent_in_bfloat16_train_as_those_sent_in_float32(folder):
+    """Bit for bit where products are bfloat16 anyway; the weights that are kept are float32."""
+    words = [
+        "train.accumulate=2",
+        "train.parallel=fsdp",
+        "train.precision=bf16",
+        "train.max_updates=6",
+        "train.average_checkpoints=1",
+        "model.dropout=0.1",
+    ]
+    tensors = {}
+    for sent, more in (("fp32", []), ("bf16", ["train.activation_checkpointing=true"])):
+        before = (say_the_precision_of_weights,)
+        said = train(folder, 2, f"sent-{sent}", *words, f"train.fsdp_weights={sent}", *more, before=before)
+        assert f"computes with torch.{'bfloat16' if sent == 'bf16' else 'float32'}" in said
+        tensors[sent] = load(folder / f"sent-{sent}" / "checkpoints" / "step-00000006").tensors
+    for group in ("model", "optimizer"):
+        for key, tensor in tensors["fp32"][group].items():
+            assert torch.equal(tensor, tensors["bf16"][group][key]), key
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["train.fsdp_weights=bf16"], "train.fsdp_weights must be fp32 without train.parallel: fsdp"),
+        (
+            ["train.parallel=fsdp", "train.fsdp_weights=bf16", "train.precision=fp32"],
+            "train.fsdp_weights must be fp32 where products are float32 (train.precision), but is bf16",
+        ),
+        (
+            ["train.parallel=fsdp", "train.fsdp_weights=bf16", "model.kind=recurrent"]
+            + ["model.attention.score=general"],
+            "train.fsdp_weights must be fp32 with model.kind: recurrent, but is bf16",
+        ),
+    ],
+)
+def test_layers_sent_in_bfloat16_are_refused_where_they_cannot_be(folder, one, words, message):
+    result = run(folder, 2, "train", "tiny.yaml", "--out", "refused", *words)
+    assert result.returncode == 2 and message in result.stderr.decode()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
 def test_two_ranks_train_a_recurrent_network_as_one_does(folder, parallel):

@@ -18,6 +18,7 @@ from transformer_mt.model.build import build_model
 from transformer_mt.training import loss as loss_module
 from transformer_mt.training import muon as muon_module
 from transformer_mt.training import optimizer as optimizer_module
+from transformer_mt.training.activation_checkpointing import checkpoint_activations
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.loss import plain_cross_entropy, projected_cross_entropy
 from transformer_mt.training.muon import Muon
@@ -278,12 +279,36 @@ def test_muon_moves_the_layers_matrices_and_adamw_the_rest():
         assert torch.equal(muon, adamw) is not by_muon, name
     # Muon's step is nearly orthogonal: its singular values are alike, those of AdamW's signs are not.
     name = "encoder.layers.0.self_attention.query.weight"
-    wrap_distributed = {}
+    spread = {}
     for kind, model in models.items():
         step = dict(model.named_parameters())[name] - before[name] * (1 - 0.01 * 0.1)
         singular = torch.linalg.svdvals(step)
-        wrap_distributed[kind] = (singular.max() / singular.median()).item()
-    assert wrap_distributed["muon"] < 2 < wrap_distributed["adamw"]
+        spread[kind] = (singular.max() / singular.median()).item()
+    assert spread["muon"] < 2 < spread["adamw"]
+
+
+@pytest.mark.parametrize("changes", [{}, {"kind": "recurrent"}], ids=["transformer", "recurrent"])
+def test_checkpointed_activations_take_less_memory_and_train_the_same(changes):
+    trained, kept = {}, {}
+    for way in ("kept", "computed again"):
+        model = tiny_model(dropout=0.2, **changes)
+        if way == "computed again":
+            checkpoint_activations(model.blocks)
+        run, sizes = updater(model), []
+
+        def count(tensor, sizes=sizes):
+            sizes.append(tensor.nbytes)
+            return tensor
+
+        torch.manual_seed(1)
+        for seed in range(3):
+            with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
+                run.update([batch_of(pairs(8, seed))], 0.01)
+        trained[way], kept[way] = list(model.named_parameters()), sum(sizes)
+    for (name, weight), (same_name, again) in zip(*trained.values(), strict=True):
+        assert name == same_name and torch.equal(weight, again), name
+    if not changes:
+        assert kept["computed again"] < 0.6 * kept["kept"]
 
 
 @pytest.mark.parametrize(

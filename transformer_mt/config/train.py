@@ -35,6 +35,18 @@ class TrainConfig(Section):
     """With several devices: ddp keeps a full replica on each; fsdp shards weights and optimizer state over
     them.
     """
+    fsdp_weights: Changeable[Literal["fp32", "bf16"]] = "fp32"
+    """With fsdp: the precision in which devices send each other weights; bf16 halves these bytes and the
+    memory of the weights in use.
+    """
+    activation_checkpointing: Changeable[bool] = False
+    """Keep only the input of each layer for the backward pass and compute the rest again: less memory, about
+    a third more time.
+    """
+    share_muon: Changeable[bool] = False
+    """With several devices: each computes Muon's steps of its share of the matrices and sends them to the
+    others. Faster unless the network is slow; with fsdp always so.
+    """
     optimizer: Literal["adamw", "adam", "muon"] = "muon"
     """adamw has decoupled weight decay of matrices, adam adds the decay to the gradient; muon is Muon for the
     layers' matrices, AdamW for the rest.
@@ -100,6 +112,15 @@ class TrainConfig(Section):
             raise ValueError(
                 "train.accumulate must be 1 with train.update_tokens, which is the size of the whole update, "
                 f"but is {self.accumulate}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_fsdp_weights(self) -> "TrainConfig":
+        if self.fsdp_weights == "bf16" and self.parallel != "fsdp":
+            raise ValueError(
+                "train.fsdp_weights must be fp32 without train.parallel: fsdp, which sends weights, "
+                "but is bf16"
             )
         return self
 

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from transformer_mt.checkpoint import Tensors
+from transformer_mt.config import TrainConfig
 from transformer_mt.cpu import usable_cores
 from transformer_mt.errors import WorkError
 
@@ -144,19 +145,26 @@ class Ranks:
 
 
 def wrap_distributed(
-    objective: nn.Module, layers: list[nn.Module], parallel: str, ranks: Ranks, device: torch.device
+    objective: nn.Module, layers: list[nn.Module], train: TrainConfig, ranks: Ranks, device: torch.device
 ) -> nn.Module:
     """The objective wrapped so that gradients are averaged over the ranks.
 
     `ddp` replicates everything on each rank; `fsdp` shards the weights of each of `layers`, and the rest
     together.
     """
-    if parallel == "fsdp":
-        from torch.distributed.fsdp import fully_shard  # slow to import, seldom used
+    if train.parallel == "fsdp":
+        # Slow to import, seldom used
+        from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
         mesh = dist.init_device_mesh(device.type, (ranks.size,))
         for layer in layers:
-            fully_shard(layer, mesh=mesh)
+            if train.fsdp_weights == "bf16":
+                # The norms, and what is between the layers, compute in float32, as in one process.
+                fully_shard([each for each in layer.modules() if isinstance(each, nn.LayerNorm)], mesh=mesh)
+                policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32, cast_forward_inputs=False)
+                fully_shard(layer, mesh=mesh, mp_policy=policy)
+            else:
+                fully_shard(layer, mesh=mesh)
         fully_shard(objective, mesh=mesh)
         return objective
     if ranks.size == 1:

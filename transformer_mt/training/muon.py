@@ -5,9 +5,11 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
-from transformer_mt.training.sharding import full_tensor, local_shard
+from transformer_mt.training.sharding import is_sharded, local_rows
+from transformer_mt.training.shared_orthogonal import gathered_orthogonal, sharded_orthogonal
 
 # Maximum number of elements that are stacked for one step: enough to use the device fully, while the extra
 # memory stays bounded.
@@ -27,11 +29,18 @@ class Muon(torch.optim.Muon):
     """Tensor on the device; if it is 1, the step changes nothing."""
 
     def __init__(
-        self, matrices: list[nn.Parameter], lr: float, weight_decay: float, dtype: torch.dtype
+        self,
+        matrices: list[nn.Parameter],
+        lr: float,
+        weight_decay: float,
+        dtype: torch.dtype,
+        shared: bool = False,
     ) -> None:
-        """`dtype` is that of the products; bfloat16 is enough for them, if the device has it."""
+        """`dtype` is that of the products; bfloat16 is enough for them, if the device has it. With `shared`
+        each rank computes the steps of its share of the matrices, as it always does with sharded ones.
+        """
         super().__init__(matrices, lr=lr, weight_decay=weight_decay, adjust_lr_fn="match_rms_adamw")
-        self._dtype = dtype
+        self._dtype, self._shared = dtype, shared and dist.is_initialized()
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
@@ -42,27 +51,32 @@ class Muon(torch.optim.Muon):
                     alike[parameter.shape].append(parameter)
             for shape, parameters in alike.items():
                 count = max(1, _MAX_STACKED_NUMBERS // shape.numel())
+                if self._shared or is_sharded(parameters[0]):
+                    count *= dist.get_world_size()
                 for start in range(0, len(parameters), count):
                     self._step(parameters[start : start + count], group)
 
     def _step(self, parameters: list[Tensor], group: dict[str, Any]) -> None:
-        """One step of matrices of the same shape. With sharded matrices, each rank computes the full step and
-        applies its own shard of it.
-        """
+        """One step of matrices of the same shape."""
         rate, kept = group["lr"], 1 - group["lr"] * group["weight_decay"]
         # Scales the steps to a root mean square of about 0.2, like AdamW's, so that both optimizers can use
         # the same learning rate (Liu et al. 2025).
         rate *= 0.2 * max(parameters[0].shape) ** 0.5
-        momenta = torch.stack(
-            [full_tensor(momentum) for momentum in self._momenta(parameters, group["momentum"])]
-        )
-        steps = rate * orthogonal(momenta.to(self._dtype)).float()
+        steps = rate * self._orthogonal(self._momenta(parameters, group["momentum"])).float()
         if self.found_inf is not None:
             kept = torch.where(self.found_inf.bool(), 1.0, kept)
             steps *= 1 - self.found_inf
-        shares: list[Tensor] = [local_shard(*pair) for pair in zip(parameters, steps, strict=True)]
-        torch._foreach_mul_(parameters, kept)
-        torch._foreach_sub_(parameters, shares)
+        rows = [local_rows(parameter) for parameter in parameters]
+        torch._foreach_mul_(rows, kept)
+        torch._foreach_sub_(rows, list(steps.unbind()))
+
+    def _orthogonal(self, momenta: list[Tensor]) -> Tensor:
+        """N matrices of one shape -> [N, A, B]; of sharded ones the rows of this rank."""
+        if is_sharded(momenta[0]):
+            return sharded_orthogonal(momenta, orthogonal, self._dtype)
+        if self._shared:
+            return gathered_orthogonal(momenta, orthogonal, self._dtype)
+        return orthogonal(torch.stack(momenta).to(self._dtype))
 
     def _momenta(self, parameters: list[Tensor], momentum: float) -> list[Tensor]:
         """Nesterov's."""

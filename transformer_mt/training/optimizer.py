@@ -59,7 +59,7 @@ def build_optimizer(model: TranslationModel, config: TrainConfig) -> torch.optim
         # Without instructions for it, bfloat16 is many times slower than float32.
         fast = choose_precision("auto", parameters[0].device) == torch.bfloat16
         dtype = torch.bfloat16 if fast else torch.float32
-        muon = Muon(layers, config.learning_rate, config.weight_decay, dtype)
+        muon = Muon(layers, config.learning_rate, config.weight_decay, dtype, config.share_muon)
         matrices = [parameter for parameter in matrices if id(parameter) not in hidden]
         return CombinedOptimizer(
             muon, torch.optim.AdamW(_groups(matrices, others, config.weight_decay), **settings)

@@ -29,6 +29,7 @@ from transformer_mt.errors import InputError, Setting
 from transformer_mt.evaluation.metrics import build_metrics
 from transformer_mt.files import write_text
 from transformer_mt.locks import FolderLock, lock_folder, set_aside
+from transformer_mt.training.activation_checkpointing import checkpoint_activations
 from transformer_mt.training.batch_budget import find_budget
 from transformer_mt.training.config_changes import compare_configs, compare_ranks
 from transformer_mt.training.distributed import Ranks, wrap_distributed
@@ -130,6 +131,7 @@ def _check_machine(config: Config, fresh: bool, ranks: Ranks) -> tuple[torch.dev
             metric.score(["a"], ["a"], [["a"]])
     check_loggers(train.loggers)
     dtype = choose_precision(train.precision, device)
+    _refuse_bf16_weights(config, dtype)
     found = {
         "train.device": device.type,
         "train.precision": str(dtype).removeprefix("torch."),
@@ -139,6 +141,19 @@ def _check_machine(config: Config, fresh: bool, ranks: Ranks) -> tuple[torch.dev
     if dtype != torch.float32:  # precision: fp32 asks for exact products, also in validations
         allow_tf32(device)
     return device, dtype
+
+
+def _refuse_bf16_weights(config: Config, dtype: torch.dtype) -> None:
+    """InputError if the layers must compute with float32 weights, but would be sent others."""
+    if config.train.fsdp_weights == "fp32":
+        return
+    if config.model.kind != "transformer":
+        raise InputError(f"train.fsdp_weights must be fp32 with model.kind: {config.model.kind}, but is bf16")
+    if dtype != torch.bfloat16:
+        precision = str(dtype).removeprefix("torch.")
+        raise InputError(
+            f"train.fsdp_weights must be fp32 where products are {precision} (train.precision), but is bf16"
+        )
 
 
 def _check_config(
@@ -230,7 +245,9 @@ def _build(
     if compiled and model.compiles:
         say("torch.compile is on: the first updates take much longer than the others")
     objective: torch.nn.Module = Objective(model, train.label_smoothing, compiled)
-    objective = wrap_distributed(objective, model.blocks, train.parallel, ranks, device)
+    if train.activation_checkpointing:
+        checkpoint_activations(model.blocks)
+    objective = wrap_distributed(objective, model.blocks, train, ranks, device)
     if not ranks.is_rank_zero:
         torch.manual_seed(config.seed + ranks.rank)  # equal weights on each rank, but different dropout
     # After wrapping: FSDP2 replaces the parameters.

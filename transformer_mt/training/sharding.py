@@ -25,6 +25,16 @@ def local_shard(like: Tensor, values: Tensor) -> Tensor:
     return distribute_tensor(values, like.device_mesh, like.placements, src_data_rank=None)
 
 
+def is_sharded(tensor: Tensor) -> bool:
+    """Whether this rank holds only some rows of it."""
+    return hasattr(tensor, "full_tensor")
+
+
+def local_rows(tensor: Tensor) -> Tensor:
+    """This rank's rows of it, as a plain tensor that shares their memory."""
+    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
+
+
 @torch.no_grad()
 def copy_full(tensor: Tensor, values: Tensor) -> None:
     """Copy full `values` into the tensor; each rank takes its own shard."""
