@@ -72,7 +72,7 @@ def use_torch_version(part: str) -> None:
     from transformer_mt.training import loss, optimizer, setup, step
 
     class OneByOne(torch.optim.Muon):
-        def __init__(self, matrices, lr, weight_decay, dtype):
+        def __init__(self, matrices, lr, weight_decay, dtype, shared):
             super().__init__(matrices, lr=lr, weight_decay=weight_decay, adjust_lr_fn="match_rms_adamw")
 
     def float_attention(q, k, v, mask, p, causal):

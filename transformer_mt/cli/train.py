@@ -5,6 +5,8 @@ import os
 from typing import Any
 
 from transformer_mt.cli.console import positive, say
+from transformer_mt.cli.plan import print_plan
+from transformer_mt.errors import InputError
 
 
 def add_command(commands: Any) -> None:
@@ -31,6 +33,14 @@ def add_command(commands: Any) -> None:
         default=1,
         help="processes on this machine, one a GPU; started by torchrun",
     )
+    parser.add_argument(
+        "--plan",
+        action="store_true",
+        help="do not train, but measure how long it takes here and in how much memory, and advise",
+    )
+    parser.add_argument(
+        "--on", metavar="MACHINE", help="plan for another machine, such as 8xH100: computed, not measured"
+    )
     parser.set_defaults(command=_train)
 
 
@@ -39,6 +49,10 @@ def _train(arguments: argparse.Namespace) -> int:
 
     # Before torch is imported: a typo is reported at once
     config = load_config(arguments.config, arguments.overrides)
+    if arguments.on is not None and not arguments.plan:
+        raise InputError("--on must come with --plan, which it is for")
+    if arguments.plan:
+        return print_plan(config, arguments.on, arguments.gpus)
     if arguments.gpus > 1 and "WORLD_SIZE" not in os.environ:
         from transformer_mt.training.distributed import exec_torchrun
 

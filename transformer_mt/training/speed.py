@@ -1,12 +1,12 @@
 """How fast this machine trains a config, before its data is prepared: some updates on random ids."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from transformer_mt.config import Config
-from transformer_mt.data.batching import make_batch
+from transformer_mt.data.batching import Batch, make_batch
 from transformer_mt.device import choose_device, choose_precision, keep_freed_memory
 from transformer_mt.model.build import build_model
 from transformer_mt.training.distributed import Ranks
@@ -18,9 +18,11 @@ _WARM, _MOST, _SECONDS = 2, 20, 12.0
 _IDS = 4  # the special ones before the others
 
 
-def seconds_per_update(config: Config, vocab_size: int, lengths: Sequence[tuple[int, int]]) -> float:
-    """The median time of an update of `config` on this machine. `lengths` are those of a sample of the pairs,
-    in pieces of source and target with end-of-sentence.
+def seconds_per_update(
+    config: Config, vocab_size: int, lengths: Sequence[tuple[int, int]], tokens: int = 0
+) -> float:
+    """The median time of an update of `config` on this machine, of `tokens` padded tokens if given. `lengths`
+    are those of a sample of the pairs, in pieces of source and target with end-of-sentence.
     """
     train = config.train
     device = choose_device(train.device)
@@ -37,18 +39,28 @@ def seconds_per_update(config: Config, vocab_size: int, lengths: Sequence[tuple[
         Ranks(),
         say=lambda message: None,
     )
-    budget = train.update_tokens or int(train.batch_tokens) * train.accumulate
-    generator, ordered = np.random.default_rng(1), sorted(lengths, key=max)
     times: list[float] = []
-    while len(times) < _WARM + _MOST and sum(times) < _SECONDS + sum(times[:_WARM]):
-        # Pairs of similar length, as in training, from anywhere in the corpus.
+    for batch in typical_batches(config, vocab_size, lengths, tokens):
+        begun = time.perf_counter()
+        updater.update([batch.to(device)], 1e-6).result()
+        times.append(time.perf_counter() - begun)
+        if len(times) == _WARM + _MOST or sum(times[_WARM:]) >= _SECONDS:
+            break
+    return float(np.median(times[_WARM:] or times))
+
+
+def typical_batches(
+    config: Config, vocab_size: int, lengths: Sequence[tuple[int, int]], tokens: int = 0
+) -> Iterator[Batch]:
+    """Endless batches of `tokens` padded tokens, by default those of an update: random ids, in pairs of
+    similar length from anywhere in the corpus, as in training.
+    """
+    budget = tokens or config.train.update_tokens or int(config.train.batch_tokens) * config.train.accumulate
+    generator, ordered = np.random.default_rng(1), sorted(lengths, key=max)
+    while True:
         first = int(generator.integers(0, len(ordered)))
         longest = max(ordered[first])
         rows = [ordered[first - i] for i in range(max(1, min(first + 1, budget // longest)))]
         rows = (rows * (budget // longest))[: max(1, budget // longest)]
         sides = [[generator.integers(_IDS, vocab_size, row[side] - 1) for row in rows] for side in (0, 1)]
-        batch = make_batch(sides[0], sides[1]).to(device)
-        begun = time.perf_counter()
-        updater.update([batch], 1e-6).result()
-        times.append(time.perf_counter() - begun)
-    return float(np.median(times[_WARM:] or times))
+        yield make_batch(sides[0], sides[1])

@@ -1,0 +1,52 @@
+"""`transformer-mt train CONFIG --plan`."""
+
+import pytest
+
+from transformer_mt.cli import main
+
+DATA = {"train": {"toy": "train", "size": 400}}
+
+
+def planned(capfd, *words):
+    status = main([str(word) for word in ("train", *words)])
+    out, err = capfd.readouterr()
+    return status, out, err
+
+
+@pytest.fixture
+def path(write_config, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return write_config(data=DATA)
+
+
+def test_a_plan_for_this_machine_is_measured_and_trains_nothing(path, tmp_path, capfd):
+    status, out, err = planned(capfd, path, "--plan", "train.max_updates=500")
+    assert status == 0 and "measuring this machine" in err
+    rows = {line.split()[0]: line for line in out.splitlines()}
+    assert list(rows) == ["parameters", "epoch", "update", "training", "memory", "time"]
+    assert "393 pairs" in rows["epoch"] and "500 updates" in rows["training"]
+    assert rows["time"].endswith("s an update, measured; without validations")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_plan_for_a_described_machine_is_computed(path, tmp_path, capfd):
+    status, out, err = planned(capfd, path, "--plan", "--on", "8xH100", "train.precision=auto")
+    assert status == 0 and "measuring" not in err, err
+    assert "computed; without validations" in out and "communication" in out and "of 72.0" in out
+    assert "train.update_tokens=" in out  # the advice, with its reason below
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["--plan", "--on", "8xH1000"], "the machine must be NUMBERxDEVICE, such as 8xH100, with one of"),
+        (["--plan", "--on", "H100", "train.precision=fp32"], "train.precision must be auto, bf16 or fp16"),
+        (["--plan", "--on", "H100", "train.max_update=3"], "did you mean `train.max_updates`?"),
+        (["--on", "H100"], "--on must come with --plan, which it is for"),
+    ],
+)
+def test_mistakes_are_one_line(path, capfd, words, message):
+    status, out, err = planned(capfd, path, *words)
+    assert status == 2 and out == ""
+    assert message in err.splitlines()[-1]

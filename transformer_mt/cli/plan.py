@@ -1,0 +1,64 @@
+"""transformer-mt train CONFIG --plan"""
+
+import os
+from typing import TYPE_CHECKING
+
+from tabulate import tabulate
+
+from transformer_mt.cli.console import say
+from transformer_mt.config import Config
+from transformer_mt.progress_bar import duration
+
+if TYPE_CHECKING:
+    from transformer_mt.training.plan import Plan
+
+
+def print_plan(config: Config, on: str | None, gpus: int) -> int:
+    """Print how long the training takes and in how much memory, here or on the named machine."""
+    from transformer_mt.training.machines import machine_named
+
+    machine = None if on is None else machine_named(on)
+    say(f"{config.name}: loading PyTorch")  # takes seconds
+    from transformer_mt.training.lengths import lengths_of
+    from transformer_mt.training.plan import plan_training
+
+    config, lengths = lengths_of(config)
+    if machine is None:
+        say("measuring this machine")
+    ranks = max(gpus, int(os.environ.get("WORLD_SIZE", 1)))
+    plan = plan_training(config, lengths, machine, ranks)
+    print(tabulate(_rows(plan), tablefmt="plain"))
+    for change in plan.changes:
+        print(f"\n{change.keys}\n  {change.reason}")
+    return 0
+
+
+def _rows(plan: "Plan") -> list[tuple[str, str]]:
+    total, of_state = plan.seconds * plan.updates, plan.state_bytes / 1e9
+    how = "measured" if plan.is_measured else "computed"
+    rows = [
+        ("parameters", f"{plan.cost.parameters:,}"),
+        ("epoch", f"{plan.pairs:,.0f} pairs"),
+        (
+            "update",
+            f"{plan.update_tokens:,} padded tokens, of them {plan.target_tokens:,.0f} target tokens; "
+            f"padding {plan.padding:.0%}",
+        ),
+        (
+            "training",
+            f"{plan.updates:,} updates, {plan.epochs:.1f} epochs, "
+            f"{plan.updates * plan.target_tokens:,.0f} target tokens",
+        ),
+        (
+            "memory",
+            f"{plan.peak_bytes / 1e9:.1f} GB of {plan.room_bytes / 1e9:.1f}, of them {of_state:.1f} for "
+            "weights, gradients and moments",
+        ),
+        ("time", f"{duration(total)}, {plan.seconds:.3g} s an update, {how}; without validations"),
+    ]
+    if plan.sent_bytes:
+        seconds = "" if plan.sending_seconds is None else f", in {plan.sending_seconds:.3g} s"
+        rows.insert(
+            -1, ("communication", f"{plan.sent_bytes / 1e9:.2f} GB an update of each device{seconds}")
+        )
+    return rows

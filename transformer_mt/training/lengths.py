@@ -1,0 +1,47 @@
+"""How many pairs a config trains on, and how long they are: what a plan needs of the data."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from transformer_mt.config import Config
+from transformer_mt.config.inherit import inherit
+from transformer_mt.data.epoch_pairs import epoch_pairs
+from transformer_mt.data.given_tokenizer import config_with_facts, given_tokenizer
+from transformer_mt.data.mixture import Mixture
+from transformer_mt.data.prepare import prepare
+from transformer_mt.training.metrics_log import say
+from transformer_mt.training.parent import Parent
+from transformer_mt.translation.pair_scores import log_probs
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """The pairs of an epoch."""
+
+    src: np.ndarray
+    """Pieces of each source with end-of-sentence."""
+    tgt: np.ndarray
+    vocab_size: int
+    """Of the larger vocabulary, where there are two."""
+    copies: float = 1.0
+    """The epoch has so many times these pairs, where they are a sample."""
+
+
+def lengths_of(config: Config) -> tuple[Config, Lengths]:
+    """Prepare the data as a training does, or find them prepared. Returns also the config with the keys that
+    its parent or its vocabulary decides.
+    """
+    if config.init_from:
+        config = inherit(config, Parent.open(Path(config.init_from)).config)
+    tokenizer = given_tokenizer(config)
+    if tokenizer is not None and config.tokenizer.file:
+        config = config_with_facts(config, tokenizer)
+    data = prepare(config, say, tokenizer, log_probs)
+    spelling = epoch_pairs(config, data.train, data.sizes, data.tokenizer)
+    lengths = spelling.lengths(0) if spelling else (data.train.src_lengths, data.train.tgt_lengths)
+    rows = Mixture(data.sizes, data.weights, config.seed).rows(0)
+    src, tgt = lengths if rows is None else (side[rows] for side in lengths)
+    vocab_size = max(data.tokenizer.src.vocab_size(), data.tokenizer.tgt.vocab_size())
+    return config, Lengths(np.asarray(src), np.asarray(tgt), vocab_size)

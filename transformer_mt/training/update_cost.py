@@ -1,0 +1,140 @@
+"""What an update costs on any device: its arithmetic and its memory, without computing it.
+
+The code of the trainer runs on tensors that have shapes but no numbers (torch's FakeTensorMode), and what
+it would do is counted. So mechanisms, optimizers and checkpointed activations need no formulas of their own.
+"""
+
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import FlopCounterMode
+
+from transformer_mt.config import Config
+from transformer_mt.data.batching import Batch
+from transformer_mt.model.build import build_model
+from transformer_mt.training.activation_checkpointing import checkpoint_activations
+from transformer_mt.training.distributed import Ranks
+from transformer_mt.training.optimizer import build_optimizer
+from transformer_mt.training.step import Objective, Updater
+
+_CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True)
+class UpdateCost:
+    """What one update costs a device that trains alone."""
+
+    parameters: int
+    layer_parameters: int
+    """Those of the largest layer."""
+    flops: float
+    """Of the matrix products: two for each multiplication with its addition."""
+    operations: int
+    """Calls of torch's operations that compute something: starting one takes some microseconds."""
+    state_bytes: int
+    """Weights, gradients and the optimizer's moments."""
+    peak_bytes: int
+    """The most at a time, with the activations and what lies between."""
+
+
+def update_cost(config: Config, vocab_size: int, batch: Batch, dtype: torch.dtype) -> UpdateCost:
+    """The cost of an update of `config` on this batch, in the precision of `dtype`."""
+    train = config.train
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        model = build_model(
+            config.model, vocab_size, vocab_size, config.tokenizer.shared, config.data.max_length
+        )
+        if train.activation_checkpointing:
+            checkpoint_activations(model.blocks)
+        optimizer = build_optimizer(model, train)
+        updater = Updater(
+            Objective(model, train.label_smoothing),
+            optimizer,
+            _CPU,
+            dtype,
+            train.max_grad_norm,
+            Ranks(),
+            say=lambda message: None,
+        )
+        weights = list(model.parameters())
+        with _Memory(weights) as memory:
+            gradients = memory.bytes
+            for weight in weights:
+                weight.grad = torch.empty_like(weight)
+            optimizer.step()  # makes the moments
+            optimizer.zero_grad(set_to_none=True)
+            state = memory.bytes + gradients
+            memory.peak, before = memory.bytes, memory.operations
+            with FlopCounterMode(display=False) as counter:
+                updater.update([batch], 1e-6)
+    return UpdateCost(
+        parameters=_count(weights),
+        layer_parameters=max(_count(list(block.parameters())) for block in model.blocks),
+        flops=float(counter.get_total_flops()),
+        operations=memory.operations - before,
+        state_bytes=state,
+        peak_bytes=memory.peak,
+    )
+
+
+def muon_work(config: Config, vocab_size: int) -> tuple[int, float]:
+    """The numbers of the matrices that Muon moves, and the arithmetic of their steps; (0, 0.0) without Muon.
+
+    Five iterations of three products of a matrix (A, B), A being the shorter side (`training/muon.py`).
+    """
+    if config.train.optimizer != "muon":
+        return 0, 0.0
+    with FakeTensorMode():
+        model = build_model(
+            config.model, vocab_size, vocab_size, config.tokenizer.shared, config.data.max_length
+        )
+        groups = build_optimizer(model, config.train).param_groups
+        sides = [sorted(matrix.shape) for matrix in groups[0]["params"]]
+    numbers = sum(a * b for a, b in sides)
+    return numbers, float(sum(5 * 2 * (2 * a * a * b + a**3) for a, b in sides))
+
+
+def _count(weights: Sequence[Tensor]) -> int:
+    return sum(weight.numel() for weight in weights)
+
+
+class _Memory(TorchDispatchMode):
+    """Counts the bytes of all tensors that are alive, and the operations."""
+
+    def __init__(self, tensors: Sequence[Tensor]) -> None:
+        """`tensors` exist already."""
+        super().__init__()
+        self.bytes, self.peak, self.operations = 0, 0, 0
+        self._sizes: dict[int, int] = {}
+        for tensor in tensors:
+            self._add(tensor)
+
+    def __torch_dispatch__(
+        self, func: Callable, types: Any, args: tuple = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        made = [self._add(leaf) for leaf in tree_leaves(result) if isinstance(leaf, Tensor)]
+        self.operations += any(made) or func.__name__.split(".")[0].endswith("_")  # not for views
+        return result
+
+    def _add(self, tensor: Tensor) -> bool:
+        """Whether the tensor has new memory."""
+        storage = tensor.untyped_storage()
+        key = storage._cdata
+        if key in self._sizes:  # a view, or changed in place
+            return False
+        self._sizes[key] = storage.nbytes()
+        self.bytes += storage.nbytes()
+        self.peak = max(self.peak, self.bytes)
+        weakref.finalize(storage, self._remove, key)
+        return True
+
+    def _remove(self, key: int) -> None:
+        self.bytes -= self._sizes.pop(key, 0)
