@@ -53,6 +53,20 @@ def lock_output(file: Path) -> FolderLock:
     return FolderLock(lock)
 
 
+def lock_shard(file: Path, wait: bool) -> FolderLock | None:
+    """The lock `file`; None if another process has it and this one must not `wait` for it, or if its folder
+    is gone, which a FileLock would make again.
+    """
+    if not file.parent.is_dir():
+        return None
+    lock = FileLock(file, thread_local=False)
+    try:
+        lock.acquire(blocking=wait)
+    except Timeout:
+        return None
+    return FolderLock(lock)
+
+
 def wait_for_folder(folder: Path, on_wait: Callable[[], None]) -> FolderLock:
     """Lock the folder, waiting for another process if there is one; `on_wait` is called before."""
     lock = _file_lock(folder)

@@ -4,6 +4,7 @@ gloo.
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -117,6 +118,31 @@ def assert_same_training(left: Path, right: Path):
 
 def test_two_ranks_end_with_the_weights_of_one_process(one, two):
     assert_same_training(one, two)
+
+
+def encode_slowly_in_shards_of(rows: int) -> None:
+    """Each rank says which shards it encodes."""
+    from transformer_mt.data import shards
+
+    write_chunks = shards.write_chunks
+
+    def saying(path, chunks):
+        sys.stderr.write(f"rank {os.environ['RANK']} encodes {path.name}\n")
+        fingerprint = write_chunks(path, chunks)
+        time.sleep(0.2)
+        return fingerprint
+
+    shards.SHARD, shards.write_chunks = rows, saying
+
+
+def test_ranks_share_the_encoding_of_a_corpus(folder, one):
+    """And train as one process does on what it encoded alone."""
+    words = ["train.accumulate=2", "data.max_length_ratio=3.9"]  # another key: it must not be in the cache
+    said = train(folder, 2, "encoded", *words, before=(encode_slowly_in_shards_of, 40))
+    by_rank = {rank: said.count(f"rank {rank} encodes train-") for rank in (0, 1)}
+    assert min(by_rank.values()) > 0
+    assert len(set(re.findall(r"encodes (train-\d+)", said))) == sum(by_rank.values())
+    assert_same_training(one, folder / "encoded")
 
 
 def test_ranks_go_on_after_a_validation_longer_than_any_sentence_before(folder):

@@ -13,6 +13,8 @@ from transformer_mt.config.filter import FilterConfig
 from transformer_mt.config.load import load_config
 from transformer_mt.data import model_score, passes
 from transformer_mt.data import prepare as room
+from transformer_mt.data import shards as shards_module
+from transformer_mt.data.encoding_helper import EncodingHelper
 from transformer_mt.data.prepare import prepare
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.errors import InputError, WorkError
@@ -209,7 +211,7 @@ def test_a_damaged_cache_is_made_again(corpus_config, file, content):
 
 
 def test_a_cache_that_lost_pairs_is_made_again(corpus_config, monkeypatch):
-    monkeypatch.setattr(passes, "SHARD", 25)
+    monkeypatch.setattr(shards_module, "SHARD", 25)
     whole = prepare(corpus_config, lambda text: None)
     (folder,) = cached()
     sorted(folder.glob("train-*.arrow"))[1].unlink()
@@ -291,7 +293,7 @@ def test_an_interrupted_preparation_goes_on_where_it_was(corpus_config, monkeypa
     """Interrupted after the first pass, or after some shards of the second: what is done is not
     done again.
     """
-    monkeypatch.setattr(passes, "SHARD", 25)
+    monkeypatch.setattr(shards_module, "SHARD", 25)
     whole = prepare(corpus_config, lambda text: None)
     expected = [(whole.train.src(i).tolist(), whole.train.tgt(i).tolist()) for i in range(len(whole.train))]
     shutil.rmtree(cached()[0])
@@ -304,14 +306,14 @@ def test_an_interrupted_preparation_goes_on_where_it_was(corpus_config, monkeypa
         return original(path, chunks)
 
     with monkeypatch.context() as patch:
-        for module in (passes, room):
+        for module in (shards_module, room):
             patch.setattr(module, "write_chunks", interrupted)
         with pytest.raises(KeyboardInterrupt):
             prepare(corpus_config, lambda text: None)
     assert [path.suffix for path in cached()] == [".part"]
     said, again = [], []
     monkeypatch.setattr(Tokenizer, "train", None)  # would raise
-    for module in (passes, room):
+    for module in (shards_module, room):
         monkeypatch.setattr(
             module, "write_chunks", lambda path, chunks: (again.append(path.name), original(path, chunks))[1]
         )
@@ -364,8 +366,38 @@ def test_a_cache_that_may_not_be_read_is_not_deleted(corpus_config, monkeypatch)
     assert folder.is_dir() and "from the cache" in said[0]
 
 
+@pytest.mark.parametrize("helper_fails", [False, True])
+def test_a_process_that_waits_helps_to_encode(corpus_config, monkeypatch, helper_fails):
+    """Each shard is encoded once, by whoever is free; what a helper leaves undone is done by the other."""
+    monkeypatch.setattr(shards_module, "SHARD", 25)
+    alone = prepare(corpus_config, lambda text: None)
+    (folder,) = cached()
+    shutil.rmtree(folder)
+    encoded, original = {"MainThread": [], "encoding": []}, shards_module.write_chunks
+
+    def slow(path, chunks):
+        name = threading.current_thread().name
+        encoded[name].append(path.name)
+        fingerprint = original(path, chunks)
+        if name == "MainThread":
+            time.sleep(0.3)
+        elif helper_fails:
+            raise OSError("No space left on device")
+        return fingerprint
+
+    monkeypatch.setattr(shards_module, "write_chunks", slow)
+    with EncodingHelper(corpus_config, folder.with_name(f"{folder.name}.part")):
+        together = prepare(corpus_config, lambda text: None)
+    assert together.fingerprint == alone.fingerprint and together.corpora == alone.corpora
+    assert encoded["encoding"] and encoded["MainThread"]
+    shards = sorted(path.name for path in folder.glob("train-*.arrow"))
+    by_helper = [] if helper_fails else encoded["encoding"]
+    assert sorted(encoded["MainThread"] + by_helper) == shards
+    assert cached() == [folder] and not list(folder.rglob("*.lock"))
+
+
 def test_a_file_out_of_reach_costs_no_encoded_shard(corpus_config, monkeypatch):
-    monkeypatch.setattr(passes, "SHARD", 25)
+    monkeypatch.setattr(shards_module, "SHARD", 25)
     original, shards = room.write_chunks, []
 
     def torn(path, chunks):
@@ -375,11 +407,11 @@ def test_a_file_out_of_reach_costs_no_encoded_shard(corpus_config, monkeypatch):
         return original(path, chunks)
 
     with monkeypatch.context() as patch:
-        patch.setattr(passes, "write_chunks", torn)
+        patch.setattr(shards_module, "write_chunks", torn)
         with pytest.raises(InputError):
             prepare(corpus_config, lambda text: None)
     again = []
-    for module in (passes, room):
+    for module in (shards_module, room):
         monkeypatch.setattr(
             module, "write_chunks", lambda path, chunks: (again.append(path.name), original(path, chunks))[1]
         )
@@ -397,7 +429,7 @@ def test_a_corpus_that_changes_while_it_is_read_is_told(corpus_config, monkeypat
         return original(path, chunks)
 
     with monkeypatch.context() as patch:
-        patch.setattr(passes, "write_chunks", meddled)
+        patch.setattr(shards_module, "write_chunks", meddled)
         with pytest.raises(
             InputError, match="the corpus must stay as it is while it is read, but has changed"
         ):

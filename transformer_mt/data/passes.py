@@ -1,13 +1,12 @@
-"""The two passes over the training corpora: the drop reason of each row with the vocabulary, then the ids.
+"""The first pass over the training corpora: the drop reason of each row, and the vocabulary.
 
-Rows are numbered over all corpora, one after the other.
+Rows are numbered over all corpora, one after the other. The second pass is in `shards.py`.
 """
 
 import json
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
-from itertools import accumulate, compress, islice
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import accumulate, compress
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,9 +17,7 @@ from transformer_mt.config.corpus import Corpus, FromTrainCorpus, Readable
 from transformer_mt.data import cleaning
 from transformer_mt.data.cleaning_rules import repaired, rules_of
 from transformer_mt.data.corpus import Pair, UnknownSplitError, described_access, name_of, read_corpus
-from transformer_mt.data.dataset import Chunk, write_chunks
 from transformer_mt.data.drop_reasons import DropReasons, TrainingCorpus
-from transformer_mt.data.encode import encoded_chunks
 from transformer_mt.data.held_out import as_lines, held_out_file, source_key, splits_of
 from transformer_mt.data.model_score import LogProbs, worst_rows
 from transformer_mt.data.sentences import has_several_sentences
@@ -32,7 +29,6 @@ from transformer_mt.progress_bar import show_progress
 
 TOKENIZER_PAIRS = 500_000  # evenly spaced over the corpora; more change the pieces little and take long
 SENTENCE_PAIRS = 20_000  # evenly spaced: enough to say which share of the sources has several sentences
-SHARD = 500_000  # rows; an interruption loses at most the work on one
 
 SURVEYED = "survey.json"  # says that the first pass is done
 
@@ -52,16 +48,14 @@ class Survey:
     """Share of the training sources with more than one sentence."""
 
 
-@dataclass
-class CorpusCounts:
-    """What became of the pairs of one training corpus."""
-
-    name: str
-    counts: dict[str, int]
-    """Rows by drop reason, `read` and `kept` included."""
-    source_tokens: int = 0
-    """Pieces of the kept pairs, end-of-sentence counted."""
-    target_tokens: int = 0
+def read_survey(folder: Path) -> Survey | None:
+    """What the first pass left in the folder; None unless it is done."""
+    try:
+        facts = json.loads((folder / SURVEYED).read_text(encoding="utf-8"))
+        reasons = DropReasons(folder / "survey", set(), remove_duplicates=False).reasons()
+    except FileNotFoundError:
+        return None
+    return Survey(reasons, facts["sizes"], facts["several_sentences"])
 
 
 def first_pass(
@@ -70,14 +64,13 @@ def first_pass(
     """The drop reason of each row, the vocabulary learnt from those kept, and the sets held out of them. All
     are saved in the folder.
     """
-    data, done = config.data, folder / SURVEYED
+    data = config.data
     splits = splits_of(data)
     held_out = held_out_keys(data, say)
-    survey = DropReasons(folder / "survey", held_out, data.remove_duplicates, splits)
-    if done.exists() and survey.reasons_file.exists():
+    if (done := read_survey(folder)) is not None:
         say("resuming the preparation of the data, which was interrupted")
-        facts = json.loads(done.read_text(encoding="utf-8"))
-        return Survey(survey.reasons(), facts["sizes"], facts["several_sentences"]), Tokenizer.load(folder)
+        return done, Tokenizer.load(folder)
+    survey = DropReasons(folder / "survey", held_out, data.remove_duplicates, splits)
     sample = _evenly_spaced(survey.walk(_corpora(data, say)), TOKENIZER_PAIRS)
     reasons = _without_worst(survey, survey.finish(), data, log_probs, say)
     fsync(survey.reasons_file)
@@ -103,7 +96,7 @@ def first_pass(
     tokenizer.save(folder)
     sources = [src for _, (src, _) in sample[:: -(-len(sample) // SENTENCE_PAIRS) or 1]]
     several = sum(has_several_sentences(src, data.source_lang) for src in sources) / max(1, len(sources))
-    write_text(done, json.dumps({"sizes": survey.sizes, "several_sentences": several}))
+    write_text(folder / SURVEYED, json.dumps({"sizes": survey.sizes, "several_sentences": several}))
     return Survey(reasons, survey.sizes, several), tokenizer
 
 
@@ -162,87 +155,6 @@ def held_out_keys(data: DataConfig, say: Say) -> set[int]:
             # Training does not need it; `evaluate` will refuse.
             say(f"warning: test set left out of the leak check: {error}")
     return keys
-
-
-def second_pass(
-    config: Config, folder: Path, say: Say, tokenizer: Tokenizer, survey: Survey
-) -> tuple[list[CorpusCounts], list[str]]:
-    """Encode the kept rows, a shard of so many rows after the other; shards that are there stay. Returns the
-    counts of each corpus and a fingerprint of each shard.
-    """
-    total = len(survey.reasons)
-    marks = [folder / f"train-{i:05d}.json" for i in range(-(-total // SHARD))]
-    done = next((i for i, mark in enumerate(marks) if not mark.exists()), len(marks))
-    bar = show_progress(None, "encoding", total, done * SHARD, unit="pairs")
-    readers: dict[int, Iterator[Pair]] = {}
-    for i, mark in list(enumerate(marks))[done:]:
-        first, last = i * SHARD, min((i + 1) * SHARD, total)
-        counts: dict[int, CorpusCounts] = {}
-        arrow = mark.with_suffix(".arrow")
-        fingerprint = write_chunks(arrow, _shard(config, tokenizer, survey, (first, last), readers, counts))
-        fsync(arrow)
-        facts = {"fingerprint": fingerprint, "corpora": {n: asdict(each) for n, each in counts.items()}}
-        write_text(mark, json.dumps(facts))
-        bar.update(last - first)
-        if len(marks) > 1:
-            say(f"encoded {last:,} of {total:,} pairs")
-    bar.close()
-    return _sums(config.data, survey, marks), [_facts(mark)["fingerprint"] for mark in marks]
-
-
-def _shard(
-    config: Config,
-    tokenizer: Tokenizer,
-    survey: Survey,
-    rows: tuple[int, int],
-    readers: dict[int, Iterator[Pair]],
-    counts: dict[int, CorpusCounts],
-) -> Iterator[Chunk]:
-    """The encoded rows from the first to before the last of `rows`, which may lie in several corpora; fills
-    their counts. `readers` are the corpora being read: they continue where the shard before ended.
-    """
-    data, kept = config.data, cleaning.REASONS.index(cleaning.KEPT)
-    starts = [0, *accumulate(survey.sizes)]
-    for number, (entry, start, stop) in enumerate(zip(data.entries, starts, starts[1:])):
-        begin, end = max(rows[0], start), min(rows[1], stop)
-        if begin >= end:
-            continue
-        reasons = survey.reasons[begin:end]
-        if number not in readers:
-            readers[number] = islice(training_pairs(entry, data), begin - start, None)
-        pairs = islice(readers[number], end - begin)
-        wanted = ((src.strip(), tgt.strip()) for (src, tgt), reason in zip(pairs, reasons) if reason == kept)
-        found: Counter[str] = Counter()
-        mine = counts[number] = CorpusCounts(name_of(entry), {})
-        for chunk in encoded_chunks(wanted, tokenizer, data, found, data.pieces_before(entry)):
-            mine.source_tokens += len(chunk[0].values) + len(chunk[0].lengths)
-            mine.target_tokens += len(chunk[1].values) + len(chunk[1].lengths)
-            yield chunk
-        mine.counts = dict(found)
-
-
-def _sums(data: DataConfig, survey: Survey, marks: Sequence[Path]) -> list[CorpusCounts]:
-    """The counts of each corpus over both passes and all shards."""
-    found = []
-    starts = [0, *accumulate(survey.sizes)]
-    shards = [_facts(mark)["corpora"] for mark in marks]
-    for number, (entry, start, stop) in enumerate(zip(data.entries, starts, starts[1:])):
-        of_each = np.bincount(survey.reasons[start:stop], minlength=len(cleaning.REASONS))
-        counts = Counter(dict(zip(cleaning.REASONS, of_each.tolist())))
-        counts[cleaning.READ], counts[cleaning.KEPT] = stop - start, 0
-        mine = CorpusCounts(name_of(entry), {})
-        for shard in shards:
-            if part := shard.get(str(number)):
-                counts.update(part["counts"])
-                mine.source_tokens += part["source_tokens"]
-                mine.target_tokens += part["target_tokens"]
-        mine.counts = dict(+counts)
-        found.append(mine)
-    return found
-
-
-def _facts(mark: Path) -> dict:
-    return json.loads(mark.read_text(encoding="utf-8"))
 
 
 def validation_sentences(

@@ -12,6 +12,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -28,22 +29,17 @@ from transformer_mt.data import cleaning
 from transformer_mt.data.corpus import Pair, described_access, identity, name_of
 from transformer_mt.data.dataset import EncodedPairs, write_chunks
 from transformer_mt.data.encode import encoded_chunks
+from transformer_mt.data.encoding_helper import EncodingHelper
 from transformer_mt.data.held_out import as_lines, held_out_file, splits_of
 from transformer_mt.data.mixture import effective_weights
 from transformer_mt.data.model_score import LogProbs, model_identity
-from transformer_mt.data.passes import (
-    SURVEYED,
-    CorpusCounts,
-    Say,
-    first_pass,
-    second_pass,
-    validation_sentences,
-)
+from transformer_mt.data.passes import SURVEYED, Say, first_pass, validation_sentences
+from transformer_mt.data.shards import CorpusCounts, second_pass
 from transformer_mt.data.test_sets import TestSentence, name_of_set
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.files import fsync, write_text
-from transformer_mt.locks import wait_for_folder
+from transformer_mt.locks import FolderLock, wait_for_folder
 
 FORMAT = 5  # of the cache: raise it when a change in this package alters what is written
 
@@ -206,11 +202,11 @@ def _build(
     config: Config, folder: Path, say: Say, tokenizer: Tokenizer | None, log_probs: LogProbs
 ) -> PreparedData:
     """Make the cache folder, resuming what an interrupted process left in `.part`."""
-    root, part = folder.parent, folder.with_name(f"{folder.name}.part")
+    root, part = folder.parent, _part(folder)
     try:
         root.mkdir(parents=True, exist_ok=True)
         # One process at a time: it uses all cores, and the next may find here what it needs.
-        with wait_for_folder(root, lambda: say(f"another process prepares data in {root}; waiting for it")):
+        with _lock(root, config, part, say):
             _remove_abandoned(root)
             if folder.is_dir():
                 if data := _open(
@@ -242,6 +238,28 @@ def _build(
             f"{root}: could not write the encoded data: {error}; free some space, or set "
             "TRANSFORMER_MT_CACHE to a folder that has it, and start again: it resumes from here"
         ) from None
+
+
+def _lock(root: Path, config: Config, part: Path, say: Say) -> FolderLock:
+    """Lock the cache, waiting for another process if there is one, and helping it if it prepares the same."""
+    helping = ExitStack()
+
+    def wait() -> None:
+        say(f"another process prepares data in {root}; waiting for it")
+        helping.enter_context(EncodingHelper(config, part))
+
+    with helping:
+        return wait_for_folder(root, wait)
+
+
+def help_prepare(config: Config, tokenizer: Tokenizer | None) -> EncodingHelper:
+    """Within it, this process helps another that prepares the data of `config`."""
+    return EncodingHelper(config, _part(cache_root() / _key(config, tokenizer)))
+
+
+def _part(folder: Path) -> Path:
+    """Where the cache folder is made."""
+    return folder.with_name(f"{folder.name}.part")
 
 
 def _remove_abandoned(root: Path) -> None:

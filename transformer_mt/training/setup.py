@@ -2,7 +2,7 @@
 
 import json
 import math
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from transformer_mt.data.held_out import as_lines, held_out_file
 from transformer_mt.data.languages import is_natural
 from transformer_mt.data.mixture import Mixture
 from transformer_mt.data.prefetch import BatchPrefetcher
-from transformer_mt.data.prepare import PreparedData, prepare
+from transformer_mt.data.prepare import PreparedData, help_prepare, prepare
 from transformer_mt.data.test_sets import name_of_set
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.device import allow_tf32, choose_device, choose_precision, keep_freed_memory
@@ -191,7 +191,8 @@ def _refuse_foreign_tokenizer(folder: Path, tokenizer: Tokenizer) -> None:
 
 def _prepare_data(config: Config, tokenizer: Tokenizer | None, ranks: Ranks) -> PreparedData:
     """The encoded pairs; InputError unless all ranks have the same and the monitor can be computed."""
-    with ranks.local_rank_zero_first():
+    helping = help_prepare(config, tokenizer) if ranks.local_rank else nullcontext()
+    with helping, ranks.local_rank_zero_first():
         data = prepare(config, say, tokenizer, log_probs)
     if len(set(ranks.gather(data.fingerprint))) > 1:
         raise InputError(
