@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
+from transformer_mt.cpu import wait_without_spinning
+
 __version__ = "0.1.0"
 __all__ = ["Translator", "__version__", "load_config", "train"]
 
@@ -9,6 +11,9 @@ if TYPE_CHECKING:
     from transformer_mt.config import load_config
     from transformer_mt.training.loop import train
     from transformer_mt.translation.translator import Translator
+
+
+wait_without_spinning()
 
 
 def __getattr__(name: str) -> Any:

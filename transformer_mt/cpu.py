@@ -1,6 +1,18 @@
-"""The CPU cores of this process."""
+"""The CPU cores of this process, and how its threads wait for one another."""
 
 import os
+
+# Iterations in which a thread of libgomp that waits for others occupies its core; then it sleeps. By default
+# it is some milliseconds, in which no other program can use the core.
+_SPINS = "1000"
+
+
+def wait_without_spinning() -> None:
+    """Let OpenMP's threads sleep soon while they wait, unless the user chose how they do. It works before
+    torch is imported.
+    """
+    if not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys():
+        os.environ["GOMP_SPINCOUNT"] = _SPINS
 
 
 def usable_cores() -> int:

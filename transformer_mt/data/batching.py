@@ -59,7 +59,14 @@ class Batch:
 
     def split(self, most: int) -> list["Batch"]:
         """The same sentences in batches of at most `most` positions, or of one sentence."""
-        size = max(1, most // max(self.src.size(1), self.tgt_in.size(1)))
+        return self._in_pieces(max(1, most // max(self.src.size(1), self.tgt_in.size(1))))
+
+    def parts(self, count: int) -> list["Batch"]:
+        """The same sentences in at most so many batches of about equal size."""
+        return self._in_pieces(-(-len(self.src) // count))
+
+    def _in_pieces(self, size: int) -> list["Batch"]:
+        """In batches of so many sentences."""
         if size >= len(self.src):
             return [self]
         columns = (self.src, self.src_mask, self.tgt_in, self.tgt_out)

@@ -1,10 +1,27 @@
 """Dropout with masks that are cheap to draw on a CPU."""
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+_of_this_thread = threading.local()
+
+
+@contextmanager
+def dropout_generator(generator: torch.Generator | None) -> Iterator[None]:
+    """Within it, masks on a CPU that this thread makes come from this generator instead of torch's own, which
+    all threads share; None: from torch's.
+    """
+    _of_this_thread.generator = generator
+    try:
+        yield
+    finally:
+        _of_this_thread.generator = None
 
 
 class _RandomBitsDropout(torch.autograd.Function):
@@ -15,7 +32,8 @@ class _RandomBitsDropout(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, p: float) -> Tensor:
         threshold = round(p * 2**15)
-        numbers = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_()
+        numbers = torch.empty((x.numel() + 3) // 4, dtype=torch.int64)
+        numbers.random_(generator=getattr(_of_this_thread, "generator", None))
         # random_() fills 63 of the 64 bits; without the highest of each, all four parts are alike.
         bits = numbers.view(torch.int16)[: x.numel()].view(x.shape).bitwise_and_(2**15 - 1)
         kept = torch.ge(bits, threshold, out=torch.empty(x.shape, dtype=torch.uint8))

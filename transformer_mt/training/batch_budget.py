@@ -18,6 +18,7 @@ from transformer_mt.device import choose_precision
 from transformer_mt.errors import WorkError
 from transformer_mt.model.build import build_model
 from transformer_mt.training.distributed import Ranks
+from transformer_mt.training.gradient_threads import gradient_threads
 from transformer_mt.training.optimizer import build_optimizer
 from transformer_mt.training.step import Objective, Updater
 
@@ -62,7 +63,10 @@ def find_budget(config: Config, data: PreparedData, device: torch.device) -> int
     def fail(message: str) -> None:
         raise torch.OutOfMemoryError(message)
 
-    updater = Updater(objective, optimizer, device, dtype, train.max_grad_norm, Ranks(), say=fail)
+    threads = gradient_threads(config, device, dtype)
+    updater = Updater(
+        objective, optimizer, device, dtype, train.max_grad_norm, Ranks(), say=fail, threads=threads
+    )
     limit = free_memory(device)
 
     def measure(tokens: int) -> int:

@@ -33,6 +33,7 @@ from transformer_mt.training.activation_checkpointing import checkpoint_activati
 from transformer_mt.training.batch_budget import find_budget
 from transformer_mt.training.config_changes import compare_configs, compare_ranks
 from transformer_mt.training.distributed import Ranks, wrap_distributed
+from transformer_mt.training.gradient_threads import gradient_threads
 from transformer_mt.training.loggers import check_loggers
 from transformer_mt.training.metrics_log import MetricsLog, say
 from transformer_mt.training.optimizer import build_optimizer
@@ -254,8 +255,9 @@ def _build(
     # After wrapping: FSDP2 replaces the parameters.
     optimizer = build_optimizer(model, train)
     updater = Updater(
-        objective, optimizer, device, dtype, train.max_grad_norm, ranks, say, train.micro_batch_tokens
-    )
+        objective, optimizer, device, dtype, train.max_grad_norm, ranks, say, train.micro_batch_tokens,
+        gradient_threads(config, device, dtype),
+    )  # fmt: skip
     plan = TrainingBatches(
         data.train,
         int(train.batch_tokens),

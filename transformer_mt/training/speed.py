@@ -10,6 +10,7 @@ from transformer_mt.data.batching import Batch, make_batch
 from transformer_mt.device import choose_device, choose_precision, keep_freed_memory
 from transformer_mt.model.build import build_model
 from transformer_mt.training.distributed import Ranks
+from transformer_mt.training.gradient_threads import gradient_threads
 from transformer_mt.training.optimizer import build_optimizer
 from transformer_mt.training.step import Objective, Updater
 
@@ -28,16 +29,18 @@ def seconds_per_update(
     device = choose_device(train.device)
     if device.type == "cpu":
         keep_freed_memory()
+    dtype = choose_precision(train.precision, device)
     shared = config.tokenizer.shared
     model = build_model(config.model, vocab_size, vocab_size, shared, config.data.max_length).to(device)
     updater = Updater(
         Objective(model, train.label_smoothing),
         build_optimizer(model, train),
         device,
-        choose_precision(train.precision, device),
+        dtype,
         train.max_grad_norm,
         Ranks(),
         say=lambda message: None,
+        threads=gradient_threads(config, device, dtype),
     )
     times: list[float] = []
     for batch in typical_batches(config, vocab_size, lengths, tokens):

@@ -11,6 +11,7 @@ from transformer_mt.device import autocast, is_out_of_memory
 from transformer_mt.errors import WorkError
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.training.distributed import Ranks, needs_equal_passes, no_grad_sync
+from transformer_mt.training.gradient_threads import GradientThreads
 from transformer_mt.training.loss import projected_cross_entropy
 from transformer_mt.training.sharding import full_tensor
 
@@ -74,15 +75,20 @@ class Updater:
         ranks: Ranks,
         say: Callable[[str], None],
         micro_batch_tokens: int = 0,
+        threads: int = 1,
     ) -> None:
         """`objective` is an Objective, wrapped by `wrap_distributed` or not; batches of more than
-        `micro_batch_tokens` positions are computed in parts, unless it is 0.
+        `micro_batch_tokens` positions are computed in parts, unless it is 0. With several `threads` of a CPU
+        (`gradient_threads`) each computes a part of a batch.
         """
         self._objective, self._optimizer, self._ranks, self._say = objective, optimizer, ranks, say
         self._parameters = list(objective.parameters())
         self._device, self.dtype = device, dtype
         self._max_grad_norm = max_grad_norm
         self.micro_batch_tokens = micro_batch_tokens
+        self._threads = None
+        if threads > 1 and ranks.size == 1:
+            self._threads = GradientThreads(objective, self._parameters, dtype, threads)
         # Loss scaling for float16 only: its smallest gradients would underflow.
         self.scaler = torch.amp.GradScaler(device.type, enabled=dtype == torch.float16, init_scale=2.0**14)
 
@@ -113,14 +119,21 @@ class Updater:
         memory.
         """
         loss_sum, nll_sum = torch.zeros(2, device=self._device).unbind()
+
+        def scaled(loss: Tensor) -> Tensor:
+            # DDP and FSDP average gradients over ranks, but our loss is a sum.
+            return self.scaler.scale(loss * (self._ranks.size / num_tokens))
+
         try:
             for i, batch in enumerate(batches, start=1):
                 batch = batch.to(self._device)
-                with no_grad_sync(self._objective, last=i == len(batches)):
-                    with autocast(self._device, self.dtype):
-                        loss, nll = self._objective(batch)
-                    # DDP and FSDP average gradients over ranks, but our loss is a sum.
-                    self.scaler.scale(loss * (self._ranks.size / num_tokens)).backward()
+                if self._threads is not None:
+                    loss, nll = self._threads.backward(batch, scaled)
+                else:
+                    with no_grad_sync(self._objective, last=i == len(batches)):
+                        with autocast(self._device, self.dtype):
+                            loss, nll = self._objective(batch)
+                        scaled(loss).backward()
                 loss_sum = loss_sum + loss.detach()
                 nll_sum = nll_sum + nll
         except RuntimeError as error:
