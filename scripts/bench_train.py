@@ -10,6 +10,7 @@ find it in the cache.
 
 import argparse
 import multiprocessing
+import os
 import resource
 import statistics
 import subprocess
@@ -21,6 +22,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 SHAPES = {  # d_model, d_ff, heads, layers on each side
+    "demo": (128, 512, 4, 2),
     "small": (256, 1024, 4, 3),
     "base": (512, 2048, 8, 6),
     "big": (1024, 4096, 16, 6),
@@ -40,7 +42,7 @@ class Variant:
     """Of the bare loop; the trainer does it by itself."""
     without: str = ""
     """The part of the trainer that is replaced by torch's own version. Otherwise the variant equals ours-bf16
-    (for muon: ours-auto).
+    (for muon and threads: ours-auto).
     """
 
 
@@ -53,6 +55,7 @@ VARIANTS = [
     Variant("ours-fp32-muon", ours=True, optimizer="muon"),
     Variant("ours-bf16", ours=True, precision="bf16"),
     Variant("ours-auto", ours=True, precision="auto", optimizer="muon", compile="auto"),
+    Variant("without-threads", ours=True, precision="auto", optimizer="muon", without="threads"),
     Variant("without-muon", ours=True, precision="auto", optimizer="muon", compile="auto", without="muon"),
     Variant("ours-fp32-compile", ours=True, compile=True),
     Variant("ours-bf16-compile", ours=True, precision="bf16", compile=True),
@@ -87,6 +90,7 @@ def use_torch_version(part: str) -> None:
         "attention": (fast_attention, "cpu_attention", float_attention),
         "loss": (step, "projected_cross_entropy", loss.plain_cross_entropy),
         "muon": (optimizer, "Muon", OneByOne),
+        "threads": (setup, "gradient_threads", lambda *_: 1),
     }
     if part:
         owner, name, plain = parts[part]
@@ -194,6 +198,10 @@ class Bare:
 
 def serve(connection: Connection, variant: Variant, options: argparse.Namespace, shape: str) -> None:
     """Run the requested number of updates for each message; at the end send the peak memory."""
+    if variant.without == "threads":
+        os.environ["GOMP_SPINCOUNT"] = "300000"  # libgomp's own
+    if variant.ours:
+        import transformer_mt  # noqa: F401 before torch: it decides how torch's threads wait
     import torch
 
     if options.threads:
@@ -257,11 +265,14 @@ def measure(shape: str, options: argparse.Namespace) -> None:
         ours.send(options.warmup)
         ours.recv()
         workers.append((variant, process, ours))
+    busy = subprocess.Popen([sys.executable, "-c", "while True: pass"]) if options.busy else None
     rounds: dict[str, list[tuple[float, ...]]] = {variant.name: [] for variant in chosen}
     for turn in range(options.rounds):
         for variant, _, connection in workers if turn % 2 == 0 else reversed(workers):
             connection.send(options.updates)
             rounds[variant.name].append(connection.recv())
+    if busy is not None:
+        busy.kill()
     limit = None
     peaks: dict[str, float] = {}
     for variant, process, connection in workers:
@@ -320,6 +331,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--updates", type=int, default=6, help="in each round")
     parser.add_argument("--warmup", type=int, default=3)
+    parser.add_argument(
+        "--busy", action="store_true", help="while another process keeps a core busy all the time"
+    )
     parser.add_argument(
         "--profile", action="store_true", help="where the time of ours-auto's update goes, and no table"
     )
