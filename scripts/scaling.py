@@ -42,7 +42,7 @@ def main() -> None:
             advice = "; ".join(f"`{change.keys}`" for change in plan.changes)
             print(
                 f"| {config.name} | {count} | {plan.update_tokens:,} | {plan.peak_bytes / 1e9:.1f} "
-                f"| {plan.sent_bytes / 1e9:.2f} | {1000 * (plan.sending_seconds or 0):.1f} ms "
+                f"| {plan.sent_bytes / 1e9:.2f} | {1000 * plan.sending_seconds:.1f} ms "
                 f"| {1000 * plan.seconds:.0f} ms | {duration(plan.seconds * plan.updates)} | {advice} |",
                 flush=True,
             )

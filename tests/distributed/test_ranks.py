@@ -302,6 +302,14 @@ def test_ranks_that_share_muons_work_make_the_same_steps(folder):
             assert torch.equal(tensor, tensors["true"][group][key]), key
 
 
+@pytest.mark.slow
+def test_ranks_that_share_muons_work_find_their_budgets_alone(folder):
+    """Each tries its own sizes: a rank that waited for another's step would wait for ever."""
+    words = ["train.optimizer=muon", "train.share_muon=true", "train.batch_tokens=auto"]
+    said = train(folder, 2, "budget", *words, "train.max_updates=2", "train.average_checkpoints=1")
+    assert "train.batch_tokens: auto is" in said
+
+
 def say_the_precision_of_weights() -> None:
     from transformer_mt.model import transformer
 

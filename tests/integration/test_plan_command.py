@@ -44,6 +44,7 @@ def test_a_plan_for_a_described_machine_is_computed(path, tmp_path, capfd):
         (["--plan", "--on", "H100", "train.precision=fp32"], "train.precision must be auto, bf16 or fp16"),
         (["--plan", "--on", "H100", "train.max_update=3"], "did you mean `train.max_updates`?"),
         (["--on", "H100"], "--on must come with --plan, which it is for"),
+        (["--plan", "--gpus", "2"], "--plan must be one process; name several devices with --on"),
     ],
 )
 def test_mistakes_are_one_line(path, capfd, words, message):

@@ -114,8 +114,10 @@ def test_what_is_sent_follows_the_keys():
     assert sent(1) == 0
     assert sent(accumulate=4) == pytest.approx(3 / 4 * 8 * parameters)
     assert sent(optimizer="muon", share_muon=True) == pytest.approx(3 / 4 * (8 * parameters + 2 * numbers))
-    assert sent(parallel="fsdp", accumulate=2) == pytest.approx(2 * 3 / 4 * 12 * parameters)
-    assert sent(parallel="fsdp", fsdp_weights="bf16") == pytest.approx(3 / 4 * 8 * parameters)
+    layers = cost(config()).layer_parameters
+    others = 8 * (parameters - layers)  # not in a layer: gathered once, in float32
+    assert sent(parallel="fsdp", accumulate=2) == pytest.approx(2 * 3 / 4 * (12 * layers + others))
+    assert sent(parallel="fsdp", fsdp_weights="bf16") == pytest.approx(3 / 4 * (8 * layers + others))
 
 
 def test_a_slow_network_is_seen_in_the_time():
@@ -192,24 +194,27 @@ def test_this_machine_is_measured(monkeypatch):
     """And a training of more than a day is said to be one."""
     measured = []
 
-    def seconds(chosen, vocab_size, sample, tokens):
-        measured.append(tokens)
+    def seconds(chosen, vocab_size, sample, tokens, micro_batch_tokens):
+        measured.append((tokens, micro_batch_tokens))
         return 100.0
 
     monkeypatch.setattr(plan_module, "seconds_per_update", seconds)
     plan = plan_training(config(), lengths(), None)
-    assert measured == [4096] and plan.is_measured and plan.seconds == 100.0
+    assert measured == [(4096, 4096)] and plan.is_measured and plan.seconds == 100.0
     assert keys(plan) == ["train.max_updates=864"]
     monkeypatch.setattr(plan_module, "free_memory", lambda device: 0.6 * cost(config()).peak_bytes)
     plan = plan_training(config(), lengths(), None)
-    assert 512 <= measured[-1] < 4096  # what would not fit is not tried
-    assert plan.seconds == pytest.approx(100.0 * 4096 / measured[-1])
-    assert keys(plan)[0].startswith("train.micro_batch_tokens=")
+    tokens, micro_batch_tokens = measured[-1]  # what would not fit is not tried
+    assert tokens == 4096 and 256 <= micro_batch_tokens < 4096
+    assert keys(plan)[0] == f"train.micro_batch_tokens={micro_batch_tokens}"
+    monkeypatch.setattr(plan_module, "free_memory", lambda device: 0.5 * cost(config()).state_bytes)
+    plan = plan_training(config(), lengths(), None)
+    assert plan.seconds is None and len(measured) == 2 and keys(plan) == ["model.d_model"]
 
 
 def test_machines_have_names():
     assert machine_named("8xH100") == machine_named("8xh100") and machine_named("8xH100").count == 8
-    assert machine_named("l4").count == 1 and machine_named("64xA100").bandwidth == 25e9
+    assert machine_named("l4").count == 1 and machine_named("64xA100").bandwidth == 200e9
     for name in ("8xH1000", "x8", "0xL4", "", "H100x8"):
         with pytest.raises(InputError, match=f"the machine must be NUMBERxDEVICE.*, but is {name}$"):
             machine_named(name)
@@ -231,8 +236,17 @@ def test_the_documented_devices_are_those_that_are_computed_with():
             "train.precision must be auto, bf16 or fp16 to plan for a described machine",
         ),
         ({"parallel": "fsdp"}, 1, "train.parallel must be ddp on one device, but is fsdp"),
+        ({"parallel": "fsdp", "batch_tokens": "auto"}, 2, "train.batch_tokens must be a number"),
     ],
 )
 def test_what_cannot_be_planned_is_refused(train, count, message):
     with pytest.raises(InputError, match=message):
         plan_training(config(**train), lengths(), Machine(count, device()))
+
+
+def test_a_recurrent_network_is_refused():
+    recurrent = config({"kind": "recurrent"})
+    with pytest.raises(
+        InputError, match="model.kind must be transformer to plan a training, but is recurrent"
+    ):
+        plan_training(recurrent, lengths(), None)

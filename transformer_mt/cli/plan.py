@@ -7,6 +7,7 @@ from tabulate import tabulate
 
 from transformer_mt.cli.console import say
 from transformer_mt.config import Config
+from transformer_mt.errors import InputError
 from transformer_mt.progress_bar import duration
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ def print_plan(config: Config, on: str | None, gpus: int) -> int:
     """Print how long the training takes and in how much memory, here or on the named machine."""
     from transformer_mt.training.machines import machine_named
 
+    if gpus > 1 or int(os.environ.get("WORLD_SIZE", 1)) > 1:
+        raise InputError("--plan must be one process; name several devices with --on, such as --on 8xH100")
     machine = None if on is None else machine_named(on)
     say(f"{config.name}: loading PyTorch")  # takes seconds
     from transformer_mt.training.lengths import lengths_of
@@ -25,8 +28,7 @@ def print_plan(config: Config, on: str | None, gpus: int) -> int:
     config, lengths = lengths_of(config)
     if machine is None:
         say("measuring this machine")
-    ranks = max(gpus, int(os.environ.get("WORLD_SIZE", 1)))
-    plan = plan_training(config, lengths, machine, ranks)
+    plan = plan_training(config, lengths, machine)
     print(tabulate(_rows(plan), tablefmt="plain"))
     for change in plan.changes:
         print(f"\n{change.keys}\n  {change.reason}")
@@ -34,8 +36,11 @@ def print_plan(config: Config, on: str | None, gpus: int) -> int:
 
 
 def _rows(plan: "Plan") -> list[tuple[str, str]]:
-    total, of_state = plan.seconds * plan.updates, plan.state_bytes / 1e9
-    how = "measured" if plan.is_measured else "computed"
+    of_state, time = plan.state_bytes / 1e9, "not measured: the model does not fit this machine"
+    if plan.seconds is not None:
+        how = "measured" if plan.is_measured else "computed"
+        total = duration(plan.seconds * plan.updates)
+        time = f"{total}, {plan.seconds:.3g} s an update, {how}; without validations"
     rows = [
         ("parameters", f"{plan.cost.parameters:,}"),
         ("epoch", f"{plan.pairs:,.0f} pairs"),
@@ -54,11 +59,14 @@ def _rows(plan: "Plan") -> list[tuple[str, str]]:
             f"{plan.peak_bytes / 1e9:.1f} GB of {plan.room_bytes / 1e9:.1f}, of them {of_state:.1f} for "
             "weights, gradients and moments",
         ),
-        ("time", f"{duration(total)}, {plan.seconds:.3g} s an update, {how}; without validations"),
+        ("time", time),
     ]
     if plan.sent_bytes:
-        seconds = "" if plan.sending_seconds is None else f", in {plan.sending_seconds:.3g} s"
         rows.insert(
-            -1, ("communication", f"{plan.sent_bytes / 1e9:.2f} GB an update of each device{seconds}")
+            -1,
+            (
+                "communication",
+                f"{plan.sent_bytes / 1e9:.2f} GB an update of each device, in {plan.sending_seconds:.3g} s",
+            ),
         )
     return rows

@@ -36,16 +36,16 @@ class TrainConfig(Section):
     them.
     """
     fsdp_weights: Changeable[Literal["fp32", "bf16"]] = "fp32"
-    """With fsdp: the precision in which devices send each other weights; bf16 halves these bytes and the
-    memory of the weights in use.
+    """With fsdp: the precision in which devices send each other the layers' weights; bf16 halves these bytes
+    and the memory of the layer in use.
     """
     activation_checkpointing: Changeable[bool] = False
     """Keep only the input of each layer for the backward pass and compute the rest again: less memory, about
-    a third more time.
+    a third more time; on a CPU more, as it turns off threads that compute parts of a batch.
     """
     share_muon: Changeable[bool] = False
     """With several devices: each computes Muon's steps of its share of the matrices and sends them to the
-    others. Faster unless the network is slow; with fsdp always so.
+    others. Faster unless the network is slow; always on with parallel: fsdp.
     """
     optimizer: Literal["adamw", "adam", "muon"] = "muon"
     """adamw has decoupled weight decay of matrices, adam adds the decay to the gradient; muon is Muon for the

@@ -35,6 +35,9 @@ class TrainingCorpus:
     """The target language, where there are several."""
 
 
+_REASONS = "reasons.u8"
+
+
 class DropReasons:
     """The drop reason of each row, in a folder; complete after `finish`."""
 
@@ -56,7 +59,7 @@ class DropReasons:
 
     @property
     def reasons_file(self) -> Path:
-        return self._folder / "reasons.u8"
+        return self._folder / _REASONS
 
     def walk(self, corpora: Iterable[TrainingCorpus]) -> Iterator[tuple[int, Pair]]:
         """Write the drop reason of each row and yield (row, stripped pair) of those kept so far: duplicates
@@ -154,7 +157,12 @@ class DropReasons:
 
     def reasons(self) -> np.ndarray:
         """The result of `finish`."""
-        return _map(self.reasons_file, "r")
+        return read_reasons(self._folder)
+
+
+def read_reasons(folder: Path) -> np.ndarray:
+    """What `DropReasons` left in its folder."""
+    return _map(folder / _REASONS, "r")
 
 
 def _map(path: Path, mode: str) -> np.ndarray:

@@ -17,7 +17,7 @@ from transformer_mt.config.corpus import Corpus, FromTrainCorpus, Readable
 from transformer_mt.data import cleaning
 from transformer_mt.data.cleaning_rules import repaired, rules_of
 from transformer_mt.data.corpus import Pair, UnknownSplitError, described_access, name_of, read_corpus
-from transformer_mt.data.drop_reasons import DropReasons, TrainingCorpus
+from transformer_mt.data.drop_reasons import DropReasons, TrainingCorpus, read_reasons
 from transformer_mt.data.held_out import as_lines, held_out_file, source_key, splits_of
 from transformer_mt.data.model_score import LogProbs, worst_rows
 from transformer_mt.data.sentences import has_several_sentences
@@ -52,7 +52,7 @@ def read_survey(folder: Path) -> Survey | None:
     """What the first pass left in the folder; None unless it is done."""
     try:
         facts = json.loads((folder / SURVEYED).read_text(encoding="utf-8"))
-        reasons = DropReasons(folder / "survey", set(), remove_duplicates=False).reasons()
+        reasons = read_reasons(folder / "survey")
     except FileNotFoundError:
         return None
     return Survey(reasons, facts["sizes"], facts["several_sentences"])

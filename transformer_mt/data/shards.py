@@ -5,6 +5,7 @@ machines that share the cache.
 """
 
 import json
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -25,6 +26,7 @@ from transformer_mt.locks import lock_shard
 from transformer_mt.progress_bar import show_progress
 
 SHARD = 500_000  # rows; an interruption loses at most the work on one
+_SKIPPED_AT_ONCE = 10_000  # rows read before the next look at whether to stop
 
 
 @dataclass
@@ -73,10 +75,12 @@ class ShardEncoder:
 
     def encode(self, number: int, wait: bool, stop: Callable[[], bool] = lambda: False) -> bool:
         """Encode this shard unless it is complete, or another process encodes it; `wait` waits for that one.
-        Returns whether it was encoded here; after `stop` says so it is left as it is.
+        Returns whether it was encoded here; nothing is once `stop` returns True.
         """
         mark = self.marks[number]
-        if mark.exists():
+        rows = number * SHARD, min((number + 1) * SHARD, len(self._survey.reasons))
+        # Before the lock: a process that joins late may read for minutes until it is there.
+        if mark.exists() or not self._move_to(rows, stop):
             return False
         lock = lock_shard(self._folder / "survey" / f"{mark.stem}.lock", wait)
         if lock is None:
@@ -86,7 +90,6 @@ class ShardEncoder:
                 return False
             counts: dict[int, CorpusCounts] = {}
             arrow = mark.with_suffix(".arrow")
-            rows = number * SHARD, min((number + 1) * SHARD, len(self._survey.reasons))
             fingerprint = write_chunks(arrow, takewhile(lambda chunk: not stop(), self._chunks(rows, counts)))
             if stop():
                 return False
@@ -116,6 +119,20 @@ class ShardEncoder:
                 mine.target_tokens += len(chunk[1].values) + len(chunk[1].lengths)
                 yield chunk
             mine.counts = dict(found)
+
+    def _move_to(self, rows: tuple[int, int], stop: Callable[[], bool]) -> bool:
+        """Read the corpus in which these rows begin up to them; returns whether that was not stopped."""
+        number = bisect_right(self._starts, rows[0]) - 1
+        begin = rows[0] - self._starts[number]
+        reader, taken = self._readers.get(number, (iter(()), begin + 1))
+        if taken > begin:
+            reader, taken = training_pairs(self._config.data.entries[number], self._config.data), 0
+        while taken < begin and not stop():
+            step = min(_SKIPPED_AT_ONCE, begin - taken)
+            next(islice(reader, step, step), None)
+            taken += step
+        self._readers[number] = reader, taken
+        return not stop()
 
     def _pairs(self, number: int, begin: int, end: int) -> Iterator[Pair]:
         """These pairs of a corpus, read on from where the shard before ended, if that was earlier."""

@@ -17,6 +17,7 @@ from transformer_mt.data.prepare import PreparedData
 from transformer_mt.device import choose_precision
 from transformer_mt.errors import WorkError
 from transformer_mt.model.build import build_model
+from transformer_mt.training.activation_checkpointing import checkpoint_activations
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.gradient_threads import gradient_threads
 from transformer_mt.training.optimizer import build_optimizer
@@ -57,7 +58,11 @@ def find_budget(config: Config, data: PreparedData, device: torch.device) -> int
     vocabularies = tokenizer.src.vocab_size(), tokenizer.tgt.vocab_size()
     state = torch.get_rng_state()
     model = build_model(config.model, *vocabularies, tokenizer.shared, config.data.max_length).to(device)
-    optimizer, dtype = build_optimizer(model, train), choose_precision(train.precision, device)
+    # Each rank tries its own sizes: none may wait for another's step.
+    alone = train.model_copy(update={"share_muon": False})
+    optimizer, dtype = build_optimizer(model, alone), choose_precision(train.precision, device)
+    if train.activation_checkpointing:
+        checkpoint_activations(model.blocks)
     objective = Objective(model, train.label_smoothing)
 
     def fail(message: str) -> None:

@@ -5,7 +5,7 @@ core for a moment, all of them wait. Here they meet once in an update.
 """
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import torch
 from torch import Tensor, nn
@@ -16,20 +16,20 @@ from transformer_mt.device import autocast
 from transformer_mt.model.dropout import dropout_generator
 
 # Positions of the smallest part: with fewer, starting the operations takes longer than computing them.
-_LEAST = 256
+_MIN_POSITIONS = 256
 
 Gradients = tuple[Tensor | None, ...]
 
 
 def gradient_threads(config: Config, device: torch.device, dtype: torch.dtype) -> int:
     """How many threads may compute parts of a batch: 1 unless dropout is all that is random, and its masks
-    come from a generator that each part has of its own.
+    come from a generator that each part has of its own. The scaler of float16 is not made for threads.
     """
     model, train = config.model, config.train
     only_dropout = model.kind == "transformer" and not model.attention.hard
     only_ours = not model.attention_dropout or dtype == torch.bfloat16  # the fused kernel has its own masks
     plain = train.compile is not True and not train.activation_checkpointing
-    if device.type == "cpu" and only_dropout and only_ours and plain:
+    if device.type == "cpu" and dtype != torch.float16 and only_dropout and only_ours and plain:
         return torch.get_num_threads()
     return 1
 
@@ -48,7 +48,7 @@ class GradientThreads:
 
     def backward(self, batch: Batch, scale: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
         """Add the gradients of the scaled loss to those of the parameters. Returns (loss, nll)."""
-        parts = batch.parts(max(1, min(self._threads, batch.num_positions // _LEAST)))
+        parts = batch.parts(max(1, min(self._threads, batch.num_positions // _MIN_POSITIONS)))
         seeds = torch.randint(2**62, (len(parts),)).tolist() if len(parts) > 1 else [None]
         inner = max(1, self._threads // len(parts))
 
@@ -60,16 +60,21 @@ class GradientThreads:
             gradients = torch.autograd.grad(scale(loss), self._parameters, allow_unused=True)
             return loss.detach(), nll, gradients
 
-        try:
-            if len(parts) == 1:
-                results = [compute(parts[0], None)]
-            else:
-                results = list(self._pool.map(compute, parts, seeds))
-        finally:
-            torch.set_num_threads(self._threads)
-        for _, _, gradients in results:
+        if len(parts) == 1:
+            loss, nll, gradients = compute(parts[0], None)
             self._add(gradients)
-        losses, nlls = zip(*((loss, nll) for loss, nll, _ in results))
+            return loss, nll
+        running = [self._pool.submit(compute, part, seed) for part, seed in zip(parts, seeds)]
+        sums: list[tuple[Tensor, Tensor]] = []
+        try:
+            while running:
+                loss, nll, gradients = running.pop(0).result()
+                self._add(gradients)
+                sums.append((loss, nll))
+        finally:
+            wait(running)  # after an error, the memory of the other parts must be free for another attempt
+            torch.set_num_threads(self._threads)  # that of new threads is the last one set
+        losses, nlls = zip(*sums)
         return torch.stack(losses).sum(), torch.stack(nlls).sum()
 
     def _add(self, gradients: Gradients) -> None:

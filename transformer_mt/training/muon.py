@@ -40,7 +40,7 @@ class Muon(torch.optim.Muon):
         each rank computes the steps of its share of the matrices, as it always does with sharded ones.
         """
         super().__init__(matrices, lr=lr, weight_decay=weight_decay, adjust_lr_fn="match_rms_adamw")
-        self._dtype, self._shared = dtype, shared and dist.is_initialized()
+        self._dtype, self._shared, self._next_rank = dtype, shared and dist.is_initialized(), 0
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
@@ -49,10 +49,13 @@ class Muon(torch.optim.Muon):
             for parameter in group["params"]:
                 if parameter.grad is not None:
                     alike[parameter.shape].append(parameter)
+            self._next_rank = 0
             for shape, parameters in alike.items():
                 count = max(1, _MAX_STACKED_NUMBERS // shape.numel())
-                if self._shared or is_sharded(parameters[0]):
+                if is_sharded(parameters[0]):
                     count *= dist.get_world_size()
+                elif self._shared:
+                    count = max(count, dist.get_world_size())
                 for start in range(0, len(parameters), count):
                     self._step(parameters[start : start + count], group)
 
@@ -73,10 +76,17 @@ class Muon(torch.optim.Muon):
     def _orthogonal(self, momenta: list[Tensor]) -> Tensor:
         """N matrices of one shape -> [N, A, B]; of sharded ones the rows of this rank."""
         if is_sharded(momenta[0]):
-            return sharded_orthogonal(momenta, orthogonal, self._dtype)
+            return sharded_orthogonal(momenta, orthogonal, self._dtype, self._first_rank(len(momenta)))
         if self._shared:
-            return gathered_orthogonal(momenta, orthogonal, self._dtype)
+            return gathered_orthogonal(momenta, orthogonal, self._dtype, self._first_rank(len(momenta)))
         return orthogonal(torch.stack(momenta).to(self._dtype))
+
+    def _first_rank(self, matrices: int) -> int:
+        """The rank that makes the first of so many matrices: the one after the last that made some."""
+        first, ranks = self._next_rank, dist.get_world_size()
+        each = -(-matrices // ranks)
+        self._next_rank = (first + -(-matrices // each)) % ranks
+        return first
 
     def _momenta(self, parameters: list[Tensor], momentum: float) -> list[Tensor]:
         """Nesterov's."""

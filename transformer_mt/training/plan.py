@@ -1,5 +1,6 @@
 """How long a training will take, in how much memory, on this machine or on one that is only described."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -7,7 +8,7 @@ import numpy as np
 import torch
 
 from transformer_mt.config import Config
-from transformer_mt.data.batching import plan_epoch
+from transformer_mt.data.batching import Batch, plan_epoch
 from transformer_mt.device import choose_device, choose_precision
 from transformer_mt.errors import InputError
 from transformer_mt.training.batch_budget import (
@@ -30,10 +31,9 @@ _DAY = 86_400.0
 # Muon's steps are sent in bfloat16.
 _BYTES_OF_STEP = 2
 # Share of an update's time that a change must save.
-_WORTH = 0.03
-# Sending is hidden behind the backward pass, which is two thirds of the arithmetic (DDP), or behind both
-# passes (FSDP2).
-_HIDES = {"ddp": 2 / 3, "fsdp": 1.0}
+_MIN_SAVING = 0.03
+# The share of a pass that is the backward pass.
+_BACKWARD = 2 / 3
 
 
 @dataclass(frozen=True)
@@ -66,24 +66,24 @@ class Plan:
     """Memory that may be used."""
     sent_bytes: float
     """Sent by each device for an update, and as many received."""
-    sending_seconds: float | None
-    """Unless it is not known how fast the devices are connected."""
-    seconds: float
-    """Of an update."""
+    sending_seconds: float
+    seconds: float | None
+    """Of an update; None for what does not fit this machine, and cannot be measured."""
     is_measured: bool
     """Whether the seconds were measured on this machine."""
     changes: list[Change]
     """Keys that would better be others here."""
 
 
-def plan_training(config: Config, lengths: Lengths, machine: Machine | None, ranks: int = 1) -> Plan:
-    """The plan for a described machine, or with None for this one, whose speed is measured, with so many
-    processes.
+def plan_training(config: Config, lengths: Lengths, machine: Machine | None) -> Plan:
+    """The plan for a described machine, or with None for one process on this machine, whose speed is
+    measured.
     """
-    ranks = machine.count if machine else ranks
     if config.train.batch_tokens == "auto":
+        if config.train.parallel == "fsdp":
+            raise InputError("train.batch_tokens must be a number with train.parallel: fsdp, but is auto")
         config = _with_budget(config, lengths, machine)
-    return _Planner(config, lengths, machine, ranks).plan()
+    return _Planner(config, lengths, machine).plan()
 
 
 def _with_budget(config: Config, lengths: Lengths, machine: Machine | None) -> Config:
@@ -94,7 +94,7 @@ def _with_budget(config: Config, lengths: Lengths, machine: Machine | None) -> C
 
     def measure(tokens: int) -> int:
         batch = longest_batch(lengths.src, lengths.tgt, tokens)
-        return update_cost(config, lengths.vocab_size, batch, dtype).peak_bytes
+        return update_cost(config, lengths.vocab_size, batch, dtype, on_gpu=machine is not None).peak_bytes
 
     tokens = largest_budget(measure, int(room), least=max(1024, config.data.max_length))
     return config.model_copy(update={"train": config.train.model_copy(update={"batch_tokens": tokens})})
@@ -111,8 +111,8 @@ def _speed(machine: Machine) -> float:
 
 
 class _Planner:
-    def __init__(self, config: Config, lengths: Lengths, machine: Machine | None, ranks: int) -> None:
-        train = config.train
+    def __init__(self, config: Config, lengths: Lengths, machine: Machine | None) -> None:
+        train, ranks = config.train, machine.count if machine else 1
         if machine is not None and train.precision == "fp32":
             raise InputError(
                 "train.precision must be auto, bf16 or fp16 to plan for a described machine, but is fp32"
@@ -134,20 +134,17 @@ class _Planner:
         every = -(-len(lengths.src) // _SAMPLE)
         self.sample = list(zip(lengths.src[::every].tolist(), lengths.tgt[::every].tolist()))
         longest = longest_batch(lengths.src, lengths.tgt, self.pass_tokens)
-        self.cost = update_cost(config, lengths.vocab_size, longest, self.dtype)
+        self.cost = self._cost(longest)
         self.muon_numbers, self.muon_flops = muon_work(config, lengths.vocab_size)
         self.peak_bytes = self._computed_peak()
-        self.room = _room(machine, self.device) / (1 if machine else ranks)
+        self.room = _room(machine, self.device)
 
     def plan(self) -> Plan:
         per_epoch, target_tokens, padding = self._updates()
         updates = self.train.max_updates
         if self.train.max_epochs:
-            updates = min(updates, max(1, round(self.train.max_epochs * per_epoch)))
-        computing, sending = self._computing(), self._sending()
-        seconds = computing
-        if sending is not None and self.machine is not None:
-            seconds += max(0.0, sending - _HIDES[self.train.parallel] * computing)
+            updates = min(updates, max(1, math.ceil(self.train.max_epochs * per_epoch)))
+        seconds = self._measured() if self.machine is None else self._computed(self.machine)
         return Plan(
             pairs=len(self.lengths.src) * self.lengths.copies,
             update_tokens=self.train.update_tokens or self.device_tokens * self.ranks,
@@ -159,11 +156,11 @@ class _Planner:
             state_bytes=self._state_bytes(self.is_sharded),
             peak_bytes=self.peak_bytes,
             room_bytes=self.room,
-            sent_bytes=self._sent_bytes(),
-            sending_seconds=sending,
+            sent_bytes=sum(self._sent_bytes()),
+            sending_seconds=self._sending(),
             seconds=seconds,
             is_measured=self.machine is None,
-            changes=[*self._memory_changes(), *self._speed_changes(seconds, sending, updates)],
+            changes=[*self._memory_changes(), *self._speed_changes(seconds, updates)],
         )
 
     def _updates(self) -> tuple[float, float, float]:
@@ -179,30 +176,41 @@ class _Planner:
         real = target_tokens + int(src.sum(dtype=np.int64))
         return updates, target_tokens * self.lengths.copies / updates, 1 - real / positions
 
-    def _computing(self) -> float:
-        """Seconds of an update's arithmetic on one device."""
-        return self._measured() if self.machine is None else self._computed(self.machine)
+    def _cost(self, batch: Batch) -> UpdateCost:
+        return update_cost(
+            self.config, self.lengths.vocab_size, batch, self.dtype, on_gpu=self.machine is not None
+        )
 
-    def _measured(self) -> float:
-        """What does not fit the memory is measured in a part that does."""
-        tokens = self.device_tokens
+    def _measured(self) -> float | None:
+        """Seconds of an update here, in passes that fit the memory; None if not even the model does."""
+        tokens = self.pass_tokens
         if self.peak_bytes > self.room:
-            tokens = max(512, self._fitting_tokens())
+            tokens = self._fitting_tokens()
+        if not tokens or self.cost.state_bytes > self.room:
+            return None
         reset_peak(self.device)
-        seconds = seconds_per_update(self.config, self.lengths.vocab_size, self.sample, tokens)
-        if tokens == self.device_tokens:
+        seconds = seconds_per_update(
+            self.config, self.lengths.vocab_size, self.sample, self.device_tokens, tokens
+        )
+        if tokens == self.pass_tokens:
             self.peak_bytes = float(peak_memory(self.device))
-        return seconds * self.device_tokens / tokens
+        return seconds
 
     def _computed(self, machine: Machine) -> float:
         src, tgt = (np.full(1, round(float(side.mean()))) for side in (self.lengths.src, self.lengths.tgt))
         typical = longest_batch(src, tgt, self.pass_tokens)
-        cost = update_cost(self.config, self.lengths.vocab_size, typical, self.dtype)
+        cost = self._cost(typical)
         passes = self.device_tokens / self.pass_tokens
         flops = passes * (cost.flops - self.muon_flops)
-        flops += self.muon_flops / (self.ranks if self._is_muon_shared() else 1)
+        muon_flops = self.muon_flops / (self.ranks if self._is_muon_shared() else 1)
         starting = passes * SECONDS_PER_OPERATION * cost.operations
-        return max(flops / _speed(machine), starting)
+        of_passes = flops / _speed(machine)
+        computing = max(of_passes + muon_flops / _speed(machine), starting)
+        # DDP sends gradients during the last backward pass, FSDP2 weights and gradients during all passes.
+        # Muon's steps come after them.
+        hiding = of_passes if self.is_sharded else _BACKWARD * of_passes / max(1.0, passes)
+        sent, of_muon = self._sent_bytes()
+        return computing + max(0.0, sent / machine.bandwidth - hiding) + of_muon / machine.bandwidth
 
     def _is_muon_shared(self) -> bool:
         return self.is_sharded or self.train.share_muon
@@ -211,39 +219,48 @@ class _Planner:
         return self.cost.state_bytes / (self.ranks if is_sharded else 1)
 
     def _computed_peak(self) -> float:
-        """With sharded weights also two whole layers: the one in use, and the next."""
-        activations = self.cost.peak_bytes - self.cost.state_bytes
-        layers = 2 * 4 * self.cost.layer_parameters if self.is_sharded else 0
-        return self._state_bytes(self.is_sharded) + activations + layers
+        """With sharded weights also two whole layers, the one in use and the next, and what is in no layer,
+        with its gradients.
+        """
+        activations, whole = self.cost.peak_bytes - self.cost.state_bytes, 0
+        if self.is_sharded:
+            in_no_layer = self.cost.parameters - self.cost.layer_parameters
+            whole = 2 * 4 * (self.cost.largest_layer + in_no_layer)
+        return self._state_bytes(self.is_sharded) + activations + whole
 
     def _fitting_tokens(self) -> int:
-        """Padded tokens of one pass that fit the memory, on a line through two of its sizes."""
-        fewer = max(1, self.pass_tokens // 4)
-        batch = longest_batch(self.lengths.src, self.lengths.tgt, fewer)
-        cost = update_cost(self.config, self.lengths.vocab_size, batch, self.dtype)
-        bytes_of_token = (self.cost.peak_bytes - cost.peak_bytes) / (self.pass_tokens - fewer)
-        free = self.room - self._computed_peak()
-        return max(0, int(self.pass_tokens + free / max(1.0, bytes_of_token)) // 256 * 256)
+        """Padded tokens of one pass that fit the memory, on a line through two sizes of one to four times
+        the longest sentence or more; 0 if that sentence does not fit.
+        """
+        longest = int(max(self.lengths.src.max(), self.lengths.tgt.max()))
+        sizes = [max(longest, self.pass_tokens // 4), max(4 * longest, self.pass_tokens)]
+        batches = (longest_batch(self.lengths.src, self.lengths.tgt, size) for size in sizes)
+        small, large = (self._cost(batch).peak_bytes for batch in batches)
+        bytes_of_token = max(1.0, (large - small) / (sizes[1] - sizes[0]))
+        free = self.room - self._computed_peak() + self.cost.peak_bytes - large
+        tokens = int(sizes[1] + free / bytes_of_token) // 256 * 256
+        return tokens if tokens >= longest else 0
 
-    def _sent_bytes(self) -> float:
-        """A ring of R sends (R - 1) / R of the numbers to gather or to sum them, twice that for both."""
+    def _sent_bytes(self) -> tuple[float, float]:
+        """During the passes, and for Muon's steps. A ring of R sends (R - 1) / R of the numbers to gather or
+        to sum them, twice that for both.
+        """
         around = (self.ranks - 1) / self.ranks
-        numbers = self.cost.parameters
+        of_muon = around * _BYTES_OF_STEP * self.muon_numbers
         if not self.is_sharded:
-            muon = _BYTES_OF_STEP * self.muon_numbers if self.train.share_muon else 0
-            return around * (2 * 4 * numbers + muon)
-        passes = -(-self.device_tokens // self.pass_tokens)
-        weights = 2 if self.train.fsdp_weights == "bf16" else 4
-        return around * (passes * (2 * weights + 4) * numbers + 2 * _BYTES_OF_STEP * self.muon_numbers)
+            return around * 2 * 4 * self.cost.parameters, of_muon if self.train.share_muon else 0.0
+        # The weights of a layer are gathered for the forward and for the backward pass, the others once; all
+        # gradients are summed and divided.
+        of_weight = 2 if self.train.fsdp_weights == "bf16" else 4
+        in_no_layer = self.cost.parameters - self.cost.layer_parameters
+        of_pass = (2 * of_weight + 4) * self.cost.layer_parameters + (4 + 4) * in_no_layer
+        return around * -(-self.device_tokens // self.pass_tokens) * of_pass, 2 * of_muon
 
-    def _sending(self) -> float | None:
-        if self.ranks == 1:
-            return 0.0
-        return self._sent_bytes() / self.machine.bandwidth if self.machine else None
+    def _sending(self) -> float:
+        return sum(self._sent_bytes()) / self.machine.bandwidth if self.machine else 0.0
 
     def _memory_changes(self) -> Iterator[Change]:
         train = self.train
-        longest = int(max(self.lengths.src.max(), self.lengths.tgt.max()))
         if self._state_bytes(self.is_sharded) > self.room:
             if self._state_bytes(is_sharded=True) < self.room:
                 yield Change(
@@ -252,10 +269,12 @@ class _Planner:
             else:
                 yield Change("model.d_model", "the model does not fit: smaller, or more devices")
         elif self.peak_bytes > self.room:
-            if (tokens := self._fitting_tokens()) >= longest:
+            if tokens := self._fitting_tokens():
                 yield Change(f"train.micro_batch_tokens={tokens}", "fits the memory, with the same updates")
-            else:
+            elif not train.activation_checkpointing:
                 yield Change("train.activation_checkpointing=true", "one sentence does not fit the memory")
+            else:
+                yield Change("data.max_length", "one sentence does not fit the memory: shorter ones may")
         elif (
             self.pass_tokens < self.device_tokens
             and (fitting := self._fitting_tokens()) >= 2 * self.pass_tokens
@@ -268,19 +287,22 @@ class _Planner:
             elif tokens == self.device_tokens and not train.micro_batch_tokens:
                 yield Change(f"train.batch_tokens={tokens} train.accumulate=1", fewer)
 
-    def _speed_changes(self, seconds: float, sending: float | None, updates: int) -> Iterator[Change]:
+    def _speed_changes(self, seconds: float | None, updates: int) -> Iterator[Change]:
         train = self.train
+        if seconds is None:
+            return
         if self.ranks > 1 and not train.update_tokens:
             yield Change(
                 f"train.update_tokens={int(train.batch_tokens) * train.accumulate}",
                 f"keeps the updates of one device; without it they are {self.ranks} times as large",
             )
         if self.machine is not None and self.ranks > 1 and self.muon_numbers and not self._is_muon_shared():
-            saved = self.muon_flops / _speed(self.machine) * (1 - 1 / self.ranks)
-            saved -= _BYTES_OF_STEP * self.muon_numbers / self.machine.bandwidth
-            if saved > _WORTH * seconds:
-                yield Change("train.share_muon=true", f"an update takes {saved / seconds:.0%} less time")
-        if sending and sending > seconds / 2 and not self.is_sharded:
+            self.train = train.model_copy(update={"share_muon": True})
+            saved = 1 - self._computed(self.machine) / seconds
+            self.train = train
+            if saved > _MIN_SAVING:
+                yield Change("train.share_muon=true", f"an update takes {saved:.0%} less time")
+        if self._sending() > seconds / 2 and not self.is_sharded:
             key = "update_tokens" if train.update_tokens else "accumulate"
             yield Change(
                 f"train.{key}={2 * getattr(train, key)}",

@@ -9,6 +9,7 @@ from transformer_mt.config import Config
 from transformer_mt.data.batching import Batch, make_batch
 from transformer_mt.device import choose_device, choose_precision, keep_freed_memory
 from transformer_mt.model.build import build_model
+from transformer_mt.training.activation_checkpointing import checkpoint_activations
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.gradient_threads import gradient_threads
 from transformer_mt.training.optimizer import build_optimizer
@@ -20,10 +21,15 @@ _IDS = 4  # the special ones before the others
 
 
 def seconds_per_update(
-    config: Config, vocab_size: int, lengths: Sequence[tuple[int, int]], tokens: int = 0
+    config: Config,
+    vocab_size: int,
+    lengths: Sequence[tuple[int, int]],
+    tokens: int = 0,
+    micro_batch_tokens: int = 0,
 ) -> float:
-    """The median time of an update of `config` on this machine, of `tokens` padded tokens if given. `lengths`
-    are those of a sample of the pairs, in pieces of source and target with end-of-sentence.
+    """The median time of an update of `config` on this machine, of `tokens` padded tokens if given, computed
+    in micro-batches if these are given. `lengths` are those of a sample of the pairs, in pieces of source and
+    target with end-of-sentence.
     """
     train = config.train
     device = choose_device(train.device)
@@ -32,6 +38,8 @@ def seconds_per_update(
     dtype = choose_precision(train.precision, device)
     shared = config.tokenizer.shared
     model = build_model(config.model, vocab_size, vocab_size, shared, config.data.max_length).to(device)
+    if train.activation_checkpointing:
+        checkpoint_activations(model.blocks)
     updater = Updater(
         Objective(model, train.label_smoothing),
         build_optimizer(model, train),
@@ -40,6 +48,7 @@ def seconds_per_update(
         train.max_grad_norm,
         Ranks(),
         say=lambda message: None,
+        micro_batch_tokens=micro_batch_tokens,
         threads=gradient_threads(config, device, dtype),
     )
     times: list[float] = []

@@ -5,11 +5,13 @@ it would do is counted. So mechanisms, optimizers and checkpointed activations n
 """
 
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -18,7 +20,10 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from transformer_mt.config import Config
 from transformer_mt.data.batching import Batch
+from transformer_mt.errors import InputError
+from transformer_mt.model import dropout, fast_attention
 from transformer_mt.model.build import build_model
+from transformer_mt.training import loss
 from transformer_mt.training.activation_checkpointing import checkpoint_activations
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.optimizer import build_optimizer
@@ -33,7 +38,9 @@ class UpdateCost:
 
     parameters: int
     layer_parameters: int
-    """Those of the largest layer."""
+    """Those of all layers."""
+    largest_layer: int
+    """Parameters of the largest one."""
     flops: float
     """Of the matrix products: two for each multiplication with its addition."""
     operations: int
@@ -44,10 +51,16 @@ class UpdateCost:
     """The most at a time, with the activations and what lies between."""
 
 
-def update_cost(config: Config, vocab_size: int, batch: Batch, dtype: torch.dtype) -> UpdateCost:
-    """The cost of an update of `config` on this batch, in the precision of `dtype`."""
+def update_cost(
+    config: Config, vocab_size: int, batch: Batch, dtype: torch.dtype, on_gpu: bool = False
+) -> UpdateCost:
+    """The cost of an update of `config` on this batch, in the precision of `dtype`; `on_gpu` computes as a
+    GPU does. InputError for recurrent networks, whose operations depend on numbers.
+    """
     train = config.train
-    with FakeTensorMode(allow_non_fake_inputs=True):
+    if config.model.kind != "transformer":
+        raise InputError(f"model.kind must be transformer to plan a training, but is {config.model.kind}")
+    with _as_on_a_gpu() if on_gpu else nullcontext(), FakeTensorMode(allow_non_fake_inputs=True):
         model = build_model(
             config.model, vocab_size, vocab_size, config.tokenizer.shared, config.data.max_length
         )
@@ -74,14 +87,28 @@ def update_cost(config: Config, vocab_size: int, batch: Batch, dtype: torch.dtyp
             memory.peak, before = memory.bytes, memory.operations
             with FlopCounterMode(display=False) as counter:
                 updater.update([batch], 1e-6)
+    layers = [_count(list(block.parameters())) for block in model.blocks]
     return UpdateCost(
         parameters=_count(weights),
-        layer_parameters=max(_count(list(block.parameters())) for block in model.blocks),
+        layer_parameters=sum(layers),
+        largest_layer=max(layers),
         flops=float(counter.get_total_flops()),
         operations=memory.operations - before,
         state_bytes=state,
         peak_bytes=memory.peak,
     )
+
+
+@contextmanager
+def _as_on_a_gpu() -> Iterator[None]:
+    """Without the paths that are faster on a CPU: other chunks of the loss, masks and attention."""
+    kept = loss._CHUNK, dropout.dropout, fast_attention.cpu_attention
+    loss._CHUNK, dropout.dropout = {}, F.dropout  # type: ignore[assignment]
+    fast_attention.cpu_attention = fast_attention.fused_attention
+    try:
+        yield
+    finally:
+        loss._CHUNK, dropout.dropout, fast_attention.cpu_attention = kept
 
 
 def muon_work(config: Config, vocab_size: int) -> tuple[int, float]:
