@@ -368,7 +368,7 @@ def test_a_cache_that_may_not_be_read_is_not_deleted(corpus_config, monkeypatch)
 
 @pytest.mark.parametrize("helper_fails", [False, True])
 def test_a_process_that_waits_helps_to_encode(corpus_config, monkeypatch, helper_fails):
-    """Each shard is encoded once, by whoever is free; what a helper leaves undone is done by the other."""
+    """Each shard is encoded once, and what a helper leaves undone the leading process does."""
     monkeypatch.setattr(shards_module, "SHARD", 25)
     alone = prepare(corpus_config, lambda text: None)
     (folder,) = cached()
