@@ -30,7 +30,7 @@ class Interrupts:
     def _receive(self, number: int, frame: FrameType | None) -> None:
         if self.received is not None:
             # torchrun forwards Ctrl-C, so each rank receives it twice: ignore the second signal
-            if "TORCHELASTIC_RUN_ID" not in os.environ:
+            if not _is_under_torchrun():
                 raise KeyboardInterrupt
             return
         self.received = signal.Signals(number)
@@ -44,3 +44,10 @@ class Interrupts:
     ) -> None:
         for number, handler in self._previous.items():
             signal.signal(number, handler)  # type: ignore[arg-type]
+        if isinstance(error, Exception) and self._previous and _is_under_torchrun():
+            # When one rank fails, torchrun stops the others at once: they must still say why they end.
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+def _is_under_torchrun() -> bool:
+    return "TORCHELASTIC_RUN_ID" in os.environ
