@@ -18,7 +18,7 @@ _SECONDS = 0.2  # between two looks at whether there is something to do
 class EncodingHelper:
     """A thread that encodes shards, from when the first pass is done until the end of the `with` block.
 
-    It says nothing, and leaves all errors to the leading process, which meets them too.
+    It prints nothing and ignores errors: the leading process gets the same ones and reports them.
     """
 
     def __init__(self, config: Config, folder: Path) -> None:

@@ -205,7 +205,7 @@ def _build(
     root, part = folder.parent, _part(folder)
     try:
         root.mkdir(parents=True, exist_ok=True)
-        # One process at a time: it uses all cores, and the next may find here what it needs.
+        # One process leads at a time: the next may find here what it needs.
         with _lock(root, config, part, say):
             _remove_abandoned(root)
             if folder.is_dir():

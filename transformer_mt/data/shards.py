@@ -51,7 +51,7 @@ def second_pass(
     encoder = ShardEncoder(config, folder, tokenizer, survey)
     done = sum(mark.exists() for mark in encoder.marks)
     bar = show_progress(None, "encoding", total, min(total, done * SHARD), unit="pairs")
-    for wait in (False, True):  # what helpers are encoding is left to them, until only that is left
+    for wait in (False, True):  # first those that no helper encodes, then wait for the helpers
         for i in range(len(encoder.marks)):
             if encoder.encode(i, wait) and len(encoder.marks) > 1:
                 done = min(total, SHARD * sum(mark.exists() for mark in encoder.marks))
@@ -79,8 +79,10 @@ class ShardEncoder:
         """
         mark = self.marks[number]
         rows = number * SHARD, min((number + 1) * SHARD, len(self._survey.reasons))
+        if mark.exists():
+            return False
         # Before the lock: a process that joins late may read for minutes until it is there.
-        if mark.exists() or not self._move_to(rows, stop):
+        if not wait and not self._move_to(rows, stop):
             return False
         lock = lock_shard(self._folder / "survey" / f"{mark.stem}.lock", wait)
         if lock is None:
@@ -123,7 +125,19 @@ class ShardEncoder:
     def _move_to(self, rows: tuple[int, int], stop: Callable[[], bool]) -> bool:
         """Read the corpus in which these rows begin up to them; returns whether that was not stopped."""
         number = bisect_right(self._starts, rows[0]) - 1
-        begin = rows[0] - self._starts[number]
+        self._reader_at(number, rows[0] - self._starts[number], stop)
+        return not stop()
+
+    def _pairs(self, number: int, begin: int, end: int) -> Iterator[Pair]:
+        """These pairs of a corpus."""
+        reader = self._reader_at(number, begin)
+        self._readers[number] = reader, end
+        return islice(reader, end - begin)
+
+    def _reader_at(self, number: int, begin: int, stop: Callable[[], bool] = lambda: False) -> Iterator[Pair]:
+        """The pairs of a corpus from `begin` on, unless stopped before; those of an earlier shard are read
+        on, not again.
+        """
         reader, taken = self._readers.get(number, (iter(()), begin + 1))
         if taken > begin:
             reader, taken = training_pairs(self._config.data.entries[number], self._config.data), 0
@@ -132,15 +146,7 @@ class ShardEncoder:
             next(islice(reader, step, step), None)
             taken += step
         self._readers[number] = reader, taken
-        return not stop()
-
-    def _pairs(self, number: int, begin: int, end: int) -> Iterator[Pair]:
-        """These pairs of a corpus, read on from where the shard before ended, if that was earlier."""
-        reader, taken = self._readers.get(number, (iter(()), end))
-        if taken > begin:
-            reader, taken = training_pairs(self._config.data.entries[number], self._config.data), 0
-        self._readers[number] = reader, end
-        return islice(reader, begin - taken, end - taken)
+        return reader
 
 
 def _sums(data: DataConfig, survey: Survey, marks: Sequence[Path]) -> list[CorpusCounts]:

@@ -38,7 +38,7 @@ _BACKWARD = 2 / 3
 
 @dataclass(frozen=True)
 class Change:
-    """Keys of the config that would better be others, and why."""
+    """A change of the config that the plan suggests, and why."""
 
     keys: str
     reason: str
@@ -72,7 +72,7 @@ class Plan:
     is_measured: bool
     """Whether the seconds were measured on this machine."""
     changes: list[Change]
-    """Keys that would better be others here."""
+    """Suggested changes of the config."""
 
 
 def plan_training(config: Config, lengths: Lengths, machine: Machine | None) -> Plan:
