@@ -8,12 +8,13 @@ import pytest
 import torch
 
 from tests.conftest import no_learning_curves
-from tests.unit.test_training import batch_of, pairs, tiny_model
+from tests.unit.test_training import batch_of, jordans_iteration, pairs, tiny_model
 from transformer_mt import train
 from transformer_mt.config import TrainConfig
 from transformer_mt.config.load import load_config
 from transformer_mt.data.batching import TrainingBatches
 from transformer_mt.data.prefetch import BatchPrefetcher
+from transformer_mt.training import muon as muon_module
 from transformer_mt.training.batch_budget import find_budget, free_memory, peak_memory
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.muon import Muon
@@ -117,7 +118,8 @@ def test_a_compiled_update_is_the_plain_one(device):
     torch._dynamo.reset()
 
 
-def test_muon_steps_as_torchs_does(device):
+def test_muon_steps_as_torchs_does(device, monkeypatch):
+    monkeypatch.setattr(muon_module, "orthogonal", jordans_iteration)
     shapes = [(16, 16), (32, 16), (16, 32), (16, 16)]
     ours, theirs = (
         [torch.nn.Parameter(torch.ones(shape, device=device)) for shape in shapes] for _ in range(2)

@@ -131,6 +131,23 @@ def test_cached_step_equals_full_forward(config, batch):
         torch.testing.assert_close(logits, full[:, t], atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.parametrize("config", SOME, ids=lambda config: _name(config))
+@torch.inference_mode()
+def test_cached_steps_in_bfloat16_are_as_near_to_float32_as_the_full_forward(config, batch):
+    src, src_mask, tgt = batch
+    exact = built(config)(src, src_mask, tgt)
+    model = built(config).bfloat16()
+    full = model(src, src_mask, tgt)
+    state, steps = model.start(model.encode(src, src_mask), src_mask), []
+    for t in range(tgt.size(1)):
+        logits, state = model.step(tgt[:, t], state)
+        steps.append(logits)
+    assert steps[0].dtype == torch.bfloat16
+    if not config.attention.hard:  # of two keys that are almost equally good, one gets all the weight
+        error, of_full = ((found - exact).abs().mean() for found in (torch.stack(steps, 1), full))
+        assert error < 1.5 * of_full + 0.002
+
+
 @torch.inference_mode()
 def test_select_replicates_reorders_and_drops(model, batch):
     """After each selection every row goes on exactly as its own sentence and history would,

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from transformer_mt.model.attention_scores import General, ScaledDot
-from transformer_mt.model.masks import attend_to
+from transformer_mt.model.masks import Positions, attend_to
 from transformer_mt.model.position_bias import Alibi, Relative, Rotary
 from transformer_mt.model.recurrent import BahdanauDecoder, LuongDecoder, RecurrentEncoder, SourceAttention
 from transformer_mt.model.variants import PredictedCentre, VariantAttention
@@ -72,7 +72,9 @@ def to_itself(attention, x, causal):
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_rotary_turns_pairs_by_their_place(inputs, causal):
+@pytest.mark.parametrize("way", ["rotate_on_cpu", "rotate_by_formula"])
+def test_rotary_turns_pairs_by_their_place(inputs, causal, way, monkeypatch):
+    monkeypatch.setattr(Rotary, "rotate", getattr(Rotary, way))
     x = inputs[0]
     attention = VariantAttention(D, H, score=ScaledDot(), position_bias=Rotary())
 
@@ -89,6 +91,25 @@ def test_rotary_turns_pairs_by_their_place(inputs, causal):
         attention, x.numpy(), x.numpy(), mask, lambda h, t, s, q, k: rotate(t, q) @ rotate(s, k) / K**0.5
     )
     np.testing.assert_allclose(found, expected, atol=1e-6)  # angles are float32
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_both_ways_to_rotate_agree_far_out_too(dtype):
+    x = torch.randn(2, 3, 4, 8, dtype=dtype)
+    there = Positions(torch.tensor([0, 7, 700, 5000]), torch.arange(1), end=5001)
+    one, other = Rotary().rotate_on_cpu(x, there), Rotary().rotate_by_formula(x, there)
+    assert one.dtype == other.dtype == dtype
+    torch.testing.assert_close(one, other, atol=1e-6 if dtype == torch.float32 else 0.05, rtol=1e-2)
+    torch.testing.assert_close(one.float().norm(), x.float().norm(), rtol=1e-2, atol=0)  # it only turns
+
+
+def test_what_a_search_needed_first_can_be_trained_with():
+    x = torch.randn(1, 1, 3, 8, requires_grad=True)
+    there = Positions(torch.tensor([0, 1, 9000]), torch.arange(1), end=9001)
+    with torch.inference_mode():
+        Rotary().rotate(x, there)
+    Rotary().rotate(x, there).sum().backward()
+    assert x.grad is not None
 
 
 @pytest.mark.parametrize("causal", [False, True])

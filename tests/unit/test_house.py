@@ -137,6 +137,7 @@ def test_the_model_needs_torch_only():
                     "collections",
                     "contextlib",
                     "dataclasses",
+                    "functools",
                     "threading",
                     "typing",
                     "transformer_mt",

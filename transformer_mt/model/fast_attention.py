@@ -1,7 +1,6 @@
 """The values of `plain_attention` (attention.py), computed faster: siblings with its signature.
 
 Letters: B sentences, T queries, S keys, H heads, K head width. Each query must have at least one visible key.
-Exception: during decoding on a CPU a sentence may be empty; its output is zero.
 """
 
 import math
@@ -63,8 +62,6 @@ def cpu_attention(
         mask = torch.ones(T, S, dtype=torch.bool).tril()
     scores_BHTS = (q_BHTK / math.sqrt(q_BHTK.size(-1))) @ k_BHSK.transpose(-2, -1)
     if mask is not None:
-        scores_BHTS = scores_BHTS.masked_fill(~mask, torch.finfo(scores_BHTS.dtype).min)
+        scores_BHTS = torch.where(mask, scores_BHTS, torch.finfo(scores_BHTS.dtype).min)
     weights_BHTS = scores_BHTS.softmax(dim=-1, dtype=torch.promote_types(scores_BHTS.dtype, torch.float32))
-    if mask is not None and T <= _FEW_QUERIES:  # in training each query sees a key, and this pass costs time
-        weights_BHTS = weights_BHTS.masked_fill(~mask.any(-1, keepdim=True), 0.0)
     return drop(weights_BHTS, dropout).to(v_BHSK.dtype) @ v_BHSK

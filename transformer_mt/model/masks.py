@@ -17,11 +17,14 @@ class Positions:
     """(T,)"""
     keys: Tensor
     """(S,)"""
+    end: int
+    """All are below it."""
 
     @classmethod
     def of(cls, num_queries: int, num_keys: int, device: torch.device) -> "Positions":
         """Positions of complete sentences: 0, 1, 2 ..."""
-        return cls(torch.arange(num_queries, device=device), torch.arange(num_keys, device=device))
+        queries, keys = (torch.arange(n, device=device) for n in (num_queries, num_keys))
+        return cls(queries, keys, max(num_queries, num_keys))
 
 
 def attend_to(src_mask: Tensor) -> Tensor:

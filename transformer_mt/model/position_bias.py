@@ -20,8 +20,8 @@ class PositionBias(nn.Module):
         """Whether torch's fused kernels compute attention with it, and do it well."""
         return True
 
-    def rotate(self, x_BHTK: Tensor, positions_T: Tensor) -> Tensor:
-        """The queries or keys at these positions, transformed before the score is computed."""
+    def rotate(self, x_BHTK: Tensor, positions: Positions) -> Tensor:
+        """The queries or keys at `positions.queries`, transformed before the score is computed."""
         return x_BHTK
 
     def score_bias(self, score: Score, q_BHTK: Tensor, positions: Positions) -> Tensor | None:
@@ -38,17 +38,39 @@ class Rotary(PositionBias):
     product depends on the distance alone (Su et al. 2021, equation 34).
     """
 
-    def rotate(self, x_BHTK: Tensor, positions_T: Tensor) -> Tensor:
-        K = x_BHTK.size(-1)
-        # Computed here in float32: a buffer would be rounded in a model converted to bfloat16.
-        frequency = 10000.0 ** (-torch.arange(0, K, 2, device=x_BHTK.device) / K)
-        angle = positions_T.float()[:, None] * frequency  # (T, K/2)
+    def __init__(self) -> None:
+        super().__init__()
+        self._turns = torch.empty(0)  # not a buffer: that would be rounded in a model in bfloat16
+
+    def rotate(self, x_BHTK: Tensor, positions: Positions) -> Tensor:
+        on_cpu = x_BHTK.device.type == "cpu"
+        return (self.rotate_on_cpu if on_cpu else self.rotate_by_formula)(x_BHTK, positions)
+
+    def rotate_by_formula(self, x_BHTK: Tensor, positions: Positions) -> Tensor:
+        angle = _angles(positions.queries, x_BHTK.size(-1))
         sin_TK, cos_TK = (
             f(angle).to(x_BHTK.dtype).repeat_interleave(2, dim=-1) for f in (torch.sin, torch.cos)
         )
         even, odd = x_BHTK.unflatten(-1, (-1, 2)).unbind(-1)
-        # Operations over whole rows: on a CPU five times as fast as four products of halves.
         return x_BHTK * cos_TK + torch.stack([-odd, even], dim=-1).flatten(-2) * sin_TK
+
+    def rotate_on_cpu(self, x_BHTK: Tensor, positions: Positions) -> Tensor:
+        """The same by products of complex numbers, in float32: on a CPU forward and backward take a third of
+        the time.
+        """
+        turns = self._turns  # local reference: another thread may replace self._turns
+        if len(turns) < positions.end:
+            with torch.inference_mode(False):  # for a training too, if a search needs them first
+                angle = _angles(torch.arange(max(512, 2 * positions.end)), x_BHTK.size(-1))
+                self._turns = turns = torch.polar(torch.ones_like(angle), angle)
+        wide = x_BHTK.to(torch.promote_types(x_BHTK.dtype, torch.float32))
+        turned = torch.view_as_complex(wide.unflatten(-1, (-1, 2))) * turns[positions.queries]
+        return torch.view_as_real(turned).flatten(-2).to(x_BHTK.dtype)
+
+
+def _angles(positions_T: Tensor, K: int) -> Tensor:
+    """(T, K/2), in float32: by how much each pair is turned."""
+    return positions_T.float()[:, None] * 10000.0 ** (-torch.arange(0, K, 2, device=positions_T.device) / K)
 
 
 class Alibi(PositionBias):

@@ -159,7 +159,11 @@ class RecurrentDecoder(nn.Module):
         """The context: (N, D)."""
         W, S = state.width, state.keys.size(2)
         device = query_ND.device
-        positions = Positions(torch.full((W,), state.length, device=device), torch.arange(S, device=device))
+        positions = Positions(
+            torch.full((W,), state.length, device=device),
+            torch.arange(S, device=device),
+            max(state.length + 1, S),
+        )
         query_BWD = query_ND.view(-1, W, query_ND.size(1))
         mask = attend_to(state.src_mask)
         context_BWD = self.attention(

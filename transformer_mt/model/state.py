@@ -5,13 +5,15 @@ E entries: a position of a hypothesis that was ever stepped through.
 """
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
-# Initial capacity in entries: enough for greedy search of most sentences and the first dozen positions of a
-# beam.
-_CAPACITY = 64
+from transformer_mt.model.masks import Positions
+
+# Initial capacity in entries. It is doubled as needed; what is not used makes `select` slower.
+_CAPACITY = 16
 
 
 @dataclass(frozen=True)
@@ -59,21 +61,35 @@ class DecoderState:
         layers = []
         for keys, values in src_keys_values:
             B, H, _, K = keys.shape
-            layers.append(
-                LayerState(
-                    keys.new_empty(B, H, _CAPACITY, K), keys.new_empty(B, H, _CAPACITY, K), keys, values
-                )
-            )
+            if keys.device.type == "cpu":  # few queries: there products in bfloat16 take five times as long
+                dtype = torch.promote_types(keys.dtype, torch.float32)
+                keys, values = keys.to(dtype), values.to(dtype)
+            own_keys, own_values = keys.new_empty(2, B, H, _CAPACITY, K)
+            # Contiguous: else each step's products would copy them.
+            layers.append(LayerState(own_keys, own_values, keys.contiguous(), values.contiguous()))
         past, positions = (
             src_mask.new_zeros(len(src_mask), 1, _CAPACITY),
             src_mask.new_zeros(_CAPACITY, dtype=torch.int64),
         )
         return cls(tuple(layers), src_mask, past, positions)
 
-    @property
-    def src_positions(self) -> Tensor:
-        """(S,), the position of each source token."""
-        return torch.arange(self.src_mask.size(1), device=self.src_mask.device)
+    @cached_property
+    def src_positions(self) -> Positions:
+        """Those of the newest entries, as queries, and of the source tokens."""
+        tokens = torch.arange(self.src_mask.size(1), device=self.src_mask.device)
+        return Positions(self.self_positions.queries, tokens, max(self.length, len(tokens)))
+
+    @cached_property
+    def self_positions(self) -> Positions:
+        """Those of the newest entries, as queries, and of all."""
+        entries = self.positions[: self.num_entries]
+        return Positions(entries[-self.width :], entries, self.length)
+
+    @cached_property
+    def self_mask(self) -> Tensor | None:
+        """(B, 1, W, E), True = may attend to the entry; None if each may attend to all."""
+        is_greedy = self.num_entries == self.length  # one hypothesis a sentence, from the first token on
+        return None if is_greedy else self.past[:, None, :, : self.num_entries]
 
     @property
     def width(self) -> int:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from transformer_mt.model.attention import MultiHeadAttention
 from transformer_mt.model.dropout import Dropout
 from transformer_mt.model.interface import TranslationModel
-from transformer_mt.model.masks import Positions, attend_to
+from transformer_mt.model.masks import attend_to
 from transformer_mt.model.recorder import AttentionRecorder
 from transformer_mt.model.state import DecoderState, LayerState
 
@@ -123,23 +123,26 @@ class DecoderLayer(nn.Module):
         """One position of each of a sentence's W hypotheses; writes its keys and values into the buffers of
         `state`.
         """
-        end, W = state.num_entries, state.width
-        newest, here = slice(end - W, end), state.positions[end - W : end]
+        end = state.num_entries
+        newest = slice(end - state.width, end)
 
         def attend_to_self(x: Tensor) -> Tensor:
             layer.self_keys[:, :, newest], layer.self_values[:, :, newest] = self.self_attention.keys_values(
-                x, here
+                x, state.self_positions
             )
             keys, values = layer.self_keys[:, :, :end], layer.self_values[:, :, :end]
-            positions = Positions(here, state.positions[:end])
-            mask = state.past[:, None, :, :end]
-            return self.self_attention(x, keys, values, mask=mask, positions=positions, recorder=recorder)
+            return self.self_attention(
+                x, keys, values, mask=state.self_mask, positions=state.self_positions, recorder=recorder
+            )
 
         def attend_to_source(x: Tensor) -> Tensor:
-            positions = Positions(here, state.src_positions)
-            mask = attend_to(state.src_mask)
             return self.src_attention(
-                x, layer.src_keys, layer.src_values, mask=mask, positions=positions, recorder=recorder
+                x,
+                layer.src_keys,
+                layer.src_values,
+                mask=attend_to(state.src_mask),
+                positions=state.src_positions,
+                recorder=recorder,
             )
 
         x_BWD = self.src_residual(self.self_residual(x_BWD, attend_to_self), attend_to_source)

@@ -54,10 +54,10 @@ class VariantAttention(MultiHeadAttention):
         self.window, self.centre, self.hard = window, centre, hard
         self.fusable = isinstance(self.score, ScaledDot) and not centre and not hard
 
-    def keys_values(self, x_BSD: Tensor, positions_S: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def keys_values(self, x_BSD: Tensor, positions: Positions | None = None) -> tuple[Tensor, Tensor]:
         keys, values = super().keys_values(x_BSD)
-        positions_S = torch.arange(keys.size(2), device=keys.device) if positions_S is None else positions_S
-        return self.score.keys(self.relation.rotate(keys, positions_S)), values
+        positions = positions or Positions.of(keys.size(2), keys.size(2), keys.device)
+        return self.score.keys(self.relation.rotate(keys, positions)), values
 
     def forward(
         self,
@@ -73,15 +73,14 @@ class VariantAttention(MultiHeadAttention):
         self._record(recorder, x_BTD, k_BHSK, v_BHSK, mask, causal, positions)
         dropout = self.dropout if self.training else 0.0
         if self.fusable and self.relation.fusable(v_BHSK):
-            return self.output(
-                self._join(self._fused(x_BTD, k_BHSK, v_BHSK, mask, causal, positions, dropout))
-            )
+            heads_BHTK = self._fused(x_BTD, k_BHSK, v_BHSK, mask, causal, positions, dropout)
+            return self._joined(heads_BHTK, x_BTD)
         weights = drop(self._weights(x_BTD, k_BHSK, mask, causal, positions), dropout)
         heads_BHTK = weights.to(v_BHSK.dtype) @ v_BHSK
         added = self.relation.value_bias(weights, positions)
         if added is not None:
             heads_BHTK = heads_BHTK + added.to(v_BHSK.dtype)
-        return self.output(self._join(heads_BHTK))
+        return self._joined(heads_BHTK, x_BTD)
 
     def _fused(
         self,
@@ -94,7 +93,7 @@ class VariantAttention(MultiHeadAttention):
         dropout: float,
     ) -> Tensor:
         """By torch's kernels: (B, H, T, K)."""
-        q = self._queries(x_BTD, positions)
+        q = self._queries(x_BTD, k_BHSK, positions)
         bias = self.relation.score_bias(self.score, q, positions)
         if bias is None and not self.window:
             return fast_attention(q, k_BHSK, v_BHSK, mask, dropout, causal)
@@ -127,7 +126,7 @@ class VariantAttention(MultiHeadAttention):
     def _weights(
         self, x_BTD: Tensor, k_BHSK: Tensor, mask: Tensor | None, causal: bool, positions: Positions
     ) -> Tensor:
-        q = self._queries(x_BTD, positions)
+        q = self._queries(x_BTD, k_BHSK, positions)
         scores_BHTS = self.score(q, k_BHSK).float()
         added = self.relation.score_bias(self.score, q, positions)
         if added is not None:
@@ -155,8 +154,8 @@ class VariantAttention(MultiHeadAttention):
             return F.gumbel_softmax(scores_BHTS, hard=True, dim=-1)
         return torch.zeros_like(scores_BHTS).scatter_(-1, scores_BHTS.argmax(dim=-1, keepdim=True), 1.0)
 
-    def _queries(self, x_BTD: Tensor, positions: Positions) -> Tensor:
-        return self.relation.rotate(self._split(self.query(x_BTD)), positions.queries)
+    def _queries(self, x_BTD: Tensor, k_BHSK: Tensor, positions: Positions) -> Tensor:
+        return self.relation.rotate(self._split(self.query(x_BTD)), positions).to(k_BHSK.dtype)
 
     def _allowed(self, mask: Tensor | None, causal: bool, positions: Positions) -> Tensor | None:
         if causal:

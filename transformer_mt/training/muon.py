@@ -8,6 +8,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from transformer_mt.training.orthogonal import orthogonal
 from transformer_mt.training.sharding import is_sharded, local_rows
 from transformer_mt.training.shared_orthogonal import gathered_orthogonal, sharded_orthogonal
 
@@ -101,19 +102,3 @@ class Muon(torch.optim.Muon):
             gradients.append(gradient if skip is None else torch.where(skip.bool(), means[-1], gradient))
         torch._foreach_lerp_(means, gradients, 1 - momentum)
         return list(torch._foreach_lerp(gradients, means, momentum))
-
-
-def orthogonal(matrices: Tensor) -> Tensor:
-    """[N, A, B] -> [N, A, B], each with singular values near 1 (0.7 to 1.2): five Newton-Schulz iterations.
-
-    The coefficients are Jordan's: they maximise the slope at 0; the singular values need not be exactly 1.
-    """
-    a, b, c = 3.4445, -4.7750, 2.0315
-    wide = matrices.size(1) <= matrices.size(2)
-    x_NAB = matrices if wide else matrices.mT
-    x_NAB = x_NAB / x_NAB.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
-    for _ in range(5):
-        gram_NAA = x_NAB @ x_NAB.mT
-        polynomial_NAA = torch.baddbmm(gram_NAA, gram_NAA, gram_NAA, beta=b, alpha=c)
-        x_NAB = torch.baddbmm(x_NAB, polynomial_NAA, x_NAB, beta=a)
-    return x_NAB if wide else x_NAB.mT

@@ -23,10 +23,12 @@ from transformer_mt.data.batching import Batch
 from transformer_mt.errors import InputError
 from transformer_mt.model import dropout, fast_attention
 from transformer_mt.model.build import build_model
+from transformer_mt.model.position_bias import Rotary
 from transformer_mt.training import loss
 from transformer_mt.training.activation_checkpointing import checkpoint_activations
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.optimizer import build_optimizer
+from transformer_mt.training.orthogonal import orthogonal_flops
 from transformer_mt.training.step import Objective, Updater
 
 _CPU = torch.device("cpu")
@@ -103,19 +105,19 @@ def update_cost(
 def _as_on_a_gpu() -> Iterator[None]:
     """Without the paths that are faster on a CPU: other chunks of the loss, masks and attention."""
     kept = loss._CHUNK, dropout.dropout, fast_attention.cpu_attention
+    rotate_on_cpu = Rotary.rotate_on_cpu
     loss._CHUNK, dropout.dropout = {}, F.dropout  # type: ignore[assignment]
     fast_attention.cpu_attention = fast_attention.fused_attention
+    Rotary.rotate_on_cpu = Rotary.rotate_by_formula  # type: ignore[method-assign]
     try:
         yield
     finally:
         loss._CHUNK, dropout.dropout, fast_attention.cpu_attention = kept
+        Rotary.rotate_on_cpu = rotate_on_cpu  # type: ignore[method-assign]
 
 
 def muon_work(config: Config, vocab_size: int) -> tuple[int, float]:
-    """The numbers of the matrices that Muon moves, and the arithmetic of their steps; (0, 0.0) without Muon.
-
-    Five iterations of three products of a matrix (A, B), A being the shorter side (`training/muon.py`).
-    """
+    """The numbers of the matrices that Muon moves, and the arithmetic of its steps; (0, 0.0) without it."""
     if config.train.optimizer != "muon":
         return 0, 0.0
     with FakeTensorMode():
@@ -125,7 +127,7 @@ def muon_work(config: Config, vocab_size: int) -> tuple[int, float]:
         groups = build_optimizer(model, config.train).param_groups
         sides = [sorted(matrix.shape) for matrix in groups[0]["params"]]
     numbers = sum(a * b for a, b in sides)
-    return numbers, float(sum(5 * 2 * (2 * a * a * b + a**3) for a, b in sides))
+    return numbers, sum(orthogonal_flops(a, b) for a, b in sides)
 
 
 def _count(weights: Sequence[Tensor]) -> int:
