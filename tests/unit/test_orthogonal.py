@@ -1,4 +1,4 @@
-"""Muon's steps: nearly orthogonal matrices, by either way, in either precision."""
+"""Muon's steps: nearly orthogonal matrices, in either precision."""
 
 import pytest
 import torch
@@ -14,8 +14,8 @@ def matrix_with(singular, shape, seed=0):
     return left @ torch.diag(torch.tensor(singular)) @ right.T
 
 
-def test_the_polynomials_bring_all_from_2_percent_on_near_1():
-    x = torch.linspace(0.02, 1, 100_000, dtype=torch.float64)
+def test_the_polynomials_bring_all_from_1_percent_on_near_1():
+    x = torch.linspace(0.01, 1, 100_000, dtype=torch.float64)
     for a, b, c in POLYNOMIALS:
         x = a * x + b * x**3 + c * x**5
     assert x.min() > 0.906 and x.max() < 1.094
@@ -28,11 +28,11 @@ def test_singular_vectors_are_kept_and_values_brought_near_1(shape, dtype):
     found = orthogonal(given[None].to(dtype))[0].float()
     u, s, v = torch.linalg.svd(given, full_matrices=False)
     values = torch.einsum("ai,ab,ib->i", u, found, v)[:6]
-    slack = 0.07 if dtype == torch.bfloat16 else 0.001
-    assert (values > 0.9 - slack).all() and (values < 1.1 + slack).all()
+    slack = 0.05 if dtype == torch.bfloat16 else 0.013
+    assert (values > 1 - slack).all() and (values < 1 + slack).all()
     exact = u[:, :6] @ v[:6]
     assert torch.cosine_similarity(found.flatten(), exact.flatten(), dim=0) > (
-        0.97 if dtype == torch.bfloat16 else 0.998
+        0.95 if dtype == torch.bfloat16 else 0.999
     )
 
 

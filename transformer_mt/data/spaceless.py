@@ -23,6 +23,8 @@ def is_spaceless(target_lang: str) -> bool:
 
 def count_spaceless(text: str) -> int:
     """How many characters of the text are of such a script; each stands for about a word."""
+    if text.isascii():
+        return 0
     return sum(not c.isascii() and unicodedata.name(c, "").startswith(_SCRIPTS) for c in text)
 
 

@@ -16,9 +16,8 @@ _NUMBER = re.compile(r"\d+")
 
 def suspicions(source: str, translation: str, src_pieces: int, tokens: Sequence[str]) -> Iterator[str]:
     """`copied`, `repeating`, `length_ratio`, `missing_number`, `missing_url`: those that are true."""
-    words = len(source.split()) + count_spaceless(source) // 3  # one word may be a name
-    if translation == source.strip() and words > 1 and any(map(str.isalpha, source)):
-        yield "copied"
+    if translation == source.strip() and _num_words(source) > 1 and any(map(str.isalpha, source)):
+        yield "copied"  # one word may be a name
     if _repeats(tokens):
         yield "repeating"
     longer, shorter = max(src_pieces, len(tokens)), min(src_pieces, len(tokens))
@@ -27,8 +26,12 @@ def suspicions(source: str, translation: str, src_pieces: int, tokens: Sequence[
     # Most lines have neither: then the translation is not searched for them.
     if (numbers := _numbers(source)) and numbers - _numbers(translation):
         yield "missing_number"
-    if (urls := Counter(URL.findall(source))) and urls - Counter(URL.findall(translation)):
+    if (urls := _urls(source)) and urls - _urls(translation):
         yield "missing_url"
+
+
+def _num_words(text: str) -> int:
+    return len(text.split()) + count_spaceless(text) // 3
 
 
 def _numbers(text: str) -> Counter[str]:
@@ -39,9 +42,13 @@ def _numbers(text: str) -> Counter[str]:
     return Counter(_NUMBER.findall(whole))
 
 
+def _urls(text: str) -> Counter[str]:
+    return Counter(URL.findall(text) if any(mark in text for mark in ("://", "www.", "@")) else ())
+
+
 def _repeats(tokens: Sequence[str]) -> bool:
     """Whether one to four pieces come four times in a row; marks such as ... do not count."""
-    if max(Counter(tokens).values(), default=0) < 4:
+    if len(tokens) - len(set(tokens)) < 3 or max(Counter(tokens).values()) < 4:
         return False
     for n in range(1, 5):
         for start in range(len(tokens) - 4 * n + 1):
