@@ -85,7 +85,7 @@ class MultiHeadAttention(nn.Module):
         dropout = self.dropout if self.training else 0.0
         q_BHTK = self._split(self.query(x_BTD)).to(k_BHSK.dtype)
         heads_BHTK = fast_attention(q_BHTK, k_BHSK, v_BHSK, mask, dropout, causal)
-        return self._joined(heads_BHTK, x_BTD)
+        return self._project(heads_BHTK, x_BTD)
 
     def weights(
         self,
@@ -111,10 +111,12 @@ class MultiHeadAttention(nn.Module):
         B, T, D = x_BTD.shape
         return x_BTD.view(B, T, self.num_heads, D // self.num_heads).transpose(1, 2)
 
-    def _joined(self, heads_BHTK: Tensor, x_BTD: Tensor) -> Tensor:
-        """Concat(head_1 .. head_H) W^O. A search may keep keys in a wider dtype than the model's."""
-        B, H, T, K = heads_BHTK.shape
-        heads_BTD = heads_BHTK.transpose(1, 2).reshape(B, T, H * K)
-        if x_BTD.dtype.itemsize < heads_BTD.dtype.itemsize:
-            heads_BTD = heads_BTD.to(x_BTD.dtype)
-        return self.output(heads_BTD)
+    def _join(self, x_BHTK: Tensor) -> Tensor:
+        # (B, H, T, K) -> (B, T, H, K) -> (B, T, D)
+        B, H, T, K = x_BHTK.shape
+        return x_BHTK.transpose(1, 2).reshape(B, T, H * K)
+
+    def _project(self, heads_BHTK: Tensor, x_BTD: Tensor) -> Tensor:
+        """Concat(head_1 .. head_H) W^O of the inputs x; a search may keep keys in a wider dtype than theirs."""
+        is_wider = heads_BHTK.dtype.itemsize > x_BTD.dtype.itemsize
+        return self.output(self._join(heads_BHTK.to(x_BTD.dtype) if is_wider else heads_BHTK))

@@ -74,13 +74,13 @@ class VariantAttention(MultiHeadAttention):
         dropout = self.dropout if self.training else 0.0
         if self.fusable and self.relation.fusable(v_BHSK):
             heads_BHTK = self._fused(x_BTD, k_BHSK, v_BHSK, mask, causal, positions, dropout)
-            return self._joined(heads_BHTK, x_BTD)
+            return self._project(heads_BHTK, x_BTD)
         weights = drop(self._weights(x_BTD, k_BHSK, mask, causal, positions), dropout)
         heads_BHTK = weights.to(v_BHSK.dtype) @ v_BHSK
         added = self.relation.value_bias(weights, positions)
         if added is not None:
             heads_BHTK = heads_BHTK + added.to(v_BHSK.dtype)
-        return self._joined(heads_BHTK, x_BTD)
+        return self._project(heads_BHTK, x_BTD)
 
     def _fused(
         self,
