@@ -18,7 +18,7 @@ def test_the_polynomials_bring_all_from_1_percent_on_near_1():
     x = torch.linspace(0.01, 1, 100_000, dtype=torch.float64)
     for a, b, c in POLYNOMIALS:
         x = a * x + b * x**3 + c * x**5
-    assert x.min() > 0.906 and x.max() < 1.094
+    assert x.min() > 0.987 and x.max() < 1.013
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
