@@ -106,10 +106,27 @@ def test_both_ways_to_rotate_agree_far_out_too(dtype):
 def test_what_a_search_needed_first_can_be_trained_with():
     x = torch.randn(1, 1, 3, 8, requires_grad=True)
     there = Positions(torch.tensor([0, 1, 9000]), torch.arange(1), end=9001)
+    rotary = Rotary()
     with torch.inference_mode():
-        Rotary().rotate(x, there)
-    Rotary().rotate(x, there).sum().backward()
+        rotary.rotate(x, there)
+    rotary.rotate(x, there).sum().backward()
     assert x.grad is not None
+
+
+def test_what_is_compiled_has_no_complex_numbers():
+    x, there, dtypes = torch.randn(1, 1, 3, 8), Positions.of(3, 3, torch.device("cpu")), set()
+
+    def note_dtypes(graph, inputs):
+        for node in graph.graph.nodes:
+            value = node.meta.get("example_value")
+            dtypes.update({value.dtype} if isinstance(value, torch.Tensor) else ())
+        return graph.forward
+
+    rotary = Rotary()
+    compiled = torch.compile(lambda x: rotary.rotate(x, there), backend=note_dtypes, fullgraph=True)
+    torch.testing.assert_close(compiled(x), rotary.rotate(x, there))
+    assert torch.float32 in dtypes
+    assert not any(dtype.is_complex for dtype in dtypes)
 
 
 @pytest.mark.parametrize("causal", [False, True])

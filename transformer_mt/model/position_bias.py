@@ -43,8 +43,9 @@ class Rotary(PositionBias):
         self._turns = torch.empty(0)  # not a buffer: that would be rounded in a model in bfloat16
 
     def rotate(self, x_BHTK: Tensor, positions: Positions) -> Tensor:
-        on_cpu = x_BHTK.device.type == "cpu"
-        return (self.rotate_on_cpu if on_cpu else self.rotate_by_formula)(x_BHTK, positions)
+        # Compiled, the formula is one kernel; the compiler knows no complex numbers.
+        eager_on_cpu = x_BHTK.device.type == "cpu" and not torch.compiler.is_compiling()
+        return (self.rotate_on_cpu if eager_on_cpu else self.rotate_by_formula)(x_BHTK, positions)
 
     def rotate_by_formula(self, x_BHTK: Tensor, positions: Positions) -> Tensor:
         angle = _angles(positions.queries, x_BHTK.size(-1))
@@ -60,9 +61,8 @@ class Rotary(PositionBias):
         """
         turns = self._turns  # local reference: another thread may replace self._turns
         if len(turns) < positions.end:
-            with torch.inference_mode(False):  # for a training too, if a search needs them first
-                angle = _angles(torch.arange(max(512, 2 * positions.end)), x_BHTK.size(-1))
-                self._turns = turns = torch.polar(torch.ones_like(angle), angle)
+            angle = _angles(torch.arange(max(512, 2 * positions.end)), x_BHTK.size(-1))
+            self._turns = turns = torch.polar(torch.ones_like(angle), angle)
         wide = x_BHTK.to(torch.promote_types(x_BHTK.dtype, torch.float32))
         turned = torch.view_as_complex(wide.unflatten(-1, (-1, 2))) * turns[positions.queries]
         return torch.view_as_real(turned).flatten(-2).to(x_BHTK.dtype)
