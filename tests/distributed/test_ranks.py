@@ -560,7 +560,7 @@ def test_a_rank_that_does_not_come_is_named(monkeypatch):
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(distributed, "_RENDEZVOUS_TIMEOUT", timedelta(seconds=1))
     with pytest.raises(
-        WorkError, match="^stopped because rank 1 did not come within 1 seconds; see what that one said$"
+        WorkError, match="^stopped because rank 1 did not come within 1 seconds; see its own error message$"
     ):
         distributed.Ranks.join(torch.device("cpu"))
 

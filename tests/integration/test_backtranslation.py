@@ -245,10 +245,13 @@ def test_a_corpus_that_is_called_synthetic_already_keeps_its_name(chain, tmp_pat
 
 
 def test_flags_of_a_chain_are_refused(chain):
-    for flag, value in (("--keep", "0.5"), ("--filter", "copy"), ("--beam", "2")):
+    for flag, value in (
+        ("--keep", "0.5"), ("--filter", "copy"), ("--beam", "2"), ("--ensemble", "runs/x"),
+        ("--device", "cpu"),
+    ):  # fmt: skip
         result = run_cli("backtranslate", chain, flag, value)
         assert result.returncode == 2
-        assert f"{flag} must be left out with a YAML file, which has it" in result.stderr.decode()
+        assert f"{flag} must be left out with a YAML file of the whole chain" in result.stderr.decode()
 
 
 def test_two_sides_with_one_code_are_refused(translator, tiny_run, text, tmp_path, monkeypatch):

@@ -356,6 +356,17 @@ def test_scores_are_told_where_the_model_takes_no_files(tiny_run, tmp_path, capf
     assert "evaluation: the translations could not be written: " in err
 
 
+def test_scores_of_every_set_are_told_where_the_model_takes_no_files(tiny_run, tmp_path, capfdbinary):
+    run = tmp_path / "run"
+    shutil.copytree(tiny_run, run, ignore=shutil.ignore_patterns("evaluation"))
+    (run / "evaluation").write_text("in the way", encoding="utf-8")
+    (tmp_path / "a.en").write_text("the dog sleeps\n", encoding="utf-8")
+    pair = ("--source", tmp_path / "a.en", "--reference", tmp_path / "a.en")
+    status, out, err = cli(capfdbinary, "evaluate", run, *pair, *pair, "--beam", "1")
+    assert status == 1 and out.count("BLEU") == 2
+    assert err.count("could not be written") == 1
+
+
 def test_evaluate_prints_signed_scores_and_keeps_the_translations(tiny_run, capfdbinary):
     status, out, _ = cli(capfdbinary, "evaluate", tiny_run, "--beam", "2")
     lines = out.split("\n")

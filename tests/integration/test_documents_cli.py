@@ -178,6 +178,7 @@ def test_options_of_lines_are_refused(tiny_run, page, capfdbinary, words, messag
     [
         ("a.html", b"<p>caf\xe9", "a.html:1: must be UTF-8, but byte 0xe9 is not"),
         ("a.srt", b"no subtitles", "a.srt: must be subtitles in SRT format, but are not in line 1"),
+        ("a.html", b"\xef\xbb\xbfab\ncd\xe9", "a.html:2: must be UTF-8, but byte 0xe9 is not"),
         ("a.html", b"%PDF-1.7", "a.html: must be text in UTF-8, but is a PDF file"),
     ],
 )

@@ -90,6 +90,32 @@ def test_max_updates_ends_a_training_before_its_epochs(config, tmp_path):
     assert load_config(folder / "config.yaml").train.max_updates == 6
 
 
+def test_more_updates_are_trained_when_they_ended_a_training_before_its_epochs(config, tmp_path, capsys):
+    short = changed(config, max_epochs=50.0, max_updates=6)
+    folder = train(short, tmp_path / "run")
+    train(short, folder)
+    assert "raise train.max_epochs and train.max_updates to continue" in capsys.readouterr().err
+    train(changed(short, max_updates=8), folder)
+    assert read_objects(folder / "metrics.jsonl")[-1]["step"] == 8
+
+
+def test_a_checkpoint_by_minutes_counts_updates_that_were_not_read_yet(config, tmp_path, monkeypatch):
+    """As on a GPU, where losses are read every 20 updates."""
+    from transformer_mt import checkpoint
+    from transformer_mt.training import loop
+
+    monkeypatch.setattr(loop, "_is_asynchronous", lambda device: True)
+    original, read = checkpoint.save, []
+
+    def save(root, step, tensors, state):
+        read.append(state["progress"]["tokens"])
+        return original(root, step, tensors, state)
+
+    monkeypatch.setattr(checkpoint, "save", save)
+    train(changed(config, save_minutes=1e-9, max_updates=4), tmp_path / "run")
+    assert 0 < read[0] < read[1] < read[2] < read[3]
+
+
 def test_an_interrupted_training_by_epochs_ends_the_same(config, tmp_path):
     from tests.conftest import train_interrupted
 

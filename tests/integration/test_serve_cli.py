@@ -164,6 +164,7 @@ def test_mistakes_get_one_line(tiny_run, served, tmp_path, capfdbinary):
         ),
         ((tiny_run, "--api-keys", tmp_path / "keys"), "must have a key in each line, but has none"),
         (("no/run",), "no/run: no such folder"),
+        ((tiny_run, "--seconds", "9", tiny_run), "each model must have a direction of its own"),
         ((tiny_run, "--seconds", "-1"), "must be a whole number of at least 0"),
     ]:
         status, out, err = cli(capfdbinary, "serve", *words)

@@ -8,6 +8,7 @@ import pytest
 from transformer_mt import Translator
 from transformer_mt.data import toy
 from transformer_mt.serving.batcher import BATCH_LINES, Batcher, QueueFullError
+from transformer_mt.translation.result import Translation
 
 
 class Recorder:
@@ -21,7 +22,11 @@ class Recorder:
         assert self.go.wait(30)
         if "bad" in lines:
             raise RuntimeError("out of order")
-        return [f"<{line}>" for line in lines]
+        return [Translation(line, f"<{line}>", 0.0, 0.0, []) for line in lines]
+
+
+def texts(results):
+    return [result.translation for result in results]
 
 
 @pytest.fixture
@@ -61,12 +66,25 @@ def test_translations_are_those_of_the_translator(tiny_run):
     assert [r.score for r in found] == pytest.approx([r.score for r in expected], abs=1e-5)
 
 
+def test_a_request_gets_as_many_candidates_as_it_asked_for(tiny_run):
+    """Although the other one, in the same batch, asks for more."""
+    translator = Translator.load(tiny_run, device="cpu", decode={"beam": 3})
+
+    async def body(batcher):
+        return await asyncio.gather(
+            batcher.translate(["the dog sleeps"], 1), batcher.translate(["the cat sings"], 3)
+        )
+
+    (one,), (three,) = run(translator, body, wait=0.5)
+    assert (len(one.n_best), len(three.n_best)) == (1, 3)
+
+
 def test_what_comes_together_is_translated_together(recorder):
     async def body(batcher):
         recorder.go.set()
-        return await asyncio.gather(*(batcher.translate([f"line {i}"]) for i in range(10)))
+        return map(texts, await asyncio.gather(*(batcher.translate([f"line {i}"]) for i in range(10))))
 
-    assert run(recorder, body, wait=5.0 / 10) == [[f"<line {i}>"] for i in range(10)]
+    assert list(run(recorder, body, wait=5.0 / 10)) == [[f"<line {i}>"] for i in range(10)]
     assert len(recorder.batches) == 1
 
 
@@ -108,7 +126,7 @@ def test_a_cancelled_request_leaves_the_queue(recorder):
         await asyncio.sleep(0)
         assert batcher.lines_waiting == 5
         recorder.go.set()
-        assert await others[1] == ["<stays>"] * 5
+        assert texts(await others[1]) == ["<stays>"] * 5
         await first
 
     run(recorder, body)
@@ -128,7 +146,7 @@ def test_no_more_lines_wait_than_may(recorder):
         # alone, a text of any length is translated
         return await batcher.translate(["c"] * 30)
 
-    assert run(recorder, body, queue_lines=10) == ["<c>"] * 30
+    assert texts(run(recorder, body, queue_lines=10)) == ["<c>"] * 30
 
 
 def test_an_error_is_that_of_its_own_line_alone(recorder):
@@ -138,7 +156,7 @@ def test_an_error_is_that_of_its_own_line_alone(recorder):
         return await asyncio.gather(*requests, return_exceptions=True)
 
     good, bad, fine = run(recorder, body, wait=0.5)
-    assert (good, fine) == (["<good>"], ["<fine>"]) and isinstance(bad, RuntimeError)
+    assert (texts(good), texts(fine)) == (["<good>"], ["<fine>"]) and isinstance(bad, RuntimeError)
 
 
 def test_what_waits_is_finished_when_it_closes(recorder):
@@ -149,4 +167,4 @@ def test_what_waits_is_finished_when_it_closes(recorder):
         await asyncio.to_thread(batcher.close)
         return await asyncio.gather(*requests)
 
-    assert run(recorder, body) == [[f"<{i}>"] for i in range(100)]
+    assert list(map(texts, run(recorder, body))) == [[f"<{i}>"] for i in range(100)]

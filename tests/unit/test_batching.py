@@ -37,6 +37,17 @@ def pairs(tmp_path: Path) -> EncodedPairs:
     return EncodedPairs([tmp_path / "a.arrow"])
 
 
+def test_epochs_without_a_pair_are_passed_over(pairs):
+    """A corpus of 300 pairs with a weight of 0.001 has a pair in every third epoch or so."""
+    batches = TrainingBatches(pairs, 1000, seed=1, mixture=Mixture([300], [0.001], seed=1))
+    epochs = []
+    for _ in range(3):
+        (batch,) = batches.next_update()
+        assert len(batch.src) == 1
+        epochs.append(batches.epoch)
+    assert epochs == sorted(set(epochs)) and epochs[-1] >= 4
+
+
 @pytest.mark.parametrize("budget", [40, 100, 1000, 100_000])
 def test_each_pair_once_within_the_budget(lengths, budget):
     src, tgt = lengths

@@ -230,6 +230,20 @@ def test_schema_knows_every_key_and_refuses_others():
         ("data: {train: 5}", "`data.train` must be a corpus: .*but is 5"),
         ("- a\n- b", "a config must be a mapping of keys to values, but is a list"),
         ("tokenizer: {bpe_dropout: 1.0}", "`tokenizer.bpe_dropout` must be less than 1, but is 1.0"),
+        (
+            "data: {remove_duplicates: nea}",
+            "`data.remove_duplicates` must be true, false or near, but is 'nea'$",
+        ),
+        (
+            "data: {filter: {detokenize: sourc}}",
+            "`data.filter.detokenize` must be true, false, source or target, but is 'sourc'$",
+        ),
+        ("tokenizer: {shared: 'True'}", "must be true or false, but is 'True'; did you mean true"),
+        (
+            "tokenizer: {file: 3}",
+            "odd.yaml:1: tokenizer.file must be a SentencePiece model, or a list of two",
+        ),
+        ("data: {train: {file: a.tsv, columns: 3}}", "columns must be two names .*, but is 3\n"),
         ("train: {compile: maybe}", "`train.compile` must be true, false or auto, but is 'maybe'"),
         (
             "data: {config: de-en}",

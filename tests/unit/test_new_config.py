@@ -94,6 +94,13 @@ def test_parquet_and_moses_files_are_understood(tmp_path):
         assert read(guess) == PAIRS
 
 
+def test_endings_in_capitals_are_read(tmp_path):
+    packed = gzip.compress(TABLES["commas.csv"].encode())
+    (tmp_path / "P.CSV.GZ").write_bytes(packed)
+    (guess,) = guess_corpora(["P.CSV.GZ"], "en", "de")
+    assert read(guess) == PAIRS
+
+
 @pytest.mark.parametrize(
     "names",
     [
@@ -103,11 +110,12 @@ def test_parquet_and_moses_files_are_understood(tmp_path):
         ("en.txt.gz", "de.txt.gz"),
         ("first.txt", "second.txt"),  # by their text
         ("corpus.de_DE", "other.en_GB"),
+        ("Europarl.de-en.en", "Europarl.de-en.de"),  # as OPUS names them
     ],
 )
 def test_two_text_files_are_a_corpus(tmp_path, names):
     for name in names:
-        is_german = ".de" in name or "_de" in name or name.startswith(("de.", "second"))
+        is_german = name.endswith((".de", ".de_DE")) or "_de" in name or name.startswith(("de.", "second"))
         text = lines(int(is_german)).encode()
         (tmp_path / name).write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
     (guess,) = guess_corpora(names, "en", "de")

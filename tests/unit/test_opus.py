@@ -137,6 +137,9 @@ def test_a_service_that_fails(opus, monkeypatch):
     opus.answers["/api/"] = lambda query: b'{"corpora": [{"url": "file:///etc/passwd.zip"}]}'
     with pytest.raises(InputError, match=r"passwd.zip: must be an address that begins with https://"):
         read(data())
+    monkeypatch.setenv("TRANSFORMER_MT_OPUS", "opus.example/api/")
+    with pytest.raises(InputError, match=r"must be an address that begins with https://"):
+        read(data())
     monkeypatch.setenv("TRANSFORMER_MT_OPUS", "http://127.0.0.1:9/api/")
     with pytest.raises(WorkError, match=r"opus Books v1: cannot be had from .*check the network"):
         read(data())

@@ -166,6 +166,14 @@ def test_a_second_start_takes_the_cache_and_a_changed_file_or_setting_does_not(c
     assert prepare(corpus_config, lambda text: None).fingerprint != first.fingerprint
 
 
+def test_language_pieces_are_in_the_cache_too(corpus_config):
+    prepare(corpus_config, lambda text: None)
+    data = corpus_config.data.model_copy(update={"language_pieces": True})
+    with_pieces = prepare(corpus_config.model_copy(update={"data": data}), lambda text: None)
+    piece = with_pieces.tokenizer.tag_id(">>de<<")
+    assert {with_pieces.train.src(row)[0] for row in range(10)} == {piece}
+
+
 def test_the_vocabulary_is_learnt_on_the_training_side_only(corpus_config):
     """Of the kept pairs: what stands in validation or test has no part in it."""
     seen = []

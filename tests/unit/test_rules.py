@@ -5,7 +5,8 @@ import torch
 
 from tests.table import BOS, EOS, IDS, V, every_sequence, table_model
 from transformer_mt.config import DecodeConfig
-from transformer_mt.search.beam import beam_search
+from transformer_mt.search.beam import SpecialIds, beam_search
+from transformer_mt.search.hypothesis import LengthPenalty
 from transformer_mt.search.rules import (
     BannedText,
     DiversityPenalty,
@@ -118,6 +119,26 @@ def test_siblings_are_ranked_among_what_the_other_rules_leave():
         for rule in rules_of_batch(rules, settings, prefixes):
             rule(torch.tensor([tokens], dtype=torch.int64), log_probs, torch.tensor([0]))
         assert log_probs[0].argmax() == best and log_probs[0, best] == -1.0 * (best - 1)
+
+
+def test_siblings_are_ranked_without_the_tokens_that_are_never_chosen():
+    """The likeliest token is one of these: the best of the others keeps the model's own score."""
+    log_probs = torch.log_softmax(torch.tensor([[5.0, 1.0, 3.0, 2.0]]), dim=1)
+    ids = SpecialIds(BOS, EOS, never=(0,))
+
+    class State:
+        def select(self, rows):
+            self.rows = rows
+            return self
+
+    def step(tokens, state):
+        return log_probs.expand(len(tokens), -1).clone(), state
+
+    options = {"penalty": LengthPenalty(), "rules": [DiversityPenalty(1.0, most=4)]}
+    (found,) = beam_search(step, State(), [2], ids, beam=1, **options)
+    first, ends = log_probs[0, 2].item(), log_probs[0, EOS].item()
+    assert found[0].tokens == [2, EOS]
+    assert found[0].score == pytest.approx((first + ends - 2.0) / 2)  # the end is the third best
 
 
 def test_siblings_make_the_n_best_differ():

@@ -130,6 +130,13 @@ def test_a_request_with_a_mistake_gets_400_and_the_reason(client, fields, error)
     assert (answer.status_code, answer.json()) == (400, {"error": error})
 
 
+def test_a_number_of_many_digits_in_a_form_gets_400(client):
+    fields = {"q": "a", "source": "en", "target": "de", "alternatives": "9" * 5000}
+    answer = client.post("/translate", data=fields)
+    assert answer.status_code == 400
+    assert answer.json() == {"error": "alternatives must be a number from 0 to 100"}
+
+
 def test_what_is_not_there_is_an_error_in_json(client):
     assert client.get("/nothing").json() == {"error": "Not Found"}
     answer = client.get("/translate")
@@ -306,6 +313,13 @@ def test_html_of_too_many_texts_is_refused(client):
     answer = translate(client, q="<p>a" * 60, format="html")
     assert answer.status_code == 400
     assert answer.json() == {"error": "the HTML must have at most 50 texts, but has 60"}
+
+
+def test_html_that_cannot_be_read_is_a_mistake_with_a_detected_language_too(client):
+    nested = "<div>" * 400 + "a" + "</div>" * 400
+    answers = [translate(client, q=nested, format="html", source=source) for source in ("en", "auto")]
+    assert [answer.status_code for answer in answers] == [400, 400]
+    assert answers[0].json() == answers[1].json()
 
 
 def test_the_language_of_html_is_that_of_its_text(client):

@@ -34,10 +34,20 @@ from transformer_mt.cli import (
 )
 from transformer_mt.cli.console import Parser, say, subcommands
 from transformer_mt.cli.flags import name_by_flags
-from transformer_mt.errors import InputError, Notice, WorkError
+from transformer_mt.errors import InputError, Notice, Setting, WorkError
 
 # In these commands positional words may come before, between and after the options.
-_INTERMIXED = ("new", "inspect", "train", "translate", "backtranslate", "distill", "sweep", "compare")
+_INTERMIXED = (
+    "new",
+    "inspect",
+    "train",
+    "translate",
+    "backtranslate",
+    "distill",
+    "serve",
+    "sweep",
+    "compare",
+)
 
 
 def build_parser() -> Parser:
@@ -144,7 +154,11 @@ def _status_of(parser: argparse.ArgumentParser, arguments: argparse.Namespace, i
 
         if not is_out_of_memory(error):
             raise
-        say("not enough memory; lower --batch-tokens or --beam, or close other programs")
+        advice = WorkError(
+            "not enough memory; lower ", Setting("decode.batch_tokens"), " or ", Setting("decode.beam"),
+            ", or close other programs",
+        )  # fmt: skip
+        say(advice.text(name_by_flags(parser)))
         return 1
     except BrokenPipeError:
         # The reader of our output has closed it; Python must not complain when it flushes at exit.

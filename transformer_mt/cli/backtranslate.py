@@ -84,12 +84,9 @@ def _backtranslate(arguments: argparse.Namespace) -> int:
 def _chain(arguments: argparse.Namespace) -> int:
     if arguments.texts:
         raise InputError("with a YAML file the texts must be named in it, but some are given")
-    given = [flag for flag in ("filter", "keep", "to", "from") if getattr(arguments, flag) is not None]
-    given += [
-        key for key, value in vars(arguments).items() if key.startswith("decode.") and value is not None
-    ]
-    if given:
-        raise InputError(Setting(given[0]), " must be left out with a YAML file, which has it")
+    others = {key: value for key, value in vars(arguments).items() if key not in ("model", "out", "command")}
+    if given := [key for key, value in others.items() if value not in (None, [], "auto")]:
+        raise InputError(Setting(given[0]), " must be left out with a YAML file of the whole chain")
     if int(os.environ.get("WORLD_SIZE", 1)) > 1:
         raise InputError("a chain must run in one process; use torchrun for its steps instead")
     from transformer_mt.experiments.backtranslation_chain import run_chain

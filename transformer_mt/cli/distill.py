@@ -1,10 +1,12 @@
 """transformer-mt distill"""
 
 import argparse
+import os
 from pathlib import Path
 from typing import Any
 
 from transformer_mt.cli.console import existing_files, say, share
+from transformer_mt.errors import InputError
 
 _ABOUT = (
     "Train a small, fast student on a teacher's translations of the training sentences, export it in int8, "
@@ -55,6 +57,8 @@ def add_command(commands: Any) -> None:
 def _distill(arguments: argparse.Namespace) -> int:
     from transformer_mt.config.load import load_config
 
+    if int(os.environ.get("WORLD_SIZE", 1)) > 1:
+        raise InputError("distill must run in one process; start it without torchrun")
     config = load_config(arguments.config, arguments.overrides)
     texts = existing_files(arguments.text)
     from transformer_mt.config.filter import FilterConfig

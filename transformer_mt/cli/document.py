@@ -80,7 +80,8 @@ def _read(arguments: argparse.Namespace) -> tuple[str, str]:
     try:
         return name, raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line, byte = raw.count(b"\n", 0, error.start) + 1, raw[error.start]
+        text = error.object  # without the byte-order mark that `raw` may begin with
+        line, byte = text.count(b"\n", 0, error.start) + 1, text[error.start]
         raise InputError(
             f"{name}:{line}: must be UTF-8, but byte {byte:#04x} is not; convert the file (iconv) first"
         ) from None

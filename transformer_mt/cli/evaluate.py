@@ -20,6 +20,7 @@ from transformer_mt.errors import InputError, WorkError
 if TYPE_CHECKING:
     from transformer_mt.config import Config
     from transformer_mt.data.test_sets import TestSet
+    from transformer_mt.evaluation.evaluate import Evaluation
     from transformer_mt.translation.translator import Translator
 
 _ABOUT = (
@@ -63,13 +64,11 @@ def _evaluate(arguments: argparse.Namespace) -> int:
         raise InputError(f"{folder}: its config has no data.test in {arguments.to}")
     is_plain = not arguments.ensemble and arguments.engine == "auto" and arguments.dtype is None
     weights = weights_digest(folder) if is_plain else None
+    not_saved: WorkError | None = None
     for test in tests:
         evaluation = evaluate(translator, test, config, say, arguments.tag, weights)
         if external:
-            try:
-                evaluation.save(folder / "evaluation", test)  # not lost with a command that fails
-            except WorkError as error:
-                say(f"warning: {error}")
+            not_saved = _save(evaluation, folder, test) or not_saved  # not lost with a command that fails
             evaluation = evaluation.scored_by(external, test)
         scores = evaluation.scores
         if arguments.json:
@@ -83,8 +82,9 @@ def _evaluate(arguments: argparse.Namespace) -> int:
         else:
             print(f"{test.name}: {test.corpus}, {len(test.sentences):,} sentences, {translator.searched}")
             print("\n".join(f"  {score}" for score in scores), flush=True)
-        # After the scores are printed: the folder of a shared model may be read-only
-        evaluation.save(folder / "evaluation", test)
+        not_saved = _save(evaluation, folder, test) or not_saved
+    if not_saved:  # after the scores of all sets: the folder of a shared model may be read-only
+        raise not_saved
     is_plain = is_plain and translator.decode == config.decode and not arguments.tag
     keeps = is_plain and not arguments.source and not arguments.to
     try:
@@ -98,6 +98,15 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     finally:  # the scores are there, whatever came of the tables
         _update_report(folder, config)
     return 0
+
+
+def _save(evaluation: "Evaluation", folder: Path, test: "TestSet") -> WorkError | None:
+    """Keep it in the run's folder; the error if that takes no files."""
+    try:
+        evaluation.save(folder / "evaluation", test)
+    except WorkError as error:
+        return error
+    return None
 
 
 def _into(target: str, tests: "list[TestSet]") -> "list[TestSet]":

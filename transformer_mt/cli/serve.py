@@ -24,15 +24,15 @@ def add_command(commands: Any) -> None:
     parser.add_argument(
         "--api-keys", metavar="FILE", help="keys that may ask, one a line: KEY [REQUESTS PER MINUTE]"
     )
-    limits = parser.add_argument_group("limits", "What a client may ask; 0 is no limit.")
+    limits = parser.add_argument_group("limits", "What a client may ask.")
     limits.add_argument("--characters", metavar="N", type=_not_negative, default=20_000,
-                        help="characters of a request (default: 20000)")  # fmt: skip
+                        help="characters of a request; 0 is no limit (default: 20000)")  # fmt: skip
     limits.add_argument("--requests-per-minute", metavar="N", type=_not_negative, default=0,
-                        help="of one key, or of one address (default: 0)")  # fmt: skip
+                        help="of one key, or of one address; 0 is no limit (default: 0)")  # fmt: skip
     limits.add_argument("--queue", metavar="N", type=positive, default=2000,
                         help="lines that may wait for a model (default: 2000)")  # fmt: skip
     limits.add_argument("--seconds", metavar="N", type=_not_negative, default=60,
-                        help="until a request is given up (default: 60)")  # fmt: skip
+                        help="until a request is given up; 0 is never (default: 60)")  # fmt: skip
     parser.add_argument(
         "--cors", metavar="ORIGIN", action="append", default=[],
         help="pages of this origin may use the server, such as https://example.org; repeatable",

@@ -16,9 +16,8 @@ Columns = list[str] | list[int]
 def _check_columns(columns: Any) -> Any:
     if columns is None:
         return columns
-    kinds = {type(column) for column in columns} if isinstance(columns, list) else set()
-    are_names, are_numbers = kinds == {str}, kinds == {int} and min(columns) > 0
-    if len(columns) != 2 or not (are_names or are_numbers):
+    kinds = {type(column) for column in columns} if isinstance(columns, list) and len(columns) == 2 else set()
+    if kinds != {str} and not (kinds == {int} and min(columns) > 0):
         raise ValueError(
             "columns must be two names ([en, de]) or, for a table without header, two numbers from 1 on "
             f"([1, 2]), but is {columns!r}"

@@ -14,11 +14,13 @@ _UNION_MEMBERS = ("bool", "int", "constrained-int", "constrained-str", "ScoresCo
 
 _UNIONS = {
     "data.language_pieces": "true, false or auto",
+    "data.remove_duplicates": "true, false or near",
+    "filter.detokenize": "true, false, source or target",
     "train.compile": "true, false or auto",
     "train.batch_tokens": "auto or a whole number above 0",
     "decode.split_sentences": "true, false or auto",
 }
-"""Keys of a union: pydantic would report each member in a line of its own."""
+"""Keys of a union, or the ends of their paths: pydantic would report each member in a line of its own."""
 
 OTHER_NAMES = {
     name: f"it is called {right} here"
@@ -95,8 +97,10 @@ def _problem(error: Any, loc: list[str], section: type[BaseModel]) -> str:
         return " must be given"
     if kind == "corpus_kind":
         return f" {error['msg']}, but is {value!r}"
-    if dotted in _UNIONS:
-        return f" must be {_UNIONS[dotted]}, but is {value!r}"
+    union = next((must for key, must in _UNIONS.items() if f".{dotted}".endswith(f".{key}")), None)
+    if union or kind in ("bool_type", "bool_parsing"):
+        near = f"; did you mean {str(value).lower()}?" if str(value).lower() in ("true", "false") else ""
+        return f" must be {union or 'true or false'}, but is {value!r}{near}"
     if kind == "model_type":
         return f" must be a section of keys, but is {'empty' if value is None else repr(value)}"
     if kind == "string_pattern_mismatch":

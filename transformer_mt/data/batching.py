@@ -203,7 +203,7 @@ class TrainingBatches:
         return make_batch([self._pairs.src(i) for i in rows], [self._pairs.tgt(i) for i in rows])
 
     def _next_rows(self) -> np.ndarray:
-        if self.index >= len(self._batches_of(self.epoch)):
+        while self.index >= len(self._batches_of(self.epoch)):  # a small weight leaves whole epochs empty
             self.epoch, self.index = self.epoch + 1, 0
         rows = self._batches_of(self.epoch)[self.index]
         self.index += 1

@@ -146,7 +146,7 @@ def read_aligned(files: Sequence[str]) -> Iterator[tuple[str, ...]]:
 
 
 def _read_file(corpus: FileCorpus, languages: list[str]) -> Iterator[Pair]:
-    suffix = Path(without_packing(corpus.file)).suffix
+    suffix = Path(without_packing(corpus.file)).suffix.lower()
     columns = corpus.columns or languages
     if suffix in (".tsv", ".csv", ".jsonl", ".json", ".parquet"):
         return read_rows(corpus, columns, suffix)

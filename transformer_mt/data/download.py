@@ -33,7 +33,7 @@ def fetch_json(url: str, query: Mapping[str, str], what: str) -> Any:
         try:
             with _open(address, {}) as answer:
                 return json.loads(answer.read())
-        except ValueError:
+        except (json.JSONDecodeError, UnicodeDecodeError):
             raise WorkError(f"{what}: {url} must answer with JSON, but does not; try again later") from None
         except (OSError, http.client.HTTPException) as error:
             _wait_or_fail(error, attempt, what, url)

@@ -17,15 +17,16 @@ DAMAGED = (OSError, EOFError, zlib.error, lzma.LZMAError)
 
 def open_packed(path: Path) -> IO[bytes]:
     """The file for reading, unpacked if its name has such an ending."""
-    if path.suffix == ".zst":
+    suffix = path.suffix.lower()
+    if suffix == ".zst":
         import pyarrow  # Python 3.11 has no Zstandard of its own
 
         return io.BufferedReader(pyarrow.input_stream(str(path), compression="zstd"))
-    opened = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}.get(path.suffix)
+    opened = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}.get(suffix)
     return opened(path, "rb") if opened else path.open("rb")  # type: ignore[operator]
 
 
 def without_packing(name: str) -> str:
     """The name without the ending of a packed file."""
     suffix = Path(name).suffix
-    return name.removesuffix(suffix) if suffix in PACKED else name
+    return name.removesuffix(suffix) if suffix.lower() in PACKED else name

@@ -122,6 +122,8 @@ def _key(config: Config, tokenizer: Tokenizer | None) -> str:
         if tokenizer
         else config.tokenizer.model_dump(exclude={"bpe_dropout", "file"}),
     }
+    if data.control_pieces:  # `data.language_pieces` alone changes them
+        facts["pieces"] = [data.pieces_before(corpus) for corpus in (*data.entries, *data.valid_sets)]
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:24]
 
 
@@ -165,8 +167,8 @@ def _open(config: Config, folder: Path, say: Say) -> PreparedData | None:
         # reason to delete.
         if isinstance(error, OSError) and error.errno not in (None, errno.ENOENT):
             raise WorkError(
-                f"{error.filename or folder}: the cache cannot be read: {error.strerror}; check the place, "
-                "or set TRANSFORMER_MT_CACHE to another folder"
+                f"{error.filename or folder}: the cache cannot be read: {error.strerror}; check the "
+                "disk and the folder's permissions, or set TRANSFORMER_MT_CACHE to another folder"
             ) from None
         say(f"the cache {folder} is damaged ({error}); it is rebuilt")
         return None

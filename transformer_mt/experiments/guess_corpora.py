@@ -92,8 +92,9 @@ def _paired(paths: Sequence[str], languages: tuple[str, str]) -> list[tuple[_Tex
 
 def _text(path: str, languages: tuple[str, str]) -> _Text:
     name = Path(without_packing(path)).name
-    for side, language in enumerate(languages):
-        for part in re.finditer(r"(?<![A-Za-z])[A-Za-z]{2,3}(?![A-Za-z])", name):
+    # The last code counts: Europarl.de-en.en is English.
+    for part in reversed(list(re.finditer(r"(?<![A-Za-z])[A-Za-z]{2,3}(?![A-Za-z])", name))):
+        for side, language in enumerate(languages):
             if is_code_of(part.group(), language):
                 return _Text(path, side, f"{Path(path).parent}/{name[: part.start()]}*{name[part.end() :]}")
     lines = list(islice(read_lines(path), 0, _ROWS * _STRIDE, _STRIDE))

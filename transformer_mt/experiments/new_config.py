@@ -131,14 +131,15 @@ def _config(data: Data, size: Size, lengths: Sequence[tuple[int, int]], name: st
     """The config, and its YAML with a comment on each choice."""
     updates = _updates(data, size, lengths)
     every = max(50, updates // 150 * 10)
-    share = min(_MOST_HELD_OUT, round(1.2 * _HELD_OUT / data.pairs, 5))
-    longest = sorted(map(max, lengths))[int(0.999 * (len(lengths) - 1))]
-    max_length = next((n for n in (64, 128, 256) if longest <= n), 256)
+    share = min(_MOST_HELD_OUT, float(f"{1.2 * _HELD_OUT / data.pairs:.2g}"))
+    longest = sorted(map(max, lengths))
+    max_length = next((n for n in (64, 128, 256) if longest[int(0.999 * (len(longest) - 1))] <= n), 256)
+    fitting = sum(length <= max_length for length in longest) / len(longest)
     per_pair = sum(map(sum, lengths)) / len(lengths)
     entries = [flow(guess.corpus) for guess in data.guesses]
     train = f" {entries[0]}" if len(entries) == 1 else "".join(f"\n    - {entry}" for entry in entries)
     spelling = " BPE-dropout spells words in other pieces each time." if size.bpe_dropout else ""
-    held_out = f"{{from_train: {{share: {share:g}, max: {_HELD_OUT}}}}}"
+    held_out = f"{{from_train: {{share: {f'{share:.10f}'.rstrip('0')}, max: {_HELD_OUT}}}}}"
     text = f"""\
 # Written by `transformer-mt new` for {data.pairs:,} pairs of about {per_pair:.0f} tokens. Look at them first:
 # transformer-mt inspect {name}.yaml
@@ -146,10 +147,10 @@ data:
   source_lang: {data.source_lang}
   target_lang: {data.target_lang}
   train:{train}
-  # About {share:.2%} of the sources, by a hash: adding data never moves one into training.
+  # About {share * data.pairs:,.0f} of the sources, by a hash: adding data never moves one into training.
   valid: {held_out}
   test: [{held_out}]
-  max_length: {max_length}  # 99.9 % of the pairs are shorter
+  max_length: {max_length}  # pieces; {fitting:.1%} of the pairs are no longer
 # The sizes are those for about {size.pairs:,} pairs.{spelling}
 tokenizer: {flow(_tokenizer_keys(data, size))}
 # As wide and deep as pays for so much data; the less data, the more dropout.

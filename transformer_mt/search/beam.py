@@ -60,14 +60,14 @@ def beam_search(
 
     `state` has one row a sentence; `step(tokens (N,), state)` gives logits (N, V) of the next token and the
     new state. At `max_lengths[b]` tokens a hypothesis must end, and the sentence is done. It is done before
-    when it has `beam` finished hypotheses and none that goes on has a better score than the best of these;
+    when it has `beam` finished hypotheses and no unfinished one has a better score than the best of these;
     with `stop_early`, when it has `beam` finished ones. `rules` change the ranking, but not `log_prob`.
     `bonus(state)` (B, W) is added to the scores of hypotheses that end. The search checks every `look_every`
     steps whether all sentences are done, because on a GPU the check synchronises.
     """
     longest = max(max_lengths, default=0)
     limits = torch.tensor(max_lengths, device=device)
-    # (B,): which sentence each line of the batch is
+    # (B,): which sentence each row of the batch is
     sentences = torch.arange(len(max_lengths), device=device)
     done = torch.zeros_like(sentences, dtype=torch.bool)
     is_broken = torch.zeros((), dtype=torch.bool, device=device)
@@ -80,19 +80,19 @@ def beam_search(
     history = tokens.new_empty(len(max_lengths), 1, longest) if rules else None
     for length in range(1, longest + 1):
         B, W = totals.shape
-        # 1. The model's opinion of each next token, and that of the rules.
+        # 1. The model's log-probability of each next token, and the one that the rules make of it.
         logits, state = step(tokens, state)
-        own = F.log_softmax(logits.float(), dim=-1)  # (N, V)
-        V = own.size(-1)
-        is_broken |= own[:, 0].isnan().any()  # log-softmax of one NaN is NaN everywhere
-        judged = own
+        model_log_probs = F.log_softmax(logits.float(), dim=-1)  # (N, V)
+        V = model_log_probs.size(-1)
+        is_broken |= model_log_probs[:, 0].isnan().any()  # log-softmax of one NaN is NaN everywhere
+        model_log_probs[:, list(ids.never)] = -torch.inf  # first: some rules rank the tokens
+        ranking_log_probs = model_log_probs
         if history is not None:
-            judged = own.clone()
+            ranking_log_probs = model_log_probs.clone()
+            so_far = history[:, :, : length - 1].flatten(0, 1)
             for rule in rules:
-                rule(history[:, :, : length - 1].flatten(0, 1), judged, sentences.repeat_interleave(W))
-        candidates = judged.view(B, W, V)
-        if ids.never:
-            candidates[:, :, list(ids.never)] = -torch.inf
+                rule(so_far, ranking_log_probs, sentences.repeat_interleave(W))
+        candidates = ranking_log_probs.view(B, W, V)
         at_limit = limits <= length
         if length >= min(max_lengths):
             can_continue = candidates.masked_fill(at_limit[:, None, None], -torch.inf)
@@ -104,18 +104,20 @@ def beam_search(
         candidates += totals[:, :, None]
         best, index = top_k(candidates.view(B, W * V), 2 * beam)  # (B, 2 beam)
         parent, token = index // V, index % V
-        best_own = (
-            best if judged is own else log_probs.gather(1, parent) + own.view(B, W * V).gather(1, index)
-        )
+        best_model_log_probs = best
+        if history is not None:
+            of_token = model_log_probs.view(B, W * V).gather(1, index)
+            best_model_log_probs = log_probs.gather(1, parent) + of_token
 
         # 3. Those among the `beam` best that end are finished.
         ended = (token[:, :beam] == ids.eos) & (best[:, :beam] > -torch.inf) & ~done[:, None]
         score = best[:, :beam] / penalty(length)
         if bonus is not None:
             score = score + bonus(state).gather(1, parent[:, :beam])
-        back_pointers.finish(sentences, ended, score, best_own[:, :beam], length, parent[:, :beam])
+        finished = best_model_log_probs[:, :beam]
+        back_pointers.finish(sentences, ended, score, finished, length, parent[:, :beam])
 
-        # 4. The `beam` best that do not end go on, while one of them may become the best.
+        # 4. The `beam` best that do not end are continued, while one of them may become the best.
         totals, rank = best.masked_fill(token == ids.eos, -torch.inf).topk(beam)  # (B, beam)
         enough = back_pointers.count[sentences] >= beam
         if not stop_early and beam > 1:  # greedy search takes the first end
@@ -123,7 +125,7 @@ def beam_search(
             enough &= ~leads
         done = done | at_limit | enough
         parent, token = parent.gather(1, rank), token.gather(1, rank)
-        log_probs = totals if judged is own else best_own.gather(1, rank)
+        log_probs = totals if history is None else best_model_log_probs.gather(1, rank)
         back_pointers.extend(sentences, length, parent, token)
 
         # 5. Finished sentences leave.
@@ -200,7 +202,7 @@ class _BackPointers:
         return found
 
 
-# Columns looked at together when the best of many are sought.
+# Columns of a block, whose maximum is compared with those of the other blocks first.
 _BLOCK = 64
 
 
@@ -220,8 +222,8 @@ def top_k(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
     blocks = head.amax(dim=2).topk(k, dim=1).indices[:, :, None]  # (B, k, 1)
     inside = torch.arange(_BLOCK, device=values.device)
     few = torch.cat([head.gather(1, blocks.expand(-1, -1, _BLOCK)).flatten(1), tail], dim=1)
-    places = torch.cat(
+    columns = torch.cat(
         [(blocks * _BLOCK + inside).flatten(1), torch.arange(whole, M, device=values.device).expand(B, -1)], 1
     )
     best, index = few.topk(k, dim=1)
-    return best, places.gather(1, index)
+    return best, columns.gather(1, index)

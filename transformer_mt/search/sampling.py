@@ -72,49 +72,49 @@ def sample(
     alive = torch.ones(B * W, dtype=torch.bool, device=device)
     is_broken = torch.zeros((), dtype=torch.bool, device=device)
     results: list[list[Hypothesis]] = [[] for _ in range(B)]
-    lines = list(range(B))
+    searched = list(range(B))  # the sentences of the batch
     for length in range(1, max(max_lengths) + 1):
-        # 1. The model's opinion of each next token, and that of the rules.
+        # 1. The model's log-probability of each next token, and what the rules make of it.
         logits, state = step(drawn[:, -1], state)
-        own = F.log_softmax(logits.float(), dim=-1)
-        is_broken |= own[:, 0].isnan().any()
-        judged = own.clone()
+        model_log_probs = F.log_softmax(logits.float(), dim=-1)
+        is_broken |= model_log_probs[:, 0].isnan().any()
+        model_log_probs[:, list(ids.never)] = -torch.inf  # first: some rules rank the tokens
+        allowed = model_log_probs.clone()
         for rule in rules:
-            rule(drawn[:, 1:], judged, sentences)
-        judged[:, list(ids.never)] = -torch.inf
-        only_eos = torch.full_like(judged[:1], -torch.inf)
+            rule(drawn[:, 1:], allowed, sentences)
+        only_eos = torch.full_like(allowed[:1], -torch.inf)
         only_eos[:, ids.eos] = 0.0
-        stuck = ~torch.isfinite(judged).any(dim=-1)  # the rules have left nothing: this sample cannot end
-        judged = torch.where(((limits <= length) | stuck | ~alive)[:, None], only_eos, judged)
+        stuck = ~torch.isfinite(allowed).any(dim=-1)  # the rules have left nothing: this sample cannot end
+        allowed = torch.where(((limits <= length) | stuck | ~alive)[:, None], only_eos, allowed)
 
         # 2. The first token at which the summed probability exceeds a random number.
-        numbers = [generator.random() for line in lines for generator in generators[line]]
-        summed = distribution(judged).cumsum(dim=-1)
+        numbers = [generator.random() for sentence in searched for generator in generators[sentence]]
+        summed = distribution(allowed).cumsum(dim=-1)
         # In float32 a number may round to 1. It must stay below the total sum to select a possible token.
         number = torch.tensor(numbers, device=device)[:, None].clamp(max=1 - 2**-23) * summed[:, -1:]
-        token = torch.searchsorted(summed, number, right=True).clamp(max=own.size(-1) - 1)
-        log_prob = log_prob + own.gather(1, token)[:, 0].masked_fill(~alive, 0.0)
+        token = torch.searchsorted(summed, number, right=True).clamp(max=allowed.size(-1) - 1)
+        log_prob = log_prob + model_log_probs.gather(1, token)[:, 0].masked_fill(~alive, 0.0)
         drawn = torch.cat([drawn, token], dim=1)
 
         # 3. Samples that end are finished; sentences all of whose samples are, leave.
         ends = alive & (token[:, 0] == ids.eos)
         for row in (ends & ~stuck).nonzero()[:, 0].tolist():
             value = log_prob[row].item()
-            results[lines[row // W]].append(
+            results[searched[row // W]].append(
                 Hypothesis(drawn[row, 1:].tolist(), value, value / penalty(length))
             )
         alive = alive & ~ends
         stay = alive.view(-1, W).any(dim=1).nonzero()[:, 0]
         if not len(stay):
             break
-        if len(stay) < len(lines):
+        if len(stay) < len(searched):
             rows = stay[:, None] * W + torch.arange(W, device=device)
             state = state.select(rows)  # type: ignore[assignment]
             flat = rows.flatten()
             drawn, log_prob, alive, limits, sentences = (
                 x[flat] for x in (drawn, log_prob, alive, limits, sentences)
             )
-            lines = [lines[i] for i in stay.tolist()]
+            searched = [searched[i] for i in stay.tolist()]
     if not all(results) and is_broken:
         raise NotFiniteError
     return [ranked(hypotheses) for hypotheses in results]

@@ -19,7 +19,7 @@ from transformer_mt.serving.batcher import Batcher, QueueFullError
 from transformer_mt.serving.directions import Directions
 from transformer_mt.serving.limits import ApiKeys, Limits, RequestRate
 from transformer_mt.serving.page import page_routes
-from transformer_mt.serving.requests import DetectAsked, TranslateAsked, parse, read_body
+from transformer_mt.serving.requests import DetectBody, TranslateBody, parse, read_body
 from transformer_mt.serving.texts import line_details, translate_html, translate_text, without_markup
 
 T = TypeVar("T")
@@ -58,12 +58,15 @@ class _Api:
         self._rate = RequestRate()
 
     async def translate(self, request: Request) -> Response:
-        asked: TranslateAsked = await self._admit(request, TranslateAsked)
+        asked: TranslateBody = await self._admit(request, TranslateBody)
         detected = []
         sources = [asked.source] * len(asked.texts)
         if asked.source == "auto":
-            of_texts = map(without_markup, asked.texts) if asked.format == "html" else asked.texts
-            detected = [self._detect_source(text, asked.target) for text in of_texts]
+            texts = asked.texts
+            if asked.format == "html":
+                # In a thread: a document can take longer than other requests should wait.
+                texts = [await self._or_http_error(asyncio.to_thread(without_markup, text)) for text in texts]
+            detected = [self._detect_source(text, asked.target) for text in texts]
             sources = [found["language"] for found in detected]
         batchers = [self._batcher(source, asked.target) for source in sources]
         translated = [
@@ -81,7 +84,7 @@ class _Api:
 
     async def details(self, request: Request) -> Response:
         """Lines with their candidates, scores, flags, alignment and attention, for the page."""
-        asked: TranslateAsked = await self._admit(request, TranslateAsked)
+        asked: TranslateBody = await self._admit(request, TranslateBody)
         text = asked.q if isinstance(asked.q, str) else "\n".join(asked.q)
         source, answer = asked.source, {}
         if source == "auto":
@@ -94,7 +97,7 @@ class _Api:
         return _answer({**answer, "lines": await self._unless_gone(request, work)})
 
     async def detect(self, request: Request) -> Response:
-        asked: DetectAsked = await self._admit(request, DetectAsked)
+        asked: DetectBody = await self._admit(request, DetectBody)
         found = self._directions.detect(asked.q)
         return _answer([{"language": each.language, "confidence": each.confidence} for each in found])
 

@@ -6,7 +6,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from transformer_mt.config import DecodeConfig
@@ -191,8 +191,9 @@ class Batcher:
                 self._translate([line])
             return
         for (request, i), translation in zip(group, found):
+            asked_for = replace(translation, n_best=translation.n_best[: request.n_best])
             with self._changed:  # two threads may have lines of one request
-                request.results[i] = translation
+                request.results[i] = asked_for
                 is_done = len(request.results) == len(request.lines)
             if is_done:
                 request.finish()

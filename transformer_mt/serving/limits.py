@@ -16,16 +16,16 @@ _CLIENTS = 10_000
 
 @dataclass(frozen=True)
 class Limits:
-    """What a server accepts; 0 is no limit."""
+    """What a server accepts."""
 
     characters: int = 20_000
-    """Of the texts of one request."""
+    """Of the texts of one request; 0 is no limit."""
     requests_per_minute: int = 0
-    """Of one key, or without keys of one address."""
+    """Of one key, or without keys of one address; 0 is no limit."""
     queue_lines: int = 2000
     """Lines that may wait for a model."""
     seconds: float = 60.0
-    """For one request, from its last byte to its answer."""
+    """For one request, from its last byte to its answer; 0 is no limit."""
     body_bytes: int = 1_000_000
     body_seconds: float = 10.0
     """For a client to send a request."""
@@ -57,8 +57,8 @@ class ApiKeys:
         return cls(keys)
 
     def find(self, key: str) -> tuple[str, int | None] | None:
-        """A name for the key that does not tell it, and its requests per minute; None if it is no key. Takes
-        the same time for each key.
+        """The key's SHA-256, which may be stored as the client's name, and its requests per minute; None if
+        it is no key. The time does not depend on which key it is.
         """
         digest, found = _digest(key), None
         for known, per_minute in self._keys:

@@ -33,7 +33,7 @@ class Processes:
     def translate(
         self, lines: Sequence[str], n_best: int = 1, *, align: bool = False, protect: Protect = None
     ) -> list[Translation]:
-        """As Translator.translate. If its process dies, all are started again, and it is tried once more."""
+        """As Translator.translate. If its process dies, all are started again, and it is retried once."""
         pool = self._pool
         asked = list(lines), n_best, align, protect
         try:

@@ -1,4 +1,4 @@
-"""What a client asks: JSON or a form, checked."""
+"""Request bodies: JSON or a form, validated."""
 
 import asyncio
 import json
@@ -12,13 +12,13 @@ from starlette.requests import Request
 from transformer_mt.serving.limits import Limits
 
 
-class _Asked(BaseModel):
+class _Body(BaseModel):
     model_config = ConfigDict(extra="ignore", strict=True)
 
     api_key: str | None = None
 
 
-class TranslateAsked(_Asked):
+class TranslateBody(_Body):
     """The body of POST /translate."""
 
     q: str | list[str]
@@ -32,7 +32,7 @@ class TranslateAsked(_Asked):
         return [self.q] if isinstance(self.q, str) else self.q
 
 
-class DetectAsked(_Asked):
+class DetectBody(_Body):
     """The body of POST /detect."""
 
     q: str
@@ -72,7 +72,7 @@ async def read_body(request: Request, limits: Limits) -> bytes:
         ) from None
 
 
-async def parse(request: Request, body: bytes, kind: type[_Asked]) -> Any:
+async def parse(request: Request, body: bytes, kind: type[_Body]) -> Any:
     """The request as a `kind`. 400 if it is none."""
     content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if content_type in ("application/x-www-form-urlencoded", "multipart/form-data"):
@@ -115,6 +115,7 @@ async def _form(request: Request, body: bytes, content_type: str) -> dict[str, A
     except (MultiPartException, KeyError, ValueError, UnicodeDecodeError):
         raise HTTPException(400, "the form must be one that was encoded as its content type says") from None
     fields: dict[str, Any] = {key: value for key, value in form.items() if isinstance(value, str)}
-    if str(fields.get("alternatives", "")).isdecimal():
-        fields["alternatives"] = int(fields["alternatives"])
+    alternatives = str(fields.get("alternatives", ""))
+    if alternatives.isdecimal() and len(alternatives) <= 3:  # Python reads at most 4,300 digits
+        fields["alternatives"] = int(alternatives)
     return fields

@@ -23,9 +23,6 @@ def compare_configs(old: Config, new: Config, folder: Path) -> Config:
     if new.decode.split_sentences == "auto":
         kept = {"split_sentences": old.decode.split_sentences}
         new = new.model_copy(update={"decode": new.decode.model_copy(update=kept)})
-    if new.train.max_epochs and new.train.max_epochs == old.train.max_epochs:
-        updates = {"max_updates": min(new.train.max_updates, old.train.max_updates)}
-        new = new.model_copy(update={"train": new.train.model_copy(update=updates)})
     if new.init_from and new.data.language_pieces == "auto":
         pieces = {"language_pieces": old.data.language_pieces}
         new = new.model_copy(update={"data": new.data.model_copy(update=pieces)})
@@ -42,6 +39,8 @@ def compare_configs(old: Config, new: Config, folder: Path) -> Config:
             Setting("fresh", True),
             ", or train under another name",
         )
+    if new.train.max_epochs and new.train.max_updates > old.train.max_updates:
+        changed.remove("train.max_updates")  # the checkpoint has the updates of its epochs instead
     for key in changed:
         say(f"changed since the last checkpoint: `{key}` from {before.get(key)!r} to {after.get(key)!r}")
     return new

@@ -73,8 +73,8 @@ class Ranks:
             missing = next(each for each in range(size) if not store.check([f"here/{each}"]))
             seconds = int(_RENDEZVOUS_TIMEOUT.total_seconds())
             raise WorkError(
-                f"stopped because rank {missing} did not come within {seconds} seconds; see what that one "
-                "said"
+                f"stopped because rank {missing} did not come within {seconds} seconds; see its own "
+                "error message"
             ) from None
         backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
         dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout)
@@ -199,4 +199,6 @@ def refuse_lost_rank(error: RuntimeError) -> None:
     words = ("Connection closed by peer", "Connection reset by peer", "gloo/transport")
     if isinstance(error, dist.DistError) or any(each in str(error) for each in words):
         reason = str(error).strip().split("\n")[0]
-        raise WorkError(f"stopped because another rank is gone; see what that one said ({reason})") from None
+        raise WorkError(
+            f"stopped because another rank is gone; see its own error message ({reason})"
+        ) from None

@@ -10,7 +10,9 @@ from types import FrameType, TracebackType
 
 
 class Interrupts:
-    """Context manager. The first signal only sets `received`; a second Ctrl-C raises KeyboardInterrupt."""
+    """Context manager. The first signal only sets `received`; a second one raises KeyboardInterrupt with its
+    number, except under torchrun.
+    """
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
@@ -31,10 +33,11 @@ class Interrupts:
         if self.received is not None:
             # torchrun forwards Ctrl-C, so each rank receives it twice: ignore the second signal
             if not _is_under_torchrun():
-                raise KeyboardInterrupt
+                raise KeyboardInterrupt(number)
             return
         self.received = signal.Signals(number)
-        self._say("stopping and saving after this update; once more to stop at once and save nothing")
+        at_once = "" if _is_under_torchrun() else "; once more to stop at once and save nothing"
+        self._say(f"stopping and saving after this update{at_once}")
 
     def _request_save(self, number: int, frame: FrameType | None) -> None:
         self.save_requested = True

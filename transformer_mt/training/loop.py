@@ -71,7 +71,8 @@ def train(config: Config, out: str | Path | None = None, fresh: bool = False) ->
 def _train(run: Run) -> None:
     config, folder = run.config, run.folder
     if _is_finished(run):
-        more = "train.patience" if _out_of_patience(run) else "train.max_updates"
+        limits = "train.max_epochs and train.max_updates" if config.train.max_epochs else "train.max_updates"
+        more = "train.patience" if _out_of_patience(run) else limits
         say(
             f"{folder}: finished at update {run.progress.step:,}; raise {more} to continue, or start over "
             "with `fresh`"
@@ -95,6 +96,7 @@ def _train(run: Run) -> None:
             wishes = run.ranks.gather([int(interrupts.received or 0), _must_save(run, interrupts)])
             if any(must_save for _, must_save in wishes):
                 interrupts.save_requested = False
+                _collect_results(run)
                 run.save()
                 say(f"saved at update {run.progress.step:,}")
             if received := max(signal for signal, _ in wishes):
@@ -153,7 +155,10 @@ def _announce(run: Run) -> None:
     if note := tokenised_note(references, config.evaluate.tokenize):
         say(note)
     if config.train.save_every > config.train.max_updates:
-        say("note: train.save_every is more than train.max_updates; the only checkpoint will be the last")
+        say(
+            "note: train.save_every is more than train.max_updates; checkpoints are written only at a new "
+            "best and at the end"
+        )
     run.journal.write(
         "start", step=progress.step, parameters=parameters, precision=precision, device=place, **environment()
     )

@@ -119,7 +119,8 @@ def _limit(config: Config, step: int) -> str:
     """The key that ended the training."""
     if step < config.train.max_updates and config.train.patience:
         return f"train.patience ({config.train.patience})"
-    return f"train.max_updates ({config.train.max_updates:,})"
+    epochs = f"train.max_epochs ({config.train.max_epochs:g}) and " if config.train.max_epochs else ""
+    return f"{epochs}train.max_updates ({config.train.max_updates:,})"
 
 
 def _restart(config: Config) -> str:
