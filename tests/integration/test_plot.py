@@ -22,6 +22,16 @@ def size(path):
     return int.from_bytes(header[16:20], "big"), int.from_bytes(header[20:24], "big")
 
 
+def test_several_sentences_are_looked_at_as_they_are_translated(tiny_run):
+    """In one forward pass: the translation shown is that of one segment."""
+    translator = Translator.load(tiny_run, device="cpu")
+    both = "The dog sleeps. A cat sings."
+    (apart,) = translator.translate([both])
+    (whole,) = Translator.load(tiny_run, device="cpu", decode={"split_sentences": False}).translate([both])
+    seen = look(translator, both)
+    assert seen.target[:-1] == whole.tokens != apart.tokens
+
+
 def test_the_weights_are_those_the_formula_gives(tiny_run):
     """By NumPy in float64, from the model's own matrices, for the decoder's attention to the source."""
     translator = Translator.load(tiny_run, device="cpu")
@@ -214,7 +224,7 @@ def test_curves_of_several_runs(tiny_run, tmp_path, capfdbinary):
         ),
         (["attention", "RUN", "", "--json"], "the source must have 1 to 63 pieces, but has 0"),
         (["attention", "RUN", "dog " * 200, "--json"], "the source must have 1 to 63 pieces, but has"),
-        (["attention", "RUN", "x", "--json", "--ensemble", "RUN"], "one model at a time"),
+        (["attention", "RUN", "x", "--json", "--ensemble", "RUN"], "--engine torch and without an ensemble"),
         (
             ["attention", "RUN", "x", "--json", "--engine", "ctranslate2"],
             "only be looked at with --engine torch",

@@ -67,6 +67,30 @@ def test_a_tag_changes_what_the_model_reads_and_an_unknown_one_is_refused(run, c
     assert (status, out, err) == (2, "", "--tag must be one of <other>, but is <what>\n")
 
 
+def test_a_translation_is_scored_with_its_tag(run, capfdbinary, tmp_path):
+    (tmp_path / "in.txt").write_text("The dog sleeps.\n", encoding="utf-8")
+    translated = tmp_path / "out.jsonl"
+    tag = ["--tag", "<other>"]
+    assert (
+        cli(capfdbinary, "translate", run, "-i", tmp_path / "in.txt", "--json", "-o", translated, *tag)[0]
+        == 0
+    )
+    row = json.loads(translated.read_text(encoding="utf-8"))
+    (tmp_path / "out.txt").write_text(row["translation"] + "\n", encoding="utf-8")
+    files = ["--source", tmp_path / "in.txt", "--target", tmp_path / "out.txt"]
+
+    def log_prob(*words):
+        status, out, err = cli(capfdbinary, "score", run, *words)
+        assert status == 0, err
+        return float(out.split("\t")[0])
+
+    assert log_prob("--translations", translated) == pytest.approx(row["log_prob"], abs=1e-3)
+    assert log_prob(*files, *tag) == pytest.approx(row["log_prob"], abs=1e-3)
+    assert log_prob(*files) != pytest.approx(row["log_prob"], abs=1e-3)
+    status, _, err = cli(capfdbinary, "score", run, "--translations", translated, *tag)
+    assert status == 2 and "--tag must stand with --source" in err
+
+
 def test_an_export_has_the_tags(run, tmp_path, capfdbinary):
     pytest.importorskip("ctranslate2")
     assert cli(capfdbinary, "export", run, tmp_path / "ct2")[0] == 0

@@ -277,6 +277,15 @@ def test_protected_text_and_flags(tiny_run, capfdbinary):
     assert "split" not in row["flags"] and row["segments"] == []
 
 
+def test_an_export_in_an_ensemble_is_refused(tiny_run, tmp_path, capfdbinary):
+    shutil.copytree(tiny_run, tmp_path / "ct2")
+    (tmp_path / "ct2" / "model.bin").touch()
+    status, _, err = cli(
+        capfdbinary, "translate", tiny_run, "--ensemble", tmp_path / "ct2", "The dog sleeps."
+    )
+    assert status == 2 and "ct2: must be a run's folder to translate in an ensemble, but is an export" in err
+
+
 def test_an_ensemble_of_runs(tiny_run, capfdbinary):
     alone = cli(capfdbinary, "translate", tiny_run, "The dog sleeps.")[1]
     assert cli(capfdbinary, "translate", tiny_run, "--ensemble", tiny_run, "The dog sleeps.")[1] == alone
@@ -396,6 +405,10 @@ def test_score_mistakes(tiny_run, source, tmp_path, capfdbinary, words, message)
         ),
         ({"flags": ["apart"]}, "must not have protected text translated apart to be scored; leave it out"),
         ({"source": 7}, "must be a line of JSON that translate wrote, but is not"),
+        (
+            {"segments": [{"source": "The dog.", "tokens": 2}]},
+            "must be a line of JSON that translate wrote, but is not",
+        ),
     ],
 )
 def test_translations_that_cannot_be_scored_are_told(tiny_run, tmp_path, capfdbinary, change, message):

@@ -90,6 +90,6 @@ def test_location_asks_the_query_alone():
 
     assert torch.autograd.gradcheck(score, (q.requires_grad_(), module.weight_HKL))
     with pytest.raises(
-        ValueError, match="the source must have at most 8 tokens, but has 9; raise `data.max_length`"
+        ValueError, match="the source must have at most 8 tokens, but has 9; the model was built with"
     ):
         module(q, torch.randn(B, H, 9, K, dtype=torch.float64))

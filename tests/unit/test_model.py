@@ -43,7 +43,7 @@ def test_sinusoids_have_no_end_and_learned_positions_do():
     assert low(x.bfloat16(), start=600).dtype == torch.bfloat16  # past the table's first length too
     learned = LearnedPositions(8, max_length=5)
     assert torch.equal(learned(x, start=2)[0], learned.embedding.weight[2:5])
-    with pytest.raises(ValueError, match="learned positions must be below 5, but 6 are asked for"):
+    with pytest.raises(ValueError, match="a sequence must have at most 5 positions, but has 6"):
         learned(x, start=3)
 
 

@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 
 from transformer_mt.data.model_score import pair_scores
+from transformer_mt.errors import InputError
 from transformer_mt.translation.pair_scores import log_probs
-from transformer_mt.translation.scoring import Pair, score
+from transformer_mt.translation.scoring import Pair, pairs_of_files, score
 from transformer_mt.translation.translator import Translator
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "run"
@@ -21,9 +22,19 @@ def test_log_probs_are_the_means_per_token_that_score_gives():
     )
     expected = [
         math.log(1 / scored.ppl)
-        for scored in score(translator, [Pair(*pair, [ids]) for pair, ids in zip(PAIRS, encoded)])
+        for scored in score(translator, [Pair("a:1", *pair, [ids]) for pair, ids in zip(PAIRS, encoded)])
     ]
     assert log_probs(str(GOLDEN), PAIRS, ("en", "de")) == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_pair_that_is_too_long_is_named_by_its_line(tmp_path):
+    for side, text in (("en", "Dog.\nThe old dog sees a bird.\n"), ("de", "Er.\nEr.\n")):
+        (tmp_path / f"a.{side}").write_text(text, encoding="utf-8")
+    translator = Translator.load(GOLDEN)
+    translator.planner.max_positions = 6
+    (pairs,) = pairs_of_files(translator, str(tmp_path / "a.en"), str(tmp_path / "a.de"), 10)
+    with pytest.raises(InputError, match=r"a\.en:2: a pair must have at most 6 pieces a side, but has \d+$"):
+        score(translator, pairs)
 
 
 def test_a_pair_is_bad_if_it_is_improbable_or_the_models_disagree():

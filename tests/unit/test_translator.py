@@ -1,3 +1,4 @@
+import copy
 import math
 import re
 import shutil
@@ -270,7 +271,7 @@ def test_the_log_probability_is_what_scoring_gives_the_pair(translator, sentence
     for result in altered(translator, **search).translate(sentences[:8], n_best=1):
         tgt = [tokenizer.tgt.piece_to_id(piece) for piece in result.tokens]
         src = tokenizer.encode_src([result.source])[0]
-        (scored,) = score(translator, [Pair(result.source, "", [(src, tgt)])])
+        (scored,) = score(translator, [Pair("a:1", result.source, "", [(src, tgt)])])
         assert result.log_prob == pytest.approx(scored.log_prob, abs=1e-3)
         if search in ({}, {"beam": 1}):
             assert result.score == pytest.approx(scored.score, abs=1e-4)
@@ -351,6 +352,17 @@ def test_the_prefix_of_a_line_is_that_of_its_first_sentence(translator):
         table = answering(translator, {**TWO, TOGETHER: ["Der Hund schläft. Eine Katze singt."]})
         table.translate([TOGETHER], prefixes=[prefix])
         assert [table.tokenizer.decode_tgt(ids) for ids in table.engine.prefixes] == requests
+
+
+def test_a_prefix_in_characters_the_model_does_not_know_is_refused(translator):
+    """A vocabulary without bytes has no pieces for them."""
+    known = list(toy.generate("train", 200))
+    tokenizer = Tokenizer.train(known, TokenizerConfig(vocab_size=200, byte_fallback=False))
+    strict = Translator(TableEngine(tokenizer, {}), tokenizer, translator.config)
+    with pytest.raises(
+        InputError, match="a prefix must be written in characters the model knows, but is '狗'"
+    ):
+        strict.translate(["The dog sleeps."], prefixes=["狗"])
 
 
 def test_texts_are_shown_once_in_an_n_best_list(translator):
@@ -499,6 +511,10 @@ def test_options_that_do_not_fit_are_refused(translator, sentences):
     ]:
         with pytest.raises(InputError, match=message):
             translator.translate(sentences, **options)
+    longer = copy.copy(translator)
+    longer.decode = translator.decode.model_copy(update={"min_length": 6})
+    with pytest.raises(InputError, match=r"max_length must be at least `decode.min_length` \(6\), but is 2"):
+        longer.translate(sentences, max_length=2)
     with pytest.raises(
         InputError, match=r"lines must be a list of sentences, but are one text; give \[text\]"
     ):

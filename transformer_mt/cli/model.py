@@ -111,22 +111,9 @@ def _in_direction(
         raise InputError(
             Setting("to"), f" must be one of {', '.join(targets)}, the languages the model writes"
         )
-    if target is not None and len(targets) == 1 and target != translator.target_lang:
-        raise InputError(
-            Setting("to"),
-            f" must be {translator.target_lang}, the language the model writes, but is {target}",
-        )
-    sources = list(dict.fromkeys(source for source, _ in translator.directions))
-    if source is not None and source not in sources:
-        known = (
-            f"one of {', '.join(sources)}, the languages"
-            if len(sources) > 1
-            else f"{sources[0]}, the language"
-        )
-        raise InputError(Setting("from"), f" must be {known} the model reads, but is {source}")
     if target is None and source is None:
         return translator
-    return translator.towards(target or translator.target_lang, source)
+    return translator.towards(target, source)
 
 
 def _settings(decode: dict[str, Any], folder: Path) -> DecodeConfig:

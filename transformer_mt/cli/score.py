@@ -29,6 +29,9 @@ def add_command(commands: Any) -> None:
         help="instead of both: what translate --json wrote, scored in its own pieces",
     )
     parser.add_argument(
+        "--tag", metavar="TAG", help="a tag before each sentence of --source, as for translate"
+    )
+    parser.add_argument(
         "--length-penalty", metavar="X", type=float, dest="decode.length_penalty",
         help="of the score (default: the config's)",
     )  # fmt: skip
@@ -43,13 +46,15 @@ def _score(arguments: argparse.Namespace) -> int:
 
     if arguments.translations and (arguments.source or arguments.target):
         raise InputError("give --translations, or --source and --target, not both")
+    if arguments.translations and arguments.tag:
+        raise InputError("--tag must stand with --source; what translate wrote names its own")
     if not arguments.translations and not (arguments.source and arguments.target):
         raise InputError("--source FILE and --target FILE must be given, or --translations FILE")
     translator = load_translator(arguments)
     if arguments.translations:
         pairs = pairs_of_json(translator, arguments.translations, _CHUNK)
     else:
-        pairs = pairs_of_files(translator, arguments.source, arguments.target, _CHUNK)
+        pairs = pairs_of_files(translator, arguments.source, arguments.target, _CHUNK, arguments.tag)
     total, tokens, lines = 0.0, 0, 0
     for chunk in pairs:
         for result in score(translator, chunk):

@@ -277,6 +277,8 @@ def _write(text: str, number: int, problems: list[str], output: IO[bytes]) -> No
 def _format(number: int, result: "Translation", arguments: argparse.Namespace) -> str:
     if arguments.json:
         facts: dict[str, Any] = {"line": number, **vars(result)}
+        if arguments.tag:
+            facts["tag"] = arguments.tag
         if arguments.n_best > 1:
             shown = ("translation", "score", "log_prob", "tokens")
             facts["n_best"] = [{name: vars(c)[name] for name in shown} for c in result.n_best]

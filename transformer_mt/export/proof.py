@@ -41,10 +41,14 @@ class Proof:
     bleu: float
     """Of the exported model's output against ours."""
     left_out: int = 0
-    """Lines that cannot be compared: they are divided or cut at limits that the runtimes draw elsewhere."""
+    """Lines that cannot be compared: they are divided, or stopped at a length limit, elsewhere there."""
 
     def __str__(self) -> str:
-        left_out = f"; {self.left_out} too long ones were left out" if self.left_out else ""
+        left_out = (
+            f"; {self.left_out} that are divided or stopped at their length limit were left out"
+            if self.left_out
+            else ""
+        )
         return (
             f"{self.quantization}: {self.identical} of {self.sentences} probe sentences translated "
             f"identically, scores within {self.largest_difference:.1e}, BLEU against the run's own output "
@@ -97,10 +101,10 @@ def compare(
     """WorkError if the translations `found` differ from ours by more than they may."""
     if not expected:
         raise WorkError(
-            f"the export must be compared on sentences it can translate whole, but all {left_out} are too "
-            "long; it was not kept, give shorter ones with ",
-            Setting("probe"),
-        )
+            f"the export must be compared on sentences it can translate whole, but all {left_out} are "
+            "divided or stopped at their length limit; it was not kept, give shorter ones with ",
+            Setting("probe"), ", or train the model longer",
+        )  # fmt: skip
     alike = [(a, b) for a, b in zip(expected, found) if a.translation == b.translation]
     difference = max((abs(a.score - b.score) / max(1.0, abs(a.score)) for a, b in alike), default=0.0)
     tokenize = "char" if is_spaceless(target_lang) else "13a"  # sacreBLEU's word splitters are extras

@@ -136,6 +136,7 @@ class Location(Score):
         S, most = k_BHSK.size(2), self.weight_HKL.size(2)
         if most < S:
             raise ValueError(
-                f"the source must have at most {most} tokens, but has {S}; raise `data.max_length`"
+                f"the source must have at most {most} tokens, but has {S}; the model was built with "
+                f"`data.max_length` {most}"
             )
         return q_BHTK @ self.weight_HKL[..., :S].to(q_BHTK.dtype)

@@ -59,7 +59,7 @@ class LearnedPositions(nn.Module):
         end = start + x_BTD.size(1)
         if end > self.max_length:
             raise ValueError(
-                f"learned positions must be below {self.max_length}, but {end} are asked for; raise "
-                "`data.max_length`"
+                f"a sequence must have at most {self.max_length} positions, but has {end}; the model was "
+                f"built with `data.max_length` {self.max_length}"
             )
         return x_BTD + self.embedding.weight[start:end]

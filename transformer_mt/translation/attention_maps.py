@@ -1,5 +1,6 @@
 """The attention weights of all layers and heads while a model translates a sentence."""
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -45,19 +46,23 @@ class AttentionMaps:
 def look(translator: Translator, source: str, target: str | None = None) -> AttentionMaps:
     """The attentions of translating `source` into `target`, by default into the model's own translation.
 
-    InputError if the engine shows none, or a text is empty or too long for one piece.
+    InputError if the engine shows none, or a text is empty or too long for one segment.
     """
     engine = translator.engine
     if not isinstance(engine, TorchEngine) or not isinstance(engine.model, TranslationModel):
-        raise InputError("attention can only be looked at in a run's folder, one model at a time")
+        raise InputError(
+            "attention must be looked at in a run's folder, with ", Setting("engine", "torch"),
+            " and without an ensemble",
+        )  # fmt: skip
     tokenizer = translator.tokenizer
     (src,) = translator.encode_src([source])
-    if not src or len(src) >= translator.max_src_length:
+    if not source.strip() or len(src) >= translator.max_src_length:
         raise InputError(
-            f"the source must have 1 to {translator.max_src_length - 1} pieces, but has {len(src)}"
+            f"the source must have 1 to {translator.max_src_length - 1} pieces, but has "
+            f"{len(src) if source.strip() else 0}"
         )
     if target is None:
-        (result,) = translator.translate([source])
+        (result,) = _unsplit(translator).translate([source])
         tgt = [tokenizer.tgt.piece_to_id(piece) for piece in result.tokens]
     else:
         (tgt,) = tokenizer.encode_tgt([target])
@@ -84,6 +89,13 @@ def look(translator: Translator, source: str, target: str | None = None) -> Atte
         target_text=tokenizer.decode_tgt(tgt) if target is None else target,
         weights=weights,
     )
+
+
+def _unsplit(translator: Translator) -> Translator:
+    """One that translates several sentences as one segment, as the attention is computed here."""
+    unsplit = copy.copy(translator)
+    unsplit.decode = translator.decode.model_copy(update={"split_sentences": False})
+    return unsplit
 
 
 def maps(attentions: AttentionMaps, kind: str, layer: str, head: str) -> list[tuple[str, Tensor]]:

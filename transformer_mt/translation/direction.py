@@ -6,16 +6,30 @@ from transformer_mt.errors import InputError, Setting
 
 
 def find_direction(
-    directions: Sequence[tuple[str, str]], target: str, source: str | None, usual: str
+    directions: Sequence[tuple[str, str]], target: str | None, source: str | None, usual: tuple[str, str]
 ) -> tuple[str, str]:
-    """The source and the target language, of a model that was trained on these directions; where `source` is
-    not named, it is the `usual` one or that of a corpus with this target. InputError for an unknown language.
+    """The source and the target language, of a model that was trained on these `directions`. A target that is
+    not named is the `usual` one; so is a source, or it is that of a corpus with this target. `de_AT` is `de`
+    where the model does not have it. InputError for a language the model does not have.
     """
-    if len({tgt for _, tgt in directions}) > 1:
-        for key, language, place, verb in (("to", target, 1, "writes"), ("from", source, 0, "reads")):
-            known = list(dict.fromkeys(direction[place] for direction in directions))
-            if language is not None and language not in known:
-                must = f" must be a language the model {verb} ({', '.join(known)}), but is {language}"
-                raise InputError(Setting(key), must)
-    sources = [src for src, tgt in directions if tgt == target] or [usual]
-    return source or (usual if usual in sources else sources[0]), target
+    source = source and _known("from", source, [src for src, _ in directions], "reads")
+    target = _known("to", target or usual[1], [tgt for _, tgt in directions], "writes")
+    sources = [src for src, tgt in directions if tgt == target] or [usual[0]]
+    return source or (usual[0] if usual[0] in sources else sources[0]), target
+
+
+def _known(key: str, language: str, known: Sequence[str], verb: str) -> str:
+    """The language as the model calls it."""
+    same = [each for each in known if each == language] or [
+        each for each in known if _base(each) == _base(language)
+    ]
+    if not same:
+        languages = ", ".join(dict.fromkeys(known))
+        raise InputError(
+            Setting(key), f" must be a language the model {verb} ({languages}), but is {language}"
+        )
+    return same[0]
+
+
+def _base(code: str) -> str:
+    return code.lower().replace("_", "-").split("-")[0]

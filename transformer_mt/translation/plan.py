@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 
 from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.data.sentences import has_several_sentences
-from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.data.tokenizer import UNK, Tokenizer
+from transformer_mt.errors import InputError
 from transformer_mt.translation.engine import Ids, Request
 from transformer_mt.translation.protected_text import ProtectedText, Span
 from transformer_mt.translation.result import Candidate
@@ -80,7 +81,7 @@ class Planner:
         source_lang, self.target_lang = direction
         piece = configs[0].data.language_piece(self.target_lang)
         self.control_ids = [] if piece is None else [tokenizer.tag_id(piece)]
-        """Control pieces before each source: the target language, of a model with several."""
+        """The piece of the target language, of a model with several."""
         self.max_src_length = min(c.data.max_length for c in configs)
         """Longer segments, in pieces with EOS, are divided."""
         self.max_positions = min(
@@ -101,7 +102,7 @@ class Planner:
     ) -> list[Line]:
         """The units of each line, their sources after the `tag`. The first unit of a line has its prefix."""
         protections = protected or [None] * len(sources)
-        before = [*self.control_ids, *([] if tag is None else [self.tokenizer.tag_id(tag)])]
+        before = self.ids_before(tag)
         segments = [
             self._segments(source, prefix, settings, protection)
             for (source, prefix), protection in zip(_pairs(sources, prefixes), protections)
@@ -123,6 +124,10 @@ class Planner:
                     )
                     line.is_too_long = True
             prefix = next(given) if given else []
+            if UNK in prefix:
+                raise InputError(
+                    f"a prefix must be written in characters the model knows, but is {prefix_text!r}"
+                )
             if line.units and prefix:  # a given prefix does not count against the limit
                 first = line.units[0]
                 first.prefix, first.prefix_text = prefix, prefix_text
@@ -131,6 +136,12 @@ class Planner:
                 unit.protected = protection if protection and protection.is_in(unit.segment.text) else None
             lines.append(line)
         return lines
+
+    def ids_before(self, tag: str | None) -> Ids:
+        """The control pieces before each source: the target language where the model needs it, and the tag.
+        InputError if the model has no such tag.
+        """
+        return [*self.control_ids, *([] if tag is None else [self.tokenizer.tag_id(tag)])]
 
     def _segments(
         self, source: str, prefix: str, settings: DecodeConfig, protected: ProtectedText | None

@@ -32,7 +32,7 @@ class RetryingTranslator(Translator):
             }
         )
 
-    def towards(self, target: str, source: str | None = None) -> Translator:
+    def towards(self, target: str | None, source: str | None = None) -> Translator:
         """As `Translator.towards`, of both searches."""
         other = super().towards(target, source)
         assert isinstance(other, RetryingTranslator)

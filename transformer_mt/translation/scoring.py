@@ -17,6 +17,8 @@ from transformer_mt.translation.translator import Translator
 class Pair:
     """A source and a target, as text and as pieces."""
 
+    location: str
+    """The file and the line, from 1 on: a.en:12."""
     source: str
     target: str
     segments: list[tuple[Ids, Ids]]
@@ -27,14 +29,16 @@ class Pair:
 
 @dataclass(frozen=True)
 class Scored:
-    """The model's opinion of one pair."""
+    """The probability that the model gives one pair."""
 
     source: str
     target: str
     log_prob: float
     """Natural logarithm of the target's probability: the sum over its tokens and the end of the sentence."""
     score: float
-    """log_prob / length penalty, the mean over the segments: what translate prints for the same pieces."""
+    """log_prob / length penalty, the mean over the segments: the score that translate prints of a beam search
+    without coverage penalty and diversity.
+    """
     tokens: list[str]
     token_log_probs: list[float]
     """Of each token, and of the end of each segment."""
@@ -45,8 +49,12 @@ class Scored:
         return math.exp(-self.log_prob / len(self.token_log_probs))
 
 
-def pairs_of_files(translator: Translator, source: str, target: str, most: int) -> Iterator[list[Pair]]:
-    """The pairs of two line-aligned files, at most so many together. InputError if one file is longer."""
+def pairs_of_files(
+    translator: Translator, source: str, target: str, most: int, tag: str | None = None
+) -> Iterator[list[Pair]]:
+    """The pairs of two line-aligned files, at most so many together, with the tag before each source.
+    InputError if one file is longer.
+    """
     lines = enumerate(zip_longest(read_lines(source), read_lines(target)), start=1)
     while chunk := list(islice(lines, most)):
         for number, pair in chunk:
@@ -57,10 +65,13 @@ def pairs_of_files(translator: Translator, source: str, target: str, most: int) 
                 )
         texts = [(src or "", tgt or "") for _, (src, tgt) in chunk]
         encoded = zip(
-            translator.encode_src([src for src, _ in texts]),
+            translator.encode_src([src for src, _ in texts], tag),
             translator.tokenizer.encode_tgt([tgt for _, tgt in texts]),
         )
-        yield [Pair(source=src, target=tgt, segments=[ids]) for (src, tgt), ids in zip(texts, encoded)]
+        yield [
+            Pair(location=f"{source}:{number}", source=src, target=tgt, segments=[ids])
+            for (number, _), (src, tgt), ids in zip(chunk, texts, encoded)
+        ]
 
 
 def pairs_of_json(translator: Translator, path: str, most: int) -> Iterator[list[Pair]]:
@@ -77,9 +88,12 @@ def pairs_of_json(translator: Translator, path: str, most: int) -> Iterator[list
                 source, target, pieces = facts["source"], facts["translation"], facts["tokens"]
                 parts = facts.get("segments") or [{"source": source, "tokens": len(pieces)}]
                 sources, sizes = [part["source"] for part in parts], [int(part["tokens"]) for part in parts]
-                is_apart = "apart" in facts["flags"] or sum(sizes) != len(pieces)
+                is_apart = "apart" in facts["flags"]
                 strange = [piece for piece in pieces if piece not in ids]
-                encoded = translator.encode_src(sources)
+                damaged = not all(isinstance(each, str) for each in sources)
+                if damaged or (sum(sizes) != len(pieces) and not is_apart):
+                    raise ValueError
+                tag = facts.get("tag")
             except (ValueError, KeyError, TypeError):
                 raise InputError(
                     f"{path}:{number}: must be a line of JSON that translate wrote, but is not"
@@ -94,20 +108,21 @@ def pairs_of_json(translator: Translator, path: str, most: int) -> Iterator[list
                     f"{path}:{number}: its tokens must be pieces of this model, but {strange[0]!r} is none; "
                     "was it another that translated?"
                 )
+            encoded = translator.encode_src(sources, tag)
             tokens = iter(ids[piece] for piece in pieces)
             segments = [(src, list(islice(tokens, size))) for src, size in zip(encoded, sizes)]
-            pairs.append(Pair(source=source, target=target, segments=segments))
+            pairs.append(Pair(f"{path}:{number}", source, target, segments))
         yield pairs
 
 
 def score(translator: Translator, pairs: Sequence[Pair]) -> list[Scored]:
-    """The model's opinion of each pair, in order. InputError names a pair longer than the model can take."""
+    """The probability of each pair, in order. InputError names a pair longer than the model can take."""
     most = translator.max_positions
     for pair in pairs:
         longest = max(len(ids) + 1 for segment in pair.segments for ids in segment)
         if most and longest > most:
             raise InputError(
-                f"a pair must have at most {most} pieces a side, but has {longest}: {pair.source[:40]!r}..."
+                f"{pair.location}: a pair must have at most {most} pieces a side, but has {longest}"
             )
     penalty = LengthPenalty(translator.decode.length_penalty, translator.decode.length_penalty_form)
     each = iter(translator.engine.token_log_probs([segment for pair in pairs for segment in pair.segments]))

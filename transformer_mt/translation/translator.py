@@ -48,11 +48,13 @@ class Translator:
         self._configs = [config, *others]
         self._set_direction((data.source_lang, data.target_lang))
 
-    def towards(self, target: str, source: str | None = None) -> "Translator":
-        """The translator into the target language, of the same model; the source language is by default that
-        of a corpus in this direction.
+    def towards(self, target: str | None, source: str | None = None) -> "Translator":
+        """The translator into the target language (None: the present one), of the same model; the source
+        language is by default that of a corpus in this direction. InputError for a language the model was not
+        trained on.
         """
-        direction = find_direction(self.directions, target, source, self.source_lang)
+        usual = self.source_lang, self.target_lang
+        direction = find_direction(self.directions, target, source, usual)
         other = copy.copy(self)
         other._set_direction(direction)
         return other
@@ -62,9 +64,12 @@ class Translator:
         self._is_natural = all(map(is_natural, direction))
         self.planner = Planner(self.tokenizer, self._configs, self.engine.max_positions, direction)
 
-    def encode_src(self, lines: Sequence[str]) -> list[Ids]:
-        """Piece ids of whole lines, after the piece of the target language if the model needs one."""
-        return [[*self.planner.control_ids, *ids] for ids in self.tokenizer.encode_src(lines)]
+    def encode_src(self, lines: Sequence[str], tag: str | None = None) -> list[Ids]:
+        """Piece ids of whole lines, after the control pieces: the target language if the model needs it, and
+        the tag.
+        """
+        before = self.planner.ids_before(tag)
+        return [[*before, *ids] for ids in self.tokenizer.encode_src(lines)]
 
     @property
     def max_src_length(self) -> int:
@@ -114,6 +119,8 @@ class Translator:
                 f"{folder}: must be an exported model, but is a run; export it with: transformer-mt export "
                 f"{folder} DIR"
             )
+        if wrong := next((other for other in ensemble if is_exported(Path(other))), None):
+            raise InputError(f"{wrong}: must be a run's folder to translate in an ensemble, but is an export")
         from transformer_mt.translation.torch_engine import TorchEngine
 
         folders = [folder, *map(Path, ensemble)]
@@ -138,8 +145,8 @@ class Translator:
     def translate(
         self, lines: Sequence[str], n_best: int = 1, max_length: int | None = None, **options: Any
     ) -> list[Translation]:
-        """One Translation per line, in order. `max_length` bounds each translation's pieces; see Options for
-        the others.
+        """One Translation per line, in order. `max_length` is the most pieces of each sentence's translation
+        (`decode.max_length`); see Options for the others.
 
         Raises InputError if the options do not fit the search.
         """
@@ -153,6 +160,11 @@ class Translator:
             raise InputError("lines must be a list of sentences, but are one text; give [text]")
         if max_length is not None and max_length < 1:
             raise InputError(f"max_length must be at least 1, but is {max_length}")
+        if max_length is not None and max_length < self.decode.min_length:
+            raise InputError(
+                "max_length must be at least ", Setting("decode.min_length"),
+                f" ({self.decode.min_length}), but is {max_length}",
+            )  # fmt: skip
         settings = self.decode.model_copy(update={"max_length": max_length}) if max_length else self.decode
         self.check(options)
         if options.prefixes is not None and len(options.prefixes) != len(lines):
