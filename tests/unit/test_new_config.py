@@ -59,6 +59,8 @@ NUMBERS = [str(n) for n in range(len(PAIRS))]
 TABLES = {
     "header.tsv": tsv(EN, DE, header="en\tde"),
     "swapped.tsv": tsv(DE, EN, header="de\ten"),
+    "english_names.csv": "English,German,Notes\n" + "".join(f'"{en}","{de}",x\n' for en, de in PAIRS),
+    "own_names.tsv": tsv(EN, DE, header="English\tDeutsch"),
     "sides.tsv": tsv(NUMBERS, EN, DE, header="id\tsource\ttarget"),
     "bare.tsv": tsv(EN, DE),
     "bare_swapped.tsv": tsv(NUMBERS, DE, EN),

@@ -45,6 +45,22 @@ def is_same_language(language: str, other: str) -> bool:
     return bool(_codes(language) & _codes(other))
 
 
+def names_of(code: str) -> set[str]:
+    """The language's name in English and in itself, in small letters; none without babel (extras `clean`,
+    `argos` and `serve`).
+    """
+    try:
+        from babel import Locale, UnknownLocaleError
+    except ImportError:
+        return set()
+    base = code.replace("-", "_").split("_")[0].lower()
+    try:
+        own = Locale(base).languages.get(base)
+    except UnknownLocaleError:
+        own = None
+    return {name.lower() for name in (Locale("en").languages.get(base), own) if name}
+
+
 def language_name(code: str) -> str:
     """Its name in English, by babel (extras `argos` and `serve`), or the code where it is not known."""
     from babel import Locale

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer_mt.config.corpus import FileCorpus, FilesCorpus
-from transformer_mt.data.languages import LanguageIdentifier, is_same_language
+from transformer_mt.data.languages import LanguageIdentifier, is_same_language, names_of
 from transformer_mt.data.lines import read_lines
 from transformer_mt.data.packed import without_packing
 from transformer_mt.data.scripts import script_share
@@ -139,7 +139,8 @@ def _table(path: str, suffix: str, languages: tuple[str, str]) -> Guess:
         found = ", ".join(f"{share:.0%} {language}" for share, language in zip(shares, languages))
         raise InputError(
             f"{path}: must have a column in {languages[0]} and one in {languages[1]}, but the best ones are "
-            f"{found}; write the corpus into a config by hand, with `columns`"
+            f"{found}; name the columns so in its first line, or write the corpus into a config by hand, "
+            "with `columns`"
         )
     header = "" if not delimiter else "no header; "
     assumed = f"{path}: {header}columns {chosen[0]} and {chosen[1]}, by their text"
@@ -189,12 +190,14 @@ def _rows(path: str, suffix: str, delimiter: str | None) -> list[dict[Any, Any]]
 
 
 def _by_name(names: Sequence[Any], languages: tuple[str, str]) -> list[str] | None:
-    """The columns that are named after the languages, or source and target."""
+    """The columns that are named after the languages (en or English), or source and target."""
     found: list[str | None] = [None, None]
+    spelled = [names_of(language) for language in languages]
     for name in filter(lambda name: isinstance(name, str), names):
         word = name.strip().lower()
         for side, language in enumerate(languages):
-            if is_code_of(word, language) or word == language.lower() or _NAMES.get(word) == side:
+            is_code = is_code_of(word, language) or word == language.lower()
+            if is_code or word in spelled[side] or _NAMES.get(word) == side:
                 found[side] = found[side] or name
     return [name for name in found if name is not None] if all(found) else None
 

@@ -158,13 +158,9 @@ class Translator:
         """One Translation per line, in order, each as soon as it and those before it are done."""
         if isinstance(lines, str):
             raise InputError("lines must be a list of sentences, but are one text; give [text]")
-        if max_length is not None and max_length < 1:
-            raise InputError(f"max_length must be at least 1, but is {max_length}")
-        if max_length is not None and max_length < self.decode.min_length:
-            raise InputError(
-                "max_length must be at least ", Setting("decode.min_length"),
-                f" ({self.decode.min_length}), but is {max_length}",
-            )  # fmt: skip
+        least = max(1, self.decode.min_length)
+        if max_length is not None and max_length < least:
+            raise InputError(f"max_length must be at least {least}, but is {max_length}")
         settings = self.decode.model_copy(update={"max_length": max_length}) if max_length else self.decode
         self.check(options)
         if options.prefixes is not None and len(options.prefixes) != len(lines):
