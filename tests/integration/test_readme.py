@@ -74,7 +74,8 @@ def test_the_yaml_and_the_other_commands(checkout):
     config = checkout / "mine.yaml"
     config.write_text(block("yaml", "## YAML"), encoding="utf-8")
     assert load_config(config).data.train.source == "train.en"
-    result = shell(block("bash", "## YAML"), checkout)
+    assert "`transformer-mt config show FILE`" in README
+    result = shell(".venv/bin/transformer-mt config show configs/demo.yaml", checkout)
     assert result.returncode == 0 and "max_updates" in result.stdout
 
 
