@@ -123,10 +123,10 @@ def curves(runs: Sequence[tuple[str, Sequence[dict[str, Any]]]], against: str, p
         style["label"] = name if name in colours and name not in named else None
         named.add(name)
         valid, train = _events(entries, "valid"), _events(entries, "train")
-        places = [_place(entry, against) for entry in valid]
-        losses.plot(places, [entry["loss"] for entry in valid], marker="o", ms=2, **style)
-        metrics.plot(places, [_value(entry, metric) for entry in valid], marker="o", ms=2, **style)
-        rates.plot([_place(e, against) for e in train], [e["learning_rate"] for e in train], **style)
+        x = [_x_of(entry, against) for entry in valid]
+        losses.plot(x, [entry["loss"] for entry in valid], marker="o", ms=2, **style)
+        metrics.plot(x, [_value(entry, metric) for entry in valid], marker="o", ms=2, **style)
+        rates.plot([_x_of(e, against) for e in train], [e["learning_rate"] for e in train], **style)
     losses.set_ylabel("validation loss per token (nats)")
     metrics.set_ylabel(f"validation {metric} (greedy)")
     rates.set_ylabel("learning rate")
@@ -157,7 +157,7 @@ def _events(entries: Sequence[dict[str, Any]], event: str) -> list[dict[str, Any
     return [entry for entry in entries if entry["event"] == event]
 
 
-def _place(entry: dict[str, Any], against: str) -> float:
+def _x_of(entry: dict[str, Any], against: str) -> float:
     divisor = {"minutes": 60.0, "hours": 3600.0}.get(against, 1.0)
     return entry[{"updates": "step", "tokens": "tokens"}.get(against, "seconds")] / divisor
 

@@ -59,10 +59,10 @@ def test_half_precision_learns_compiled(device, group, parallel, dtype):
 def test_a_state_saved_from_shards_is_read_by_one_process(device, group):
     model, run = updater(device, "fsdp", "muon")
     run.update([batch_of(pairs(8))], 0.01).result()
-    weights, moments = full_weights(model), optimizer_tensors(run._optimizer, model)
+    weights, moments = full_weights(model), optimizer_tensors(run.optimizer, model)
     other, alone = updater(device, None, "muon")
     load_model_weights(other, weights, "here")
-    load_optimizer_tensors(alone._optimizer, other, moments)
+    load_optimizer_tensors(alone.optimizer, other, moments)
     for each in (run, alone):
         each.update([batch_of(pairs(9, 3))], 0.01).result()
     for name, weight in full_weights(model).items():

@@ -71,11 +71,11 @@ def test_an_update_that_is_not_finite_changes_nothing(device, precision, optimiz
     kept = bias.data[0].clone()
     bias.data[0] = float("nan")
     before = weights(run)
-    moments = {name: value.clone() for name, value in optimizer_tensors(run._optimizer, model).items()}
+    moments = {name: value.clone() for name, value in optimizer_tensors(run.optimizer, model).items()}
     assert run.update([batch], 0.01).result().skipped
     for name, weight in weights(run).items():
         torch.testing.assert_close(weight, before[name], equal_nan=True, rtol=0, atol=0)
-    for name, value in optimizer_tensors(run._optimizer, model).items():
+    for name, value in optimizer_tensors(run.optimizer, model).items():
         assert torch.equal(value, moments[name]), name
     bias.data[0] = kept
     assert not run.update([batch], 0.01).result().skipped

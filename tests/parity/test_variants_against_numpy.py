@@ -251,11 +251,11 @@ def test_hard_attention_draws_one_key_in_training_and_learns_as_if_it_were_soft(
     keys, values = attention.keys_values(memory)
     mask = attend_to(src_mask)
     torch.manual_seed(1)
-    drawn = torch.stack([attention.weights(x, keys, values, mask).detach() for _ in range(2000)])
+    drawn = torch.stack([attention.weights(x, keys, mask).detach() for _ in range(2000)])
     torch.testing.assert_close(drawn.amax(dim=-1), torch.ones_like(drawn[..., 0]))  # all on one key
     torch.testing.assert_close(drawn.sum(dim=-1), torch.ones_like(drawn[..., 0]))
     attention.hard = False
-    soft = attention.weights(x, keys, values, mask).detach()
+    soft = attention.weights(x, keys, mask).detach()
     torch.testing.assert_close(drawn.mean(dim=0), soft, atol=0.06, rtol=0.0)  # drawn by the soft weights
 
     def gradient(weights):
@@ -264,10 +264,10 @@ def test_hard_attention_draws_one_key_in_training_and_learns_as_if_it_were_soft(
 
     attention.hard = True
     torch.manual_seed(1)
-    learned = gradient(attention.weights(x, keys, values, mask))
+    learned = gradient(attention.weights(x, keys, mask))
     attention.hard = False
     torch.manual_seed(1)
-    logits = attention.weights(x, keys, values, mask).log()
+    logits = attention.weights(x, keys, mask).log()
     softly = gradient(torch.nn.functional.gumbel_softmax(logits, dim=-1))
     torch.testing.assert_close(learned, softly, atol=1e-5, rtol=1e-4)
 

@@ -195,8 +195,8 @@ def test_clip_sees_unscaled_gradients(dtype):
     model = tiny_model()
     seen = []
     run = updater(model, dtype, max_grad_norm=0.01)
-    step = run._optimizer.step
-    run._optimizer.step = lambda *a, **k: (
+    step = run.optimizer.step
+    run.optimizer.step = lambda *a, **k: (
         seen.append(torch.stack([p.grad.norm() for p in model.parameters()]).norm().item()),
         step(*a, **k),
     )
@@ -225,11 +225,11 @@ def test_a_non_finite_update_is_skipped_and_changes_nothing(poison, kind, dtype)
     kept = bias.data[0].clone()
     bias.data[0] = poison
     before = [parameter.clone() for parameter in model.parameters()]
-    moments = {name: value.clone() for name, value in optimizer_tensors(run._optimizer, model).items()}
+    moments = {name: value.clone() for name, value in optimizer_tensors(run.optimizer, model).items()}
     assert run.update([batch], 0.01).result().skipped
     for old, parameter in zip(before, model.parameters()):
         torch.testing.assert_close(old, parameter.data, equal_nan=True, rtol=0, atol=0)
-    for name, value in optimizer_tensors(run._optimizer, model).items():
+    for name, value in optimizer_tensors(run.optimizer, model).items():
         assert torch.equal(value, moments[name])
     bias.data[0] = kept
     assert not run.update([batch], 0.01).result().skipped
@@ -381,8 +381,8 @@ def test_muon_multiplies_in_bfloat16_only_where_that_is_fast(monkeypatch):
 def test_one_learning_rate_serves_muon_and_adamw():
     run = updater(tiny_model(), optimizer="muon")
     run.update([batch_of(pairs(8))], 0.003)
-    assert {group["lr"] for group in run._optimizer.param_groups} == {0.003}
-    assert {group["lr"] for part in run._optimizer._parts for group in part.param_groups} == {0.003}
+    assert {group["lr"] for group in run.optimizer.param_groups} == {0.003}
+    assert {group["lr"] for part in run.optimizer._parts for group in part.param_groups} == {0.003}
 
 
 @pytest.mark.parametrize("kind", ["adamw", "adam", "muon"])
@@ -395,10 +395,10 @@ def test_optimizer_state_comes_back(kind):
     run = updater(stopped, optimizer=kind)
     for batch in batches[:2]:
         run.update([batch], 0.01)
-    tensors = {name: value.clone() for name, value in optimizer_tensors(run._optimizer, stopped).items()}
+    tensors = {name: value.clone() for name, value in optimizer_tensors(run.optimizer, stopped).items()}
     resumed.load_state_dict(stopped.state_dict())
     run = updater(resumed, optimizer=kind)
-    load_optimizer_tensors(run._optimizer, resumed, tensors)
+    load_optimizer_tensors(run.optimizer, resumed, tensors)
     for batch in batches[2:]:
         run.update([batch], 0.01)
     for left, right in zip(straight.parameters(), resumed.parameters()):

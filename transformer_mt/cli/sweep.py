@@ -24,15 +24,15 @@ def add_command(commands: Any) -> None:
         "overrides", metavar="key=value", nargs="*", default=[], help="settings that win in every variant"
     )
     parser.add_argument("--out", metavar="DIR", help="the sweep's folder (default: runs/NAME)")
-    places = parser.add_mutually_exclusive_group()
-    places.add_argument(
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument(
         "--jobs",
         metavar="N",
         type=positive,
         default=1,
         help="trainings side by side, the cores shared out (default: 1)",
     )
-    places.add_argument(
+    where.add_argument(
         "--devices", metavar="LIST", help="devices with one training each, such as cuda:0,cuda:1"
     )
     parser.set_defaults(command=_sweep)
@@ -61,15 +61,15 @@ def _sweep(arguments: argparse.Namespace) -> int:
     from transformer_mt.experiments.sweep_plan import load_sweep
     from transformer_mt.experiments.sweep_table import write_table
 
-    places = (
+    devices = (
         [name.strip() for name in arguments.devices.split(",")]
         if arguments.devices
         else [None] * arguments.jobs
     )
-    if "" in places:
+    if "" in devices:
         raise InputError(f"--devices must be names with commas between them, but is {arguments.devices}")
-    for place in filter(None, places):
-        choose_device(place)  # before any training, not in each
+    for device in filter(None, devices):
+        choose_device(device)  # before any training, not in each
     sweep = load_sweep(arguments.sweep, arguments.overrides, arguments.out)
     sweep.folder.mkdir(parents=True, exist_ok=True)
     received: list[int] = []
@@ -88,7 +88,7 @@ def _sweep(arguments: argparse.Namespace) -> int:
             signal.signal(number, stop)
     table_now = _seldom(lambda: write_table(sweep))
     try:
-        failures = Runner(sweep, places, say).run(done=table_now)
+        failures = Runner(sweep, devices, say).run(done=table_now)
     except KeyboardInterrupt:
         say("stopped; run the same command to resume")
         return 128 + received[0]

@@ -62,6 +62,11 @@ class DecodeConfig(Section):
     batch_tokens: Positive = 8192
     """Budget of one batch in padded source tokens x hypotheses."""
 
+    @property
+    def num_hypotheses(self) -> int:
+        """How many translations of a sentence a search keeps."""
+        return self.beam if self.search == "beam" else self.samples
+
     @model_validator(mode="after")
     def _check_search(self) -> "DecodeConfig":
         of_sampling = {"samples": 1, "temperature": 1.0, "top_k": 0, "top_p": 1.0}

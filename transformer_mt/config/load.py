@@ -130,7 +130,7 @@ def _read(path: Path, seen: tuple[Path, ...]) -> tuple[dict[str, Any], dict[str,
 
 
 def _copy_of(value: Any) -> Any:
-    """A copy in which each place has its own: what an *alias names twice is one object in YAML's values."""
+    """A copy in which each key has a value of its own: what an *alias names twice is one object in YAML."""
     if isinstance(value, dict):
         return {key: _copy_of(item) for key, item in value.items()}
     return [_copy_of(item) for item in value] if isinstance(value, list) else value
@@ -183,24 +183,24 @@ def _apply(values: dict[str, Any], where: dict[str, str], override: str) -> None
             f"`{dotted}`: the value must be YAML, but is `{text}`; quote it if it is text"
         ) from None
     *parents, last = dotted.split(".")
-    place: Any = values
+    node: Any = values
     for depth, part in enumerate(parents):
-        if isinstance(place, dict):
-            if place.get(part) is None:
-                place[part] = {}
-            place = place[part]
-        elif isinstance(place, list) and part.isdigit() and int(part) < len(place):
-            place = place[int(part)]
+        if isinstance(node, dict):
+            if node.get(part) is None:
+                node[part] = {}
+            node = node[part]
+        elif isinstance(node, list) and part.isdigit() and int(part) < len(node):
+            node = node[int(part)]
         else:
             raise InputError(
                 f"`{'.'.join(parents[: depth + 1])}` must be a section to set `{dotted}` in, but is not"
             )
-    if isinstance(place, dict):
-        place[last] = _merge(place[last], value, dotted) if last in place else value
-    elif isinstance(place, list) and last.isdigit() and int(last) < len(place):
-        place[int(last)] = value
+    if isinstance(node, dict):
+        node[last] = _merge(node[last], value, dotted) if last in node else value
+    elif isinstance(node, list) and last.isdigit() and int(last) < len(node):
+        node[int(last)] = value
     else:
         raise InputError(f"`{'.'.join(parents)}` must be a section to set `{dotted}` in, but is not")
-    for place_below in [key for key in where if key.startswith(f"{dotted}.")]:
-        del where[place_below]
+    for key_below in [key for key in where if key.startswith(f"{dotted}.")]:
+        del where[key_below]
     where[dotted] = OVERRIDDEN

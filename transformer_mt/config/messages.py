@@ -73,15 +73,15 @@ def sentence(error: Any, where: dict[str, str], section: type[BaseModel]) -> lis
     ]
     loc = [part for part in loc if not part.startswith("literal[") and part not in _UNION_MEMBERS]
     dotted = ".".join(loc)
-    place = next(
+    location = next(
         (where[".".join(loc[:n])] for n in range(len(loc), 0, -1) if ".".join(loc[:n]) in where), None
     )
     kind = error["type"]
     if kind == "value_error" and any(
         said == OVERRIDDEN and key.startswith(f"{dotted}.") for key, said in where.items()
     ):
-        place = OVERRIDDEN  # of keys that do not fit one another, the last word was the override's
-    start = f"{place}: " if place else ""
+        location = OVERRIDDEN  # of keys that do not fit one another, the last word was the override's
+    start = f"{location}: " if location else ""
     if kind == "value_error":  # raised by a validator of ours
         raised = error["ctx"]["error"]
         return [start, *(raised.parts if isinstance(raised, UserError) else [str(raised)])]

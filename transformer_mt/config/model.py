@@ -103,7 +103,7 @@ class ModelConfig(Section):
 
     @property
     def has_max_positions(self) -> bool:
-        """Whether it has weights for each of data.max_length places, and no more."""
+        """Whether it has weights for each of data.max_length positions, and no more."""
         if self.kind == "recurrent":
             return self.attention.scores().cross == "location"
         return self.position == "learned"

@@ -66,21 +66,21 @@ class Augmentation:
         """The columns of these rows as the epoch has them."""
         chosen = self._chosen(epoch, rows)
         src, tgt = ([column.row(i) for i in range(len(rows))] for column in chunk)
-        places = np.array(
+        indices = np.array(
             [i for i in np.flatnonzero(chosen.any(axis=0)) if not (UNK in src[i] or UNK in tgt[i])], np.int64
         )
-        if not len(places):
+        if not len(indices):
             return chunk
         texts: list[Pair] = []
-        for place in places.tolist():
-            texts.append(self._changed(epoch, rows, chosen[:, place], place, (src[place], tgt[place])))
+        for index in indices.tolist():
+            texts.append(self._changed(epoch, rows, chosen[:, index], index, (src[index], tgt[index])))
         new_src = self._tokenizer.encode_src([text for text, _ in texts], num_threads=1)
         new_tgt = self._tokenizer.encode_tgt([text for _, text in texts], num_threads=1)
-        for place, src_ids, tgt_ids in zip(places.tolist(), new_src, new_tgt):
-            before = self._before(src[place])
+        for index, src_ids, tgt_ids in zip(indices.tolist(), new_src, new_tgt):
+            before = self._before(src[index])
             if src_ids and tgt_ids and max(len(before) + len(src_ids), len(tgt_ids)) < self._max_length:
                 src_ids = [*before, *src_ids]
-                src[place], tgt[place] = np.array(src_ids, np.int32), np.array(tgt_ids, np.int32)
+                src[index], tgt[index] = np.array(src_ids, np.int32), np.array(tgt_ids, np.int32)
         return Column.of(src), Column.of(tgt)
 
     def _chosen(self, epoch: int, rows: np.ndarray) -> np.ndarray:
@@ -95,9 +95,9 @@ class Augmentation:
         return np.stack([case, partner, *others])
 
     def _changed(
-        self, epoch: int, rows: np.ndarray, chosen: np.ndarray, place: int, ids: tuple[np.ndarray, np.ndarray]
+        self, epoch: int, rows: np.ndarray, chosen: np.ndarray, index: int, ids: tuple[np.ndarray, np.ndarray]
     ) -> Pair:
-        row = rows[place : place + 1]
+        row = rows[index : index + 1]
         rng = Random(int(random_bits(self._seed, epoch, row, _DETAILS)[0]))
         src, tgt = self._text(*ids)
         has_case, has_partner, has_placeholder, *others = chosen.tolist()

@@ -23,8 +23,8 @@ def epoch_pairs(
     if config.data.augment.is_on:
         augmentation = Augmentation(pairs, tokenizer, config.data.augment, sizes, seed, max_length)
     if dropout:
-        # With one vocabulary, too, each side has its own words: the sources, which come first, would take all
-        # places.
+        # With one vocabulary, too, each side has its own words: the sources, which come first, would leave
+        # the targets none.
         sides = SubwordDropout(tokenizer.src, dropout, seed), SubwordDropout(tokenizer.tgt, dropout, seed)
     return EpochPairs(pairs, max_length, augmentation, sides) if augmentation or sides else None
 

@@ -18,8 +18,11 @@ class UnknownSplitError(InputError):
 
 
 def read_hub(corpus: HubCorpus, languages: list[str]) -> Iterator[Pair]:
+    """The pairs of a set on the hub, or of a folder in its layout; `languages` are the columns where the
+    corpus names none. UnknownSplitError if it has no such split; a negative bound counts from its end.
+    """
     match = re.fullmatch(r"([\w.-]+)(?:\[(-?\d*):(-?\d*)\])?", corpus.split)
-    assert match, corpus.split  # config.py has checked the form
+    assert match, corpus.split  # config/corpus.py has checked the form
     name, *bounds = match.groups()
     start, stop = (int(bound) if bound else None for bound in bounds)
     columns = corpus.columns or languages
@@ -36,7 +39,7 @@ def _rows_of(
     dataset: Any, corpus: HubCorpus, columns: list[str], start: int | None, stop: int | None
 ) -> Iterator[Pair]:
     wanted = columns if set(columns) <= set(dataset.column_names) else ["translation"]
-    if set(wanted) <= set(dataset.column_names):  # else _pair says what there is
+    if set(wanted) <= set(dataset.column_names):  # else the error of pair_of shows what there is
         dataset = dataset.select_columns(wanted)  # others, of pictures perhaps, are not decoded
     rows = range(len(dataset))[start:stop]
     for begin in range(rows.start, rows.stop, 1000):

@@ -65,12 +65,11 @@ def first_pass(
     are saved in the folder.
     """
     data = config.data
-    splits = splits_of(data)
-    held_out = held_out_keys(data, say)
     if (done := read_survey(folder)) is not None:
         say("resuming the preparation of the data, which was interrupted")
         return done, Tokenizer.load(folder)
-    survey = DropReasons(folder / "survey", held_out, data.remove_duplicates, splits)
+    splits = splits_of(data)
+    survey = DropReasons(folder / "survey", held_out_keys(data, say), data.remove_duplicates, splits)
     sample = _evenly_spaced(survey.walk(_corpora(data, say)), TOKENIZER_PAIRS)
     reasons = _without_worst(survey, survey.finish(), data, log_probs, say)
     fsync(survey.reasons_file)

@@ -18,13 +18,13 @@ class BatchPrefetcher:
         self._batches, self._accumulate, self._pinned = batches, accumulate, device.type == "cuda"
         self._thread = ThreadPoolExecutor(1, "batches")
         self._next: Future[tuple[list[Batch], dict[str, int], float]] | None = None
-        self._place, self.epochs = batches.state_dict(), 0.0
+        self._position, self.epochs = batches.state_dict(), 0.0
         """Epochs done, with the fraction of the present one."""
 
     def next_update(self) -> list[Batch]:
         """This rank's batches of the next update."""
         made = self._next or self._thread.submit(self._make)
-        batches, self._place, self.epochs = made.result()
+        batches, self._position, self.epochs = made.result()
         self._next = self._thread.submit(self._make)
         return batches
 
@@ -40,11 +40,11 @@ class BatchPrefetcher:
         self._batches.close()
 
     def state_dict(self) -> dict[str, int]:
-        return self._place
+        return self._position
 
     def load_state_dict(self, state: dict[str, int]) -> None:
         if self._next is not None:
             self._next.result()
             self._next = None
         self._batches.load_state_dict(state)
-        self._place, self.epochs = self._batches.state_dict(), self._batches.epochs
+        self._position, self.epochs = self._batches.state_dict(), self._batches.epochs

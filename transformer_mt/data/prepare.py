@@ -195,8 +195,8 @@ def _with_weights(fingerprint: str, weights: Sequence[float]) -> str:
     return hashlib.sha256(json.dumps([fingerprint, *weights]).encode()).hexdigest()
 
 
-def _announce(data: PreparedData, say: Say, place: str) -> PreparedData:
-    say(f"training pairs ({place}):\n{corpus_table(data.corpora, data.weights)}")
+def _announce(data: PreparedData, say: Say, origin: str) -> PreparedData:
+    say(f"training pairs ({origin}):\n{corpus_table(data.corpora, data.weights)}")
     return data
 
 

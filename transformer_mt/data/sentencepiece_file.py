@@ -16,15 +16,15 @@ _KINDS = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
 _UNKNOWN, _CONTROL = 2, 3
 
 
-def with_special_ids(model: bytes, place: str) -> bytes:
+def with_special_ids(model: bytes, location: str) -> bytes:
     """The model with PAD, UNK, BOS and EOS as pieces 0 to 3, whatever ids they had; missing ones are added.
-    InputError, which names `place`, if this is no SentencePiece model.
+    InputError, which names `location`, if this is no SentencePiece model.
     """
-    proto = _parsed(model, place)
+    proto = _parsed(model, location)
     unknown = [piece for piece in proto.pieces if piece.type == _UNKNOWN]
     if not unknown:
         raise InputError(
-            f"{place}: must be a SentencePiece model with a piece for what is unknown, but is not"
+            f"{location}: must be a SentencePiece model with a piece for what is unknown, but is not"
         )
     names = proto.trainer_spec
     there = {piece.piece: piece for piece in proto.pieces}
@@ -79,10 +79,10 @@ def facts_of(model: bytes) -> dict[str, Any]:
     return facts
 
 
-def _parsed(model: bytes, place: str) -> Any:
+def _parsed(model: bytes, location: str) -> Any:
     proto = sentencepiece_model_pb2.ModelProto()
     try:
         proto.ParseFromString(model)
     except DecodeError:
-        raise InputError(f"{place}: must be a SentencePiece model, but is not") from None
+        raise InputError(f"{location}: must be a SentencePiece model, but is not") from None
     return proto

@@ -52,7 +52,7 @@ class SubwordDropout:
 
     def learn(self, column: Column) -> None:
         """Number the words of the column."""
-        self._words_at(column.values, *self._places(column))
+        self._words_at(column.values, *self._words_of(column))
 
     def end_learning(self) -> None:
         """From here on new words keep their usual pieces: which ones come first must not matter."""
@@ -66,8 +66,8 @@ class SubwordDropout:
     def respell(self, column: Column, rows: np.ndarray, draw: int) -> list[np.ndarray]:
         """The same text in other pieces."""
         row_W, begins_W, sizes_W, is_usual_W = self._choose(column, rows, draw)
-        place = np.arange(sizes_W.sum()) - np.repeat(np.cumsum(sizes_W) - sizes_W, sizes_W)
-        where = np.repeat(begins_W, sizes_W) + place
+        position = np.arange(sizes_W.sum()) - np.repeat(np.cumsum(sizes_W) - sizes_W, sizes_W)
+        where = np.repeat(begins_W, sizes_W) + position
         is_usual = np.repeat(is_usual_W, sizes_W)
         ids = np.empty(len(where), np.int32)
         ids[is_usual] = column.values[where[is_usual]]
@@ -78,7 +78,7 @@ class SubwordDropout:
         """(W,) of each word: its row in the column, where its chosen spelling begins, how many pieces that
         has, and whether it is the usual one, in the column's values, and not in the pool.
         """
-        offsets, (begins_W, sizes_W) = column.offsets.astype(np.int64), self._places(column)
+        offsets, (begins_W, sizes_W) = column.offsets.astype(np.int64), self._words_of(column)
         row_W = np.searchsorted(offsets, begins_W, "right") - 1
         word_W = self._words_at(column.values, begins_W, sizes_W)
         key = np.uint64((self._seed * int(B) + draw * int(C)) % 2**64)
@@ -92,7 +92,7 @@ class SubwordDropout:
         begins_W[known], sizes_W[known] = self._begins[word_W, k_W][known], self._sizes[word_W, k_W][known]
         return row_W, begins_W, sizes_W, ~known
 
-    def _places(self, column: Column) -> tuple[np.ndarray, np.ndarray]:
+    def _words_of(self, column: Column) -> tuple[np.ndarray, np.ndarray]:
         """(W,) where each word begins in the column's values, and how many pieces it has."""
         offsets, values = column.offsets.astype(np.int64), column.values
         opens = np.zeros(len(values), bool)
@@ -106,8 +106,8 @@ class SubwordDropout:
         if not len(begins_W):
             return begins_W
         ids = values[begins_W[0] : begins_W[-1] + sizes_W[-1]].astype(np.uint64)
-        place = np.arange(len(ids)) - np.repeat(begins_W - begins_W[0], sizes_W)
-        hash_W = np.add.reduceat(mixed(ids * A + place.astype(np.uint64) * C), begins_W - begins_W[0])
+        position = np.arange(len(ids)) - np.repeat(begins_W - begins_W[0], sizes_W)
+        hash_W = np.add.reduceat(mixed(ids * A + position.astype(np.uint64) * C), begins_W - begins_W[0])
         different, first, which = np.unique(hash_W, return_index=True, return_inverse=True)
         in_order = np.argsort(first)
         for value, i in zip(different[in_order].tolist(), first[in_order].tolist()):
@@ -141,14 +141,14 @@ class SubwordDropout:
         """
         symbols = [self._ids[character] for character in text]
         while True:
-            best, place = 0, -1
+            best, position = 0, -1
             keep = (rng.random(len(symbols) - 1) >= self._dropout).tolist()
             for i in range(len(symbols) - 1):
                 merged = self._ids.get(self._pieces[symbols[i]] + self._pieces[symbols[i + 1]])
                 if merged is None or not keep[i]:
                     continue
-                if place < 0 or self._scores[merged] > self._scores[best]:
-                    best, place = merged, i
-            if place < 0:
+                if position < 0 or self._scores[merged] > self._scores[best]:
+                    best, position = merged, i
+            if position < 0:
                 return symbols
-            symbols[place : place + 2] = [best]
+            symbols[position : position + 2] = [best]

@@ -57,17 +57,17 @@ def _read_table(corpus: FileCorpus, columns: Columns, rows: Iterator[list[str]])
         yield _sentence(row[src]), _sentence(row[tgt])
 
 
-def _column(name: str | int, columns: list[str], place: str) -> int:
+def _column(name: str | int, columns: list[str], location: str) -> int:
     """The index of a column, given by its name or by its number from 1 on."""
     if isinstance(name, int):
         if name > len(columns):
-            raise InputError(f"{place}: must have a column {name}, but has {len(columns)}")
+            raise InputError(f"{location}: must have a column {name}, but has {len(columns)}")
         return name - 1
     if name not in columns:
         there = ", ".join(column if len(column) <= 40 else f"{column[:40]}…" for column in columns)
         raise InputError(
-            f"{place}: no column `{name}`; the columns are {there}; set `columns: [source, target]`, or for "
-            "a table without header their numbers, `columns: [1, 2]`"
+            f"{location}: no column `{name}`; the columns are {there}; set `columns: [source, target]`, or "
+            "for a table without header their numbers, `columns: [1, 2]`"
         )
     return columns.index(name)
 
@@ -117,17 +117,18 @@ def _read_parquet(corpus: FileCorpus, columns: list[str]) -> Iterator[Pair]:
             yield pair_of(row, columns, corpus.file)
 
 
-def pair_of(row: dict[str, Any], columns: list[str], place: str) -> Pair:
+def pair_of(row: dict[str, Any], columns: list[str], location: str) -> Pair:
     """The two columns of a row, which may stand inside a `translation` column, as the WMT sets have it."""
     nested = row.get("translation")
     if isinstance(nested, dict) and not all(name in row for name in columns):
         row = nested
     for name in columns:
-        _column(name, list(row), place)
+        _column(name, list(row), location)
     src, tgt = (row[name] for name in columns)
     if not (isinstance(src, str | None) and isinstance(tgt, str | None)):
         raise InputError(
-            f"{place}: columns `{columns[0]}` and `{columns[1]}` must hold text, but hold {src!r} and {tgt!r}"
+            f"{location}: columns `{columns[0]}` and `{columns[1]}` must hold text, but hold {src!r} "
+            f"and {tgt!r}"
         )
     return _sentence(src or ""), _sentence(tgt or "")
 

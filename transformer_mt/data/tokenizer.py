@@ -90,12 +90,12 @@ class Tokenizer:
 
     @cached_property
     def all_pieces_tgt(self) -> list[str]:
-        """Every target piece; its place is its id."""
+        """Every target piece; its index is its id."""
         return _pieces(self.tgt)
 
     @cached_property
     def all_pieces_src(self) -> list[str]:
-        """Every source piece; its place is its id."""
+        """Every source piece; its index is its id."""
         return self.all_pieces_tgt if self.shared else _pieces(self.src)
 
     def as_written(self, words: Sequence[str]) -> list[str]:

@@ -69,15 +69,15 @@ def run_chain(path: Path, out: Path | None, say: Callable[[str], None]) -> Path:
     """
     chain = load_yaml(ChainConfig, path)
     folder = out or Path("runs") / chain.name
-    place = Path(chain.backward) if Path(chain.backward).is_dir() else path.parent / chain.backward
+    source_model = Path(chain.backward) if Path(chain.backward).is_dir() else path.parent / chain.backward
     forward = load_config(path.parent / chain.forward)
-    backward = load_run_config(place) if place.is_dir() else load_config(place)
+    backward = load_run_config(source_model) if source_model.is_dir() else load_config(source_model)
     _check_directions(path, backward, forward)
     _check_search(path, {**backward.decode.model_dump(), **chain.decode})
     for text in chain.text:
         if not Path(text).is_file():
             raise InputError(f"{path}: text must be files, but {text} is not there")
-    trained = place if place.is_dir() else train(backward, folder / "backward")
+    trained = source_model if source_model.is_dir() else train(backward, folder / "backward")
     synthetic = folder / "synthetic.jsonl"
     translator = Translator.load(trained, forward.train.device, decode=chain.decode)
     texts = [Path(text) for text in chain.text]

@@ -92,12 +92,14 @@ def distill(plan: Plan, config: Config, out: Path | None, say: Callable[[str], N
         raise InputError(
             "the student must be what CTranslate2 can run, to become int8: " + "; ".join(reasons)
         )
-    scored, name = (config.data.test[0], "test") if config.data.test else (config.data.valid_sets[0], "valid")
+    data = config.data
+    scored, split = (data.test[0], "test") if data.test else (data.valid_sets[0], "valid")
     if isinstance(scored, FromTrainCorpus):
         raise InputError(
-            f"data.{name} of the student must be a corpus of its own, but is held out of its training corpora"
+            f"data.{split} of the student must be a corpus of its own, but is held out of its training "
+            "corpora"
         )
-    test, languages = list(read_set(scored, config.data, None, name)), config.data.languages_of(scored)
+    test, languages = list(read_set(scored, data, None, split)), data.languages_of(scored)
     if plan.warm_start:
         config = warm_started(teacher, config, folder / "warm_start")
     train(with_corpora(config, _distilled_entries(plan, config, folder, say)), folder)
@@ -114,19 +116,19 @@ def distill(plan: Plan, config: Config, out: Path | None, say: Callable[[str], N
         **({} if refused else {"student, int8": folder / "int8"}),
     }
     rows = []
-    for name, place in models.items():
+    for name, model in models.items():
         say(f"measuring {name}")
         # In a process of its own, as `translate` would be: what training left in this one's memory halves the
         # speed.
         with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
             others = plan.teachers[1:] if name == "teacher" else []
-            rows.append(process.submit(_measure, name, [place, *others], test, languages, config).result())
-    table = _table(rows)
-    write_text(folder / "distillation.md", table)
+            rows.append(process.submit(_measure, name, [model, *others], test, languages, config).result())
+    text = _table(rows)
+    write_text(folder / "distillation.md", text)
     if refused:
-        say(table)
+        say(text)
         raise refused
-    return table
+    return text
 
 
 def _directions(data: DataConfig) -> list[tuple[str, str]]:
@@ -192,8 +194,8 @@ def _measure(
 ) -> Row:
     """A row of the table; several models translate together."""
     keep_freed_memory(one_heap=True)
-    place, *others = models
-    translator = Translator.load(place, device="cpu", ensemble=others).towards(languages[1], languages[0])
+    first, *others = models
+    translator = Translator.load(first, device="cpu", ensemble=others).towards(languages[1], languages[0])
     sources, references = [src for src, _ in test], [targets for _, targets in test]
     translator.translate(sources[:32])  # what is done once is not measured
     start = time.perf_counter()

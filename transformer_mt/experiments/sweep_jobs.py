@@ -28,15 +28,13 @@ _SAY_EVERY = 60.0
 class Runner:
     """Runs jobs in parallel, one per device or per share of this machine's cores."""
 
-    def __init__(self, sweep: Sweep, places: Sequence[str | None], say: Callable[[str], None]) -> None:
-        """`places` are devices, such as cuda:0, for one job at a time each; None is the device of
-        the config.
-        """
+    def __init__(self, sweep: Sweep, devices: Sequence[str | None], say: Callable[[str], None]) -> None:
+        """`devices`, such as cuda:0, are for one job at a time each; None is the device of the config."""
         self.sweep, self._say = sweep, say
-        self._places: SimpleQueue[str | None] = SimpleQueue()
-        for place in places:
-            self._places.put(place)
-        self._num_places = len(places)
+        self._devices: SimpleQueue[str | None] = SimpleQueue()
+        for device in devices:
+            self._devices.put(device)
+        self._num_devices = len(devices)
         self._running: dict[Job, subprocess.Popen] = {}
         self._stopping = threading.Event()
         self._lock = threading.Lock()
@@ -49,7 +47,7 @@ class Runner:
         failures = []
         open_jobs = [job for job in self.sweep.jobs if not is_done(job)]
         before, begun = len(self.sweep.jobs) - len(open_jobs), time.monotonic()
-        with ThreadPoolExecutor(self._num_places) as pool:
+        with ThreadPoolExecutor(self._num_devices) as pool:
             try:
                 futures = [pool.submit(self._job, job) for job in open_jobs]
                 for number, future in enumerate(as_completed(futures), start=1):
@@ -74,24 +72,26 @@ class Runner:
         return failures
 
     def _job(self, job: Job) -> None:
-        place = self._places.get()
-        device = [f"train.device={place}"] if place else []
+        device = self._devices.get()
+        override = [f"train.device={device}"] if device else []
         try:
             self._say(
-                f"{job.variant}, seed {job.seed}: trains in {job.folder}{f' on {place}' if place else ''}"
+                f"{job.variant}, seed {job.seed}: trains in {job.folder}{f' on {device}' if device else ''}"
             )
             self._make_ready(job)
             with (job.folder / "log.txt").open("a", encoding="utf-8") as log:
-                self._call(job, log, "train", str(job.folder / "job.yaml"), *device, "--out", str(job.folder))
+                self._call(
+                    job, log, "train", str(job.folder / "job.yaml"), *override, "--out", str(job.folder)
+                )
                 if job.config.data.test:
                     self._call(
-                        job, log, "evaluate", str(job.folder), "--device", place or job.config.train.device
+                        job, log, "evaluate", str(job.folder), "--device", device or job.config.train.device
                     )
             self._say(f"{job.variant}, seed {job.seed}: done")
         except (InputError, OSError) as error:
             raise WorkError(f"{job.variant}, seed {job.seed}: {error}") from None
         finally:
-            self._places.put(place)
+            self._devices.put(device)
 
     def _make_ready(self, job: Job) -> None:
         """The job's folder, with what is to be trained in its job.yaml; what was trained otherwise is moved
@@ -141,8 +141,8 @@ class Runner:
             raise WorkError(f"{job.variant}, seed {job.seed}: {why} (all of it is in {log_file})")
 
     def _environment(self) -> dict[str, str]:
-        threads = max(1, usable_cores() // self._num_places)
-        return {"OMP_NUM_THREADS": str(threads), **os.environ} if self._num_places > 1 else dict(os.environ)
+        threads = max(1, usable_cores() // self._num_devices)
+        return {"OMP_NUM_THREADS": str(threads), **os.environ} if self._num_devices > 1 else dict(os.environ)
 
     def _stop(self) -> None:
         with self._lock:

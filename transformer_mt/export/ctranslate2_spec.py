@@ -11,6 +11,7 @@ from transformer_mt.config import Config
 from transformer_mt.data.tokenizer import BOS, EOS, UNK, Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.export.ctranslate2_support import reasons_against
+from transformer_mt.export.target import num_positions
 from transformer_mt.model.attention import MultiHeadAttention
 from transformer_mt.model.interface import TranslationModel, alignment_layer
 from transformer_mt.model.position_bias import Relative
@@ -92,15 +93,6 @@ def write_model(
     spec.validate()
     spec.optimize(quantization=None if quantization == "float32" else quantization)
     spec.save(str(folder))
-
-
-def num_positions(config: Config) -> int:
-    """Positions an exported model has: CTranslate2 keeps a table, where ours has no end."""
-    return (
-        config.data.max_length
-        if config.model.position == "learned"
-        else max(2048, 3 * config.data.max_length)
-    )
 
 
 def _positions(positions: nn.Module, config: Config) -> np.ndarray:

@@ -14,7 +14,7 @@ from transformer_mt.export.proof import Proof, probe_sentences, prove
 from transformer_mt.export.target import Target, TrainedRun
 from transformer_mt.files import write_text
 from transformer_mt.translation.model_folder import is_exported, load_run_config
-from transformer_mt.translation.torch_engine import TorchEngine, load_model
+from transformer_mt.translation.torch_engine import load_model
 from transformer_mt.translation.translator import Translator
 
 
@@ -56,7 +56,7 @@ def export(
     try:
         target.write(trained, unproven)
         _write_metadata(unproven, target.metadata(config))
-        ours = Translator(TorchEngine(trained.model, trained.tokenizer), trained.tokenizer, config)
+        ours = Translator.of_config(trained.model, trained.tokenizer, config)
         proof = prove(ours, target, unproven, sentences)
         facts = card_facts(run, config, proof, license)
         write_text(unproven / "README.md", model_card(facts, run, config, target, out.name))

@@ -30,6 +30,12 @@ class Output:
     """log P / length^a, as ours."""
 
 
+def num_positions(config: Config) -> int:
+    """Positions an exported model has: the runtimes keep a table of them, where ours has no end."""
+    most = config.data.max_length
+    return most if config.model.position == "learned" else max(2048, 3 * most)
+
+
 class Target(Protocol):
     """A form a model is exported to."""
 

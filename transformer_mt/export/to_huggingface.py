@@ -15,9 +15,8 @@ from safetensors.torch import save_file
 from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from transformer_mt.errors import InputError
-from transformer_mt.export.ctranslate2_spec import num_positions
 from transformer_mt.export.huggingface_weights import weights
-from transformer_mt.export.target import Output, TrainedRun
+from transformer_mt.export.target import Output, TrainedRun, num_positions
 from transformer_mt.files import write_text
 from transformer_mt.model.transformer import Transformer
 from transformer_mt.progress_bar import show_progress

@@ -60,7 +60,7 @@ def html_page(inspection: Inspection) -> str:
             continue
         body.append(_html_table(_SUSPICIONS, [_row(look, suspicion) for suspicion in suspicions]))
         for suspicion in suspicions:
-            rows = [[_place(e.row), *e.pair] for e in suspicion.examples]
+            rows = [[_row_label(e.row), *e.pair] for e in suspicion.examples]
             body.append(f"<details><summary>{escape(suspicion.what)}: examples</summary>")
             body.append(_html_table(["row", *look.languages], rows, texts=(1, 2)) + "</details>")
     title = f"<title>Inspection of {escape(inspection.name)}</title>"
@@ -99,7 +99,7 @@ def _row(look: CorpusLook, suspicion: Suspicion) -> list[str]:
     return [suspicion.what, f"{suspicion.pairs:,}", share, suspicion.action, suspicion.note]
 
 
-def _place(row: int) -> str:
+def _row_label(row: int) -> str:
     return f"{row:,}" if row else ""
 
 
@@ -107,8 +107,8 @@ def _example_lines(suspicion: Suspicion) -> str:
     """The examples as a list; line feeds cannot occur in them."""
     lines = [f"Examples of {suspicion.what}:", ""]
     for example in suspicion.examples:
-        place = f"row {example.row:,}: " if example.row else ""
-        lines.append(f"- {place}{_short(example.pair[0])}  \n  → {_short(example.pair[1])}")
+        label = f"row {example.row:,}: " if example.row else ""
+        lines.append(f"- {label}{_short(example.pair[0])}  \n  → {_short(example.pair[1])}")
     return "\n".join(lines)
 
 

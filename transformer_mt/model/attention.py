@@ -4,7 +4,6 @@ Letters: B sentences, T queries, S keys, D width, H heads, K head width (D = H x
 """
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -81,7 +80,8 @@ class MultiHeadAttention(nn.Module):
 
         `positions` are those of queries and keys if they are not 0, 1, 2 ...; only variants use them.
         """
-        self._record(recorder, x_BTD, k_BHSK, v_BHSK, mask, causal, positions)
+        if recorder is not None and recorder.wants(self):
+            recorder.add(self, self.weights(x_BTD, k_BHSK, mask, causal, positions))
         dropout = self.dropout if self.training else 0.0
         q_BHTK = self._split(self.query(x_BTD)).to(k_BHSK.dtype)
         heads_BHTK = fast_attention(q_BHTK, k_BHSK, v_BHSK, mask, dropout, causal)
@@ -91,7 +91,6 @@ class MultiHeadAttention(nn.Module):
         self,
         x_BTD: Tensor,
         k_BHSK: Tensor,
-        v_BHSK: Tensor,
         mask: Tensor | None = None,
         causal: bool = False,
         positions: Positions | None = None,
@@ -101,10 +100,6 @@ class MultiHeadAttention(nn.Module):
         Rows sum to one; not so under a Gaussian (local_p), and where nothing may be seen they are zero.
         """
         return attention_weights(self._split(self.query(x_BTD)).to(k_BHSK.dtype), k_BHSK, mask, causal)
-
-    def _record(self, recorder: AttentionRecorder | None, *arguments: Any) -> None:
-        if recorder is not None and recorder.wants(self):
-            recorder.add(self, self.weights(*arguments))
 
     def _split(self, x_BTD: Tensor) -> Tensor:
         # (B, T, D) -> (B, T, H, K) -> (B, H, T, K)

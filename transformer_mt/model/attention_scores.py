@@ -76,7 +76,7 @@ def _additive_score(v_HK: Tensor, q_BHTK: Tensor, k_BHSK: Tensor) -> Tensor:
 
 
 class Cosine(Score):
-    """g · cos(q, k), with a learned g for each head in the place of 1 / sqrt(K) (Henry et al. 2020, equation
+    """g · cos(q, k), with a learned g for each head instead of 1 / sqrt(K) (Henry et al. 2020, equation
     3).
     """
 

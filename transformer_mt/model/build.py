@@ -1,4 +1,4 @@
-"""From a config to a model: the only place where a kind is chosen by its name."""
+"""From a config to a model: the only module where a kind is chosen by its name."""
 
 from typing import Literal
 

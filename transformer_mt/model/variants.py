@@ -70,7 +70,8 @@ class VariantAttention(MultiHeadAttention):
         recorder: AttentionRecorder | None = None,
     ) -> Tensor:
         positions = positions or Positions.of(x_BTD.size(1), k_BHSK.size(2), x_BTD.device)
-        self._record(recorder, x_BTD, k_BHSK, v_BHSK, mask, causal, positions)
+        if recorder is not None and recorder.wants(self):
+            recorder.add(self, self.weights(x_BTD, k_BHSK, mask, causal, positions))
         dropout = self.dropout if self.training else 0.0
         if self.fusable and self.relation.fusable(v_BHSK):
             heads_BHTK = self._fused(x_BTD, k_BHSK, v_BHSK, mask, causal, positions, dropout)
@@ -115,7 +116,6 @@ class VariantAttention(MultiHeadAttention):
         self,
         x_BTD: Tensor,
         k_BHSK: Tensor,
-        v_BHSK: Tensor,
         mask: Tensor | None = None,
         causal: bool = False,
         positions: Positions | None = None,

@@ -35,8 +35,8 @@ class NoRepeatNgram:
             return
         seen = tokens.unfold(1, self.n, 1)  # (N, t - n + 1, n)
         newest = tokens[:, tokens.size(1) - self.n + 1 :]  # (N, n - 1)
-        row, place = (seen[:, :, :-1] == newest[:, None]).all(-1).nonzero(as_tuple=True)
-        log_probs[row, seen[row, place, -1]] = -torch.inf
+        row, position = (seen[:, :, :-1] == newest[:, None]).all(-1).nonzero(as_tuple=True)
+        log_probs[row, seen[row, position, -1]] = -torch.inf
 
 
 class RepetitionPenalty:

@@ -92,8 +92,8 @@ def _batcher(
     load: Callable[[], Translator], translator: Translator, limits: Limits, running: ExitStack
 ) -> Batcher:
     """The batcher of a model, with a thread for each of its workers."""
-    engine: Any = translator.engine
-    threads = usable_cores() if str(engine.device).split(":")[0] == "cpu" else 1
+    engine = translator.engine
+    threads = usable_cores() if engine.is_on_cpu else 1
     found: Translator | Processes = translator
     if engine.name == "torch" and threads > 1:
         found = Processes(load, translator.decode, threads)

@@ -78,9 +78,7 @@ def _lines(text: str) -> list[str]:
 
 
 def _n_best(batcher: Batcher, alternatives: int) -> int:
-    decode = batcher.translator.decode
-    most = decode.beam if decode.search == "beam" else decode.samples
-    return min(alternatives + 1, most)
+    return min(alternatives + 1, batcher.translator.decode.num_hypotheses)
 
 
 def _by_rank(results: Sequence[Translation]) -> list[list[Candidate]]:

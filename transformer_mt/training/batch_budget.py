@@ -16,12 +16,8 @@ from transformer_mt.data.batching import Batch, make_batch
 from transformer_mt.data.prepare import PreparedData
 from transformer_mt.device import choose_precision
 from transformer_mt.errors import WorkError
-from transformer_mt.model.build import build_model
-from transformer_mt.training.activation_checkpointing import checkpoint_activations
-from transformer_mt.training.distributed import Ranks
-from transformer_mt.training.gradient_threads import gradient_threads
-from transformer_mt.training.optimizer import build_optimizer
-from transformer_mt.training.step import Objective, Updater
+from transformer_mt.training.build import build_trial_updater
+from transformer_mt.training.run import model_for
 
 # Fraction of the free memory to use; the rest is for other processes, fragmentation and validation.
 _SHARE = 0.8
@@ -54,24 +50,14 @@ def find_budget(config: Config, data: PreparedData, device: torch.device) -> int
     """The largest budget for this config on this device, found by updates of a model that is then thrown
     away.
     """
-    tokenizer, train = data.tokenizer, config.train
-    vocabularies = tokenizer.src.vocab_size(), tokenizer.tgt.vocab_size()
-    state = torch.get_rng_state()
-    model = build_model(config.model, *vocabularies, tokenizer.shared, config.data.max_length).to(device)
-    # Each rank tries its own sizes: none may wait for another's step.
-    alone = train.model_copy(update={"share_muon": False})
-    optimizer, dtype = build_optimizer(model, alone), choose_precision(train.precision, device)
-    if train.activation_checkpointing:
-        checkpoint_activations(model.blocks)
-    objective = Objective(model, train.label_smoothing)
+    model = model_for(config, data.tokenizer).to(device)
 
     def fail(message: str) -> None:
         raise torch.OutOfMemoryError(message)
 
-    threads = gradient_threads(config, device, dtype)
-    updater = Updater(
-        objective, optimizer, device, dtype, train.max_grad_norm, Ranks(), say=fail, threads=threads
-    )
+    # Each rank tries its own sizes: none may wait for another's step.
+    dtype = choose_precision(config.train.precision, device)
+    updater = build_trial_updater(config, model, device, dtype, fail)
     limit = free_memory(device)
 
     def measure(tokens: int) -> int:
@@ -84,9 +70,7 @@ def find_budget(config: Config, data: PreparedData, device: torch.device) -> int
             return 2 * limit
         return peak_memory(device)
 
-    tokens = largest_budget(measure, limit, least=max(1024, config.data.max_length))
-    torch.set_rng_state(state)
-    return tokens
+    return largest_budget(measure, limit, least=max(1024, config.data.max_length))
 
 
 def longest_batch(src_lengths: np.ndarray, tgt_lengths: np.ndarray, tokens: int) -> Batch:
@@ -147,13 +131,13 @@ def _limits() -> Iterator[tuple[int, int]]:
     service's.
     """
     for line in _lines("/proc/self/cgroup"):
-        _, kinds, place = [*line.split(":", 2), "", ""][:3]
+        _, kinds, path = [*line.split(":", 2), "", ""][:3]
         if kinds and "memory" not in kinds.split(","):
             continue
         root, names = "/sys/fs/cgroup", ("memory.max", "memory.current")
         if kinds:  # the first version of control groups
             root, names = f"{root}/memory", ("memory.limit_in_bytes", "memory.usage_in_bytes")
-        folder = Path(f"{root}{place}")
+        folder = Path(f"{root}{path}")
         for each in (folder, *folder.parents):
             most, used = ("".join(_lines(f"{each}/{name}")) for name in names)
             if most.isdecimal() and used.isdecimal():

@@ -6,12 +6,11 @@ import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from transformer_mt.config import Config
 from transformer_mt.errors import InputError
 
-LoggerName = Literal["tensorboard", "wandb"]
 Entry = dict[str, Any]
 """An object of metrics.jsonl."""
 

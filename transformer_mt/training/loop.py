@@ -149,8 +149,8 @@ def _announce(run: Run) -> None:
     run.journal.begin(config, progress.step if run.saved_step is not None else -1)
     parameters = sum(parameter.numel() for parameter in run.model.parameters())
     precision = str(run.updater.dtype).removeprefix("torch.")
-    place = f"{run.ranks.size} x {run.device.type}" if run.ranks.size > 1 else str(run.device)
-    say(f"{config.name}: {parameters:,} parameters, {precision} on {place}; run folder {run.folder}")
+    devices = f"{run.ranks.size} x {run.device.type}" if run.ranks.size > 1 else str(run.device)
+    say(f"{config.name}: {parameters:,} parameters, {precision} on {devices}; run folder {run.folder}")
     references = [targets[0] for each in run.data.valid for _, targets in each.sentences]
     if note := tokenised_note(references, config.evaluate.tokenize):
         say(note)
@@ -160,7 +160,12 @@ def _announce(run: Run) -> None:
             "best and at the end"
         )
     run.journal.write(
-        "start", step=progress.step, parameters=parameters, precision=precision, device=place, **environment()
+        "start",
+        step=progress.step,
+        parameters=parameters,
+        precision=precision,
+        device=devices,
+        **environment(),
     )
     run.journal.open_bar(progress.step, config.train.max_updates)
 

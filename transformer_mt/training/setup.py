@@ -29,18 +29,15 @@ from transformer_mt.errors import InputError, Setting
 from transformer_mt.evaluation.metrics import build_metrics
 from transformer_mt.files import write_text
 from transformer_mt.locks import FolderLock, lock_folder, set_aside
-from transformer_mt.training.activation_checkpointing import checkpoint_activations
 from transformer_mt.training.batch_budget import find_budget
+from transformer_mt.training.build import build_updater
 from transformer_mt.training.config_changes import compare_configs, compare_ranks
-from transformer_mt.training.distributed import Ranks, wrap_distributed
-from transformer_mt.training.gradient_threads import gradient_threads
+from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.loggers import check_loggers
 from transformer_mt.training.metrics_log import MetricsLog, say
-from transformer_mt.training.optimizer import build_optimizer
 from transformer_mt.training.parent import Parent
 from transformer_mt.training.progress import Progress
 from transformer_mt.training.run import Run, model_for
-from transformer_mt.training.step import Objective, Updater
 from transformer_mt.training.validate import validation_metrics
 from transformer_mt.translation.pair_scores import log_probs
 
@@ -243,21 +240,9 @@ def _build(
     if parent is not None:
         parent.give_weights(model)
     model = model.to(device)
-    compiled = train.compile is True or (train.compile == "auto" and device.type == "cuda")
-    if compiled and model.compiles:
-        say("torch.compile is on: the first updates take much longer than the others")
-    objective: torch.nn.Module = Objective(model, train.label_smoothing, compiled)
-    if train.activation_checkpointing:
-        checkpoint_activations(model.blocks)
-    objective = wrap_distributed(objective, model.blocks, train, ranks, device)
+    updater = build_updater(config, model, device, dtype, ranks, say)
     if not ranks.is_rank_zero:
         torch.manual_seed(config.seed + ranks.rank)  # equal weights on each rank, but different dropout
-    # After wrapping: FSDP2 replaces the parameters.
-    optimizer = build_optimizer(model, train)
-    updater = Updater(
-        objective, optimizer, device, dtype, train.max_grad_norm, ranks, say, train.micro_batch_tokens,
-        gradient_threads(config, device, dtype),
-    )  # fmt: skip
     plan = TrainingBatches(
         data.train,
         int(train.batch_tokens),
@@ -281,7 +266,7 @@ def _build(
         data=data,
         device=device,
         model=model,
-        optimizer=optimizer,
+        optimizer=updater.optimizer,
         updater=updater,
         batches=BatchPrefetcher(plan, train.accumulate, device),
         progress=Progress(),

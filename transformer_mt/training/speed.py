@@ -9,11 +9,7 @@ from transformer_mt.config import Config
 from transformer_mt.data.batching import Batch, make_batch
 from transformer_mt.device import choose_device, choose_precision, keep_freed_memory
 from transformer_mt.model.build import build_model
-from transformer_mt.training.activation_checkpointing import checkpoint_activations
-from transformer_mt.training.distributed import Ranks
-from transformer_mt.training.gradient_threads import gradient_threads
-from transformer_mt.training.optimizer import build_optimizer
-from transformer_mt.training.step import Objective, Updater
+from transformer_mt.training.build import build_trial_updater
 
 # Updates that fill caches, and those that are measured: at most so many, for at most so many seconds.
 _WARM, _MOST, _SECONDS = 2, 20, 12.0
@@ -38,18 +34,8 @@ def seconds_per_update(
     dtype = choose_precision(train.precision, device)
     shared = config.tokenizer.shared
     model = build_model(config.model, vocab_size, vocab_size, shared, config.data.max_length).to(device)
-    if train.activation_checkpointing:
-        checkpoint_activations(model.blocks)
-    updater = Updater(
-        Objective(model, train.label_smoothing),
-        build_optimizer(model, train),
-        device,
-        dtype,
-        train.max_grad_norm,
-        Ranks(),
-        say=lambda message: None,
-        micro_batch_tokens=micro_batch_tokens,
-        threads=gradient_threads(config, device, dtype),
+    updater = build_trial_updater(
+        config, model, device, dtype, say=lambda message: None, micro_batch_tokens=micro_batch_tokens
     )
     times: list[float] = []
     for batch in typical_batches(config, vocab_size, lengths, tokens):

@@ -81,7 +81,7 @@ class Updater:
         `micro_batch_tokens` positions are computed in parts, unless it is 0. With several `threads` of a CPU
         (`gradient_threads`) each computes a part of a batch.
         """
-        self._objective, self._optimizer, self._ranks, self._say = objective, optimizer, ranks, say
+        self._objective, self.optimizer, self._ranks, self._say = objective, optimizer, ranks, say
         self._parameters = list(objective.parameters())
         self._device, self.dtype = device, dtype
         self._max_grad_norm = max_grad_norm
@@ -102,16 +102,16 @@ class Updater:
         pieces = self._small_enough(batches)
         while (sums := self._gradients(pieces, num_tokens)) is None:
             pieces = self._halved(pieces)
-        self.scaler.unscale_(self._optimizer)
+        self.scaler.unscale_(self.optimizer)
         limit = self._max_grad_norm or float("inf")
         grad_norm = full_tensor(torch.nn.utils.clip_grad_norm_(self._parameters, limit))
         # A loss that is not finite has no finite gradient; equal on all ranks
         finite = torch.isfinite(grad_norm)
-        for group in self._optimizer.param_groups:
+        for group in self.optimizer.param_groups:
             group["lr"] = learning_rate
         self._step_if(finite)
         self.scaler.update()
-        self._optimizer.zero_grad(set_to_none=True)
+        self.optimizer.zero_grad(set_to_none=True)
         return PendingResult(torch.stack([*sums, grad_norm, finite]), num_tokens, self._ranks)
 
     def _gradients(self, batches: Sequence[Batch], num_tokens: int) -> tuple[Tensor, Tensor] | None:
@@ -151,7 +151,7 @@ class Updater:
 
     def _halved(self, batches: Sequence[Batch]) -> list[Batch]:
         """After the memory was not enough: the same sentences in batches of half the positions."""
-        self._optimizer.zero_grad(set_to_none=True)
+        self.optimizer.zero_grad(set_to_none=True)
         if self._device.type == "cuda":
             torch.cuda.empty_cache()
         most = self._largest(batches)
@@ -186,10 +186,10 @@ class Updater:
     def _step_if(self, finite: Tensor) -> None:
         """Let the optimizer step unless the gradient is not finite."""
         if self.scaler.is_enabled():
-            self.scaler.step(self._optimizer)
-        elif self._optimizer.defaults.get("fused"):
+            self.scaler.step(self.optimizer)
+        elif self.optimizer.defaults.get("fused"):
             # The fused kernels read this on the device: no synchronisation.
-            self._optimizer.found_inf = (~finite).float()  # type: ignore[attr-defined]
-            self._optimizer.step()
+            self.optimizer.found_inf = (~finite).float()  # type: ignore[attr-defined]
+            self.optimizer.step()
         elif finite:
-            self._optimizer.step()
+            self.optimizer.step()

@@ -25,11 +25,9 @@ from transformer_mt.model import dropout, fast_attention
 from transformer_mt.model.build import build_model
 from transformer_mt.model.position_bias import Rotary
 from transformer_mt.training import loss
-from transformer_mt.training.activation_checkpointing import checkpoint_activations
-from transformer_mt.training.distributed import Ranks
+from transformer_mt.training.build import build_trial_updater
 from transformer_mt.training.optimizer import build_optimizer
 from transformer_mt.training.orthogonal import orthogonal_flops
-from transformer_mt.training.step import Objective, Updater
 
 _CPU = torch.device("cpu")
 
@@ -59,32 +57,20 @@ def update_cost(
     """The cost of an update of `config` on this batch, in the precision of `dtype`; `on_gpu` computes as a
     GPU does. InputError for recurrent networks, whose operations depend on numbers.
     """
-    train = config.train
     if config.model.kind != "transformer":
         raise InputError(f"model.kind must be transformer to plan a training, but is {config.model.kind}")
     with _as_on_a_gpu() if on_gpu else nullcontext(), FakeTensorMode(allow_non_fake_inputs=True):
         model = build_model(
             config.model, vocab_size, vocab_size, config.tokenizer.shared, config.data.max_length
         )
-        if train.activation_checkpointing:
-            checkpoint_activations(model.blocks)
-        optimizer = build_optimizer(model, train)
-        updater = Updater(
-            Objective(model, train.label_smoothing),
-            optimizer,
-            _CPU,
-            dtype,
-            train.max_grad_norm,
-            Ranks(),
-            say=lambda message: None,
-        )
+        updater = build_trial_updater(config, model, _CPU, dtype, say=lambda message: None, threads=1)
         weights = list(model.parameters())
         with _Memory(weights) as memory:
             gradients = memory.bytes
             for weight in weights:
                 weight.grad = torch.empty_like(weight)
-            optimizer.step()  # makes the moments
-            optimizer.zero_grad(set_to_none=True)
+            updater.optimizer.step()  # makes the moments
+            updater.optimizer.zero_grad(set_to_none=True)
             state = memory.bytes + gradients
             memory.peak, before = memory.bytes, memory.operations
             with FlopCounterMode(display=False) as counter:

@@ -77,8 +77,8 @@ def choose_device_name(device: str, dtype: str | None) -> str:
     arithmetic.
     """
     library = import_ctranslate2()
-    place, _, index = device.partition(":")
-    if place not in ("auto", "cpu", "cuda") or (index and not (index.isdecimal() and place == "cuda")):
+    kind, _, index = device.partition(":")
+    if kind not in ("auto", "cpu", "cuda") or (index and not (index.isdecimal() and kind == "cuda")):
         raise InputError(
             Setting("device"),
             " must be auto, cpu, cuda or cuda:N with ",
@@ -86,18 +86,18 @@ def choose_device_name(device: str, dtype: str | None) -> str:
             f", but is {device}",
         )
     gpus = library.get_cuda_device_count()
-    if place == "auto":
-        place = "cuda" if gpus else "cpu"
-    if place == "cuda" and int(index or 0) >= gpus:
+    if kind == "auto":
+        kind = "cuda" if gpus else "cpu"
+    if kind == "cuda" and int(index or 0) >= gpus:
         raise InputError(
             f"the device must be there, but {device} is not: this machine has {gpus} CUDA GPUs; use cpu"
         )
-    kinds = library.get_supported_compute_types(place)
+    kinds = library.get_supported_compute_types(kind)
     if dtype is not None and dtype not in kinds:
         raise InputError(
-            Setting("dtype"), f" must be one of {', '.join(sorted(kinds))} on this {place}, but is {dtype}"
+            Setting("dtype"), f" must be one of {', '.join(sorted(kinds))} on this {kind}, but is {dtype}"
         )
-    return f"{place}:{index}" if index else place
+    return f"{kind}:{index}" if index else kind
 
 
 class CTranslate2Engine:
@@ -112,6 +112,7 @@ class CTranslate2Engine:
     ) -> None:
         self.max_positions: int | None = max_positions
         self.folder, self.device, self.compute_type = folder, device, compute_type
+        self.is_on_cpu = device == "cpu"
         self.src_pieces = tokenizer.all_pieces_src
         self.tgt_pieces = tokenizer.all_pieces_tgt
         self.tgt_ids = {piece: i for i, piece in enumerate(self.tgt_pieces)}
@@ -126,14 +127,14 @@ class CTranslate2Engine:
         """The export in `folder`; arithmetic as exported, as far as the device has it, unless `dtype` says
         another.
         """
-        place = choose_device_name(device, dtype)
+        kind = choose_device_name(device, dtype)
         try:
             positions = int(json.loads((folder / "export.json").read_text(encoding="utf-8"))["positions"])
         except (OSError, ValueError, KeyError, TypeError):
             raise InputError(
                 f"{folder}: must hold a whole export.json, but does not; export it again"
             ) from None
-        return cls(folder, tokenizer, place, dtype or "default", positions)
+        return cls(folder, tokenizer, kind, dtype or "default", positions)
 
     def check(self, settings: DecodeConfig) -> None:
         check_settings(settings)
@@ -144,12 +145,9 @@ class CTranslate2Engine:
         return self._search(requests, settings, min(n_best, settings.beam)) if requests else iter(())
 
     def token_log_probs(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[float]]:
-        return self._token_log_probs(self._model(len(pairs)), pairs)
-
-    def _token_log_probs(self, model: Any, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[float]]:
         sources = [[self.src_pieces[i] for i in src] for src, _ in pairs]
         targets = [[self.tgt_pieces[i] for i in tgt] for _, tgt in pairs]
-        results = model.score_batch(
+        results = self._model(len(pairs)).score_batch(
             sources, targets, max_batch_size=4096, batch_type="tokens", max_input_length=0
         )
         return [result.log_probs for result in results]
@@ -268,10 +266,10 @@ class CTranslate2Engine:
         library = import_ctranslate2()
         workers = usable_cores() if requests > 1 and self.device == "cpu" else 1
         if self._library_model is None or self._workers < workers:
-            place, _, index = self.device.partition(":")
+            kind, _, index = self.device.partition(":")
             try:
                 self._library_model = library.Translator(
-                    str(self.folder), place, device_index=int(index or 0), compute_type=self.compute_type,
+                    str(self.folder), kind, device_index=int(index or 0), compute_type=self.compute_type,
                     inter_threads=workers, intra_threads=1, max_queued_batches=-1,  # asking never waits
                 )  # fmt: skip
             except (RuntimeError, ValueError) as error:

@@ -28,6 +28,7 @@ class Engine(Protocol):
     name: str
     max_positions: int | None
     """Most positions the engine has; None if only the model limits them."""
+    is_on_cpu: bool
 
     def check(self, settings: DecodeConfig) -> None:
         """InputError if the engine does not support the settings."""

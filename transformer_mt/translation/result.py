@@ -29,12 +29,11 @@ class Options:
 
     def check(self, settings: DecodeConfig) -> None:
         """InputError if they do not fit the search or one another."""
-        of_beam = settings.search == "beam"
-        most = settings.beam if of_beam else settings.samples
+        most = settings.num_hypotheses
         if self.n_best < 1:
             raise InputError(Setting("n_best"), f" must be at least 1, but is {self.n_best}")
         if self.n_best > most:
-            width = Setting("decode.beam" if of_beam else "decode.samples")
+            width = Setting("decode.beam" if settings.search == "beam" else "decode.samples")
             raise InputError(
                 Setting("n_best"), " must be at most ", width, f" ({most}), but is {self.n_best}"
             )

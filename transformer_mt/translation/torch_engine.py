@@ -50,6 +50,7 @@ class TorchEngine:
     def __init__(self, model: TranslationModel | Ensemble, tokenizer: Tokenizer) -> None:
         self.model, self.tokenizer = model, tokenizer
         self.device = next(model.parameters()).device
+        self.is_on_cpu = self.device.type == "cpu"
         self._ids = SpecialIds(bos=BOS, eos=EOS, never=(PAD, UNK, BOS, *self._tags()))
 
     @classmethod
@@ -57,8 +58,8 @@ class TorchEngine:
         cls, folders: Sequence[Path], configs: Sequence[Config], device: str, dtype: str
     ) -> "TorchEngine":
         """The models in the folders of runs; several are an ensemble, and must have one tokenizer."""
-        place = choose_device(device)
-        allow_tf32(place)
+        chosen = choose_device(device)
+        allow_tf32(chosen)
         if dtype not in ("float32", "bfloat16", "float16"):
             raise InputError(
                 Setting("dtype"), " must be float32, bfloat16 or float16 with ", Setting("engine", "torch"),
@@ -74,7 +75,7 @@ class TorchEngine:
                     f"{folder}: its tokenizer must be that of {folders[0]} to translate together, but is "
                     "another"
                 )
-            model.to(place, getattr(torch, dtype)).eval()
+            model.to(chosen, getattr(torch, dtype)).eval()
             pack(model)
             models.append(model)
         return cls(models[0] if len(models) == 1 else Ensemble(models), tokenizer)
@@ -94,8 +95,8 @@ class TorchEngine:
         self, requests: Sequence[Request], settings: DecodeConfig, n_best: int
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         rules = self._rules(settings)
-        width = settings.beam if settings.search == "beam" else settings.samples
-        plan = list(batches([len(r.src) + 1 for r in requests], width, settings.batch_tokens))
+        lengths = [len(r.src) + 1 for r in requests]
+        plan = list(batches(lengths, settings.num_hypotheses, settings.batch_tokens))
 
         def searched(rows: list[int]) -> Done:
             try:

@@ -197,11 +197,10 @@ class Translator:
         """
         if not units:
             return
-        width = settings.beam if settings.search == "beam" else settings.samples
         # Search for more candidates than are returned: mbr chooses among all samples, and some candidates may
         # be duplicates or lack the protected text.
         several = settings.search == "mbr" or options.n_best > 1 or any(unit.protected for unit in units)
-        wanted = width if several else 1
+        wanted = settings.num_hypotheses if several else 1
         for i, hypotheses in self.engine.search([unit.request for unit in units], settings, wanted):
             unit = units[i]
             if settings.search == "mbr":
