@@ -13,8 +13,8 @@ import numpy as np
 
 from transformer_mt.config import load_config
 from transformer_mt.progress_bar import duration
+from transformer_mt.training.cluster import cluster_named
 from transformer_mt.training.lengths import lengths_of
-from transformer_mt.training.machines import machine_named
 from transformer_mt.training.plan import plan_training
 
 # A sample is repeated until it fills so many pairs: batches are made of pairs of similar length.
@@ -38,7 +38,7 @@ def main() -> None:
         src, tgt = np.tile(sample.src, times), np.tile(sample.tgt, times)
         lengths = dataclasses.replace(sample, src=src, tgt=tgt, copies=options.pairs / len(src))
         for count in options.counts:
-            plan = plan_training(config, lengths, machine_named(f"{count}x{options.device}"))
+            plan = plan_training(config, lengths, cluster_named(f"{count}x{options.device}"))
             advice = "; ".join(f"`{change.keys}`" for change in plan.changes)
             print(
                 f"| {config.name} | {count} | {plan.update_tokens:,} | {plan.peak_bytes / 1e9:.1f} "

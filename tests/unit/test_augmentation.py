@@ -73,7 +73,7 @@ def test_batches_are_planned_by_the_lengths_that_the_changes_make(tokenizer, pai
         for of_side, ids in zip(lengths, both):
             assert of_side[rows].tolist() == [len(each) + 1 for each in ids]
             assert of_side.max() <= 80
-    batches = TrainingBatches(pairs, 600, seed=1, spelling=made)
+    batches = TrainingBatches(pairs, 600, seed=1, changing=made)
     while batches.epoch == 0:
         assert batches.next_update()[0].num_positions <= 600
 

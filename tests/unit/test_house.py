@@ -48,7 +48,7 @@ ALLOWED = {
     "export": {
         "cache", "config", "data", "errors", "evaluation", "files", "model", "progress_bar", "translation",
     },
-    "export.model_card": {"", "config", "data.cleaning", "data.languages", "files", "training.report"},
+    "export.model_card": {"", "config", "data.drop_reasons", "data.languages", "files", "training.report"},
     "experiments": {
         "", "checkpoint", "cpu", "config", "data", "device", "errors", "evaluation", "export", "files",
         "inspection", "locks", "plots", "progress_bar", "training", "translation",

@@ -9,8 +9,8 @@ from transformer_mt.config import Config
 from transformer_mt.errors import InputError
 from transformer_mt.training import plan as plan_module
 from transformer_mt.training.batch_budget import longest_batch
+from transformer_mt.training.cluster import DEVICES, Cluster, Device, cluster_named
 from transformer_mt.training.lengths import Lengths
-from transformer_mt.training.machines import DEVICES, Device, Machine, machine_named
 from transformer_mt.training.plan import plan_training
 from transformer_mt.training.update_cost import muon_work, update_cost
 
@@ -83,31 +83,31 @@ def test_memory_grows_with_the_tokens_and_less_with_checkpointed_activations():
 
 def test_epochs_and_tokens_are_those_of_the_batches():
     pairs = lengths()
-    alone = plan_training(config(), pairs, Machine(1, device()))
+    alone = plan_training(config(), pairs, Cluster(1, device()))
     assert alone.target_tokens * 1000 == pytest.approx(alone.epochs * pairs.tgt.sum(), rel=1e-3)
-    four = plan_training(config(accumulate=2), pairs, Machine(2, device()))
+    four = plan_training(config(accumulate=2), pairs, Cluster(2, device()))
     assert four.epochs == pytest.approx(4 * alone.epochs, rel=1e-6)
     assert (alone.update_tokens, four.update_tokens) == (4096, 4 * 4096)
-    same = plan_training(config(update_tokens=4096), pairs, Machine(2, device()))
+    same = plan_training(config(update_tokens=4096), pairs, Cluster(2, device()))
     assert same.epochs == pytest.approx(alone.epochs, rel=0.01) and same.update_tokens == 4096
-    assert plan_training(config(), lengths(copies=10.0), Machine(1, device())).epochs == pytest.approx(
+    assert plan_training(config(), lengths(copies=10.0), Cluster(1, device())).epochs == pytest.approx(
         alone.epochs / 10
     )
-    assert plan_training(config(max_epochs=2.0), pairs, Machine(1, device())).epochs == pytest.approx(
+    assert plan_training(config(max_epochs=2.0), pairs, Cluster(1, device())).epochs == pytest.approx(
         2, rel=0.01
     )
 
 
 def test_time_is_arithmetic_over_speed_and_no_less_than_starting_the_operations(monkeypatch):
-    slow, fast = (plan_training(config(), lengths(), Machine(1, device(tflops=t))) for t in (0.1, 0.2))
+    slow, fast = (plan_training(config(), lengths(), Cluster(1, device(tflops=t))) for t in (0.1, 0.2))
     assert slow.seconds == pytest.approx(2 * fast.seconds)
-    at_once = plan_training(config(), lengths(), Machine(1, device(tflops=1e9)))
+    at_once = plan_training(config(), lengths(), Cluster(1, device(tflops=1e9)))
     assert at_once.seconds == pytest.approx(at_once.cost.operations * 1e-5, rel=0.05)
 
 
 def test_what_is_sent_follows_the_keys():
     def sent(ranks=4, **train):
-        return plan_training(config(**train), lengths(), Machine(ranks, device())).sent_bytes
+        return plan_training(config(**train), lengths(), Cluster(ranks, device())).sent_bytes
 
     parameters = cost(config()).parameters
     numbers, _ = muon_work(config(optimizer="muon"), VOCABULARY)
@@ -122,7 +122,7 @@ def test_what_is_sent_follows_the_keys():
 
 def test_a_slow_network_is_seen_in_the_time():
     within, between = (
-        plan_training(config(), lengths(), Machine(count, device(tflops=1e6, network_gb=0.01)))
+        plan_training(config(), lengths(), Cluster(count, device(tflops=1e6, network_gb=0.01)))
         for count in (8, 16)
     )
     assert between.sending_seconds > 100 * within.sending_seconds
@@ -131,34 +131,34 @@ def test_a_slow_network_is_seen_in_the_time():
 
 
 def test_what_does_not_fit_is_advised_so_that_it_fits():
-    whole = plan_training(config(), lengths(), Machine(1, device()))
+    whole = plan_training(config(), lengths(), Cluster(1, device()))
     room = 0.6 * whole.peak_bytes / 1e9 / 0.9
-    small = Machine(1, device(memory_gb=room))
+    small = Cluster(1, device(memory_gb=room))
     (advice,) = keys(plan_training(config(), lengths(), small))
     key, tokens = advice.split("=")
     assert key == "train.micro_batch_tokens" and 256 <= int(tokens) < 4096
     followed = plan_training(config(micro_batch_tokens=int(tokens)), lengths(), small)
-    assert followed.peak_bytes <= followed.room_bytes and not followed.changes
+    assert followed.peak_bytes <= followed.available_bytes and not followed.changes
     # The state of two devices fits
     state = 0.7 * whole.state_bytes / 1e9 / 0.9
     assert (
-        keys(plan_training(config(), lengths(), Machine(4, device(memory_gb=state))))[0]
+        keys(plan_training(config(), lengths(), Cluster(4, device(memory_gb=state))))[0]
         == "train.parallel=fsdp"
     )
-    assert keys(plan_training(config(), lengths(), Machine(1, device(memory_gb=state)))) == ["model.d_model"]
+    assert keys(plan_training(config(), lengths(), Cluster(1, device(memory_gb=state)))) == ["model.d_model"]
 
 
 def test_one_sentence_that_does_not_fit_needs_checkpointed_activations():
     long = Lengths(np.array([500, 400]), np.array([480, 500]), VOCABULARY)
-    plan = plan_training(config(batch_tokens=500), long, Machine(1, device()))
+    plan = plan_training(config(batch_tokens=500), long, Cluster(1, device()))
     room = (plan.state_bytes + (plan.peak_bytes - plan.state_bytes) / 2) / 1e9 / 0.9
-    assert keys(plan_training(config(batch_tokens=500), long, Machine(1, device(memory_gb=room)))) == [
+    assert keys(plan_training(config(batch_tokens=500), long, Cluster(1, device(memory_gb=room)))) == [
         "train.activation_checkpointing=true"
     ]
 
 
 def test_passes_that_could_be_one_are_advised_to_be():
-    one = Machine(1, device())
+    one = Cluster(1, device())
     assert keys(plan_training(config(accumulate=4), lengths(), one)) == [
         "train.batch_tokens=16384 train.accumulate=1"
     ]
@@ -167,27 +167,27 @@ def test_passes_that_could_be_one_are_advised_to_be():
 
 def test_several_devices_are_advised_to_keep_the_updates():
     assert (
-        keys(plan_training(config(accumulate=2), lengths(), Machine(2, device())))[-1]
+        keys(plan_training(config(accumulate=2), lengths(), Cluster(2, device())))[-1]
         == "train.update_tokens=8192"
     )
-    assert not plan_training(config(update_tokens=8192), lengths(), Machine(2, device())).changes
+    assert not plan_training(config(update_tokens=8192), lengths(), Cluster(2, device())).changes
 
 
 def test_muon_is_advised_to_be_shared_where_that_saves_time():
     wide = {"d_model": 512, "d_ff": 2048, "num_heads": 8}
     chosen = config(wide, optimizer="muon", update_tokens=8 * 512, batch_tokens=512)
-    fast = plan_training(chosen, lengths(2000), Machine(8, device(tflops=20, link_gb=900)))
+    fast = plan_training(chosen, lengths(2000), Cluster(8, device(tflops=20, link_gb=900)))
     assert keys(fast) == ["train.share_muon=true"]
-    slow = plan_training(chosen, lengths(2000), Machine(8, device(tflops=20, link_gb=0.1)))
+    slow = plan_training(chosen, lengths(2000), Cluster(8, device(tflops=20, link_gb=0.1)))
     assert "train.share_muon=true" not in keys(slow)
     shared = config(wide, optimizer="muon", update_tokens=8 * 512, batch_tokens=512, share_muon=True)
-    followed = plan_training(shared, lengths(2000), Machine(8, device(tflops=20, link_gb=900)))
+    followed = plan_training(shared, lengths(2000), Cluster(8, device(tflops=20, link_gb=900)))
     assert not followed.changes and followed.seconds < fast.seconds
 
 
 def test_auto_is_the_most_that_fits_the_described_memory():
-    plan = plan_training(config(batch_tokens="auto"), lengths(), Machine(1, device(memory_gb=0.5)))
-    assert 0.75 * plan.room_bytes < plan.peak_bytes <= plan.room_bytes
+    plan = plan_training(config(batch_tokens="auto"), lengths(), Cluster(1, device(memory_gb=0.5)))
+    assert 0.75 * plan.available_bytes < plan.peak_bytes <= plan.available_bytes
 
 
 def test_this_machine_is_measured(monkeypatch):
@@ -213,11 +213,11 @@ def test_this_machine_is_measured(monkeypatch):
 
 
 def test_machines_have_names():
-    assert machine_named("8xH100") == machine_named("8xh100") and machine_named("8xH100").count == 8
-    assert machine_named("l4").count == 1 and machine_named("64xA100").bandwidth == 200e9
+    assert cluster_named("8xH100") == cluster_named("8xh100") and cluster_named("8xH100").count == 8
+    assert cluster_named("l4").count == 1 and cluster_named("64xA100").bandwidth == 200e9
     for name in ("8xH1000", "x8", "0xL4", "", "H100x8"):
         with pytest.raises(InputError, match=f"the machine must be NUMBERxDEVICE.*, but is {name}$"):
-            machine_named(name)
+            cluster_named(name)
 
 
 def test_the_documented_devices_are_those_that_are_computed_with():
@@ -241,7 +241,7 @@ def test_the_documented_devices_are_those_that_are_computed_with():
 )
 def test_what_cannot_be_planned_is_refused(train, count, message):
     with pytest.raises(InputError, match=message):
-        plan_training(config(**train), lengths(), Machine(count, device()))
+        plan_training(config(**train), lengths(), Cluster(count, device()))
 
 
 def test_a_recurrent_network_is_refused():

@@ -14,8 +14,8 @@ from transformer_mt.config.load import load_config
 from transformer_mt.data import model_score, passes
 from transformer_mt.data import prepare as room
 from transformer_mt.data import shards as shards_module
-from transformer_mt.data.encoding_helper import EncodingHelper
 from transformer_mt.data.prepare import prepare
+from transformer_mt.data.shard_helper import ShardHelper
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.locks import lock_folder
@@ -394,7 +394,7 @@ def test_a_process_that_waits_helps_to_encode(corpus_config, monkeypatch, helper
         return fingerprint
 
     monkeypatch.setattr(shards_module, "write_chunks", slow)
-    with EncodingHelper(corpus_config, folder.with_name(f"{folder.name}.part")):
+    with ShardHelper(corpus_config, folder.with_name(f"{folder.name}.part")):
         together = prepare(corpus_config, lambda text: None)
     assert together.fingerprint == alone.fingerprint and together.corpora == alone.corpora
     assert encoded["encoding"] and encoded["MainThread"]

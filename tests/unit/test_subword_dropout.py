@@ -1,4 +1,4 @@
-"""BPE-dropout: other spellings of the same words, drawn the same wherever and whenever they are drawn."""
+"""BPE-dropout: other segmentations of the same words, the same wherever and whenever they are made."""
 
 import subprocess
 import sys
@@ -25,20 +25,20 @@ def tokenizer():
     return Tokenizer.train(PAIRS, TokenizerConfig(vocab_size=600))
 
 
-def respelled(tokenizer, dropout, lines=LINES, seed=1, draw=0, **options):
+def segmented(tokenizer, dropout, lines=LINES, seed=1, sample=0, **options):
     column = Column.of(tokenizer.encode_src(lines))
     sampler = SubwordDropout(tokenizer.src, dropout, seed, **options)
-    spelled = [ids.tolist() for ids in sampler.respell(column, np.arange(len(lines)), draw)]
-    assert sampler.lengths(column, np.arange(len(lines)), draw).tolist() == list(map(len, spelled))
+    spelled = [ids.tolist() for ids in sampler.segment(column, np.arange(len(lines)), sample)]
+    assert sampler.lengths(column, np.arange(len(lines)), sample).tolist() == list(map(len, spelled))
     return spelled
 
 
 def test_without_dropout_the_merges_are_sentencepieces(tokenizer):
-    assert respelled(tokenizer, 0.0) == tokenizer.encode_src(LINES)
+    assert segmented(tokenizer, 0.0) == tokenizer.encode_src(LINES)
 
 
 def test_the_text_stays_and_its_pieces_change(tokenizer):
-    usual, other = tokenizer.encode_src(LINES), respelled(tokenizer, 0.1)
+    usual, other = tokenizer.encode_src(LINES), segmented(tokenizer, 0.1)
     assert [tokenizer.decode_tgt(ids) for ids in other] == [tokenizer.decode_tgt(ids) for ids in usual]
     changed = sum(a != b for a, b in zip(usual, other)) / len(usual)
     assert 0.3 < changed < 0.95
@@ -46,58 +46,58 @@ def test_the_text_stays_and_its_pieces_change(tokenizer):
 
 
 def test_more_dropout_makes_more_pieces_and_all_of_it_letters(tokenizer):
-    few, many = (sum(map(len, respelled(tokenizer, dropout))) for dropout in (0.1, 0.5))
+    few, many = (sum(map(len, segmented(tokenizer, dropout))) for dropout in (0.1, 0.5))
     assert few < many
-    letters = respelled(tokenizer, 0.999, ["The dog sees the bird."])[0]
+    letters = segmented(tokenizer, 0.999, ["The dog sees the bird."])[0]
     assert [tokenizer.src.id_to_piece(i) for i in letters] == list("▁The▁dog▁sees▁the▁bird.")
 
 
 def test_what_is_no_piece_is_left_alone(tokenizer):
     lines = ["☃ 🜚 the dog", "", "ǻ"]
-    usual, other = tokenizer.encode_src(lines), respelled(tokenizer, 0.3, lines)
+    usual, other = tokenizer.encode_src(lines), segmented(tokenizer, 0.3, lines)
     assert [tokenizer.decode_tgt(ids) for ids in other] == [tokenizer.decode_tgt(ids) for ids in usual]
     assert other[1] == []
 
 
-def test_another_seed_draws_other_spellings(tokenizer):
-    assert respelled(tokenizer, 0.2) == respelled(tokenizer, 0.2)
-    assert respelled(tokenizer, 0.2) != respelled(tokenizer, 0.2, seed=2)
+def test_another_seed_gives_other_segmentations(tokenizer):
+    assert segmented(tokenizer, 0.2) == segmented(tokenizer, 0.2)
+    assert segmented(tokenizer, 0.2) != segmented(tokenizer, 0.2, seed=2)
 
 
-def test_another_process_draws_the_same(tokenizer, tmp_path):
+def test_another_process_gives_the_same(tokenizer, tmp_path):
     tokenizer.save(tmp_path)
     program = f"""
-from tests.unit.test_subword_dropout import respelled, Tokenizer
+from tests.unit.test_subword_dropout import segmented, Tokenizer
 from pathlib import Path
-print(respelled(Tokenizer.load(Path({str(tmp_path)!r})), 0.2))
+print(segmented(Tokenizer.load(Path({str(tmp_path)!r})), 0.2))
 """
     result = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=120
     )
-    assert result.stdout.strip() == str(respelled(tokenizer, 0.2)), result.stderr
+    assert result.stdout.strip() == str(segmented(tokenizer, 0.2)), result.stderr
 
 
-def test_another_epoch_and_another_row_draw_other_spellings(tokenizer):
-    assert respelled(tokenizer, 0.2) != respelled(tokenizer, 0.2, draw=1)
-    same = respelled(tokenizer, 0.2, ["the elephants sleep and the elephants sleep"] * 40)
+def test_another_epoch_and_another_row_give_other_segmentations(tokenizer):
+    assert segmented(tokenizer, 0.2) != segmented(tokenizer, 0.2, sample=1)
+    same = segmented(tokenizer, 0.2, ["the elephants sleep and the elephants sleep"] * 40)
     assert len(set(map(tuple, same))) > 20
 
 
 def test_a_row_is_spelled_the_same_whatever_stands_beside_it(tokenizer):
     sampler, ids = SubwordDropout(tokenizer.src, 0.2, seed=1), tokenizer.encode_src(LINES)
-    together = sampler.respell(Column.of(ids), np.arange(len(ids)), draw=3)
+    together = sampler.segment(Column.of(ids), np.arange(len(ids)), sample=3)
     other = SubwordDropout(tokenizer.src, 0.2, seed=1)
     for i in (7, 1000, 3):
-        (alone,) = other.respell(Column.of([ids[i]]), np.array([i]), draw=3)
+        (alone,) = other.segment(Column.of([ids[i]]), np.array([i]), sample=3)
         assert alone.tolist() == together[i].tolist()
 
 
-def test_words_beyond_the_most_keep_their_spelling(tokenizer):
+def test_words_beyond_the_most_keep_their_segmentation(tokenizer):
     usual = tokenizer.encode_src(LINES)
-    few, many = respelled(tokenizer, 0.3, most_words=20), respelled(tokenizer, 0.3)
+    few, many = segmented(tokenizer, 0.3, most_words=20), segmented(tokenizer, 0.3)
     assert usual != few != many and sum(map(len, usual)) < sum(map(len, few)) < sum(map(len, many))
     assert [tokenizer.decode_tgt(ids) for ids in few] == [tokenizer.decode_tgt(ids) for ids in usual]
-    assert respelled(tokenizer, 0.3, most_words=0) == usual
+    assert segmented(tokenizer, 0.3, most_words=0) == usual
 
 
 @pytest.fixture
@@ -125,7 +125,7 @@ def test_batches_of_an_epoch_are_planned_by_its_own_lengths(tokenizer, pairs):
         lengths, made = spelling.lengths(epoch), spelling.rows(epoch, rows)
         for of_side, ids in zip(lengths, made):
             assert of_side[rows].tolist() == [len(each) + 1 for each in ids]
-    batches = TrainingBatches(pairs, 600, seed=1, spelling=spelling)
+    batches = TrainingBatches(pairs, 600, seed=1, changing=spelling)
     epoch = []
     while batches.epoch == 0:
         epoch.append(batches.next_update()[0])
@@ -156,7 +156,7 @@ def test_each_side_has_its_own_words(tokenizer, pairs):
 
 def test_words_met_first_have_other_spellings(tokenizer):
     lines = ["dog cat house bird", "sees small big the"]
-    usual, other = tokenizer.encode_src(lines), respelled(tokenizer, 0.999, lines, most_words=4)
+    usual, other = tokenizer.encode_src(lines), segmented(tokenizer, 0.999, lines, most_words=4)
     assert other[0] != usual[0] and other[1] == usual[1]
 
 

@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
 def print_plan(config: Config, on: str | None, gpus: int) -> int:
     """Print how long the training takes and in how much memory, here or on the named machine."""
-    from transformer_mt.training.machines import machine_named
+    from transformer_mt.training.cluster import cluster_named
 
     if gpus > 1 or int(os.environ.get("WORLD_SIZE", 1)) > 1:
         raise InputError("--plan must be one process; name several devices with --on, such as --on 8xH100")
-    machine = None if on is None else machine_named(on)
+    cluster = None if on is None else cluster_named(on)
     say(f"{config.name}: loading PyTorch")  # takes seconds
     from transformer_mt.training.lengths import lengths_of
     from transformer_mt.training.plan import plan_training
 
     config, lengths = lengths_of(config)
-    if machine is None:
+    if cluster is None:
         say("measuring this machine")
-    plan = plan_training(config, lengths, machine)
+    plan = plan_training(config, lengths, cluster)
     print(tabulate(_rows(plan), tablefmt="plain"))
     for change in plan.changes:
         print(f"\n{change.keys}\n  {change.reason}")
@@ -56,7 +56,7 @@ def _rows(plan: "Plan") -> list[tuple[str, str]]:
         ),
         (
             "memory",
-            f"{plan.peak_bytes / 1e9:.1f} GB of {plan.room_bytes / 1e9:.1f}, of them {of_state:.1f} for "
+            f"{plan.peak_bytes / 1e9:.1f} GB of {plan.available_bytes / 1e9:.1f}, of them {of_state:.1f} for "
             "weights, gradients and moments",
         ),
         ("time", time),

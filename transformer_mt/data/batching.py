@@ -21,7 +21,7 @@ from transformer_mt.data.tokenizer import BOS, EOS, PAD
 _BUCKET = 2
 
 
-class Spelling(Protocol):
+class ChangingPairs(Protocol):
     """Pairs whose pieces change from epoch to epoch."""
 
     def lengths(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
@@ -164,16 +164,16 @@ class TrainingBatches:
         seed: int,
         rank: int = 0,
         num_ranks: int = 1,
-        spelling: Spelling | None = None,
+        changing: ChangingPairs | None = None,
         mixture: Mixture | None = None,
         update_tokens: int = 0,
     ) -> None:
-        """With a `spelling`, batches are planned and made of the pieces it gives the pairs in an epoch; a
+        """With `changing`, batches are planned and made of the pieces it gives the pairs in an epoch; a
         `mixture` chooses the pairs of an epoch. With `update_tokens` the plan is one of whole updates of so
         many padded tokens, and `batch_tokens` only limits what a rank computes at a time.
         """
         self._pairs, self._batch_tokens, self._seed = pairs, batch_tokens, seed
-        self._rank, self._num_ranks, self._spelling = rank, num_ranks, spelling
+        self._rank, self._num_ranks, self._changing = rank, num_ranks, changing
         self._mixture, self._update_tokens = mixture, update_tokens
         self.epoch, self.index = 0, 0
         self._planner = ThreadPoolExecutor(1, "plan")
@@ -198,8 +198,8 @@ class TrainingBatches:
         return self._make(mine).split(self._batch_tokens)
 
     def _make(self, rows: np.ndarray) -> Batch:
-        if self._spelling is not None:
-            return make_batch(*self._spelling.rows(self.epoch, rows))
+        if self._changing is not None:
+            return make_batch(*self._changing.rows(self.epoch, rows))
         return make_batch([self._pairs.src(i) for i in rows], [self._pairs.tgt(i) for i in rows])
 
     def _next_rows(self) -> np.ndarray:
@@ -219,7 +219,7 @@ class TrainingBatches:
 
     def _plan(self, epoch: int) -> list[np.ndarray]:
         pairs, budget = self._pairs, self._update_tokens or self._batch_tokens
-        lengths = self._spelling.lengths(epoch) if self._spelling else (pairs.src_lengths, pairs.tgt_lengths)
+        lengths = self._changing.lengths(epoch) if self._changing else (pairs.src_lengths, pairs.tgt_lengths)
         rows = self._mixture.rows(epoch) if self._mixture else None
         if rows is None:
             return plan_epoch(*lengths, budget, self._seed, epoch)

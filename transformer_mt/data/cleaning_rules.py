@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 from transformer_mt.config.filter import FilterConfig
-from transformer_mt.data import cleaning
-from transformer_mt.data.encoding import is_escaped, is_wrongly_decoded
+from transformer_mt.data import drop_reasons
 from transformer_mt.data.languages import LanguageIdentifier
 from transformer_mt.data.scripts import script_share
 from transformer_mt.data.tables import Pair
+from transformer_mt.data.text_damage import is_escaped, is_wrongly_decoded
 from transformer_mt.errors import InputError
 
 
@@ -25,7 +25,7 @@ class Rule(Protocol):
 class CopyRule:
     """The source equals the target, apart from capitals, spacing and punctuation."""
 
-    reason = cleaning.COPY
+    reason = drop_reasons.COPY
 
     def drops(self, src: str, tgt: str) -> bool:
         if src != tgt and abs(len(src) - len(tgt)) > 10:
@@ -41,7 +41,7 @@ def _letters(text: str) -> str:
 class ScriptRule:
     """Most letters of a side are not of its language's script."""
 
-    reason = cleaning.SCRIPT
+    reason = drop_reasons.SCRIPT
     LEAST = 0.3
     """The share of the letters that must be of the script: a Chinese sentence may hold an English name, which
     has several times as many letters as a Chinese one.
@@ -60,7 +60,7 @@ class ScriptRule:
 class LanguageRule:
     """A side is in another language than it should be."""
 
-    reason = cleaning.LANGUAGE
+    reason = drop_reasons.LANGUAGE
 
     def __init__(self, languages: tuple[str, str]) -> None:
         self._languages, self._identifier = languages, LanguageIdentifier()
@@ -80,7 +80,7 @@ class NumbersRule:
     be spelled as a word on the other.
     """
 
-    reason = cleaning.NUMBERS
+    reason = drop_reasons.NUMBERS
 
     def drops(self, src: str, tgt: str) -> bool:
         first, second = numbers(src), numbers(tgt)
@@ -124,7 +124,7 @@ def _is_same_hour(number: str, other: str) -> bool:
 class MarkupRule:
     """A side has tags or template braces."""
 
-    reason = cleaning.MARKUP
+    reason = drop_reasons.MARKUP
     PATTERN = re.compile(r"</?[A-Za-z][^<>]*>|<!--|\{\{|\}\}|\[\[|\]\]|\$\{\w")
 
     def drops(self, src: str, tgt: str) -> bool:
@@ -134,7 +134,7 @@ class MarkupRule:
 class EncodingRule:
     """A side was decoded wrongly, or has control or replacement characters or HTML escapes."""
 
-    reason = cleaning.ENCODING
+    reason = drop_reasons.ENCODING
 
     def drops(self, src: str, tgt: str) -> bool:
         return any(is_escaped(text) or is_wrongly_decoded(text) for text in (src, tgt))

@@ -7,7 +7,7 @@ from itertools import islice
 
 from transformer_mt.config import DataConfig
 from transformer_mt.cpu import usable_cores
-from transformer_mt.data import cleaning
+from transformer_mt.data import drop_reasons
 from transformer_mt.data.corpus import Pair
 from transformer_mt.data.dataset import Chunk, Column
 from transformer_mt.data.tokenizer import Tokenizer
@@ -53,8 +53,8 @@ def _encode(
     tgt_rows = tokenizer.encode_tgt([tgt for _, tgt in pairs], num_threads=1)
     for src, tgt in zip(src_rows, tgt_rows):
         src = before + src if before and src else src
-        length_reason = cleaning.length_reason(len(src), len(tgt), data.max_length, data.max_length_ratio)
-        counts[length_reason or cleaning.KEPT] += 1
+        length_reason = drop_reasons.length_reason(len(src), len(tgt), data.max_length, data.max_length_ratio)
+        counts[length_reason or drop_reasons.KEPT] += 1
         if length_reason is None:
             kept[0].append(src)
             kept[1].append(tgt)

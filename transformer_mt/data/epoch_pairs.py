@@ -41,7 +41,7 @@ class EpochPairs:
         augmentation: Augmentation | None,
         sides: tuple[SubwordDropout, SubwordDropout] | None,
     ) -> None:
-        """`sides` respell the sources and the targets."""
+        """`sides` segment the sources and the targets."""
         self._pairs, self._max_length = pairs, max_length
         self._augmentation, self._sides = augmentation, sides
         if augmentation and sides:  # misspelled words are new ones in each epoch
@@ -67,7 +67,7 @@ class EpochPairs:
         """Piece ids of the sources and of the targets of some rows."""
         src, tgt = [self._pairs.src(i) for i in rows], [self._pairs.tgt(i) for i in rows]
         columns = self._changed(epoch, rows, (Column.of(src), Column.of(tgt)))
-        return self._respelled(0, epoch, rows, columns[0]), self._respelled(1, epoch, rows, columns[1])
+        return self._segmented(0, epoch, rows, columns[0]), self._segmented(1, epoch, rows, columns[1])
 
     def _changed(self, epoch: int, rows: np.ndarray, chunk: Chunk) -> Chunk:
         return self._augmentation(epoch, rows, chunk) if self._augmentation else chunk
@@ -80,10 +80,10 @@ class EpochPairs:
             lengths = self._sides[side].lengths(column, rows, 2 * epoch + side)
         return np.where(lengths < self._max_length, lengths, usual)
 
-    def _respelled(self, side: int, epoch: int, rows: np.ndarray, column: Column) -> list[np.ndarray]:
+    def _segmented(self, side: int, epoch: int, rows: np.ndarray, column: Column) -> list[np.ndarray]:
         usual = [column.row(i) for i in range(len(rows))]
         if self._sides is None:
             return usual
         with self._lock:
-            others = self._sides[side].respell(column, rows, 2 * epoch + side)
+            others = self._sides[side].segment(column, rows, 2 * epoch + side)
         return [other if len(other) < self._max_length else ids for other, ids in zip(others, usual)]

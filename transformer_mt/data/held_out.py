@@ -12,8 +12,8 @@ from pathlib import Path
 
 from transformer_mt.config import DataConfig
 from transformer_mt.config.corpus import FromTrain, FromTrainCorpus
-from transformer_mt.data.cleaning import text_key
 from transformer_mt.data.corpus import Pair
+from transformer_mt.data.drop_reasons import text_key
 
 # Different salts: the validation and the test set are independent samples.
 _SALTS = {"test": 0x9E3779B97F4A7C15, "valid": 0xBF58476D1CE4E5B9}

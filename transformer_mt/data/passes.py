@@ -14,12 +14,12 @@ import numpy as np
 
 from transformer_mt.config import Config, DataConfig
 from transformer_mt.config.corpus import Corpus, FromTrainCorpus, Readable
-from transformer_mt.data import cleaning
+from transformer_mt.data import drop_reasons
 from transformer_mt.data.cleaning_rules import repaired, rules_of
 from transformer_mt.data.corpus import Pair, UnknownSplitError, described_access, name_of, read_corpus
-from transformer_mt.data.drop_reasons import DropReasons, TrainingCorpus, read_reasons
 from transformer_mt.data.held_out import as_lines, held_out_file, source_key, splits_of
 from transformer_mt.data.model_score import LogProbs, worst_rows
+from transformer_mt.data.row_reasons import DropReasons, TrainingCorpus, read_reasons
 from transformer_mt.data.sentences import has_several_sentences
 from transformer_mt.data.test_sets import TestSentence, describe_set, read_set
 from transformer_mt.data.tokenizer import Tokenizer
@@ -41,7 +41,7 @@ class Survey:
     """The result of the first pass."""
 
     reasons: np.ndarray
-    """The drop reason of each row, as an index into cleaning.REASONS."""
+    """The drop reason of each row, as an index into drop_reasons.REASONS."""
     sizes: list[int]
     """Rows of each corpus."""
     several_sentences: float
@@ -83,7 +83,7 @@ def first_pass(
     if tokenizer is None:
         names = ", ".join(name_of(entry) for entry in data.entries)
         say(f"learning {config.tokenizer.vocab_size:,} {config.tokenizer.kind} pieces from {names}")
-        kept = cleaning.REASONS.index(cleaning.KEPT)
+        kept = drop_reasons.REASONS.index(drop_reasons.KEPT)
         learnt_from = [pair for row, pair in sample if reasons[row] == kept]
         if not learnt_from:
             raise InputError(
@@ -122,7 +122,7 @@ def _without_worst(
         settings = data.filter_of(entry).model_score
         if settings is None:
             continue
-        is_kept = reasons[start:stop] == cleaning.REASONS.index(cleaning.KEPT)
+        is_kept = reasons[start:stop] == drop_reasons.REASONS.index(drop_reasons.KEPT)
         rows = start + np.flatnonzero(is_kept)
         say(
             f"scoring {len(rows):,} pairs of {name_of(entry)} with {settings.forward} and {settings.backward}"
@@ -131,7 +131,8 @@ def _without_worst(
         shown = show_progress(pairs, "scoring", len(rows), unit="pairs")
         file = survey.reasons_file.with_name(f"scores-{number}.f32")
         reasons = survey.drop(
-            worst_rows(rows, shown, data.languages_of(entry), settings, log_probs, file), cleaning.MODEL_SCORE
+            worst_rows(rows, shown, data.languages_of(entry), settings, log_probs, file),
+            drop_reasons.MODEL_SCORE,
         )
     return reasons
 

@@ -25,15 +25,15 @@ from transformer_mt.cache import cache_root
 from transformer_mt.config import Config, DataConfig
 from transformer_mt.config.corpus import FromTrainCorpus, Readable
 from transformer_mt.config.filter import FilterConfig
-from transformer_mt.data import cleaning
+from transformer_mt.data import drop_reasons
 from transformer_mt.data.corpus import Pair, described_access, identity, name_of
 from transformer_mt.data.dataset import EncodedPairs, write_chunks
 from transformer_mt.data.encode import encoded_chunks
-from transformer_mt.data.encoding_helper import EncodingHelper
 from transformer_mt.data.held_out import as_lines, held_out_file, splits_of
 from transformer_mt.data.mixture import effective_weights
 from transformer_mt.data.model_score import LogProbs, model_identity
 from transformer_mt.data.passes import SURVEYED, Say, first_pass, validation_sentences
+from transformer_mt.data.shard_helper import ShardHelper
 from transformer_mt.data.shards import CorpusCounts, second_pass
 from transformer_mt.data.test_sets import TestSentence, name_of_set
 from transformer_mt.data.tokenizer import Tokenizer
@@ -81,7 +81,7 @@ class PreparedData:
     @property
     def sizes(self) -> list[int]:
         """Kept pairs of each corpus: they follow one another in `train`."""
-        return [corpus.counts.get(cleaning.KEPT, 0) for corpus in self.corpora]
+        return [corpus.counts.get(drop_reasons.KEPT, 0) for corpus in self.corpora]
 
 
 def _no_models(model: str, pairs: Sequence[Pair], languages: tuple[str, str]) -> np.ndarray:
@@ -145,7 +145,7 @@ def _open(config: Config, folder: Path, say: Say) -> PreparedData | None:
         facts = json.loads((folder / "facts.json").read_text(encoding="utf-8"))
         train = EncodedPairs(sorted(folder.glob("train-*.arrow")))
         corpora = [CorpusCounts(**corpus) for corpus in facts["corpora"]]
-        sizes = [corpus.counts.get(cleaning.KEPT, 0) for corpus in corpora]
+        sizes = [corpus.counts.get(drop_reasons.KEPT, 0) for corpus in corpora]
         if len(train) != sum(sizes):
             raise ValueError(f"{len(train):,} of its {sum(sizes):,} pairs are left")
         data = config.data
@@ -248,15 +248,15 @@ def _lock(root: Path, config: Config, part: Path, say: Say) -> FolderLock:
 
     def wait() -> None:
         say(f"another process prepares data in {root}; waiting for it")
-        helping.enter_context(EncodingHelper(config, part))
+        helping.enter_context(ShardHelper(config, part))
 
     with helping:
         return wait_for_folder(root, wait)
 
 
-def help_prepare(config: Config, tokenizer: Tokenizer | None) -> EncodingHelper:
+def help_prepare(config: Config, tokenizer: Tokenizer | None) -> ShardHelper:
     """Within it, this process helps another that prepares the data of `config`."""
-    return EncodingHelper(config, _part(cache_root() / _key(config, tokenizer)))
+    return ShardHelper(config, _part(cache_root() / _key(config, tokenizer)))
 
 
 def _part(folder: Path) -> Path:
@@ -281,7 +281,7 @@ def _prepare_into(
             validation_sentences(corpus, data, folder)  # before hours of work
     survey, tokenizer = first_pass(config, folder, say, tokenizer, log_probs)
     corpora, fingerprints = second_pass(config, folder, say, tokenizer, survey)
-    if not any(corpus.counts.get(cleaning.KEPT) for corpus in corpora):
+    if not any(corpus.counts.get(drop_reasons.KEPT) for corpus in corpora):
         names = ", ".join(name_of(entry) for entry in data.entries)
         raise InputError(f"{names}: no training pair is left after cleaning:\n{corpus_table(corpora)}")
     for number, corpus in enumerate(data.valid_sets):
@@ -303,9 +303,13 @@ def _prepare_into(
 def corpus_table(corpora: Sequence[CorpusCounts], weights: Sequence[float] = ()) -> str:
     """What became of the pairs: one corpus by reason, several as a table."""
     if len(corpora) == 1:
-        return cleaning.table(Counter(corpora[0].counts))
-    used = [reason for reason in cleaning.REASONS if any(corpus.counts.get(reason) for corpus in corpora)]
-    names = [cleaning.READ, *(reason for reason in used if reason != cleaning.KEPT), cleaning.KEPT]
+        return drop_reasons.table(Counter(corpora[0].counts))
+    used = [reason for reason in drop_reasons.REASONS if any(corpus.counts.get(reason) for corpus in corpora)]
+    names = [
+        drop_reasons.READ,
+        *(reason for reason in used if reason != drop_reasons.KEPT),
+        drop_reasons.KEPT,
+    ]
     rows = [
         [
             corpus.name,

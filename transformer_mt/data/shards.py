@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from transformer_mt.config import Config, DataConfig
-from transformer_mt.data import cleaning
+from transformer_mt.data import drop_reasons
 from transformer_mt.data.corpus import Pair, name_of
 from transformer_mt.data.dataset import Chunk, write_chunks
 from transformer_mt.data.encode import encoded_chunks
@@ -104,7 +104,7 @@ class ShardEncoder:
         """The encoded rows from the first to before the last of `rows`, which may lie in several corpora;
         fills their counts.
         """
-        data, kept = self._config.data, cleaning.REASONS.index(cleaning.KEPT)
+        data, kept = self._config.data, drop_reasons.REASONS.index(drop_reasons.KEPT)
         for number, (entry, start, stop) in enumerate(zip(data.entries, self._starts, self._starts[1:])):
             begin, end = max(rows[0], start), min(rows[1], stop)
             if begin >= end:
@@ -155,9 +155,9 @@ def _sums(data: DataConfig, survey: Survey, marks: Sequence[Path]) -> list[Corpu
     starts = [0, *accumulate(survey.sizes)]
     shards = [_facts(mark)["corpora"] for mark in marks]
     for number, (entry, start, stop) in enumerate(zip(data.entries, starts, starts[1:])):
-        of_each = np.bincount(survey.reasons[start:stop], minlength=len(cleaning.REASONS))
-        counts = Counter(dict(zip(cleaning.REASONS, of_each.tolist())))
-        counts[cleaning.READ], counts[cleaning.KEPT] = stop - start, 0
+        of_each = np.bincount(survey.reasons[start:stop], minlength=len(drop_reasons.REASONS))
+        counts = Counter(dict(zip(drop_reasons.REASONS, of_each.tolist())))
+        counts[drop_reasons.READ], counts[drop_reasons.KEPT] = stop - start, 0
         mine = CorpusCounts(name_of(entry), {})
         for shard in shards:
             if part := shard.get(str(number)):

@@ -14,16 +14,16 @@ from transformer_mt.data.dataset import Column
 from transformer_mt.data.row_random import A, B, C, mixed
 
 # Sampled segmentations per word; each occurrence of the word uses one of them.
-_SPELLINGS = 16
+_SEGMENTATIONS = 16
 # At most this many words per side have sampled segmentations, in order of first occurrence. Words that first
 # occur later are too rare to matter.
 _MOST_WORDS = 2**18
 
 
 class SubwordDropout:
-    """Respells rows of piece ids of one vocabulary.
+    """Segments rows of piece ids of one vocabulary.
 
-    `rows` number the rows of a column, `draw` the occasions; the segmentation of a row does not depend on
+    `rows` number the rows of a column, `sample` the occasions; the segmentation of a row does not depend on
     other rows.
     """
 
@@ -45,9 +45,12 @@ class SubwordDropout:
         self._is_special = special
         self._words: list[tuple[int, ...]] = []
         self._number_of: dict[int, int] = {}  # of words, by their hash
-        # Spelling k of word w is self._pool[begin:][:size] at [w, k] of these; not drawn yet while its size
-        # is 0.
-        self._begins, self._sizes = np.zeros((1, _SPELLINGS), np.int64), np.zeros((1, _SPELLINGS), np.int64)
+        # Segmentation k of word w is self._pool[begin:][:size] at [w, k] of these; not yet made while the
+        # size is 0.
+        self._begins, self._sizes = (
+            np.zeros((1, _SEGMENTATIONS), np.int64),
+            np.zeros((1, _SEGMENTATIONS), np.int64),
+        )
         self._pool, self._used = np.zeros(2**16, np.int32), 0
 
     def learn(self, column: Column) -> None:
@@ -58,14 +61,14 @@ class SubwordDropout:
         """From here on new words keep their usual pieces: which ones come first must not matter."""
         self._most_words = len(self._words)
 
-    def lengths(self, column: Column, rows: np.ndarray, draw: int) -> np.ndarray:
+    def lengths(self, column: Column, rows: np.ndarray, sample: int) -> np.ndarray:
         """(R,) pieces of each row in other pieces."""
-        row_W, _, sizes_W, _ = self._choose(column, rows, draw)
+        row_W, _, sizes_W, _ = self._choose(column, rows, sample)
         return np.bincount(row_W, sizes_W, len(rows)).astype(np.int64)
 
-    def respell(self, column: Column, rows: np.ndarray, draw: int) -> list[np.ndarray]:
+    def segment(self, column: Column, rows: np.ndarray, sample: int) -> list[np.ndarray]:
         """The same text in other pieces."""
-        row_W, begins_W, sizes_W, is_usual_W = self._choose(column, rows, draw)
+        row_W, begins_W, sizes_W, is_usual_W = self._choose(column, rows, sample)
         position = np.arange(sizes_W.sum()) - np.repeat(np.cumsum(sizes_W) - sizes_W, sizes_W)
         where = np.repeat(begins_W, sizes_W) + position
         is_usual = np.repeat(is_usual_W, sizes_W)
@@ -74,21 +77,21 @@ class SubwordDropout:
         ids[~is_usual] = self._pool[where[~is_usual]]
         return np.split(ids, np.cumsum(np.bincount(row_W, sizes_W, len(rows)).astype(np.int64))[:-1])
 
-    def _choose(self, column: Column, rows: np.ndarray, draw: int) -> tuple[np.ndarray, ...]:
-        """(W,) of each word: its row in the column, where its chosen spelling begins, how many pieces that
+    def _choose(self, column: Column, rows: np.ndarray, sample: int) -> tuple[np.ndarray, ...]:
+        """(W,) of each word: its row in the column, where its chosen segmentation begins, how many pieces it
         has, and whether it is the usual one, in the column's values, and not in the pool.
         """
         offsets, (begins_W, sizes_W) = column.offsets.astype(np.int64), self._words_of(column)
         row_W = np.searchsorted(offsets, begins_W, "right") - 1
         word_W = self._words_at(column.values, begins_W, sizes_W)
-        key = np.uint64((self._seed * int(B) + draw * int(C)) % 2**64)
+        key = np.uint64((self._seed * int(B) + sample * int(C)) % 2**64)
         position_W = (begins_W - offsets[row_W]).astype(np.uint64)
         hash_W = mixed(mixed(rows[row_W].astype(np.uint64) * A + key) + position_W * B)
-        k_W = (hash_W % np.uint64(_SPELLINGS)).astype(int)
+        k_W = (hash_W % np.uint64(_SEGMENTATIONS)).astype(int)
         known = word_W >= 0
-        wanted = np.unique(word_W[known] * _SPELLINGS + k_W[known])
+        wanted = np.unique(word_W[known] * _SEGMENTATIONS + k_W[known])
         for number in wanted[self._sizes.reshape(-1)[wanted] == 0].tolist():
-            self._draw(*divmod(number, _SPELLINGS))
+            self._sample(*divmod(number, _SEGMENTATIONS))
         begins_W[known], sizes_W[known] = self._begins[word_W, k_W][known], self._sizes[word_W, k_W][known]
         return row_W, begins_W, sizes_W, ~known
 
@@ -115,15 +118,15 @@ class SubwordDropout:
                 self._number_of[value] = len(self._words)
                 self._words.append(tuple(values[begins_W[i] : begins_W[i] + sizes_W[i]].tolist()))
         if len(self._words) > len(self._sizes):
-            more = np.zeros((2 * len(self._words) - len(self._sizes), _SPELLINGS), np.int64)
+            more = np.zeros((2 * len(self._words) - len(self._sizes), _SEGMENTATIONS), np.int64)
             self._begins, self._sizes = (
                 np.concatenate([self._begins, more]),
                 np.concatenate([self._sizes, more]),
             )
         return np.array([self._number_of.get(value, -1) for value in different.tolist()])[which]
 
-    def _draw(self, word: int, k: int) -> None:
-        """Put spelling k of a word, a function of it and the seed alone, into the pool."""
+    def _sample(self, word: int, k: int) -> None:
+        """Put segmentation k of a word, a function of it and the seed alone, into the pool."""
         ids = self._words[word]
         text = "".join(self._pieces[i] for i in ids)
         if not self._is_special[ids[0]] and all(character in self._ids for character in text):

@@ -138,7 +138,7 @@ def _config(data: Data, size: Size, lengths: Sequence[tuple[int, int]], name: st
     per_pair = sum(map(sum, lengths)) / len(lengths)
     entries = [flow(guess.corpus) for guess in data.guesses]
     train = f" {entries[0]}" if len(entries) == 1 else "".join(f"\n    - {entry}" for entry in entries)
-    spelling = " BPE-dropout spells words in other pieces each time." if size.bpe_dropout else ""
+    note = " BPE-dropout divides words into other pieces each time." if size.bpe_dropout else ""
     held_out = f"{{from_train: {{share: {f'{share:.10f}'.rstrip('0')}, max: {_HELD_OUT}}}}}"
     text = f"""\
 # Written by `transformer-mt new` for {data.pairs:,} pairs of about {per_pair:.0f} tokens. Look at them first:
@@ -151,7 +151,7 @@ data:
   valid: {held_out}
   test: [{held_out}]
   max_length: {max_length}  # pieces; {fitting:.1%} of the pairs are no longer
-# The sizes are those for about {size.pairs:,} pairs.{spelling}
+# The sizes are those for about {size.pairs:,} pairs.{note}
 tokenizer: {flow(_tokenizer_keys(data, size))}
 # As wide and deep as pays for so much data; the less data, the more dropout.
 model: {flow(_model_keys(size))}

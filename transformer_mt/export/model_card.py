@@ -12,7 +12,7 @@ from huggingface_hub import EvalResult, ModelCardData
 from transformer_mt import __version__
 from transformer_mt.config import Config
 from transformer_mt.config.corpus import HubCorpus
-from transformer_mt.data.cleaning import READ, REASONS
+from transformer_mt.data.drop_reasons import READ, REASONS
 from transformer_mt.data.languages import base_code, is_natural
 from transformer_mt.export.proof import Proof
 from transformer_mt.export.target import Target

@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from transformer_mt.data.cleaning import near_text, text_key
 from transformer_mt.data.cleaning_rules import CopyRule, MarkupRule, NumbersRule, ScriptRule
-from transformer_mt.data.encoding import is_escaped, is_wrongly_decoded
+from transformer_mt.data.drop_reasons import near_text, text_key
 from transformer_mt.data.held_out import source_key
 from transformer_mt.data.languages import LanguageIdentifier, is_same_language
 from transformer_mt.data.spaceless import has_spaces_within, is_written_without_spaces
 from transformer_mt.data.tables import Pair
+from transformer_mt.data.text_damage import is_escaped, is_wrongly_decoded
 from transformer_mt.inspection.samples import FrequentKeys, GroupSample, weight_of
 
 _EXAMPLES = 5

@@ -1,4 +1,4 @@
-"""Dropout with masks that are cheap to draw on a CPU."""
+"""Dropout with masks that are cheap on a CPU."""
 
 import threading
 from collections.abc import Iterator

@@ -39,8 +39,8 @@ def lengths_of(config: Config) -> tuple[Config, Lengths]:
     if tokenizer is not None and config.tokenizer.file:
         config = config_with_facts(config, tokenizer)
     data = prepare(config, say, tokenizer, log_probs)
-    spelling = epoch_pairs(config, data.train, data.sizes, data.tokenizer)
-    lengths = spelling.lengths(0) if spelling else (data.train.src_lengths, data.train.tgt_lengths)
+    changing = epoch_pairs(config, data.train, data.sizes, data.tokenizer)
+    lengths = changing.lengths(0) if changing else (data.train.src_lengths, data.train.tgt_lengths)
     rows = Mixture(data.sizes, data.weights, config.seed).rows(0)
     src, tgt = lengths if rows is None else (side[rows] for side in lengths)
     vocab_size = max(data.tokenizer.src.vocab_size(), data.tokenizer.tgt.vocab_size())

@@ -102,11 +102,11 @@ def _train(run: Run) -> None:
             if received := max(signal for signal, _ in wishes):
                 _collect_results(run)
                 run.save()
-                run.journal.close_bar()
+                run.metrics_log.close_bar()
                 message = f"stopped at update {run.progress.step:,} and saved; run the same command to resume"
                 raise Interrupted(message, received)
         run.save()
-        run.journal.close_bar()
+        run.metrics_log.close_bar()
     finish(run)
 
 
@@ -146,7 +146,7 @@ def _announce(run: Run) -> None:
     config, progress = run.config, run.progress
     if run.ranks.is_rank_zero:
         (run.folder / "finished.json").unlink(missing_ok=True)
-    run.journal.begin(config, progress.step if run.saved_step is not None else -1)
+    run.metrics_log.begin(config, progress.step if run.saved_step is not None else -1)
     parameters = sum(parameter.numel() for parameter in run.model.parameters())
     precision = str(run.updater.dtype).removeprefix("torch.")
     devices = f"{run.ranks.size} x {run.device.type}" if run.ranks.size > 1 else str(run.device)
@@ -159,7 +159,7 @@ def _announce(run: Run) -> None:
             "note: train.save_every is more than train.max_updates; checkpoints are written only at a new "
             "best and at the end"
         )
-    run.journal.write(
+    run.metrics_log.write(
         "start",
         step=progress.step,
         parameters=parameters,
@@ -167,7 +167,7 @@ def _announce(run: Run) -> None:
         device=devices,
         **environment(),
     )
-    run.journal.open_bar(progress.step, config.train.max_updates)
+    run.metrics_log.open_bar(progress.step, config.train.max_updates)
 
 
 def _update(run: Run) -> None:
@@ -218,7 +218,7 @@ def _collect_results(run: Run) -> None:
     last = results[-1]
     ppl = math.exp(min(100.0, last.nll / last.num_tokens)) if not last.skipped else math.nan
     speed = sum(result.num_tokens for result in results) / seconds
-    run.journal.advance(
+    run.metrics_log.advance(
         progress.step,
         f"loss {last.loss / last.num_tokens:.3f}, ppl {ppl:.2f}, {speed:,.0f} tok/s{_time_left(run)}",
     )
@@ -228,7 +228,7 @@ def _log(run: Run) -> None:
     progress = run.progress
     facts = progress.window.summary()
     rate = learning_rate(progress.step, run.config.train)
-    run.journal.write(
+    run.metrics_log.write(
         "train",
         step=progress.step,
         epoch=run.batches.epochs,

@@ -18,15 +18,15 @@ from transformer_mt.training.batch_budget import (
     peak_memory,
     reset_peak,
 )
+from transformer_mt.training.cluster import SECONDS_PER_OPERATION, UTILISATION, Cluster
 from transformer_mt.training.lengths import Lengths
-from transformer_mt.training.machines import SECONDS_PER_OPERATION, UTILISATION, Machine
 from transformer_mt.training.speed import seconds_per_update
 from transformer_mt.training.update_cost import UpdateCost, muon_work, update_cost
 
 # Pairs whose lengths are enough to make typical batches of.
 _SAMPLE = 10_000
 # Of a device's memory: the rest is for fragments, validation and the driver.
-_ROOM = 0.9
+_SHARE_OF_MEMORY = 0.9
 _DAY = 86_400.0
 # Muon's steps are sent in bfloat16.
 _BYTES_OF_STEP = 2
@@ -62,7 +62,7 @@ class Plan:
     state_bytes: float
     """Weights, gradients and moments."""
     peak_bytes: float
-    room_bytes: float
+    available_bytes: float
     """Memory that may be used."""
     sent_bytes: float
     """Sent by each device for an update, and as many received."""
@@ -75,55 +75,55 @@ class Plan:
     """Suggested changes of the config."""
 
 
-def plan_training(config: Config, lengths: Lengths, machine: Machine | None) -> Plan:
+def plan_training(config: Config, lengths: Lengths, cluster: Cluster | None) -> Plan:
     """The plan for a described machine, or with None for one process on this machine, whose speed is
     measured.
     """
     if config.train.batch_tokens == "auto":
         if config.train.parallel == "fsdp":
             raise InputError("train.batch_tokens must be a number with train.parallel: fsdp, but is auto")
-        config = _with_budget(config, lengths, machine)
-    return _Planner(config, lengths, machine).plan()
+        config = _with_budget(config, lengths, cluster)
+    return _Planner(config, lengths, cluster).plan()
 
 
-def _with_budget(config: Config, lengths: Lengths, machine: Machine | None) -> Config:
+def _with_budget(config: Config, lengths: Lengths, cluster: Cluster | None) -> Config:
     """The config with the most tokens that fit a device where `train.batch_tokens` is auto."""
-    device = choose_device(config.train.device) if machine is None else torch.device("cpu")
-    dtype = choose_precision(config.train.precision, device) if machine is None else torch.bfloat16
-    room = _room(machine, device)
+    device = choose_device(config.train.device) if cluster is None else torch.device("cpu")
+    dtype = choose_precision(config.train.precision, device) if cluster is None else torch.bfloat16
+    available = _available(cluster, device)
 
     def measure(tokens: int) -> int:
         batch = longest_batch(lengths.src, lengths.tgt, tokens)
-        return update_cost(config, lengths.vocab_size, batch, dtype, on_gpu=machine is not None).peak_bytes
+        return update_cost(config, lengths.vocab_size, batch, dtype, on_gpu=cluster is not None).peak_bytes
 
-    tokens = largest_budget(measure, int(room), least=max(1024, config.data.max_length))
+    tokens = largest_budget(measure, int(available), least=max(1024, config.data.max_length))
     return config.model_copy(update={"train": config.train.model_copy(update={"batch_tokens": tokens})})
 
 
-def _room(machine: Machine | None, device: torch.device) -> float:
+def _available(cluster: Cluster | None, device: torch.device) -> float:
     """Bytes that may be used of the device."""
-    return free_memory(device) if machine is None else _ROOM * 1e9 * machine.device.memory_gb
+    return free_memory(device) if cluster is None else _SHARE_OF_MEMORY * 1e9 * cluster.device.memory_gb
 
 
-def _speed(machine: Machine) -> float:
+def _speed(cluster: Cluster) -> float:
     """Operations a second of one device."""
-    return UTILISATION * 1e12 * machine.device.tflops
+    return UTILISATION * 1e12 * cluster.device.tflops
 
 
 class _Planner:
-    def __init__(self, config: Config, lengths: Lengths, machine: Machine | None) -> None:
-        train, ranks = config.train, machine.count if machine else 1
-        if machine is not None and train.precision == "fp32":
+    def __init__(self, config: Config, lengths: Lengths, cluster: Cluster | None) -> None:
+        train, ranks = config.train, cluster.count if cluster else 1
+        if cluster is not None and train.precision == "fp32":
             raise InputError(
                 "train.precision must be auto, bf16 or fp16 to plan for a described machine, but is fp32"
             )
         if train.parallel == "fsdp" and ranks == 1:
             raise InputError("train.parallel must be ddp on one device, but is fsdp")
         self.config, self.train, self.lengths = config, train, lengths
-        self.machine, self.ranks = machine, ranks
-        self.device = choose_device(train.device) if machine is None else torch.device("cpu")
+        self.cluster, self.ranks = cluster, ranks
+        self.device = choose_device(train.device) if cluster is None else torch.device("cpu")
         self.dtype = torch.float16 if train.precision == "fp16" else torch.bfloat16
-        if machine is None:
+        if cluster is None:
             self.dtype = choose_precision(train.precision, self.device)
         self.is_sharded = train.parallel == "fsdp"
         # Padded tokens of an update on one device, and those of one pass.
@@ -137,14 +137,14 @@ class _Planner:
         self.cost = self._cost(longest)
         self.muon_numbers, self.muon_flops = muon_work(config, lengths.vocab_size)
         self.peak_bytes = self._computed_peak()
-        self.room = _room(machine, self.device)
+        self.available = _available(cluster, self.device)
 
     def plan(self) -> Plan:
         per_epoch, target_tokens, padding = self._updates()
         updates = self.train.max_updates
         if self.train.max_epochs:
             updates = min(updates, max(1, math.ceil(self.train.max_epochs * per_epoch)))
-        seconds = self._measured() if self.machine is None else self._computed(self.machine)
+        seconds = self._measured() if self.cluster is None else self._computed(self.cluster)
         return Plan(
             pairs=len(self.lengths.src) * self.lengths.copies,
             update_tokens=self.train.update_tokens or self.device_tokens * self.ranks,
@@ -155,11 +155,11 @@ class _Planner:
             cost=self.cost,
             state_bytes=self._state_bytes(self.is_sharded),
             peak_bytes=self.peak_bytes,
-            room_bytes=self.room,
+            available_bytes=self.available,
             sent_bytes=sum(self._sent_bytes()),
             sending_seconds=self._sending(),
             seconds=seconds,
-            is_measured=self.machine is None,
+            is_measured=self.cluster is None,
             changes=[*self._memory_changes(), *self._speed_changes(seconds, updates)],
         )
 
@@ -178,15 +178,15 @@ class _Planner:
 
     def _cost(self, batch: Batch) -> UpdateCost:
         return update_cost(
-            self.config, self.lengths.vocab_size, batch, self.dtype, on_gpu=self.machine is not None
+            self.config, self.lengths.vocab_size, batch, self.dtype, on_gpu=self.cluster is not None
         )
 
     def _measured(self) -> float | None:
         """Seconds of an update here, in passes that fit the memory; None if not even the model does."""
         tokens = self.pass_tokens
-        if self.peak_bytes > self.room:
+        if self.peak_bytes > self.available:
             tokens = self._fitting_tokens()
-        if not tokens or self.cost.state_bytes > self.room:
+        if not tokens or self.cost.state_bytes > self.available:
             return None
         reset_peak(self.device)
         seconds = seconds_per_update(
@@ -196,7 +196,7 @@ class _Planner:
             self.peak_bytes = float(peak_memory(self.device))
         return seconds
 
-    def _computed(self, machine: Machine) -> float:
+    def _computed(self, cluster: Cluster) -> float:
         src, tgt = (np.full(1, round(float(side.mean()))) for side in (self.lengths.src, self.lengths.tgt))
         typical = longest_batch(src, tgt, self.pass_tokens)
         cost = self._cost(typical)
@@ -204,13 +204,13 @@ class _Planner:
         flops = passes * (cost.flops - self.muon_flops)
         muon_flops = self.muon_flops / (self.ranks if self._is_muon_shared() else 1)
         starting = passes * SECONDS_PER_OPERATION * cost.operations
-        of_passes = flops / _speed(machine)
-        computing = max(of_passes + muon_flops / _speed(machine), starting)
+        of_passes = flops / _speed(cluster)
+        computing = max(of_passes + muon_flops / _speed(cluster), starting)
         # DDP sends gradients during the last backward pass, FSDP2 weights and gradients during all passes.
         # Muon's steps come after them.
         hiding = of_passes if self.is_sharded else _BACKWARD * of_passes / max(1.0, passes)
         sent, of_muon = self._sent_bytes()
-        return computing + max(0.0, sent / machine.bandwidth - hiding) + of_muon / machine.bandwidth
+        return computing + max(0.0, sent / cluster.bandwidth - hiding) + of_muon / cluster.bandwidth
 
     def _is_muon_shared(self) -> bool:
         return self.is_sharded or self.train.share_muon
@@ -237,7 +237,7 @@ class _Planner:
         batches = (longest_batch(self.lengths.src, self.lengths.tgt, size) for size in sizes)
         small, large = (self._cost(batch).peak_bytes for batch in batches)
         bytes_of_token = max(1.0, (large - small) / (sizes[1] - sizes[0]))
-        free = self.room - self._computed_peak() + self.cost.peak_bytes - large
+        free = self.available - self._computed_peak() + self.cost.peak_bytes - large
         tokens = int(sizes[1] + free / bytes_of_token) // 256 * 256
         return tokens if tokens >= longest else 0
 
@@ -257,18 +257,18 @@ class _Planner:
         return around * -(-self.device_tokens // self.pass_tokens) * of_pass, 2 * of_muon
 
     def _sending(self) -> float:
-        return sum(self._sent_bytes()) / self.machine.bandwidth if self.machine else 0.0
+        return sum(self._sent_bytes()) / self.cluster.bandwidth if self.cluster else 0.0
 
     def _memory_changes(self) -> Iterator[Change]:
         train = self.train
-        if self._state_bytes(self.is_sharded) > self.room:
-            if self._state_bytes(is_sharded=True) < self.room:
+        if self._state_bytes(self.is_sharded) > self.available:
+            if self._state_bytes(is_sharded=True) < self.available:
                 yield Change(
                     "train.parallel=fsdp", "the weights, gradients and moments do not fit one device"
                 )
             else:
                 yield Change("model.d_model", "the model does not fit: smaller, or more devices")
-        elif self.peak_bytes > self.room:
+        elif self.peak_bytes > self.available:
             if tokens := self._fitting_tokens():
                 yield Change(f"train.micro_batch_tokens={tokens}", "fits the memory, with the same updates")
             elif not train.activation_checkpointing:
@@ -296,9 +296,9 @@ class _Planner:
                 f"train.update_tokens={int(train.batch_tokens) * train.accumulate}",
                 f"keeps the updates of one device; without it they are {self.ranks} times as large",
             )
-        if self.machine is not None and self.ranks > 1 and self.muon_numbers and not self._is_muon_shared():
+        if self.cluster is not None and self.ranks > 1 and self.muon_numbers and not self._is_muon_shared():
             self.train = train.model_copy(update={"share_muon": True})
-            saved = 1 - self._computed(self.machine) / seconds
+            saved = 1 - self._computed(self.cluster) / seconds
             self.train = train
             if saved > _MIN_SAVING:
                 yield Change("train.share_muon=true", f"an update takes {saved:.0%} less time")
@@ -308,5 +308,5 @@ class _Planner:
                 f"train.{key}={2 * getattr(train, key)}",
                 "sending takes as long as computing; a larger update is sent as fast as a small one",
             )
-        if self.machine is None and self.device.type == "cpu" and seconds * updates > _DAY:
+        if self.cluster is None and self.device.type == "cpu" and seconds * updates > _DAY:
             yield Change(f"train.max_updates={int(_DAY / seconds)}", "what a day holds on this CPU")

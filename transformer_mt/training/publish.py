@@ -44,7 +44,7 @@ def validate_and_publish(run: Run) -> None:
 def _record(run: Run, result: Validation, event: str, **facts: object) -> None:
     """Write a validation to metrics.jsonl, the screen and the report."""
     step, deciding = run.progress.step, result.deciding
-    run.journal.write(
+    run.metrics_log.write(
         event,
         step=step,
         epoch=run.batches.epochs,
@@ -64,7 +64,7 @@ def _record(run: Run, result: Validation, event: str, **facts: object) -> None:
     for src, reference, translation in result.samples:
         say(f"    {src}\n      is   {reference}\n      got  {translation}")
     if run.ranks.is_rank_zero:
-        write_report(run.folder, run.config, run.journal.entries(), say)
+        write_report(run.folder, run.config, run.metrics_log.entries(), say)
 
 
 def _in_words(result: SetScores) -> str:
@@ -137,9 +137,9 @@ def finish(run: Run) -> None:
         chosen = "the model of an earlier end, which was better"
     if ranks.is_rank_zero:
         _calibrate(run)
-    run.journal.write("end", step=progress.step, seconds=progress.seconds, model=chosen)
+    run.metrics_log.write("end", step=progress.step, seconds=progress.seconds, model=chosen)
     if ranks.is_rank_zero:
-        write_report(run.folder, run.config, run.journal.entries(), say)
+        write_report(run.folder, run.config, run.metrics_log.entries(), say)
         write_text(run.folder / "finished.json", f'{{"step": {progress.step}}}\n')
     say(f'done: {run.folder} holds {chosen}; try: translate {os.path.relpath(run.folder)} "..."')
 
@@ -161,7 +161,7 @@ def _best_loss(run: Run) -> float:
     """The validation loss of the best checkpoint; infinite if metrics.jsonl has lost it."""
     losses = [
         entry["loss"]
-        for entry in (run.journal.entries() if run.ranks.is_rank_zero else [])
+        for entry in (run.metrics_log.entries() if run.ranks.is_rank_zero else [])
         if entry["event"] == "valid" and entry["step"] == run.progress.best_step
     ]
     return run.ranks.broadcast(losses[-1] if losses else math.inf)

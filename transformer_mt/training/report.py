@@ -11,8 +11,8 @@ from transformer_mt import plots
 from transformer_mt.config import Config
 from transformer_mt.config.dump import changed_settings
 from transformer_mt.config.model import ModelConfig
-from transformer_mt.data.cleaning import READ, REASONS
 from transformer_mt.data.corpus import name_of
+from transformer_mt.data.drop_reasons import READ, REASONS
 from transformer_mt.errors import InputError
 from transformer_mt.evaluation import fine_tuning, robustness
 from transformer_mt.evaluation.outputs import kept_table

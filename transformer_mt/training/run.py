@@ -43,7 +43,7 @@ class Run:
     updater: Updater
     batches: BatchPrefetcher
     progress: Progress
-    journal: MetricsLog
+    metrics_log: MetricsLog
     ranks: Ranks
     lock: FolderLock | None
     """Held by rank 0 until the run is closed."""
@@ -57,7 +57,7 @@ class Run:
 
     def close(self) -> None:
         """End the batch thread and the progress bar, and let others train in the folder."""
-        self.journal.close()
+        self.metrics_log.close()
         self.batches.close()
         if self.lock is not None:
             self.lock.release()
@@ -141,8 +141,8 @@ class Run:
             self._keep_for_averaging(saved.path)
 
     def _keep_micro_batches(self, state: dict[str, Any]) -> None:
-        """Keep the size found after out-of-memory: another split draws other dropout. A change of the config
-        overrides it.
+        """Keep the size found after out-of-memory: another split has other dropout masks. A change of
+        the config overrides it.
         """
         before, now = (
             state["config"]["train"].get("micro_batch_tokens", 0),
@@ -173,7 +173,7 @@ class Run:
         """
         if self.config.train.parallel != "fsdp":
             return self.model
-        # Building the copy draws random weights; a validation must not change the random state of the
+        # Building the copy makes random weights; a validation must not change the random state of the
         # training.
         with torch.random.fork_rng(devices=[]):
             copy = model_for(self.config, self.data.tokenizer).to(self.device)

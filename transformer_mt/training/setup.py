@@ -270,7 +270,7 @@ def _build(
         updater=updater,
         batches=BatchPrefetcher(plan, train.accumulate, device),
         progress=Progress(),
-        journal=MetricsLog(folder, active=ranks.is_rank_zero, loggers=train.loggers),
+        metrics_log=MetricsLog(folder, active=ranks.is_rank_zero, loggers=train.loggers),
         ranks=ranks,
         lock=lock,
     )

@@ -14,7 +14,7 @@ from transformer_mt.translation.splitting import Splitter
 NOTHING = Candidate(translation="", score=0.0, log_prob=0.0, tokens=[])
 
 
-def ranked(unit: Unit, rank: int) -> Candidate:
+def candidate_at(unit: Unit, rank: int) -> Candidate:
     """The unit's candidate of this rank, 0 being the best; an empty one if the unit has no candidates."""
     return (unit.candidates or [NOTHING])[rank : rank + 1][0]
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.translation.alignment import AlignedSegment, Span, align_segment, identity
-from transformer_mt.translation.assembly import ranked
+from transformer_mt.translation.assembly import candidate_at
 from transformer_mt.translation.engine import Ids
 from transformer_mt.translation.plan import Unit
 
@@ -33,7 +33,7 @@ class LineAlignment:
         found: list[AlignedSegment] = []
         src = tgt = 0
         for unit in units:
-            text = ranked(unit, rank).translation
+            text = candidate_at(unit, rank).translation
             src = max(src, source.find(unit.segment.text, src))
             tgt = max(tgt, translation.find(text, tgt))
             found += [segment.moved(src, tgt) for segment in self._segments(unit, text, rank)]

@@ -9,7 +9,7 @@ from transformer_mt.data.sentences import has_several_sentences
 from transformer_mt.data.tokenizer import UNK, Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.translation.engine import Ids, Request
-from transformer_mt.translation.protected_text import ProtectedText, Span
+from transformer_mt.translation.protected_text import ProtectedText, Stretch
 from transformer_mt.translation.result import Candidate
 from transformer_mt.translation.splitting import Segment, Splitter
 
@@ -31,7 +31,7 @@ class Unit:
     flags: list[str] = field(default_factory=list)
     protected: ProtectedText | None = None
     """None where the segment has no protected text."""
-    stretches: "list[tuple[Span, Line | None]]" = field(default_factory=list)
+    stretches: "list[tuple[Stretch, Line | None]]" = field(default_factory=list)
     """Of a unit whose protected text did not survive: its stretches, and the lines that translate them."""
 
     @property

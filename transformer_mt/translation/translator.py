@@ -12,8 +12,15 @@ from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.data.languages import is_natural
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.errors import InputError, Setting
-from transformer_mt.search.hypothesis import Hypothesis
-from transformer_mt.translation.assembly import NOTHING, candidates_of, joined, line_result, mean, ranked
+from transformer_mt.search.hypothesis import Hypothesis, ranked
+from transformer_mt.translation.assembly import (
+    NOTHING,
+    candidate_at,
+    candidates_of,
+    joined,
+    line_result,
+    mean,
+)
 from transformer_mt.translation.confidence import Calibration
 from transformer_mt.translation.direction import find_direction
 from transformer_mt.translation.engine import Engine, Ids
@@ -49,14 +56,11 @@ class Translator:
         self._set_direction((data.source_lang, data.target_lang))
 
     def towards(self, target: str | None, source: str | None = None) -> "Translator":
-        """The translator into the target language (None: the present one), of the same model; the source
-        language is by default that of a corpus in this direction. InputError for a language the model was not
-        trained on.
+        """The translator between these languages, of the same model. None is the present target, and the
+        source of a corpus in this direction. InputError for a language the model was not trained on.
         """
-        usual = self.source_lang, self.target_lang
-        direction = find_direction(self.directions, target, source, usual)
-        other = copy.copy(self)
-        other._set_direction(direction)
+        other, usual = copy.copy(self), (self.source_lang, self.target_lang)
+        other._set_direction(find_direction(self.directions, target, source, usual))
         return other
 
     def _set_direction(self, direction: tuple[str, str]) -> None:
@@ -225,7 +229,7 @@ class Translator:
         one batch.
         """
         protections = [unit.protected for unit in units if unit.protected is not None]
-        spans = [protected.spans(unit.segment.text) for unit, protected in zip(units, protections)]
+        spans = [protected.stretches(unit.segment.text) for unit, protected in zip(units, protections)]
         texts, prefixes = [], []
         for unit, own in zip(units, spans):
             # The prefix begins the first stretch; before protected text it is put in front.
@@ -298,8 +302,7 @@ class Translator:
 
         texts = [self.tokenizer.decode_tgt(sample.tokens[:-1]) for sample in samples]
         utilities = expected_utilities(texts, self.decode.utility, self.target_lang)
-        ranked = [replace(sample, score=utility) for sample, utility in zip(samples, utilities)]
-        return sorted(ranked, key=lambda sample: -sample.score)
+        return ranked([replace(sample, score=utility) for sample, utility in zip(samples, utilities)])
 
     def _aligned(self, result: Translation, line: Line) -> Translation:
         """The result with alignments: positions count over the pieces of all units."""
@@ -307,7 +310,7 @@ class Translator:
 
         searched = list(searched_units(line.units))
         ranks = range(len(result.n_best))
-        pairs = [(unit.src, self._ids(ranked(unit, rank))) for rank in ranks for unit in searched]
+        pairs = [(unit.src, self._ids(candidate_at(unit, rank))) for rank in ranks for unit in searched]
         attentions = self.engine.cross_attention(pairs)
         source_tokens: list[str] = []
         alignment: list[int] = []

@@ -15,7 +15,7 @@ from transformer_mt.errors import InputError, WorkError
 _SECONDS = 0.2  # between two looks at whether there is something to do
 
 
-class EncodingHelper:
+class ShardHelper:
     """A thread that encodes shards, from when the first pass is done until the end of the `with` block.
 
     It prints nothing and ignores errors: the leading process gets the same ones and reports them.
@@ -27,7 +27,7 @@ class EncodingHelper:
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="encoding", daemon=True)
 
-    def __enter__(self) -> "EncodingHelper":
+    def __enter__(self) -> "ShardHelper":
         self._thread.start()
         return self
 

@@ -1,4 +1,4 @@
-"""Machines that a training can be planned for: what their makers state, not what was measured."""
+"""GPUs that a training can be planned for: what their makers state, not what was measured."""
 
 import re
 from dataclasses import dataclass
@@ -44,8 +44,8 @@ DEVICES = [
 
 
 @dataclass(frozen=True)
-class Machine:
-    """So many devices of one kind, eight in a machine."""
+class Cluster:
+    """`count` devices of one kind, in machines of eight."""
 
     count: int
     device: Device
@@ -57,8 +57,8 @@ class Machine:
         return 1e9 * (self.device.link_gb if alone else self.device.network_gb)
 
 
-def machine_named(name: str) -> Machine:
-    """The machine of a name such as `8xH100` or `L4`; InputError if there is none of that name."""
+def cluster_named(name: str) -> Cluster:
+    """The cluster of a name such as `8xH100` or `L4`; InputError if there is none of that name."""
     match = re.fullmatch(r"(?:([1-9]\d{0,4})x)?(\w+)", name, re.IGNORECASE)
     known = {device.name.lower(): device for device in DEVICES}
     if match is None or match[2].lower() not in known:
@@ -66,4 +66,4 @@ def machine_named(name: str) -> Machine:
         raise InputError(
             f"the machine must be NUMBERxDEVICE, such as 8xH100, with one of {names}, but is {name}"
         )
-    return Machine(int(match[1] or 1), known[match[2].lower()])
+    return Cluster(int(match[1] or 1), known[match[2].lower()])
