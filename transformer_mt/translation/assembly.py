@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from transformer_mt.data.tokenizer import Tokenizer
-from transformer_mt.search.hypothesis import Hypothesis
+from transformer_mt.search.hypothesis import Hypothesis, ranked
 from transformer_mt.translation.flags import suspicions
 from transformer_mt.translation.plan import Line, Unit
 from transformer_mt.translation.result import Candidate, Translation
@@ -17,6 +17,17 @@ NOTHING = Candidate(translation="", score=0.0, log_prob=0.0, tokens=[])
 def candidate_at(unit: Unit, rank: int) -> Candidate:
     """The unit's candidate of this rank, 0 being the best; an empty one if the unit has no candidates."""
     return (unit.candidates or [NOTHING])[rank : rank + 1][0]
+
+
+def by_utility(
+    samples: Sequence[Hypothesis], tokenizer: Tokenizer, utility: Literal["chrf", "bleu"], language: str
+) -> list[Hypothesis]:
+    """The samples, ranked by their likeness to the others."""
+    from transformer_mt.search.mbr import expected_utilities  # NumPy takes time to import
+
+    texts = [tokenizer.decode_tgt(sample.tokens[:-1]) for sample in samples]
+    utilities = expected_utilities(texts, utility, language)
+    return ranked([replace(sample, score=value) for sample, value in zip(samples, utilities)])
 
 
 def candidates_of(hypotheses: Sequence[Hypothesis], tokenizer: Tokenizer) -> list[Candidate]:

@@ -12,9 +12,9 @@ from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.data.languages import is_natural
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.errors import InputError, Setting
-from transformer_mt.search.hypothesis import Hypothesis, ranked
 from transformer_mt.translation.assembly import (
     NOTHING,
+    by_utility,
     candidate_at,
     candidates_of,
     joined,
@@ -208,7 +208,7 @@ class Translator:
         for i, hypotheses in self.engine.search([unit.request for unit in units], settings, wanted):
             unit = units[i]
             if settings.search == "mbr":
-                hypotheses = self._by_utility(hypotheses)
+                hypotheses = by_utility(hypotheses, self.tokenizer, settings.utility, self.target_lang)
             candidates = candidates_of(hypotheses, self.tokenizer)
             if (protected := unit.protected) is not None:
                 candidates = [c for c in candidates if protected.survived(unit.segment.text, c.translation)]
@@ -295,14 +295,6 @@ class Translator:
             return False
         log_probs = self.engine.token_log_probs([(unit.src, self._ids(candidate))])[0]
         return log_probs[-1] < math.log(0.5)
-
-    def _by_utility(self, samples: list[Hypothesis]) -> list[Hypothesis]:
-        """The samples, ranked by their likeness to the others."""
-        from transformer_mt.search.mbr import expected_utilities  # NumPy takes time to import
-
-        texts = [self.tokenizer.decode_tgt(sample.tokens[:-1]) for sample in samples]
-        utilities = expected_utilities(texts, self.decode.utility, self.target_lang)
-        return ranked([replace(sample, score=utility) for sample, utility in zip(samples, utilities)])
 
     def _aligned(self, result: Translation, line: Line) -> Translation:
         """The result with alignments: positions count over the pieces of all units."""
