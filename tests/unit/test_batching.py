@@ -157,6 +157,7 @@ def test_a_batch_is_split_into_the_same_sentences():
         assert torch.equal(torch.cat([part.tgt_out for part in parts]), batch.tgt_out)
         assert sum(part.num_tokens for part in parts) == batch.num_tokens
         assert all((part.tgt_out.flatten()[part.real] != PAD).all() for part in parts)
+        assert not any(part.num_tokens or len(part.real) for part in batch.idle().split(most))
 
 
 def test_validation_sees_every_pair_in_a_fixed_order(pairs):

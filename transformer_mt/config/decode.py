@@ -18,7 +18,7 @@ class DecodeConfig(Section):
     beam: Annotated[int, Field(gt=0, le=1000), OnlyForSearches(("beam",))] = 5
     """Hypotheses kept by beam search; 1 is greedy search."""
     stop_early: Annotated[bool, OnlyForSearches(("beam",))] = False
-    """End the search when `beam` hypotheses have ended, as CTranslate2 always does, even if one that goes on
+    """End the search when `beam` hypotheses have ended, as CTranslate2 always does, even if an unfinished one
     scores better.
     """
     length_penalty: Annotated[float, OnlyForSearches(("beam", "sample"))] = Field(1.0, ge=0.0, le=10.0)

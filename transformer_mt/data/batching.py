@@ -71,9 +71,10 @@ class Batch:
             return [self]
         columns = (self.src, self.src_mask, self.tgt_in, self.tgt_out)
         parts = zip(*(column.split(size) for column in columns))
-        return [
+        batches = [
             _with_real_positions(src, src_mask, tgt_in, tgt_out) for src, src_mask, tgt_in, tgt_out in parts
         ]
+        return batches if self.num_tokens else [batch.idle() for batch in batches]
 
     def idle(self) -> "Batch":
         """The same sentences without anything to predict: what is computed of them adds nothing."""

@@ -72,7 +72,7 @@ def _fetch_all(url: str, part: Path, what: str) -> None:
                 raise
             if isinstance(error, urllib.error.HTTPError) and error.code == 416:
                 part.unlink(missing_ok=True)  # nothing is left to send: killed before it was renamed
-            # As long as more of the file comes with each try, go on at once.
+            # As long as more of the file comes with each try, continue at once.
             attempt = 0 if _size(part) > begun else attempt + 1
             if attempt:
                 _wait_or_fail(error, attempt - 1, what, url)

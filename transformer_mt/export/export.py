@@ -40,7 +40,7 @@ def export(
     if reasons := target.reasons_against(config):
         lines = [f"{target.name} cannot hold this model: {reason}" for reason in reasons]
         raise InputError("\n".join([*lines, target.advice]))
-    # Other runtimes end their search so. That is said in the documentation and not at each export.
+    # All runtimes end their search so: documented once, and no change to report at each export.
     decode = config.decode.model_copy(update={"stop_early": True})
     decode, without = target.supported_settings(decode)
     if without:

@@ -66,7 +66,8 @@ class TranslationModel(nn.Module):
 
 
 def alignment_layer(num_decoder_layers: int) -> int:
-    """The index of the decoder layer whose cross-attention aligns best: with six layers the last but one
-    (Garg et al. 2019, section 3), with two or three the last (docs/measurements/alignment.md).
+    """The index of the decoder layer whose cross-attention aligns best: the last but one of more than three
+    layers (measured with six: Garg et al. 2019, section 3), else the last (measured with two and three:
+    docs/measurements/alignment.md).
     """
     return num_decoder_layers - (2 if num_decoder_layers > 3 else 1)

@@ -11,18 +11,18 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Positions:
-    """Positions of T queries and S keys in their sentences, where they are not 0, 1, 2 ...: in a search."""
+    """Positions of T queries and S keys in their sentences."""
 
     queries: Tensor
     """(T,)"""
     keys: Tensor
     """(S,)"""
     end: int
-    """All are below it."""
+    """All are below it: the size of a table of them."""
 
     @classmethod
     def of(cls, num_queries: int, num_keys: int, device: torch.device) -> "Positions":
-        """Positions of complete sentences: 0, 1, 2 ..."""
+        """Positions of complete sentences: 0, 1, 2 ... In a search they are others."""
         queries, keys = (torch.arange(n, device=device) for n in (num_queries, num_keys))
         return cls(queries, keys, max(num_queries, num_keys))
 
