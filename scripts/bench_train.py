@@ -72,7 +72,7 @@ def use_torch_version(part: str) -> None:
     import torch.nn.functional as F
 
     from transformer_mt.model import dropout, fast_attention
-    from transformer_mt.training import loss, optimizer, setup, step
+    from transformer_mt.training import build, loss, optimizer, setup, step
 
     class OneByOne(torch.optim.Muon):
         def __init__(self, matrices, lr, weight_decay, dtype, shared):
@@ -90,7 +90,7 @@ def use_torch_version(part: str) -> None:
         "attention": (fast_attention, "cpu_attention", float_attention),
         "loss": (step, "projected_cross_entropy", loss.plain_cross_entropy),
         "muon": (optimizer, "Muon", OneByOne),
-        "threads": (setup, "gradient_threads", lambda *_: 1),
+        "threads": (build, "gradient_threads", lambda *_: 1),
     }
     if part:
         owner, name, plain = parts[part]
