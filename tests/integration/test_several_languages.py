@@ -155,6 +155,15 @@ def test_a_language_has_the_name_the_model_gives_it(tiny_run):
         translator.towards("de", "de")
 
 
+def test_a_model_of_one_language_takes_a_set_of_another(tiny_run):
+    """As one whose language has another code than the training corpora."""
+    from transformer_mt.data.test_sets import TestSet as Sentences
+
+    translator, config = Translator.load(tiny_run, "cpu"), load_config(tiny_run / "config.yaml")
+    test = Sentences("x", "x", [("A dog.", ("Ein Hund.",))], None, ("nl", "de"))
+    assert evaluate(translator, test, config, print).scores
+
+
 def test_an_export_has_all_languages(both, tmp_path, capfdbinary):
     pytest.importorskip("ctranslate2")
     out = tmp_path / "ct2"

@@ -13,6 +13,7 @@ from transformer_mt.evaluation.metric import Metric, Score
 from transformer_mt.evaluation.metrics import build_metrics, corpus_scores, tokenised_note
 from transformer_mt.files import write_text
 from transformer_mt.progress_bar import show_progress
+from transformer_mt.translation.direction import for_set
 from transformer_mt.translation.result import Options
 from transformer_mt.translation.translator import Translator
 
@@ -75,8 +76,8 @@ def evaluate(
     """The metrics of `evaluate.metrics` of the translator on a test set. `tag` is used instead of the test
     set's; `weights` are kept with the result.
     """
-    if test.languages and test.languages != (translator.source_lang, translator.target_lang):
-        translator = translator.towards(test.languages[1], test.languages[0])
+    if test.languages:
+        translator = for_set(translator, test.languages)
     metrics = build_metrics(config.evaluate, translator.target_lang)  # before any work
     tag = tag or test.tag
     sources, references = test.sources, test.references

@@ -14,6 +14,7 @@ from transformer_mt.data.test_sets import TestSentence, TestSet
 from transformer_mt.data.text_changes import Change, NoFinalMark, TitleCase, Typos, UpperCase
 from transformer_mt.evaluation.metric import Score
 from transformer_mt.evaluation.metrics import build_metrics, corpus_scores
+from transformer_mt.translation.direction import for_set
 from transformer_mt.translation.result import Options
 from transformer_mt.translation.translator import Translator
 
@@ -51,7 +52,7 @@ def measure(
 ) -> Iterator[Row]:
     """The scores of the test set as it is, and in each form."""
     if test.languages:
-        translator = translator.towards(test.languages[1], test.languages[0])
+        translator = for_set(translator, test.languages)
     metrics = build_metrics(config.evaluate, translator.target_lang)
     for form, sentences in forms(test).items():
         say(f"{test.corpus}, {form}: {len(sentences):,} lines")

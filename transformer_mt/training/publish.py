@@ -20,6 +20,7 @@ from transformer_mt.training.run import Run
 from transformer_mt.training.sharding import load_full_weights
 from transformer_mt.training.validate import SetScores, Validation, validate
 from transformer_mt.translation.confidence import FILE
+from transformer_mt.translation.direction import for_set
 from transformer_mt.translation.translator import Translator
 
 _METADATA_KEY = "transformer_mt"
@@ -149,8 +150,7 @@ def _calibrate(run: Run) -> None:
     if (run.folder / FILE).exists():  # the model is that of an earlier end
         return
     valid = run.data.valid[0]
-    source, target = valid.languages
-    translator = Translator.load(run.folder, str(run.device)).towards(target, source)
+    translator = for_set(Translator.load(run.folder, str(run.device)), valid.languages)
     if fit := calibrate(
         translator, valid.sentences[: run.config.train.validate_sentences], run.config, valid.tag
     ):

@@ -19,6 +19,7 @@ from transformer_mt.model.interface import TranslationModel
 from transformer_mt.progress_bar import show_progress
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.step import Objective
+from transformer_mt.translation.direction import for_set
 from transformer_mt.translation.result import Options, Translation
 from transformer_mt.translation.translator import Translator
 
@@ -78,9 +79,8 @@ def validate(
     for each in data.valid:
         sentences = each.sentences[: config.train.validate_sentences]
         sources, references = [src for src, _ in sentences], [targets for _, targets in sentences]
-        source, target = each.languages
-        metrics = build_metrics(config.evaluate, target, validation_metrics(config))
-        own = translator.towards(target, source)
+        metrics = build_metrics(config.evaluate, each.languages[1], validation_metrics(config))
+        own = for_set(translator, each.languages)
         translations = _translate(own, sources, Options(tag=each.tag), ranks)
         scores = corpus_scores(metrics, sources, translations, references)
         found.append(

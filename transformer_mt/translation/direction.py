@@ -1,8 +1,12 @@
 """The languages a model reads and writes."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from transformer_mt.errors import InputError, Setting
+
+if TYPE_CHECKING:
+    from transformer_mt.translation.translator import Translator
 
 
 def find_direction(
@@ -16,6 +20,18 @@ def find_direction(
     target = _known("to", target or usual[1], [tgt for _, tgt in directions], "writes")
     sources = [src for src, tgt in directions if tgt == target] or [usual[0]]
     return source or (usual[0] if usual[0] in sources else sources[0]), target
+
+
+def for_set(translator: "Translator", languages: tuple[str, str]) -> "Translator":
+    """The translator for a validation or test set. A model of one target language takes sets of other
+    languages as they are.
+    """
+    try:
+        return translator.towards(languages[1], languages[0])
+    except InputError:
+        if len({target for _, target in translator.directions}) > 1:
+            raise
+        return translator
 
 
 def _known(key: str, language: str, known: Sequence[str], verb: str) -> str:
