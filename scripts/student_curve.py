@@ -16,6 +16,7 @@ import sacrebleu
 from bench_translate import measure, whole
 
 from transformer_mt import Translator
+from transformer_mt.data.lines import read_lines
 from transformer_mt.errors import WorkError
 from transformer_mt.export.export import export
 from transformer_mt.export.to_ctranslate2 import ToCTranslate2
@@ -38,7 +39,7 @@ class Point:
 def points(
     runs: list[Path], source: Path, reference: Path, tokenize: str, beam: int, rounds: int
 ) -> list[Point]:
-    lines, references = (path.read_text(encoding="utf-8").splitlines() for path in (source, reference))
+    lines, references = (list(read_lines(path)) for path in (source, reference))
     with tempfile.TemporaryDirectory() as folder:
         exports, bleu = {}, {}
         for run in runs:

@@ -53,7 +53,7 @@ def names_of(code: str) -> set[str]:
         from babel import Locale, UnknownLocaleError
     except ImportError:
         return set()
-    base = code.replace("-", "_").split("_")[0].lower()
+    base = base_code(code)
     try:
         own = Locale(base).languages.get(base)
     except UnknownLocaleError:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer_mt.config.corpus import FileCorpus, FilesCorpus
-from transformer_mt.data.languages import LanguageIdentifier, is_same_language, names_of
+from transformer_mt.data.languages import LanguageIdentifier, base_code, is_same_language, names_of
 from transformer_mt.data.lines import read_lines
 from transformer_mt.data.packed import without_packing
 from transformer_mt.data.scripts import script_share
@@ -104,7 +104,7 @@ def _text(path: str, languages: tuple[str, str]) -> _Text:
 
 def is_code_of(word: str, language: str) -> bool:
     """Whether the word is the code of a language: `de` of `de_AT`."""
-    return word.lower() == language.lower().replace("_", "-").split("-")[0]
+    return word.lower() == base_code(language)
 
 
 def _share_in(lines: Sequence[str], language: str) -> float:

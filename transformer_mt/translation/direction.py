@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from transformer_mt.data.languages import base_code
 from transformer_mt.errors import InputError, Setting
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def for_set(translator: "Translator", languages: tuple[str, str]) -> "Translator
 def _known(key: str, language: str, known: Sequence[str], verb: str) -> str:
     """The language as the model calls it."""
     same = [each for each in known if each == language] or [
-        each for each in known if _base(each) == _base(language)
+        each for each in known if base_code(each) == base_code(language)
     ]
     if not same:
         languages = ", ".join(dict.fromkeys(known))
@@ -45,7 +46,3 @@ def _known(key: str, language: str, known: Sequence[str], verb: str) -> str:
             Setting(key), f" must be a language the model {verb} ({languages}), but is {language}"
         )
     return same[0]
-
-
-def _base(code: str) -> str:
-    return code.lower().replace("_", "-").split("-")[0]
