@@ -13,7 +13,7 @@ from transformer_mt.errors import InputError
 
 def choose_device(name: str) -> torch.device:
     """The device called `name`; `auto` is the first GPU, else the CPU. Under torchrun each local rank has its
-    own GPU.
+    own GPU. A numbered GPU becomes the current device of this process.
     """
     local_rank = int(os.environ.get("LOCAL_RANK", 0)) if int(os.environ.get("WORLD_SIZE", 1)) > 1 else None
     if name == "auto":
@@ -23,7 +23,7 @@ def choose_device(name: str) -> torch.device:
             return torch.device("mps" if torch.backends.mps.is_available() and local_rank is None else "cpu")
     if not re.fullmatch(r"cpu|cuda(:\d+)?|mps", name):
         raise InputError(f"the device must be auto, cpu, cuda, cuda:N or mps, but is {name}")
-    if ":" in name and local_rank is not None:
+    if ":" in name and local_rank is not None and name != f"cuda:{local_rank}":
         raise InputError(
             f"the device must be cuda with several processes, each of which takes its own GPU, but is {name}"
         )

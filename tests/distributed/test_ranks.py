@@ -167,6 +167,14 @@ def test_shared_out_weights_end_as_whole_ones(folder, one):
     assert_same_training(one, folder / "shared")
 
 
+def test_shared_out_weights_allow_shares_of_an_update_of_different_sizes(folder):
+    """Of an update of a fixed size a rank's share may take more passes than that of the other."""
+    words = ["train.update_tokens=700", "train.batch_tokens=200"]
+    train(folder, 1, "sized-alone", *words)
+    train(folder, 2, "sized-shared", *words, "train.parallel=fsdp")
+    assert_same_training(folder / "sized-alone", folder / "sized-shared")
+
+
 @pytest.mark.slow
 def test_micro_batches_make_the_same_updates_with_ranks(folder, one):
     train(folder, 2, "micro", "train.accumulate=2", "train.micro_batch_tokens=200")

@@ -19,6 +19,17 @@ def test_processes_must_not_share_a_gpu(monkeypatch):
     assert choose_device("cpu").type == "cpu"
 
 
+def test_the_gpu_of_a_process_is_known_by_its_name_too(monkeypatch):
+    """A trained model is loaded on the device that it was trained on."""
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: None)
+    own = choose_device("cuda")
+    assert own == torch.device("cuda:1") and choose_device(str(own)) == own
+
+
 @pytest.mark.parametrize("name", ["tpu", "cuda:x", "cpu:1"])
 def test_a_device_that_is_none_is_told(name):
     with pytest.raises(InputError, match=f"must be auto, cpu, cuda, cuda:N or mps, but is {name}"):

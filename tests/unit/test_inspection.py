@@ -6,13 +6,15 @@ from functools import lru_cache
 import pytest
 
 from scripts.plant_faults import FAULTS, NEAR, SHIFTED, looked, planted, reported
+from transformer_mt.config.filter import FilterConfig
 from transformer_mt.config.load import load_config
 from transformer_mt.data import toy
-from transformer_mt.inspection.checks import Example, RepetitionCheck, Suspicion, TokenisedCheck, is_tokenised
+from transformer_mt.inspection.checks import RepetitionCheck, TokenisedCheck, is_tokenised
 from transformer_mt.inspection.inspect import CorpusLook, Inspection, inspect
 from transformer_mt.inspection.report import html_page, markdown
 from transformer_mt.inspection.samples import BlockSample, FrequentKeys, GroupSample, weight_of
 from transformer_mt.inspection.shifted_lines import find_shifts
+from transformer_mt.inspection.suspicion import Example, Suspicion
 from transformer_mt.inspection.verdict import verdict
 
 LANGUAGES = ("en", "de")
@@ -205,7 +207,7 @@ def look(rows, *suspicions, is_training=True, name="c"):
             "lines concerns about 20,000 pairs (40.0%).",
         ),
         (  # what is dropped by default needs nothing
-            [look(50_000, Suspicion("exact duplicates", "dropped by default", 25_000))],
+            [look(50_000, Suspicion("exact duplicates", "done already", 25_000, weight=0.0))],
             "Good enough: about 25,000 usable pairs. First, train; no suspicion concerns 1 % of a corpus.",
         ),
         (  # a bad test set is worth a correction, too
@@ -240,8 +242,36 @@ def test_a_key_that_is_on_is_said_to_be_on(write_config, tmp_path):
     entry = {"file": str(tmp_path / "a.tsv"), "filter": {"copy": True}}
     found = inspect(load_config(write_config(data={"train": entry})), print).corpora[0]
     actions = {s.what: s.action for s in found.suspicions}
-    assert actions["source equals target"] == "dropped already (copy: true)"
+    assert actions["source equals target"] == "done already (filter: {copy: true})"
     assert actions["markup"] == "filter: {markup: true}"
+    assert actions["exact duplicates"] == "done already (data.remove_duplicates: true)"
+
+
+@pytest.mark.parametrize(
+    "joined, action",
+    [
+        (False, "filter: {detokenize: target}"),
+        ("source", "filter: {detokenize: target}"),
+        ("target", "done already (filter: {detokenize: target})"),
+        (True, "done already (filter: {detokenize: target})"),
+    ],
+)
+def test_a_side_that_is_not_joined_is_still_to_be_joined(write_config, joined, action):
+    check = TokenisedCheck(("en", "de"))
+    for row in range(100):
+        check.add(row, ("It is.", "Das ist ."))
+    (suspicion,) = check.suspicions()
+    suspicion.note_what_is_on(FilterConfig(detokenize=joined), load_config(write_config()).data)
+    assert suspicion.action == action
+
+
+def test_duplicates_that_are_kept_are_not_said_to_be_dropped(write_config, tmp_path):
+    (tmp_path / "a.tsv").write_text("en\tde\n" + "a dog\tein Hund\n" * 20, encoding="utf-8")
+    config = write_config(data={"train": {"file": str(tmp_path / "a.tsv")}, "remove_duplicates": False})
+    (exact,) = [
+        s for s in inspect(load_config(config), print).corpora[0].suspicions if s.what == "exact duplicates"
+    ]
+    assert exact.action == "data.remove_duplicates: true" and exact.weight == 1.0
 
 
 def test_examples_are_spread_over_the_corpus():

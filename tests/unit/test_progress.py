@@ -80,6 +80,8 @@ def test_the_time_of_a_training_is_said_once_enough_is_measured():
     assert estimate.announcement(21, train, on_cpu=True) == []
     estimate.validated(10.0)
     assert estimate.left(100, train) == pytest.approx(900 * 0.5 + 9 * 10.0)
+    train = train_config(max_updates=1000, validate_every=300)  # after 300, 600, 900 and 1,000
+    assert estimate.left(100, train) == pytest.approx(900 * 0.5 + 4 * 10.0)
 
 
 def test_slow_updates_are_estimated_early_and_a_long_training_on_a_cpu_is_advised():

@@ -4,8 +4,9 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
+from transformer_mt.config import DataConfig
+from transformer_mt.config.filter import FilterConfig
 from transformer_mt.data.cleaning_rules import CopyRule, MarkupRule, NumbersRule, ScriptRule
 from transformer_mt.data.drop_reasons import near_text, text_key
 from transformer_mt.data.held_out import source_key
@@ -14,48 +15,22 @@ from transformer_mt.data.spaceless import has_spaces_within, is_written_without_
 from transformer_mt.data.tables import Pair
 from transformer_mt.data.text_damage import is_escaped, is_wrongly_decoded
 from transformer_mt.inspection.samples import FrequentKeys, GroupSample, weight_of
-
-_EXAMPLES = 5
-
-
-@dataclass(frozen=True)
-class Example:
-    """A pair that shows a suspicion."""
-
-    row: int
-    """From 1 on."""
-    pair: Pair
-
-
-@dataclass
-class Suspicion:
-    """Something that may be wrong with pairs of a corpus."""
-
-    what: str
-    """In a few words: `source equals target`."""
-    action: str
-    """The key that acts on it, or what to do."""
-    pairs: int = 0
-    """An estimate of the pairs concerned."""
-    note: str = ""
-    examples: list[Example] = field(default_factory=list)
-    _seen: int = 0
-
-    def add(self, row: int, pair: Pair, weight: int) -> None:
-        """Count a pair, which stands for so many; examples are spread over the corpus."""
-        self.pairs += weight
-        self._seen += 1
-        if len(self.examples) < _EXAMPLES:
-            self.examples.append(Example(row + 1, pair))
-        elif self._seen & (self._seen - 1) == 0:  # 8, 16, 32, ...
-            self.examples[self._seen.bit_length() % _EXAMPLES] = Example(row + 1, pair)
+from transformer_mt.inspection.suspicion import IsOn, Suspicion, always, never
 
 
 class PairCheck:
     """A suspicion that one pair alone shows."""
 
-    def __init__(self, what: str, action: str, is_suspect: Callable[[str, str], bool]) -> None:
-        self._suspicion, self._is_suspect = Suspicion(what, action), is_suspect
+    def __init__(
+        self,
+        what: str,
+        action: str,
+        is_suspect: Callable[[str, str], bool],
+        is_on: IsOn,
+        weight: float = 1.0,
+    ) -> None:
+        self._suspicion = Suspicion(what, action, weight=weight, is_on=is_on)
+        self._is_suspect = is_suspect
 
     def add(self, row: int, pair: Pair) -> None:
         weight = weight_of(row)
@@ -84,7 +59,7 @@ class TokenisedCheck:
 
     def __init__(self, languages: tuple[str, str]) -> None:
         self._languages = languages
-        self._suspicion = Suspicion("tokenised text", "")
+        self._suspicion = Suspicion("tokenised text", "", weight=0.3, drops=False)
         self._sides = {"source": 0, "target": 0}
 
     def add(self, row: int, pair: Pair) -> None:
@@ -102,6 +77,7 @@ class TokenisedCheck:
         sides = [side for side, count in self._sides.items() if 20 * count > max(self._sides.values())]
         value = sides[0] if len(sides) == 1 else "true"
         self._suspicion.action = f"filter: {{detokenize: {value}}}"
+        self._suspicion.is_on = lambda rules, data: rules.detokenize in (True, value)
         return [self._suspicion]
 
 
@@ -112,13 +88,33 @@ def pair_checks(languages: tuple[str, str]) -> list[PairCheck]:
         return lambda src, tgt: is_suspect(src) or is_suspect(tgt)
 
     return [
-        PairCheck("source equals target", "filter: {copy: true}", CopyRule().drops),
-        PairCheck("wrong script", "filter: {script: true}", ScriptRule(languages).drops),
-        PairCheck("damaged encoding", "filter: {encoding: repair}", either(is_wrongly_decoded)),
-        PairCheck("escaped text", "filter: {encoding: repair}", either(is_escaped)),
-        PairCheck("markup", "filter: {markup: true}", MarkupRule().drops),
-        PairCheck("numbers that differ", "filter: {numbers: true}", NumbersRule().drops),
+        PairCheck(
+            "source equals target", "filter: {copy: true}", CopyRule().drops, lambda rules, data: rules.copy
+        ),
+        PairCheck(
+            "wrong script",
+            "filter: {script: true}",
+            ScriptRule(languages).drops,
+            lambda rules, data: rules.script,
+        ),
+        PairCheck("damaged encoding", _REPAIR, either(is_wrongly_decoded), _looks_at_encoding),
+        PairCheck("escaped text", _REPAIR, either(is_escaped), _looks_at_encoding, weight=0.5),
+        PairCheck("markup", "filter: {markup: true}", MarkupRule().drops, lambda rules, data: rules.markup),
+        PairCheck(
+            "numbers that differ",
+            "filter: {numbers: true}",
+            NumbersRule().drops,
+            lambda rules, data: rules.numbers,
+            weight=0.5,
+        ),
     ]
+
+
+_REPAIR = "filter: {encoding: repair}"
+
+
+def _looks_at_encoding(rules: FilterConfig, data: DataConfig) -> bool:
+    return rules.encoding is not None
 
 
 class LanguageCheck:
@@ -128,8 +124,10 @@ class LanguageCheck:
 
     def __init__(self, languages: tuple[str, str], identifier: LanguageIdentifier) -> None:
         self._languages, self._identifier = languages, identifier
-        self._wrong = Suspicion("wrong language", "filter: {language: true}")
-        self._swapped = Suspicion("swapped languages", "filter: {language: true}")
+        self._wrong, self._swapped = (
+            Suspicion(what, "filter: {language: true}", is_on=lambda rules, data: rules.language)
+            for what in ("wrong language", "swapped languages")
+        )
         self._looked_at = 0
         self._found: Counter[str] = Counter()
 
@@ -155,6 +153,7 @@ class LanguageCheck:
     def suspicions(self) -> list[Suspicion]:
         if self._swapped.pairs > 0.5 * self._looked_at:
             self._swapped.action = "exchange source and target, or the columns, of this corpus"
+            self._swapped.is_on = never
         self._wrong.note = "found: " + ", ".join(lang for lang, _ in self._found.most_common(5))
         return [self._swapped, self._wrong]
 
@@ -222,8 +221,17 @@ class RepetitionCheck:
             self._frequent[side].add(keys[side], pair)
 
     def suspicions(self) -> list[Suspicion]:
-        exact = Suspicion("exact duplicates", "dropped by default (data.remove_duplicates)")
-        near = Suspicion("near-duplicates", "data.remove_duplicates: near")
+        exact = Suspicion(
+            "exact duplicates",
+            "data.remove_duplicates: true",
+            is_on=lambda rules, data: data.remove_duplicates is not False,
+        )
+        near = Suspicion(
+            "near-duplicates",
+            "data.remove_duplicates: near",
+            weight=0.1,
+            is_on=lambda rules, data: data.remove_duplicates == "near",
+        )
         for group in self._pairs.groups():
             others = len(group.partners) - 1
             exact.pairs += (group.pairs - others - 1) * self._pairs.weight
@@ -239,7 +247,7 @@ class RepetitionCheck:
         ]
 
     def _many(self, side: int, what: str) -> Suspicion:
-        found = Suspicion(what, "no key drops these; look whether they are translations at all")
+        found = Suspicion(what, "no key drops these; look whether they are translations at all", weight=0.2)
         sample = self._sides[side]
         large = self._row / 500
         for group in sample.groups():
@@ -256,7 +264,7 @@ class LeakCheck:
 
     def __init__(self, held_out: set[int]) -> None:
         self._held_out = held_out
-        self._suspicion = Suspicion("validation or test sentences", "dropped by default")
+        self._suspicion = Suspicion("validation or test sentences", "training leaves them out", is_on=always)
 
     def add(self, row: int, pair: Pair) -> None:
         if source_key(pair[0]) in self._held_out:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from transformer_mt.config import Config, DataConfig
+from transformer_mt.config import Config
 from transformer_mt.config.corpus import FromTrainCorpus
 from transformer_mt.config.filter import FilterConfig
 from transformer_mt.data.corpus import Pair, name_of, read_corpus
@@ -18,18 +18,17 @@ from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.inspection.checks import (
     Check,
-    Example,
     LanguageCheck,
     LeakCheck,
     LengthCheck,
     RepetitionCheck,
-    Suspicion,
     TokenisedCheck,
     all_suspicions,
     pair_checks,
 )
 from transformer_mt.inspection.samples import Block, BlockSample
 from transformer_mt.inspection.shifted_lines import find_shifts
+from transformer_mt.inspection.suspicion import Example, Suspicion
 from transformer_mt.progress_bar import show_progress
 
 
@@ -82,7 +81,8 @@ def inspect(config: Config, say: Callable[[str], None]) -> Inspection:
         languages = data.languages_of(entry)
         checks = all_checks(languages, identifier)
         look = look_at(name_of(entry), training_pairs(entry, data), languages, checks, held_out)
-        _mark_dropped(look.suspicions, data.filter_of(entry), data)
+        for suspicion in look.suspicions:
+            suspicion.note_what_is_on(data.filter_of(entry), data)
         looks.append(look)
     for corpus in (*data.valid_sets, *data.test):
         if isinstance(corpus, FromTrainCorpus):
@@ -91,7 +91,8 @@ def inspect(config: Config, say: Callable[[str], None]) -> Inspection:
         languages = data.languages_of(corpus)
         checks = all_checks(languages, identifier)
         look = look_at(name_of(corpus), read_corpus(corpus, data), languages, checks)
-        for suspicion in look.suspicions:  # no rule is applied to such a set
+        for suspicion in look.suspicions:
+            suspicion.note_what_is_on(FilterConfig(), data)  # no rule is applied to such a set
             suspicion.action = "these pairs are scored as they are: look at the examples"
         looks.append(look)
     vocab_size = _count_tokens(config, looks, notes)
@@ -169,7 +170,7 @@ def _shifted(blocks: BlockSample, languages: tuple[str, str], rows: int) -> list
         pairs = min(rows, round(shift.lines * blocks.stride))
         first, last = shift.blocks[0].start, shift.blocks[-1].start + len(shift.blocks[-1].pairs)
         note = f"source line N fits target line N{shift.by:+d}, between rows {first + 1:,} and {last:,}"
-        suspicion = Suspicion("shifted lines", "add or remove lines in one of the files", pairs, note)
+        suspicion = Suspicion("shifted lines", "add or remove lines in one of the files", pairs, note=note)
         suspicion.examples = _examples(shift.blocks)
         found.append(suspicion)
     return found
@@ -181,15 +182,6 @@ def _examples(blocks: Sequence[Block]) -> list[Example]:
     return [
         Example(first.start + i + 1, first.pairs[i]) for i in range(middle, min(middle + 3, len(first.pairs)))
     ]
-
-
-def _mark_dropped(suspicions: Sequence[Suspicion], chosen: FilterConfig, data: DataConfig) -> None:
-    """Say so where the key that acts on a suspicion is on already."""
-    for suspicion in suspicions:
-        key, _, value = suspicion.action.removeprefix("filter: {").removesuffix("}").partition(": ")
-        is_on = key in type(chosen).model_fields and bool(getattr(chosen, key))
-        if is_on or (value == "near" and data.remove_duplicates == "near"):
-            suspicion.action = f"dropped already ({key}: {value})"
 
 
 def _count_tokens(config: Config, looks: Sequence[CorpusLook], notes: list[str]) -> int | None:

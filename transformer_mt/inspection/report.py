@@ -5,8 +5,8 @@ from html import escape
 
 from tabulate import tabulate
 
-from transformer_mt.inspection.checks import Suspicion
 from transformer_mt.inspection.inspect import CorpusLook, Inspection
+from transformer_mt.inspection.suspicion import Suspicion
 from transformer_mt.inspection.verdict import verdict
 
 _LEAST = 0.0005

@@ -1,19 +1,7 @@
 """The verdict on all corpora in two sentences: are they good enough, and what comes first?"""
 
-from transformer_mt.inspection.checks import Suspicion
 from transformer_mt.inspection.inspect import CorpusLook, Inspection
 
-# How much a suspicious pair matters; 1 where nothing else is said, 0 where training drops it by default.
-_WEIGHTS = {
-    "exact duplicates": 0.0,
-    "validation or test sentences": 0.0,
-    "near-duplicates": 0.1,
-    "one source, many targets": 0.2,
-    "one target, many sources": 0.2,
-    "tokenised text": 0.3,
-    "escaped text": 0.5,
-    "numbers that differ": 0.5,
-}
 # From this share of a corpus on, something should be done; from this share of all pairs on, it must be.
 _SHOULD, _MUST = 0.01, 0.1
 # From this share of a validation or test set on, its scores say little.
@@ -27,10 +15,10 @@ def verdict(inspection: Inspection) -> str:
     usable = round(sum(usable_pairs(look) for look in inspection.corpora if look.is_training))
     few = f", but about {usable:,} usable pairs are few" if usable < _FEW else ""
     serious = [
-        (_weight(suspicion) * suspicion.pairs, look, suspicion)
+        (suspicion.weight * suspicion.pairs, look, suspicion)
         for look in inspection.corpora
         for suspicion in look.suspicions
-        if _weight(suspicion) * look.share(suspicion) >= (_SHOULD if look.is_training else _SCORES_SUFFER)
+        if suspicion.weight * look.share(suspicion) >= (_SHOULD if look.is_training else _SCORES_SUFFER)
     ]
     if not serious:
         first = "get more data" if few else "train"
@@ -53,12 +41,6 @@ def usable_pairs(look: CorpusLook) -> float:
     """An estimate of the pairs that nothing speaks against, if the suspicions are independent."""
     share = 1.0 - look.empty / max(1, look.rows)
     for suspicion in look.suspicions:
-        if _weight(suspicion) in (0.0, 1.0):
+        if suspicion.drops and suspicion.weight in (0.0, 1.0):
             share *= 1.0 - min(1.0, look.share(suspicion))
     return look.rows * share
-
-
-def _weight(suspicion: Suspicion) -> float:
-    if suspicion.action.startswith("dropped already"):
-        return 0.0
-    return _WEIGHTS.get(suspicion.what, 1.0)

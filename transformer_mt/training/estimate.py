@@ -36,7 +36,8 @@ class TimeEstimate:
         if self._updates < _ENOUGH_UPDATES and not slow:
             return None
         updates = time_left(self._updates, self._updates + train.max_updates - step, self._seconds)
-        validations = train.max_updates // train.validate_every - step // train.validate_every
+        # There is one after the last update, too.
+        validations = -(-train.max_updates // train.validate_every) - step // train.validate_every
         return updates + max(0, validations) * (self._validation or 0.0)
 
     def announcement(self, step: int, train: TrainConfig, on_cpu: bool) -> list[str]:

@@ -90,11 +90,11 @@ def _with_budget(config: Config, lengths: Lengths, cluster: Cluster | None) -> C
     """The config with the most tokens that fit a device where `train.batch_tokens` is auto."""
     device = choose_device(config.train.device) if cluster is None else torch.device("cpu")
     dtype = choose_precision(config.train.precision, device) if cluster is None else torch.bfloat16
-    available = _available(cluster, device)
+    available, on_gpu = _available(cluster, device), cluster is not None or device.type == "cuda"
 
     def measure(tokens: int) -> int:
         batch = longest_batch(lengths.src, lengths.tgt, tokens)
-        return update_cost(config, lengths.vocab_size, batch, dtype, on_gpu=cluster is not None).peak_bytes
+        return update_cost(config, lengths.vocab_size, batch, dtype, on_gpu).peak_bytes
 
     tokens = largest_budget(measure, int(available), least=max(1024, config.data.max_length))
     return config.model_copy(update={"train": config.train.model_copy(update={"batch_tokens": tokens})})
@@ -177,9 +177,8 @@ class _Planner:
         return updates, target_tokens * self.lengths.copies / updates, 1 - real / positions
 
     def _cost(self, batch: Batch) -> UpdateCost:
-        return update_cost(
-            self.config, self.lengths.vocab_size, batch, self.dtype, on_gpu=self.cluster is not None
-        )
+        on_gpu = self.cluster is not None or self.device.type == "cuda"
+        return update_cost(self.config, self.lengths.vocab_size, batch, self.dtype, on_gpu)
 
     def _measured(self) -> float | None:
         """Seconds of an update here, in passes that fit the memory; None if not even the model does."""

@@ -176,9 +176,9 @@ class Updater:
         return largest.num_positions
 
     def _small_enough(self, batches: Sequence[Batch]) -> list[Batch]:
-        if not self.micro_batch_tokens:
-            return list(batches)
-        pieces = [piece for batch in batches for piece in batch.split(self.micro_batch_tokens)]
+        pieces = list(batches)
+        if self.micro_batch_tokens:
+            pieces = [piece for batch in batches for piece in batch.split(self.micro_batch_tokens)]
         if needs_equal_passes(self._objective):
             pieces += [pieces[-1].idle()] * (max(self._ranks.gather(len(pieces))) - len(pieces))
         return pieces
