@@ -257,3 +257,11 @@ def test_an_update_is_measured(write_config, monkeypatch):
     config = load_config(write_config())
     lengths = [(5, 6), (9, 8), (60, 64), (2, 2)]
     assert 0 < speed.seconds_per_update(config, 450, lengths) < 60
+
+
+def test_lines_that_are_too_long_are_not_measured(write_config):
+    config = load_config(write_config(data={"max_length": 64}))
+    for lengths in ([(5, 6), (100_000, 3)], [(100_000, 3)]):
+        batches = speed.typical_batches(config, 450, lengths)
+        shapes = [next(batches) for _ in range(20)]
+        assert all(len(batch.src) >= 1 and batch.src.shape[1] <= 64 for batch in shapes)

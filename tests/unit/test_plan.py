@@ -190,6 +190,26 @@ def test_auto_is_the_most_that_fits_the_described_memory():
     assert 0.75 * plan.available_bytes < plan.peak_bytes <= plan.available_bytes
 
 
+@pytest.mark.parametrize("batch_tokens", [4096, "auto"])
+def test_a_gpu_of_this_machine_is_planned_with_as_gpus_compute(monkeypatch, batch_tokens):
+    """Which keep more of an update than the paths of a CPU do."""
+    ways = []
+
+    def spy(*arguments):
+        ways.append(arguments[4])
+        return update_cost(*arguments)
+
+    monkeypatch.setattr(plan_module, "update_cost", spy)
+    monkeypatch.setattr(plan_module, "choose_device", lambda name: torch.device("cuda"))
+    monkeypatch.setattr(plan_module, "choose_precision", lambda name, device: torch.bfloat16)
+    monkeypatch.setattr(plan_module, "free_memory", lambda device: 1e9)
+    for name in ("reset_peak", "peak_memory"):
+        monkeypatch.setattr(plan_module, name, lambda device: 1)
+    monkeypatch.setattr(plan_module, "seconds_per_update", lambda *arguments: 1.0)
+    plan_training(config(batch_tokens=batch_tokens), lengths(), None)
+    assert ways and all(ways)
+
+
 def test_this_machine_is_measured(monkeypatch):
     """And a training of more than a day is said to be one."""
     measured = []

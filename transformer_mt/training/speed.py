@@ -51,14 +51,16 @@ def typical_batches(
     config: Config, vocab_size: int, lengths: Sequence[tuple[int, int]], tokens: int = 0
 ) -> Iterator[Batch]:
     """Endless batches of `tokens` padded tokens, by default those of an update: random ids, in pairs of
-    similar length from anywhere in the corpus, as in training.
+    similar length from anywhere in the corpus, as in training, which drops those that are too long.
     """
+    most = config.data.max_length
+    kept = [pair for pair in lengths if max(pair) <= most] or [(most, most)]
     budget = tokens or config.train.update_tokens or int(config.train.batch_tokens) * config.train.accumulate
-    generator, ordered = np.random.default_rng(1), sorted(lengths, key=max)
+    generator, ordered = np.random.default_rng(1), sorted(kept, key=max)
     while True:
         first = int(generator.integers(0, len(ordered)))
-        longest = max(ordered[first])
-        rows = [ordered[first - i] for i in range(max(1, min(first + 1, budget // longest)))]
-        rows = (rows * (budget // longest))[: max(1, budget // longest)]
+        size = max(1, budget // max(ordered[first]))
+        rows = [ordered[first - i] for i in range(min(first + 1, size))]
+        rows = (rows * size)[:size]
         sides = [[generator.integers(_IDS, vocab_size, row[side] - 1) for row in rows] for side in (0, 1)]
         yield make_batch(sides[0], sides[1])
