@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from transformer_mt.data.held_out import source_key
+from transformer_mt.data.held_out import sentence_key
 from transformer_mt.data.languages import LanguageIdentifier
 from transformer_mt.data.tables import Pair
 from transformer_mt.inspection.inspect import CorpusLook, all_checks, look_at
@@ -84,7 +84,7 @@ def planted(pairs: Sequence[Pair], fault: str, share: float, seed: int = 1) -> t
 def looked(pairs: Sequence[Pair], languages: tuple[str, str]) -> CorpusLook:
     """What `inspect` finds in the pairs."""
     checks = all_checks(languages, LanguageIdentifier())
-    held_out = {source_key(src) for src, _ in _VALIDATION}
+    held_out = {sentence_key(src) for src, _ in _VALIDATION}
     return look_at("corpus", pairs, languages, checks, held_out)
 
 

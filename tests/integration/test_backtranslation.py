@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 from collections import Counter
 
 import pytest
@@ -13,7 +14,7 @@ from transformer_mt.config import load_config
 from transformer_mt.config.filter import FilterConfig
 from transformer_mt.data import toy
 from transformer_mt.data.corpus import read_corpus
-from transformer_mt.errors import InputError
+from transformer_mt.errors import InputError, WorkError
 from transformer_mt.experiments import synthetic
 from transformer_mt.experiments.backtranslation_chain import run_chain
 from transformer_mt.experiments.synthetic import Choice, Step, Text, make_corpus
@@ -134,6 +135,53 @@ def test_what_is_done_is_not_done_again_and_never_mixed(translator, tiny_run, te
     assert out.read_bytes() == before
 
 
+def test_other_rules_clean_again_what_is_translated(translator, tiny_run, text, tmp_path, monkeypatch):
+    out, nothing = tmp_path / "synthetic.jsonl", Choice(FilterConfig(), flags=("long", *synthetic.WRONG))
+    drops_all = {"en": "x", "de": "x", "score": 0.0, "flags": ["long"]}
+    original = synthetic._translated
+    monkeypatch.setattr(synthetic, "_translated", lambda *a: [r | drops_all for r in original(*a)])
+    with pytest.raises(WorkError, match="synthetic.jsonl: no translation is left after cleaning"):
+        backtranslate(translator, [tiny_run], [text], out, nothing, print)
+    monkeypatch.setattr(synthetic, "_translated", None)
+    counts = backtranslate(translator, [tiny_run], [text], out, ALL, print)
+    assert counts["kept"] == len(read_objects(out)) > 0
+    with pytest.raises(InputError, match="was made with another choice"):
+        backtranslate(translator, [tiny_run], [text], out, nothing, print)
+
+
+def test_what_was_begun_in_another_precision_is_not_continued(
+    translator, tiny_run, text, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(ChunkSize, "next", lambda self: 15)
+    original = synthetic._translated
+    calls = []
+
+    def interrupted(*arguments):
+        calls.append(1)
+        if len(calls) > 1:
+            raise KeyboardInterrupt
+        return original(*arguments)
+
+    monkeypatch.setattr(synthetic, "_translated", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        backtranslate(translator, [tiny_run], [text], tmp_path / "x.jsonl", ALL, print)
+    other = Translator.load(tiny_run, "cpu", "bfloat16", decode={"no_repeat_ngram": 2})
+    with pytest.raises(InputError, match=r"\.x\.jsonl\.part: was made with another engine; remove it"):
+        backtranslate(other, [tiny_run], [text], tmp_path / "x.jsonl", ALL, print)
+
+
+def test_an_extra_that_is_missing_is_said_before_any_work(translator, tiny_run, text, tmp_path, monkeypatch):
+    from transformer_mt.data import languages
+
+    languages._model.cache_clear()
+    monkeypatch.setitem(sys.modules, "py3langid.langid", None)
+    monkeypatch.setattr(synthetic, "_translated", None)
+    with pytest.raises(InputError, match="py3langid must be installed"):
+        choice = Choice(FilterConfig(language=True))
+        backtranslate(translator, [tiny_run], [text], tmp_path / "x.jsonl", choice, print)
+    languages._model.cache_clear()
+
+
 def test_the_command(tiny_run, text, tmp_path):
     words = ["backtranslate", tiny_run, text, "-o", "out.jsonl", "--search", "sample", "--samples", "1"]
     result = run_cli(*words, "--filter", "copy", "--no-repeat-ngram", "2", cwd=tmp_path)
@@ -187,6 +235,7 @@ def test_a_chain_trains_translates_and_trains(chain, tmp_path):
     assert folder == tmp_path / "chain" / "forward"
     config = load_config(folder / "config.yaml")
     assert [entry.tag for entry in config.data.entries] == [None, "<bt>"]
+    assert [entry.synthetic for entry in config.data.entries] == [False, True]
     names = [corpus["name"] for corpus in json.loads((folder / "data.json").read_text())]
     assert names == ["toy train", "synthetic"]
     models = [folder.parent / name / "model.safetensors" for name in ("backward", "forward")]
@@ -225,6 +274,7 @@ def test_a_chain_takes_a_trained_backward_model(chain, tiny_run, tmp_path):
         ({"decode": {"beam": 0}}, "decode: `beam` must be greater than 0, but is 0"),
         ({"decode": {"sample": 1}}, "decode: `sample` is not a key"),
         ({"filter": {"detokenize": True}}, "filter must hold rules that drop pairs"),
+        ({"tag": ">>bt<<"}, "`tag`"),
     ],
 )
 def test_mistakes_of_a_chain_are_found_before_any_work(chain, tmp_path, changes, message):
@@ -233,6 +283,36 @@ def test_mistakes_of_a_chain_are_found_before_any_work(chain, tmp_path, changes,
     with pytest.raises(InputError) as error:
         run_chain(chain, tmp_path / "chain", print)
     assert message in str(error.value) and not (tmp_path / "chain").exists()
+
+
+def test_a_chain_takes_a_backward_model_of_several_languages(chain, tmp_path):
+    values = yaml.safe_load((tmp_path / "en_de.yaml").read_text())
+    there = {"toy": "train", "size": 200}
+    values["data"] |= {
+        "source_lang": "de",
+        "target_lang": "en",
+        "train": [
+            {**there, "source_lang": "en", "target_lang": "de"},
+            {**there, "source_lang": "en", "target_lang": "de", "reverse": True, "name": "back"},
+        ],
+        "valid": {"toy": "valid", "size": 20, "source_lang": "en", "target_lang": "de"},
+        "test": [],
+    }
+    (tmp_path / "en_de.yaml").write_text(yaml.safe_dump(values))
+    run_chain(chain, tmp_path / "chain", print)
+    rows = read_objects(tmp_path / "chain" / "synthetic.jsonl")
+    assert rows and {row["en"] for row in rows} <= set(ENGLISH)
+    translator = Translator.load(tmp_path / "chain" / "backward", decode={"no_repeat_ngram": 1})
+    assert rows[0]["de"] == translator.towards("de", "en").translate([rows[0]["en"]])[0].translation
+
+
+def test_a_chain_starts_over_where_asked(chain, tmp_path):
+    (tmp_path / "chain").mkdir()
+    (tmp_path / "chain" / "mine.txt").touch()
+    result = run_cli("backtranslate", chain, "--out", tmp_path / "chain", "--fresh")
+    assert result.returncode == 0 and b"the old folder is now" in result.stderr
+    assert (tmp_path / "chain" / "forward").is_dir() and not (tmp_path / "chain" / "mine.txt").exists()
+    assert any((path / "mine.txt").exists() for path in tmp_path.glob("chain.*"))
 
 
 def test_a_corpus_that_is_called_synthetic_already_keeps_its_name(chain, tmp_path):

@@ -1,9 +1,11 @@
 """Several languages in one model: reversed corpora, a piece for the target language, each set in its own."""
 
+import html
 import json
 import shutil
 
 import pytest
+import yaml
 
 from tests.conftest import TINY, train_interrupted
 from tests.integration.test_cli import cli
@@ -16,6 +18,7 @@ from transformer_mt.errors import InputError
 from transformer_mt.evaluation.evaluate import evaluate
 from transformer_mt.files import read_objects
 from transformer_mt.training.loop import train
+from transformer_mt.translation.direction import can_translate, for_set
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -34,8 +37,6 @@ SHORT = {**TINY["train"], "max_updates": 12, "validate_every": 6, "save_every": 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory):
     """The folder of a run from English to German and back."""
-    import yaml
-
     from tests.conftest import no_learning_curves
 
     folder = tmp_path_factory.mktemp("both")
@@ -164,6 +165,87 @@ def test_a_model_of_one_language_takes_a_set_of_another(tiny_run):
     assert evaluate(translator, test, config, print).scores
 
 
+@pytest.mark.parametrize(
+    "languages, fits",
+    [
+        (("en", "de"), True),
+        (("en_GB", "de_AT"), True),
+        (("nl", "de"), True),
+        (("en", "nl"), True),
+        (("de", "en"), False),
+        (("de_AT", "en_GB"), False),
+        (("nl", "en"), False),
+    ],
+)
+def test_a_model_does_not_take_a_set_of_the_other_direction(tiny_run, languages, fits):
+    translator = Translator.load(tiny_run, "cpu")
+    assert can_translate(translator, languages) == fits
+    if not fits:
+        with pytest.raises(InputError, match="the model translates en to de, but the set is"):
+            for_set(translator, languages)
+
+
+def test_a_model_that_is_asked_for_languages_takes_only_those(both):
+    translator = Translator.load(both, "cpu")
+    assert can_translate(translator, ("de_AT", "en")) and can_translate(translator, ("en", "de"))
+    assert not can_translate(translator, ("en", "fr")) and not can_translate(translator, ("fr", "de"))
+
+
+def test_systems_are_compared_in_the_direction_of_the_set(both, tiny_run, tmp_path, capfdbinary):
+    status, _, err = cli(capfdbinary, "compare", both, tiny_run)
+    assert status == 2 and "the model translates en to de, but the set is de to en" in err
+    status, out, _ = cli(capfdbinary, "compare", both, tiny_run, "--to", "de", "--samples", "20")
+    assert status == 0 and "en to de" in out and "de to en" not in out
+    (tmp_path / "a.de").write_text("Ein Hund schläft.\n")
+    (tmp_path / "a.en").write_text("A dog sleeps.\n")
+    files = ["--source", tmp_path / "a.de", "--reference", tmp_path / "a.en"]
+    status, _, err = cli(capfdbinary, "compare", both, *files)
+    assert status == 2 and "--to must be one of de, en, the languages it writes" in err
+    page = tmp_path / "page.html"
+    words = ["--to", "en", "--samples", "20", "--html", page]
+    assert cli(capfdbinary, "compare", both, *files, *words)[0] == 0
+    expected = Translator.load(both, "cpu").towards("en").translate(["Ein Hund schläft."])[0].translation
+    assert html.escape(expected) in page.read_text()
+    status, _, err = cli(capfdbinary, "compare", tiny_run, "--to", "en")
+    assert status == 2 and "--to must be a language the model writes (de), but is en" in err
+
+
+def test_evaluate_takes_the_sets_of_the_languages_named(both, capfdbinary):
+    for words, there, back in (
+        (["--to", "de_AT"], True, False), (["--from", "de"], False, True), (["--to", "en"], False, True),
+    ):  # fmt: skip
+        status, out, _ = cli(capfdbinary, "evaluate", both, *words)
+        assert status == 0 and ("(en to de)" in out, "(de to en)" in out) == (there, back)
+
+
+def test_a_child_is_compared_only_where_it_and_its_parent_translate(
+    both, write_config, tmp_path, capfdbinary
+):
+    """And a set whose tag the parent does not have is translated without it."""
+    path = write_config("child.yaml", train=SHORT)
+    values = yaml.safe_load(path.read_text())
+    values["data"]["test"] = [{"toy": "test", "size": 8, "tag": "<cap>"}]
+    path.write_text(yaml.safe_dump({**values, "init_from": str(both), "tokenizer": {}, "model": {}}))
+    child = train(load_config(path), tmp_path / "child")
+    status, out, err = cli(capfdbinary, "evaluate", child)
+    assert status == 0 and f"only one of {both} and {child} translates it" in err
+    assert f"{both}: translates toy test without <cap>, which it does not have" in err
+    assert "before" in out and "(de to en)" not in out.split("before")[1]
+    assert "(en to de)" in out.split("before")[1]
+
+
+def test_another_language_is_not_resumed(both, tmp_path, capfdbinary, monkeypatch):
+    source, out = tmp_path / "a.txt", tmp_path / "out.txt"
+    source.write_text("A dog.\nA cat.\nA bird.\n")
+    monkeypatch.setattr("transformer_mt.cli.resume.end", lambda output: None)  # as if it had been killed
+    command = ["translate", both, "-i", source, "-o", out]
+    assert cli(capfdbinary, *command, "--to", "de")[0] == 0
+    out.write_bytes(out.read_bytes().splitlines(keepends=True)[0])
+    status, _, err = cli(capfdbinary, *command, "--to", "en", "--resume")
+    assert status == 2 and 'another value of the setting languages ("en to de" then, "de to en" now)' in err
+    assert cli(capfdbinary, *command, "--to", "de", "--resume")[0] == 0
+
+
 def test_an_export_has_all_languages(both, tmp_path, capfdbinary):
     pytest.importorskip("ctranslate2")
     out = tmp_path / "ct2"
@@ -228,8 +310,6 @@ def test_a_child_may_write_another_language(both, write_config, tmp_path):
     parent = train(load_config(write_config(train=SHORT)), tmp_path / "parent")
     values = {"init_from": str(parent), "tokenizer": {}, "model": {}}
     path = write_config("child.yaml", data=BOTH, train=SHORT)
-    import yaml
-
     path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), **values}))
     child = train(load_config(path), tmp_path / "child")
     assert set(Tokenizer.load(child).tag_ids) == {">>de<<", ">>en<<"}
@@ -256,8 +336,6 @@ def test_a_set_is_labelled_with_its_direction(both, capfdbinary):
 
 
 def test_a_child_of_one_direction_keeps_asking_its_parent_for_the_language(both, write_config, tmp_path):
-    import yaml
-
     path = write_config("child.yaml", train=SHORT)
     values = yaml.safe_load(path.read_text())
     path.write_text(yaml.safe_dump({**values, "init_from": str(both), "tokenizer": {}, "model": {}}))

@@ -153,6 +153,19 @@ def test_a_pair_with_unknown_characters_has_no_text_to_change(tmp_path):
     assert any(row != ids[1] for row in others) and all(UNK not in row for row in others)
 
 
+def test_a_change_with_unknown_characters_is_not_made(tmp_path):
+    """A vocabulary without byte pieces may not have the capitals."""
+    plain = TokenizerConfig(vocab_size=100, byte_fallback=False, kind="char", shared=True)
+    tokenizer = Tokenizer.train([("a dog sleeps.", "ein hund schläft. A D O G")], plain)
+    src, tgt = tokenizer.encode_src(["a dog sleeps.", "a dog."]), tokenizer.encode_tgt(["ein hund."] * 2)
+    write_chunks(tmp_path / "a", [(Column.of(src), Column.of(tgt))])
+    pairs = EncodedPairs([tmp_path / "a"])
+    augmentation = Augmentation(pairs, tokenizer, AugmentConfig(upper=0.999), [2], 1, 200)
+    made_src, made_tgt = EpochPairs(pairs, 200, augmentation, None).rows(0, np.arange(2))
+    assert UNK in tokenizer.encode_tgt(["EIN HUND."])[0]
+    assert [row.tolist() for row in made_src] == src and [row.tolist() for row in made_tgt] == tgt
+
+
 def test_changes_by_hand():
     rng = Random(1)
     assert UpperCase()("a dog's", "ein Hund", rng) == ("A DOG'S", "EIN HUND")

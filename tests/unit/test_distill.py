@@ -60,17 +60,90 @@ def test_a_student_keeps_the_names_weights_and_tags_of_its_corpora(
     trained_on = []
     monkeypatch.setattr(distill, "train", train)
     tagged = {"toy": "valid", "size": 10, "tag": "<bt>", "weight": 0.5, "name": "back"}
-    entries = [{"toy": "train", "size": 20}, {**tagged, "filter": {"copy": True}}]
+    entries = [{"toy": "train", "size": 20}, tagged]
     config = load_config(write_config(data={"train": entries}), ["name=student"])
     with pytest.raises(TrainingStarts):
         distill.distill(distill.Plan([tiny_run]), config, tmp_path / "student", print)
     first, second = trained_on
     assert (first.tag, first.weight, second.tag, second.weight, second.name) == (None, 1, "<bt>", 0.5, "back")
-    assert not second.filter.copy  # the sources have passed it
     for corpus, (split, size) in ((first, ("train", 20)), (second, ("valid", 10))):
         with open(corpus.file, encoding="utf-8") as file:
             sources = [json.loads(line)["en"] for line in file]
         assert sources == [english for english, _ in toy.generate(split, size)]
+
+
+def test_what_the_students_rules_drop_is_not_translated(tiny_run, write_config, tmp_path, monkeypatch):
+    from transformer_mt.experiments import distill
+
+    good = list(toy.generate("train", 10))
+    pairs = [*good, ("Это не английский.", "Это не английский."), ("Same text here.", "Same text here.")]
+    (tmp_path / "a.tsv").write_text("en\tde\n" + "".join(f"{en}\t{de}\n" for en, de in pairs), "utf-8")
+    entry = {"file": str(tmp_path / "a.tsv"), "filter": {"copy": True, "script": True}}
+    config = load_config(write_config(data={"train": entry}), ["name=student"])
+    plan = distill.Plan([tiny_run])
+    (corpus,), _ = entries_of(distill, plan, config, tmp_path / "student", monkeypatch)
+    assert [row["en"] for row in rows_of(corpus)] == [english for english, _ in good]
+    assert corpus.synthetic
+
+
+@pytest.mark.parametrize(
+    "overrides, plan, message",
+    [
+        (["data.valid={from_train: {share: 0.1}}"], {}, "data.valid of the student must be a corpus of its"),
+        (["data.test=[{from_train: {share: 0.1}}]"], {}, "data.test of the student must be a corpus of its"),
+        (
+            ["data.filter={model_score: {forward: a, backward: b}}"],
+            {},
+            "data.filter.model_score of the student must be left out; `keep`",
+        ),
+        (
+            ["init_from=runs/x"],
+            {"warm_start": True},
+            "`init_from` must be left out for a student that begins",
+        ),
+        (
+            ["tokenizer.file=x.model"],
+            {"warm_start": True},
+            "`tokenizer.file` must be left out for a student that begins",
+        ),
+    ],
+)
+def test_what_a_student_cannot_be_trained_with_is_refused(
+    tiny_run, write_config, tmp_path, overrides, plan, message
+):
+    from transformer_mt.experiments import distill
+
+    config = load_config(write_config(), ["name=student", *overrides])
+    with pytest.raises(InputError) as error:
+        distill.distill(distill.Plan([tiny_run], **plan), config, tmp_path / "student", print)
+    assert message in str(error.value)
+
+
+def test_an_export_gives_no_weights_to_begin_with(tiny_run, write_config, tmp_path):
+    from transformer_mt.experiments import distill
+
+    export = shutil.copytree(tiny_run, tmp_path / "export")
+    (export / "model.safetensors").unlink()
+    config = load_config(write_config(), ["name=student"])
+    with pytest.raises(
+        InputError, match="export: must be a run's folder for a student to begin with its wei"
+    ):
+        distill.distill(distill.Plan([export], warm_start=True), config, tmp_path / "student", print)
+
+
+def test_a_student_starts_over_where_asked(tiny_run, write_config, tmp_path, monkeypatch):
+    from transformer_mt.experiments import distill
+
+    config = load_config(write_config(), ["data.train={toy: train, size: 10}", "name=student"])
+    plan, folder = distill.Plan([tiny_run]), tmp_path / "student"
+    entries_of(distill, plan, config, folder, monkeypatch)
+    (folder / "mine.txt").touch()
+    said = []
+    with pytest.raises(TrainingStarts):
+        distill.distill(plan, config, folder, said.append, fresh=True)
+    (aside,) = (path for path in tmp_path.iterdir() if path.name.startswith("student.") and path.is_dir())
+    assert (aside / "mine.txt").exists() and f"the old student is now {aside}" in said
+    assert (folder / "distilled.jsonl").exists() and not (folder / "mine.txt").exists()
 
 
 def entries_of(distill, plan, config, folder, monkeypatch):
@@ -152,7 +225,7 @@ def test_a_warm_student_has_the_teachers_vocabulary_embeddings_and_layers(
     deep = {"num_encoder_layers": 5, "num_decoder_layers": 3}
     short = {"max_updates": 2, "validate_every": 2, "save_every": 2}
     teacher = train(load_config(write_config(model=deep, train=short)), tmp_path / "teacher")
-    shape = {"num_encoder_layers": 3, "num_decoder_layers": 1, "d_ff": 96}
+    shape = {"num_encoder_layers": 3, "num_decoder_layers": 4, "d_ff": 96}
     config = load_config(
         write_config("student.yaml", model=shape, train=short, tokenizer={"vocab_size": 500}),
         ["data.train={toy: train, size: 60}", "name=student"],
@@ -167,6 +240,9 @@ def test_a_warm_student_has_the_teachers_vocabulary_embeddings_and_layers(
         key = f"encoder.layers.{mine}.self_attention.key.weight"
         assert torch.equal(first[key], theirs[f"encoder.layers.{their}.self_attention.key.weight"])
         assert first[f"encoder.layers.{mine}.feed_forward.inner.weight"].shape == (96, 32)
+    for mine, their in ((0, 0), (1, 1), (2, 1), (3, 2)):  # deeper than the teacher's
+        key = f"decoder.layers.{mine}.self_attention.key.weight"
+        assert torch.equal(first[key], theirs[f"decoder.layers.{their}.self_attention.key.weight"])
     embedding = next(name for name in first if len(first[name]) == 450)
     assert torch.equal(first[embedding], theirs[embedding])
     assert (student / "tokenizer.model").read_bytes() == (teacher / "tokenizer.model").read_bytes()

@@ -5,7 +5,7 @@ import pytest
 from transformer_mt.config.corpus import FromTrain
 from transformer_mt.config.load import load_config
 from transformer_mt.data import toy
-from transformer_mt.data.held_out import HeldOutSplit, source_key
+from transformer_mt.data.held_out import HeldOutSplit, sentence_key
 from transformer_mt.data.prepare import prepare
 from transformer_mt.errors import InputError
 
@@ -35,10 +35,10 @@ def prepared(tmp_path, write_config, monkeypatch):
 
 def test_one_in_so_many_sources_is_held_out():
     split = HeldOutSplit("valid", FromTrain(share=0.1, max=50))
-    taken = [src for src, _ in PAIRS if split.takes(source_key(src))]
+    taken = [src for src, _ in PAIRS if split.takes(sentence_key(src))]
     assert len(taken) == pytest.approx(300, rel=0.2)
     other = HeldOutSplit("test", FromTrain(share=0.1, max=50))
-    both = [src for src in taken if other.takes(source_key(src))]
+    both = [src for src in taken if other.takes(sentence_key(src))]
     assert len(both) == pytest.approx(30, abs=20)  # independent samples
 
 
@@ -63,7 +63,7 @@ def test_the_first_pair_of_a_source_is_scored(prepared, tmp_path):
     again = [(src.upper(), tgt + " noch einmal") for src, tgt in PAIRS]
     file = write(tmp_path / "a.tsv", [*PAIRS, *again])
     data = prepared(train=file, valid={"from_train": {"share": 0.05, "max": 1000}})
-    sources = [source_key(src) for src, _ in valid_pairs(data)]
+    sources = [sentence_key(src) for src, _ in valid_pairs(data)]
     assert len(set(sources)) == len(sources) and set(valid_pairs(data)) <= set(PAIRS)
 
 
@@ -80,6 +80,21 @@ def test_tagged_entries_hold_out_but_are_not_scored(prepared, tmp_path):
     data = prepared(train=[plain, {**tagged, "tag": "<bt>"}], valid={"from_train": {"share": 0.1}})
     assert set(valid_pairs(data)) <= set(PAIRS[:1500])
     assert all(corpus.counts["held out"] > 100 for corpus in data.corpora)
+
+
+def test_synthetic_entries_are_not_scored_and_have_no_reference_of_a_test_set(prepared, tmp_path):
+    """The source of a back-translated pair is new; its target may be a reference."""
+    plain = write(tmp_path / "a.tsv", PAIRS[:1500])
+    other = [(f"{src} now", tgt) for src, tgt in PAIRS[1500:]]
+    made = {**write(tmp_path / "b.tsv", other), "synthetic": True}
+    test = write(tmp_path / "t.tsv", PAIRS[1500:1540])
+    data = prepared(train=[plain, made], valid={"from_train": {"share": 0.1}}, test=[test])
+    assert set(valid_pairs(data)) <= set(PAIRS[:1500])
+    references = {tgt for _, tgt in PAIRS[1500:1540]}
+    expected = sum(tgt in references for _, tgt in other)
+    assert data.corpora[1].counts["in validation or test"] == expected >= 40
+    data = prepared(train=[plain, {**made, "synthetic": False}], valid={"toy": "valid"}, test=[test])
+    assert "in validation or test" not in data.corpora[1].counts
 
 
 def test_a_share_that_holds_nothing_out_is_told(prepared, tmp_path):

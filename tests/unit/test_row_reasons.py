@@ -5,12 +5,12 @@ import pytest
 
 from transformer_mt.data import row_reasons as room
 from transformer_mt.data.drop_reasons import REASONS
-from transformer_mt.data.held_out import source_key
+from transformer_mt.data.held_out import sentence_key
 from transformer_mt.data.row_reasons import DropReasons, TrainingCorpus
 
 
 def fates_of(tmp_path, pairs, held_out=(), remove_duplicates=True):
-    survey = DropReasons(tmp_path, {source_key(src) for src, _ in held_out}, remove_duplicates)
+    survey = DropReasons(tmp_path, {sentence_key(src) for src, _ in held_out}, remove_duplicates)
     walked = list(survey.walk([TrainingCorpus(pairs)]))
     reasons = [REASONS[drop_reason] for drop_reason in survey.finish()]
     assert [REASONS[drop_reason] for drop_reason in survey.reasons()] == reasons
@@ -38,7 +38,7 @@ def test_a_leak_counts_when_the_normalised_source_is_held_out(tmp_path):
 
 
 def test_duplicates_and_leaks_are_found_across_corpora(tmp_path):
-    survey = DropReasons(tmp_path, {source_key("held")}, remove_duplicates=True)
+    survey = DropReasons(tmp_path, {sentence_key("held")}, remove_duplicates=True)
     corpora = [
         TrainingCorpus([("a", "b"), ("c", "d")]),
         TrainingCorpus([("held", "x"), ("a", "b"), ("e", "f")]),

@@ -41,6 +41,10 @@ def add_command(commands: Any) -> None:
         "--keep", metavar="SHARE", type=share,
         help="keep this share of the pairs, those with the best scores (default: 1)",
     )  # fmt: skip
+    parser.add_argument(
+        "--fresh", action="store_true",
+        help="of a YAML file: start over; the old folder is moved aside, nothing is deleted",
+    )  # fmt: skip
     add_search(parser)
     parser.set_defaults(command=_backtranslate)
 
@@ -48,6 +52,8 @@ def add_command(commands: Any) -> None:
 def _backtranslate(arguments: argparse.Namespace) -> int:
     if arguments.model.endswith((".yaml", ".yml")):
         return _chain(arguments)
+    if arguments.fresh:
+        raise InputError("--fresh must stand with a YAML file of the whole chain")
     if not arguments.texts or not arguments.out:
         raise InputError("give MODEL, at least one TEXT and --out FILE; or a YAML file of the whole chain")
     if not arguments.out.endswith(".jsonl"):
@@ -84,7 +90,8 @@ def _backtranslate(arguments: argparse.Namespace) -> int:
 def _chain(arguments: argparse.Namespace) -> int:
     if arguments.texts:
         raise InputError("with a YAML file the texts must be named in it, but some are given")
-    others = {key: value for key, value in vars(arguments).items() if key not in ("model", "out", "command")}
+    own = ("model", "out", "fresh", "command")
+    others = {key: value for key, value in vars(arguments).items() if key not in own}
     if given := [key for key, value in others.items() if value not in (None, [], "auto")]:
         raise InputError(Setting(given[0]), " must be left out with a YAML file of the whole chain")
     if int(os.environ.get("WORLD_SIZE", 1)) > 1:
@@ -93,7 +100,8 @@ def _chain(arguments: argparse.Namespace) -> int:
     from transformer_mt.training.loop import Interrupted
 
     try:
-        run_chain(Path(arguments.model), Path(arguments.out) if arguments.out else None, say)
+        folder = Path(arguments.out) if arguments.out else None
+        run_chain(Path(arguments.model), folder, say, arguments.fresh)
     except Interrupted as stop:
         say(str(stop))
         return 128 + stop.signal_number

@@ -3,7 +3,7 @@
 import argparse
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from transformer_mt.cli.test_sets import (
     files_of_test_sets,
     load_test_sets,
 )
-from transformer_mt.errors import InputError, WorkError
+from transformer_mt.errors import InputError, Setting, WorkError
 
 if TYPE_CHECKING:
     from transformer_mt.config import Config
@@ -48,6 +48,9 @@ def add_command(commands: Any) -> None:
         help="with commas between them (default: evaluate.metrics of the first model)",
     )
     add_external(parser)
+    parser.add_argument(
+        "--to", metavar="LANG", help="only the test sets into this language, of models of several"
+    )
     parser.add_argument(
         "--target-lang", metavar="LANG", help="the target language, where no model says it (BLEU's tokenizer)"
     )
@@ -93,6 +96,8 @@ def _compare(arguments: argparse.Namespace) -> int:
     config = load_run_config(folder) if folder else None
     metrics = _metrics(arguments, config)
     tests = load_test_sets(arguments, folder, config) or _sets_of_files(named)
+    if config:
+        tests = _into(arguments.to, tests, config)
     systems = _translated(named, tests, arguments)
     comparison = compare(tests, systems, metrics, arguments.significance, arguments.samples)
     print(_written(comparison, arguments.format), end="")
@@ -107,6 +112,24 @@ def _compare(arguments: argparse.Namespace) -> int:
             raise WorkError(f"{arguments.html}: cannot be written: {error.strerror}") from None
         say(f"{arguments.html}: the sentences side by side")
     return 0
+
+
+def _into(target: str | None, tests: "list[TestSet]", config: "Config") -> "list[TestSet]":
+    """The test sets into the target language, which sets of files must be of."""
+    from transformer_mt.translation.direction import find_direction
+
+    data = config.data
+    of_files = any(test.languages is None for test in tests)
+    if of_files and target is None and len(data.targets) > 1:
+        raise InputError(Setting("to"), f" must be one of {', '.join(data.targets)}, the languages it writes")
+    if target is None:
+        return tests
+    languages = find_direction(data.directions, target, None, (data.source_lang, data.target_lang))
+    found = [replace(test, languages=test.languages or languages) for test in tests]
+    found = [test for test in found if test.languages and test.languages[1] == languages[1]]
+    if not found:
+        raise InputError(f"no test set is into {target}")
+    return found
 
 
 def _systems(texts: list[str]) -> list[_Named]:

@@ -51,6 +51,9 @@ def add_command(commands: Any) -> None:
         "--warm-start", action="store_true",
         help="begin with the teacher's weights: embeddings, and layers taken evenly",
     )  # fmt: skip
+    parser.add_argument(
+        "--fresh", action="store_true", help="start over; the old student is moved aside, nothing is deleted"
+    )
     parser.set_defaults(command=_distill)
 
 
@@ -74,7 +77,8 @@ def _distill(arguments: argparse.Namespace) -> int:
         warm_start=arguments.warm_start,
     )
     try:
-        print(distill(plan, config, Path(arguments.out) if arguments.out else None, say), end="")
+        folder = Path(arguments.out) if arguments.out else None
+        print(distill(plan, config, folder, say, arguments.fresh), end="")
     except Interrupted as stop:
         say(str(stop))
         return 128 + stop.signal_number

@@ -31,7 +31,7 @@ def translate(arguments: argparse.Namespace, format: str) -> int:
     translator.check(options)
     pieces = parse(text.replace("\r\n", "\n"), format, translator.target_lang, name)
     total = sum(isinstance(piece, MarkedText) for piece in pieces)
-    facts = resume.facts_of(arguments, translator.decode) | {"the setting --format": format}
+    facts = resume.facts_of(arguments, translator) | {"the setting --format": format}
     facts["the input"] = hashlib.sha256(text.encode()).hexdigest()  # standard input, too
     with ExitStack() as files:
         resumed, output = _open_output(arguments, facts, ends, files)

@@ -60,8 +60,10 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     if not tests:
         raise InputError(f"{folder}: its config has no data.test; give --source FILE --reference FILE")
     translator = load_translator(arguments, any_direction=not arguments.source)
-    if not arguments.source and arguments.to and not (tests := _into(arguments.to, tests)):
-        raise InputError(f"{folder}: its config has no data.test in {arguments.to}")
+    tests = _of_direction(tests, translator, arguments)
+    if not tests:
+        asked = f"{translator.source_lang} to {translator.target_lang}"
+        raise InputError(f"{folder}: its config has no data.test from {asked}")
     is_plain = not arguments.ensemble and arguments.engine == "auto" and arguments.dtype is None
     weights = weights_digest(folder) if is_plain else None
     not_saved: WorkError | None = None
@@ -86,13 +88,13 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     if not_saved:  # after the scores of all sets: the folder of a shared model may be read-only
         raise not_saved
     is_plain = is_plain and translator.decode == config.decode and not arguments.tag
-    keeps = is_plain and not arguments.source and not arguments.to
+    keeps = is_plain and not (arguments.source or arguments.to or vars(arguments)["from"])
     try:
         if arguments.robust:
             _test_robustness(arguments, folder, config, translator, tests, keeps)
         if is_plain:
             try:
-                _compare_with_parent(arguments, folder, config, tests, keeps)
+                _compare_with_parent(arguments, translator, config, tests, keeps)
             except InputError as error:  # the parent's test sets may be gone
                 say(f"no comparison with {config.init_from}: {error}")
     finally:  # the scores are there, whatever came of the tables
@@ -109,9 +111,25 @@ def _save(evaluation: "Evaluation", folder: Path, test: "TestSet") -> WorkError 
     return None
 
 
-def _into(target: str, tests: "list[TestSet]") -> "list[TestSet]":
-    """The test sets in the target language."""
-    return [test for test in tests if test.languages and test.languages[1] == target]
+def _of_direction(
+    tests: "list[TestSet]", translator: "Translator", arguments: argparse.Namespace
+) -> "list[TestSet]":
+    """Those of the languages that --from and --to name; sets of files are of the translator's."""
+    from transformer_mt.data.languages import base_code
+
+    if arguments.source:
+        own = translator.source_lang, translator.target_lang
+        return [replace(test, languages=own) for test in tests]
+    wanted = {}
+    if arguments.to:
+        wanted[1] = base_code(translator.target_lang)
+    if vars(arguments)["from"]:
+        wanted[0] = base_code(translator.source_lang)
+    return [
+        test
+        for test in tests
+        if test.languages and all(base_code(test.languages[side]) == code for side, code in wanted.items())
+    ]
 
 
 def _test_robustness(
@@ -141,30 +159,48 @@ def _test_robustness(
 
 
 def _compare_with_parent(
-    arguments: argparse.Namespace, folder: Path, config: "Config", tests: "list[TestSet]", keeps: bool
+    arguments: argparse.Namespace,
+    translator: "Translator",
+    config: "Config",
+    tests: "list[TestSet]",
+    keeps: bool,
 ) -> None:
     """Of a fine-tuned model: what it gained and what it forgot, on these test sets and on its parent's."""
+    folder = Path(arguments.model)
     from transformer_mt.evaluation import fine_tuning
     from transformer_mt.evaluation.comparison import System, compare
     from transformer_mt.evaluation.metrics import metrics_by_test
     from transformer_mt.evaluation.outputs import keep_table, weights_digest
     from transformer_mt.evaluation.translated import translated
+    from transformer_mt.translation.direction import can_translate
     from transformer_mt.translation.model_folder import load_run_config
+    from transformer_mt.translation.translator import Translator
 
     expected = fine_tuning.weights_of_parent(folder)
     if config.init_from is None or expected is None:
         return
     parent = Path(config.init_from)
-    if parent.parent == folder:  # what a student began with is no model of its own
+    if parent.parent.resolve() == folder.resolve():  # what a student began with is no model of its own
         return
     if weights_digest(parent) != expected:
-        say(f"no comparison with {parent}: the model this one was fine-tuned from is not there")
+        say(f"no comparison with {parent}: seen from here, the model this one began from is not there")
         return
     if not arguments.source:
         of_parent = load_test_sets(arguments, parent, load_run_config(parent))
         known = [(test.languages, test.sentences) for test in tests]
-        new = [test for test in of_parent if (test.languages, test.sentences) not in known]
+        new = [
+            test
+            for test in _of_direction(of_parent, translator, arguments)
+            if (test.languages, test.sentences) not in known
+        ]
         tests = [*tests, *(replace(test, name=f"parent-{test.name}") for test in new)]
+    both = translator, Translator.load(parent, arguments.device)
+    for test in list(tests):
+        if test.languages and not all(can_translate(each, test.languages) for each in both):
+            say(f"{test.corpus}: only one of {parent} and {folder} translates it: no comparison")
+            tests.remove(test)
+    if not tests:
+        return
     systems = [
         System(str(each), [translated(each, tests, arguments.device, say)]) for each in (parent, folder)
     ]

@@ -5,11 +5,13 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from transformer_mt.config import DecodeConfig
 from transformer_mt.errors import InputError
 from transformer_mt.files import digest, write_text
+
+if TYPE_CHECKING:
+    from transformer_mt.translation.translator import Translator
 
 # Files of a model's folder that translations depend on; each kind of folder has some of them.
 _MODEL_FILES = (
@@ -24,14 +26,16 @@ def record_file(output: Path) -> Path:
 
 def facts_of(
     arguments: argparse.Namespace,
-    decode: DecodeConfig,
+    translator: "Translator",
     names: Sequence[str] = (),
     files: Mapping[str, str | None] | None = None,
 ) -> dict[str, str]:
     """What the output of `translate` depends on; `names` are options that only lines of text have, `files`
     those it reads besides the input.
     """
-    settings = {f"decode.{key}": value for key, value in decode.model_dump().items() if key != "batch_tokens"}
+    decode = translator.decode.model_dump(exclude={"batch_tokens"})
+    settings = {f"decode.{key}": value for key, value in decode.items()}
+    settings["languages"] = f"{translator.source_lang} to {translator.target_lang}"
     for name in (*names, "engine", "dtype", "protect", "tag", "text", "retry"):
         settings[f"--{name.replace('_', '-')}"] = getattr(arguments, name)
     models = [Path(arguments.model), *map(Path, arguments.ensemble)]

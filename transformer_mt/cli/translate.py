@@ -215,7 +215,7 @@ def _prefixes(arguments: argparse.Namespace) -> Iterator[str] | None:
 def _facts(arguments: argparse.Namespace, translator: "Translator") -> dict[str, str]:
     """What the lines of the output depend on, for the record that --resume compares."""
     names = ("json", "n_best", "align", "prefix")
-    return resume.facts_of(arguments, translator.decode, names, {"the prefixes": arguments.prefixes})
+    return resume.facts_of(arguments, translator, names, {"the prefixes": arguments.prefixes})
 
 
 def _lines_done(arguments: argparse.Namespace, translator: "Translator") -> int:

@@ -9,6 +9,8 @@ from transformer_mt.config.section import Positive, Section
 
 LANGUAGE = r"^[A-Za-z]{2,8}([_-]\w+)*$"
 """A language code."""
+TAG = r"^(>?[^>\s]\S*|>)$"
+"""A piece before a source that is not that of a language, `>>de<<`."""
 
 Columns = list[str] | list[int]
 
@@ -42,8 +44,12 @@ class CorpusOptions(Section):
     """Its name in tables and reports; by default its location."""
     weight: float = Field(1.0, gt=0.0, le=1000.0)
     """Of a training corpus: each pair is used so many times per epoch; 0.5 uses all pairs in two epochs."""
-    tag: str | None = Field(None, pattern=r"^(>?[^>\s]\S*|>)$")
+    tag: str | None = Field(None, pattern=TAG)
     """A piece of its own before each source, such as <bt>; the same characters in a text never become it."""
+    synthetic: bool = False
+    """Of a training corpus: a model wrote one side. Its pairs are never held out to be scored, and are left
+    out if either side is in a validation or test set.
+    """
     license: str | None = None
     """The licence of the corpus, for reports."""
     source_lang: str | None = Field(None, pattern=LANGUAGE)
@@ -136,7 +142,9 @@ class FromTrain(Section):
     share: float = Field(0.01, gt=0.0, le=0.5)
     """The share of the training sources that is held out, in every entry."""
     max: Positive = 1000
-    """At most this many pairs are scored, those with the smallest hashes, of entries without a tag."""
+    """At most this many pairs are scored, those with the smallest hashes, of entries that have no tag and are
+    not synthetic.
+    """
 
 
 class FromTrainCorpus(Section):

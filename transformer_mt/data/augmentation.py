@@ -78,7 +78,9 @@ class Augmentation:
         new_tgt = self._tokenizer.encode_tgt([text for _, text in texts], num_threads=1)
         for index, src_ids, tgt_ids in zip(indices.tolist(), new_src, new_tgt):
             before = self._before(src[index])
-            if src_ids and tgt_ids and max(len(before) + len(src_ids), len(tgt_ids)) < self._max_length:
+            fits = max(len(before) + len(src_ids), len(tgt_ids)) < self._max_length
+            # Without byte pieces a capital may be unknown to the vocabulary.
+            if src_ids and tgt_ids and fits and UNK not in src_ids and UNK not in tgt_ids:
                 src_ids = [*before, *src_ids]
                 src[index], tgt[index] = np.array(src_ids, np.int32), np.array(tgt_ids, np.int32)
         return Column.of(src), Column.of(tgt)

@@ -20,9 +20,9 @@ _SALTS = {"test": 0x9E3779B97F4A7C15, "valid": 0xBF58476D1CE4E5B9}
 _MASK = 2**64 - 1
 
 
-def source_key(source: str) -> int:
-    """64 bits that stand for the normalised source."""
-    text = source if source.isascii() else unicodedata.normalize("NFKC", source)
+def sentence_key(text: str) -> int:
+    """64 bits that stand for the normalised text."""
+    text = text if text.isascii() else unicodedata.normalize("NFKC", text)
     return text_key(" ".join(text.casefold().split()))
 
 

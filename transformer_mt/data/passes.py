@@ -17,7 +17,7 @@ from transformer_mt.config.corpus import Corpus, FromTrainCorpus, Readable
 from transformer_mt.data import drop_reasons
 from transformer_mt.data.cleaning_rules import repaired, rules_of
 from transformer_mt.data.corpus import Pair, UnknownSplitError, described_access, name_of, read_corpus
-from transformer_mt.data.held_out import as_lines, held_out_file, source_key, splits_of
+from transformer_mt.data.held_out import as_lines, held_out_file, sentence_key, splits_of
 from transformer_mt.data.model_score import LogProbs, worst_rows
 from transformer_mt.data.row_reasons import DropReasons, TrainingCorpus, read_reasons
 from transformer_mt.data.sentences import has_several_sentences
@@ -69,8 +69,9 @@ def first_pass(
         say("resuming the preparation of the data, which was interrupted")
         return done, Tokenizer.load(folder)
     splits = splits_of(data)
-    survey = DropReasons(folder / "survey", held_out_keys(data, say), data.remove_duplicates, splits)
-    sample = _evenly_spaced(survey.walk(_corpora(data, say)), TOKENIZER_PAIRS)
+    held_out = held_out_keys(data, say)
+    survey = DropReasons(folder / "survey", held_out.sources, data.remove_duplicates, splits)
+    sample = _evenly_spaced(survey.walk(_corpora(data, held_out.targets, say)), TOKENIZER_PAIRS)
     reasons = _without_worst(survey, survey.finish(), data, log_probs, say)
     fsync(survey.reasons_file)
     for split in splits:
@@ -99,13 +100,17 @@ def first_pass(
     return Survey(reasons, survey.sizes, several), tokenizer
 
 
-def _corpora(data: DataConfig, say: Say) -> Iterator[TrainingCorpus]:
+def _corpora(data: DataConfig, held_out_targets: set[int], say: Say) -> Iterator[TrainingCorpus]:
     for entry in data.entries:
         say(f"reading {described_access(entry)} (training)")
         pairs = show_progress(training_pairs(entry, data), "reading", unit="pairs")
         rules = rules_of(data.filter_of(entry), data.languages_of(entry))
         target = data.languages_of(entry)[1] if len(data.targets) > 1 else ""
-        yield TrainingCorpus(pairs, rules, not entry.tag, target)
+        may_be_scored = not (entry.tag or entry.synthetic)
+        # The source of back-translated text is new, its target may be a reference.
+        yield TrainingCorpus(
+            pairs, rules, may_be_scored, target, held_out_targets if entry.synthetic else frozenset()
+        )
 
 
 def training_pairs(entry: Corpus, data: DataConfig) -> Iterator[Pair]:
@@ -137,23 +142,33 @@ def _without_worst(
     return reasons
 
 
-def held_out_keys(data: DataConfig, say: Say) -> set[int]:
-    """The source keys of the validation and test sets that are corpora of their own; with several directions
-    also those of their targets.
-    """
-    keys: set[int] = set()
-    both = len(data.directions) > 1  # the targets of one direction are the sources of another
+@dataclass(frozen=True)
+class HeldOutKeys:
+    """Keys of the validation and test sets that are corpora of their own."""
+
+    sources: set[int]
+    """Of their sources; with several directions also of their targets, which another one reads."""
+    targets: set[int]
+
+
+def held_out_keys(data: DataConfig, say: Say) -> HeldOutKeys:
+    """What training pairs must not have."""
+    keys = HeldOutKeys(set(), set())
     for corpus in (*data.valid_sets, *data.test):
         if isinstance(corpus, FromTrainCorpus):
             continue
         try:
             for src, tgt in read_corpus(corpus, data):
-                keys |= {source_key(side) for side in ((src, tgt) if both else (src,)) if side.strip()}
+                for side, found in ((src, keys.sources), (tgt, keys.targets)):
+                    if side.strip():
+                        found.add(sentence_key(side))
         except UnknownSplitError as error:
             if any(corpus is each for each in data.valid_sets):
                 raise
             # Training does not need it; `evaluate` will refuse.
             say(f"warning: test set left out of the leak check: {error}")
+    if len(data.directions) > 1:
+        keys.sources.update(keys.targets)
     return keys
 
 

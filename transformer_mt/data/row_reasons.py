@@ -2,7 +2,7 @@
 the rows.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -12,7 +12,7 @@ import numpy as np
 from transformer_mt.data.cleaning_rules import Rule
 from transformer_mt.data.corpus import Pair
 from transformer_mt.data.drop_reasons import DUPLICATE, EMPTY, HELD_OUT, KEPT, LEAKED, REASONS, pair_key
-from transformer_mt.data.held_out import HeldOutSplit, source_key
+from transformer_mt.data.held_out import HeldOutSplit, sentence_key
 
 # Keys are sorted share by share, each by itself in memory: of a billion pairs, 250 MB at a time.
 _SHARES = 64
@@ -33,6 +33,8 @@ class TrainingCorpus:
     """Whether its held-out pairs may be in the set that is scored."""
     target_lang: str = ""
     """The target language, where there are several."""
+    held_out_targets: Set[int] = frozenset()
+    """Keys of targets that its pairs must not have."""
 
 
 _REASONS = "reasons.u8"
@@ -115,8 +117,10 @@ class DropReasons:
         if not pair[0] or not pair[1]:
             return EMPTY
         if self._held_out or self._splits:
-            key = source_key(pair[0])
+            key = sentence_key(pair[0])
             if key in self._held_out:
+                return LEAKED
+            if corpus.held_out_targets and sentence_key(pair[1]) in corpus.held_out_targets:
                 return LEAKED
             for split in self._splits:
                 # Before the rules: a filter must not change the sets that compare it with another.

@@ -57,6 +57,11 @@ def with_tags(model: bytes, tags: Sequence[str]) -> bytes:
     for tag in tags:
         if tag not in types:
             proto.pieces.add(piece=tag, score=0.0, type=_CONTROL)
+        elif types[tag] != _CONTROL and tag.startswith(">>"):
+            raise InputError(
+                "the piece of a language must be a control symbol of the vocabulary, or not be there, as "
+                f"text could become it, but {tag} is another piece; make the file with it as a control symbol"
+            )
         elif types[tag] != _CONTROL:
             raise InputError(
                 f"a tag must not be a piece of the vocabulary, as text could become it, but {tag} is one; "

@@ -5,7 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from transformer_mt.data.test_sets import TestSet
-from transformer_mt.errors import WorkError
+from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.errors import InputError, WorkError
 from transformer_mt.evaluation.evaluate import evaluate
 from transformer_mt.evaluation.outputs import kept_translations, weights_digest
 from transformer_mt.translation.model_folder import load_run_config
@@ -20,13 +21,20 @@ def translated(
     """
     config, weights = load_run_config(folder), weights_digest(folder)
     usual = config.data.source_lang, config.data.target_lang
+    tags = Tokenizer.load(folder).tag_ids if any(test.tag for test in tests) else {}
     translator, found = None, []
     for test in tests:
+        if test.tag and test.tag not in tags:
+            say(f"{folder}: translates {test.corpus} without {test.tag}, which it does not have")
+            test = replace(test, tag=None)
         kept = kept_translations(folder, test, config.decode.model_dump(), weights, usual)
         if kept is None:
             translator = translator or Translator.load(folder, device)
             say(f"{folder}: translates {test.corpus}, {translator.searched}")
-            evaluation = evaluate(translator, test, config, say, weights=weights)
+            try:
+                evaluation = evaluate(translator, test, config, say, weights=weights)
+            except InputError as error:
+                raise InputError(f"{folder}: {test.corpus}: ", *error.parts) from None
             try:
                 # Under a name of its own: the folder may hold an `evaluate` of another set or search.
                 evaluation.save(folder / "evaluation", replace(test, name=f"compare-{test.name}"))

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import Field, ValidationError, field_validator
 
 from transformer_mt.config import Config, DecodeConfig
-from transformer_mt.config.corpus import FileCorpus
+from transformer_mt.config.corpus import TAG, FileCorpus
 from transformer_mt.config.filter import FilterConfig
 from transformer_mt.config.load import load_config, load_yaml
 from transformer_mt.config.messages import sentence
@@ -21,6 +21,7 @@ from transformer_mt.experiments.synthetic import (
     make_corpus,
     with_corpora,
 )
+from transformer_mt.locks import set_aside
 from transformer_mt.training.loop import train
 from transformer_mt.translation.model_folder import load_run_config
 from transformer_mt.translation.translator import Translator
@@ -56,16 +57,17 @@ class ChainConfig(Section):
             )
         return chosen
 
-    tag: str | None = Field(None, pattern=r"^\S+$")
+    tag: str | None = Field(None, pattern=TAG)
     """A piece before each synthetic source, such as <bt> (Caswell et al. 2019)."""
     weight: float = Field(1.0, gt=0.0, le=1000.0)
     """How many times per epoch each synthetic pair is used."""
 
 
-def run_chain(path: Path, out: Path | None, say: Callable[[str], None]) -> Path:
+def run_chain(path: Path, out: Path | None, say: Callable[[str], None], fresh: bool = False) -> Path:
     """Train the backward model, translate the text, train the forward model; gives back its folder.
 
-    A step that was interrupted is resumed, and one that is done is not done again.
+    A step that was interrupted is resumed, and one that is done is not done again. `fresh` moves an old
+    folder aside first.
     """
     chain = load_yaml(ChainConfig, path)
     folder = out or Path("runs") / chain.name
@@ -77,9 +79,13 @@ def run_chain(path: Path, out: Path | None, say: Callable[[str], None]) -> Path:
     for text in chain.text:
         if not Path(text).is_file():
             raise InputError(f"{path}: text must be files, but {text} is not there")
+    if fresh and folder.is_dir():
+        say(f"the old folder is now {set_aside(folder)}")
     trained = source_model if source_model.is_dir() else train(backward, folder / "backward")
     synthetic = folder / "synthetic.jsonl"
-    translator = Translator.load(trained, forward.train.device, decode=chain.decode)
+    translator = Translator.load(trained, forward.train.device, decode=chain.decode).towards(
+        forward.data.source_lang, forward.data.target_lang
+    )
     texts = [Path(text) for text in chain.text]
     choice = Choice(chain.filter, chain.keep)
     step = Step(translator, [trained], Text.of_files(texts), is_source=False, choice=choice)
@@ -91,11 +97,11 @@ def run_chain(path: Path, out: Path | None, say: Callable[[str], None]) -> Path:
 
 
 def _check_directions(path: Path, backward: Config, forward: Config) -> None:
-    there = backward.data.source_lang, backward.data.target_lang
-    here = forward.data.target_lang, forward.data.source_lang
-    if there != here:
+    wanted = forward.data.target_lang, forward.data.source_lang
+    if wanted not in backward.data.directions:
+        found = ", ".join(f"{source} to {target}" for source, target in backward.data.directions)
         raise InputError(
-            f"{path}: backward must translate {here[0]} to {here[1]}, but translates {there[0]} to {there[1]}"
+            f"{path}: backward must translate {wanted[0]} to {wanted[1]}, but translates {found}"
         )
 
 
@@ -113,6 +119,6 @@ def _check_search(path: Path, decode: dict[str, Any]) -> None:
 def _with_synthetic(forward: Config, chain: ChainConfig, synthetic: Path) -> Config:
     corpus = FileCorpus(
         name="synthetic", file=str(synthetic), tag=chain.tag, weight=chain.weight, filter=FilterConfig(),
-        columns=[forward.data.source_lang, forward.data.target_lang],
+        synthetic=True, columns=[forward.data.source_lang, forward.data.target_lang],
     )  # fmt: skip
     return with_corpora(forward, [*forward.data.entries, corpus])

@@ -17,10 +17,11 @@ from pathlib import Path
 from transformer_mt.config import Config, DataConfig
 from transformer_mt.config.corpus import Corpus, CorpusOptions, FileCorpus, FromTrainCorpus
 from transformer_mt.config.filter import FilterConfig
+from transformer_mt.data.cleaning_rules import rules_of
 from transformer_mt.data.passes import training_pairs
 from transformer_mt.data.test_sets import TestSentence, read_set
 from transformer_mt.device import keep_freed_memory
-from transformer_mt.errors import InputError, WorkError
+from transformer_mt.errors import InputError, Setting, WorkError
 from transformer_mt.evaluation.metric import Score
 from transformer_mt.evaluation.metrics import build_metrics, corpus_scores
 from transformer_mt.experiments.synthetic import (
@@ -37,6 +38,7 @@ from transformer_mt.export.ctranslate2_support import reasons_against
 from transformer_mt.export.export import export
 from transformer_mt.export.to_ctranslate2 import ToCTranslate2
 from transformer_mt.files import digest, write_text
+from transformer_mt.locks import set_aside
 from transformer_mt.training.loop import train
 from transformer_mt.training.report import table
 from transformer_mt.translation.model_folder import load_run_config
@@ -71,12 +73,14 @@ class Plan:
     """Whether it begins with weights of the first teacher."""
 
 
-def distill(plan: Plan, config: Config, out: Path | None, say: Callable[[str], None]) -> str:
+def distill(
+    plan: Plan, config: Config, out: Path | None, say: Callable[[str], None], fresh: bool = False
+) -> str:
     """Train and export the student; the table of teacher, student and int8 student, also in its
     distillation.md.
 
-    What is done already is not done again. WorkError if the int8 student translates too differently to be
-    kept.
+    What is done already is not done again, unless `fresh` moves an old folder aside first. WorkError if the
+    int8 student translates too differently to be kept.
     """
     folder = out or Path("runs") / config.name
     teacher = plan.teachers[0]
@@ -94,12 +98,18 @@ def distill(plan: Plan, config: Config, out: Path | None, say: Callable[[str], N
         )
     data = config.data
     scored, split = (data.test[0], "test") if data.test else (data.valid_sets[0], "valid")
-    if isinstance(scored, FromTrainCorpus):
-        raise InputError(
-            f"data.{split} of the student must be a corpus of its own, but is held out of its training "
-            "corpora"
-        )
+    for key, sets in (("valid", data.valid_sets), ("test", data.test)):
+        if any(isinstance(each, FromTrainCorpus) for each in sets):
+            raise InputError(
+                f"data.{key} of the student must be a corpus of its own, but is held out of its training "
+                "corpora, which are machine translations"
+            )
+    assert not isinstance(scored, FromTrainCorpus)
+    if any(data.filter_of(entry).model_score for entry in data.entries):
+        raise InputError("data.filter.model_score of the student must be left out; ", Setting("keep"))
     test, languages = list(read_set(scored, data, None, split)), data.languages_of(scored)
+    if fresh and folder.is_dir():
+        say(f"the old student is now {set_aside(folder)}")
     if plan.warm_start:
         config = warm_started(teacher, config, folder / "warm_start")
     train(with_corpora(config, _distilled_entries(plan, config, folder, say)), folder)
@@ -157,17 +167,27 @@ def _distilled_entries(plan: Plan, config: Config, folder: Path, say: Callable[[
         _translate(plan, _sources(entry, config), entry.tag, languages, file, say)
         kept = entry.model_dump(include=set(CorpusOptions.model_fields), exclude={"filter", "reverse"})
         kept |= {"source_lang": languages[0], "target_lang": languages[1]}
-        # The sources have passed the filter before, and the teacher's translations need no repair.
+        kept["synthetic"] = True
         found.append(FileCorpus(**kept, file=str(file), columns=list(languages), filter=FilterConfig()))
     if plan.texts:
         file, languages = folder / "distilled-text.jsonl", (config.data.source_lang, config.data.target_lang)
         _translate(plan, Text.of_files(plan.texts), None, languages, file, say)
-        found.append(FileCorpus(name="text", file=str(file), columns=list(languages), filter=FilterConfig()))
+        found.append(
+            FileCorpus(
+                name="text", file=str(file), columns=list(languages), filter=FilterConfig(), synthetic=True
+            )
+        )
     return [*found, *(entries if plan.with_references else [])]
 
 
 def _sources(entry: Corpus, config: Config) -> Text:
-    sources = [src for src, _ in training_pairs(entry, config.data)]
+    """The sources of the pairs that the entry's cleaning rules keep."""
+    rules = rules_of(config.data.filter_of(entry), config.data.languages_of(entry))
+    sources = [
+        src
+        for src, tgt in training_pairs(entry, config.data)
+        if not any(rule.drops(src.strip(), tgt.strip()) for rule in rules)
+    ]
     content = hashlib.sha256("\n".join(sources).encode()).hexdigest()[:24]
     return Text(lambda: sources, content, len(sources))
 

@@ -8,17 +8,19 @@ from transformer_mt.errors import InputError, Setting
 from transformer_mt.files import write_text
 
 
-def check_origin(file: Path, begun: bool, facts: Mapping[str, str]) -> None:
-    """Record `facts` for the file; if it is `begun`, InputError unless it was begun from the same ones."""
-    note = file.with_name(f"{file.name}.origin.json")
-    if begun:
-        try:
-            before = json.loads(note.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            before = {}
-        if changed := [name for name in facts if before.get(name) != facts[name]]:
-            raise InputError(
-                f"{file}: was made with another {' and another '.join(changed)}; remove it, or name another ",
-                Setting("out"),
-            )
-    write_text(note, json.dumps(dict(facts), indent=1, ensure_ascii=False) + "\n")
+def check_origin(file: Path, facts: Mapping[str, str], origin: Path) -> None:
+    """InputError unless `file`, whole or begun, was made from the same facts, as far as `origin` has them."""
+    try:
+        before = json.loads(origin.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        before = dict.fromkeys(facts)
+    if changed := [name for name in facts if before.get(name, facts[name]) != facts[name]]:
+        raise InputError(
+            f"{file}: was made with another {' and another '.join(changed)}; remove it, or name another ",
+            Setting("out"),
+        )
+
+
+def record_origin(origin: Path, facts: Mapping[str, str]) -> None:
+    """Write what a file is made from."""
+    write_text(origin, json.dumps(dict(facts), indent=1, ensure_ascii=False) + "\n")

@@ -22,7 +22,7 @@ from transformer_mt.data.cleaning_rules import Rule, rules_of
 from transformer_mt.data.lines import count_lines, cut_to_whole_lines, read_lines
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.evaluation.outputs import weights_digest
-from transformer_mt.experiments.origin import check_origin
+from transformer_mt.experiments.origin import check_origin, record_origin
 from transformer_mt.files import digest, fsync
 from transformer_mt.locks import lock_output
 from transformer_mt.progress_bar import show_progress
@@ -100,6 +100,7 @@ class Step:
         return {
             "model": " ".join(str(weights_digest(model)) for model in self.models),
             "search": json.dumps([decode, self.tag, *self.languages], sort_keys=True),
+            "engine": f"{self.translator.engine.name} {self.translator.engine.dtype}",
             "text": self.text.content,
             "choice": json.dumps([self.choice.rules.model_dump(), self.choice.keep, self.choice.flags]),
         }
@@ -124,20 +125,25 @@ def make_corpus(
         while lines := ranks.broadcast(None):
             _translated(step, lines, ranks)
         return counts
-    part = out.with_name(f".{out.name}.part")
+    rules = rules_of(step.choice.rules, step.languages)  # an extra that is missing is found before any work
+    part, origin = out.with_name(f".{out.name}.part"), out.with_name(f"{out.name}.origin.json")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         part.open("ab").close()
     except OSError as error:
         raise InputError(f"{out}: cannot be written: {error.strerror}") from None
     with lock_output(out):
-        check_origin(out, out.exists() or part.stat().st_size > 0, step.facts())
+        facts = step.facts()
         if out.exists():
+            check_origin(out, facts, origin)
             say(f"{out}: is done already")
             part.unlink(missing_ok=True)
         else:
+            if part.stat().st_size:  # which pairs are chosen at the end may change until then
+                check_origin(part, {name: facts[name] for name in facts if name != "choice"}, origin)
+            record_origin(origin, facts)
             _translate_into(part, step, counts, say, ranks)
-            _write_kept(part, out, step, counts)
+            _write_kept(part, out, step, rules, counts)
     ranks.broadcast(None)
     return counts
 
@@ -208,9 +214,9 @@ def _translated(step: Step, lines: Sequence[str], ranks: Ranks) -> list[Row]:
     return [shares[i % ranks.size][i // ranks.size] for i in range(len(lines))]
 
 
-def _write_kept(part: Path, out: Path, step: Step, counts: Counter[str]) -> None:
+def _write_kept(part: Path, out: Path, step: Step, rules: Sequence[Rule], counts: Counter[str]) -> None:
     """The chosen rows of `part` as `out`, whole or not at all."""
-    choice, rules = step.choice, rules_of(step.choice.rules, step.languages)
+    choice = step.choice
     scores: list[float] = []
     for row in _rows(part):
         reason = _reason(row, step, rules)
@@ -221,8 +227,8 @@ def _write_kept(part: Path, out: Path, step: Step, counts: Counter[str]) -> None
         raise InputError("the text must have lines, but is empty")
     if not scores:
         raise WorkError(
-            f"{part}: no translation is left after cleaning ({counts_in_words(counts)}); is it a model from "
-            f"{step.translator.source_lang}?"
+            f"{out}: no translation is left after cleaning ({counts_in_words(counts)}); with other rules it "
+            f"is cleaned again, not translated; or is the model not from {step.translator.source_lang}?"
         )
     least = float(np.quantile(scores, 1 - choice.keep)) if choice.keep < 1 else -np.inf
     temporary = out.with_name(f".{out.name}.tmp")

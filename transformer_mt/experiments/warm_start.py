@@ -9,7 +9,7 @@ from transformer_mt.checkpoint import load_weights, save_weights
 from transformer_mt.config import Config
 from transformer_mt.config.dump import dump_config
 from transformer_mt.data.tokenizer import Tokenizer
-from transformer_mt.errors import InputError
+from transformer_mt.errors import InputError, Setting
 from transformer_mt.files import write_text
 from transformer_mt.training.run import model_for
 from transformer_mt.translation.model_folder import load_run_config
@@ -23,7 +23,16 @@ def warm_started(teacher: Path, config: Config, folder: Path) -> Config:
 
     InputError where not even the embeddings have: then nothing would be taken over.
     """
+    if not (teacher / "model.safetensors").exists():
+        raise InputError(
+            f"{teacher}: must be a run's folder for a student to begin with its weights, but is none"
+        )
     theirs = load_run_config(teacher)
+    for key, is_given in (("init_from", config.init_from), ("tokenizer.file", config.tokenizer.file)):
+        if is_given:
+            raise InputError(
+                Setting(key), " must be left out for a student that begins with its teacher's weights"
+            )
     if theirs.model.d_model != config.model.d_model:
         raise InputError(
             f"a student that begins with its teacher's weights must have its model.d_model "
@@ -33,6 +42,10 @@ def warm_started(teacher: Path, config: Config, folder: Path) -> Config:
     config = config.model_copy(update={"tokenizer": theirs.tokenizer.model_copy(update={
         "bpe_dropout": config.tokenizer.bpe_dropout, "file": None,
     })})  # fmt: skip
+    if theirs.data.language_piece(theirs.data.target_lang) and config.data.language_pieces == "auto":
+        # The teacher has never seen a source without.
+        data = config.data.model_copy(update={"language_pieces": True})
+        config = config.model_copy(update={"data": data})
     torch.manual_seed(config.seed)
     weights = {name: p.detach().clone() for name, p in model_for(config, tokenizer).named_parameters()}
     depth = {
@@ -43,7 +56,7 @@ def warm_started(teacher: Path, config: Config, folder: Path) -> Config:
     for name, weight in weights.items():
         other = found.get(_name_in_teacher(name, depth))
         if other is not None and other.shape == weight.shape:
-            weights[name] = other
+            weights[name] = other.clone()  # a layer of the teacher may begin several of the student's
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer.save(folder)
     save_weights(folder / "model.safetensors", weights)

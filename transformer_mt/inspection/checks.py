@@ -9,7 +9,7 @@ from transformer_mt.config import DataConfig
 from transformer_mt.config.filter import FilterConfig
 from transformer_mt.data.cleaning_rules import CopyRule, MarkupRule, NumbersRule, ScriptRule
 from transformer_mt.data.drop_reasons import near_text, text_key
-from transformer_mt.data.held_out import source_key
+from transformer_mt.data.held_out import sentence_key
 from transformer_mt.data.languages import LanguageIdentifier, is_same_language
 from transformer_mt.data.spaceless import has_spaces_within, is_written_without_spaces
 from transformer_mt.data.tables import Pair
@@ -267,7 +267,7 @@ class LeakCheck:
         self._suspicion = Suspicion("validation or test sentences", "training leaves them out", is_on=always)
 
     def add(self, row: int, pair: Pair) -> None:
-        if source_key(pair[0]) in self._held_out:
+        if sentence_key(pair[0]) in self._held_out:
             self._suspicion.add(row, pair, 1)
 
     def suspicions(self) -> list[Suspicion]:

@@ -74,7 +74,7 @@ def inspect(config: Config, say: Callable[[str], None]) -> Inspection:
         identifier = LanguageIdentifier()
     except InputError as error:
         notes.append(f"Languages were not looked at: {error}.")
-    held_out = held_out_keys(data, say)
+    held_out = held_out_keys(data, say).sources
     looks = []
     for entry in data.entries:
         say(f"looking at {name_of(entry)}")

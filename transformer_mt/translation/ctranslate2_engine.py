@@ -108,10 +108,10 @@ class CTranslate2Engine:
     name = "ctranslate2"
 
     def __init__(
-        self, folder: Path, tokenizer: Tokenizer, device: str, compute_type: str, max_positions: int
+        self, folder: Path, tokenizer: Tokenizer, device: str, dtype: str, max_positions: int
     ) -> None:
         self.max_positions: int | None = max_positions
-        self.folder, self.device, self.compute_type = folder, device, compute_type
+        self.folder, self.device, self.dtype = folder, device, dtype
         self.is_on_cpu = device == "cpu"
         self.src_pieces = tokenizer.all_pieces_src
         self.tgt_pieces = tokenizer.all_pieces_tgt
@@ -269,7 +269,7 @@ class CTranslate2Engine:
             kind, _, index = self.device.partition(":")
             try:
                 self._library_model = library.Translator(
-                    str(self.folder), kind, device_index=int(index or 0), compute_type=self.compute_type,
+                    str(self.folder), kind, device_index=int(index or 0), compute_type=self.dtype,
                     inter_threads=workers, intra_threads=1, max_queued_batches=-1,  # asking never waits
                 )  # fmt: skip
             except (RuntimeError, ValueError) as error:

@@ -23,15 +23,25 @@ def find_direction(
     return source or (usual[0] if usual[0] in sources else sources[0]), target
 
 
-def for_set(translator: "Translator", languages: tuple[str, str]) -> "Translator":
-    """The translator for a validation or test set. A model of one target language takes sets of other
-    languages as they are.
+def can_translate(translator: "Translator", languages: tuple[str, str]) -> bool:
+    """Whether a set of these languages is one for the model. One of a single target language that it need
+    not be asked for takes other languages as they are, but not its own the other way round.
     """
+    source, target = map(base_code, languages)
+    sources, targets = ({base_code(code) for code in side} for side in zip(*translator.directions))
+    if (source in sources and target in targets) or languages in translator.directions:
+        return True
+    return len(targets) == 1 and not translator.planner.control_ids and target not in sources - targets
+
+
+def for_set(translator: "Translator", languages: tuple[str, str]) -> "Translator":
+    """The translator for a validation or test set. InputError if it is not one for the model."""
+    if not can_translate(translator, languages):
+        known = ", ".join(f"{source} to {target}" for source, target in translator.directions)
+        raise InputError(f"the model translates {known}, but the set is {languages[0]} to {languages[1]}")
     try:
         return translator.towards(languages[1], languages[0])
     except InputError:
-        if len({target for _, target in translator.directions}) > 1:
-            raise
         return translator
 
 

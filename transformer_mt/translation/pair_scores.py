@@ -5,6 +5,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from transformer_mt.errors import InputError
 from transformer_mt.translation.translator import Translator
 
 
@@ -12,7 +13,10 @@ def log_probs(model: str, pairs: Sequence[tuple[str, str]], languages: tuple[str
     """The mean log-probability per token of each target, given its source, end-of-sentence counted; -inf for
     a pair longer than the model can take. `languages` are those of the sources and of the targets.
     """
-    translator = _load(model).towards(languages[1], languages[0])
+    try:
+        translator = _load(model).towards(languages[1], languages[0])
+    except InputError as error:
+        raise InputError(f"data.filter.model_score: {model}: ", *error.parts) from None
     tokenizer, most = translator.tokenizer, translator.max_positions
     encoded = list(
         zip(

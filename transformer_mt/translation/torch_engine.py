@@ -49,7 +49,8 @@ class TorchEngine:
 
     def __init__(self, model: TranslationModel | Ensemble, tokenizer: Tokenizer) -> None:
         self.model, self.tokenizer = model, tokenizer
-        self.device = next(model.parameters()).device
+        weight = next(model.parameters())
+        self.device, self.dtype = weight.device, str(weight.dtype).removeprefix("torch.")
         self.is_on_cpu = self.device.type == "cpu"
         self._ids = SpecialIds(bos=BOS, eos=EOS, never=(PAD, UNK, BOS, *self._tags()))
 
