@@ -30,7 +30,7 @@ def fsync(path: Path) -> None:
 
 
 def read_objects(path: Path) -> list[Any]:
-    """The objects of a file with one JSON object per line; an incomplete last line, left by a crash, is
+    """The objects of a file with one JSON object per line; lines that are none, as a crash may leave, are
     skipped.
     """
     found = []

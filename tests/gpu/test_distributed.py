@@ -26,7 +26,11 @@ def updater(device, parallel, optimizer, dtype=torch.float32, compiled=False):
     objective = Objective(model, 0.1, compiled)
     if parallel is not None:  # ddp is for two ranks or more; the group has one
         objective = wrap_distributed(
-            objective, model.blocks, parallel, Ranks(size=2 if parallel == "ddp" else 1), device
+            objective,
+            model.blocks,
+            TrainConfig(parallel=parallel),
+            Ranks(size=2 if parallel == "ddp" else 1),
+            device,
         )
     made = build_optimizer(model, TrainConfig(optimizer=optimizer, eps=1e-3))
     return model, Updater(objective, made, device, dtype, 1.0, Ranks(), print)

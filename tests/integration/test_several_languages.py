@@ -16,8 +16,10 @@ from transformer_mt.data.corpus import read_corpus
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.evaluation.evaluate import evaluate
+from transformer_mt.evaluation.metric import Score
 from transformer_mt.files import read_objects
 from transformer_mt.training.loop import train
+from transformer_mt.training.validate import SetScores, mean_of
 from transformer_mt.translation.direction import can_translate, for_set
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
@@ -107,6 +109,15 @@ def test_validation_and_tests_go_by_their_own_languages(both, capfdbinary):
     assert [row["translation"] for row in rows] == [result.translation for result in expected]
     status, out, _ = cli(capfdbinary, "evaluate", both, "--json", "--to", "en")
     assert [json.loads(line)["corpus"] for line in out.splitlines()] == ["toy test (de to en)"]
+
+
+def test_a_mean_has_the_signatures_of_all_sets():
+    sets = [
+        SetScores(name, 1.0, [Score("BLEU", value, f"tok:{tok}")])
+        for name, value, tok in (("a", 10.0, "13a"), ("b", 20.0, "zh"), ("c", 30.0, "13a"))
+    ]
+    (score,) = mean_of(sets).scores
+    assert score == Score("BLEU", 20.0, "tok:13a; tok:zh")
 
 
 def test_bleu_is_computed_with_the_tokenizer_of_the_sets_own_language(both):

@@ -110,7 +110,7 @@ def measuring(answer):
 def test_auto_is_found_once_and_written_down(write_config, tmp_path, monkeypatch):
     monkeypatch.setattr(budget, "largest_budget", measuring(1536))
     said = []
-    monkeypatch.setattr(run, "say_once", said.append)
+    monkeypatch.setattr(run, "say_on_rank_zero", said.append)
     config = load_config(write_config(train={"batch_tokens": "auto"}))
     opened = open_run(config, tmp_path / "run")
     assert opened.config.train.batch_tokens == 1536

@@ -89,7 +89,7 @@ def test_what_auto_is_and_a_fresh_start_are_the_same_on_all_machines(key, here, 
 )
 def test_another_size_of_the_updates_is_told(monkeypatch, before, ranks, accumulate, told):
     said = []
-    monkeypatch.setattr(changes, "say_once", said.append)
+    monkeypatch.setattr(changes, "say_on_rank_zero", said.append)
     compare_updates(before, config(accumulate=accumulate), Ranks(0, ranks))
     assert "".join(said).startswith(told) and bool(said) is bool(told)
 
@@ -112,7 +112,7 @@ def test_a_key_is_fixed_unless_its_field_is_marked():
 
 def test_fixed_keys_are_refused_and_changeable_ones_reported(monkeypatch, tmp_path):
     said = []
-    monkeypatch.setattr(changes, "say_once", said.append)
+    monkeypatch.setattr(changes, "say_on_rank_zero", said.append)
     changes.compare_configs(config(), config(learning_rate=0.02), tmp_path)
     assert said == ["changed since the last checkpoint: `train.learning_rate` from 0.01 to 0.02"]
     with pytest.raises(InputError, match="`train.optimizer` must stay 'muon' .*, but is 'adam'"):

@@ -53,7 +53,7 @@ ALLOWED = {
         "", "checkpoint", "cpu", "config", "data", "device", "errors", "evaluation", "export", "files",
         "inspection", "locks", "plots", "progress_bar", "training", "translation",
     },
-    "serving": {"config", "cpu", "data.languages", "documents", "errors", "translation"},
+    "serving": {"config", "cpu", "data.languages", "data.lines", "documents", "errors", "translation"},
     "documents": {"data.spaceless", "errors", "translation"},
     "inspection": {"config", "data", "errors", "files", "progress_bar"},
     "cli": {

@@ -17,11 +17,27 @@ def test_keys_are_read_with_their_rates(tmp_path):
 
 @pytest.mark.parametrize(
     "text, message",
-    [("a b\n", "1: must be a key, and"), ("a 1 2\n", "1: must be"), ("#\n", "must have a key")],
+    [
+        ("a b\n", "1: must be a key, and"),
+        ("a 1 2\n", "1: must be"),
+        ("a\nb 0\n", "2: must be a key, and the requests per minute it may make .1 or more."),
+        ("#\n", "must have a key"),
+    ],
 )
 def test_a_file_of_keys_with_mistakes_is_refused(tmp_path, text, message):
     (tmp_path / "keys").write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match=message):
+        ApiKeys.read(tmp_path / "keys")
+
+
+def test_a_file_of_keys_must_be_there_and_be_text(tmp_path):
+    with pytest.raises(InputError, match="keys: no such file"):
+        ApiKeys.read(tmp_path / "keys")
+    (tmp_path / "keys").write_bytes(b"a\xff\n")
+    with pytest.raises(InputError, match="keys:1: must be UTF-8"):
+        ApiKeys.read(tmp_path / "keys")
+    (tmp_path / "keys").write_text("a\u2028b\n", encoding="utf-8")  # one line, of two words
+    with pytest.raises(InputError, match="keys:1: must be a key"):
         ApiKeys.read(tmp_path / "keys")
 
 
@@ -33,7 +49,6 @@ def test_a_rate_counts_the_last_minute_of_each_client():
     assert rate.seconds_to_wait("a", 2) == 50.0 and rate.seconds_to_wait("b", 2) == 0.0
     now[0] = 60.0
     assert rate.seconds_to_wait("a", 2) == 0.0
-    assert rate.seconds_to_wait("a", 0) > 0
 
 
 def test_clients_of_long_ago_are_forgotten(monkeypatch):

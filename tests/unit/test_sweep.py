@@ -11,6 +11,7 @@ import yaml
 from tests.conftest import TINY
 from transformer_mt.config.dump import dump_config
 from transformer_mt.errors import InputError
+from transformer_mt.evaluation.outputs import weights_digest
 from transformer_mt.experiments import sweep_jobs as jobs
 from transformer_mt.experiments.sweep_jobs import Runner, is_done
 from transformer_mt.experiments.sweep_plan import load_sweep
@@ -155,6 +156,14 @@ def test_a_job_is_done_when_this_very_config_was_trained_and_scored(write_sweep,
     assert not is_done(other)
     later = os.stat(job.folder / "model.safetensors").st_mtime + 5
     os.utime(job.folder / "model.safetensors", (later, later))  # trained on: its scores are old
+    assert not is_done(job)
+    file = job.folder / "evaluation" / "test-0.scores.json"
+    facts = json.loads(file.read_text(encoding="utf-8"))
+    own = weights_digest(job.folder)
+    file.write_text(json.dumps({**facts, "weights": own}), encoding="utf-8")
+    os.utime(file, (0, 0))  # as a copy of the folder may leave it
+    assert is_done(job)
+    (job.folder / "model.safetensors").write_text("{ }", encoding="utf-8")
     assert not is_done(job)
 
 

@@ -73,16 +73,33 @@ def keep_table(folder: Path, name: str, table: str) -> None:
     try:
         (folder / "evaluation").mkdir(exist_ok=True)
         write_text(folder / "evaluation" / name, table)
+        write_text(_facts_file(folder, name), json.dumps({"weights": weights_digest(folder)}) + "\n")
     except OSError as error:
         raise WorkError(f"{folder}: the table could not be written: {error.strerror}") from None
 
 
 def kept_table(folder: Path, name: str) -> str:
     """The table kept with the run's present model; empty without one."""
-    file, model = folder / "evaluation" / name, folder / "model.safetensors"
-    if not file.exists() or not model.exists() or file.stat().st_mtime < model.stat().st_mtime:
+    file, facts = folder / "evaluation" / name, _facts_file(folder, name)
+    if not file.exists() or not is_of_model(facts if facts.exists() else file, folder):
         return ""
     return file.read_text(encoding="utf-8")
+
+
+def _facts_file(folder: Path, name: str) -> Path:
+    return folder / "evaluation" / f"{name}.json"
+
+
+def is_of_model(facts: Path, folder: Path) -> bool:
+    """Whether a file of scores, or of the facts about a table, is of the model that the folder has now: by
+    the weights it names, else, as where an ensemble translated, by the times of the files.
+    """
+    model = folder / "model.safetensors"
+    if not model.exists() or not facts.exists():
+        return False
+    if weights := _facts_of(facts).get("weights"):
+        return bool(weights == weights_digest(folder))
+    return facts.stat().st_mtime >= model.stat().st_mtime
 
 
 def weights_digest(folder: Path) -> str | None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from transformer_mt.data.lines import read_lines
 from transformer_mt.errors import InputError
 
 _CLIENTS = 10_000
@@ -40,16 +41,16 @@ class ApiKeys:
 
     @classmethod
     def read(cls, path: Path) -> "ApiKeys":
-        """InputError if a line is not a key and, if there is a second word, a number."""
+        """InputError if a line is not a key and, if there is a second word, a number above 0."""
         keys: list[tuple[str, int | None]] = []
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        for number, line in enumerate(read_lines(path), start=1):
             words = line.split()
             if not words or words[0].startswith("#"):
                 continue
-            if len(words) > 2 or (len(words) == 2 and not words[1].isdecimal()):
+            if len(words) > 2 or (len(words) == 2 and not (words[1].isdecimal() and int(words[1]))):
                 raise InputError(
-                    f"{path}:{number}: must be a key, and the requests per minute it may make if they are "
-                    "limited, but has something else"
+                    f"{path}:{number}: must be a key, and the requests per minute it may make (1 or more) if "
+                    "they are limited, but has something else"
                 )
             keys.append((words[0], int(words[1]) if len(words) == 2 else None))
         if not keys:

@@ -10,7 +10,7 @@ from transformer_mt.config.keys import flat, marks
 from transformer_mt.config.section import Mark
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.training.distributed import Ranks
-from transformer_mt.training.metrics_log import say_once
+from transformer_mt.training.metrics_log import say_on_rank_zero
 
 
 def compare_configs(old: Config, new: Config, folder: Path) -> Config:
@@ -42,7 +42,9 @@ def compare_configs(old: Config, new: Config, folder: Path) -> Config:
     if new.train.max_epochs and new.train.max_updates > old.train.max_updates:
         changed.remove("train.max_updates")  # the checkpoint has the updates of its epochs instead
     for key in changed:
-        say_once(f"changed since the last checkpoint: `{key}` from {before.get(key)!r} to {after.get(key)!r}")
+        say_on_rank_zero(
+            f"changed since the last checkpoint: `{key}` from {before.get(key)!r} to {after.get(key)!r}"
+        )
     return new
 
 
@@ -93,6 +95,6 @@ def compare_updates(batches: int | None, config: Config, ranks: Ranks) -> None:
         if not rest
         else "no train.accumulate keeps it with so many processes"
     )
-    say_once(
+    say_on_rank_zero(
         f"batches in an update: {now} from here on ({ranks.size} x accumulate), {batches} before; {advice}"
     )

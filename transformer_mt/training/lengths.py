@@ -11,7 +11,7 @@ from transformer_mt.data.epoch_pairs import epoch_pairs
 from transformer_mt.data.given_tokenizer import config_with_facts, given_tokenizer
 from transformer_mt.data.mixture import Mixture
 from transformer_mt.data.prepare import prepare
-from transformer_mt.training.metrics_log import say_once
+from transformer_mt.training.metrics_log import say_on_rank_zero
 from transformer_mt.training.parent import Parent
 from transformer_mt.translation.pair_scores import log_probs
 
@@ -38,7 +38,7 @@ def lengths_of(config: Config) -> tuple[Config, Lengths]:
     tokenizer = given_tokenizer(config)
     if tokenizer is not None and config.tokenizer.file:
         config = config_with_facts(config, tokenizer)
-    data = prepare(config, say_once, tokenizer, log_probs)
+    data = prepare(config, say_on_rank_zero, tokenizer, log_probs)
     changing = epoch_pairs(config, data.train, data.sizes, data.tokenizer)
     lengths = changing.lengths(0) if changing else (data.train.src_lengths, data.train.tgt_lengths)
     rows = Mixture(data.sizes, data.weights, config.seed).rows(0)

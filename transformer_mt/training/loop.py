@@ -15,7 +15,7 @@ from transformer_mt.progress_bar import duration
 from transformer_mt.training.batch_budget import peak_memory
 from transformer_mt.training.distributed import Ranks, refuse_lost_rank
 from transformer_mt.training.interrupts import Interrupts
-from transformer_mt.training.metrics_log import environment, say_once
+from transformer_mt.training.metrics_log import environment, say_on_rank_zero
 from transformer_mt.training.progress import MAX_SKIPS, LogWindow
 from transformer_mt.training.publish import finish, publish, validate_and_publish
 from transformer_mt.training.run import Run
@@ -73,7 +73,7 @@ def _train(run: Run) -> None:
     if _is_finished(run):
         limits = "train.max_epochs and train.max_updates" if config.train.max_epochs else "train.max_updates"
         more = "train.patience" if _out_of_patience(run) else limits
-        say_once(
+        say_on_rank_zero(
             f"{folder}: finished at update {run.progress.step:,}; raise {more} to continue, or start over "
             "with `fresh`"
         )
@@ -84,7 +84,7 @@ def _train(run: Run) -> None:
     if run.saved_step is None and config.init_from:
         _validate(run)  # what the parent can do: no later model of this run may be worse
     run.model.train()
-    with Interrupts(say_once) as interrupts:
+    with Interrupts(say_on_rank_zero) as interrupts:
         while not _is_done(run):
             _update(run)
             if _due(run, config.train.log_every):
@@ -98,7 +98,7 @@ def _train(run: Run) -> None:
                 interrupts.save_requested = False
                 _collect_results(run)
                 run.save()
-                say_once(f"saved at update {run.progress.step:,}")
+                say_on_rank_zero(f"saved at update {run.progress.step:,}")
             if received := max(signal for signal, _ in wishes):
                 _collect_results(run)
                 run.save()
@@ -150,12 +150,14 @@ def _announce(run: Run) -> None:
     parameters = sum(parameter.numel() for parameter in run.model.parameters())
     precision = str(run.updater.dtype).removeprefix("torch.")
     devices = f"{run.ranks.size} x {run.device.type}" if run.ranks.size > 1 else str(run.device)
-    say_once(f"{config.name}: {parameters:,} parameters, {precision} on {devices}; run folder {run.folder}")
+    say_on_rank_zero(
+        f"{config.name}: {parameters:,} parameters, {precision} on {devices}; run folder {run.folder}"
+    )
     references = [targets[0] for each in run.data.valid for _, targets in each.sentences]
     if note := tokenised_note(references, config.evaluate.tokenize):
-        say_once(note)
+        say_on_rank_zero(note)
     if config.train.save_every > config.train.max_updates:
-        say_once(
+        say_on_rank_zero(
             "note: train.save_every is more than train.max_updates; checkpoints are written only at a new "
             "best and at the end"
         )
@@ -206,7 +208,9 @@ def _collect_results(run: Run) -> None:
     for step, result in enumerate(results, start=progress.step - len(results) + 1):
         progress.count(result)
         if result.skipped:
-            say_once(f"update {step:,} was skipped: its gradient is not finite ({progress.skipped:,} so far)")
+            say_on_rank_zero(
+                f"update {step:,} was skipped: its gradient is not finite ({progress.skipped:,} so far)"
+            )
         if progress.skipped_in_a_row >= MAX_SKIPS:
             raise WorkError(
                 f"{MAX_SKIPS} updates in a row had no finite gradient; resume from the last checkpoint with "
@@ -214,7 +218,7 @@ def _collect_results(run: Run) -> None:
             )
     run.estimate.updated(len(results), seconds)
     for line in run.estimate.announcement(progress.step, run.config.train, run.device.type == "cpu"):
-        say_once(line)
+        say_on_rank_zero(line)
     last = results[-1]
     ppl = math.exp(min(100.0, last.nll / last.num_tokens)) if not last.skipped else math.nan
     speed = sum(result.num_tokens for result in results) / seconds
@@ -239,7 +243,7 @@ def _log(run: Run) -> None:
         memory_mb=peak_memory(run.device) / 1e6,
         **facts,
     )
-    say_once(
+    say_on_rank_zero(
         f"update {progress.step:,}/{run.config.train.max_updates:,}  epoch {run.batches.epochs:.2f}  loss "
         f"{facts['loss']:.3f}  ppl {facts['ppl']:.2f}  lr {rate:.2e}  {facts['tokens_per_second']:,.0f} "
         f"tokens/s{_time_left(run)}"

@@ -15,7 +15,7 @@ from transformer_mt.files import read_objects, write_text
 from transformer_mt.training.loggers import Loggers
 
 
-def say_once(text: str) -> None:
+def say_on_rank_zero(text: str) -> None:
     """Print a message on stderr, above the progress bar: once, by rank 0."""
     if os.environ.get("RANK", "0") == "0":
         tqdm.write(text, file=sys.stderr)
@@ -28,7 +28,7 @@ class MetricsLog:
         self.path = folder / "metrics.jsonl"
         self._active = active
         self._bar: tqdm | None = None
-        self._loggers = Loggers(loggers if active else (), say_once)
+        self._loggers = Loggers(loggers if active else (), say_on_rank_zero)
 
     def rewind(self, step: int) -> None:
         """Remove what was written after update `step`, and the end: a resumed run writes it again."""

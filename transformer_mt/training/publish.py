@@ -14,7 +14,7 @@ from transformer_mt.errors import WorkError
 from transformer_mt.evaluation.calibration import calibrate
 from transformer_mt.files import write_text
 from transformer_mt.progress_bar import show_progress
-from transformer_mt.training.metrics_log import say_once
+from transformer_mt.training.metrics_log import say_on_rank_zero
 from transformer_mt.training.report import write_report
 from transformer_mt.training.run import Run
 from transformer_mt.training.sharding import load_full_weights
@@ -59,13 +59,13 @@ def _record(run: Run, result: Validation, event: str, **facts: object) -> None:
         **facts,
     )
     best = "  (best so far)" if facts.get("is_best") else ""
-    say_once(f"validation at {step:,}: {_in_words(deciding)}{best}")
+    say_on_rank_zero(f"validation at {step:,}: {_in_words(deciding)}{best}")
     for each in result.sets if len(result.sets) > 1 else []:
-        say_once(f"    {each.name}: {_in_words(each)}")
+        say_on_rank_zero(f"    {each.name}: {_in_words(each)}")
     for src, reference, translation in result.samples:
-        say_once(f"    {src}\n      is   {reference}\n      got  {translation}")
+        say_on_rank_zero(f"    {src}\n      is   {reference}\n      got  {translation}")
     if run.ranks.is_rank_zero:
-        write_report(run.folder, run.config, run.metrics_log.entries(), say_once)
+        write_report(run.folder, run.config, run.metrics_log.entries(), say_on_rank_zero)
 
 
 def _in_words(result: SetScores) -> str:
@@ -140,9 +140,9 @@ def finish(run: Run) -> None:
         _calibrate(run)
     run.metrics_log.write("end", step=progress.step, seconds=progress.seconds, model=chosen)
     if ranks.is_rank_zero:
-        write_report(run.folder, run.config, run.metrics_log.entries(), say_once)
+        write_report(run.folder, run.config, run.metrics_log.entries(), say_on_rank_zero)
         write_text(run.folder / "finished.json", f'{{"step": {progress.step}}}\n')
-    say_once(f'done: {run.folder} holds {chosen}; try: translate {os.path.relpath(run.folder)} "..."')
+    say_on_rank_zero(f'done: {run.folder} holds {chosen}; try: translate {os.path.relpath(run.folder)} "..."')
 
 
 def _calibrate(run: Run) -> None:
@@ -175,7 +175,7 @@ def _readable_steps(run: Run) -> list[int]:
             checkpoint.load_weights(run.averaging_file(step))
             steps.append(step)
         except CheckpointError as error:
-            say_once(f"{error}; it is left out of the average")
+            say_on_rank_zero(f"{error}; it is left out of the average")
     return steps
 
 
@@ -183,5 +183,5 @@ def _best_weights(run: Run) -> dict[str, Tensor]:
     try:
         return checkpoint.load(run.checkpoints / f"step-{run.progress.best_step:08d}").tensors["model"]
     except CheckpointError as error:
-        say_once(f"{error}; keeping the model published when it was the best")
+        say_on_rank_zero(f"{error}; keeping the model published when it was the best")
         return checkpoint.load_weights(run.folder / "model.safetensors")

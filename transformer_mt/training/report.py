@@ -15,7 +15,7 @@ from transformer_mt.data.corpus import name_of
 from transformer_mt.data.drop_reasons import READ, REASONS
 from transformer_mt.errors import InputError
 from transformer_mt.evaluation import fine_tuning, robustness
-from transformer_mt.evaluation.outputs import kept_table
+from transformer_mt.evaluation.outputs import is_of_model, kept_table
 from transformer_mt.files import write_text
 from transformer_mt.training.verdict import verdict
 from transformer_mt.translation.confidence import FILE
@@ -139,12 +139,10 @@ def _network(model: ModelConfig) -> str:
 
 def test_scores(folder: Path) -> list[tuple[str, dict[str, Any]]]:
     """The test scores of the model that is in the folder now; those of an earlier one are left out."""
-    model = folder / "model.safetensors"
-    files = sorted((folder / "evaluation").glob("*.scores.json"))
-    present = [file for file in files if model.exists() and file.stat().st_mtime >= model.stat().st_mtime]
     return [
         (file.name.removesuffix(".scores.json"), json.loads(file.read_text(encoding="utf-8")))
-        for file in present
+        for file in sorted((folder / "evaluation").glob("*.scores.json"))
+        if is_of_model(file, folder)
     ]
 
 

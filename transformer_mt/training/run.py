@@ -22,7 +22,7 @@ from transformer_mt.model.interface import TranslationModel
 from transformer_mt.training.config_changes import changed_scores, compare_updates
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.estimate import TimeEstimate
-from transformer_mt.training.metrics_log import MetricsLog, say_once
+from transformer_mt.training.metrics_log import MetricsLog, say_on_rank_zero
 from transformer_mt.training.optimizer import load_optimizer_tensors, optimizer_tensors
 from transformer_mt.training.progress import Progress
 from transformer_mt.training.random_state import random_states, restore_random_states
@@ -130,8 +130,8 @@ class Run:
         compare_updates(state.get("batches_per_update"), self.config, self.ranks)
         self._keep_micro_batches(state)
         if changed := changed_scores(Config.model_validate(state["config"]).model_dump(), self.config):
-            say_once(f"scores before and after a change of {', '.join(changed)} are not comparable")
-            say_once("the search for the best checkpoint starts again")
+            say_on_rank_zero(f"scores before and after a change of {', '.join(changed)} are not comparable")
+            say_on_rank_zero("the search for the best checkpoint starts again")
             self.progress.reset_scores()
         restore_random_states(
             saved.tensors["rng"], self.device, self.ranks, self.config.seed + self.progress.step
@@ -151,7 +151,7 @@ class Run:
         found = state.get("micro_batch_tokens", before)
         if before == now != found:
             self.updater.micro_batch_tokens = found
-            say_once(
+            say_on_rank_zero(
                 f"in micro-batches of at most {found:,} positions, as before; train.micro_batch_tokens sets "
                 "another number"
             )

@@ -34,7 +34,7 @@ from transformer_mt.training.build import build_updater
 from transformer_mt.training.config_changes import compare_configs, compare_ranks
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.loggers import check_loggers
-from transformer_mt.training.metrics_log import MetricsLog, say_once
+from transformer_mt.training.metrics_log import MetricsLog, say_on_rank_zero
 from transformer_mt.training.parent import Parent
 from transformer_mt.training.progress import Progress
 from transformer_mt.training.run import Run, model_for
@@ -50,8 +50,8 @@ def open_run(config: Config, folder: Path, fresh: bool = False, ranks: Ranks | N
     """The run in `folder`, at its newest undamaged checkpoint or at its beginning; `fresh` moves an old run
     aside first.
 
-    Nothing in the folder is touched before the config, the device and the data are found good. The caller
-    closes it.
+    Before the config, the device and the data are found good, the folder is locked and damaged checkpoints
+    in it are set aside; nothing else of it changes. The caller closes the run.
     """
     with ExitStack() as held:
         run = _open_run(config, folder, fresh, ranks or Ranks(), held)
@@ -91,7 +91,7 @@ def _open_run(config: Config, folder: Path, fresh: bool, ranks: Ranks, held: Exi
     held.callback(run.batches.close)
     if saved is not None:
         run.restore(saved)
-        say_once(
+        say_on_rank_zero(
             f"resuming from {saved.path}: update {run.progress.step:,} of {run.config.train.max_updates:,}"
         )
     if ranks.is_rank_zero:
@@ -193,7 +193,7 @@ def _prepare_data(config: Config, tokenizer: Tokenizer | None, ranks: Ranks) -> 
     """The encoded pairs; InputError unless all ranks have the same and the monitor can be computed."""
     helping = help_prepare(config, tokenizer) if ranks.local_rank else nullcontext()
     with helping, ranks.local_rank_zero_first():
-        data = prepare(config, say_once, tokenizer, log_probs)
+        data = prepare(config, say_on_rank_zero, tokenizer, log_probs)
     if len(set(ranks.gather(data.fingerprint))) > 1:
         raise InputError(
             "every machine must prepare the same data, but they differ; set TRANSFORMER_MT_CACHE to a "
@@ -216,7 +216,7 @@ def _without_auto(config: Config, data: PreparedData, device: torch.device, rank
 def _create_folder(folder: Path, fresh: bool) -> FolderLock:
     """Create the run's folder and lock it; with `fresh` an old one is moved aside first."""
     if fresh and folder.is_dir():
-        say_once(f"the old run is now {set_aside(folder)}")
+        say_on_rank_zero(f"the old run is now {set_aside(folder)}")
     folder.mkdir(parents=True, exist_ok=True)
     return lock_folder(folder)
 
@@ -242,7 +242,7 @@ def _build(
     if parent is not None:
         parent.give_weights(model)
     model = model.to(device)
-    updater = build_updater(config, model, device, dtype, ranks, say_once)
+    updater = build_updater(config, model, device, dtype, ranks, say_on_rank_zero)
     if not ranks.is_rank_zero:
         torch.manual_seed(config.seed + ranks.rank)  # equal weights on each rank, but different dropout
     plan = TrainingBatches(
@@ -291,7 +291,7 @@ def _config_of(saved: Checkpoint, folder: Path) -> Config:
 
 def _newest(folder: Path, ranks: Ranks) -> Checkpoint | None:
     """The newest undamaged checkpoint; rank 0 finds it, because it sets damaged ones aside."""
-    saved = checkpoint.newest(folder / "checkpoints", say_once) if ranks.is_rank_zero else None
+    saved = checkpoint.newest(folder / "checkpoints", say_on_rank_zero) if ranks.is_rank_zero else None
     path = ranks.broadcast(saved and str(saved.path))
     return saved if ranks.is_rank_zero or path is None else checkpoint.load(Path(path))
 
@@ -312,5 +312,7 @@ def _with_budget(config: Config, data: PreparedData, device: torch.device, ranks
     if config.train.batch_tokens != "auto":
         return config
     tokens = min(ranks.gather(find_budget(config, data, device)))
-    say_once(f"train.batch_tokens: auto is {tokens:,} here; config.yaml in the run's folder holds the number")
+    say_on_rank_zero(
+        f"train.batch_tokens: auto is {tokens:,} here; config.yaml in the run's folder holds the number"
+    )
     return config.model_copy(update={"train": config.train.model_copy(update={"batch_tokens": tokens})})

@@ -90,7 +90,7 @@ def validate(
         samples.append(_evenly_chosen(rows, 3))
     model.train()
     named = [i for i, each in enumerate(found) if each.name == config.train.monitor_set]
-    deciding = found[named[0]] if named else _mean(found)
+    deciding = found[named[0]] if named else mean_of(found)
     score = _monitored(deciding, config.train.monitor, metrics)
     return Validation(deciding, found, score, samples[named[0] if named else 0])
 
@@ -110,11 +110,17 @@ def _monitored(result: SetScores, monitor: str, metrics: Sequence[Metric]) -> fl
     return result.scores[0].value if metrics[0].higher_is_better else -result.scores[0].value
 
 
-def _mean(sets: Sequence[SetScores]) -> SetScores:
+def mean_of(sets: Sequence[SetScores]) -> SetScores:
+    """What is shown and monitored for all sets together."""
     if len(sets) == 1:
         return sets[0]
     scores = [
-        Score(each[0].name, mean(score.value for score in each), each[0].signature)
+        # BLEU's tokenizer goes by the language of a set: all signatures belong to the mean.
+        Score(
+            each[0].name,
+            mean(score.value for score in each),
+            "; ".join(dict.fromkeys(score.signature for score in each)),
+        )
         for each in zip(*(one.scores for one in sets))
     ]
     return SetScores("mean", mean(one.loss for one in sets), scores)
