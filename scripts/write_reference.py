@@ -31,7 +31,7 @@ from transformer_mt.config.corpus import (
 from transformer_mt.config.dump import flow
 from transformer_mt.config.section import Mark
 from transformer_mt.errors import InputError, WorkError
-from transformer_mt.training.report import table
+from transformer_mt.markdown import table
 from transformer_mt.translation.result import Candidate, Options, Translation
 
 FOLDER = Path(__file__).parent.parent / "docs/reference"

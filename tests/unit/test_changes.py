@@ -8,7 +8,7 @@ from transformer_mt.config.keys import marks
 from transformer_mt.config.section import Changeable, Mark, Section
 from transformer_mt.errors import InputError
 from transformer_mt.training import config_changes as changes
-from transformer_mt.training.config_changes import compare_ranks, compare_updates
+from transformer_mt.training.config_changes import note_other_update_size, refuse_different_ranks
 from transformer_mt.training.distributed import Ranks
 
 HERE = {"train.device": "cuda", "train.precision": "bfloat16", "fresh": False}
@@ -34,19 +34,19 @@ def test_machines_with_different_configs_are_refused():
     with pytest.raises(
         InputError, match="`train.learning_rate` is 0.01 on rank 0 and 0.02 on rank 1\nevery machine must"
     ):
-        compare_ranks(config(), HERE, Elsewhere(config(learning_rate=0.02)))
+        refuse_different_ranks(config(), HERE, Elsewhere(config(learning_rate=0.02)))
 
 
 def test_where_the_data_lies_is_each_machines_matter():
     moved = Config.model_validate({**TINY, "data": {**TINY["data"], "train": {"toy": "train", "size": 1400}}})
-    compare_ranks(config(), HERE, Elsewhere(moved))
-    compare_ranks(config(), HERE, Ranks())
+    refuse_different_ranks(config(), HERE, Elsewhere(moved))
+    refuse_different_ranks(config(), HERE, Ranks())
 
 
 def test_what_is_done_with_the_data_is_not():
     shorter = Config.model_validate({**TINY, "data": {**TINY["data"], "max_length": 60}})
     with pytest.raises(InputError, match="`data.max_length` is 64 on rank 0 and 60 on rank 1"):
-        compare_ranks(config(), HERE, Elsewhere(shorter))
+        refuse_different_ranks(config(), HERE, Elsewhere(shorter))
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_what_is_done_with_the_data_is_not():
 )
 def test_what_auto_is_and_a_fresh_start_are_the_same_on_all_machines(key, here, there):
     with pytest.raises(InputError, match=f"`{key}` is {here!r} on rank 0 and {there} on rank 1"):
-        compare_ranks(config(), {**HERE, key: here}, Elsewhere(config()))
+        refuse_different_ranks(config(), {**HERE, key: here}, Elsewhere(config()))
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_what_auto_is_and_a_fresh_start_are_the_same_on_all_machines(key, here, 
 def test_another_size_of_the_updates_is_told(monkeypatch, before, ranks, accumulate, told):
     said = []
     monkeypatch.setattr(changes, "say_on_rank_zero", said.append)
-    compare_updates(before, config(accumulate=accumulate), Ranks(0, ranks))
+    note_other_update_size(before, config(accumulate=accumulate), Ranks(0, ranks))
     assert "".join(said).startswith(told) and bool(said) is bool(told)
 
 
@@ -113,7 +113,7 @@ def test_a_key_is_fixed_unless_its_field_is_marked():
 def test_fixed_keys_are_refused_and_changeable_ones_reported(monkeypatch, tmp_path):
     said = []
     monkeypatch.setattr(changes, "say_on_rank_zero", said.append)
-    changes.compare_configs(config(), config(learning_rate=0.02), tmp_path)
+    changes.resumed_config(config(), config(learning_rate=0.02), tmp_path)
     assert said == ["changed since the last checkpoint: `train.learning_rate` from 0.01 to 0.02"]
     with pytest.raises(InputError, match="`train.optimizer` must stay 'muon' .*, but is 'adam'"):
-        changes.compare_configs(config(optimizer="muon"), config(optimizer="adam"), tmp_path)
+        changes.resumed_config(config(optimizer="muon"), config(optimizer="adam"), tmp_path)

@@ -19,6 +19,8 @@ ALLOWED = {
     "files": set(),
     "cache": set(),
     "cpu": set(),
+    "markdown": set(),
+    "memory": set(),
     "progress_bar": set(),
     "locks": {"errors"},
     "device": {"errors"},
@@ -27,7 +29,7 @@ ALLOWED = {
     "config": {"errors"},
     "model": set(),
     "model.build": {"config.model"},
-    "data": {"cpu", "cache", "config", "errors", "files", "progress_bar", "locks"},
+    "data": {"cpu", "cache", "config", "errors", "files", "markdown", "progress_bar", "locks"},
     "search": {"model"},
     "search.mbr": {"data.spaceless"},
     "search.rules": {"config"},
@@ -40,22 +42,24 @@ ALLOWED = {
     "translation.translator": {
         "config", "data.languages", "data.tokenizer", "errors", "model.interface", "search",
     },
-    "evaluation": {"config", "data", "errors", "files", "progress_bar", "translation"},
+    "evaluation": {"config", "data", "errors", "files", "markdown", "progress_bar", "translation"},
     "training": {
         "", "cpu", "checkpoint", "config", "data", "device", "errors", "evaluation", "files", "locks",
-        "model", "plots", "progress_bar", "translation",
+        "markdown", "memory", "model", "plots", "progress_bar", "translation",
     },
     "export": {
         "cache", "config", "data", "errors", "evaluation", "files", "model", "progress_bar", "translation",
     },
-    "export.model_card": {"", "config", "data.drop_reasons", "data.languages", "files", "training.report"},
+    "export.model_card": {
+        "", "config", "data.drop_reasons", "data.languages", "files", "markdown", "training.report",
+    },
     "experiments": {
         "", "checkpoint", "cpu", "config", "data", "device", "errors", "evaluation", "export", "files",
-        "inspection", "locks", "plots", "progress_bar", "training", "translation",
+        "inspection", "locks", "markdown", "plots", "progress_bar", "training", "translation",
     },
     "serving": {"config", "cpu", "data.languages", "data.lines", "documents", "errors", "translation"},
     "documents": {"data.spaceless", "errors", "translation"},
-    "inspection": {"config", "data", "errors", "files", "progress_bar"},
+    "inspection": {"config", "data", "errors", "files", "markdown", "progress_bar"},
     "cli": {
         "", "config", "data", "device", "documents", "errors", "evaluation", "experiments", "export", "files",
         "inspection", "plots", "progress_bar", "search", "serving", "training", "translation",

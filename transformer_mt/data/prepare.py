@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow
-from tabulate import tabulate
 
 from transformer_mt.cache import cache_root
 from transformer_mt.config import Config, DataConfig
@@ -40,6 +39,7 @@ from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.files import fsync, write_text
 from transformer_mt.locks import FolderLock, wait_for_folder
+from transformer_mt.markdown import table
 
 FORMAT = 5  # of the cache: raise it when a change in this package alters what is written
 
@@ -321,4 +321,4 @@ def corpus_table(corpora: Sequence[CorpusCounts], weights: Sequence[float] = ())
         for number, corpus in enumerate(corpora)
     ]
     head = ["corpus", *names, "source tokens", "target tokens", *(["uses per epoch"] if weights else [])]
-    return tabulate(rows, headers=head, tablefmt="github", disable_numparse=True)
+    return table(rows, head)

@@ -3,9 +3,8 @@
 import json
 from pathlib import Path
 
-from tabulate import tabulate
-
 from transformer_mt.evaluation.comparison import Cell, Comparison
+from transformer_mt.markdown import table
 
 FILE = "fine_tuning.md"
 PARENT = "parent.json"
@@ -29,9 +28,9 @@ def before_and_after(comparison: Comparison) -> str:
                 ]
             )  # fmt: skip
     head = ["test set", "metric", "before", "after", "change", "p", ""]
-    table = tabulate(rows, head, tablefmt="github", disable_numparse=True)
     return (
-        f"{table}\n\n- before: {before}\n- p: paired bootstrap resampling, {comparison.samples:,} samples\n"
+        f"{table(rows, head)}\n\n- before: {before}\n"
+        f"- p: paired bootstrap resampling, {comparison.samples:,} samples\n"
     )
 
 

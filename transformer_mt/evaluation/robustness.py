@@ -6,14 +6,13 @@ from dataclasses import asdict, dataclass
 from random import Random
 from typing import Any
 
-from tabulate import tabulate
-
 from transformer_mt.config import Config
 from transformer_mt.data.spaceless import joined
 from transformer_mt.data.test_sets import TestSentence, TestSet
 from transformer_mt.data.text_changes import Change, NoFinalMark, TitleCase, Typos, UpperCase
 from transformer_mt.evaluation.metric import Score
 from transformer_mt.evaluation.metrics import build_metrics, corpus_scores
+from transformer_mt.markdown import table
 from transformer_mt.translation.direction import for_set
 from transformer_mt.translation.result import Options
 from transformer_mt.translation.translator import Translator
@@ -102,8 +101,7 @@ def as_table(rows: list[Row]) -> str:
         shown = [values.get(name, "") for name in names]
         cells.append([row.corpus, row.form, f"{row.sentences:,}", *shown, f"{row.suspicious:.1%}"])
     head = ["test set", "written", "lines", *names, "suspicious"]
-    table = tabulate(cells, head, tablefmt="github", disable_numparse=True)
     return (
-        f"{table}\n\n- Capitals, title case and final marks are the references' too.\n"
+        f"{table(cells, head)}\n\n- Capitals, title case and final marks are the references' too.\n"
         "- suspicious: translations that repeat themselves, copy, were cut, or are much too long or short\n"
     )

@@ -39,8 +39,8 @@ from transformer_mt.export.export import export
 from transformer_mt.export.to_ctranslate2 import ToCTranslate2
 from transformer_mt.files import digest, write_text
 from transformer_mt.locks import set_aside
+from transformer_mt.markdown import table
 from transformer_mt.training.loop import train
-from transformer_mt.training.report import table
 from transformer_mt.translation.model_folder import load_run_config
 from transformer_mt.translation.translator import Translator
 

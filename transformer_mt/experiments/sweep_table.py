@@ -17,7 +17,7 @@ from transformer_mt.evaluation.outputs import read_translations, set_of_file
 from transformer_mt.experiments.sweep_jobs import is_done
 from transformer_mt.experiments.sweep_plan import Job, Sweep
 from transformer_mt.files import read_objects, write_text
-from transformer_mt.training.report import table
+from transformer_mt.markdown import table
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,8 @@ from transformer_mt.data.languages import base_code, is_natural
 from transformer_mt.export.proof import Proof
 from transformer_mt.export.target import Target
 from transformer_mt.files import read_objects
-from transformer_mt.training.report import facts_table, signature_lines, table, test_scores
+from transformer_mt.markdown import table
+from transformer_mt.training.report import facts_table, signature_lines, test_scores
 
 _ON_THE_HUB = {"Hugging Face": "transformers"}
 """The hub's names of the libraries that load a target."""

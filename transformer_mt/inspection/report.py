@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from html import escape
 
-from tabulate import tabulate
-
 from transformer_mt.inspection.inspect import CorpusLook, Inspection
 from transformer_mt.inspection.suspicion import Suspicion
 from transformer_mt.inspection.verdict import verdict
+from transformer_mt.markdown import table
 
 _LEAST = 0.0005
 """Suspicions of a smaller share of a corpus are left out, unless they concern at least ten pairs."""
@@ -32,17 +31,14 @@ def shown(look: CorpusLook) -> list[Suspicion]:
 def markdown(inspection: Inspection) -> str:
     """The report for the terminal and for inspect.md."""
     parts = [f"# Inspection of {inspection.name}", verdict(inspection), *inspection.notes]
-    overview = tabulate(
-        _overview(inspection), headers=_head(inspection), tablefmt="github", disable_numparse=True
-    )
-    parts.append(overview)
+    parts.append(table(_overview(inspection), _head(inspection)))
     for look in inspection.corpora:
         parts.append(f"## {look.name}")
         if not (suspicions := shown(look)):
             parts.append("Nothing suspicious.")
             continue
         rows = [_row(look, suspicion) for suspicion in suspicions]
-        parts.append(tabulate(rows, headers=_SUSPICIONS, tablefmt="github", disable_numparse=True))
+        parts.append(table(rows, _SUSPICIONS))
         parts += [_example_lines(suspicion) for suspicion in suspicions]
     return "\n\n".join(parts) + "\n"
 

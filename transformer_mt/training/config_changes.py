@@ -13,9 +13,9 @@ from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.metrics_log import say_on_rank_zero
 
 
-def compare_configs(old: Config, new: Config, folder: Path) -> Config:
-    """Report which keys changed since the checkpoint; refuse those that are fixed, as a key is unless its
-    field is marked. Returns the new config, with the values found for `auto`.
+def resumed_config(old: Config, new: Config, folder: Path) -> Config:
+    """The new config, with the values that were found for `auto`. Keys that changed since the checkpoint are
+    reported; InputError for those that are fixed, as a key is unless its field is marked.
     """
     if new.train.batch_tokens == "auto":
         found = {"batch_tokens": old.train.batch_tokens}
@@ -55,7 +55,7 @@ def changed_scores(old: dict[str, Any], new: Config) -> list[str]:
     return [key for key in changed if Mark.AFFECTS_SCORES in marks(Config, key)]
 
 
-def compare_ranks(config: Config, found: dict[str, Any], ranks: Ranks) -> None:
+def refuse_different_ranks(config: Config, found: dict[str, Any], ranks: Ranks) -> None:
     """Refuse machines that were started differently: each would follow its own config. Where data lies may
     differ.
 
@@ -82,7 +82,7 @@ def compare_ranks(config: Config, found: dict[str, Any], ranks: Ranks) -> None:
             )
 
 
-def compare_updates(batches: int | None, config: Config, ranks: Ranks) -> None:
+def note_other_update_size(batches: int | None, config: Config, ranks: Ranks) -> None:
     """Say when an update is of another number of batches than at the checkpoint, which had `batches` if it is
     known.
     """

@@ -11,8 +11,8 @@ from transformer_mt.config import Config
 from transformer_mt.device import choose_device, is_compiler_error, is_out_of_memory
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.evaluation.metrics import tokenised_note
+from transformer_mt.memory import peak_memory
 from transformer_mt.progress_bar import duration
-from transformer_mt.training.batch_budget import peak_memory
 from transformer_mt.training.distributed import Ranks, refuse_lost_rank
 from transformer_mt.training.interrupts import Interrupts
 from transformer_mt.training.metrics_log import environment, say_on_rank_zero
@@ -78,6 +78,7 @@ def _train(run: Run) -> None:
             "with `fresh`"
         )
         return
+    _begin(run)
     _announce(run)
     if run.saved_step is not None and run.progress.best_step == run.progress.step:
         publish(run, run.weights(), run.progress.best_score)  # the process was killed before it could
@@ -142,11 +143,16 @@ def _is_finished(run: Run) -> bool:
     return _is_done(run) and bool(run.ranks.broadcast(written))
 
 
-def _announce(run: Run) -> None:
-    config, progress = run.config, run.progress
+def _begin(run: Run) -> None:
+    """Let the folder be that of a run at this update: not finished, without what was logged after it."""
     if run.ranks.is_rank_zero:
         (run.folder / "finished.json").unlink(missing_ok=True)
-    run.metrics_log.begin(config, progress.step if run.saved_step is not None else -1)
+    run.metrics_log.begin(run.config, run.progress.step if run.saved_step is not None else -1)
+
+
+def _announce(run: Run) -> None:
+    """Say and log what is trained on what."""
+    config, progress = run.config, run.progress
     parameters = sum(parameter.numel() for parameter in run.model.parameters())
     precision = str(run.updater.dtype).removeprefix("torch.")
     devices = f"{run.ranks.size} x {run.device.type}" if run.ranks.size > 1 else str(run.device)

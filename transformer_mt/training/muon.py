@@ -77,13 +77,13 @@ class Muon(torch.optim.Muon):
     def _orthogonal(self, momenta: list[Tensor]) -> Tensor:
         """N matrices of one shape -> [N, A, B]; of sharded ones the rows of this rank."""
         if is_sharded(momenta[0]):
-            return sharded_orthogonal(momenta, orthogonal, self._dtype, self._first_rank(len(momenta)))
+            return sharded_orthogonal(momenta, orthogonal, self._dtype, self._take_ranks(len(momenta)))
         if self._shared:
-            return gathered_orthogonal(momenta, orthogonal, self._dtype, self._first_rank(len(momenta)))
+            return gathered_orthogonal(momenta, orthogonal, self._dtype, self._take_ranks(len(momenta)))
         return orthogonal(torch.stack(momenta).to(self._dtype))
 
-    def _first_rank(self, matrices: int) -> int:
-        """The rank that makes the first of so many matrices: the one after the last that made some."""
+    def _take_ranks(self, matrices: int) -> int:
+        """Give so many matrices to the next ranks, in turn; the first of these ranks."""
         first, ranks = self._next_rank, dist.get_world_size()
         each = -(-matrices // ranks)
         self._next_rank = (first + -(-matrices // each)) % ranks

@@ -11,13 +11,8 @@ from transformer_mt.config import Config
 from transformer_mt.data.batching import Batch, plan_epoch
 from transformer_mt.device import choose_device, choose_precision
 from transformer_mt.errors import InputError
-from transformer_mt.training.batch_budget import (
-    free_memory,
-    largest_budget,
-    longest_batch,
-    peak_memory,
-    reset_peak,
-)
+from transformer_mt.memory import free_memory, peak_memory, reset_peak
+from transformer_mt.training.batch_budget import largest_budget, longest_batch
 from transformer_mt.training.cluster import SECONDS_PER_OPERATION, UTILISATION, Cluster
 from transformer_mt.training.lengths import Lengths
 from transformer_mt.training.speed import seconds_per_update

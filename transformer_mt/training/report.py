@@ -5,8 +5,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tabulate import tabulate
-
 from transformer_mt import plots
 from transformer_mt.config import Config
 from transformer_mt.config.dump import changed_settings
@@ -17,6 +15,7 @@ from transformer_mt.errors import InputError
 from transformer_mt.evaluation import fine_tuning, robustness
 from transformer_mt.evaluation.outputs import is_of_model, kept_table
 from transformer_mt.files import write_text
+from transformer_mt.markdown import table
 from transformer_mt.training.verdict import verdict
 from transformer_mt.translation.confidence import FILE
 
@@ -86,11 +85,6 @@ def report(
     parts = [f"# {config.name}", f"{names}: {languages}.", facts_table(config, entries), picture]
     parts += [_tests(tests), _validations(entries), _samples(entries), _data(corpora), _settings(config)]
     return "\n\n".join(filter(None, parts)) + "\n"
-
-
-def table(rows: Sequence[Sequence[Any]], head: Sequence[str]) -> str:
-    """A Markdown table; the cells stay as they are."""
-    return tabulate(rows, headers=head, tablefmt="github", disable_numparse=True)
 
 
 def facts_table(config: Config, entries: Sequence[dict[str, Any]]) -> str:

@@ -19,7 +19,7 @@ from transformer_mt.errors import InputError, Setting, WorkError
 from transformer_mt.locks import FolderLock
 from transformer_mt.model.build import build_model
 from transformer_mt.model.interface import TranslationModel
-from transformer_mt.training.config_changes import changed_scores, compare_updates
+from transformer_mt.training.config_changes import changed_scores, note_other_update_size
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.estimate import TimeEstimate
 from transformer_mt.training.metrics_log import MetricsLog, say_on_rank_zero
@@ -127,7 +127,7 @@ class Run:
             self.updater.scaler.load_state_dict(state["scaler"])
         self.batches.load_state_dict(state["batches"])
         self.progress.load_state_dict(state["progress"])
-        compare_updates(state.get("batches_per_update"), self.config, self.ranks)
+        note_other_update_size(state.get("batches_per_update"), self.config, self.ranks)
         self._keep_micro_batches(state)
         if changed := changed_scores(Config.model_validate(state["config"]).model_dump(), self.config):
             say_on_rank_zero(f"scores before and after a change of {', '.join(changed)} are not comparable")

@@ -31,7 +31,7 @@ from transformer_mt.files import write_text
 from transformer_mt.locks import FolderLock, lock_folder, set_aside
 from transformer_mt.training.batch_budget import find_budget
 from transformer_mt.training.build import build_updater
-from transformer_mt.training.config_changes import compare_configs, compare_ranks
+from transformer_mt.training.config_changes import refuse_different_ranks, resumed_config
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.loggers import check_loggers
 from transformer_mt.training.metrics_log import MetricsLog, say_on_rank_zero
@@ -137,7 +137,7 @@ def _check_machine(config: Config, fresh: bool, ranks: Ranks) -> tuple[torch.dev
         "train.precision": str(dtype).removeprefix("torch."),
         "fresh": fresh,
     }
-    compare_ranks(config, found, ranks)
+    refuse_different_ranks(config, found, ranks)
     if dtype != torch.float32:  # precision: fp32 asks for exact products, also in validations
         allow_tf32(device)
     return device, dtype
@@ -166,7 +166,7 @@ def _check_config(
             config = with_keys_of(config, old, ("model", "tokenizer"))
         elif config.tokenizer.file:
             config = with_keys_of(config, old, ("tokenizer",))
-        config = compare_configs(old, config, folder)
+        config = resumed_config(old, config, folder)
     elif not fresh and (folder / "model.safetensors").exists():
         raise InputError(
             f"{folder}: must hold the checkpoints of its model to be resumed, but holds none; start over ",
