@@ -49,8 +49,8 @@ MOMENTS = {
     "writing a checkpoint, before its name": ("transformer_mt.checkpoint", "_hash", 10, "after"),
     "between a checkpoint and the removal of old ones": ("transformer_mt.checkpoint", "rotate", 3, "before"),
     "between a checkpoint and its link for averaging": (
-        "transformer_mt.training.run",
-        "Run._keep_for_averaging",
+        "transformer_mt.training.kept_weights",
+        "KeptWeights.keep",
         3,
         "before",
     ),

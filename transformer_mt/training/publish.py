@@ -120,9 +120,9 @@ def finish(run: Run) -> None:
     assert progress.best_step is not None and progress.best_score is not None
     chosen, weights = f"update {progress.best_step:,}", _best_weights(run) if ranks.is_rank_zero else {}
     score = progress.best_score
-    steps = ranks.broadcast(_readable_steps(run) if ranks.is_rank_zero else [])
+    steps = ranks.broadcast(run.kept_weights.readable_steps(run.progress) if ranks.is_rank_zero else [])
     if len(steps) > 1:
-        files = show_progress(map(run.averaging_file, steps), "averaging", len(steps), unit="checkpoints")
+        files = show_progress(map(run.kept_weights.file, steps), "averaging", len(steps), unit="checkpoints")
         average = checkpoint.average(files) if ranks.is_rank_zero else None
         average = ranks.broadcast_tensors(average)
         load_full_weights(run.model, average, "the average")
@@ -165,18 +165,6 @@ def _best_loss(run: Run) -> float:
         if entry["event"] == "valid" and entry["step"] == run.progress.best_step
     ]
     return run.ranks.broadcast(losses[-1] if losses else math.inf)
-
-
-def _readable_steps(run: Run) -> list[int]:
-    """The steps to average, without damaged files."""
-    steps = []
-    for step in run.steps_to_average():
-        try:
-            checkpoint.load_weights(run.averaging_file(step))
-            steps.append(step)
-        except CheckpointError as error:
-            say_on_rank_zero(f"{error}; it is left out of the average")
-    return steps
 
 
 def _best_weights(run: Run) -> dict[str, Tensor]:

@@ -22,6 +22,7 @@ from transformer_mt.model.interface import TranslationModel
 from transformer_mt.training.config_changes import changed_scores, note_other_update_size
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.estimate import TimeEstimate
+from transformer_mt.training.kept_weights import KeptWeights
 from transformer_mt.training.metrics_log import MetricsLog, say_on_rank_zero
 from transformer_mt.training.optimizer import load_optimizer_tensors, optimizer_tensors
 from transformer_mt.training.progress import Progress
@@ -39,7 +40,6 @@ class Run:
     data: PreparedData
     device: torch.device
     model: TranslationModel
-    optimizer: torch.optim.Optimizer
     updater: Updater
     batches: BatchPrefetcher
     progress: Progress
@@ -67,11 +67,9 @@ class Run:
         return self.folder / "checkpoints"
 
     @property
-    def averaging(self) -> Path:
-        """Weights of the checkpoints that will be averaged; hard links, so they cost nothing while those
-        exist.
-        """
-        return self.folder / "averaging"
+    def kept_weights(self) -> KeptWeights:
+        """Those of the checkpoints that will be averaged."""
+        return KeptWeights(self.folder / "averaging", self.config.train)
 
     def state_dict(self) -> dict[str, Any]:
         """All that is not a tensor."""
@@ -95,7 +93,7 @@ class Run:
         self.saved_step, self.saved_at = self.progress.step, time.monotonic()
         tensors = {"rng": random_states(self.device, self.ranks), "model": self.weights()}
         if self._needs_weights:
-            tensors["optimizer"] = optimizer_tensors(self.optimizer, self.model)
+            tensors["optimizer"] = optimizer_tensors(self.updater.optimizer, self.model)
         if not self.ranks.is_rank_zero:
             return
         try:
@@ -111,7 +109,7 @@ class Run:
                 f"{error}; {last}; free some space and run the same command to resume from it"
             ) from None
         checkpoint.rotate(self.checkpoints, self.config.train.keep_checkpoints, self.progress.best_step)
-        self._keep_for_averaging(path)
+        self.kept_weights.keep(path, self.progress)
 
     def restore(self, saved: Checkpoint) -> None:
         """Become the run that wrote the checkpoint."""
@@ -122,7 +120,7 @@ class Run:
                 "bring the old data back, or start over with ", Setting("fresh", True),
             )  # fmt: skip
         load_full_weights(self.model, saved.tensors["model"], str(saved.path))
-        load_optimizer_tensors(self.optimizer, self.model, saved.tensors.get("optimizer", {}))
+        load_optimizer_tensors(self.updater.optimizer, self.model, saved.tensors.get("optimizer", {}))
         if self.updater.scaler.is_enabled() and state["scaler"]:  # another precision has none
             self.updater.scaler.load_state_dict(state["scaler"])
         self.batches.load_state_dict(state["batches"])
@@ -138,7 +136,7 @@ class Run:
         )
         self.saved_step = self.progress.step
         if self.ranks.is_rank_zero:
-            self._keep_for_averaging(saved.path)
+            self.kept_weights.keep(saved.path, self.progress)
 
     def _keep_micro_batches(self, state: dict[str, Any]) -> None:
         """Keep the size found after out-of-memory: another split has other dropout masks. A change of
@@ -179,45 +177,6 @@ class Run:
             copy = model_for(self.config, self.data.tokenizer).to(self.device)
         checkpoint.load_model_weights(copy, full_weights(self.model), "the model")
         return copy
-
-    def steps_to_average(self) -> list[int]:
-        """Steps of the checkpoints whose weights are to be averaged, of those kept so far.
-
-        Checkpoints written by an interruption, outside the `save_every` schedule, are ignored: an interrupted
-        run then averages the same steps as an uninterrupted one.
-        """
-        train, progress = self.config.train, self.progress
-        there = sorted(
-            int(path.stem.removeprefix("step-")) for path in self.averaging.glob("step-*.safetensors")
-        )
-        there = [step for step in there if 0 < step <= progress.step]  # update 0 is the parent's model
-        scheduled = [step for step in there if step % train.save_every == 0 or step == train.max_updates]
-        if train.average == "last":
-            return scheduled[-train.average_checkpoints :]
-        scores, best_steps = dict(progress.scores), progress.best_steps()
-        candidates = [step for step in there if step in scores and (step in scheduled or step in best_steps)]
-        return sorted(
-            sorted(candidates, key=lambda step: (-scores[step], -step))[: train.average_checkpoints]
-        )
-
-    def averaging_file(self, step: int) -> Path:
-        return self.averaging / f"step-{step:08d}.safetensors"
-
-    def _keep_for_averaging(self, path: Path) -> None:
-        """Link the weights of a new checkpoint into `averaging` and drop those no longer wanted there."""
-        if self.config.train.average_checkpoints == 1:
-            return
-        self.averaging.mkdir(exist_ok=True)
-        link = self.averaging / f"{path.name}.safetensors"
-        try:
-            link.unlink(missing_ok=True)
-            link.hardlink_to(path / "model.safetensors")
-        except OSError:  # a file system without hard links
-            checkpoint.save_weights(link, checkpoint.load_weights(path / "model.safetensors"))
-        wanted = {self.averaging_file(step) for step in self.steps_to_average()}
-        for file in self.averaging.glob("step-*.safetensors"):
-            if file not in wanted:
-                file.unlink()
 
 
 def model_for(config: Config, tokenizer: Tokenizer) -> TranslationModel:

@@ -268,7 +268,6 @@ def _build(
         data=data,
         device=device,
         model=model,
-        optimizer=updater.optimizer,
         updater=updater,
         batches=BatchPrefetcher(plan, train.accumulate, device),
         progress=Progress(),
