@@ -13,7 +13,7 @@ from transformer_mt.errors import InputError
 
 def choose_device(name: str) -> torch.device:
     """The device called `name`; `auto` is the first GPU, else the CPU. Under torchrun each local rank has its
-    own GPU. A numbered GPU becomes the current device of this process.
+    own GPU.
     """
     local_rank = int(os.environ.get("LOCAL_RANK", 0)) if int(os.environ.get("WORLD_SIZE", 1)) > 1 else None
     if name == "auto":
@@ -35,11 +35,15 @@ def choose_device(name: str) -> torch.device:
             f"the device must be there, but {device} is not: this machine has {torch.cuda.device_count()} "
             "CUDA GPUs; use cpu"
         )
-    if device.type == "cuda" and device.index is not None:
-        torch.cuda.set_device(device)  # for libraries that allocate on the current device, such as Triton
     if device.type == "mps" and not torch.backends.mps.is_available():
         raise InputError("the device must be there, but mps is not; use cpu")
     return device
+
+
+def use_device(device: torch.device) -> None:
+    """Let a numbered GPU be the current one: libraries such as Triton allocate there."""
+    if device.type == "cuda" and device.index is not None:
+        torch.cuda.set_device(device)
 
 
 def choose_precision(name: str, device: torch.device) -> torch.dtype:

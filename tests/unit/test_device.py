@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from transformer_mt.cpu import usable_cores
-from transformer_mt.device import allow_tf32, choose_device, is_out_of_memory, keep_freed_memory
+from transformer_mt.device import allow_tf32, choose_device, is_out_of_memory, keep_freed_memory, use_device
 from transformer_mt.errors import InputError
 
 
@@ -25,7 +25,6 @@ def test_the_gpu_of_a_process_is_known_by_its_name_too(monkeypatch):
     monkeypatch.setenv("LOCAL_RANK", "1")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    monkeypatch.setattr(torch.cuda, "set_device", lambda device: None)
     own = choose_device("cuda")
     assert own == torch.device("cuda:1") and choose_device(str(own)) == own
 
@@ -93,13 +92,19 @@ def test_memory_is_kept_as_far_as_the_c_library_allows(monkeypatch, most, mmap_t
     assert kept == ({-3: mmap_threshold, -1: 2**31 - 1} if mmap_threshold else {})
 
 
-def test_one_of_several_gpus_becomes_the_current_device(monkeypatch):
-    """Libraries such as Triton allocate on the current device."""
+def test_one_of_several_gpus_becomes_the_current_device_when_it_is_used(monkeypatch):
+    """Libraries such as Triton allocate on the current device. Looking whether it is there takes no memory of
+    it.
+    """
     current = []
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "set_device", current.append)
-    assert choose_device("cuda:1") == torch.device("cuda:1") and current == [torch.device("cuda:1")]
+    device = choose_device("cuda:1")
+    assert device == torch.device("cuda:1") and current == []
+    use_device(device)
+    use_device(torch.device("cpu"))
+    assert current == [device]
 
 
 def test_cores_that_are_not_ours_do_not_count(monkeypatch):

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from transformer_mt.config import Config
-from transformer_mt.device import choose_device, is_compiler_error, is_out_of_memory
+from transformer_mt.device import choose_device, is_compiler_error, is_out_of_memory, use_device
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.evaluation.metrics import tokenised_note
 from transformer_mt.memory import peak_memory
@@ -43,7 +43,9 @@ def train(config: Config, out: str | Path | None = None, fresh: bool = False) ->
     if not isinstance(config, Config):
         raise InputError(f"train() must get a Config, as load_config(path) returns, but got {config!r}")
     folder = Path(out) if out else Path("runs") / config.name
-    ranks = Ranks.join(choose_device(config.train.device))
+    device = choose_device(config.train.device)
+    use_device(device)
+    ranks = Ranks.join(device)
     try:
         with closing(open_run(config, folder, fresh, ranks)) as run:
             _train(run)

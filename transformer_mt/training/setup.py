@@ -24,7 +24,7 @@ from transformer_mt.data.prefetch import BatchPrefetcher
 from transformer_mt.data.prepare import PreparedData, help_prepare, prepare
 from transformer_mt.data.test_sets import name_of_set
 from transformer_mt.data.tokenizer import Tokenizer
-from transformer_mt.device import allow_tf32, choose_device, choose_precision, keep_freed_memory
+from transformer_mt.device import allow_tf32, choose_device, choose_precision, keep_freed_memory, use_device
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.evaluation.metrics import build_metrics
 from transformer_mt.files import write_text
@@ -110,6 +110,7 @@ def _check_machine(config: Config, fresh: bool, ranks: Ranks) -> tuple[torch.dev
     """
     train = config.train
     device = choose_device(train.device)
+    use_device(device)
     if train.parallel == "fsdp" and ranks.size == 1:
         raise InputError(
             "train.parallel: fsdp must have several processes, but there is one; start it with torchrun"

@@ -7,7 +7,7 @@ import numpy as np
 
 from transformer_mt.config import Config
 from transformer_mt.data.batching import Batch, make_batch
-from transformer_mt.device import choose_device, choose_precision, keep_freed_memory
+from transformer_mt.device import choose_device, choose_precision, keep_freed_memory, use_device
 from transformer_mt.model.build import build_model
 from transformer_mt.training.build import build_trial_updater
 
@@ -29,6 +29,7 @@ def seconds_per_update(
     """
     train = config.train
     device = choose_device(train.device)
+    use_device(device)
     if device.type == "cpu":
         keep_freed_memory()
     dtype = choose_precision(train.precision, device)

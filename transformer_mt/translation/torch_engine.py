@@ -13,7 +13,7 @@ from torch import Tensor
 from transformer_mt.checkpoint import CheckpointError, load_model_weights, load_weights
 from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
-from transformer_mt.device import allow_tf32, choose_device
+from transformer_mt.device import allow_tf32, choose_device, use_device
 from transformer_mt.errors import InputError, Setting, WorkError
 from transformer_mt.model.build import build_model
 from transformer_mt.model.interface import TranslationModel
@@ -60,6 +60,7 @@ class TorchEngine:
     ) -> "TorchEngine":
         """The models in the folders of runs; several are an ensemble, and must have one tokenizer."""
         chosen = choose_device(device)
+        use_device(chosen)
         allow_tf32(chosen)
         if dtype not in ("float32", "bfloat16", "float16"):
             raise InputError(
