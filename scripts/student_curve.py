@@ -89,6 +89,7 @@ def table(found: list[Point]) -> str:
 
 def draw(found: list[Point], path: Path) -> None:
     from matplotlib.figure import Figure
+    from matplotlib.ticker import LogLocator, ScalarFormatter
 
     figure = Figure(figsize=(8, 6), layout="constrained")
     axes = figure.subplots()
@@ -102,6 +103,9 @@ def draw(found: list[Point], path: Path) -> None:
             point.name, (point.speed, point.bleu), xytext=(4, 3), textcoords="offset points", size=7
         )
     axes.set_xscale("log")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_major_formatter(ScalarFormatter())
+    axes.xaxis.set_minor_formatter("")
     axes.set_xlabel("sentences per second")
     axes.set_ylabel("BLEU")
     axes.grid(alpha=0.3, which="both")
