@@ -121,6 +121,7 @@ class _Planner:
         if cluster is None:
             self.dtype = choose_precision(train.precision, self.device)
         self.is_sharded = train.parallel == "fsdp"
+        self.shares_muon = self.is_sharded or train.share_muon
         # Padded tokens of an update on one device, and those of one pass.
         self.device_tokens = -(-train.update_tokens // ranks) or int(train.batch_tokens) * train.accumulate
         self.pass_tokens = min(
@@ -139,7 +140,7 @@ class _Planner:
         updates = self.train.max_updates
         if self.train.max_epochs:
             updates = min(updates, max(1, math.ceil(self.train.max_epochs * per_epoch)))
-        seconds = self._measured() if self.cluster is None else self._computed(self.cluster)
+        seconds = self._measured() if self.cluster is None else self._computed(self.cluster, self.shares_muon)
         return Plan(
             pairs=len(self.lengths.src) * self.lengths.copies,
             update_tokens=self.train.update_tokens or self.device_tokens * self.ranks,
@@ -151,7 +152,7 @@ class _Planner:
             state_bytes=self._state_bytes(self.is_sharded),
             peak_bytes=self.peak_bytes,
             available_bytes=self.available,
-            sent_bytes=sum(self._sent_bytes()),
+            sent_bytes=sum(self._sent_bytes(self.shares_muon)),
             sending_seconds=self._sending(),
             seconds=seconds,
             is_measured=self.cluster is None,
@@ -190,24 +191,21 @@ class _Planner:
             self.peak_bytes = float(peak_memory(self.device))
         return seconds
 
-    def _computed(self, cluster: Cluster) -> float:
+    def _computed(self, cluster: Cluster, shares_muon: bool) -> float:
         src, tgt = (np.full(1, round(float(side.mean()))) for side in (self.lengths.src, self.lengths.tgt))
         typical = longest_batch(src, tgt, self.pass_tokens)
         cost = self._cost(typical)
         passes = self.device_tokens / self.pass_tokens
         flops = passes * (cost.flops - self.muon_flops)
-        muon_flops = self.muon_flops / (self.ranks if self._is_muon_shared() else 1)
+        muon_flops = self.muon_flops / (self.ranks if shares_muon else 1)
         starting = passes * SECONDS_PER_OPERATION * cost.operations
         of_passes = flops / _speed(cluster)
         computing = max(of_passes + muon_flops / _speed(cluster), starting)
         # DDP sends gradients during the last backward pass, FSDP2 weights and gradients during all passes.
         # Muon's steps come after them.
         hiding = of_passes if self.is_sharded else _BACKWARD * of_passes / max(1.0, passes)
-        sent, of_muon = self._sent_bytes()
+        sent, of_muon = self._sent_bytes(shares_muon)
         return computing + max(0.0, sent / cluster.bandwidth - hiding) + of_muon / cluster.bandwidth
-
-    def _is_muon_shared(self) -> bool:
-        return self.is_sharded or self.train.share_muon
 
     def _state_bytes(self, is_sharded: bool) -> float:
         return self.cost.state_bytes / (self.ranks if is_sharded else 1)
@@ -235,14 +233,14 @@ class _Planner:
         tokens = int(sizes[1] + free / bytes_of_token) // 256 * 256
         return tokens if tokens >= longest else 0
 
-    def _sent_bytes(self) -> tuple[float, float]:
+    def _sent_bytes(self, shares_muon: bool) -> tuple[float, float]:
         """During the passes, and for Muon's steps. A ring of R sends (R - 1) / R of the numbers to gather or
         to sum them, twice that for both.
         """
         around = (self.ranks - 1) / self.ranks
         of_muon = around * _BYTES_OF_STEP * self.muon_numbers
         if not self.is_sharded:
-            return around * 2 * 4 * self.cost.parameters, of_muon if self.train.share_muon else 0.0
+            return around * 2 * 4 * self.cost.parameters, of_muon if shares_muon else 0.0
         # The weights of a layer are gathered for the forward and for the backward pass, the others once; all
         # gradients are summed and divided.
         of_weight = 2 if self.train.fsdp_weights == "bf16" else 4
@@ -251,7 +249,7 @@ class _Planner:
         return around * -(-self.device_tokens // self.pass_tokens) * of_pass, 2 * of_muon
 
     def _sending(self) -> float:
-        return sum(self._sent_bytes()) / self.cluster.bandwidth if self.cluster else 0.0
+        return sum(self._sent_bytes(self.shares_muon)) / self.cluster.bandwidth if self.cluster else 0.0
 
     def _memory_changes(self) -> Iterator[Change]:
         train = self.train
@@ -290,10 +288,8 @@ class _Planner:
                 f"train.update_tokens={int(train.batch_tokens) * train.accumulate}",
                 f"keeps the updates of one device; without it they are {self.ranks} times as large",
             )
-        if self.cluster is not None and self.ranks > 1 and self.muon_numbers and not self._is_muon_shared():
-            self.train = train.model_copy(update={"share_muon": True})
-            saved = 1 - self._computed(self.cluster) / seconds
-            self.train = train
+        if self.cluster is not None and self.ranks > 1 and self.muon_numbers and not self.shares_muon:
+            saved = 1 - self._computed(self.cluster, shares_muon=True) / seconds
             if saved > _MIN_SAVING:
                 yield Change("train.share_muon=true", f"an update takes {saved:.0%} less time")
         if self._sending() > seconds / 2 and not self.is_sharded:
