@@ -16,6 +16,7 @@ from pathlib import Path
 from transformer_mt.data.held_out import sentence_key
 from transformer_mt.data.languages import LanguageIdentifier
 from transformer_mt.data.tables import Pair
+from transformer_mt.inspection.checks import LeakCheck
 from transformer_mt.inspection.inspect import CorpusLook, all_checks, look_at
 
 _FRENCH = [
@@ -83,9 +84,9 @@ def planted(pairs: Sequence[Pair], fault: str, share: float, seed: int = 1) -> t
 
 def looked(pairs: Sequence[Pair], languages: tuple[str, str]) -> CorpusLook:
     """What `inspect` finds in the pairs."""
-    checks = all_checks(languages, LanguageIdentifier())
     held_out = {sentence_key(src) for src, _ in _VALIDATION}
-    return look_at("corpus", pairs, languages, checks, held_out)
+    checks = [*all_checks(languages, LanguageIdentifier()), LeakCheck(held_out)]
+    return look_at("corpus", pairs, languages, checks, is_training=True)
 
 
 def reported(look: CorpusLook, fault: str) -> int:

@@ -2,7 +2,7 @@
 
 import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -80,6 +80,18 @@ def wait_for_folder(folder: Path, on_wait: Callable[[], None]) -> FolderLock:
 
 def _file_lock(folder: Path) -> FileLock:
     return FileLock(folder / ".lock", thread_local=False)
+
+
+def start_over(folder: Path, inputs: Sequence[Path], say: Callable[[str], None]) -> None:
+    """Move an old folder aside. InputError if one of the inputs of what follows is in it."""
+    if not folder.is_dir():
+        return
+    for path in inputs:
+        if path.resolve().is_relative_to(folder.resolve()):
+            raise InputError(
+                f"{path}: must be outside {folder}, which is moved aside before it is needed; move it first"
+            )
+    say(f"the old folder is now {set_aside(folder)}")
 
 
 def set_aside(folder: Path) -> Path:

@@ -17,6 +17,7 @@ from transformer_mt.data.corpus import read_corpus
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.experiments import synthetic
 from transformer_mt.experiments.backtranslation_chain import run_chain
+from transformer_mt.experiments.origin import record_origin
 from transformer_mt.experiments.synthetic import Choice, Step, Text, make_corpus
 from transformer_mt.files import read_objects
 from transformer_mt.translation.chunk_size import ChunkSize
@@ -137,9 +138,8 @@ def test_what_is_done_is_not_done_again_and_never_mixed(translator, tiny_run, te
 
 def test_other_rules_clean_again_what_is_translated(translator, tiny_run, text, tmp_path, monkeypatch):
     out, nothing = tmp_path / "synthetic.jsonl", Choice(FilterConfig(), flags=("long", *synthetic.WRONG))
-    drops_all = {"en": "x", "de": "x", "score": 0.0, "flags": ["long"]}
     original = synthetic._translated
-    monkeypatch.setattr(synthetic, "_translated", lambda *a: [r | drops_all for r in original(*a)])
+    monkeypatch.setattr(synthetic, "_translated", lambda *a: [r | {"flags": ["long"]} for r in original(*a)])
     with pytest.raises(WorkError, match="synthetic.jsonl: no translation is left after cleaning"):
         backtranslate(translator, [tiny_run], [text], out, nothing, print)
     monkeypatch.setattr(synthetic, "_translated", None)
@@ -168,6 +168,16 @@ def test_what_was_begun_in_another_precision_is_not_continued(
     other = Translator.load(tiny_run, "cpu", "bfloat16", decode={"no_repeat_ngram": 2})
     with pytest.raises(InputError, match=r"\.x\.jsonl\.part: was made with another engine; remove it"):
         backtranslate(other, [tiny_run], [text], tmp_path / "x.jsonl", ALL, print)
+
+
+def test_other_lines_are_not_continued(translator, tiny_run, text, tmp_path, monkeypatch):
+    """As an earlier version may have left them, which chose other lines of the same text."""
+    part = tmp_path / ".x.jsonl.part"
+    part.write_text('{"de": "x", "en": "Another line.", "score": 0.0, "flags": []}\n')
+    facts = Step(translator, [tiny_run], Text.of_files([text]), False, ALL).facts()
+    record_origin(tmp_path / "x.jsonl.origin.json", facts)
+    with pytest.raises(InputError, match="must hold translations of these lines, but has another at"):
+        backtranslate(translator, [tiny_run], [text], tmp_path / "x.jsonl", ALL, print)
 
 
 def test_an_extra_that_is_missing_is_said_before_any_work(translator, tiny_run, text, tmp_path, monkeypatch):
@@ -304,6 +314,26 @@ def test_a_chain_takes_a_backward_model_of_several_languages(chain, tmp_path):
     assert rows and {row["en"] for row in rows} <= set(ENGLISH)
     translator = Translator.load(tmp_path / "chain" / "backward", decode={"no_repeat_ngram": 1})
     assert rows[0]["de"] == translator.towards("de", "en").translate([rows[0]["en"]])[0].translation
+
+
+def test_a_chain_takes_a_backward_model_whose_corpus_has_other_column_names(chain, tiny_run, tmp_path):
+    backward = shutil.copytree(tiny_run, tmp_path / "b")
+    config = yaml.safe_load((backward / "config.yaml").read_text())
+    config["data"]["train"] |= {"source_lang": "English", "target_lang": "German"}
+    (backward / "config.yaml").write_text(yaml.safe_dump(config))
+    values = yaml.safe_load(chain.read_text())
+    chain.write_text(yaml.safe_dump({**values, "backward": str(backward)}))
+    assert run_chain(chain, tmp_path / "chain", print).is_dir()
+
+
+def test_a_chain_does_not_move_what_it_needs(chain, tiny_run, tmp_path):
+    folder = tmp_path / "chain"
+    backward = shutil.copytree(tiny_run, folder / "backward")
+    values = yaml.safe_load(chain.read_text())
+    chain.write_text(yaml.safe_dump({**values, "backward": str(backward)}))
+    with pytest.raises(InputError, match="backward: must be outside .*chain, which is moved aside"):
+        run_chain(chain, folder, print, fresh=True)
+    assert backward.is_dir()
 
 
 def test_a_chain_starts_over_where_asked(chain, tmp_path):

@@ -159,7 +159,7 @@ def test_evaluation_says_what_was_gained_and_what_forgotten(child_config, parent
     (parent / "model.safetensors").unlink()
     result = run_cli("evaluate", folder)
     assert result.returncode == 0
-    assert "the model this one was fine-tuned from is not there" in result.stderr.decode()
+    assert "the weights that this model began with are not at this path" in result.stderr.decode()
 
 
 def test_a_parent_that_cannot_be_compared_does_not_stop_the_evaluation(child_config, parent, tmp_path):

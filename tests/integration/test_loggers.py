@@ -91,7 +91,7 @@ def wandb(monkeypatch):
     module.init = init
     monkeypatch.setitem(sys.modules, "wandb", module)
     monkeypatch.setattr(loggers, "check_loggers", lambda names: None)
-    monkeypatch.setattr("transformer_mt.training.setup.check_loggers", lambda names: None)
+    monkeypatch.setattr("transformer_mt.training.early_checks.check_loggers", lambda names: None)
     return module
 
 

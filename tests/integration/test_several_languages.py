@@ -10,9 +10,12 @@ import yaml
 from tests.conftest import TINY, train_interrupted
 from tests.integration.test_cli import cli
 from transformer_mt import Translator
+from transformer_mt.cli import resume
+from transformer_mt.cli.test_sets import into
 from transformer_mt.config import load_config
 from transformer_mt.data import toy
 from transformer_mt.data.corpus import read_corpus
+from transformer_mt.data.test_sets import TestSet as Sentences
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.evaluation.evaluate import evaluate
@@ -121,8 +124,6 @@ def test_a_mean_has_the_signatures_of_all_sets():
 
 
 def test_bleu_is_computed_with_the_tokenizer_of_the_sets_own_language(both):
-    from transformer_mt.data.test_sets import TestSet as Sentences
-
     config = load_config(both / "config.yaml")
     data = config.data.model_copy(update={"target_lang": "zh"})  # the config's default must not matter
     config = config.model_copy(update={"data": data})
@@ -169,8 +170,6 @@ def test_a_language_has_the_name_the_model_gives_it(tiny_run):
 
 def test_a_model_of_one_language_takes_a_set_of_another(tiny_run):
     """As one whose language has another code than the training corpora."""
-    from transformer_mt.data.test_sets import TestSet as Sentences
-
     translator, config = Translator.load(tiny_run, "cpu"), load_config(tiny_run / "config.yaml")
     test = Sentences("x", "x", [("A dog.", ("Ein Hund.",))], None, ("nl", "de"))
     assert evaluate(translator, test, config, print).scores
@@ -190,7 +189,7 @@ def test_a_model_of_one_language_takes_a_set_of_another(tiny_run):
 )
 def test_a_model_does_not_take_a_set_of_the_other_direction(tiny_run, languages, fits):
     translator = Translator.load(tiny_run, "cpu")
-    assert can_translate(translator, languages) == fits
+    assert can_translate(translator.directions, False, languages) == fits
     if not fits:
         with pytest.raises(InputError, match="the model translates en to de, but the set is"):
             for_set(translator, languages)
@@ -198,8 +197,33 @@ def test_a_model_does_not_take_a_set_of_the_other_direction(tiny_run, languages,
 
 def test_a_model_that_is_asked_for_languages_takes_only_those(both):
     translator = Translator.load(both, "cpu")
-    assert can_translate(translator, ("de_AT", "en")) and can_translate(translator, ("en", "de"))
-    assert not can_translate(translator, ("en", "fr")) and not can_translate(translator, ("fr", "de"))
+    for languages, fits in (
+        (("de_AT", "en"), True), (("en", "de"), True), (("en", "fr"), False), (("fr", "de"), False)
+    ):  # fmt: skip
+        assert can_translate(translator.directions, True, languages) == fits
+    with pytest.raises(InputError, match="the model translates en to de, de to en, but the set is en to fr"):
+        for_set(translator, ("en", "fr"))
+
+
+@pytest.mark.parametrize(
+    "direction, languages, fits",
+    [
+        (("zh_Hans", "zh_Hant"), ("zh_Hans", "zh_Hant"), True),
+        (("zh_Hans", "zh_Hant"), ("zh_Hant", "zh_Hans"), False),
+        (("nb", "nn"), ("nn", "nb"), False),
+        (("en", "en"), ("en", "en"), True),
+        (("German", "English"), ("de", "en"), True),
+    ],
+)
+def test_variants_of_one_language_have_directions_too(direction, languages, fits):
+    assert can_translate([direction], False, languages) == fits
+
+
+def test_a_validation_set_of_the_other_direction_is_refused_at_once(write_config, tmp_path):
+    valid = {"toy": "valid", "source_lang": "de", "target_lang": "en"}
+    with pytest.raises(InputError, match=r"data.valid must be .* \(en to de\), but toy valid is de to en"):
+        train(load_config(write_config(data={"valid": valid})), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_systems_are_compared_in_the_direction_of_the_set(both, tiny_run, tmp_path, capfdbinary):
@@ -211,14 +235,22 @@ def test_systems_are_compared_in_the_direction_of_the_set(both, tiny_run, tmp_pa
     (tmp_path / "a.en").write_text("A dog sleeps.\n")
     files = ["--source", tmp_path / "a.de", "--reference", tmp_path / "a.en"]
     status, _, err = cli(capfdbinary, "compare", both, *files)
-    assert status == 2 and "--to must be one of de, en, the languages it writes" in err
+    assert status == 2 and "--to must be one of de, en, the languages the model writes" in err
+    status, _, err = cli(capfdbinary, "compare", tiny_run, both, *files)
+    assert status == 0  # the direction of the first
     page = tmp_path / "page.html"
     words = ["--to", "en", "--samples", "20", "--html", page]
     assert cli(capfdbinary, "compare", both, *files, *words)[0] == 0
     expected = Translator.load(both, "cpu").towards("en").translate(["Ein Hund schläft."])[0].translation
     assert html.escape(expected) in page.read_text()
     status, _, err = cli(capfdbinary, "compare", tiny_run, "--to", "en")
-    assert status == 2 and "--to must be a language the model writes (de), but is en" in err
+    assert status == 2 and "a test set must be into en, but those of the model are en to de" in err
+    translations = tmp_path / "a.en"
+    status, _, err = cli(
+        capfdbinary, "compare", f"x={translations}", f"y={translations}", *files, "--to", "en",
+        "--target-lang", "en",
+    )  # fmt: skip
+    assert status == 2 and "--to must stand with a model, but all systems are files" in err
 
 
 def test_evaluate_takes_the_sets_of_the_languages_named(both, capfdbinary):
@@ -227,6 +259,15 @@ def test_evaluate_takes_the_sets_of_the_languages_named(both, capfdbinary):
     ):  # fmt: skip
         status, out, _ = cli(capfdbinary, "evaluate", both, *words)
         assert status == 0 and ("(en to de)" in out, "(de to en)" in out) == (there, back)
+    status, _, err = cli(capfdbinary, "evaluate", both, "--from", "de", "--to", "de")
+    assert status == 2 and "must be from de into de, but those of the model are en to de, de to en" in err
+
+
+def test_of_two_variants_the_one_named_is_taken():
+    sets = [Sentences(name, name, [], None, ("en", name)) for name in ("zh_Hans", "zh_Hant", "de_AT")]
+    directions = [("en", "zh_Hans"), ("en", "zh_Hant"), ("en", "de")]
+    for target, found in (("zh_Hant", ["zh_Hant"]), ("zh_Hans", ["zh_Hans"]), ("de_CH", ["de_AT"])):
+        assert [each.name for each in into(sets, directions, target, None)] == found
 
 
 def test_a_child_is_compared_only_where_it_and_its_parent_translate(
@@ -239,7 +280,7 @@ def test_a_child_is_compared_only_where_it_and_its_parent_translate(
     path.write_text(yaml.safe_dump({**values, "init_from": str(both), "tokenizer": {}, "model": {}}))
     child = train(load_config(path), tmp_path / "child")
     status, out, err = cli(capfdbinary, "evaluate", child)
-    assert status == 0 and f"only one of {both} and {child} translates it" in err
+    assert status == 0 and f"not both of {both} and {child} translate it" in err
     assert f"{both}: translates toy test without <cap>, which it does not have" in err
     assert "before" in out and "(de to en)" not in out.split("before")[1]
     assert "(en to de)" in out.split("before")[1]
@@ -254,6 +295,10 @@ def test_another_language_is_not_resumed(both, tmp_path, capfdbinary, monkeypatc
     out.write_bytes(out.read_bytes().splitlines(keepends=True)[0])
     status, _, err = cli(capfdbinary, *command, "--to", "en", "--resume")
     assert status == 2 and 'another value of the setting languages ("en to de" then, "de to en" now)' in err
+    record = resume.record_file(out)
+    facts = json.loads(record.read_text())
+    del facts["the setting languages"]  # as earlier versions wrote it
+    record.write_text(json.dumps(facts))
     assert cli(capfdbinary, *command, "--to", "de", "--resume")[0] == 0
 
 
@@ -330,7 +375,6 @@ def test_a_child_may_write_another_language(both, write_config, tmp_path):
 
 def test_kept_translations_are_those_into_the_same_language(both, tmp_path):
     """Two sets with the same sources: the translations into one language are not taken for the other's."""
-    from transformer_mt.data.test_sets import TestSet as Sentences
     from transformer_mt.evaluation.translated import translated
 
     run = shutil.copytree(both, tmp_path / "run")

@@ -6,7 +6,6 @@ from functools import lru_cache
 import pytest
 
 from scripts.plant_faults import FAULTS, NEAR, SHIFTED, looked, planted, reported
-from transformer_mt.config.filter import FilterConfig
 from transformer_mt.config.load import load_config
 from transformer_mt.data import toy
 from transformer_mt.inspection.checks import RepetitionCheck, TokenisedCheck, is_tokenised
@@ -251,18 +250,37 @@ def test_a_key_that_is_on_is_said_to_be_on(write_config, tmp_path):
     "joined, action",
     [
         (False, "filter: {detokenize: target}"),
-        ("source", "filter: {detokenize: target}"),
-        ("target", "done already (filter: {detokenize: target})"),
-        (True, "done already (filter: {detokenize: target})"),
+        ("source", "filter: {detokenize: true}"),
+        ("target", "joining left these; look at the examples"),
+        (True, "joining left these; look at the examples"),
     ],
 )
-def test_a_side_that_is_not_joined_is_still_to_be_joined(write_config, joined, action):
-    check = TokenisedCheck(("en", "de"))
+def test_a_side_that_is_not_joined_is_still_to_be_joined(joined, action):
+    check = TokenisedCheck(("en", "de"), joined)
     for row in range(100):
         check.add(row, ("It is.", "Das ist ."))
     (suspicion,) = check.suspicions()
-    suspicion.note_what_is_on(FilterConfig(detokenize=joined), load_config(write_config()).data)
-    assert suspicion.action == action
+    assert suspicion.action == action and (suspicion.weight == 0) == action.startswith("joining")
+
+
+def test_joined_text_is_not_to_be_joined_again(write_config, tmp_path):
+    rows = [f"It is {n} .\tDas ist {n} .\n" for n in range(40)]
+    (tmp_path / "a.tsv").write_text("en\tde\n" + "".join(rows), encoding="utf-8")
+    entry = {"file": str(tmp_path / "a.tsv"), "filter": {"detokenize": "source"}}
+    found = inspect(load_config(write_config(data={"train": entry})), print).corpora[0]
+    actions = {s.what: s.action for s in found.suspicions}
+    assert actions["tokenised text"] == "filter: {detokenize: true}"
+
+
+def test_references_in_synthetic_pairs_are_counted(write_config, tmp_path):
+    references = [german for _, german in toy.generate("valid", 30)]
+    rows = [f"New text {n}.\t{german}\n" for n, german in enumerate(references)]
+    (tmp_path / "a.tsv").write_text("en\tde\n" + "".join(rows), encoding="utf-8")
+    entry = {"file": str(tmp_path / "a.tsv"), "synthetic": True}
+    data = {"train": entry, "valid": {"toy": "valid", "size": 30}}
+    found = inspect(load_config(write_config(data=data)), print).corpora[0]
+    (leak,) = [s for s in found.suspicions if s.what == "validation or test sentences"]
+    assert leak.pairs == 30
 
 
 def test_duplicates_that_are_kept_are_not_said_to_be_dropped(write_config, tmp_path):

@@ -14,6 +14,7 @@ from transformer_mt.cli.test_sets import (
     add_test_sets,
     external_metrics,
     files_of_test_sets,
+    into,
     load_test_sets,
 )
 from transformer_mt.errors import InputError, Setting, WorkError
@@ -96,8 +97,7 @@ def _compare(arguments: argparse.Namespace) -> int:
     config = load_run_config(folder) if folder else None
     metrics = _metrics(arguments, config)
     tests = load_test_sets(arguments, folder, config) or _sets_of_files(named)
-    if config:
-        tests = _into(arguments.to, tests, config)
+    tests = _of_languages(arguments.to, tests, config)
     systems = _translated(named, tests, arguments)
     comparison = compare(tests, systems, metrics, arguments.significance, arguments.samples)
     print(_written(comparison, arguments.format), end="")
@@ -114,22 +114,24 @@ def _compare(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _into(target: str | None, tests: "list[TestSet]", config: "Config") -> "list[TestSet]":
-    """The test sets into the target language, which sets of files must be of."""
+def _of_languages(target: str | None, tests: "list[TestSet]", config: "Config | None") -> "list[TestSet]":
+    """The test sets into the target language; sets of files are of it."""
+    if config is None:
+        if target:
+            raise InputError("--to must stand with a model, but all systems are files")
+        return tests
     from transformer_mt.translation.direction import find_direction
 
-    data = config.data
-    of_files = any(test.languages is None for test in tests)
-    if of_files and target is None and len(data.targets) > 1:
-        raise InputError(Setting("to"), f" must be one of {', '.join(data.targets)}, the languages it writes")
-    if target is None:
-        return tests
-    languages = find_direction(data.directions, target, None, (data.source_lang, data.target_lang))
-    found = [replace(test, languages=test.languages or languages) for test in tests]
-    found = [test for test in found if test.languages and test.languages[1] == languages[1]]
-    if not found:
-        raise InputError(f"no test set is into {target}")
-    return found
+    data, usual = config.data, (config.data.source_lang, config.data.target_lang)
+    if any(test.languages is None for test in tests):
+        if target is None and len(data.targets) > 1:
+            raise InputError(
+                Setting("to"), f" must be one of {', '.join(data.targets)}, the languages the model writes"
+            )
+        directions = data.directions if len(data.targets) > 1 else [usual]
+        languages = find_direction(directions, target, None, usual)
+        tests = [replace(test, languages=test.languages or languages) for test in tests]
+    return into(tests, data.directions, target, None)
 
 
 def _systems(texts: list[str]) -> list[_Named]:

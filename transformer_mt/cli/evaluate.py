@@ -13,6 +13,7 @@ from transformer_mt.cli.test_sets import (
     add_test_sets,
     external_metrics,
     files_of_test_sets,
+    into,
     load_test_sets,
 )
 from transformer_mt.errors import InputError, WorkError
@@ -60,10 +61,10 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     if not tests:
         raise InputError(f"{folder}: its config has no data.test; give --source FILE --reference FILE")
     translator = load_translator(arguments, any_direction=not arguments.source)
-    tests = _of_direction(tests, translator, arguments)
-    if not tests:
-        asked = f"{translator.source_lang} to {translator.target_lang}"
-        raise InputError(f"{folder}: its config has no data.test from {asked}")
+    if arguments.source:
+        tests = [replace(test, languages=(translator.source_lang, translator.target_lang)) for test in tests]
+    else:
+        tests = into(tests, translator.directions, arguments.to, vars(arguments)["from"])
     is_plain = not arguments.ensemble and arguments.engine == "auto" and arguments.dtype is None
     weights = weights_digest(folder) if is_plain else None
     not_saved: WorkError | None = None
@@ -94,7 +95,7 @@ def _evaluate(arguments: argparse.Namespace) -> int:
             _test_robustness(arguments, folder, config, translator, tests, keeps)
         if is_plain:
             try:
-                _compare_with_parent(arguments, translator, config, tests, keeps)
+                _compare_with_parent(arguments, config, tests, keeps)
             except InputError as error:  # the parent's test sets may be gone
                 say(f"no comparison with {config.init_from}: {error}")
     finally:  # the scores are there, whatever came of the tables
@@ -109,27 +110,6 @@ def _save(evaluation: "Evaluation", folder: Path, test: "TestSet") -> WorkError 
     except WorkError as error:
         return error
     return None
-
-
-def _of_direction(
-    tests: "list[TestSet]", translator: "Translator", arguments: argparse.Namespace
-) -> "list[TestSet]":
-    """Those of the languages that --from and --to name; sets of files are of the translator's."""
-    from transformer_mt.data.languages import base_code
-
-    if arguments.source:
-        own = translator.source_lang, translator.target_lang
-        return [replace(test, languages=own) for test in tests]
-    wanted = {}
-    if arguments.to:
-        wanted[1] = base_code(translator.target_lang)
-    if vars(arguments)["from"]:
-        wanted[0] = base_code(translator.source_lang)
-    return [
-        test
-        for test in tests
-        if test.languages and all(base_code(test.languages[side]) == code for side, code in wanted.items())
-    ]
 
 
 def _test_robustness(
@@ -159,14 +139,9 @@ def _test_robustness(
 
 
 def _compare_with_parent(
-    arguments: argparse.Namespace,
-    translator: "Translator",
-    config: "Config",
-    tests: "list[TestSet]",
-    keeps: bool,
+    arguments: argparse.Namespace, config: "Config", tests: "list[TestSet]", keeps: bool
 ) -> None:
     """Of a fine-tuned model: what it gained and what it forgot, on these test sets and on its parent's."""
-    folder = Path(arguments.model)
     from transformer_mt.evaluation import fine_tuning
     from transformer_mt.evaluation.comparison import System, compare
     from transformer_mt.evaluation.metrics import metrics_by_test
@@ -176,6 +151,7 @@ def _compare_with_parent(
     from transformer_mt.translation.model_folder import load_run_config
     from transformer_mt.translation.translator import Translator
 
+    folder = Path(arguments.model)
     expected = fine_tuning.weights_of_parent(folder)
     if config.init_from is None or expected is None:
         return
@@ -183,21 +159,18 @@ def _compare_with_parent(
     if parent.parent.resolve() == folder.resolve():  # what a student began with is no model of its own
         return
     if weights_digest(parent) != expected:
-        say(f"no comparison with {parent}: seen from here, the model this one began from is not there")
+        say(f"no comparison with {parent}: the weights that this model began with are not at this path")
         return
-    if not arguments.source:
+    if not (arguments.source or arguments.to or vars(arguments)["from"]):
         of_parent = load_test_sets(arguments, parent, load_run_config(parent))
         known = [(test.languages, test.sentences) for test in tests]
-        new = [
-            test
-            for test in _of_direction(of_parent, translator, arguments)
-            if (test.languages, test.sentences) not in known
-        ]
+        new = [test for test in of_parent if (test.languages, test.sentences) not in known]
         tests = [*tests, *(replace(test, name=f"parent-{test.name}") for test in new)]
-    both = translator, Translator.load(parent, arguments.device)
+    both = [Translator.load(each, arguments.device) for each in (parent, folder)]
+    known_to = [(each.directions, bool(each.planner.control_ids)) for each in both]
     for test in list(tests):
-        if test.languages and not all(can_translate(each, test.languages) for each in both):
-            say(f"{test.corpus}: only one of {parent} and {folder} translates it: no comparison")
+        if test.languages and not all(can_translate(*each, test.languages) for each in known_to):
+            say(f"{test.corpus}: not both of {parent} and {folder} translate it: no comparison")
             tests.remove(test)
     if not tests:
         return

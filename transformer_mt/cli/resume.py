@@ -20,6 +20,9 @@ _MODEL_FILES = (
 )  # fmt: skip
 
 
+_LANGUAGES = "the setting languages"
+
+
 def record_file(output: Path) -> Path:
     return output.with_name(f".{output.name}.resume.json")
 
@@ -72,6 +75,7 @@ def check(output: Path, now: dict[str, str]) -> None:
             f"{output}: must have a record of what wrote it ({record_file(output).name}) to be resumed, but "
             f"has none; {again}"
         ) from None
+    before.setdefault(_LANGUAGES, now.get(_LANGUAGES))  # records of before do not have them
     changed = [name for name in before.keys() | now.keys() if before.get(name) != now.get(name)]
     if changed:
         name = min(changed)

@@ -1,6 +1,7 @@
 """The options that name test sets, shared by `evaluate` and `compare`."""
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -78,6 +79,27 @@ def load_test_sets(
             if config
         ]
     )
+
+
+def into(
+    tests: "Sequence[TestSet]", directions: Sequence[tuple[str, str]], target: str | None, source: str | None
+) -> "list[TestSet]":
+    """The sets of these languages, as a model of the `directions` calls them. InputError if there is none."""
+    from transformer_mt.translation.direction import name_in
+
+    found = list(tests)
+    for side, language in enumerate((source, target)):
+        codes = [direction[side] for direction in directions]
+        if language is not None:
+            wanted = name_in(codes, language)
+            found = [
+                test for test in found if test.languages and name_in(codes, test.languages[side]) == wanted
+            ]
+    if not found:
+        asked = [f"from {source}"] * bool(source) + [f"into {target}"] * bool(target)
+        there = ", ".join(" to ".join(test.languages) for test in tests if test.languages)
+        raise InputError(f"a test set must be {' '.join(asked)}, but those of the model are {there}")
+    return found
 
 
 def _direction(config: "Config", corpus: "Readable | FromTrainCorpus") -> str:

@@ -10,7 +10,7 @@ from transformer_mt.config.section import Positive, Section
 LANGUAGE = r"^[A-Za-z]{2,8}([_-]\w+)*$"
 """A language code."""
 TAG = r"^(>?[^>\s]\S*|>)$"
-"""A piece before a source that is not that of a language, `>>de<<`."""
+"""A piece before a source; those that begin with `>>` are for languages."""
 
 Columns = list[str] | list[int]
 
@@ -48,7 +48,7 @@ class CorpusOptions(Section):
     """A piece of its own before each source, such as <bt>; the same characters in a text never become it."""
     synthetic: bool = False
     """Of a training corpus: a model wrote one side. Its pairs are never held out to be scored, and are left
-    out if either side is in a validation or test set.
+    out if either side is in a validation or test set that is a corpus of its own.
     """
     license: str | None = None
     """The licence of the corpus, for reports."""

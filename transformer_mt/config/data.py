@@ -104,6 +104,8 @@ class DataConfig(Section):
         for key, corpora in (("data.valid", self.valid_sets), ("data.test", self.test)):
             if any(corpus.weight != 1.0 for corpus in corpora):
                 raise ValueError(f"{key} must not have a weight, which only training corpora have")
+            if any(getattr(corpus, "synthetic", False) for corpus in corpora):
+                raise ValueError(f"{key} must not be synthetic: a score is of what people wrote")
             if any(getattr(corpus, "filter", None) for corpus in corpora):
                 raise ValueError(f"{key} must not have a filter: a score is of the whole set")
             if sum(isinstance(corpus, FromTrainCorpus) for corpus in corpora) > 1:

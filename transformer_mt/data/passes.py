@@ -168,7 +168,8 @@ def held_out_keys(data: DataConfig, say: Say) -> HeldOutKeys:
             # Training does not need it; `evaluate` will refuse.
             say(f"warning: test set left out of the leak check: {error}")
     if len(data.directions) > 1:
-        keys.sources.update(keys.targets)
+        both = keys.sources | keys.targets
+        return HeldOutKeys(both, both)
     return keys
 
 

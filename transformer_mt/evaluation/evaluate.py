@@ -17,6 +17,9 @@ from transformer_mt.translation.direction import for_set
 from transformer_mt.translation.result import Options
 from transformer_mt.translation.translator import Translator
 
+_SHOWN_PROBLEMS = 10
+"""Of a test set; a model that has learnt little has one in many lines."""
+
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -83,9 +86,15 @@ def evaluate(
     sources, references = test.sources, test.references
     stream = translator.stream(sources, Options(tag=tag))
     results = list(show_progress(stream, "translating", len(sources), unit="sentences"))
-    for number, result in enumerate(results, start=1):
-        for problem in result.problems:
-            say(f"line {number}: {problem}")
+    problems = [
+        f"line {number}: {problem}"
+        for number, result in enumerate(results, start=1)
+        for problem in result.problems
+    ]
+    for problem in problems[:_SHOWN_PROBLEMS]:
+        say(problem)
+    if len(problems) > _SHOWN_PROBLEMS:
+        say(f"and {len(problems) - _SHOWN_PROBLEMS:,} more such lines")
     scores = corpus_scores(metrics, sources, [result.translation for result in results], references)
     if note := tokenised_note([targets[0] for targets in references], config.evaluate.tokenize):
         say(note)

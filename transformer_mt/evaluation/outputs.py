@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -105,9 +106,16 @@ def is_of_model(facts: Path, folder: Path) -> bool:
 def weights_digest(folder: Path) -> str | None:
     """A digest of the weights in the folder of a run or an export; None without any."""
     for name in ("model.safetensors", "model.bin"):
-        if (folder / name).exists():
-            return digest(folder / name)
+        file = folder / name
+        if file.exists():
+            stat = file.stat()
+            return _digest(file.resolve(), stat.st_size, stat.st_mtime_ns)
     return None
+
+
+@lru_cache(maxsize=64)
+def _digest(file: Path, size: int, changed: int) -> str:
+    return digest(file)
 
 
 def _facts_of(scores: Path) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from transformer_mt.experiments.synthetic import (
     make_corpus,
     with_corpora,
 )
-from transformer_mt.locks import set_aside
+from transformer_mt.locks import start_over
 from transformer_mt.training.loop import train
 from transformer_mt.translation.model_folder import load_run_config
 from transformer_mt.translation.translator import Translator
@@ -79,13 +79,13 @@ def run_chain(path: Path, out: Path | None, say: Callable[[str], None], fresh: b
     for text in chain.text:
         if not Path(text).is_file():
             raise InputError(f"{path}: text must be files, but {text} is not there")
-    if fresh and folder.is_dir():
-        say(f"the old folder is now {set_aside(folder)}")
+    if fresh:
+        start_over(folder, [source_model, *map(Path, chain.text)], say)
     trained = source_model if source_model.is_dir() else train(backward, folder / "backward")
     synthetic = folder / "synthetic.jsonl"
-    translator = Translator.load(trained, forward.train.device, decode=chain.decode).towards(
-        forward.data.source_lang, forward.data.target_lang
-    )
+    translator = Translator.load(trained, forward.train.device, decode=chain.decode)
+    if len(backward.data.targets) > 1:
+        translator = translator.towards(forward.data.source_lang, forward.data.target_lang)
     texts = [Path(text) for text in chain.text]
     choice = Choice(chain.filter, chain.keep)
     step = Step(translator, [trained], Text.of_files(texts), is_source=False, choice=choice)
@@ -98,8 +98,10 @@ def run_chain(path: Path, out: Path | None, say: Callable[[str], None], fresh: b
 
 def _check_directions(path: Path, backward: Config, forward: Config) -> None:
     wanted = forward.data.target_lang, forward.data.source_lang
-    if wanted not in backward.data.directions:
-        found = ", ".join(f"{source} to {target}" for source, target in backward.data.directions)
+    data = backward.data  # a corpus may call the languages by the names of its columns
+    known = data.directions if len(data.targets) > 1 else [(data.source_lang, data.target_lang)]
+    if wanted not in known:
+        found = ", ".join(f"{source} to {target}" for source, target in known)
         raise InputError(
             f"{path}: backward must translate {wanted[0]} to {wanted[1]}, but translates {found}"
         )

@@ -33,12 +33,12 @@ from transformer_mt.experiments.synthetic import (
     make_corpus,
     with_corpora,
 )
-from transformer_mt.experiments.warm_start import warm_started
+from transformer_mt.experiments.warm_start import check_warm_start, warm_started
 from transformer_mt.export.ctranslate2_support import reasons_against
 from transformer_mt.export.export import export
 from transformer_mt.export.to_ctranslate2 import ToCTranslate2
 from transformer_mt.files import digest, write_text
-from transformer_mt.locks import set_aside
+from transformer_mt.locks import start_over
 from transformer_mt.markdown import table
 from transformer_mt.training.loop import train
 from transformer_mt.translation.model_folder import load_run_config
@@ -106,10 +106,15 @@ def distill(
             )
     assert not isinstance(scored, FromTrainCorpus)
     if any(data.filter_of(entry).model_score for entry in data.entries):
-        raise InputError("data.filter.model_score of the student must be left out; ", Setting("keep"))
+        raise InputError(
+            "data.filter.model_score of the student must be left out; choose by the teacher's score with ",
+            Setting("keep"),
+        )
     test, languages = list(read_set(scored, data, None, split)), data.languages_of(scored)
-    if fresh and folder.is_dir():
-        say(f"the old student is now {set_aside(folder)}")
+    if plan.warm_start:
+        check_warm_start(teacher, config)
+    if fresh:
+        start_over(folder, [*plan.teachers, *plan.texts], say)
     if plan.warm_start:
         config = warm_started(teacher, config, folder / "warm_start")
     train(with_corpora(config, _distilled_entries(plan, config, folder, say)), folder)
@@ -167,29 +172,21 @@ def _distilled_entries(plan: Plan, config: Config, folder: Path, say: Callable[[
         _translate(plan, _sources(entry, config), entry.tag, languages, file, say)
         kept = entry.model_dump(include=set(CorpusOptions.model_fields), exclude={"filter", "reverse"})
         kept |= {"source_lang": languages[0], "target_lang": languages[1]}
-        kept["synthetic"] = True
         found.append(FileCorpus(**kept, file=str(file), columns=list(languages), filter=FilterConfig()))
     if plan.texts:
         file, languages = folder / "distilled-text.jsonl", (config.data.source_lang, config.data.target_lang)
         _translate(plan, Text.of_files(plan.texts), None, languages, file, say)
-        found.append(
-            FileCorpus(
-                name="text", file=str(file), columns=list(languages), filter=FilterConfig(), synthetic=True
-            )
-        )
+        found.append(FileCorpus(name="text", file=str(file), columns=list(languages), filter=FilterConfig()))
     return [*found, *(entries if plan.with_references else [])]
 
 
 def _sources(entry: Corpus, config: Config) -> Text:
     """The sources of the pairs that the entry's cleaning rules keep."""
     rules = rules_of(config.data.filter_of(entry), config.data.languages_of(entry))
-    sources = [
-        src
-        for src, tgt in training_pairs(entry, config.data)
-        if not any(rule.drops(src.strip(), tgt.strip()) for rule in rules)
-    ]
-    content = hashlib.sha256("\n".join(sources).encode()).hexdigest()[:24]
-    return Text(lambda: sources, content, len(sources))
+    pairs = list(training_pairs(entry, config.data))
+    content = hashlib.sha256("\n".join(src for src, _ in pairs).encode()).hexdigest()[:24]
+    kept = [src for src, tgt in pairs if not any(rule.drops(src.strip(), tgt.strip()) for rule in rules)]
+    return Text(lambda: kept, content, len(kept))
 
 
 def _translate(

@@ -139,7 +139,7 @@ def make_corpus(
             say(f"{out}: is done already")
             part.unlink(missing_ok=True)
         else:
-            if part.stat().st_size:  # which pairs are chosen at the end may change until then
+            if part.stat().st_size:  # the choice is made when all is translated: it may still change
                 check_origin(part, {name: facts[name] for name in facts if name != "choice"}, origin)
             record_origin(origin, facts)
             _translate_into(part, step, counts, say, ranks)
@@ -160,8 +160,11 @@ def _translate_into(
         else f"{models} translates, {step.translator.searched}"
     )
     lines = _worth_translating(step, counts)
-    for _ in islice(lines, done):
-        pass
+    for line, row in zip(islice(lines, done), _rows(part)):
+        if row[step.translator.source_lang] != line:
+            raise InputError(
+                f"{part}: must hold translations of these lines, but has another at {line!r}; remove it"
+            )
     with (
         part.open("a", encoding="utf-8", newline="\n") as output,
         show_progress(None, "translating", step.text.total, counts[READ], unit="lines") as bar,
@@ -227,8 +230,9 @@ def _write_kept(part: Path, out: Path, step: Step, rules: Sequence[Rule], counts
         raise InputError("the text must have lines, but is empty")
     if not scores:
         raise WorkError(
-            f"{out}: no translation is left after cleaning ({counts_in_words(counts)}); with other rules it "
-            f"is cleaned again, not translated; or is the model not from {step.translator.source_lang}?"
+            f"{out}: no translation is left after cleaning ({counts_in_words(counts)}); with other rules "
+            "or another share run it again: the translations are kept; or the model does not translate from "
+            f"{step.translator.source_lang}"
         )
     least = float(np.quantile(scores, 1 - choice.keep)) if choice.keep < 1 else -np.inf
     temporary = out.with_name(f".{out.name}.tmp")

@@ -17,27 +17,30 @@ from transformer_mt.translation.model_folder import load_run_config
 _LAYER = re.compile(r"(encoder|decoder)\.layers\.(\d+)\.")
 
 
-def warm_started(teacher: Path, config: Config, folder: Path) -> Config:
-    """The student's config, beginning from a run that is written into the folder: a model of the student's
-    shape with the teacher's vocabulary, and the teacher's weights where they have the student's shape.
-
-    InputError where not even the embeddings have: then nothing would be taken over.
-    """
+def check_warm_start(teacher: Path, config: Config) -> None:
+    """InputError if the student's config cannot begin with the teacher's weights: not even its embeddings."""
     if not (teacher / "model.safetensors").exists():
         raise InputError(
             f"{teacher}: must be a run's folder for a student to begin with its weights, but is none"
         )
-    theirs = load_run_config(teacher)
     for key, is_given in (("init_from", config.init_from), ("tokenizer.file", config.tokenizer.file)):
         if is_given:
             raise InputError(
                 Setting(key), " must be left out for a student that begins with its teacher's weights"
             )
+    theirs = load_run_config(teacher)
     if theirs.model.d_model != config.model.d_model:
         raise InputError(
             f"a student that begins with its teacher's weights must have its model.d_model "
             f"({theirs.model.d_model}), but has {config.model.d_model}"
         )
+
+
+def warm_started(teacher: Path, config: Config, folder: Path) -> Config:
+    """The student's config, beginning from a run that is written into the folder: a model of the student's
+    shape with the teacher's vocabulary, and the teacher's weights where they have the student's shape.
+    """
+    theirs = load_run_config(teacher)
     tokenizer = Tokenizer.load(teacher)
     config = config.model_copy(update={"tokenizer": theirs.tokenizer.model_copy(update={
         "bpe_dropout": config.tokenizer.bpe_dropout, "file": None,

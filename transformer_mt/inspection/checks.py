@@ -3,7 +3,8 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
+from typing import Literal
 
 from transformer_mt.config import DataConfig
 from transformer_mt.config.filter import FilterConfig
@@ -57,8 +58,12 @@ def is_tokenised(text: str, language: str) -> bool:
 class TokenisedCheck:
     """Text that was tokenised, on one side or both."""
 
-    def __init__(self, languages: tuple[str, str]) -> None:
+    def __init__(
+        self, languages: tuple[str, str], joined: bool | Literal["source", "target"] = False
+    ) -> None:
+        """`joined` is the side whose text was joined already, or both."""
         self._languages = languages
+        self._joined = {"source", "target"} if joined is True else {joined} - {False}
         self._suspicion = Suspicion("tokenised text", "", weight=0.3, drops=False)
         self._sides = {"source": 0, "target": 0}
 
@@ -74,10 +79,13 @@ class TokenisedCheck:
 
     def suspicions(self) -> list[Suspicion]:
         # Joining changes marks of text that was not tokenised, so a side with little of it is left as it is.
-        sides = [side for side, count in self._sides.items() if 20 * count > max(self._sides.values())]
-        value = sides[0] if len(sides) == 1 else "true"
-        self._suspicion.action = f"filter: {{detokenize: {value}}}"
-        self._suspicion.is_on = lambda rules, data: rules.detokenize in (True, value)
+        sides = {side for side, count in self._sides.items() if 20 * count > max(self._sides.values())}
+        if sides <= self._joined:
+            self._suspicion.action = "joining left these; look at the examples"
+            self._suspicion.weight = 0.0
+        else:
+            (value,) = sides | self._joined if len(sides | self._joined) == 1 else {"true"}
+            self._suspicion.action = f"filter: {{detokenize: {value}}}"
         return [self._suspicion]
 
 
@@ -260,14 +268,17 @@ class RepetitionCheck:
 
 
 class LeakCheck:
-    """Sources that stand in a validation or test set."""
+    """Sentences that are in a validation or test set."""
 
-    def __init__(self, held_out: set[int]) -> None:
-        self._held_out = held_out
+    def __init__(self, sources: Set[int], targets: Set[int] = frozenset()) -> None:
+        """Keys of the sources, and of the targets, that the pairs must not have."""
+        self._sources, self._targets = sources, targets
         self._suspicion = Suspicion("validation or test sentences", "training leaves them out", is_on=always)
 
     def add(self, row: int, pair: Pair) -> None:
-        if sentence_key(pair[0]) in self._held_out:
+        if sentence_key(pair[0]) in self._sources or (
+            self._targets and sentence_key(pair[1]) in self._targets
+        ):
             self._suspicion.add(row, pair, 1)
 
     def suspicions(self) -> list[Suspicion]:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -74,15 +75,18 @@ def inspect(config: Config, say: Callable[[str], None]) -> Inspection:
         identifier = LanguageIdentifier()
     except InputError as error:
         notes.append(f"Languages were not looked at: {error}.")
-    held_out = held_out_keys(data, say).sources
+    held_out = held_out_keys(data, say)
     looks = []
     for entry in data.entries:
         say(f"looking at {name_of(entry)}")
         languages = data.languages_of(entry)
-        checks = all_checks(languages, identifier)
-        look = look_at(name_of(entry), training_pairs(entry, data), languages, checks, held_out)
+        rules = data.filter_of(entry)
+        targets = held_out.targets if entry.synthetic else frozenset()
+        checks = all_checks(languages, identifier, rules.detokenize)
+        checks.append(LeakCheck(held_out.sources, targets))
+        look = look_at(name_of(entry), training_pairs(entry, data), languages, checks, is_training=True)
         for suspicion in look.suspicions:
-            suspicion.note_what_is_on(data.filter_of(entry), data)
+            suspicion.note_what_is_on(rules, data)
         looks.append(look)
     for corpus in (*data.valid_sets, *data.test):
         if isinstance(corpus, FromTrainCorpus):
@@ -99,11 +103,17 @@ def inspect(config: Config, say: Callable[[str], None]) -> Inspection:
     return Inspection(config.name, looks, notes, vocab_size)
 
 
-def all_checks(languages: tuple[str, str], identifier: LanguageIdentifier | None) -> list[Check]:
-    """New checks for a corpus; without an identifier none looks at languages."""
+def all_checks(
+    languages: tuple[str, str],
+    identifier: LanguageIdentifier | None,
+    joined: bool | Literal["source", "target"] = False,
+) -> list[Check]:
+    """New checks for a corpus; without an identifier none looks at languages. `joined` is its
+    `filter.detokenize`.
+    """
     checks: list[Check] = [
         *pair_checks(languages),
-        TokenisedCheck(languages),
+        TokenisedCheck(languages, joined),
         LengthCheck(),
         RepetitionCheck(),
     ]
@@ -115,13 +125,9 @@ def look_at(
     pairs: Iterable[Pair],
     languages: tuple[str, str],
     checks: list[Check],
-    held_out: set[int] | None = None,
+    is_training: bool = False,
 ) -> CorpusLook:
-    """One pass over a corpus; `held_out` are the source keys that a training corpus must not have, None that
-    it is not for training.
-    """
-    if held_out is not None:
-        checks.append(LeakCheck(held_out))
+    """One pass over a corpus."""
     blocks, rows, empty = BlockSample(), 0, 0
     for row, (src, tgt) in enumerate(_stripped(show_progress(pairs, "reading", unit="pairs"))):
         rows += 1
@@ -137,7 +143,7 @@ def look_at(
     return CorpusLook(
         name=name,
         languages=languages,
-        is_training=held_out is not None,
+        is_training=is_training,
         rows=rows,
         empty=empty,
         lengths=(_percentiles(sides[0]), _percentiles(sides[1])),

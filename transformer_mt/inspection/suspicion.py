@@ -51,7 +51,7 @@ class Suspicion:
     _seen: int = 0
 
     def note_what_is_on(self, rules: FilterConfig, data: DataConfig) -> None:
-        """Ask for nothing more if the rules of the corpus act on this."""
+        """Say that it is done, and that nothing need be, if the rules of the corpus act on this."""
         if self.is_on(rules, data):
             self.action, self.weight = f"done already ({self.action})", 0.0
 

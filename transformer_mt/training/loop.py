@@ -146,7 +146,7 @@ def _is_finished(run: Run) -> bool:
 
 
 def _begin(run: Run) -> None:
-    """Let the folder be that of a run at this update: not finished, without what was logged after it."""
+    """Mark the run as unfinished, and remove from its log what came after the checkpoint."""
     if run.ranks.is_rank_zero:
         (run.folder / "finished.json").unlink(missing_ok=True)
     run.metrics_log.begin(run.config, run.progress.step if run.saved_step is not None else -1)

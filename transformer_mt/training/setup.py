@@ -22,23 +22,20 @@ from transformer_mt.data.languages import is_natural
 from transformer_mt.data.mixture import Mixture
 from transformer_mt.data.prefetch import BatchPrefetcher
 from transformer_mt.data.prepare import PreparedData, help_prepare, prepare
-from transformer_mt.data.test_sets import name_of_set
 from transformer_mt.data.tokenizer import Tokenizer
-from transformer_mt.device import allow_tf32, choose_device, choose_precision, keep_freed_memory, use_device
+from transformer_mt.device import keep_freed_memory
 from transformer_mt.errors import InputError, Setting
-from transformer_mt.evaluation.metrics import build_metrics
 from transformer_mt.files import write_text
 from transformer_mt.locks import FolderLock, lock_folder, set_aside
 from transformer_mt.training.batch_budget import find_budget
 from transformer_mt.training.build import build_updater
-from transformer_mt.training.config_changes import refuse_different_ranks, resumed_config
+from transformer_mt.training.config_changes import resumed_config
 from transformer_mt.training.distributed import Ranks
-from transformer_mt.training.loggers import check_loggers
+from transformer_mt.training.early_checks import check_early
 from transformer_mt.training.metrics_log import MetricsLog, say_on_rank_zero
 from transformer_mt.training.parent import Parent
 from transformer_mt.training.progress import Progress
 from transformer_mt.training.run import Run, model_for
-from transformer_mt.training.validate import validation_metrics
 from transformer_mt.translation.pair_scores import log_probs
 
 # If at least this fraction of the training sources has several sentences, the model has learnt to translate
@@ -61,7 +58,7 @@ def open_run(config: Config, folder: Path, fresh: bool = False, ranks: Ranks | N
 
 def _open_run(config: Config, folder: Path, fresh: bool, ranks: Ranks, held: ExitStack) -> Run:
     # 1. What needs no file, so that a mistake is reported within seconds.
-    device, dtype = _check_machine(config, fresh, ranks)
+    device, dtype = check_early(config, fresh, ranks)
     # 2. Lock an existing folder before a checkpoint is read: loading may set damaged checkpoints aside.
     lock = None
     if ranks.is_rank_zero and folder.is_dir() and not fresh:
@@ -102,59 +99,6 @@ def _open_run(config: Config, folder: Path, fresh: bool, ranks: Ranks, held: Exi
         _write_facts(data, folder)
         write_text(folder / "config.yaml", dump_config(run.config, comments=True))
     return run
-
-
-def _check_machine(config: Config, fresh: bool, ranks: Ranks) -> tuple[torch.device, torch.dtype]:
-    """The device and the precision. InputError if this machine cannot run the config, or if the ranks were
-    started differently.
-    """
-    train = config.train
-    device = choose_device(train.device)
-    use_device(device)
-    if train.parallel == "fsdp" and ranks.size == 1:
-        raise InputError(
-            "train.parallel: fsdp must have several processes, but there is one; start it with torchrun"
-        )
-    names = [name_of_set(corpus) for corpus in config.data.valid_sets]
-    if train.monitor_set not in ("mean", *names):
-        raise InputError(
-            f"train.monitor_set must be mean or one of the validation sets ({', '.join(names)}), but is "
-            f"{train.monitor_set}"
-        )
-    if len(set(names)) < len(names) or "mean" in names:
-        raise InputError(
-            f"the validation sets must have different names, none of them mean, but are called "
-            f"{', '.join(names)}; give each a `name`"
-        )
-    # What a metric needs may be missing: report it now, not at the first validation.
-    for target in config.data.targets:
-        for metric in build_metrics(config.evaluate, target, validation_metrics(config)):
-            metric.score(["a"], ["a"], [["a"]])
-    check_loggers(train.loggers)
-    dtype = choose_precision(train.precision, device)
-    _refuse_bf16_weights(config, dtype)
-    found = {
-        "train.device": device.type,
-        "train.precision": str(dtype).removeprefix("torch."),
-        "fresh": fresh,
-    }
-    refuse_different_ranks(config, found, ranks)
-    if dtype != torch.float32:  # precision: fp32 asks for exact products, also in validations
-        allow_tf32(device)
-    return device, dtype
-
-
-def _refuse_bf16_weights(config: Config, dtype: torch.dtype) -> None:
-    """InputError if the layers must compute with float32 weights, but would be sent others."""
-    if config.train.fsdp_weights == "fp32":
-        return
-    if config.model.kind != "transformer":
-        raise InputError(f"train.fsdp_weights must be fp32 with model.kind: {config.model.kind}, but is bf16")
-    if dtype != torch.bfloat16:
-        precision = str(dtype).removeprefix("torch.")
-        raise InputError(
-            f"train.fsdp_weights must be fp32 where products are {precision} (train.precision), but is bf16"
-        )
 
 
 def _check_config(

@@ -9,10 +9,13 @@ from transformer_mt.errors import InputError, Setting
 if TYPE_CHECKING:
     from transformer_mt.translation.translator import Translator
 
+Direction = tuple[str, str]
+"""Source and target language."""
+
 
 def find_direction(
-    directions: Sequence[tuple[str, str]], target: str | None, source: str | None, usual: tuple[str, str]
-) -> tuple[str, str]:
+    directions: Sequence[Direction], target: str | None, source: str | None, usual: Direction
+) -> Direction:
     """The source and the target language, of a model that was trained on these `directions`. A target that is
     not named is the `usual` one; so is a source, or it is that of a corpus with this target. `de_AT` is `de`
     where the model does not have it. InputError for a language the model does not have.
@@ -23,20 +26,22 @@ def find_direction(
     return source or (usual[0] if usual[0] in sources else sources[0]), target
 
 
-def can_translate(translator: "Translator", languages: tuple[str, str]) -> bool:
-    """Whether a set of these languages is one for the model. One of a single target language that it need
-    not be asked for takes other languages as they are, but not its own the other way round.
+def can_translate(directions: Sequence[Direction], has_pieces: bool, languages: Direction) -> bool:
+    """Whether a set of these languages is one for a model of these `directions`. A model with one target
+    language and no language pieces also takes other languages, but not those of its direction reversed.
     """
+    if languages in directions or languages[::-1] in directions:
+        return languages in directions
     source, target = map(base_code, languages)
-    sources, targets = ({base_code(code) for code in side} for side in zip(*translator.directions))
-    if (source in sources and target in targets) or languages in translator.directions:
+    sources, targets = ({base_code(code) for code in side} for side in zip(*directions))
+    if source in sources and target in targets:
         return True
-    return len(targets) == 1 and not translator.planner.control_ids and target not in sources - targets
+    return len(targets) == 1 and not has_pieces and target not in sources - targets
 
 
-def for_set(translator: "Translator", languages: tuple[str, str]) -> "Translator":
+def for_set(translator: "Translator", languages: Direction) -> "Translator":
     """The translator for a validation or test set. InputError if it is not one for the model."""
-    if not can_translate(translator, languages):
+    if not can_translate(translator.directions, bool(translator.planner.control_ids), languages):
         known = ", ".join(f"{source} to {target}" for source, target in translator.directions)
         raise InputError(f"the model translates {known}, but the set is {languages[0]} to {languages[1]}")
     try:
@@ -45,14 +50,19 @@ def for_set(translator: "Translator", languages: tuple[str, str]) -> "Translator
         return translator
 
 
+def name_in(known: Sequence[str], language: str) -> str | None:
+    """The language as the model calls it: by this code, else by one of the same language."""
+    same = [code for code in known if code == language]
+    same += [code for code in known if base_code(code) == base_code(language)]
+    return same[0] if same else None
+
+
 def _known(key: str, language: str, known: Sequence[str], verb: str) -> str:
-    """The language as the model calls it."""
-    same = [each for each in known if each == language] or [
-        each for each in known if base_code(each) == base_code(language)
-    ]
-    if not same:
+    """The language as the model calls it. InputError if it does not have it."""
+    name = name_in(known, language)
+    if name is None:
         languages = ", ".join(dict.fromkeys(known))
         raise InputError(
             Setting(key), f" must be a language the model {verb} ({languages}), but is {language}"
         )
-    return same[0]
+    return name

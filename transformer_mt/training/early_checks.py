@@ -1,0 +1,85 @@
+"""Mistakes that are found before any file is read: within seconds, not at the first validation."""
+
+import torch
+
+from transformer_mt.config import Config
+from transformer_mt.config.corpus import FromTrainCorpus
+from transformer_mt.data.test_sets import name_of_set
+from transformer_mt.device import allow_tf32, choose_device, choose_precision, use_device
+from transformer_mt.errors import InputError
+from transformer_mt.evaluation.metrics import build_metrics
+from transformer_mt.training.config_changes import refuse_different_ranks
+from transformer_mt.training.distributed import Ranks
+from transformer_mt.training.loggers import check_loggers
+from transformer_mt.training.validate import validation_metrics
+from transformer_mt.translation.direction import can_translate
+
+
+def check_early(config: Config, fresh: bool, ranks: Ranks) -> tuple[torch.device, torch.dtype]:
+    """The device and the precision. InputError if this machine cannot run the config, or if the ranks were
+    started differently.
+    """
+    train = config.train
+    device = choose_device(train.device)
+    use_device(device)
+    if train.parallel == "fsdp" and ranks.size == 1:
+        raise InputError(
+            "train.parallel: fsdp must have several processes, but there is one; start it with torchrun"
+        )
+    _check_sets(config)
+    check_loggers(train.loggers)
+    dtype = choose_precision(train.precision, device)
+    _refuse_bf16_weights(config, dtype)
+    found = {
+        "train.device": device.type,
+        "train.precision": str(dtype).removeprefix("torch."),
+        "fresh": fresh,
+    }
+    refuse_different_ranks(config, found, ranks)
+    if dtype != torch.float32:  # precision: fp32 asks for exact products, also in validations
+        allow_tf32(device)
+    return device, dtype
+
+
+def _check_sets(config: Config) -> None:
+    """InputError if the validation sets cannot be translated, scored, or told apart."""
+    names = [name_of_set(corpus) for corpus in config.data.valid_sets]
+    if config.train.monitor_set not in ("mean", *names):
+        raise InputError(
+            f"train.monitor_set must be mean or one of the validation sets ({', '.join(names)}), but is "
+            f"{config.train.monitor_set}"
+        )
+    if len(set(names)) < len(names) or "mean" in names:
+        raise InputError(
+            f"the validation sets must have different names, none of them mean, but are called "
+            f"{', '.join(names)}; give each a `name`"
+        )
+    data = config.data
+    has_pieces = data.language_piece(data.target_lang) is not None
+    for corpus in data.valid_sets:
+        languages = data.languages_of(corpus)
+        if not isinstance(corpus, FromTrainCorpus) and not can_translate(
+            data.directions, has_pieces, languages
+        ):
+            known = ", ".join(f"{source} to {target}" for source, target in data.directions)
+            raise InputError(
+                f"data.valid must be sets that the model translates ({known}), but {name_of_set(corpus)} is "
+                f"{languages[0]} to {languages[1]}"
+            )
+    # What a metric needs may be missing: report it now, not at the first validation.
+    for target in config.data.targets:
+        for metric in build_metrics(config.evaluate, target, validation_metrics(config)):
+            metric.score(["a"], ["a"], [["a"]])
+
+
+def _refuse_bf16_weights(config: Config, dtype: torch.dtype) -> None:
+    """InputError if the layers must compute with float32 weights, but would be sent others."""
+    if config.train.fsdp_weights == "fp32":
+        return
+    if config.model.kind != "transformer":
+        raise InputError(f"train.fsdp_weights must be fp32 with model.kind: {config.model.kind}, but is bf16")
+    if dtype != torch.bfloat16:
+        precision = str(dtype).removeprefix("torch.")
+        raise InputError(
+            f"train.fsdp_weights must be fp32 where products are {precision} (train.precision), but is bf16"
+        )
