@@ -1,6 +1,8 @@
-"""The CPU cores of this process, and how its threads wait for one another."""
+"""The CPU: its name, the cores of this process, and how its threads wait for one another."""
 
 import os
+import platform
+from pathlib import Path
 
 # Iterations in which a thread of libgomp that waits for others occupies its core; then it sleeps. By default
 # it is some milliseconds, in which no other program can use the core.
@@ -13,6 +15,17 @@ def wait_without_spinning() -> None:
     """
     if not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys():
         os.environ["GOMP_SPINCOUNT"] = _SPINS
+
+
+def cpu_name() -> str:
+    """The processor, as its maker calls it where the system says so."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").split("\n"):
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
 
 
 def usable_cores() -> int:

@@ -276,7 +276,7 @@ def test_muon_sees_whole_matrices_where_weights_are_shared_out(folder, parallel,
 
 def say_how_many_matrices(say_when: int) -> None:
     """Each rank says how many matrices it has made orthogonal after this many updates."""
-    from transformer_mt.training import muon
+    from transformer_mt.training import muon, shared_orthogonal
     from transformer_mt.training.step import Updater
 
     orthogonal, update, counts = muon.orthogonal, Updater.update, {"matrices": 0, "updates": 0}
@@ -292,7 +292,8 @@ def say_how_many_matrices(say_when: int) -> None:
             sys.stderr.write(f"made {counts['matrices']} matrices\n")
         return result
 
-    muon.orthogonal, Updater.update = counting, saying
+    muon.orthogonal = shared_orthogonal.orthogonal = counting
+    Updater.update = saying
 
 
 def test_ranks_that_share_muons_work_make_the_same_steps(folder):

@@ -87,7 +87,7 @@ def imports(path):
 
 
 # Arguments of other programs: git, torchrun, and our own command line as a process.
-NAME_FLAGS = {"training.metrics_log", "training.distributed", "experiments.sweep_jobs", "config.messages"}
+NAME_FLAGS = {"training.environment", "training.distributed", "experiments.sweep_jobs", "config.messages"}
 
 
 @pytest.mark.parametrize("path", MODULES, ids=module_name)

@@ -14,8 +14,9 @@ from transformer_mt.evaluation.metrics import tokenised_note
 from transformer_mt.memory import peak_memory
 from transformer_mt.progress_bar import duration
 from transformer_mt.training.distributed import Ranks, refuse_lost_rank
+from transformer_mt.training.environment import environment
 from transformer_mt.training.interrupts import Interrupts
-from transformer_mt.training.metrics_log import environment, say_on_rank_zero
+from transformer_mt.training.metrics_log import say_on_rank_zero
 from transformer_mt.training.progress import MAX_SKIPS, LogWindow
 from transformer_mt.training.publish import finish, publish, validate_and_publish
 from transformer_mt.training.run import Run

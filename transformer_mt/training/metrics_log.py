@@ -10,7 +10,6 @@ from typing import Any
 from tqdm import tqdm
 
 from transformer_mt.config import Config
-from transformer_mt.cpu import usable_cores
 from transformer_mt.files import read_objects, write_text
 from transformer_mt.training.loggers import Loggers
 
@@ -90,52 +89,3 @@ class MetricsLog:
 
 def _rounded(value: Any) -> Any:
     return float(f"{value:.7g}") if isinstance(value, float) else value
-
-
-def environment() -> dict[str, Any]:
-    """What results depend on besides the config: versions, commit, machine."""
-    import platform
-    import subprocess
-
-    import numpy
-    import sentencepiece
-    import torch
-
-    from transformer_mt import __version__
-
-    try:
-        here = Path(__file__).parent
-        commit = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"],
-            cwd=here,
-            capture_output=True,
-            text=True,
-            timeout=10,
-        ).stdout.strip()
-    except (OSError, subprocess.SubprocessError):
-        commit = ""
-    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
-    return {
-        "transformer_mt": __version__,
-        "commit": commit or None,
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "sentencepiece": sentencepiece.__version__,
-        "numpy": numpy.__version__,
-        "processor": _cpu_name(),
-        "cores": usable_cores(),
-        "threads": torch.get_num_threads(),
-        "gpu": gpu,
-    }
-
-
-def _cpu_name() -> str:
-    import platform
-
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").split("\n"):
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()

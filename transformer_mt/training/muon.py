@@ -77,9 +77,9 @@ class Muon(torch.optim.Muon):
     def _orthogonal(self, momenta: list[Tensor]) -> Tensor:
         """N matrices of one shape -> [N, A, B]; of sharded ones the rows of this rank."""
         if is_sharded(momenta[0]):
-            return sharded_orthogonal(momenta, orthogonal, self._dtype, self._take_ranks(len(momenta)))
+            return sharded_orthogonal(momenta, self._dtype, self._take_ranks(len(momenta)))
         if self._shared:
-            return gathered_orthogonal(momenta, orthogonal, self._dtype, self._take_ranks(len(momenta)))
+            return gathered_orthogonal(momenta, self._dtype, self._take_ranks(len(momenta)))
         return orthogonal(torch.stack(momenta).to(self._dtype))
 
     def _take_ranks(self, matrices: int) -> int:

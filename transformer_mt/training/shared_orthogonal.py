@@ -4,22 +4,18 @@ Alone, each rank would compute all of them. What sharing costs is sending each n
 more (two bytes in bfloat16), with sharded matrices twice.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor
 
+from transformer_mt.training.orthogonal import orthogonal
 from transformer_mt.training.sharding import local_rows
 
-Orthogonal = Callable[[Tensor], Tensor]
-"""[N, A, B] -> [N, A, B]: of each matrix an orthogonal one."""
 
-
-def gathered_orthogonal(
-    matrices: Sequence[Tensor], orthogonal: Orthogonal, dtype: torch.dtype, first_rank: int = 0
-) -> Tensor:
+def gathered_orthogonal(matrices: Sequence[Tensor], dtype: torch.dtype, first_rank: int = 0) -> Tensor:
     """N matrices (A, B), the same on each rank -> [N, A, B] in `dtype`, the same on each rank. The first ones
     are made by `first_rank`. A collective operation.
     """
@@ -35,9 +31,7 @@ def gathered_orthogonal(
     return shares_NAB.roll(-first_rank * each, 0)[: len(matrices)]
 
 
-def sharded_orthogonal(
-    matrices: Sequence[Tensor], orthogonal: Orthogonal, dtype: torch.dtype, first_rank: int = 0
-) -> Tensor:
+def sharded_orthogonal(matrices: Sequence[Tensor], dtype: torch.dtype, first_rank: int = 0) -> Tensor:
     """N matrices (A, B), of which each rank has some rows (DTensor) -> [N, rows, B] in `dtype`, the rows of
     this rank. The first ones are made by `first_rank`. A collective operation.
 

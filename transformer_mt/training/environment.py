@@ -1,0 +1,39 @@
+"""What results depend on besides the config."""
+
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy
+import sentencepiece
+import torch
+
+from transformer_mt import __version__
+from transformer_mt.cpu import cpu_name, usable_cores
+
+
+def environment() -> dict[str, Any]:
+    """Versions, commit, machine."""
+    try:
+        commit = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"],
+            cwd=Path(__file__).parent,
+            capture_output=True,
+            text=True,
+            timeout=10,
+        ).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        commit = ""
+    return {
+        "transformer_mt": __version__,
+        "commit": commit or None,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "sentencepiece": sentencepiece.__version__,
+        "numpy": numpy.__version__,
+        "processor": cpu_name(),
+        "cores": usable_cores(),
+        "threads": torch.get_num_threads(),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+    }
