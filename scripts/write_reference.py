@@ -55,7 +55,7 @@ def config_page() -> str:
         "The value of `data.train` and `data.valid`, and each item of `data.test`. The first key says which "
         "kind it is; a slice of `data.hub` needs `split` alone.",
     ]
-    for kind in (FilesCorpus, FileCorpus, HubCorpus, ToyCorpus, SacrebleuCorpus):
+    for kind in (FilesCorpus, FileCorpus, HubCorpus, OpusCorpus, ToyCorpus, SacrebleuCorpus):
         parts += [
             f"### {kind.__name__.removesuffix('Corpus')}",
             _sentence(kind),

@@ -30,7 +30,7 @@ with warnings.catch_warnings():
         copy: bool = False  # type: ignore[assignment]
         """Drop pairs whose source equals the target, apart from capitals, spacing and punctuation."""
         script: bool = False
-        """Drop pairs with a side most of whose letters are not of its language's script."""
+        """Drop pairs with a side less than 30 % of whose letters are of its language's script."""
         language: bool = False
         """Drop pairs with a side in another language, by py3langid (extra `clean`)."""
         numbers: bool = False
