@@ -25,6 +25,7 @@ from transformer_mt.config.corpus import (
     FilesCorpus,
     FromTrain,
     HubCorpus,
+    OpusCorpus,
     SacrebleuCorpus,
     ToyCorpus,
 )
