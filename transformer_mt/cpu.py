@@ -18,7 +18,7 @@ def wait_without_spinning() -> None:
 
 
 def cpu_name() -> str:
-    """The processor, as its maker calls it where the system says so."""
+    """The processor, as its maker calls it, if the system knows it."""
     try:
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").split("\n"):
             if line.startswith("model name"):
