@@ -18,7 +18,7 @@ def wait_without_spinning() -> None:
 
 
 def cpu_name() -> str:
-    """The processor, as its maker calls it, if the system knows it."""
+    """The name of the CPU, such as AMD EPYC 9R14."""
     try:
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").split("\n"):
             if line.startswith("model name"):

@@ -89,7 +89,7 @@ def start_over(folder: Path, inputs: Sequence[Path], say: Callable[[str], None])
     for path in inputs:
         if path.resolve().is_relative_to(folder.resolve()):
             raise InputError(
-                f"{path}: must be outside {folder}, which is moved aside before it is needed; move it first"
+                f"{path}: must be outside {folder}, which is moved aside; move it elsewhere first"
             )
     say(f"the old folder is now {set_aside(folder)}")
 

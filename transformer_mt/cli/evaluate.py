@@ -149,7 +149,6 @@ def _compare_with_parent(
     from transformer_mt.evaluation.translated import translated
     from transformer_mt.translation.direction import can_translate
     from transformer_mt.translation.model_folder import load_run_config
-    from transformer_mt.translation.translator import Translator
 
     folder = Path(arguments.model)
     expected = fine_tuning.weights_of_parent(folder)
@@ -166,10 +165,11 @@ def _compare_with_parent(
         known = [(test.languages, test.sentences) for test in tests]
         new = [test for test in of_parent if (test.languages, test.sentences) not in known]
         tests = [*tests, *(replace(test, name=f"parent-{test.name}") for test in new)]
-    both = [Translator.load(each, arguments.device) for each in (parent, folder)]
-    known_to = [(each.directions, bool(each.planner.control_ids)) for each in both]
+    both = [load_run_config(parent).data, config.data]
     for test in list(tests):
-        if test.languages and not all(can_translate(*each, test.languages) for each in known_to):
+        if test.languages and not all(
+            can_translate(data.directions, data.has_language_pieces, test.languages) for data in both
+        ):
             say(f"{test.corpus}: not both of {parent} and {folder} translate it: no comparison")
             tests.remove(test)
     if not tests:

@@ -75,7 +75,7 @@ def check(output: Path, now: dict[str, str]) -> None:
             f"{output}: must have a record of what wrote it ({record_file(output).name}) to be resumed, but "
             f"has none; {again}"
         ) from None
-    before.setdefault(_LANGUAGES, now.get(_LANGUAGES))  # records of before do not have them
+    before.setdefault(_LANGUAGES, now.get(_LANGUAGES))  # earlier versions did not record them
     changed = [name for name in before.keys() | now.keys() if before.get(name) != now.get(name)]
     if changed:
         name = min(changed)

@@ -187,12 +187,16 @@ class DataConfig(Section):
             return list(range(len(self.entries)))
         return [self.directions.index(self.languages_of(entry)) for entry in self.entries]
 
+    @property
+    def has_language_pieces(self) -> bool:
+        """Whether a piece before each source asks for its target language."""
+        return len(self.targets) > 1 if self.language_pieces == "auto" else self.language_pieces
+
     def language_piece(self, target: str) -> str | None:
         """The control piece before a source that asks for the target language: `>>de<<`; None without such
         pieces.
         """
-        is_on = len(self.targets) > 1 if self.language_pieces == "auto" else self.language_pieces
-        return f">>{target}<<" if is_on else None
+        return f">>{target}<<" if self.has_language_pieces else None
 
     def pieces_before(self, corpus: HeldOut) -> list[str]:
         """The control pieces before each source of a corpus: its target language and its tag."""

@@ -18,7 +18,7 @@ def inherit(config: Config, parent: Config) -> Config:
     """
     filled = with_keys_of(config, parent, ("model", "tokenizer"))
     filled = filled.model_copy(update={"tokenizer": filled.tokenizer.model_copy(update={"file": None})})
-    if parent.data.language_piece(parent.data.target_lang) and config.data.language_pieces == "auto":
+    if parent.data.has_language_pieces and config.data.language_pieces == "auto":
         # The parent has never seen a source without.
         data = filled.data.model_copy(update={"language_pieces": True})
         filled = filled.model_copy(update={"data": data})

@@ -104,7 +104,7 @@ def is_remote(corpus: Readable) -> bool:
 def identity(corpus: Readable) -> dict[str, Any]:
     """Facts that change when the corpus does: its description, and size and time of each local file."""
     facts: dict[str, Any] = corpus.model_dump(exclude={"name", "weight", "license"})
-    if not corpus.synthetic:  # as before there was the key: what was prepared stays what it is
+    if not corpus.synthetic:  # caches made before the key existed stay valid
         del facts["synthetic"]
     if isinstance(corpus, ToyCorpus):
         return facts | {"toy_version": toy.VERSION}

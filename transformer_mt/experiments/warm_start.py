@@ -18,7 +18,7 @@ _LAYER = re.compile(r"(encoder|decoder)\.layers\.(\d+)\.")
 
 
 def check_warm_start(teacher: Path, config: Config) -> None:
-    """InputError if the student's config cannot begin with the teacher's weights: not even its embeddings."""
+    """InputError unless the student can begin with the teacher's weights."""
     if not (teacher / "model.safetensors").exists():
         raise InputError(
             f"{teacher}: must be a run's folder for a student to begin with its weights, but is none"
@@ -45,7 +45,7 @@ def warm_started(teacher: Path, config: Config, folder: Path) -> Config:
     config = config.model_copy(update={"tokenizer": theirs.tokenizer.model_copy(update={
         "bpe_dropout": config.tokenizer.bpe_dropout, "file": None,
     })})  # fmt: skip
-    if theirs.data.language_piece(theirs.data.target_lang) and config.data.language_pieces == "auto":
+    if theirs.data.has_language_pieces and config.data.language_pieces == "auto":
         # The teacher has never seen a source without.
         data = config.data.model_copy(update={"language_pieces": True})
         config = config.model_copy(update={"data": data})

@@ -84,7 +84,8 @@ class TokenisedCheck:
             self._suspicion.action = "joining left these; look at the examples"
             self._suspicion.weight = 0.0
         else:
-            (value,) = sides | self._joined if len(sides | self._joined) == 1 else {"true"}
+            all_sides = sides | self._joined
+            value = "true" if len(all_sides) > 1 else all_sides.pop()
             self._suspicion.action = f"filter: {{detokenize: {value}}}"
         return [self._suspicion]
 

@@ -55,11 +55,10 @@ def _check_sets(config: Config) -> None:
             f"{', '.join(names)}; give each a `name`"
         )
     data = config.data
-    has_pieces = data.language_piece(data.target_lang) is not None
     for corpus in data.valid_sets:
         languages = data.languages_of(corpus)
         if not isinstance(corpus, FromTrainCorpus) and not can_translate(
-            data.directions, has_pieces, languages
+            data.directions, data.has_language_pieces, languages
         ):
             known = ", ".join(f"{source} to {target}" for source, target in data.directions)
             raise InputError(
