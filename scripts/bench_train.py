@@ -17,9 +17,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
+from unittest.mock import patch
 
 SHAPES = {  # d_model, d_ff, heads, layers on each side
     "demo": (128, 512, 4, 2),
@@ -44,6 +45,10 @@ class Variant:
     """The part of the trainer that is replaced by torch's own version. Otherwise the variant equals ours-bf16
     (for muon and threads: ours-auto).
     """
+    environment: dict[str, str] = field(default_factory=dict)
+    """Variables that are set when the process starts."""
+    pinned: bool = False
+    """Each gradient thread stays on a core of its own."""
 
 
 VARIANTS = [
@@ -55,7 +60,20 @@ VARIANTS = [
     Variant("ours-fp32-muon", ours=True, optimizer="muon"),
     Variant("ours-bf16", ours=True, precision="bf16"),
     Variant("ours-auto", ours=True, precision="auto", optimizer="muon", compile="auto"),
-    Variant("without-threads", ours=True, precision="auto", optimizer="muon", without="threads"),
+    Variant(
+        "without-threads", True, "auto", "muon", without="threads", environment={"GOMP_SPINCOUNT": "300000"}
+    ),  # libgomp's own number
+    *(
+        Variant(name, True, "auto", "muon", "auto", environment=environment)
+        for name, environment in {
+            "huge-pages-torch": {"THP_MEM_ALLOC_ENABLE": "1"},
+            "huge-pages-glibc": {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"},
+            "one-heap": {"MALLOC_ARENA_MAX": "1"},
+            "jemalloc": {"LD_PRELOAD": "libjemalloc.so.2"},  # Debian: libjemalloc2
+            "tcmalloc": {"LD_PRELOAD": "libtcmalloc_minimal.so.4"},  # Debian: libtcmalloc-minimal4
+        }.items()
+    ),
+    Variant("pinned", True, "auto", "muon", "auto", pinned=True),
     Variant("without-muon", ours=True, precision="auto", optimizer="muon", compile="auto", without="muon"),
     Variant("ours-fp32-compile", ours=True, compile=True),
     Variant("ours-bf16-compile", ours=True, precision="bf16", compile=True),
@@ -98,6 +116,20 @@ def use_torch_version(part: str) -> None:
         setattr(owner, name, plain)
 
 
+def pin_gradient_threads() -> None:
+    """Keep each gradient thread on a core of its own."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from transformer_mt.training import gradient_threads
+
+    cores = iter(sorted(os.sched_getaffinity(0)))
+
+    def pool(threads: int, name: str) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(threads, name, lambda: os.sched_setaffinity(0, {next(cores)}))
+
+    gradient_threads.ThreadPoolExecutor = pool
+
+
 def corpora(data: str) -> dict:
     """The training and validation sets: the toy language, a folder with train.jsonl and val.jsonl, or a set
     of the hub.
@@ -118,6 +150,8 @@ class Ours:
         from transformer_mt.training.setup import open_run
 
         use_torch_version(variant.without)
+        if variant.pinned:
+            pin_gradient_threads()
         d_model, d_ff, heads, layers = SHAPES[shape]
         corpus = corpora(options.data)
         sizes = {"d_model": d_model, "d_ff": d_ff, "num_heads": heads, "dropout": options.dropout}
@@ -198,8 +232,6 @@ class Bare:
 
 def serve(connection: Connection, variant: Variant, options: argparse.Namespace, shape: str) -> None:
     """Run the requested number of updates for each message; at the end send the peak memory."""
-    if variant.without == "threads":
-        os.environ["GOMP_SPINCOUNT"] = "300000"  # libgomp's own
     if variant.ours:
         import transformer_mt  # noqa: F401 before torch: it decides how torch's threads wait
     import torch
@@ -260,7 +292,8 @@ def measure(shape: str, options: argparse.Namespace) -> None:
     for variant in chosen:
         ours, theirs = context.Pipe()
         process = context.Process(target=serve, args=(theirs, variant, options, shape), daemon=True)
-        process.start()
+        with patch.dict(os.environ, variant.environment):
+            process.start()
         theirs.close()  # so that a child's death is an error here, not silence
         ours.send(options.warmup)
         ours.recv()

@@ -32,11 +32,11 @@ def choose_device(name: str) -> torch.device:
     )
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise InputError(
-            f"the device must be there, but {device} is not: this machine has {torch.cuda.device_count()} "
+            f"the device must exist, but {device} does not: this machine has {torch.cuda.device_count()} "
             "CUDA GPUs; use cpu"
         )
     if device.type == "mps" and not torch.backends.mps.is_available():
-        raise InputError("the device must be there, but mps is not; use cpu")
+        raise InputError("the device must exist, but mps does not; use cpu")
     return device
 
 

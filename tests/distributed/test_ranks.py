@@ -588,13 +588,21 @@ def test_ranks_translate_into_one_ordered_output(folder, one):
     assert "line 2: there is nothing to translate" in result.stderr.decode()
 
 
+def test_ranks_leave_an_old_output_alone_when_the_input_is_no_text(folder, one):
+    (folder / "binary").write_bytes("Hund".encode("utf-16"))
+    (folder / "old.txt").write_text("old\n")
+    result = run(folder, 2, "translate", "one", "-i", "binary", "-o", "old.txt")
+    assert result.returncode != 0 and b"must be text in UTF-8" in result.stderr
+    assert (folder / "old.txt").read_text() == "old\n"
+
+
 def test_a_rank_that_cannot_translate_ends_all_without_a_traceback_of_ours(folder, one):
     (folder / "prefixes.txt").write_text("Der\n", encoding="utf-8")
     lines = b"A dog sleeps.\nA cat sleeps.\n"
     result = run(folder, 2, "translate", "one", "--prefixes", "prefixes.txt", stdin=lines)
     said = result.stderr.decode()
     assert result.returncode != 0
-    assert "prefixes.txt: must have a line for each line, but ends at line 1" in said
+    assert "prefixes.txt: must have one prefix per input line, but ends at line 1" in said
     assert "RuntimeError" not in said and "DistBackendError" not in said
 
 

@@ -18,18 +18,20 @@ from transformer_mt.errors import InputError, WorkError
 from transformer_mt.experiments import synthetic
 from transformer_mt.experiments.backtranslation_chain import run_chain
 from transformer_mt.experiments.origin import record_origin
-from transformer_mt.experiments.synthetic import Choice, Step, Text, make_corpus
+from transformer_mt.experiments.synthetic import PairSelection, SyntheticCorpusTask, TextSource, make_corpus
 from transformer_mt.files import read_objects
 from transformer_mt.translation.chunk_size import ChunkSize
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
 ENGLISH = [english for english, _ in toy.generate("test", 40)]
-ALL = Choice(FilterConfig())
+ALL = PairSelection(FilterConfig())
 
 
 def backtranslate(translator, models, texts, out, choice, say):
-    return make_corpus(Step(translator, models, Text.of_files(texts), False, choice), out, say)
+    return make_corpus(
+        SyntheticCorpusTask(translator, models, TextSource.of_files(texts), False, choice), out, say
+    )
 
 
 @pytest.fixture
@@ -54,7 +56,7 @@ def test_the_corpus_has_the_text_with_the_models_translations(translator, tiny_r
     assert {row["en"]: row["de"] for row in rows}.items() <= expected.items()
     order = [row["en"] for row in rows]
     assert order == sorted(order, key=ENGLISH.index) and len(set(order)) == len(order)
-    wrong = sum(counts[name] for name in synthetic.WRONG)
+    wrong = sum(counts[name] for name in synthetic.REJECTED_FLAGS)
     assert counts["read"] == 48 and counts["empty"] == 2 and counts["repeated"] == 15
     assert counts["over-long"] == 1 and counts["kept"] == len(rows) == 30 - wrong > 0
 
@@ -71,7 +73,7 @@ def test_training_reads_it(translator, tiny_run, text, tmp_path, write_config):
 def test_the_share_with_the_best_scores_is_kept(translator, tiny_run, text, tmp_path):
     whole, half = tmp_path / "whole.jsonl", tmp_path / "half.jsonl"
     backtranslate(translator, [tiny_run], [text], whole, ALL, print)
-    counts = backtranslate(translator, [tiny_run], [text], half, Choice(FilterConfig(), 0.5), print)
+    counts = backtranslate(translator, [tiny_run], [text], half, PairSelection(FilterConfig(), 0.5), print)
     rows, kept = read_objects(whole), read_objects(half)
     assert abs(len(kept) - len(rows) / 2) <= 1 and counts["low score"] == len(rows) - len(kept)
     assert min(row["score"] for row in kept) >= sorted(row["score"] for row in rows)[len(rows) // 2 - 1]
@@ -86,7 +88,7 @@ def test_the_cleaning_rules_judge_the_pairs(tmp_path, text, tiny_run, translator
     ]
     monkeypatch.setattr(synthetic, "_translated", lambda *_: rows)
     out = tmp_path / "synthetic.jsonl"
-    choice = Choice(FilterConfig(copy=True, numbers=True))
+    choice = PairSelection(FilterConfig(copy=True, numbers=True))
     counts = backtranslate(translator, [tiny_run], [text], out, choice, print)
     assert [row["en"] for row in read_objects(out)] == ["A dog sleeps."]
     assert (counts["copy"], counts["numbers"], counts["repeating"]) == (1, 1, 1)
@@ -99,7 +101,9 @@ def test_an_interrupted_translation_is_resumed(translator, tiny_run, text, tmp_p
     monkeypatch.setattr(ChunkSize, "next", lambda self: 15)
     original, calls, lines = synthetic._translated, [], []
     worth = list(
-        synthetic._worth_translating(Step(translator, [], Text.of_files([text]), False, ALL), Counter())
+        synthetic._worth_translating(
+            SyntheticCorpusTask(translator, [], TextSource.of_files([text]), False, ALL), Counter()
+        )
     )
 
     def interrupted(*arguments):
@@ -129,7 +133,7 @@ def test_what_is_done_is_not_done_again_and_never_mixed(translator, tiny_run, te
     monkeypatch.setattr(synthetic, "_translated", None)
     assert backtranslate(translator, [tiny_run], [text], out, ALL, print) == {}
     with pytest.raises(InputError, match="was made with another choice; remove it, or name another `out`"):
-        backtranslate(translator, [tiny_run], [text], out, Choice(FilterConfig(), 0.5), print)
+        backtranslate(translator, [tiny_run], [text], out, PairSelection(FilterConfig(), 0.5), print)
     text.write_text("Another text.\n")
     with pytest.raises(InputError, match="was made with another text"):
         backtranslate(translator, [tiny_run], [text], out, ALL, print)
@@ -137,7 +141,10 @@ def test_what_is_done_is_not_done_again_and_never_mixed(translator, tiny_run, te
 
 
 def test_other_rules_clean_again_what_is_translated(translator, tiny_run, text, tmp_path, monkeypatch):
-    out, nothing = tmp_path / "synthetic.jsonl", Choice(FilterConfig(), flags=("long", *synthetic.WRONG))
+    out, nothing = (
+        tmp_path / "synthetic.jsonl",
+        PairSelection(FilterConfig(), flags=("long", *synthetic.REJECTED_FLAGS)),
+    )
     original = synthetic._translated
     monkeypatch.setattr(synthetic, "_translated", lambda *a: [r | {"flags": ["long"]} for r in original(*a)])
     with pytest.raises(WorkError, match="synthetic.jsonl: no translation is left after cleaning"):
@@ -174,7 +181,7 @@ def test_other_lines_are_not_continued(translator, tiny_run, text, tmp_path, mon
     """As an earlier version may have left them, which chose other lines of the same text."""
     part = tmp_path / ".x.jsonl.part"
     part.write_text('{"de": "x", "en": "Another line.", "score": 0.0, "flags": []}\n')
-    facts = Step(translator, [tiny_run], Text.of_files([text]), False, ALL).facts()
+    facts = SyntheticCorpusTask(translator, [tiny_run], TextSource.of_files([text]), False, ALL).facts()
     record_origin(tmp_path / "x.jsonl.origin.json", facts)
     with pytest.raises(InputError, match="must hold translations of these lines, but has another at"):
         backtranslate(translator, [tiny_run], [text], tmp_path / "x.jsonl", ALL, print)
@@ -187,7 +194,7 @@ def test_an_extra_that_is_missing_is_said_before_any_work(translator, tiny_run, 
     monkeypatch.setitem(sys.modules, "py3langid.langid", None)
     monkeypatch.setattr(synthetic, "_translated", None)
     with pytest.raises(InputError, match="py3langid must be installed"):
-        choice = Choice(FilterConfig(language=True))
+        choice = PairSelection(FilterConfig(language=True))
         backtranslate(translator, [tiny_run], [text], tmp_path / "x.jsonl", choice, print)
     languages._model.cache_clear()
 
@@ -293,6 +300,22 @@ def test_mistakes_of_a_chain_are_found_before_any_work(chain, tmp_path, changes,
     with pytest.raises(InputError) as error:
         run_chain(chain, tmp_path / "chain", print)
     assert message in str(error.value) and not (tmp_path / "chain").exists()
+
+
+def test_a_chain_without_text_is_refused_before_its_training(chain, tmp_path):
+    values = yaml.safe_load(chain.read_text())
+    (tmp_path / "empty.txt").touch()
+    chain.write_text(yaml.safe_dump({**values, "text": [str(tmp_path / "empty.txt")]}))
+    with pytest.raises(InputError, match="text must have lines, but .*empty.txt is empty"):
+        run_chain(chain, tmp_path / "chain", print)
+    assert not (tmp_path / "chain").exists()
+
+
+def test_a_chain_is_not_written_into_a_run(chain, tiny_run, tmp_path):
+    shutil.copytree(tiny_run, tmp_path / "run")
+    with pytest.raises(InputError, match="must be a folder of its own for the chain, but is that of a train"):
+        run_chain(chain, tmp_path / "run", print)
+    assert not (tmp_path / "run" / "backward").exists()
 
 
 def test_a_chain_takes_a_backward_model_of_several_languages(chain, tmp_path):

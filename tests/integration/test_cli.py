@@ -35,6 +35,29 @@ def test_version_help_and_nothing(capfdbinary):
     assert cli(capfdbinary)[0] == 2
 
 
+def test_sigusr1_does_not_end_a_training_that_has_not_begun(capfdbinary):
+    """Before the first update there is nothing to save."""
+    before = signal.getsignal(signal.SIGUSR1)
+    try:
+        assert cli(capfdbinary, "train", "no/such.yaml")[0] == 2
+        assert signal.getsignal(signal.SIGUSR1) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_ctrl_c_says_how_an_output_is_resumed(capfdbinary, monkeypatch, tmp_path):
+    from transformer_mt.cli import translate
+
+    def stopped(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(translate, "load_translator", stopped)
+    words = ["translate", "runs/x", "A dog."]
+    assert cli(capfdbinary, *words)[::2] == (130, "stopped\n")
+    said = "stopped; run it again with --resume to continue\n"
+    assert cli(capfdbinary, *words, "-o", tmp_path / "out")[::2] == (130, said)
+
+
 def test_help_imports_nothing_slow():
     code = (
         "import sys\nfrom transformer_mt.cli import translate_main\n"
@@ -202,7 +225,7 @@ def test_n_best_and_settings_of_the_search(tiny_run, capfdbinary):
             "the following arguments are required: MODEL; transformer-mt translate --help shows what there "
             "is",
         ),
-        (["RUN", "x", "--device", "cuda:7"], "the device must be there, but cuda:7 is not"),
+        (["RUN", "x", "--device", "cuda:7"], "the device must exist, but cuda:7 does not"),
         (["RUN", "x", "--device", "tpu"], "must be auto, cpu, cuda, cuda:N or mps, but is tpu"),
     ],
 )
@@ -426,7 +449,7 @@ def test_inspect_prints_and_writes_its_report(write_config, tmp_path):
     done = run_cli("inspect", write_config(), "data.max_length=60", "--out", out)
     assert done.returncode == 0
     assert done.stdout.decode() == (out / "inspect.md").read_text(encoding="utf-8")
-    assert b"# Inspection of tiny\n\nGood enough, but about 1,500 usable" in done.stdout
+    assert b"# Inspection of tiny\n\nGood enough; about 1,500 usable" in done.stdout
     assert b"looking at toy train" in done.stderr and b"inspect.html" in done.stderr
     assert (out / "inspect.html").read_text(encoding="utf-8").startswith("<!doctype html>")
 
@@ -450,7 +473,7 @@ def test_train_mistakes_are_told_before_any_work(write_config, tmp_path, capfdbi
         ([path, "data.train={source: no/a, target: no/b}"], "no/a: no such file"),
         ([path, "data.train={hub: no/such/set, split: train}"], "no/such/set: no such folder"),
         ([path, "tokenizer.vocab_size=90000"], "`tokenizer.vocab_size` must be at most"),
-        ([path, "train.device=cuda:9"], "the device must be there"),
+        ([path, "train.device=cuda:9"], "the device must exist"),
     ]:
         status, out, err = cli(capfdbinary, "train", *words)
         assert status == 2 and message in err.strip().split("\n")[-1], err

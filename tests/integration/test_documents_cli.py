@@ -163,9 +163,9 @@ def test_protect_takes_flags_as_with_lines(tiny_run, capfdbinary):
 @pytest.mark.parametrize(
     "words, message",
     [
-        (["--json"], "--json must stand with --format text, but the format is html"),
-        (["--n-best", "2"], "--n-best must stand with --format text, but the format is html"),
-        (["--prefix", "Der"], "--prefix must stand with --format text, but the format is html"),
+        (["--json"], "--json requires --format text, but the format is html"),
+        (["--n-best", "2"], "--n-best requires --format text, but the format is html"),
+        (["--prefix", "Der"], "--prefix requires --format text, but the format is html"),
     ],
 )
 def test_options_of_lines_are_refused(tiny_run, page, capfdbinary, words, message):
@@ -188,10 +188,30 @@ def test_what_is_no_document_is_refused(tiny_run, tmp_path, capfdbinary, name, c
     assert status == 2 and message in err and not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("name", ["a.vtt", "a.xhtml", "a.csv", "a.xliff.gz"])
+def test_a_format_that_is_not_read_is_refused(tiny_run, tmp_path, capfdbinary, name):
+    """Its markup was translated as if it were text."""
+    (tmp_path / name).write_text("WEBVTT\n", encoding="utf-8")
+    status, out, err = cli(capfdbinary, "translate", tiny_run, "-i", tmp_path / name)
+    assert status == 2 and out == ""
+    assert "must be a text file, .html or .srt, but ends in ." in err and "or set --format text to" in err
+    assert cli(capfdbinary, "translate", tiny_run, "A dog.", "--json", "-o", tmp_path / "o.jsonl")[0] == 0
+
+
 @pytest.mark.parametrize("name", ["a.html", "a.srt"])
 def test_an_empty_document_stays_empty(tiny_run, tmp_path, capfdbinary, name):
     (tmp_path / name).write_bytes(b"")
     assert cli(capfdbinary, "translate", tiny_run, "-i", tmp_path / name)[:2] == (0, "")
+
+
+def test_a_document_of_many_codes_has_a_pattern_of_their_length():
+    """The set of all letters was in it twice per code: a page of 1,000 codes took seconds."""
+    from transformer_mt.documents.html import parse_html
+    from transformer_mt.documents.translate import pattern_of
+
+    texts = (" ".join(f"<code>c{i}</code>" for i in range(number)) + " end" for number in (1, 101))
+    few, many = (pattern_of(next(p for p in parse_html(t) if not isinstance(p, str))) for t in texts)
+    assert len(many) - len(few) < 100 * len("c100|")
 
 
 def test_markup_misplaced_is_reported(tiny_run, capfdbinary, monkeypatch):

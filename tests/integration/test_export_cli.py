@@ -166,14 +166,14 @@ def test_the_probe_without_the_validation_set_is_what_the_run_was_scored_on(tiny
         (["translate", "EXPORT", "x", "--dtype", "bfloat16"], "--dtype must be one of"),
         (["translate", "EXPORT", "x", "--device", "cuda:x"], "--device must be auto, cpu, cuda or cuda:N"),
         (["translate", "EXPORT", "x", "--device", "cpu:5"], "--device must be auto, cpu, cuda or cuda:N"),
-        (["translate", "EXPORT", "x", "--device", "cuda:7"], "the device must be there, but cuda:7 is not"),
+        (["translate", "EXPORT", "x", "--device", "cuda:7"], "the device must exist, but cuda:7 does not"),
         (
             ["translate", "RUN", "x", "--dtype", "int8"],
             "--dtype must be float32, bfloat16 or float16 with --engine torch",
         ),
         (
             ["translate", "RUN", "x", "--engine", "ctranslate2", "--ensemble", "RUN"],
-            "--ensemble must stand with --engine torch, but the engine is ctranslate2",
+            "--ensemble requires --engine torch, but the engine is ctranslate2",
         ),
         (
             ["translate", "RUN", "x", "--engine", "ctranslate2", "--device", "mps"],

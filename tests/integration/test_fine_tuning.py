@@ -62,6 +62,14 @@ def test_it_begins_with_the_weights_the_vocabulary_and_the_omitted_keys_of_the_p
     assert f"| fine-tuned from | {parent} |" in " ".join((folder / "report.md").read_text().split())
 
 
+def test_a_parent_of_another_direction_is_reported(child_config, parent, tmp_path, capsys):
+    swapped = {**CHILD["data"], "source_lang": "de", "target_lang": "en"}
+    train(load_config(child_config(data=swapped)), tmp_path / "child")
+    assert f"note: {parent} translates en to de, and this run de to en" in capsys.readouterr().err
+    train(load_config(child_config()), tmp_path / "other")
+    assert "and this run" not in capsys.readouterr().err
+
+
 def test_everything_that_does_not_fit_the_parent_is_refused_at_once(child_config, parent, tmp_path):
     config = child_config(
         model={"d_model": 64, "norm": "post", "dropout": 0.2},

@@ -118,7 +118,7 @@ def test_what_was_fetched_is_read_without_a_network(hub, read):
 def test_a_missing_file_without_a_network_is_reported(hub, read):
     read("train[:10]")
     ((kind, message),) = read("train[:1500]", address="http://127.0.0.1:9")
-    assert kind == "WorkError" and "train-00001-of-00003.parquet cannot be had from the hub" in message
+    assert kind == "WorkError" and "train-00001-of-00003.parquet cannot be downloaded from the hub" in message
 
 
 def test_cut_connections_and_errors_of_the_server_are_survived(hub, read):
@@ -131,7 +131,9 @@ def test_a_server_that_stays_broken_is_reported_in_one_line(hub, read):
     hub.faults = [503] * 100
     ((kind, message),) = read("train[:10]")
     assert kind == "WorkError" and "\n" not in message
-    assert message.startswith(f"{NAME} de-en train[:10]: de-en/train-00000-of-00003.parquet cannot be had")
+    assert message.startswith(
+        f"{NAME} de-en train[:10]: de-en/train-00000-of-00003.parquet cannot be downloaded"
+    )
     assert message.endswith("check the network and run it again, it resumes")
     hub.faults = []
     assert read("train[:10]") == [[10, pair(0), pair(9)]]
@@ -149,4 +151,4 @@ def test_what_is_not_there_is_refused(hub, read):
         f"{NAME}: no split `nope`; the splits are train, validation",
     )
     ((kind, message),) = read("train", name="wmt/none")
-    assert kind == "InputError" and message.startswith("wmt/none: cannot be had from the hub")
+    assert kind == "InputError" and message.startswith("wmt/none: cannot be downloaded from the hub")

@@ -79,7 +79,7 @@ def test_other_weights_have_no_confidence_until_they_are_calibrated(
 def test_suspicious_lines_are_translated_again_and_both_are_recorded(calibrated, capfdbinary):
     plain, _ = translated(capfdbinary, calibrated)
     rows, err = translated(capfdbinary, calibrated, "--retry")
-    again = [bool(retry.SUSPICIOUS & set(row["flags"])) for row in plain]
+    again = [bool(retry.RETRIED_FLAGS & set(row["flags"])) for row in plain]
     assert again[1]  # so small a model does not copy the number
     for before, row, is_again in zip(plain, rows, again):
         assert (row["other"] is not None) == is_again
@@ -89,8 +89,8 @@ def test_suspicious_lines_are_translated_again_and_both_are_recorded(calibrated,
         kept, other = row["translation"], row["other"]["translation"]
         first, second = (other, kept) if row["other"]["is_first"] else (kept, other)
         assert first == before["translation"] and second
-        few = len(retry.SUSPICIOUS & set(row["flags"]))
-        assert few <= len(retry.SUSPICIOUS & set(row["other"]["flags"]))
+        few = len(retry.RETRIED_FLAGS & set(row["flags"]))
+        assert few <= len(retry.RETRIED_FLAGS & set(row["other"]["flags"]))
         assert f"line {row['line']}: translated again (" in err
 
 

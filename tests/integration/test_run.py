@@ -46,13 +46,15 @@ def steps(entries, event):
     return [entry["step"] for entry in entries if entry["event"] == event]
 
 
-def test_training_stops_when_patience_is_out(run):
+def test_training_stops_when_patience_is_out(run, capsys):
     """At a rate of nothing no validation betters the first."""
     folder, entries = run(
         "train.learning_rate=1e-12", "train.validate_every=3", "train.patience=2", "train.max_updates=60"
     )
     assert steps(entries, "valid") == [3, 6, 9]
     assert (folder / "checkpoints/step-00000009").is_dir()
+    said = "no new best in 2 validations (train.patience): training ends at update 9 of 60"
+    assert said in capsys.readouterr().err
     patient = run(
         "train.learning_rate=1e-12",
         "train.validate_every=3",
@@ -61,6 +63,27 @@ def test_training_stops_when_patience_is_out(run):
         "name=b",
     )
     assert steps(patient[1], "valid") == [3, 6, 9, 12, 15, 18]
+
+
+def test_the_report_counts_all_updates(run):
+    """It counted those up to the last line of the log."""
+    folder, _ = run("train.max_updates=5", "train.log_every=3", "train.validate_every=5")
+    assert "| updates | 5 of 5 (" in " ".join((folder / "report.md").read_text().split())
+    folder, _ = run("train.max_updates=2", "train.log_every=3", "train.validate_every=2", "name=short")
+    assert "| updates | 2 of 2 (" in " ".join((folder / "report.md").read_text().split())
+
+
+def test_what_is_no_run_is_not_moved_aside(write_config, tmp_path):
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    (folder / "thesis.txt").write_text("mine")
+    with pytest.raises(
+        InputError, match="must be a run's folder to be moved aside, but has files and no con"
+    ):
+        train(load_config(write_config()), folder, fresh=True)
+    assert [path.name for path in folder.iterdir() if not path.name.startswith(".")] == ["thesis.txt"]
+    with pytest.raises(InputError, match="thesis.txt: must be the run's folder, but is a file"):
+        train(load_config(write_config()), folder / "thesis.txt")
 
 
 @pytest.mark.parametrize("several, splits", [(0, "true"), (3, "false"), (1, "true")])
@@ -252,7 +275,9 @@ def test_a_worse_end_does_not_take_the_place_of_a_better_average(run, capfd, old
     kept = file.read_bytes()
     run("train.max_updates=36")
     assert file.read_bytes() == kept
-    assert "holds the model of an earlier end, which was better" in capfd.readouterr().err
+    assert (
+        "holds the model of an earlier training in this folder, which scored better" in capfd.readouterr().err
+    )
     run("train.max_updates=40", "evaluate.lowercase=true")  # another score: the two do not compare
     assert file.read_bytes() != kept
 

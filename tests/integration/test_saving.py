@@ -85,6 +85,20 @@ def test_a_training_ends_after_its_epochs(config, tmp_path, keys):
     assert read_objects(longer / "metrics.jsonl")[-1]["step"] > entries[-1]["step"]
 
 
+@pytest.mark.parametrize("before, now", [(1, 2), (2, 1)])
+def test_epochs_are_counted_right_when_the_size_of_updates_changes(config, tmp_path, before, now):
+    """They were counted as if all updates had had the new size: the training ended at half its epochs."""
+    from tests.conftest import train_interrupted
+
+    keys = {"max_epochs": 3.0, "max_updates": 1000, "log_every": 1}
+    train_interrupted(changed(config, **keys, accumulate=before), tmp_path / "run", 6)
+    train_interrupted(changed(config, **keys, accumulate=now), tmp_path / "run", 8)
+    folder = train(changed(config, **keys, accumulate=now), tmp_path / "run")
+    entries = [entry for entry in read_objects(folder / "metrics.jsonl") if entry["event"] == "train"]
+    per_update = entries[-1]["epoch"] - entries[-2]["epoch"]
+    assert entries[-1]["epoch"] == pytest.approx(3.0, abs=1.01 * per_update)
+
+
 def test_max_updates_ends_a_training_before_its_epochs(config, tmp_path):
     folder = train(changed(config, max_epochs=50.0, max_updates=6), tmp_path / "run")
     assert load_config(folder / "config.yaml").train.max_updates == 6

@@ -86,6 +86,22 @@ def test_only_this_machine_can_reach_it_by_default(served):
     assert "translating en to de at http://127.0.0.1:" in served.first_line
 
 
+@pytest.mark.parametrize("options, second", [([], 429), (["--behind-proxy"], 200)])
+def test_only_a_proxy_may_name_the_address_of_a_client(tiny_run, options, second):
+    statuses = []
+    with Served(tiny_run, "--requests-per-minute", "1", *options) as server:
+        for address in ("192.0.2.1", "192.0.2.2"):
+            request = urllib.request.Request(
+                server.url + "/translate", b'{"q": "Dog.", "source": "en", "target": "de"}',
+                {"Content-Type": "application/json", "X-Forwarded-For": address},
+            )  # fmt: skip
+            try:
+                statuses.append(urllib.request.urlopen(request, timeout=60).status)
+            except urllib.error.HTTPError as error:
+                statuses.append(error.code)
+    assert statuses == [200, second]
+
+
 def test_a_client_that_goes_away_frees_its_place(served):
     lines = "\n".join(src for src, _ in toy.generate("train", 300))
     body = json.dumps({"q": lines, "source": "en", "target": "de"}).encode()
@@ -123,6 +139,28 @@ def test_a_connection_that_says_nothing_is_closed(tiny_run, served):
         process.kill()
 
 
+def test_a_client_that_does_not_read_its_answer_is_disconnected(tiny_run):
+    """Such clients could take all connections, and keep the server from ending."""
+    code = "from transformer_mt.serving import server; server._WRITE_SECONDS = 0.5\n"
+    code += f"from transformer_mt.cli import main; main(['serve', {str(tiny_run)!r}, '--port', '0'])"
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, cwd=ROOT, text=True) as process:
+        found = re.search(r"http://([\d.]+):(\d+);", process.stderr.readline())
+        client = socket.socket()
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.settimeout(60)
+        client.connect((found[1], int(found[2])))
+        with client:
+            try:
+                for _ in range(20_000):  # pipelined: the answers fill all buffers
+                    client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            except OSError:
+                pass
+            time.sleep(1.0)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(30) is not None
+
+
 def test_a_signal_ends_it_when_what_was_accepted_is_done(tiny_run):
     server = Served(tiny_run)
     lines = "\n".join(src for src, _ in toy.generate("train", 300))
@@ -148,6 +186,20 @@ def _connections(pid):
     """Open connections of a process."""
     links = [os.readlink(f"/proc/{pid}/fd/{name}") for name in os.listdir(f"/proc/{pid}/fd")]
     return sum(link.startswith("socket:") for link in links) - 3  # the listener and the loop's own pair
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["--port", "80000"], "--port must be a whole number from 0 to 65535, but is 80000"),
+        (["--port", "abc"], "--port must be a whole number from 0 to 65535, but is abc"),
+        (["--cors", "example.org"], "--cors must begin with http:// or https://, but is example.org"),
+    ],
+)
+def test_an_address_that_cannot_be_is_refused(tiny_run, capfdbinary, words, message):
+    """Port 80000 was taken for 14464, and an origin without its scheme never matched."""
+    status, _, err = cli(capfdbinary, "serve", tiny_run, *words)
+    assert status == 2 and message in err
 
 
 def test_mistakes_get_one_line(tiny_run, served, tmp_path, capfdbinary):
@@ -180,7 +232,7 @@ def test_without_the_extra_the_error_names_it(tiny_run, capfdbinary, monkeypatch
 
 
 def _children(pid):
-    """Processes that translate for the server; not multiprocessing's own helper."""
+    """TranslatorPool that translate for the server; not multiprocessing's own helper."""
     children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split()
     is_worker = "spawn_main"
     return [

@@ -88,7 +88,7 @@ def test_a_translation_is_scored_with_its_tag(run, capfdbinary, tmp_path):
     assert log_prob(*files, *tag) == pytest.approx(row["log_prob"], abs=1e-3)
     assert log_prob(*files) != pytest.approx(row["log_prob"], abs=1e-3)
     status, _, err = cli(capfdbinary, "score", run, "--translations", translated, *tag)
-    assert status == 2 and "--tag must stand with --source" in err
+    assert status == 2 and "--tag requires --source" in err
 
 
 def test_an_export_has_the_tags(run, tmp_path, capfdbinary):

@@ -11,7 +11,7 @@ from tests.conftest import TINY, train_interrupted
 from tests.integration.test_cli import cli
 from transformer_mt import Translator
 from transformer_mt.cli import resume
-from transformer_mt.cli.test_sets import into
+from transformer_mt.cli.test_sets import select_by_language
 from transformer_mt.config import load_config
 from transformer_mt.data import toy
 from transformer_mt.data.corpus import read_corpus
@@ -23,7 +23,7 @@ from transformer_mt.evaluation.metric import Score
 from transformer_mt.files import read_objects
 from transformer_mt.training.loop import train
 from transformer_mt.training.validate import SetScores, mean_of
-from transformer_mt.translation.direction import can_translate, for_set
+from transformer_mt.translation.direction import can_translate, translator_for_set
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -192,7 +192,7 @@ def test_a_model_does_not_take_a_set_of_the_other_direction(tiny_run, languages,
     assert can_translate(translator.directions, False, languages) == fits
     if not fits:
         with pytest.raises(InputError, match="the model translates en to de, but the set is"):
-            for_set(translator, languages)
+            translator_for_set(translator, languages)
 
 
 def test_a_model_that_is_asked_for_languages_takes_only_those(both):
@@ -202,7 +202,7 @@ def test_a_model_that_is_asked_for_languages_takes_only_those(both):
     ):  # fmt: skip
         assert can_translate(translator.directions, True, languages) == fits
     with pytest.raises(InputError, match="the model translates en to de, de to en, but the set is en to fr"):
-        for_set(translator, ("en", "fr"))
+        translator_for_set(translator, ("en", "fr"))
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ def test_systems_are_compared_in_the_direction_of_the_set(both, tiny_run, tmp_pa
         capfdbinary, "compare", f"x={translations}", f"y={translations}", *files, "--to", "en",
         "--target-lang", "en",
     )  # fmt: skip
-    assert status == 2 and "--to must stand with a model, but all systems are files" in err
+    assert status == 2 and "--to requires a model, but all systems are files" in err
 
 
 def test_evaluate_takes_the_sets_of_the_languages_named(both, capfdbinary):
@@ -267,7 +267,7 @@ def test_of_two_variants_the_one_named_is_taken():
     sets = [Sentences(name, name, [], None, ("en", name)) for name in ("zh_Hans", "zh_Hant", "de_AT")]
     directions = [("en", "zh_Hans"), ("en", "zh_Hant"), ("en", "de")]
     for target, found in (("zh_Hant", ["zh_Hant"]), ("zh_Hans", ["zh_Hans"]), ("de_CH", ["de_AT"])):
-        assert [each.name for each in into(sets, directions, target, None)] == found
+        assert [each.name for each in select_by_language(sets, directions, target, None)] == found
 
 
 def test_a_child_is_compared_only_where_it_and_its_parent_translate(
@@ -302,6 +302,12 @@ def test_another_language_is_not_resumed(both, tmp_path, capfdbinary, monkeypatc
     assert cli(capfdbinary, *command, "--to", "de", "--resume")[0] == 0
 
 
+def test_a_direction_without_a_corpus_is_reported(both, capfdbinary):
+    said = "note: the model was not trained to translate de to de"
+    assert said in cli(capfdbinary, "translate", both, "--from", "de", "--to", "de", "Hund.")[2]
+    assert "note" not in cli(capfdbinary, "translate", both, "--from", "en", "--to", "de", "Dog.")[2]
+
+
 def test_an_export_has_all_languages(both, tmp_path, capfdbinary):
     pytest.importorskip("ctranslate2")
     out = tmp_path / "ct2"
@@ -333,6 +339,10 @@ def test_temperature_is_of_directions(write_config):
             "data.valid must be corpora of their own with several target",
         ),
         ({"source_lang": "fr"}, "must be those of a training corpus, but none is fr to de"),
+        (
+            {"language_pieces": False},
+            r"must be auto or true with several target languages \(de, en\) unless each training corpus has",
+        ),
         ({"test": [{"toy": "test", "target_lang": "fr"}]}, r"\(de, en\), but a set is into fr"),
         (
             {"test": [{"sacrebleu": "wmt14", "reverse": True}]},
@@ -350,6 +360,11 @@ def test_what_does_not_fit_several_languages_is_refused(write_config, changes, m
             {**THERE, "source_lang": "en", "target_lang": "de"},
             {**BACK, "source_lang": "en", "target_lang": "de"},
         ], **changes}))  # fmt: skip
+
+
+def test_tags_may_ask_for_the_language_instead_of_language_pieces(write_config):
+    data = {**BOTH, "language_pieces": False, "train": [{**THERE, "tag": "<de>"}, {**BACK, "tag": "<en>"}]}
+    assert load_config(write_config(data=data)).data.control_pieces == ["<de>", "<en>"]
 
 
 def test_a_killed_training_with_several_languages_and_changes_ends_the_same(write_config, tmp_path):

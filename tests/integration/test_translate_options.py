@@ -132,7 +132,9 @@ def test_an_output_with_more_lines_than_the_input_is_not_resumed(
     assert cli(capfdbinary, "translate", tiny_run, "-o", out, "A dog.")[0] == 0
     out.write_text("x\n" * 9, encoding="utf-8")
     status, _, err = cli(capfdbinary, "translate", tiny_run, "-o", out, "--resume", "A dog.")
-    assert status == 2 and "holds 9 lines, but the input has 1; is it of another input?" in err
+    assert (
+        status == 2 and "holds 9 lines, but the input has 1; was it written from another input file?" in err
+    )
     assert out.read_text(encoding="utf-8") == "x\n" * 9
 
 
@@ -236,10 +238,10 @@ def test_prefixes_stand_beside_their_lines(tiny_run, source, tmp_path, capfdbina
     assert lines[1] == plain[1] == "" and lines[4] == plain[4]
     prefixes.write_text("Der Hund\n", encoding="utf-8")
     status, _, err = cli(capfdbinary, "translate", tiny_run, "-i", source, "--prefixes", prefixes)
-    assert status == 2 and "must have a line for each line, but ends at line 1" in err
+    assert status == 2 and "must have one prefix per input line, but ends at line 1" in err
     prefixes.write_text("Der\n" * 9, encoding="utf-8")
     status, _, err = cli(capfdbinary, "translate", tiny_run, "-i", source, "--prefixes", prefixes)
-    assert status == 2 and "must have a line for each line, but has more than 5" in err
+    assert status == 2 and "must have one prefix per input line, but has more than 5" in err
 
 
 def test_plain_n_best_lines_say_which_line_they_are_of(tiny_run, source, capfdbinary):
@@ -268,7 +270,7 @@ def test_protected_text_and_flags(tiny_run, capfdbinary):
     assert (
         row["translation"].count("<b>") == row["translation"].count("</b>") == 1 and "apart" in row["flags"]
     )
-    assert row["problems"][0].startswith("protected text did not survive")
+    assert row["problems"][0].startswith("protected text was lost")
     row = json.loads(cli(capfdbinary, "translate", tiny_run, "--json", "The dog sleeps. " * 30)[1])
     assert "split" in row["flags"] and len(row["segments"]) == 30
     row = json.loads(
@@ -312,16 +314,16 @@ def test_progress_is_shown_to_a_person_and_to_nobody_else(tiny_run, source, tmp_
 @pytest.mark.parametrize(
     "words, message",
     [
-        (["--align"], "--align must stand with --json, which shows it"),
-        (["--resume"], "--resume must stand with --output FILE"),
+        (["--align"], "--align requires --json, which shows it"),
+        (["--resume"], "--resume requires --output FILE"),
         (
             ["--search", "mbr", "--samples", "4", "--length-penalty", "0.5"],
-            "--length-penalty must stand with --search beam or sample",
+            "--length-penalty requires --search beam or sample",
         ),
         (["-o", "a.gz"], "--output must be the name of a text file, but is a.gz; pack it afterwards"),
         (
             ["--resume", "-o", "x", "--n-best", "2"],
-            "--resume must have a line for each line; with --n-best use --json",
+            "--resume requires one line of output per input line; with --n-best use --json",
         ),
         (["--prefix", "a", "--prefixes", "b"], "give --prefix or --prefixes, not both"),
         (["--prefixes", "no/file"], "no/file: no such file"),
@@ -344,10 +346,10 @@ def test_progress_is_shown_to_a_person_and_to_nobody_else(tiny_run, source, tmp_
         (["--ban", " "], "--ban must hold words, but one of them is empty"),
         (["--repetition-penalty", "0.5"], "--repetition-penalty must be greater than or equal to 1"),
         (["--top-k", "-1"], "--top-k"),
-        (["--seed", "3"], "--seed must stand with --search sample or mbr, but the search is beam"),
+        (["--seed", "3"], "--seed requires --search sample or mbr, but the search is beam"),
         (
             ["--search", "sample", "--beam", "3"],
-            "--beam must stand with --search beam, but the search is sample",
+            "--beam requires --search beam, but the search is sample",
         ),
         (["--max-length-ratio", "1e9"], "--max-length-ratio must be less than or equal to 100"),
         (["--beam", "200000"], "--beam must be less than or equal to 1000"),
@@ -403,7 +405,7 @@ def test_score_mistakes(tiny_run, source, tmp_path, capfdbinary, words, message)
             {"tokens": ["no-such-piece"]},
             "its tokens must be pieces of this model, but 'no-such-piece' is none",
         ),
-        ({"flags": ["apart"]}, "must not have protected text translated apart to be scored; leave it out"),
+        ({"flags": ["apart"]}, "must not have protected text that was translated around to be scored"),
         ({"source": 7}, "must be a line of JSON that translate wrote, but is not"),
         (
             {"segments": [{"source": "The dog.", "tokens": 2}]},
@@ -465,6 +467,6 @@ def test_a_student_is_distilled_and_measured(tiny_run, write_config, tmp_path, m
     with lock_folder(tmp_path / "student"):
         beside = run_cli(*words, cwd=tmp_path)
     assert beside.returncode == 2 and b"another process trains here; wait for it" in beside.stderr
-    (tmp_path / "student/distilled.jsonl.origin.json").write_text("{}\n", encoding="utf-8")
+    (tmp_path / "student/distilled.jsonl.origin.json").write_text('{"model": "x"}\n', encoding="utf-8")
     other = run_cli(*words, cwd=tmp_path)
     assert other.returncode == 2 and b"was made with another model" in other.stderr

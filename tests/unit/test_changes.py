@@ -3,12 +3,16 @@
 import pytest
 
 from tests.conftest import TINY
-from transformer_mt.config import Config
+from transformer_mt.config import Config, DataConfig
 from transformer_mt.config.keys import marks
 from transformer_mt.config.section import Changeable, Mark, Section
 from transformer_mt.errors import InputError
 from transformer_mt.training import config_changes as changes
-from transformer_mt.training.config_changes import note_other_update_size, refuse_different_ranks
+from transformer_mt.training.config_changes import (
+    is_other_update_size,
+    note_other_update_size,
+    refuse_different_ranks,
+)
 from transformer_mt.training.distributed import Ranks
 
 HERE = {"train.device": "cuda", "train.precision": "bfloat16", "fresh": False}
@@ -90,7 +94,9 @@ def test_what_auto_is_and_a_fresh_start_are_the_same_on_all_machines(key, here, 
 def test_another_size_of_the_updates_is_told(monkeypatch, before, ranks, accumulate, told):
     said = []
     monkeypatch.setattr(changes, "say_on_rank_zero", said.append)
-    note_other_update_size(before, config(accumulate=accumulate), Ranks(0, ranks))
+    now = config(accumulate=accumulate), Ranks(0, ranks)
+    if before is not None and is_other_update_size(before, *now):
+        note_other_update_size(before, *now)
     assert "".join(said).startswith(told) and bool(said) is bool(told)
 
 
@@ -117,3 +123,18 @@ def test_fixed_keys_are_refused_and_changeable_ones_reported(monkeypatch, tmp_pa
     assert said == ["changed since the last checkpoint: `train.learning_rate` from 0.01 to 0.02"]
     with pytest.raises(InputError, match="`train.optimizer` must stay 'muon' .*, but is 'adam'"):
         changes.resumed_config(config(optimizer="muon"), config(optimizer="adam"), tmp_path)
+
+
+def test_of_a_list_of_corpora_only_what_differs_is_reported(monkeypatch, tmp_path):
+    said = []
+    monkeypatch.setattr(changes, "say_on_rank_zero", said.append)
+    entries = [{"toy": "train", "size": 10}, {"toy": "valid", "size": 10, "name": "b"}]
+    old, new = (
+        config().model_copy(update={"data": config().data.model_copy(update={"train": data.train})})
+        for data in (
+            DataConfig.model_validate({**config().data.model_dump(), "train": corpora})
+            for corpora in (entries, [entries[0], {**entries[1], "name": "c"}])
+        )
+    )
+    changes.resumed_config(old, new, tmp_path)
+    assert said == ["changed since the last checkpoint: `data.train.1.name` from 'b' to 'c'"]

@@ -58,7 +58,7 @@ def test_a_setting_without_effect_on_the_search_is_refused():
     with pytest.raises(InputError) as error:
         check_searches(Example, "example.", {"width_of_beam": 3}, "sample")
     assert error.value.text(name_by_flags(parser)) == (
-        "--width-of-beam must stand with --search beam, but the search is sample"
+        "--width-of-beam requires --search beam, but the search is sample"
     )
 
 

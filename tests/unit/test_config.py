@@ -120,6 +120,12 @@ def test_overrides_that_cannot_be_applied_are_refused(write_config, word):
         load_config(write_config(), [word])
 
 
+@pytest.mark.parametrize("override", ['name="\\ud800"', 'data.train={file: "\\ud800"}'])
+def test_an_override_with_half_a_character_is_refused(write_config, override):
+    with pytest.raises(InputError, match="the value must be whole characters, but holds half a sur"):
+        load_config(write_config(), [override])
+
+
 def test_hub_is_handed_down_so_that_one_word_redirects_a_config(tmp_path):
     path = tmp_path / "x.yaml"
     path.write_text(
@@ -172,6 +178,12 @@ def test_a_mistyped_file_name_gets_the_nearest_one(write_config):
 def test_a_file_that_is_not_yaml_is_named_with_its_line(tmp_path):
     path = tmp_path / "bad.yaml"
     path.write_text("seed: 1\nmodel: {d_ff: [}\n", encoding="utf-8")
+    (tmp_path / "run").mkdir()
+    with pytest.raises(InputError, match="run: a config must be a YAML file, but is a folder$"):
+        load_config(tmp_path / "run")
+    (tmp_path / "run" / "config.yaml").touch()
+    with pytest.raises(InputError, match="is a folder; its config is .*run/config.yaml$"):
+        load_config(tmp_path / "run")
     with pytest.raises(InputError, match=r"bad.yaml:2: this is not YAML"):
         load_config(path)
 
@@ -247,7 +259,7 @@ def test_schema_knows_every_key_and_refuses_others():
         ("train: {compile: maybe}", "`train.compile` must be true, false or auto, but is 'maybe'"),
         (
             "data: {config: de-en}",
-            "data.config must stand with data.hub, of which it is one, but is de-en alone",
+            "data.config requires data.hub, but is de-en alone",
         ),
         (
             "train: {batch_tokens: 0}",
@@ -255,6 +267,8 @@ def test_schema_knows_every_key_and_refuses_others():
         ),
         ("train:\n  # max_updates: 5", "odd.yaml:1: `train` must be a section of keys, but is empty"),
         ("seed: !!int abc", "this is not YAML"),
+        ("seed: !!bool x", "this is not YAML"),
+        ('name: "\\ud800"', "odd.yaml:1: a value must be whole characters, but holds half a surrogate pair"),
         (
             "model: {attention: {score: {cros: additive}}}",
             "`model.attention.score.cros` is not a key; did you mean `model.attention.score.cross`",

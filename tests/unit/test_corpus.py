@@ -94,6 +94,11 @@ def test_missing_column_lists_those_there_are(tmp_path):
         ("a.csv", '"en,de\nHello,Hallo\n', r"row 1 is not CSV: .*is a quote left open"),
         ("a.csv", "en,de\rHello,Hallo\r", r"row 1 is not CSV"),
         ("a.jsonl", "[" * 200_000, r"a.jsonl:1: must be a JSON object a line: it is nested too deep"),
+        (
+            "a.jsonl",
+            '{"en": ' + "1" * 5000 + ', "de": "x"}',
+            r"a.jsonl:1: must be a JSON object a line: Exceeds",
+        ),
         ("a.jsonl", '{"en": "\\ud800", "de": "x"}\n', r"a.jsonl:1: must be whole characters"),
         ("a.tsv", "", r"must have sentence pairs, but is empty"),
         ("a.tsv", "en\tde\n", r"must have sentence pairs, but is empty"),
@@ -214,7 +219,7 @@ def test_a_download_that_breaks_off_is_told(monkeypatch):
 
     monkeypatch.setattr(datasets, "load_dataset_builder", broken)
     with pytest.raises(
-        InputError, match=r"a/b: cannot be had from the hub \(ReadError\); check the name and the network"
+        InputError, match=r"a/b: cannot be downloaded from the hub \(ReadError\); check the name"
     ):
         read({"hub": "a/b", "split": "train"})
 
@@ -245,7 +250,7 @@ def test_a_pinned_state_of_a_set_is_what_is_asked_for(monkeypatch, hub_folder):
 
 def test_unreachable_hub_says_what_to_do_instead():
     with pytest.raises(
-        InputError, match=r"wmt/wmt14: cannot be had from the hub .*set data.hub to the folder"
+        InputError, match=r"wmt/wmt14: cannot be downloaded from the hub .*set data.hub to the folder"
     ) as error:
         read({"hub": "wmt/wmt14", "config": "de-en", "split": "train"})
     assert "\n" not in str(error.value)

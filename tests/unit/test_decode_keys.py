@@ -38,6 +38,7 @@ TWO_VALUES = {
     "repetition_penalty": ({"min_length": 12}, {"min_length": 12, "repetition_penalty": 3.0}),
     "banned": ({}, {"banned": ["."]}),
     "split_sentences": ({}, {"split_sentences": False}),
+    "lowercase_capitals": ({}, {"lowercase_capitals": False}),
 }
 # These change how the work is divided and nothing that is found: they have tests of their own below.
 ONLY_SPEED = {"batch_tokens"}
@@ -45,7 +46,11 @@ ONLY_SPEED = {"batch_tokens"}
 
 @pytest.fixture(scope="module")
 def sentences():
-    return [*(english for english, _ in toy.generate("test", 10)), "The dog sleeps. A cat sings."]
+    return [
+        *(english for english, _ in toy.generate("test", 10)),
+        "The dog sleeps. A cat sings.",
+        "A BIRD SINGS.",
+    ]
 
 
 @pytest.fixture(scope="module", params=["torch", "ctranslate2"])

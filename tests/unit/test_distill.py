@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 
 import pytest
 import torch
@@ -83,7 +84,32 @@ def test_what_the_students_rules_drop_is_not_translated(tiny_run, write_config, 
     plan = distill.Plan([tiny_run])
     (corpus,), _ = entries_of(distill, plan, config, tmp_path / "student", monkeypatch)
     assert [row["en"] for row in rows_of(corpus)] == [english for english, _ in good]
+    # With other rules the text to translate is another: what was translated before does not stand for it.
+    content = distill._sources(config.data.entries[0], config).content
+    other = load_config(write_config(data={"train": {"file": str(tmp_path / "a.tsv")}}), ["name=student"])
+    assert distill._sources(other.data.entries[0], other).content != content
     assert not corpus.synthetic  # a translation may be equal to a reference
+
+
+def test_text_without_lines_is_refused_before_any_translation(tiny_run, write_config, tmp_path):
+    from transformer_mt.experiments import distill
+
+    (tmp_path / "empty.en").touch()
+    plan = distill.Plan([tiny_run], texts=[tmp_path / "empty.en"])
+    with pytest.raises(InputError, match=r"empty.en: must have lines to translate, but is empty"):
+        distill.distill(plan, load_config(write_config()), tmp_path / "student", print)
+    assert not (tmp_path / "student").exists()
+
+
+def test_a_missing_extra_is_reported_before_the_training(tiny_run, write_config, tmp_path, monkeypatch):
+    from transformer_mt.experiments import distill
+
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
+    with pytest.raises(
+        InputError, match=r"this needs CTranslate2: pip install 'transformer-mt\[ctranslate2\]'"
+    ):
+        distill.distill(distill.Plan([tiny_run]), load_config(write_config()), tmp_path / "student", print)
+    assert not (tmp_path / "student").exists()
 
 
 @pytest.mark.parametrize(
@@ -217,17 +243,17 @@ def test_text_and_references_are_learnt_from_too(tiny_run, write_config, tmp_pat
 
 def test_translations_are_chosen_where_asked(tiny_run, write_config, tmp_path, monkeypatch):
     from transformer_mt.experiments import distill
-    from transformer_mt.experiments.synthetic import WRONG, Choice
+    from transformer_mt.experiments.synthetic import REJECTED_FLAGS, PairSelection
 
     config = load_config(write_config(), ["data.train={toy: train, size: 60}", "name=student"])
     english = [english for english, _ in toy.generate("train", 60)]
     results = Translator.load(tiny_run).translate(english)
-    good = {r.source for r in results if not set(r.flags) & set(WRONG)}
+    good = {r.source for r in results if not set(r.flags) & set(REJECTED_FLAGS)}
     assert 0 < len(good) < 55
-    plan = distill.Plan([tiny_run], choice=Choice(FilterConfig(copy=True)))
+    plan = distill.Plan([tiny_run], choice=PairSelection(FilterConfig(copy=True)))
     (corpus,), _ = entries_of(distill, plan, config, tmp_path / "clean", monkeypatch)
     assert {row["en"] for row in rows_of(corpus)} == good
-    plan = distill.Plan([tiny_run], choice=Choice(FilterConfig(), 0.5, ()))
+    plan = distill.Plan([tiny_run], choice=PairSelection(FilterConfig(), 0.5, ()))
     (half,), _ = entries_of(distill, plan, config, tmp_path / "half", monkeypatch)
     assert 29 <= len(rows_of(half)) <= 31
 

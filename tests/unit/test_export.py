@@ -19,7 +19,7 @@ from transformer_mt.export import proof
 from transformer_mt.export.ctranslate2_spec import write_model
 from transformer_mt.export.ctranslate2_support import reasons_against
 from transformer_mt.export.export import export
-from transformer_mt.export.target import Output
+from transformer_mt.export.format import Output
 from transformer_mt.export.to_ctranslate2 import ToCTranslate2
 from transformer_mt.model.build import build_model
 from transformer_mt.translation.ctranslate2_engine import CTranslate2Engine

@@ -113,7 +113,7 @@ def test_what_transformers_cannot_hold_is_refused_with_all_reasons(untrained_run
 def test_settings_of_the_search_that_transformers_has_not_are_said(tiny_run, tmp_path):
     config = load_run_config(tiny_run, {"length_penalty_form": "gnmt", "repetition_penalty": 1.5})
     supported, without = ToHuggingFace().supported_settings(config.decode)
-    assert without == ["length_penalty_form", "repetition_penalty"]
+    assert without == ["length_penalty_form", "lowercase_capitals", "repetition_penalty"]
     assert (supported.length_penalty_form, supported.repetition_penalty) == ("plain", 1.0)
 
 

@@ -64,7 +64,7 @@ def test_a_delimiter_of_ones_own(tmp_path):
     (tmp_path / "a.jsonl").write_text("{}\n", encoding="utf-8")
     assert read({"file": str(tmp_path / "a.tsv"), "delimiter": "|"}) == [("A", "B")]
     assert read({"file": str(tmp_path / "a.csv"), "delimiter": ";"}) == [("A;a", "B")]
-    with pytest.raises(InputError, match="delimiter must stand with a .tsv or .csv file"):
+    with pytest.raises(InputError, match="delimiter requires a .tsv or .csv file"):
         read({"file": str(tmp_path / "a.jsonl"), "delimiter": ";"})
 
 
@@ -180,6 +180,20 @@ def test_a_damaged_moses_zip_is_told(tmp_path):
         read({"file": str(tmp_path / "b.zip")})
     with pytest.raises(InputError, match="no such file"):
         read({"file": str(tmp_path / "c.zip")})
+
+
+@pytest.mark.parametrize("field, value", [("flag", 1), ("compression", 9)], ids=["encrypted", "compression"])
+def test_a_moses_zip_that_cannot_be_unpacked_is_reported(tmp_path, field, value):
+    corpus = moses(tmp_path / "a.zip", {"a.en": "A\n", "a.de": "A\n"})
+    content = bytearray((tmp_path / "a.zip").read_bytes())
+    local, central = {"flag": (6, 8), "compression": (8, 10)}[field]
+    for signature, offset in ((b"PK\x03\x04", local), (b"PK\x01\x02", central)):
+        start = -1
+        while (start := content.find(signature, start + 1)) >= 0:
+            content[start + offset] |= value
+    (tmp_path / "a.zip").write_bytes(content)
+    with pytest.raises(InputError, match="a.zip: must be a zip file this program can unpack, but is not: "):
+        read(corpus)
 
 
 PARTS = [

@@ -57,12 +57,15 @@ ALLOWED = {
         "", "checkpoint", "cpu", "config", "data", "device", "errors", "evaluation", "export", "files",
         "inspection", "locks", "markdown", "plots", "progress_bar", "training", "translation",
     },
+    "new_config": {
+        "config", "data", "errors", "files", "inspection", "progress_bar", "training",
+    },
     "serving": {"config", "cpu", "data.languages", "data.lines", "documents", "errors", "translation"},
     "documents": {"data.spaceless", "errors", "translation"},
     "inspection": {"config", "data", "errors", "files", "markdown", "progress_bar"},
     "cli": {
         "", "config", "data", "device", "documents", "errors", "evaluation", "experiments", "export", "files",
-        "inspection", "plots", "progress_bar", "search", "serving", "training", "translation",
+        "inspection", "new_config", "plots", "progress_bar", "search", "serving", "training", "translation",
     },
     "__init__": {"cpu", "config", "training.loop", "translation.translator"},
     "__main__": {"cli"},

@@ -71,6 +71,7 @@ def test_texts_are_what_a_reader_sees_as_one(html, expected):
         '<picture><source srcset="a"><img src="b"></picture> dog',
         "dog<wbr>cat",
         "<svg><path d='M0 0'></path></svg> after".replace("'", '"'),
+        "<p>a <iframe><b>x</b> &amp;</iframe> c</p><xmp>&lt;<i>y</i></xmp><noembed><hr> &amp;</noembed>",
     ],
 )
 def test_all_that_is_not_text_stays(html):

@@ -192,7 +192,7 @@ def look(rows, *suspicions, is_training=True, name="c"):
         ),
         (
             [look(500)],
-            "Good enough, but about 500 usable pairs are few. First, get more data; no suspicion concerns "
+            "Good enough; about 500 usable pairs are few. First, get more data; no suspicion concerns "
             "1 % of a corpus.",
         ),
         (

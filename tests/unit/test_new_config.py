@@ -14,10 +14,10 @@ from transformer_mt.config.load import load_config
 from transformer_mt.data import toy
 from transformer_mt.data.corpus import read_corpus
 from transformer_mt.errors import InputError
-from transformer_mt.experiments import new_config as room
-from transformer_mt.experiments.guess_corpora import guess_corpora
-from transformer_mt.experiments.new_config import new_config
-from transformer_mt.experiments.sizing import SIZES, size_for
+from transformer_mt.new_config import write as room
+from transformer_mt.new_config.guess_corpora import guess_corpora
+from transformer_mt.new_config.sizing import SIZES, size_for
+from transformer_mt.new_config.write import new_config
 from transformer_mt.training import speed
 
 PAIRS = list(toy.generate("train", 400))
@@ -173,6 +173,19 @@ def quick(monkeypatch):
     return seconds
 
 
+def test_one_endless_line_does_not_change_the_sizes(tmp_path, quick):
+    """It was counted as pieces of all pairs: a training of minutes was planned for hours."""
+    texts = {"": [], "long": ["word " * 200_000]}
+    for name, more in texts.items():
+        for side, language in enumerate(("en", "de")):
+            content = lines(side) + "".join(f"{text}\n" for text in more)
+            (tmp_path / f"all{name}.{language}").write_text(content, encoding="utf-8")
+        new_config("en", "de", [f"all{name}.en", f"all{name}.de"], tmp_path / f"{name}x.yaml", print)
+    plain, endless = (load_config(tmp_path / f"{name}x.yaml") for name in texts)
+    assert abs(endless.train.max_updates - plain.train.max_updates) <= 10  # there is one pair more
+    assert abs(endless.tokenizer.vocab_size - plain.tokenizer.vocab_size) <= 10
+
+
 def test_the_config_reads_back_and_names_the_files(tmp_path, quick):
     for name in ("all.en", "all.de"):
         (tmp_path / name).write_text(lines(int(name.endswith("de"))), encoding="utf-8")
@@ -181,6 +194,7 @@ def test_the_config_reads_back_and_names_the_files(tmp_path, quick):
     config = load_config(tmp_path / "mine.yaml")
     assert (config.data.train.source, config.data.train.target) == ("all.en", "all.de")
     assert config.data.valid.from_train.share == 0.05
+    assert (config.data.augment.typos, config.data.augment.punctuation) == (0.1, 0.1)
     assert 256 < config.tokenizer.vocab_size <= 500  # the sizes for 10,000 pairs have more
     assert said[0] == "assumed: all.en (en) and all.de (de): line by line; languages by their names"
     assert said[1] == "400 pairs"
@@ -190,13 +204,19 @@ def test_the_config_reads_back_and_names_the_files(tmp_path, quick):
     assert text.count("#") >= 8 and all(len(line) <= 140 for line in text.split("\n"))
     with pytest.raises(InputError, match=r"mine.yaml: must not exist yet, but does"):
         new_config("en", "de", ["all.en", "all.de"], tmp_path / "mine.yaml", said.append)
+    with pytest.raises(InputError, match="a language must be a code such as en or zh_Hans, but is 'd'"):
+        new_config("en", "d", ["all.en", "all.de"], tmp_path / "other.yaml", said.append)
+    with pytest.raises(InputError, match=r"write {hub: ., split: train} into a config by hand"):
+        new_config("en", "de", ["."], tmp_path / "other.yaml", said.append)
     with pytest.raises(InputError, match="source and target language must differ, but both are en"):
         new_config("en", "en", ["all.en", "all.de"], tmp_path / "other.yaml", said.append)
 
 
 def test_too_few_pairs_are_refused(tmp_path, quick):
     (tmp_path / "few.tsv").write_text("en\tde\n" + "A dog.\tEin Hund.\n" * 5, encoding="utf-8")
-    with pytest.raises(InputError, match=r"few.tsv: must have at least 20 pairs, but have 5"):
+    with pytest.raises(
+        InputError, match=r"few.tsv: must have at least 20 pairs with text on both sides, but have 5"
+    ):
         new_config("en", "de", ["few.tsv"], tmp_path / "mine.yaml", print)
 
 

@@ -85,7 +85,7 @@ def test_a_cut_download_is_resumed(opus):
 
 def test_a_killed_download_is_resumed_by_the_next_process(opus, monkeypatch):
     opus.faults = [("cut", 100_000), *[("cut", 0)] * 6]
-    with pytest.raises(WorkError, match=r"opus Books v1: cannot be had from .*run it again, it resumes"):
+    with pytest.raises(WorkError, match=r"opus Books v1: cannot be downloaded from .*run it again, it res"):
         read(data())
     assert read(data()) == PAIRS
     assert opus.requests[-1][1] == "bytes=100000-"
@@ -141,5 +141,5 @@ def test_a_service_that_fails(opus, monkeypatch):
     with pytest.raises(InputError, match=r"must be an address that begins with https://"):
         read(data())
     monkeypatch.setenv("TRANSFORMER_MT_OPUS", "http://127.0.0.1:9/api/")
-    with pytest.raises(WorkError, match=r"opus Books v1: cannot be had from .*check the network"):
+    with pytest.raises(WorkError, match=r"opus Books v1: cannot be downloaded from .*check the network"):
         read(data())

@@ -6,7 +6,8 @@ import pytest
 
 from transformer_mt.data.model_score import pair_scores
 from transformer_mt.errors import InputError
-from transformer_mt.translation.pair_scores import log_probs
+from transformer_mt.translation import pair_scores as scorers
+from transformer_mt.translation.pair_scores import forget_models, log_probs
 from transformer_mt.translation.scoring import Pair, pairs_of_files, score
 from transformer_mt.translation.translator import Translator
 
@@ -25,6 +26,21 @@ def test_log_probs_are_the_means_per_token_that_score_gives():
         for scored in score(translator, [Pair("a:1", *pair, [ids]) for pair, ids in zip(PAIRS, encoded)])
     ]
     assert log_probs(str(GOLDEN), PAIRS, ("en", "de")) == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_pair_that_would_need_gigabytes_is_not_scored(monkeypatch):
+    monkeypatch.setattr(scorers, "_MAX_LENGTH", 12)
+    found = log_probs(str(GOLDEN), [PAIRS[1], ("Dog. " * 20, "Hund.")], ("en", "de"))
+    assert np.isfinite(found).tolist() == [True, False]
+
+
+def test_models_are_kept_until_they_are_forgotten(monkeypatch):
+    log_probs(str(GOLDEN), PAIRS, ("en", "de"))
+    monkeypatch.setattr(Translator, "load", None)
+    log_probs(str(GOLDEN), PAIRS, ("en", "de"))
+    forget_models()
+    with pytest.raises(TypeError):
+        log_probs(str(GOLDEN), PAIRS, ("en", "de"))
 
 
 def test_a_pair_that_is_too_long_is_named_by_its_line(tmp_path):

@@ -109,6 +109,15 @@ def test_a_text_in_the_target_language_stays(client):
     assert translate(client, q="a dog", target="en").json() == {"translatedText": "a dog"}
 
 
+def test_a_text_that_is_found_to_be_in_the_target_language_stays(client):
+    """It was taken for a text in the only source language there is, and translated."""
+    french = "Le chien dort dans la grande maison."
+    answer = translate(client, q=french, source="auto", target="fr").json()
+    assert answer["translatedText"] == french and answer["detectedLanguage"]["language"] == "fr"
+    answer = translate(client, q="Menu", source="auto", target="fr").json()  # one word may be in any
+    assert answer["translatedText"] == "MENU" and answer["detectedLanguage"]["language"] == "en"
+
+
 @pytest.mark.parametrize(
     "fields, error",
     [
@@ -241,6 +250,13 @@ def test_the_rate_of_an_address_and_of_a_key(directions):
         )
 
 
+def test_keys_cannot_be_guessed_faster_than_the_rate_of_an_address(directions):
+    client = client_of(directions, limits={"requests_per_minute": 2}, keys=ApiKeys([("one", 5)]))
+    guesses = [translate(client, q="a", api_key=str(number)).status_code for number in range(3)]
+    assert guesses == [403, 403, 429]
+    assert translate(client, q="a", api_key="one").status_code == 200
+
+
 def test_other_origins_are_let_in_only_if_they_are_named(directions, client):
     ask = {"origin": "https://example.org"}
     assert "access-control-allow-origin" not in client.get("/languages", headers=ask).headers
@@ -313,6 +329,13 @@ def test_html_of_too_many_texts_is_refused(client):
     answer = translate(client, q="<p>a" * 60, format="html")
     assert answer.status_code == 400
     assert answer.json() == {"error": "the HTML must have at most 50 texts, but has 60"}
+
+
+def test_documents_that_fit_the_queue_only_one_by_one_are_translated(client):
+    """Asked for together, they once got 429 whenever they came."""
+    answer = translate(client, q=["<p>a" * 40] * 3, format="html")
+    assert answer.status_code == 200
+    assert [text.count("A") for text in answer.json()["translatedText"]] == [40] * 3
 
 
 def test_html_that_cannot_be_read_is_a_mistake_with_a_detected_language_too(client):

@@ -63,6 +63,12 @@ def test_an_endless_line_takes_time_in_proportion(unit):
     assert "".join("".join(texts(parts)).split()) == "".join(text.split())
 
 
+def test_no_line_end_gets_into_a_translation():
+    """A lone carriage return ends a line for many readers; \\r\\n is the end of a line of a document."""
+    splitter = Splitter("en", "de", 10, lambda texts: [len(text.split()) for text in texts])
+    assert splitter.join(["\r", " \r\n", ""], ["A.", "B.", "C."]) == "A. B. \r\nC."
+
+
 def test_text_that_fits_is_left_alone():
     assert texts(splitter(5).fit("One. Two. Three.")) == ["One. Two. Three."]
 

@@ -349,7 +349,7 @@ def jordans_iteration(matrices):
 @pytest.mark.parametrize("together", [2**24, 600, 1], ids=["all", "two", "each alone"])
 @pytest.mark.parametrize("weight_decay", [0.0, 0.1])
 def test_muon_steps_as_torchs_does_matrix_by_matrix(monkeypatch, weight_decay, together):
-    monkeypatch.setattr(muon_module, "_MAX_STACKED_NUMBERS", together)
+    monkeypatch.setattr(muon_module, "_MAX_STACKED_ELEMENTS", together)
     monkeypatch.setattr(muon_module, "orthogonal", jordans_iteration)
     shapes = [(16, 16), (32, 16), (16, 32), (16, 16), (1, 16), (16, 16)]
     ours, torchs = ([torch.nn.Parameter(torch.ones(shape)) for shape in shapes] for _ in range(2))

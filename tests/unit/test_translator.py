@@ -175,7 +175,11 @@ def test_no_lines_give_none(translator):
     assert translator.translate([]) == []
 
 
-def test_folders_that_are_no_models_are_told(tmp_path, tiny_run):
+def test_folders_that_are_no_models_are_reported(tmp_path, tiny_run, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs" / "demo").mkdir(parents=True)
+    with pytest.raises(InputError, match="demo: no such folder; did you mean runs/demo?"):
+        Translator.load("demo")
     with pytest.raises(InputError, match="no such folder; a model is the folder of a run"):
         Translator.load(tmp_path / "none")
     with pytest.raises(InputError, match="must be a run's folder, but holds no config.yaml"):

@@ -97,7 +97,7 @@ def _run(parser: argparse.ArgumentParser, arguments: argparse.Namespace, is_proc
     this process, so it may handle signals.
     """
     if is_process:
-        _listen()
+        _install_signal_handlers()
     if sys.stderr is None:  # closed (2>&-)
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
@@ -172,14 +172,15 @@ def _status_of(parser: argparse.ArgumentParser, arguments: argparse.Namespace, i
         )
         return 1
     except KeyboardInterrupt as stop:
-        say("stopped")
+        is_resumable = hasattr(arguments, "resume") and arguments.output  # of `translate`
+        say("stopped; run it again with --resume to continue" if is_resumable else "stopped")
         status = 128 + (stop.args[0] if stop.args else signal.SIGINT)
         if is_process:
             _end_now(status)  # not after the threads that still compute
         return status
 
 
-def _listen() -> None:
+def _install_signal_handlers() -> None:
     """Ctrl-C and SIGTERM raise KeyboardInterrupt; a second one ends the process at once."""
 
     def stop(number: int, frame: object) -> None:

@@ -53,7 +53,7 @@ def _backtranslate(arguments: argparse.Namespace) -> int:
     if arguments.model.endswith((".yaml", ".yml")):
         return _chain(arguments)
     if arguments.fresh:
-        raise InputError("--fresh must stand with a YAML file of the whole chain")
+        raise InputError("--fresh requires a YAML file of the whole chain")
     if not arguments.texts or not arguments.out:
         raise InputError("give MODEL, at least one TEXT and --out FILE; or a YAML file of the whole chain")
     if not arguments.out.endswith(".jsonl"):
@@ -62,7 +62,13 @@ def _backtranslate(arguments: argparse.Namespace) -> int:
     rules = _rules("copy,script" if arguments.filter is None else arguments.filter)
     texts = existing_files(arguments.texts)
     translator = load_translator(arguments)
-    from transformer_mt.experiments.synthetic import Choice, Step, Text, counts_in_words, make_corpus
+    from transformer_mt.experiments.synthetic import (
+        PairSelection,
+        SyntheticCorpusTask,
+        TextSource,
+        counts_in_words,
+        make_corpus,
+    )
     from transformer_mt.training.distributed import LONG_TIMEOUT, Ranks, refuse_lost_rank
     from transformer_mt.translation.torch_engine import TorchEngine
 
@@ -74,8 +80,8 @@ def _backtranslate(arguments: argparse.Namespace) -> int:
             )
         ranks = Ranks.join(translator.engine.device, LONG_TIMEOUT)
     models = [Path(arguments.model), *map(Path, arguments.ensemble)]
-    choice = Choice(rules, keep)
-    step = Step(translator, models, Text.of_files(texts), is_source=False, choice=choice)
+    choice = PairSelection(rules, keep)
+    step = SyntheticCorpusTask(translator, models, TextSource.of_files(texts), is_source=False, choice=choice)
     try:
         counts = make_corpus(step, Path(arguments.out), say, ranks)
     except RuntimeError as error:

@@ -14,8 +14,8 @@ from transformer_mt.cli.test_sets import (
     add_test_sets,
     external_metrics,
     files_of_test_sets,
-    into,
     load_test_sets,
+    select_by_language,
 )
 from transformer_mt.errors import InputError, Setting, WorkError
 
@@ -89,6 +89,8 @@ class _Named:
 
 def _compare(arguments: argparse.Namespace) -> int:
     files_of_test_sets(arguments)  # refused before any work
+    if arguments.html and not Path(arguments.html).absolute().parent.is_dir():
+        raise InputError(f"{arguments.html}: must be in a folder that exists")
     from transformer_mt.evaluation.comparison import compare
     from transformer_mt.translation.model_folder import load_run_config
 
@@ -118,7 +120,7 @@ def _of_languages(target: str | None, tests: "list[TestSet]", config: "Config | 
     """The test sets into the target language; sets of files are of it."""
     if config is None:
         if target:
-            raise InputError("--to must stand with a model, but all systems are files")
+            raise InputError("--to requires a model, but all systems are files")
         return tests
     from transformer_mt.translation.direction import find_direction
 
@@ -131,7 +133,7 @@ def _of_languages(target: str | None, tests: "list[TestSet]", config: "Config | 
         directions = data.directions if len(data.targets) > 1 else [usual]
         languages = find_direction(directions, target, None, usual)
         tests = [replace(test, languages=test.languages or languages) for test in tests]
-    return into(tests, data.directions, target, None)
+    return select_by_language(tests, data.directions, target, None)
 
 
 def _systems(texts: list[str]) -> list[_Named]:
@@ -191,7 +193,10 @@ def _sets_of_files(named: list[_Named]) -> "list[TestSet]":
     for system in named:
         if not system.is_model and all(path.suffix == ".jsonl" for path in system.paths):
             return [set_of_file(path, number) for number, path in enumerate(system.paths)]
-    raise InputError("there must be a test set, but no system names one; give --source FILE --reference FILE")
+    raise InputError(
+        "there must be a test set, but neither a model's config nor a .jsonl file names one; give --source "
+        "FILE --reference FILE"
+    )
 
 
 def _translated(named: list[_Named], tests: "list[TestSet]", arguments: argparse.Namespace) -> "list[System]":

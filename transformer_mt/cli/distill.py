@@ -66,14 +66,16 @@ def _distill(arguments: argparse.Namespace) -> int:
     texts = existing_files(arguments.text)
     from transformer_mt.config.filter import FilterConfig
     from transformer_mt.experiments.distill import Plan, distill
-    from transformer_mt.experiments.synthetic import WRONG, Choice
+    from transformer_mt.experiments.synthetic import REJECTED_FLAGS, PairSelection
     from transformer_mt.training.loop import Interrupted
 
     plan = Plan(
         teachers=[Path(arguments.teacher), *map(Path, arguments.ensemble)],
         texts=texts,
         with_references=arguments.references,
-        choice=Choice(FilterConfig(copy=arguments.clean), arguments.keep, WRONG if arguments.clean else ()),
+        choice=PairSelection(
+            FilterConfig(copy=arguments.clean), arguments.keep, REJECTED_FLAGS if arguments.clean else ()
+        ),
         warm_start=arguments.warm_start,
     )
     try:

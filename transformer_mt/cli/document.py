@@ -31,7 +31,7 @@ def translate(arguments: argparse.Namespace, format: str) -> int:
     translator.check(options)
     pieces = parse(text.replace("\r\n", "\n"), format, translator.target_lang, name)
     total = sum(isinstance(piece, MarkedText) for piece in pieces)
-    facts = resume.facts_of(arguments, translator) | {"the setting --format": format}
+    facts = resume.record_of(arguments, translator) | {"the setting --format": format}
     facts["the input"] = hashlib.sha256(text.encode()).hexdigest()  # standard input, too
     with ExitStack() as files:
         resumed, output = _open_output(arguments, facts, ends, files)
@@ -57,7 +57,7 @@ def _check_options(arguments: argparse.Namespace, format: str) -> None:
         "--prefixes": arguments.prefixes is not None,
     }
     if wrong := next((option for option, is_given in given.items() if is_given), None):
-        raise InputError(f"{wrong} must stand with --format text, but the format is {format}")
+        raise InputError(f"{wrong} requires --format text, but the format is {format}")
     if int(os.environ.get("WORLD_SIZE", 1)) > 1:
         raise InputError("a document must be translated by one process; start it without torchrun")
 

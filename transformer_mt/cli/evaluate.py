@@ -13,8 +13,8 @@ from transformer_mt.cli.test_sets import (
     add_test_sets,
     external_metrics,
     files_of_test_sets,
-    into,
     load_test_sets,
+    select_by_language,
 )
 from transformer_mt.errors import InputError, WorkError
 
@@ -64,7 +64,7 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     if arguments.source:
         tests = [replace(test, languages=(translator.source_lang, translator.target_lang)) for test in tests]
     else:
-        tests = into(tests, translator.directions, arguments.to, vars(arguments)["from"])
+        tests = select_by_language(tests, translator.directions, arguments.to, vars(arguments)["from"])
     is_plain = not arguments.ensemble and arguments.engine == "auto" and arguments.dtype is None
     weights = weights_digest(folder) if is_plain else None
     not_saved: WorkError | None = None
@@ -135,7 +135,7 @@ def _test_robustness(
     else:
         print(f"\n{robustness.as_table(rows)}", end="", flush=True)
     if keeps:
-        keep_table(folder, robustness.FILE, robustness.as_table(rows))
+        keep_table(folder, robustness.ROBUSTNESS_FILE, robustness.as_table(rows))
 
 
 def _compare_with_parent(
@@ -182,7 +182,7 @@ def _compare_with_parent(
     if not arguments.json:
         print(f"\n{table}", end="", flush=True)
     if keeps:
-        keep_table(folder, fine_tuning.FILE, table)
+        keep_table(folder, fine_tuning.FINE_TUNING_FILE, table)
 
 
 def _update_report(folder: Path, config: "Config") -> None:

@@ -9,7 +9,7 @@ from transformer_mt.errors import InputError, Setting
 from transformer_mt.export.ctranslate2_support import QUANTIZATIONS
 
 if TYPE_CHECKING:
-    from transformer_mt.export.target import Target
+    from transformer_mt.export.format import ExportFormat
 
 _ABOUT = (
     "Write a run's model for other software, with a model card, and prove it: both translate a probe set, "
@@ -49,7 +49,7 @@ def _export(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _target(name: str, quantization: str | None) -> "Target":
+def _target(name: str, quantization: str | None) -> "ExportFormat":
     if name == "argos":
         from transformer_mt.export.to_argos import ToArgos
 

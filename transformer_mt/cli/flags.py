@@ -53,7 +53,7 @@ def check_searches(section: type[BaseModel], prefix: str, keys: dict[str, Any], 
             if isinstance(mark, OnlyForSearches) and search not in mark.searches:
                 wanted = Setting(f"{prefix}search", " or ".join(mark.searches))
                 raise InputError(
-                    Setting(f"{prefix}{key}"), " must stand with ", wanted, f", but the search is {search}"
+                    Setting(f"{prefix}{key}"), " requires ", wanted, f", but the search is {search}"
                 )
 
 

@@ -76,7 +76,7 @@ def load_translator(
     folder = Path(arguments.model)
     if arguments.engine == "ctranslate2" and arguments.ensemble:
         raise InputError(
-            Setting("ensemble"), " must stand with ", Setting("engine", "torch"),
+            Setting("ensemble"), " requires ", Setting("engine", "torch"),
             ", but the engine is ctranslate2",
         )  # fmt: skip
     if arguments.engine == "ctranslate2" and not is_exported(folder):
@@ -113,7 +113,11 @@ def _in_direction(
         )
     if target is None and source is None:
         return translator
-    return translator.towards(target, source)
+    translator = translator.towards(target, source)
+    asked = translator.source_lang, translator.target_lang
+    if asked not in translator.directions:
+        say(f"note: the model was not trained to translate {asked[0]} to {asked[1]}")
+    return translator
 
 
 def _settings(decode: dict[str, Any], folder: Path) -> DecodeConfig:

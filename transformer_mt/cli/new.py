@@ -26,7 +26,7 @@ def add_command(commands: Any) -> None:
 
 
 def _new(arguments: argparse.Namespace) -> int:
-    from transformer_mt.experiments.new_config import new_config
+    from transformer_mt.new_config.write import new_config
 
     out = Path(arguments.out or f"{arguments.source_lang}_{arguments.target_lang}.yaml")
     new_config(arguments.source_lang, arguments.target_lang, arguments.files, out, say)

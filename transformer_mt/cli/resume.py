@@ -27,7 +27,7 @@ def record_file(output: Path) -> Path:
     return output.with_name(f".{output.name}.resume.json")
 
 
-def facts_of(
+def record_of(
     arguments: argparse.Namespace,
     translator: "Translator",
     names: Sequence[str] = (),

@@ -47,7 +47,7 @@ def _score(arguments: argparse.Namespace) -> int:
     if arguments.translations and (arguments.source or arguments.target):
         raise InputError("give --translations, or --source and --target, not both")
     if arguments.translations and arguments.tag:
-        raise InputError("--tag must stand with --source; what translate wrote names its own")
+        raise InputError("--tag requires --source; what translate wrote names its own")
     if not arguments.translations and not (arguments.source and arguments.target):
         raise InputError("--source FILE and --target FILE must be given, or --translations FILE")
     translator = load_translator(arguments)

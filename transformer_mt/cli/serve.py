@@ -20,7 +20,7 @@ def add_command(commands: Any) -> None:
     parser.add_argument("models", metavar="MODEL", nargs="+", help="a run's folder, or an exported one")
     add_engine(parser)
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
-    parser.add_argument("--port", type=int, default=5000, help="port to listen on (default: 5000)")
+    parser.add_argument("--port", type=_port, default=5000, help="port to listen on (default: 5000)")
     parser.add_argument(
         "--api-keys", metavar="FILE", help="keys that may ask, one a line: KEY [REQUESTS PER MINUTE]"
     )
@@ -34,8 +34,12 @@ def add_command(commands: Any) -> None:
     limits.add_argument("--seconds", metavar="N", type=_not_negative, default=60,
                         help="until a request is given up; 0 is never (default: 60)")  # fmt: skip
     parser.add_argument(
-        "--cors", metavar="ORIGIN", action="append", default=[],
+        "--cors", metavar="ORIGIN", action="append", default=[], type=_origin,
         help="pages of this origin may use the server, such as https://example.org; repeatable",
+    )  # fmt: skip
+    parser.add_argument(
+        "--behind-proxy", action="store_true",
+        help="a proxy on this machine writes the clients' addresses into X-Forwarded-For",
     )  # fmt: skip
     add_search(parser)
     parser.set_defaults(command=_serve)
@@ -63,7 +67,7 @@ def _serve(arguments: argparse.Namespace) -> int:
         for model in arguments.models
         for direction in _directions(Path(model))
     ]
-    serve(loads, arguments.host, arguments.port, say, limits, keys, arguments.cors)
+    serve(loads, arguments.host, arguments.port, say, limits, keys, arguments.cors, arguments.behind_proxy)
     return 0
 
 
@@ -75,6 +79,18 @@ def _directions(model: Path) -> list[dict[str, str]]:
     if len(data.directions) == 1:
         return [{}]
     return [{"from": source, "to": target} for source, target in data.directions]
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65_535:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 0 to 65535, but is {text}")
+    return int(text)
+
+
+def _origin(text: str) -> str:
+    if not text.startswith(("http://", "https://")):
+        raise argparse.ArgumentTypeError(f"must begin with http:// or https://, but is {text}")
+    return text
 
 
 def _not_negative(text: str) -> int:

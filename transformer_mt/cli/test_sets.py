@@ -81,7 +81,7 @@ def load_test_sets(
     )
 
 
-def into(
+def select_by_language(
     tests: "Sequence[TestSet]", directions: Sequence[tuple[str, str]], target: str | None, source: str | None
 ) -> "list[TestSet]":
     """The sets of these languages, as a model of the `directions` calls them. InputError if there is none."""

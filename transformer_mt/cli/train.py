@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import signal
 from typing import Any
 
 from transformer_mt.cli.console import positive, say
@@ -45,6 +46,9 @@ def add_command(commands: Any) -> None:
 
 
 def _train(arguments: argparse.Namespace) -> int:
+    if hasattr(signal, "SIGUSR1"):  # not on Windows
+        # It would end the process. Until the first update there is nothing to save.
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     from transformer_mt.config.load import load_config
 
     # Before torch is imported: a typo is reported at once

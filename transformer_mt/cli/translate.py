@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, repeat
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -116,13 +116,13 @@ def _check_options(arguments: argparse.Namespace) -> None:
     if arguments.text and arguments.input:
         raise InputError("give TEXT or --input, not both")
     if arguments.align and not arguments.json:
-        raise InputError("--align must stand with --json, which shows it")
+        raise InputError("--align requires --json, which shows it")
     if arguments.prefix is not None and arguments.prefixes:
         raise InputError("give --prefix or --prefixes, not both")
     if arguments.resume and not arguments.output:
-        raise InputError("--resume must stand with --output FILE, which it completes")
+        raise InputError("--resume requires --output FILE, which it completes")
     if arguments.resume and arguments.n_best > 1 and not arguments.json:
-        raise InputError("--resume must have a line for each line; with --n-best use --json")
+        raise InputError("--resume requires one line of output per input line; with --n-best use --json")
     if arguments.output and arguments.output.endswith((".gz", ".bz2", ".xz", ".zst")):
         raise InputError(
             f"--output must be the name of a text file, but is {arguments.output}; pack it afterwards"
@@ -181,7 +181,7 @@ def _work(
         own = None if prefixes is None else [next(prefixes, None) for _ in lines]
         if own is not None and None in own:
             raise InputError(
-                f"{arguments.prefixes}: must have a line for each line, but ends at line "
+                f"{arguments.prefixes}: must have one prefix per input line, but ends at line "
                 f"{first + own.index(None) - 1}"
             )
         skipped = min(max(0, done - first + 1), len(lines))
@@ -191,18 +191,17 @@ def _work(
             yield first - len(lines) + skipped, lines[skipped:], rest
     if arguments.prefixes and prefixes is not None and next(prefixes, None) is not None:
         raise InputError(
-            f"{arguments.prefixes}: must have a line for each line, but has more than {first - 1}"
+            f"{arguments.prefixes}: must have one prefix per input line, but has more than {first - 1}"
         )
     if first <= done:
         raise InputError(
-            f"{arguments.output}: holds {done} lines, but the input has {first - 1}; is it of another input?"
+            f"{arguments.output}: holds {done} lines, but the input has {first - 1}; was it written from "
+            "another input file?"
         )
 
 
 def _prefixes(arguments: argparse.Namespace) -> Iterator[str] | None:
     """What each translation begins with. InputError now, not at the first line, if the file is not there."""
-    from itertools import repeat
-
     if arguments.prefixes:
         from transformer_mt.data.lines import open_bytes, read_lines
 
@@ -215,7 +214,7 @@ def _prefixes(arguments: argparse.Namespace) -> Iterator[str] | None:
 def _facts(arguments: argparse.Namespace, translator: "Translator") -> dict[str, str]:
     """What the lines of the output depend on, for the record that --resume compares."""
     names = ("json", "n_best", "align", "prefix")
-    return resume.facts_of(arguments, translator, names, {"the prefixes": arguments.prefixes})
+    return resume.record_of(arguments, translator, names, {"the prefixes": arguments.prefixes})
 
 
 def _lines_done(arguments: argparse.Namespace, translator: "Translator") -> int:
@@ -308,6 +307,8 @@ def _with_ranks(
             "torchrun must have a run's folder and --engine torch; CTranslate2 uses all cores by itself"
         )
     ranks = Ranks.join(translator.engine.device, LONG_TIMEOUT)  # the input may be a person
+    if ranks.is_rank_zero:  # before the output is opened, which empties it: the input may be no text
+        work = chain([task] if (task := next(work, None)) else [], work)
     output = _open_output(arguments, translator, files) if ranks.is_rank_zero else None
     while task := ranks.broadcast(next(work, None) if ranks.is_rank_zero else None):
         first, lines, prefixes = task

@@ -203,7 +203,7 @@ Corpus = Annotated[
 Readable = HubCorpus | FilesCorpus | FileCorpus | OpusCorpus | ToyCorpus | SacrebleuCorpus
 """What has pairs of its own."""
 
-HeldOut = Annotated[
+EvaluationCorpus = Annotated[
     Annotated[HubCorpus, Tag("hub")]
     | Annotated[FilesCorpus, Tag("files")]
     | Annotated[FileCorpus, Tag("file")]
@@ -228,8 +228,8 @@ Corpora = Annotated[
 ]
 """One corpus, or several."""
 
-HeldOuts = Annotated[
-    Annotated[HeldOut, Tag("one")] | Annotated[list[HeldOut], Tag("list")],
+EvaluationCorpora = Annotated[
+    Annotated[EvaluationCorpus, Tag("one")] | Annotated[list[EvaluationCorpus], Tag("list")],
     Discriminator(lambda corpora: "list" if isinstance(corpora, list) else "one"),
 ]
 """One set, or several."""

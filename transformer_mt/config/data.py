@@ -9,9 +9,9 @@ from transformer_mt.config.corpus import (
     LANGUAGE,
     Corpora,
     Corpus,
+    EvaluationCorpora,
+    EvaluationCorpus,
     FromTrainCorpus,
-    HeldOut,
-    HeldOuts,
     SacrebleuCorpus,
     corpus_kind,
 )
@@ -37,13 +37,13 @@ class DataConfig(Section):
     fine-tuning of such a model.
     """
     temperature: float = Field(1.0, ge=1.0, le=100.0)
-    """With several training corpora: weights are multiplied by (N_max / N_i)^(1 - 1/T), N being the pairs
-    after cleaning, with several directions those of the corpus's direction; 1 changes nothing, large values
-    use all equally often.
+    """Balances corpora of different sizes: weights are multiplied by (N_max / N)^(1 - 1/T). N are the pairs
+    of the corpus after cleaning, with several directions those of its direction. 1 changes nothing; with a
+    large T all are used equally often.
     """
-    valid: Location[HeldOuts]
+    valid: Location[EvaluationCorpora]
     """The pairs that say when to stop and which checkpoint is best: a set, or a list of sets."""
-    test: Location[list[HeldOut]] = Field([])
+    test: Location[list[EvaluationCorpus]] = Field([])
     """The pairs `evaluate` scores on; training pairs that stand here are left out."""
     max_length: Positive = 256
     """Longest side of a training pair, and longest source translated in one piece, in pieces with
@@ -65,9 +65,7 @@ class DataConfig(Section):
     def _inherit_hub(cls, data: Any) -> Any:
         if not isinstance(data, dict) or not data.get("hub"):
             if isinstance(data, dict) and data.get("config"):
-                raise ValueError(
-                    f"data.config must stand with data.hub, of which it is one, but is {data['config']} alone"
-                )
+                raise ValueError(f"data.config requires data.hub, but is {data['config']} alone")
             return data
 
         def complete(corpus: Any) -> Any:
@@ -123,6 +121,12 @@ class DataConfig(Section):
                 raise ValueError(
                     "a set with several references must not have reverse: each source has one text"
                 )
+        if self.language_pieces is False and len(self.targets) > 1 and not all(e.tag for e in self.entries):
+            raise ValueError(
+                f"data.language_pieces must be auto or true with several target languages "
+                f"({', '.join(self.targets)}) unless each training corpus has a tag, but is false: nothing "
+                "would ask for a language"
+            )
         sets = [*self.valid_sets, *self.test]
         if len(self.targets) == 1 and not any(corpus.reverse for corpus in [*self.entries, *sets]):
             return  # codes may differ where columns are called otherwise
@@ -151,7 +155,7 @@ class DataConfig(Section):
         return self.train if isinstance(self.train, list) else [self.train]
 
     @property
-    def valid_sets(self) -> list[HeldOut]:
+    def valid_sets(self) -> list[EvaluationCorpus]:
         """The validation sets."""
         return self.valid if isinstance(self.valid, list) else [self.valid]
 
@@ -159,11 +163,11 @@ class DataConfig(Section):
         """The cleaning rules of a training corpus."""
         return self.filter if entry.filter is None else entry.filter
 
-    def stored_languages_of(self, corpus: HeldOut) -> tuple[str, str]:
+    def stored_languages_of(self, corpus: EvaluationCorpus) -> tuple[str, str]:
         """The languages of a corpus as it is stored: its columns."""
         return corpus.source_lang or self.source_lang, corpus.target_lang or self.target_lang
 
-    def languages_of(self, corpus: HeldOut) -> tuple[str, str]:
+    def languages_of(self, corpus: EvaluationCorpus) -> tuple[str, str]:
         """Source and target language of a corpus."""
         stored = self.stored_languages_of(corpus)
         return (stored[1], stored[0]) if corpus.reverse else stored
@@ -198,7 +202,7 @@ class DataConfig(Section):
         """
         return f">>{target}<<" if self.has_language_pieces else None
 
-    def pieces_before(self, corpus: HeldOut) -> list[str]:
+    def pieces_before(self, corpus: EvaluationCorpus) -> list[str]:
         """The control pieces before each source of a corpus: its target language and its tag."""
         return [piece for piece in (self.language_piece(self.languages_of(corpus)[1]), corpus.tag) if piece]
 

@@ -59,6 +59,8 @@ class DecodeConfig(Section):
     """Translate each sentence of a line by itself; auto: unless a fifth of the training sources had several
     sentences.
     """
+    lowercase_capitals: bool = True
+    """Translate sentences in capitals in lower case, and write their translations in capitals."""
     batch_tokens: Positive = 8192
     """Budget of one batch in padded source tokens x hypotheses."""
 

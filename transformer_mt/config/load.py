@@ -1,6 +1,7 @@
 """From YAML files and `key=value` overrides to a Config; every problem is reported at once."""
 
 import difflib
+import json
 import typing
 import warnings
 from pathlib import Path
@@ -93,6 +94,10 @@ def _read(path: Path, seen: tuple[Path, ...]) -> tuple[dict[str, Any], dict[str,
         )
         hint = f"; did you mean {path.parent / near[0]}?" if near else ""
         raise InputError(f"{path}: no such config file{hint}") from None
+    except IsADirectoryError:
+        own = path / "config.yaml"
+        hint = f"; its config is {own}" if own.exists() else ""
+        raise InputError(f"{path}: a config must be a YAML file, but is a folder{hint}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: a config must be a readable UTF-8 file: {error}") from None
     try:
@@ -111,7 +116,8 @@ def _read(path: Path, seen: tuple[Path, ...]) -> tuple[dict[str, Any], dict[str,
     except (
         yaml.YAMLError,
         ValueError,
-    ) as error:  # a value that is not of the kind its !!tag says is a ValueError
+        KeyError,
+    ) as error:  # a value that is not of the kind its !!tag says is a ValueError, or for !!bool a KeyError
         raise InputError(f"{path}: this is not YAML: {str(error).splitlines()[0]}") from None
     if values is None:
         values = {}
@@ -157,6 +163,16 @@ def _locate(node: yaml.Node, path: Path, prefix: str, where: dict[str, str]) -> 
         for index, value in enumerate(node.value):
             where[f"{prefix}{index}"] = f"{path}:{value.start_mark.line + 1}"
             _locate(value, path, f"{prefix}{index}.", where)
+    elif not _is_unicode(str(node.value)):
+        raise InputError(
+            f"{path}:{node.start_mark.line + 1}: a value must be whole characters, but holds half a "
+            "surrogate pair"
+        )
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether the text can be written: YAML can spell half a character, as "\\ud800"."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _merge(base: Any, over: Any, dotted: str = "") -> Any:
@@ -178,10 +194,12 @@ def _apply(values: dict[str, Any], where: dict[str, str], override: str) -> None
         raise InputError(f"an override must have the form key=value, but is `{override}`")
     try:
         value = yaml.load(text, Loader)  # noqa: S506 - Loader is a SafeLoader
-    except (yaml.YAMLError, ValueError):
+    except (yaml.YAMLError, ValueError, KeyError):
         raise InputError(
             f"`{dotted}`: the value must be YAML, but is `{text}`; quote it if it is text"
         ) from None
+    if not _is_unicode(json.dumps(value, ensure_ascii=False, default=str)):
+        raise InputError(f"`{dotted}`: the value must be whole characters, but holds half a surrogate pair")
     *parents, last = dotted.split(".")
     node: Any = values
     for depth, part in enumerate(parents):

@@ -80,7 +80,7 @@ def sentence(error: Any, where: dict[str, str], section: type[BaseModel]) -> lis
     if kind == "value_error" and any(
         said == OVERRIDDEN and key.startswith(f"{dotted}.") for key, said in where.items()
     ):
-        location = OVERRIDDEN  # of keys that do not fit one another, the last word was the override's
+        location = OVERRIDDEN  # two keys conflict and one is an override: name the command line
     start = f"{location}: " if location else ""
     if kind == "value_error":  # raised by a validator of ours
         raised = error["ctx"]["error"]
@@ -115,8 +115,8 @@ def _problem(error: Any, loc: list[str], section: type[BaseModel]) -> str:
 
 
 def is_of_other_member(error: Any) -> bool:
-    """Of a union of a word and a section (ScoresConfig), a wrong word is a problem of the word alone, and a
-    wrong section is one of the section; pydantic reports both.
+    """pydantic reports an error for each member of a union, as of a word and a section (ScoresConfig). True
+    for the member that the user did not mean: the word where a section was given, and the reverse.
     """
     arm = str(error["loc"][-1]) if error["loc"] else ""
     if isinstance(error["input"], dict):

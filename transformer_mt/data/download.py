@@ -120,7 +120,8 @@ def _wait_or_fail(error: Exception, attempt: int, what: str, url: str) -> None:
     if attempt == _TRIES - 1:
         reason = getattr(error, "reason", None) or error
         raise WorkError(
-            f"{what}: cannot be had from {url}: {reason}; check the network and run it again, it resumes"
+            f"{what}: cannot be downloaded from {url}: {reason}; check the network and run it again, "
+            "it resumes"
         ) from None
     time.sleep(_WAIT * 2**attempt)
 

@@ -23,8 +23,8 @@ def epoch_pairs(
     if config.data.augment.is_on:
         augmentation = Augmentation(pairs, tokenizer, config.data.augment, sizes, seed, max_length)
     if dropout:
-        # With one vocabulary, too, each side has its own words: the sources, which come first, would leave
-        # the targets none.
+        # One per side, also with a shared vocabulary: its table of words is limited, and the sources, which
+        # are read first, would fill it.
         sides = SubwordDropout(tokenizer.src, dropout, seed), SubwordDropout(tokenizer.tgt, dropout, seed)
     return EpochPairs(pairs, max_length, augmentation, sides) if augmentation or sides else None
 
@@ -44,7 +44,9 @@ class EpochPairs:
         """`sides` segment the sources and the targets."""
         self._pairs, self._max_length = pairs, max_length
         self._augmentation, self._sides = augmentation, sides
-        if augmentation and sides:  # misspelled words are new ones in each epoch
+        if augmentation and sides:
+            # Only the words of the unchanged corpus have other segmentations: augmentation makes new
+            # misspelled words in every epoch.
             for number, side in enumerate(sides):
                 for column in pairs.columns(number):
                     side.learn(column)

@@ -5,7 +5,7 @@ from.
 from pathlib import Path
 
 from transformer_mt.config import Config
-from transformer_mt.data.sentencepiece_file import facts_of, with_special_ids, with_tags
+from transformer_mt.data.sentencepiece_file import tokenizer_settings, with_special_ids, with_tags
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
 
@@ -23,12 +23,12 @@ def given_tokenizer(config: Config) -> Tokenizer | None:
     return Tokenizer(with_tags(models[0], config.data.control_pieces), *models[1:])
 
 
-def config_with_facts(config: Config, tokenizer: Tokenizer) -> Config:
+def config_from_tokenizer(config: Config, tokenizer: Tokenizer) -> Config:
     """The config with the keys of `tokenizer` that the file decides. InputError, with all reasons, where the
     config asks for something else.
     """
     given, reasons = config.tokenizer, []
-    facts = {"shared": tokenizer.shared, **facts_of(tokenizer.models[0])}
+    facts = {"shared": tokenizer.shared, **tokenizer_settings(tokenizer.models[0])}
     before_tags = facts["vocab_size"] - len(tokenizer.tag_ids)
     for key, value in facts.items():
         found = getattr(given, key)
@@ -37,7 +37,7 @@ def config_with_facts(config: Config, tokenizer: Tokenizer) -> Config:
             reasons.append(
                 f"`tokenizer.{key}` must be {value!r}, as in tokenizer.file, but is {found!r}; leave it out"
             )
-    kinds = [facts_of(model)["kind"] for model in tokenizer.models]
+    kinds = [tokenizer_settings(model)["kind"] for model in tokenizer.models]
     if given.bpe_dropout and set(kinds) != {"bpe"}:
         reasons.append(
             f"`tokenizer.bpe_dropout` must be 0.0 with a file of kind {' and '.join(kinds)}, but is "

@@ -88,8 +88,8 @@ def _load_hub(corpus: HubCorpus, split: str) -> Any:
         if local:
             raise InputError(f"{corpus.hub}: cannot be read as a data set: {_one_line(error)}") from None
         raise InputError(
-            f"{corpus.hub}: cannot be had from the hub ({type(error).__name__}); check the name and the "
-            "network, or download it elsewhere and set data.hub to the folder"
+            f"{corpus.hub}: cannot be downloaded from the hub ({type(error).__name__}); check the name and "
+            "the network, or download it elsewhere and set data.hub to the folder"
         ) from None
     except (ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
         # Among them an unknown configuration, with the list of those there are, and what a cause says better.

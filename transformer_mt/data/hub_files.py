@@ -109,6 +109,6 @@ def _fetch(url: str, described: str) -> Path:
             time.sleep(_WAIT * 2**attempt)
     reason = " ".join(str(cause).split())[:200] or type(cause).__name__
     raise WorkError(
-        f"{described}: {path} cannot be had from the hub: {reason}; check the network and run it "
+        f"{described}: {path} cannot be downloaded from the hub: {reason}; check the network and run it "
         "again, it resumes"
     )

@@ -4,6 +4,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from itertools import zip_longest
+from typing import IO
 
 from transformer_mt.data.lines import decoded_lines, open_bytes
 from transformer_mt.errors import InputError
@@ -18,8 +19,9 @@ def read_moses_zip(path: str, languages: list[str]) -> Iterator[tuple[str, str]]
         raise InputError(f"{path}: must be a zip file, but is not: {error}") from None
     with archive:
         members = [_member(archive, path, language) for language in languages]
-        opened = [archive.open(name) for name in members]
+        opened: list[IO[bytes]] = []
         try:
+            opened += (archive.open(name) for name in members)
             sides = [decoded_lines(file, f"{path}/{name}") for file, name in zip(opened, members)]
             for number, (src, tgt) in enumerate(zip_longest(*sides)):
                 if src is None or tgt is None:
@@ -31,6 +33,10 @@ def read_moses_zip(path: str, languages: list[str]) -> Iterator[tuple[str, str]]
                 yield src, tgt
         except (zipfile.BadZipFile, zlib.error, EOFError) as error:
             raise InputError(f"{path}: is damaged: {error}") from None
+        except RuntimeError as error:  # of zipfile: it is encrypted, or has another compression
+            raise InputError(
+                f"{path}: must be a zip file this program can unpack, but is not: {error}"
+            ) from None
         finally:
             for file in opened:
                 file.close()

@@ -30,14 +30,14 @@ from transformer_mt.progress_bar import show_progress
 TOKENIZER_PAIRS = 500_000  # evenly spaced over the corpora; more change the pieces little and take long
 SENTENCE_PAIRS = 20_000  # evenly spaced: enough to say which share of the sources has several sentences
 
-SURVEYED = "survey.json"  # says that the first pass is done
+FIRST_PASS_FILE = "survey.json"  # says that the first pass is done
 
 Say = Callable[[str], None]
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Survey:
+class FirstPassResult:
     """The result of the first pass."""
 
     reasons: np.ndarray
@@ -48,32 +48,32 @@ class Survey:
     """Share of the training sources with more than one sentence."""
 
 
-def read_survey(folder: Path) -> Survey | None:
+def read_first_pass(folder: Path) -> FirstPassResult | None:
     """What the first pass left in the folder; None unless it is done."""
     try:
-        facts = json.loads((folder / SURVEYED).read_text(encoding="utf-8"))
+        facts = json.loads((folder / FIRST_PASS_FILE).read_text(encoding="utf-8"))
         reasons = read_reasons(folder / "survey")
     except FileNotFoundError:
         return None
-    return Survey(reasons, facts["sizes"], facts["several_sentences"])
+    return FirstPassResult(reasons, facts["sizes"], facts["several_sentences"])
 
 
 def first_pass(
     config: Config, folder: Path, say: Say, tokenizer: Tokenizer | None, log_probs: LogProbs
-) -> tuple[Survey, Tokenizer]:
+) -> tuple[FirstPassResult, Tokenizer]:
     """The drop reason of each row, the vocabulary learnt from those kept, and the sets held out of them. All
     are saved in the folder.
     """
     data = config.data
-    if (done := read_survey(folder)) is not None:
+    if (done := read_first_pass(folder)) is not None:
         say("resuming the preparation of the data, which was interrupted")
         return done, Tokenizer.load(folder)
     splits = splits_of(data)
-    held_out = held_out_keys(data, say)
-    survey = DropReasons(folder / "survey", held_out.sources, data.remove_duplicates, splits)
-    sample = _evenly_spaced(survey.walk(_corpora(data, held_out.targets, say)), TOKENIZER_PAIRS)
-    reasons = _without_worst(survey, survey.finish(), data, log_probs, say)
-    fsync(survey.reasons_file)
+    held_out = evaluation_keys(data, say)
+    row_reasons = DropReasons(folder / "survey", held_out.sources, data.remove_duplicates, splits)
+    sample = _evenly_spaced(row_reasons.walk(_corpora(data, held_out.targets, say)), TOKENIZER_PAIRS)
+    reasons = _without_worst(row_reasons, row_reasons.finish(), data, log_probs, say)
+    fsync(row_reasons.reasons_file)
     for split in splits:
         if not (pairs := split.pairs()):
             raise InputError(
@@ -96,8 +96,10 @@ def first_pass(
     tokenizer.save(folder)
     sources = [src for _, (src, _) in sample[:: -(-len(sample) // SENTENCE_PAIRS) or 1]]
     several = sum(has_several_sentences(src, data.source_lang) for src in sources) / max(1, len(sources))
-    write_text(folder / SURVEYED, json.dumps({"sizes": survey.sizes, "several_sentences": several}))
-    return Survey(reasons, survey.sizes, several), tokenizer
+    write_text(
+        folder / FIRST_PASS_FILE, json.dumps({"sizes": row_reasons.sizes, "several_sentences": several})
+    )
+    return FirstPassResult(reasons, row_reasons.sizes, several), tokenizer
 
 
 def _corpora(data: DataConfig, held_out_targets: set[int], say: Say) -> Iterator[TrainingCorpus]:
@@ -119,10 +121,10 @@ def training_pairs(entry: Corpus, data: DataConfig) -> Iterator[Pair]:
 
 
 def _without_worst(
-    survey: DropReasons, reasons: np.ndarray, data: DataConfig, log_probs: LogProbs, say: Say
+    row_reasons: DropReasons, reasons: np.ndarray, data: DataConfig, log_probs: LogProbs, say: Say
 ) -> np.ndarray:
     """The drop reasons after the rule `model_score`, which compares the kept pairs of a corpus."""
-    starts = [0, *accumulate(survey.sizes)]
+    starts = [0, *accumulate(row_reasons.sizes)]
     for number, (entry, start, stop) in enumerate(zip(data.entries, starts, starts[1:])):
         settings = data.filter_of(entry).model_score
         if settings is None:
@@ -134,8 +136,8 @@ def _without_worst(
         )
         pairs = ((src.strip(), tgt.strip()) for src, tgt in compress(training_pairs(entry, data), is_kept))
         shown = show_progress(pairs, "scoring", len(rows), unit="pairs")
-        file = survey.reasons_file.with_name(f"scores-{number}.f32")
-        reasons = survey.drop(
+        file = row_reasons.reasons_file.with_name(f"scores-{number}.f32")
+        reasons = row_reasons.drop(
             worst_rows(rows, shown, data.languages_of(entry), settings, log_probs, file),
             drop_reasons.MODEL_SCORE,
         )
@@ -143,7 +145,7 @@ def _without_worst(
 
 
 @dataclass(frozen=True)
-class HeldOutKeys:
+class EvaluationKeys:
     """Keys of the validation and test sets that are corpora of their own."""
 
     sources: set[int]
@@ -151,9 +153,9 @@ class HeldOutKeys:
     targets: set[int]
 
 
-def held_out_keys(data: DataConfig, say: Say) -> HeldOutKeys:
+def evaluation_keys(data: DataConfig, say: Say) -> EvaluationKeys:
     """What training pairs must not have."""
-    keys = HeldOutKeys(set(), set())
+    keys = EvaluationKeys(set(), set())
     for corpus in (*data.valid_sets, *data.test):
         if isinstance(corpus, FromTrainCorpus):
             continue
@@ -169,7 +171,7 @@ def held_out_keys(data: DataConfig, say: Say) -> HeldOutKeys:
             say(f"warning: test set left out of the leak check: {error}")
     if len(data.directions) > 1:
         both = keys.sources | keys.targets
-        return HeldOutKeys(both, both)
+        return EvaluationKeys(both, both)
     return keys
 
 

@@ -21,6 +21,11 @@ class BatchPrefetcher:
         self._position, self.epochs = batches.state_dict(), 0.0
         """Epochs done, with the fraction of the present one."""
 
+    @property
+    def updates_per_epoch(self) -> float:
+        """The updates in which the first epoch is trained."""
+        return self._batches.updates_of_first_epoch(self._accumulate)
+
     def next_update(self) -> list[Batch]:
         """This rank's batches of the next update."""
         made = self._next or self._thread.submit(self._make)

@@ -31,7 +31,7 @@ from transformer_mt.data.encode import encoded_chunks
 from transformer_mt.data.held_out import as_lines, held_out_file, splits_of
 from transformer_mt.data.mixture import effective_weights
 from transformer_mt.data.model_score import LogProbs, model_identity
-from transformer_mt.data.passes import SURVEYED, Say, first_pass, validation_sentences
+from transformer_mt.data.passes import FIRST_PASS_FILE, Say, first_pass, validation_sentences
 from transformer_mt.data.shard_helper import ShardHelper
 from transformer_mt.data.shards import CorpusCounts, second_pass
 from transformer_mt.data.test_sets import TestSentence, name_of_set
@@ -221,7 +221,7 @@ def _build(
                 _prepare_into(config, part, say, tokenizer, log_probs)
             except InputError:
                 if not (
-                    part / SURVEYED
+                    part / FIRST_PASS_FILE
                 ).exists():  # what was encoded stays: a file out of reach may come back
                     shutil.rmtree(part, ignore_errors=True)
                 raise
@@ -279,8 +279,8 @@ def _prepare_into(
         if not isinstance(corpus, FromTrainCorpus):
             say(f"reading {described_access(corpus)} (validation)")
             validation_sentences(corpus, data, folder)  # before hours of work
-    survey, tokenizer = first_pass(config, folder, say, tokenizer, log_probs)
-    corpora, fingerprints = second_pass(config, folder, say, tokenizer, survey)
+    first, tokenizer = first_pass(config, folder, say, tokenizer, log_probs)
+    corpora, fingerprints = second_pass(config, folder, say, tokenizer, first)
     if not any(corpus.counts.get(drop_reasons.KEPT) for corpus in corpora):
         names = ", ".join(name_of(entry) for entry in data.entries)
         raise InputError(f"{names}: no training pair is left after cleaning:\n{corpus_table(corpora)}")
@@ -295,7 +295,7 @@ def _prepare_into(
     facts = {
         "fingerprint": hashlib.sha256("".join(fingerprints).encode()).hexdigest(),
         "corpora": [asdict(corpus) for corpus in corpora],
-        "several_sentences": survey.several_sentences,
+        "several_sentences": first.several_sentences,
     }
     write_text(folder / "facts.json", json.dumps(facts))
 

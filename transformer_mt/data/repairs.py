@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from transformer_mt.data.languages import base_code
-from transformer_mt.data.spaceless import is_written_without_spaces, join_words
+from transformer_mt.data.spaceless import has_no_spaces, join_words
 from transformer_mt.errors import InputError
 
 
@@ -31,7 +31,7 @@ def detokenizer(language: str) -> Callable[[str], str]:
     Chinese and Japanese it only removes spaces between their characters, as line breaks of subtitles leave
     them too.
     """
-    if is_written_without_spaces(language):
+    if has_no_spaces(language):
         return join_words
     moses = _import("sacremoses").MosesDetokenizer(lang=base_code(language))
 

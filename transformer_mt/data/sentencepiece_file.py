@@ -59,8 +59,8 @@ def with_tags(model: bytes, tags: Sequence[str]) -> bytes:
             proto.pieces.add(piece=tag, score=0.0, type=_CONTROL)
         elif types[tag] != _CONTROL and tag.startswith(">>"):
             raise InputError(
-                "the piece of a language must be a control symbol of the vocabulary, or not be there, as "
-                f"text could become it, but {tag} is another piece; make the file with it as a control symbol"
+                f"the piece of a language must not be an ordinary piece of `tokenizer.file`, as text could "
+                f"become it, but {tag} is one; train the file with control_symbols={tag}"
             )
         elif types[tag] != _CONTROL:
             raise InputError(
@@ -70,7 +70,7 @@ def with_tags(model: bytes, tags: Sequence[str]) -> bytes:
     return bytes(proto.SerializeToString())
 
 
-def facts_of(model: bytes) -> dict[str, Any]:
+def tokenizer_settings(model: bytes) -> dict[str, Any]:
     """The keys of `tokenizer` that the model has values for."""
     proto = _parsed(model, "the vocabulary")
     spec = proto.trainer_spec

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow
 
 from transformer_mt.config import Config
-from transformer_mt.data.passes import read_survey
+from transformer_mt.data.passes import read_first_pass
 from transformer_mt.data.shards import ShardEncoder
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.errors import InputError, WorkError
@@ -37,10 +37,10 @@ class ShardHelper:
 
     def _run(self) -> None:
         with suppress(InputError, WorkError, OSError, ValueError, pyarrow.ArrowException):
-            while (survey := read_survey(self._folder)) is None:
+            while (first := read_first_pass(self._folder)) is None:
                 if self._ended.wait(_SECONDS):
                     return
-            encoder = ShardEncoder(self._config, self._folder, Tokenizer.load(self._folder), survey)
+            encoder = ShardEncoder(self._config, self._folder, Tokenizer.load(self._folder), first)
             for number in range(len(encoder.marks)):
                 if self._ended.is_set():
                     return

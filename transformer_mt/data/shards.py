@@ -19,7 +19,7 @@ from transformer_mt.data import drop_reasons
 from transformer_mt.data.corpus import Pair, name_of
 from transformer_mt.data.dataset import Chunk, write_chunks
 from transformer_mt.data.encode import encoded_chunks
-from transformer_mt.data.passes import Say, Survey, training_pairs
+from transformer_mt.data.passes import FirstPassResult, Say, training_pairs
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.files import fsync, write_text
 from transformer_mt.locks import lock_shard
@@ -42,13 +42,13 @@ class CorpusCounts:
 
 
 def second_pass(
-    config: Config, folder: Path, say: Say, tokenizer: Tokenizer, survey: Survey
+    config: Config, folder: Path, say: Say, tokenizer: Tokenizer, first: FirstPassResult
 ) -> tuple[list[CorpusCounts], list[str]]:
     """Encode the kept rows; shards that are there stay, and helpers may encode some. Returns the counts of
     each corpus and a fingerprint of each shard.
     """
-    total = len(survey.reasons)
-    encoder = ShardEncoder(config, folder, tokenizer, survey)
+    total = len(first.reasons)
+    encoder = ShardEncoder(config, folder, tokenizer, first)
     done = sum(mark.exists() for mark in encoder.marks)
     bar = show_progress(None, "encoding", total, min(total, done * SHARD), unit="pairs")
     for wait in (False, True):  # first those that no helper encodes, then wait for the helpers
@@ -58,18 +58,18 @@ def second_pass(
                 say(f"encoded {done:,} of {total:,} pairs")
                 bar.update(done - bar.n)
     bar.close()
-    return _sums(config.data, survey, encoder.marks), [_facts(mark)["fingerprint"] for mark in encoder.marks]
+    return _sums(config.data, first, encoder.marks), [_facts(mark)["fingerprint"] for mark in encoder.marks]
 
 
 class ShardEncoder:
     """Encodes shards of so many rows, each by one process: the first that asks for it."""
 
-    def __init__(self, config: Config, folder: Path, tokenizer: Tokenizer, survey: Survey) -> None:
+    def __init__(self, config: Config, folder: Path, tokenizer: Tokenizer, first: FirstPassResult) -> None:
         """`folder` holds what the first pass found, and gets the shards."""
-        self._config, self._folder, self._tokenizer, self._survey = config, folder, tokenizer, survey
-        self.marks = [folder / f"train-{i:05d}.json" for i in range(-(-len(survey.reasons) // SHARD))]
+        self._config, self._folder, self._tokenizer, self._first = config, folder, tokenizer, first
+        self.marks = [folder / f"train-{i:05d}.json" for i in range(-(-len(first.reasons) // SHARD))]
         """Written when a shard is complete."""
-        self._starts = [0, *accumulate(survey.sizes)]
+        self._starts = [0, *accumulate(first.sizes)]
         self._readers: dict[int, tuple[Iterator[Pair], int]] = {}
         """Of each corpus that is being read its pairs, and how many were taken."""
 
@@ -78,7 +78,7 @@ class ShardEncoder:
         Returns whether it was encoded here; nothing is once `stop` returns True.
         """
         mark = self.marks[number]
-        rows = number * SHARD, min((number + 1) * SHARD, len(self._survey.reasons))
+        rows = number * SHARD, min((number + 1) * SHARD, len(self._first.reasons))
         if mark.exists():
             return False
         # Before the lock: a process that joins late may read for minutes until it is there.
@@ -109,7 +109,7 @@ class ShardEncoder:
             begin, end = max(rows[0], start), min(rows[1], stop)
             if begin >= end:
                 continue
-            reasons = self._survey.reasons[begin:end]
+            reasons = self._first.reasons[begin:end]
             pairs = self._pairs(number, begin - start, end - start)
             wanted = (
                 (src.strip(), tgt.strip()) for (src, tgt), reason in zip(pairs, reasons) if reason == kept
@@ -135,8 +135,8 @@ class ShardEncoder:
         return islice(reader, end - begin)
 
     def _reader_at(self, number: int, begin: int, stop: Callable[[], bool] = lambda: False) -> Iterator[Pair]:
-        """The pairs of a corpus from `begin` on, unless stopped before; those of an earlier shard are read
-        on, not again.
+        """The pairs of a corpus from `begin` on, unless stopped before. The reader of an earlier shard is
+        used again if it has not passed `begin`; else the corpus is read from its beginning.
         """
         reader, taken = self._readers.get(number, (iter(()), begin + 1))
         if taken > begin:
@@ -149,13 +149,13 @@ class ShardEncoder:
         return reader
 
 
-def _sums(data: DataConfig, survey: Survey, marks: Sequence[Path]) -> list[CorpusCounts]:
+def _sums(data: DataConfig, first: FirstPassResult, marks: Sequence[Path]) -> list[CorpusCounts]:
     """The counts of each corpus over both passes and all shards."""
     found = []
-    starts = [0, *accumulate(survey.sizes)]
+    starts = [0, *accumulate(first.sizes)]
     shards = [_facts(mark)["corpora"] for mark in marks]
     for number, (entry, start, stop) in enumerate(zip(data.entries, starts, starts[1:])):
-        of_each = np.bincount(survey.reasons[start:stop], minlength=len(drop_reasons.REASONS))
+        of_each = np.bincount(first.reasons[start:stop], minlength=len(drop_reasons.REASONS))
         counts = Counter(dict(zip(drop_reasons.REASONS, of_each.tolist())))
         counts[drop_reasons.READ], counts[drop_reasons.KEPT] = stop - start, 0
         mine = CorpusCounts(name_of(entry), {})

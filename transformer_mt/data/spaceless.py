@@ -16,9 +16,9 @@ LETTER = re.compile(r"[^\W\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\uffff]"
 _SCRIPTS = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR")
 
 
-def is_spaceless(target_lang: str) -> bool:
+def has_no_word_spaces(language: str) -> bool:
     """Whether a language, such as zh_Hans, puts no spaces between words and sentences."""
-    return base_code(target_lang) in _LANGUAGES
+    return base_code(language) in _LANGUAGES
 
 
 def count_spaceless(text: str) -> int:
@@ -34,7 +34,7 @@ _IS_WIDE = regex.compile(_WIDE)
 _SPACES = regex.compile(rf"(?<={_WIDE})\s+(?={_WIDE})")
 
 
-def is_written_without_spaces(language: str) -> bool:
+def has_no_spaces(language: str) -> bool:
     """Whether the language has spaces neither between words nor between clauses."""
     return base_code(language) in _NO_SPACES_AT_ALL
 

@@ -23,8 +23,8 @@ _MOST_WORDS = 2**18
 class SubwordDropout:
     """Segments rows of piece ids of one vocabulary.
 
-    `rows` number the rows of a column, `sample` the occasions; the segmentation of a row does not depend on
-    other rows.
+    `sample` selects one of several random segmentations: callers pass another number for each epoch and side.
+    The segmentation of a row does not depend on other rows.
     """
 
     def __init__(
@@ -58,11 +58,13 @@ class SubwordDropout:
         self._words_at(column.values, *self._words_of(column))
 
     def end_learning(self) -> None:
-        """From here on new words keep their usual pieces: which ones come first must not matter."""
+        """From here on new words keep their usual pieces, so that the result does not depend on the order of
+        calls.
+        """
         self._most_words = len(self._words)
 
     def lengths(self, column: Column, rows: np.ndarray, sample: int) -> np.ndarray:
-        """(R,) pieces of each row in other pieces."""
+        """(R,) number of pieces of each row after dropout."""
         row_W, _, sizes_W, _ = self._choose(column, rows, sample)
         return np.bincount(row_W, sizes_W, len(rows)).astype(np.int64)
 

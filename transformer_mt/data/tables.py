@@ -22,7 +22,7 @@ def read_rows(corpus: FileCorpus, columns: Columns, suffix: str) -> Iterator[Pai
         lines = (line + "\n" for line in read_lines(corpus.file))
         return _read_table(corpus, columns, csv.reader(lines, strict=True, delimiter=corpus.delimiter or ","))
     if corpus.delimiter:
-        raise InputError(f"{corpus.file}: delimiter must stand with a .tsv or .csv file, but is given")
+        raise InputError(f"{corpus.file}: delimiter requires a .tsv or .csv file, but is given")
     names = [column for column in columns if isinstance(column, str)]
     if len(names) < 2:
         raise InputError(
@@ -78,8 +78,12 @@ def _read_jsonl(corpus: FileCorpus, columns: list[str]) -> Iterator[Pair]:
             continue
         try:
             row = json.loads(line)
-        except (json.JSONDecodeError, RecursionError) as error:
-            why = getattr(error, "msg", "it is nested too deep")
+        except RecursionError:
+            raise InputError(
+                f"{corpus.file}:{number}: must be a JSON object a line: it is nested too deep"
+            ) from None
+        except ValueError as error:  # a number of thousands of digits, too
+            why = getattr(error, "msg", error)
             raise InputError(f"{corpus.file}:{number}: must be a JSON object a line: {why}") from None
         if not isinstance(row, dict):
             raise InputError(f"{corpus.file}:{number}: must be a JSON object, but is {line[:40]!r}")

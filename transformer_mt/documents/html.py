@@ -28,6 +28,11 @@ _OBJECTS = frozenset({
 _BLOCKS_THAT_STAY = frozenset({"listing", "noscript", "plaintext", "pre", "textarea", "xmp"})
 _WITHOUT_CONTENT = ("embed", "source", "track", "wbr")  # libxml2 takes what follows for their content
 _END_TAGS = re.compile(rf"(<(?:{'|'.join(_WITHOUT_CONTENT)})\b[^>]*>)</\w+>")
+# Recent versions of libxml2 read the content of these as text without markup, but escape it in writing.
+_RAW_TEXT = tuple(
+    tag for tag in ("iframe", "noembed", "noframes", "xmp")
+    if lxml.html.fragment_fromstring(f"<div><{tag}>&amp;</{tag}></div>")[0].text == "&amp;"
+)  # fmt: skip
 _DOCUMENT = re.compile(r"<(?:html|head|body)\b", re.IGNORECASE)
 _DEPTH = 256  # libxml2 reads no deeper
 _SPACES = re.compile(r"[ \t\n\r\f]+")
@@ -259,7 +264,14 @@ def _tags(element: etree._Element) -> tuple[str, str]:
 
 
 def _written(element: etree._Element) -> str:
+    raw = [each for each in element.iter(*_RAW_TEXT) if each.text] if _RAW_TEXT else []
+    contents = [each.text or "" for each in raw]
+    for i, each in enumerate(raw):
+        each.text = f"{_OPEN}raw{i}{_CLOSE}"
     text = etree.tostring(element, encoding="unicode", method="html", with_tail=False)
+    for i, (each, content) in enumerate(zip(raw, contents)):
+        each.text = content
+        text = text.replace(f"{_OPEN}raw{i}{_CLOSE}", content, 1)
     return _END_TAGS.sub(r"\1", text)
 
 

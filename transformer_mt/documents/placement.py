@@ -1,4 +1,6 @@
-"""Where the markup of a text goes in its translation: around the words that stand for those it was around."""
+"""Place the markup of a source text in its translation: each mark encloses the target words aligned to the
+source words it enclosed.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

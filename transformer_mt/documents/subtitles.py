@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from transformer_mt.data.spaceless import is_spaceless
+from transformer_mt.data.spaceless import has_no_word_spaces
 from transformer_mt.documents.marked_text import Mark, MarkedText, Piece
 from transformer_mt.errors import InputError
 
@@ -42,7 +42,7 @@ def parse_srt(text: str, target_lang: str, name: str = "the subtitles") -> list[
         raise InputError(f"{name}: must be subtitles in SRT format, but are not in line {line}") from None
     except ValueError as error:
         raise InputError(f"{name}: must be subtitles in SRT format, but: {error}") from None
-    wide = is_spaceless(target_lang)
+    wide = has_no_word_spaces(target_lang)
     pieces: list[Piece] = []
     group: list[tuple[str, str]] = []
     for subtitle in subtitles:

@@ -75,9 +75,11 @@ def write(text: MarkedText, candidate: Candidate) -> tuple[str, list[str]]:
 def pattern_of(text: MarkedText, protect: str | None = None) -> str:
     """What must stay in the translation: addresses, literal text, and what `protect` matches."""
     literals = sorted(set(text.literals()), key=lambda literal: (-len(literal), literal))
-    # A literal `a` is not that in the middle of a word.
-    letter = LETTER.pattern
-    patterns = [f"(?<!{letter}){re.escape(literal)}(?!{letter})" for literal in literals]
+    patterns = []
+    if literals:
+        # A literal `a` is not that in the middle of a word. The large set of letters is compiled only once.
+        letter, any_literal = LETTER.pattern, "|".join(map(re.escape, literals))
+        patterns = [f"(?<!{letter})(?:{any_literal})(?!{letter})"]
     own = []
     if protect:  # flags may stand only at the beginning of a pattern, or apply to a group
         flags = _FLAGS.match(protect)

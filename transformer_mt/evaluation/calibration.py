@@ -13,7 +13,7 @@ from transformer_mt.data.test_sets import TestSentence
 from transformer_mt.evaluation.metrics import build_metrics
 from transformer_mt.files import write_text
 from transformer_mt.progress_bar import show_progress
-from transformer_mt.translation.confidence import FILE, Calibration
+from transformer_mt.translation.confidence import CALIBRATION_FILE, Calibration
 from transformer_mt.translation.result import Options
 from transformer_mt.translation.translator import Translator
 
@@ -45,7 +45,7 @@ class Fit:
 
     def save(self, folder: Path) -> None:
         facts = {**vars(self.calibration), **{k: v for k, v in vars(self).items() if k != "calibration"}}
-        write_text(folder / FILE, json.dumps(facts, indent=1) + "\n")
+        write_text(folder / CALIBRATION_FILE, json.dumps(facts, indent=1) + "\n")
 
 
 def calibrate(

@@ -6,7 +6,7 @@ from pathlib import Path
 from transformer_mt.evaluation.comparison import Cell, Comparison
 from transformer_mt.markdown import table
 
-FILE = "fine_tuning.md"
+FINE_TUNING_FILE = "fine_tuning.md"
 PARENT = "parent.json"
 """In the run's folder: what it began from."""
 _SIGNIFICANT = 0.05

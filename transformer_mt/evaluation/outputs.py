@@ -82,7 +82,7 @@ def keep_table(folder: Path, name: str, table: str) -> None:
 def kept_table(folder: Path, name: str) -> str:
     """The table kept with the run's present model; empty without one."""
     file, facts = folder / "evaluation" / name, _facts_file(folder, name)
-    if not file.exists() or not is_of_model(facts if facts.exists() else file, folder):
+    if not file.exists() or not matches_model(facts if facts.exists() else file, folder):
         return ""
     return file.read_text(encoding="utf-8")
 
@@ -91,16 +91,16 @@ def _facts_file(folder: Path, name: str) -> Path:
     return folder / "evaluation" / f"{name}.json"
 
 
-def is_of_model(facts: Path, folder: Path) -> bool:
-    """Whether a file of scores, or of the facts about a table, is of the model that the folder has now: by
-    the weights it names, else, as where an ensemble translated, by the times of the files.
+def matches_model(file: Path, folder: Path) -> bool:
+    """Whether a JSON file about a model was written for the weights that the run's folder has now. Compares
+    the digest in the file; if it has none, as of an ensemble, the times of the files.
     """
     model = folder / "model.safetensors"
-    if not model.exists() or not facts.exists():
+    if not model.exists() or not file.exists():
         return False
-    if weights := _facts_of(facts).get("weights"):
+    if weights := _facts_of(file).get("weights"):
         return bool(weights == weights_digest(folder))
-    return facts.stat().st_mtime >= model.stat().st_mtime
+    return file.stat().st_mtime >= model.stat().st_mtime
 
 
 def weights_digest(folder: Path) -> str | None:

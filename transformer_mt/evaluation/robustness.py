@@ -1,4 +1,4 @@
-"""A test set as people also write: in capitals, with typos, without marks, several sentences a line."""
+"""A test set in variants of real input: in capitals, with typos, without marks, several sentences a line."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -13,11 +13,11 @@ from transformer_mt.data.text_changes import Change, NoFinalMark, TitleCase, Typ
 from transformer_mt.evaluation.metric import Score
 from transformer_mt.evaluation.metrics import build_metrics, corpus_scores
 from transformer_mt.markdown import table
-from transformer_mt.translation.direction import for_set
+from transformer_mt.translation.direction import translator_for_set
 from transformer_mt.translation.result import Options
 from transformer_mt.translation.translator import Translator
 
-FILE = "robust.md"
+ROBUSTNESS_FILE = "robust.md"
 CHANGES: dict[str, Change] = {
     "in capitals": UpperCase(),
     "in title case": TitleCase(),
@@ -25,7 +25,7 @@ CHANGES: dict[str, Change] = {
     "without final mark": NoFinalMark(),
 }
 _MOST_WORDS = 200
-_SUSPICIOUS = {"copied", "repeating", "length_ratio", "cut", "none"}
+_COUNTED_FLAGS = {"copied", "repeating", "length_ratio", "cut", "none"}
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Row:
     """How it is written."""
     sentences: int
     scores: list[Score]
-    """None for single words, which have no references."""
+    """Empty for single words, which have no references."""
     suspicious: float
     """The share of the translations that repeat themselves, copy, were cut, or are much too long or short."""
 
@@ -51,7 +51,7 @@ def measure(
 ) -> Iterator[Row]:
     """The scores of the test set as it is, and in each form."""
     if test.languages:
-        translator = for_set(translator, test.languages)
+        translator = translator_for_set(translator, test.languages)
     metrics = build_metrics(config.evaluate, translator.target_lang)
     for form, sentences in forms(test).items():
         say(f"{test.corpus}, {form}: {len(sentences):,} lines")
@@ -59,12 +59,12 @@ def measure(
         results = list(translator.stream(sources, Options(tag=tag)))
         translations = [result.translation for result in results]
         scores = corpus_scores(metrics, sources, translations, references) if all(references) else []
-        wrong = sum(bool(_SUSPICIOUS & set(result.flags)) for result in results)
+        wrong = sum(bool(_COUNTED_FLAGS & set(result.flags)) for result in results)
         yield Row(test.corpus, form, len(sentences), scores, wrong / max(1, len(results)))
 
 
 def forms(test: TestSet) -> dict[str, list[TestSentence]]:
-    """The test set as it is and as people also write, by a name; single words have no references."""
+    """The test set as it is and in variants of real input, by a name; single words have no references."""
     found = {"as it is": test.sentences}
     for name, change in CHANGES.items():
         found[name] = [_changed(change, sentence, number) for number, sentence in enumerate(test.sentences)]

@@ -1,1 +1,1 @@
-"""What is made of several trainings: comparisons of variants, students of teachers."""
+"""What takes several models or trainings: back-translation, students of teachers, comparisons of variants."""

@@ -14,9 +14,9 @@ from transformer_mt.config.messages import sentence
 from transformer_mt.config.section import Section
 from transformer_mt.errors import InputError
 from transformer_mt.experiments.synthetic import (
-    Choice,
-    Step,
-    Text,
+    PairSelection,
+    SyntheticCorpusTask,
+    TextSource,
     counts_in_words,
     make_corpus,
     with_corpora,
@@ -71,24 +71,30 @@ def run_chain(path: Path, out: Path | None, say: Callable[[str], None], fresh: b
     """
     chain = load_yaml(ChainConfig, path)
     folder = out or Path("runs") / chain.name
-    source_model = Path(chain.backward) if Path(chain.backward).is_dir() else path.parent / chain.backward
+    backward_path = Path(chain.backward) if Path(chain.backward).is_dir() else path.parent / chain.backward
     forward = load_config(path.parent / chain.forward)
-    backward = load_run_config(source_model) if source_model.is_dir() else load_config(source_model)
+    backward = load_run_config(backward_path) if backward_path.is_dir() else load_config(backward_path)
     _check_directions(path, backward, forward)
     _check_search(path, {**backward.decode.model_dump(), **chain.decode})
     for text in chain.text:
         if not Path(text).is_file():
             raise InputError(f"{path}: text must be files, but {text} is not there")
+    texts = TextSource.of_files([Path(text) for text in chain.text])
+    if texts.total == 0:
+        raise InputError(f"{path}: text must have lines, but {', '.join(chain.text)} is empty")
+    if not fresh and (folder / "config.yaml").exists():
+        raise InputError(
+            f"{folder}: must be a folder of its own for the chain, but is that of a training; give another"
+        )
     if fresh:
-        start_over(folder, [source_model, *map(Path, chain.text)], say)
-    trained = source_model if source_model.is_dir() else train(backward, folder / "backward")
+        start_over(folder, [backward_path, *map(Path, chain.text)], say)
+    trained = backward_path if backward_path.is_dir() else train(backward, folder / "backward")
     synthetic = folder / "synthetic.jsonl"
     translator = Translator.load(trained, forward.train.device, decode=chain.decode)
     if len(backward.data.targets) > 1:
         translator = translator.towards(forward.data.source_lang, forward.data.target_lang)
-    texts = [Path(text) for text in chain.text]
-    choice = Choice(chain.filter, chain.keep)
-    step = Step(translator, [trained], Text.of_files(texts), is_source=False, choice=choice)
+    choice = PairSelection(chain.filter, chain.keep)
+    step = SyntheticCorpusTask(translator, [trained], texts, is_source=False, choice=choice)
     counts = make_corpus(step, synthetic, say)
     if counts:
         say(f"{synthetic}: {counts_in_words(counts)}")

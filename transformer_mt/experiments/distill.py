@@ -26,9 +26,9 @@ from transformer_mt.evaluation.metric import Score
 from transformer_mt.evaluation.metrics import build_metrics, corpus_scores
 from transformer_mt.experiments.synthetic import (
     ALL,
-    Choice,
-    Step,
-    Text,
+    PairSelection,
+    SyntheticCorpusTask,
+    TextSource,
     counts_in_words,
     make_corpus,
     with_corpora,
@@ -41,6 +41,7 @@ from transformer_mt.files import digest, write_text
 from transformer_mt.locks import start_over
 from transformer_mt.markdown import table
 from transformer_mt.training.loop import train
+from transformer_mt.translation.ctranslate2_engine import import_ctranslate2
 from transformer_mt.translation.model_folder import load_run_config
 from transformer_mt.translation.translator import Translator
 
@@ -67,7 +68,7 @@ class Plan:
     """Files of text in the source language, besides the sources of the training corpora."""
     with_references: bool = False
     """Whether it also learns from the training corpora themselves."""
-    choice: Choice = ALL
+    choice: PairSelection = ALL
     """Which of the teachers' translations it learns from; by default all."""
     warm_start: bool = False
     """Whether it begins with weights of the first teacher."""
@@ -83,6 +84,7 @@ def distill(
     int8 student translates too differently to be kept.
     """
     folder = out or Path("runs") / config.name
+    import_ctranslate2()  # what the export needs may be missing: report it before the training
     teacher = plan.teachers[0]
     theirs = load_run_config(teacher).data
     known_directions, mine = _directions(theirs), _directions(config.data)
@@ -111,13 +113,16 @@ def distill(
             Setting("keep"),
         )
     test, languages = list(read_set(scored, data, None, split)), data.languages_of(scored)
+    more_text = TextSource.of_files(plan.texts) if plan.texts else None
+    if more_text is not None and more_text.total == 0:
+        raise InputError(f"{', '.join(map(str, plan.texts))}: must have lines to translate, but is empty")
     if plan.warm_start:
         check_warm_start(teacher, config)
     if fresh:
         start_over(folder, [*plan.teachers, *plan.texts], say)
     if plan.warm_start:
         config = warm_started(teacher, config, folder / "warm_start")
-    train(with_corpora(config, _distilled_entries(plan, config, folder, say)), folder)
+    train(with_corpora(config, _distilled_entries(plan, more_text, config, folder, say)), folder)
     refused = None
     if not _is_export_of(folder, folder / "int8"):
         shutil.rmtree(folder / "int8", ignore_errors=True)
@@ -160,9 +165,11 @@ def _is_export_of(run: Path, exported: Path) -> bool:
     return facts.get("weights") == digest(run / "model.safetensors")
 
 
-def _distilled_entries(plan: Plan, config: Config, folder: Path, say: Callable[[str], None]) -> list[Corpus]:
+def _distilled_entries(
+    plan: Plan, more_text: TextSource | None, config: Config, folder: Path, say: Callable[[str], None]
+) -> list[Corpus]:
     """The student's training entries: the teachers' translations of the sources of the config's entries and
-    of other text, and where asked the entries themselves.
+    of `more_text`, and where asked the entries themselves.
     """
     found: list[Corpus] = []
     entries = config.data.entries
@@ -173,31 +180,35 @@ def _distilled_entries(plan: Plan, config: Config, folder: Path, say: Callable[[
         kept = entry.model_dump(include=set(CorpusOptions.model_fields), exclude={"filter", "reverse"})
         kept |= {"source_lang": languages[0], "target_lang": languages[1]}
         found.append(FileCorpus(**kept, file=str(file), columns=list(languages), filter=FilterConfig()))
-    if plan.texts:
+    if more_text is not None:
         file, languages = folder / "distilled-text.jsonl", (config.data.source_lang, config.data.target_lang)
-        _translate(plan, Text.of_files(plan.texts), None, languages, file, say)
+        _translate(plan, more_text, None, languages, file, say)
         found.append(FileCorpus(name="text", file=str(file), columns=list(languages), filter=FilterConfig()))
     return [*found, *(entries if plan.with_references else [])]
 
 
-def _sources(entry: Corpus, config: Config) -> Text:
+def _sources(entry: Corpus, config: Config) -> TextSource:
     """The sources of the pairs that the entry's cleaning rules keep."""
     rules = rules_of(config.data.filter_of(entry), config.data.languages_of(entry))
-    pairs = list(training_pairs(entry, config.data))
-    content = hashlib.sha256("\n".join(src for src, _ in pairs).encode()).hexdigest()[:24]
-    kept = [src for src, tgt in pairs if not any(rule.drops(src.strip(), tgt.strip()) for rule in rules)]
-    return Text(lambda: kept, content, len(kept))
+    kept = [
+        src
+        for src, tgt in training_pairs(entry, config.data)
+        if not any(rule.drops(src.strip(), tgt.strip()) for rule in rules)
+    ]
+    return TextSource(lambda: kept, hashlib.sha256("\n".join(kept).encode()).hexdigest()[:24], len(kept))
 
 
 def _translate(
-    plan: Plan, text: Text, tag: str | None, languages: tuple[str, str], file: Path,
+    plan: Plan, text: TextSource, tag: str | None, languages: tuple[str, str], file: Path,
     say: Callable[[str], None],
 ) -> None:  # fmt: skip
     first, *others = plan.teachers
     translator = Translator.load(first, ensemble=others).towards(languages[1], languages[0])
     # A teacher without this tag was trained on no such corpus: it translates as usual.
     tag = tag if tag in translator.tokenizer.tag_ids else None
-    counts = make_corpus(Step(translator, plan.teachers, text, True, plan.choice, tag), file, say)
+    counts = make_corpus(
+        SyntheticCorpusTask(translator, plan.teachers, text, True, plan.choice, tag), file, say
+    )
     if counts:
         say(f"{file}: {counts_in_words(counts)}")
 

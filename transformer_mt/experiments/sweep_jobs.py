@@ -16,7 +16,7 @@ from transformer_mt.config.dump import dump_config
 from transformer_mt.config.load import load_config
 from transformer_mt.cpu import usable_cores
 from transformer_mt.errors import InputError, WorkError
-from transformer_mt.evaluation.outputs import is_of_model
+from transformer_mt.evaluation.outputs import matches_model
 from transformer_mt.experiments.sweep_plan import Job, Sweep
 from transformer_mt.files import write_text
 from transformer_mt.locks import set_aside
@@ -158,7 +158,7 @@ def is_done(job: Job) -> bool:
     scores = [job.folder / "evaluation" / f"test-{i}.scores.json" for i in range(len(job.config.data.test))]
     if not all(file.exists() for file in (model, finished, *scores)):
         return False
-    if not all(is_of_model(file, job.folder) for file in scores):
+    if not all(matches_model(file, job.folder) for file in scores):
         return False
     file = job.folder / "job.yaml"
     return file.exists() and file.read_text(encoding="utf-8") == dump_config(job.config)

@@ -125,7 +125,7 @@ def load_sweep(path: str | Path, overrides: list[str], out: str | Path | None = 
             "\n".join(_problem(path, line, list(whose), sweep) for line, whose in problems.items())
         )
     for job in jobs:
-        _compare(path, jobs[0], job)
+        _check_comparable(path, jobs[0], job)
     return Sweep(sweep.name, folder, tuple(jobs))
 
 
@@ -138,7 +138,7 @@ def _problem(path: Path, line: str, whose: list[str], sweep: SweepConfig) -> str
     )
 
 
-def _compare(path: Path, first: Job, job: Job) -> None:
+def _check_comparable(path: Path, first: Job, job: Job) -> None:
     """Scores say something about one another only where they are of one text."""
     for key in ("data.source_lang", "data.target_lang", "data.valid", "data.test", "evaluate"):
         one, other = (attrgetter(key)(each.config) for each in (first, job))

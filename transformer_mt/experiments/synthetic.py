@@ -33,28 +33,28 @@ from transformer_mt.translation.translator import Translator
 
 EMPTY, REPEATED, LONG, LOW = "empty", "repeated", "over-long", "low score"
 READ, KEPT = "read", "kept"
-WRONG = ("none", "cut", "copied", "repeating", "length_ratio")
+REJECTED_FLAGS = ("none", "cut", "copied", "repeating", "length_ratio")
 """Flags of a translation that is nothing to learn from."""
 
 
 @dataclass(frozen=True)
-class Choice:
+class PairSelection:
     """Which of the pairs are kept."""
 
     rules: FilterConfig
     """Cleaning rules."""
     keep: float = 1.0
     """The share with the best scores, of those that the rules keep."""
-    flags: tuple[str, ...] = WRONG
+    flags: tuple[str, ...] = REJECTED_FLAGS
     """Flags of the translation that a pair must not have."""
 
 
-ALL = Choice(FilterConfig(), flags=())
+ALL = PairSelection(FilterConfig(), flags=())
 """Every pair with a translation."""
 
 
 @dataclass(frozen=True)
-class Text:
+class TextSource:
     """Lines that are translated."""
 
     read: Callable[[], Iterable[str]]
@@ -65,7 +65,7 @@ class Text:
     """How many there are, if that is known."""
 
     @classmethod
-    def of_files(cls, files: Sequence[Path]) -> "Text":
+    def of_files(cls, files: Sequence[Path]) -> "TextSource":
         """The lines of files, one after the other."""
         sizes = [count_lines(str(file)) for file in files]
         total = None if None in sizes else sum(size for size in sizes if size is not None)
@@ -73,18 +73,18 @@ class Text:
 
 
 @dataclass(frozen=True)
-class Step:
+class SyntheticCorpusTask:
     """Text becomes a corpus: which models translate it, and which side of the pairs it is."""
 
     translator: Translator
     models: Sequence[Path]
     """The folders of the translator."""
-    text: Text
+    text: TextSource
     is_source: bool
     """Whether the text is the source of the pairs (distillation); if not, its translation is
     (back-translation).
     """
-    choice: Choice
+    choice: PairSelection
     tag: str | None = None
     """Before each line, for the models."""
 
@@ -107,7 +107,7 @@ class Step:
 
 
 def make_corpus(
-    step: Step, out: Path, say: Callable[[str], None], ranks: Ranks | None = None
+    step: SyntheticCorpusTask, out: Path, say: Callable[[str], None], ranks: Ranks | None = None
 ) -> Counter[str]:
     """Write the lines with their translations to `out`, a corpus file in JSON lines; gives back the number of
     lines by what became of them, nothing if the file is there already.
@@ -149,7 +149,7 @@ def make_corpus(
 
 
 def _translate_into(
-    part: Path, step: Step, counts: Counter[str], say: Callable[[str], None], ranks: Ranks
+    part: Path, step: SyntheticCorpusTask, counts: Counter[str], say: Callable[[str], None], ranks: Ranks
 ) -> None:
     """All lines with their translations, one JSON object each; those in the file already stay."""
     done = cut_to_whole_lines(part)
@@ -179,7 +179,7 @@ def _translate_into(
             before = counts[READ]
 
 
-def _worth_translating(step: Step, counts: Counter[str]) -> Iterator[str]:
+def _worth_translating(step: SyntheticCorpusTask, counts: Counter[str]) -> Iterator[str]:
     """Lines that are not empty, not there before, and not longer than what the model was trained on."""
     translator = step.translator
     seen: set[bytes] = set()  # about 70 MB for a million lines
@@ -200,7 +200,7 @@ def _worth_translating(step: Step, counts: Counter[str]) -> Iterator[str]:
 Row = dict[str, Any]
 
 
-def _translated(step: Step, lines: Sequence[str], ranks: Ranks) -> list[Row]:
+def _translated(step: SyntheticCorpusTask, lines: Sequence[str], ranks: Ranks) -> list[Row]:
     """The rows of these lines, on each rank; each translates its share."""
     translator = step.translator
     results = translator.stream(lines[ranks.rank :: ranks.size], Options(tag=step.tag))
@@ -217,7 +217,9 @@ def _translated(step: Step, lines: Sequence[str], ranks: Ranks) -> list[Row]:
     return [shares[i % ranks.size][i // ranks.size] for i in range(len(lines))]
 
 
-def _write_kept(part: Path, out: Path, step: Step, rules: Sequence[Rule], counts: Counter[str]) -> None:
+def _write_kept(
+    part: Path, out: Path, step: SyntheticCorpusTask, rules: Sequence[Rule], counts: Counter[str]
+) -> None:
     """The chosen rows of `part` as `out`, whole or not at all."""
     choice = step.choice
     scores: list[float] = []
@@ -255,7 +257,7 @@ def _rows(part: Path) -> Iterator[Row]:
     return map(json.loads, read_lines(part))
 
 
-def _reason(row: Row, step: Step, rules: Sequence[Rule]) -> str | None:
+def _reason(row: Row, step: SyntheticCorpusTask, rules: Sequence[Rule]) -> str | None:
     """Why the row is no pair to learn from; None if it is one."""
     src, tgt = (row[language].strip() for language in step.languages)
     if wrong := next((flag for flag in row["flags"] if flag in step.choice.flags), None):

@@ -11,7 +11,7 @@ from transformer_mt.config import Config
 from transformer_mt.data.tokenizer import BOS, EOS, UNK, Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.export.ctranslate2_support import reasons_against
-from transformer_mt.export.target import num_positions
+from transformer_mt.export.format import num_positions
 from transformer_mt.model.attention import MultiHeadAttention
 from transformer_mt.model.interface import TranslationModel, alignment_layer
 from transformer_mt.model.position_bias import Relative

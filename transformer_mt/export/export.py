@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from transformer_mt.errors import InputError
+from transformer_mt.export.format import ExportFormat, TrainedRun
 from transformer_mt.export.model_card import card_facts, model_card
 from transformer_mt.export.proof import Proof, probe_sentences, prove
-from transformer_mt.export.target import Target, TrainedRun
 from transformer_mt.files import write_text
 from transformer_mt.translation.model_folder import is_exported, load_run_config
 from transformer_mt.translation.torch_engine import load_model
@@ -21,7 +21,7 @@ from transformer_mt.translation.translator import Translator
 def export(
     run: Path,
     out: Path,
-    target: Target,
+    target: ExportFormat,
     probe: str | None,
     say: Callable[[str], None],
     license: str | None = None,

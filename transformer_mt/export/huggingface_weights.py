@@ -49,22 +49,22 @@ def _layer(name: str, layer: nn.Module, order: Tensor) -> Named:
         sublayers.append(("encoder_attn", layer.src_attention, layer.src_residual))
     for sublayer, attention, residual in sublayers:
         for ours, theirs in (("query", "q"), ("key", "k"), ("value", "v")):
-            yield from _reads(f"{name}.{sublayer}.{theirs}_proj", getattr(attention, ours), order)
-        yield from _writes(f"{name}.{sublayer}.out_proj", attention.output, order)
+            yield from _permuted_inputs(f"{name}.{sublayer}.{theirs}_proj", getattr(attention, ours), order)
+        yield from _permuted_outputs(f"{name}.{sublayer}.out_proj", attention.output, order)
         yield from _norm(f"{name}.{sublayer}_layer_norm", residual.norm, order)
     ffn: Any = layer.feed_forward
-    yield from _reads(f"{name}.fc1", ffn.inner, order)
-    yield from _writes(f"{name}.fc2", ffn.outer, order)
+    yield from _permuted_inputs(f"{name}.fc1", ffn.inner, order)
+    yield from _permuted_outputs(f"{name}.fc2", ffn.outer, order)
     yield from _norm(f"{name}.final_layer_norm", layer.ffn_residual.norm, order)
 
 
-def _reads(name: str, linear: nn.Linear, order: Tensor) -> Named:
+def _permuted_inputs(name: str, linear: nn.Linear, order: Tensor) -> Named:
     """A layer whose input is the residual stream."""
     yield f"{name}.weight", linear.weight[:, order]
     yield f"{name}.bias", linear.bias
 
 
-def _writes(name: str, linear: nn.Linear, order: Tensor) -> Named:
+def _permuted_outputs(name: str, linear: nn.Linear, order: Tensor) -> Named:
     """A layer whose output is added to the residual stream."""
     yield f"{name}.weight", linear.weight[order]
     yield f"{name}.bias", linear.bias[order]

@@ -14,8 +14,8 @@ from transformer_mt.config import Config
 from transformer_mt.config.corpus import HubCorpus
 from transformer_mt.data.drop_reasons import READ, REASONS
 from transformer_mt.data.languages import base_code, is_natural
+from transformer_mt.export.format import ExportFormat
 from transformer_mt.export.proof import Proof
-from transformer_mt.export.target import Target
 from transformer_mt.files import read_objects
 from transformer_mt.markdown import table
 from transformer_mt.training.report import facts_table, signature_lines, test_scores
@@ -46,7 +46,7 @@ def card_facts(run: Path, config: Config, proof: Proof, license: str | None) -> 
     return {key: value for key, value in facts.items() if value not in (None, [], "")}
 
 
-def model_card(facts: dict[str, Any], run: Path, config: Config, target: Target, out: str) -> str:
+def model_card(facts: dict[str, Any], run: Path, config: Config, target: ExportFormat, out: str) -> str:
     """The card of the export named `out`, in Markdown."""
     languages = ", ".join(facts["directions"])
     journal = run / "metrics.jsonl"
@@ -86,7 +86,7 @@ def _corpora(run: Path, config: Config) -> list[dict[str, Any]]:
     ]
 
 
-def _header(facts: dict[str, Any], config: Config, target: Target) -> str:
+def _header(facts: dict[str, Any], config: Config, target: ExportFormat) -> str:
     results = [
         EvalResult(
             task_type="translation",
@@ -158,7 +158,7 @@ def _data(facts: dict[str, Any]) -> str:
     return f"## Training data\n\nSentence pairs.\n\n{table(rows, ['corpus', 'licence', *reasons])}"
 
 
-def _proof(facts: dict[str, Any], target: Target) -> str:
+def _proof(facts: dict[str, Any], target: ExportFormat) -> str:
     return (
         f"## Proof of this export\n\nTranslated by {target.name}, compared with the run it comes from: "
         f"{Proof(**facts['proof'])}."

@@ -11,12 +11,12 @@ from pathlib import Path
 
 from transformer_mt.config import Config
 from transformer_mt.data.lines import read_lines
-from transformer_mt.data.spaceless import is_spaceless
+from transformer_mt.data.spaceless import has_no_word_spaces
 from transformer_mt.data.test_sets import read_set
 from transformer_mt.data.tokenizer import EOS, Tokenizer
 from transformer_mt.errors import InputError, Setting, WorkError
 from transformer_mt.evaluation.sacrebleu_metrics import build_bleu
-from transformer_mt.export.target import Output, Target
+from transformer_mt.export.format import ExportFormat, Output
 from transformer_mt.progress_bar import show_progress
 from transformer_mt.translation.translator import Translator
 
@@ -81,7 +81,7 @@ def probe_sentences(
     return [text for ids in lines if (text := " ".join(tokenizer.src.decode(ids).split()))]
 
 
-def prove(ours: Translator, target: Target, folder: Path, sentences: Sequence[str]) -> Proof:
+def prove(ours: Translator, target: ExportFormat, folder: Path, sentences: Sequence[str]) -> Proof:
     """Translate with our model and with the runtime of the exported one in `folder`, and compare."""
     results = list(show_progress(ours.stream(sentences), "proof", len(sentences), unit="sentences"))
     pairs = [(result.source, output) for result in results if (output := target.expected(result))]
@@ -107,7 +107,7 @@ def compare(
         )  # fmt: skip
     alike = [(a, b) for a, b in zip(expected, found) if a.translation == b.translation]
     difference = max((abs(a.score - b.score) / max(1.0, abs(a.score)) for a, b in alike), default=0.0)
-    tokenize = "char" if is_spaceless(target_lang) else "13a"  # sacreBLEU's word splitters are extras
+    tokenize = "char" if has_no_word_spaces(target_lang) else "13a"  # sacreBLEU's word splitters are extras
     translations = [output.translation for output in found]
     references = [[output.translation] for output in expected]
     score = build_bleu(target_lang, tokenize, lowercase=False).score([], translations, references)

@@ -16,7 +16,7 @@ from transformer_mt.data.languages import base_code, language_name
 from transformer_mt.errors import InputError
 from transformer_mt.export.ctranslate2_spec import write_model
 from transformer_mt.export.ctranslate2_support import reasons_against
-from transformer_mt.export.target import Output, TrainedRun
+from transformer_mt.export.format import Output, TrainedRun
 from transformer_mt.translation.ctranslate2_engine import import_ctranslate2
 from transformer_mt.translation.result import Translation
 
@@ -40,7 +40,9 @@ class ToArgos:
                 raise InputError(f"this needs {module}: pip install 'transformer-mt[argos]'")
 
     def supported_settings(self, settings: DecodeConfig) -> tuple[DecodeConfig, list[str]]:
-        supported = DecodeConfig.model_validate({**_SEARCH, "split_sentences": False, "stop_early": True})
+        supported = DecodeConfig.model_validate(
+            {**_SEARCH, "split_sentences": False, "stop_early": True, "lowercase_capitals": False}
+        )
         unsaid = {"split_sentences", "batch_tokens", "max_length", "max_length_ratio"}
         names = set(DecodeConfig.model_fields) - unsaid
         return supported, sorted(n for n in names if getattr(settings, n) != getattr(supported, n))

@@ -10,7 +10,7 @@ from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.config.dump import dump_config
 from transformer_mt.export.ctranslate2_spec import write_model
 from transformer_mt.export.ctranslate2_support import reasons_against
-from transformer_mt.export.target import Output, TrainedRun, num_positions
+from transformer_mt.export.format import Output, TrainedRun, num_positions
 from transformer_mt.files import digest, write_text
 from transformer_mt.translation.ctranslate2_engine import import_ctranslate2, supported_settings
 from transformer_mt.translation.result import Translation

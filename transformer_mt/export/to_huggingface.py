@@ -15,8 +15,8 @@ from safetensors.torch import save_file
 from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from transformer_mt.errors import InputError
+from transformer_mt.export.format import Output, TrainedRun, num_positions
 from transformer_mt.export.huggingface_weights import weights
-from transformer_mt.export.target import Output, TrainedRun, num_positions
 from transformer_mt.files import write_text
 from transformer_mt.model.transformer import Transformer
 from transformer_mt.progress_bar import show_progress
@@ -45,7 +45,9 @@ class ToHuggingFace:
         kept = {key: getattr(settings, key) for key in _SETTINGS}
         if settings.length_penalty_form != "plain":
             kept["length_penalty"] = default.length_penalty
-        supported = DecodeConfig.model_validate({**kept, "split_sentences": False, "stop_early": True})
+        supported = DecodeConfig.model_validate(
+            {**kept, "split_sentences": False, "stop_early": True, "lowercase_capitals": False}
+        )
         names = set(DecodeConfig.model_fields) - {"split_sentences"}
         return supported, sorted(n for n in names if getattr(settings, n) != getattr(supported, n))
 

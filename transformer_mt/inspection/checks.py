@@ -12,7 +12,7 @@ from transformer_mt.data.cleaning_rules import CopyRule, MarkupRule, NumbersRule
 from transformer_mt.data.drop_reasons import near_text, text_key
 from transformer_mt.data.held_out import sentence_key
 from transformer_mt.data.languages import LanguageIdentifier, is_same_language
-from transformer_mt.data.spaceless import has_spaces_within, is_written_without_spaces
+from transformer_mt.data.spaceless import has_no_spaces, has_spaces_within
 from transformer_mt.data.tables import Pair
 from transformer_mt.data.text_damage import is_escaped, is_wrongly_decoded
 from transformer_mt.inspection.samples import FrequentKeys, GroupSample, weight_of
@@ -50,7 +50,7 @@ def is_tokenised(text: str, language: str) -> bool:
     """Whether the text looks as the Moses tokeniser leaves it, or has spaces between the characters of a
     language that is written without.
     """
-    if is_written_without_spaces(language) and has_spaces_within(text):
+    if has_no_spaces(language) and has_spaces_within(text):
         return True
     return bool(_TOKENISED.search(text))
 

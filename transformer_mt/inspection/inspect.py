@@ -13,7 +13,7 @@ from transformer_mt.config.filter import FilterConfig
 from transformer_mt.data.corpus import Pair, name_of, read_corpus
 from transformer_mt.data.given_tokenizer import given_tokenizer
 from transformer_mt.data.languages import LanguageIdentifier
-from transformer_mt.data.passes import held_out_keys, training_pairs
+from transformer_mt.data.passes import evaluation_keys, training_pairs
 from transformer_mt.data.scripts import count_scripts
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
@@ -75,7 +75,7 @@ def inspect(config: Config, say: Callable[[str], None]) -> Inspection:
         identifier = LanguageIdentifier()
     except InputError as error:
         notes.append(f"Languages were not looked at: {error}.")
-    held_out = held_out_keys(data, say)
+    held_out = evaluation_keys(data, say)
     looks = []
     for entry in data.entries:
         say(f"looking at {name_of(entry)}")
@@ -86,7 +86,7 @@ def inspect(config: Config, say: Callable[[str], None]) -> Inspection:
         checks.append(LeakCheck(held_out.sources, targets))
         look = look_at(name_of(entry), training_pairs(entry, data), languages, checks, is_training=True)
         for suspicion in look.suspicions:
-            suspicion.note_what_is_on(rules, data)
+            suspicion.mark_if_handled(rules, data)
         looks.append(look)
     for corpus in (*data.valid_sets, *data.test):
         if isinstance(corpus, FromTrainCorpus):
@@ -96,7 +96,7 @@ def inspect(config: Config, say: Callable[[str], None]) -> Inspection:
         checks = all_checks(languages, identifier)
         look = look_at(name_of(corpus), read_corpus(corpus, data), languages, checks)
         for suspicion in look.suspicions:
-            suspicion.note_what_is_on(FilterConfig(), data)  # no rule is applied to such a set
+            suspicion.mark_if_handled(FilterConfig(), data)  # no rule is applied to such a set
             suspicion.action = "these pairs are scored as they are: look at the examples"
         looks.append(look)
     vocab_size = _count_tokens(config, looks, notes)

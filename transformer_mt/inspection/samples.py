@@ -54,9 +54,11 @@ class BlockSample:
 
 
 def weight_of(row: int, all_of: int = 100_000) -> int:
-    """How many rows this one stands for in a sample with all of the first rows, half of as many after them, a
-    quarter of twice as many, and so on; 0 if it is not in the sample. Rows are chosen by a hash: what repeats
-    every second row is neither missed nor counted twice.
+    """The sampling weight of a row: how many rows it stands for, 0 if it is not in the sample.
+
+    Rows below `all_of` have weight 1. Of the next `all_of` rows one in two is taken, with weight 2, of the
+    next 2 x `all_of` one in four, with weight 4, and so on. They are chosen by a hash: what repeats every
+    second row is neither missed nor counted twice.
     """
     bits = (row // all_of).bit_length()
     mixed = row * 0x9E3779B97F4A7C15 & (2**64 - 1)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from transformer_mt.data.spaceless import is_spaceless
+from transformer_mt.data.spaceless import has_no_word_spaces
 from transformer_mt.inspection.samples import Block
 
 MOST = 5
@@ -55,7 +55,7 @@ class _Tokens:
     """The words of one side: which word stands in which line."""
 
     def __init__(self, blocks: Sequence[Sequence[str]], language: str) -> None:
-        split = list if is_spaceless(language) else _WORD.findall
+        split = list if has_no_word_spaces(language) else _WORD.findall
         ids: dict[str, int] = {}
         words: list[int] = []
         lines: list[int] = []
@@ -129,18 +129,18 @@ def _block_scores(tokens: Sequence[_Tokens], by: int) -> np.ndarray:
 
 
 def _shifted(blocks: Sequence[Block], scores: np.ndarray) -> list[Shift]:
-    """The blocks that fit clearly better when they are shifted. What is clear, the noise of the other columns
-    says: those that are neither 0 nor the best.
+    """The blocks whose best shift scores higher than no shift by more than 30 % of the best score, and by
+    more than four standard deviations of the scores of the other shifts, without the two highest.
     """
     best = scores.argmax(1)
-    straight = scores[:, MOST]
+    unshifted = scores[:, MOST]
     others = np.sort(scores, axis=1)[:, :-2]
-    margin = scores.max(1) - straight
+    margin = scores.max(1) - unshifted
     is_shifted = (best != MOST) & (margin > 4 * others.std(1)) & (margin > 0.3 * scores.max(1))
     found = []
     for column in np.unique(best[is_shifted]):
         where = np.flatnonzero(is_shifted & (best == column))
-        parts = _shifted_parts(scores[:, column] - straight, where)
+        parts = _shifted_parts(scores[:, column] - unshifted, where)
         lines = sum(part * len(block.pairs) for part, block in zip(parts, blocks))
         found.append(Shift(int(column) - MOST, [blocks[int(i)] for i in where], float(lines)))
     return sorted(found, key=lambda shift: -shift.lines)

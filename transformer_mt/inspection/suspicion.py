@@ -50,8 +50,8 @@ class Suspicion:
     examples: list[Example] = field(default_factory=list)
     _seen: int = 0
 
-    def note_what_is_on(self, rules: FilterConfig, data: DataConfig) -> None:
-        """Say that it is done, and that nothing need be, if the rules of the corpus act on this."""
+    def mark_if_handled(self, rules: FilterConfig, data: DataConfig) -> None:
+        """If the config handles this already, say so in the action and set the weight to 0."""
         if self.is_on(rules, data):
             self.action, self.weight = f"done already ({self.action})", 0.0
 

@@ -13,7 +13,9 @@ def verdict(inspection: Inspection) -> str:
     """Two sentences."""
     total = sum(look.rows for look in inspection.corpora if look.is_training)
     usable = round(sum(usable_pairs(look) for look in inspection.corpora if look.is_training))
-    few = f", but about {usable:,} usable pairs are few" if usable < _FEW else ""
+    few = ""
+    if usable < _FEW:
+        few = f"; about {usable:,} usable pairs are few" if usable else "; no pair is usable as it is"
     serious = [
         (suspicion.weight * suspicion.pairs, look, suspicion)
         for look in inspection.corpora

@@ -25,8 +25,8 @@ def dropout_generator(generator: torch.Generator | None) -> Iterator[None]:
 
 
 class _RandomBitsDropout(torch.autograd.Function):
-    """Four masks out of each random 64-bit number: `bernoulli_` takes an eighth of a small model's update,
-    this a hundredth.
+    """A random 64-bit number gives four elements of the mask. `bernoulli_` takes 1/8 of the time of a small
+    model's update, this 1/100.
     """
 
     @staticmethod
@@ -57,7 +57,7 @@ def dropout(x: Tensor, p: float) -> Tensor:
 
 
 class Dropout(nn.Module):
-    """`dropout` while training, nothing else."""
+    """Applies `dropout` in training mode; the identity in evaluation."""
 
     def __init__(self, p: float) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
 """What a decoder remembers between steps, with one operation on it.
 
 Letters: B sentences, W hypotheses of each (its beam), N = B x W rows, H heads, S source length, K head width,
-E entries: a position of a hypothesis that was ever stepped through.
+E cache entries: one per hypothesis and step.
 """
 
 from dataclasses import dataclass, replace
@@ -34,7 +34,7 @@ class LayerState:
 
 @dataclass(frozen=True)
 class DecoderState:
-    """The state of B sentences with W hypotheses each. A value: steps and selections make new ones.
+    """The state of B sentences with W hypotheses each. Immutable apart from its buffers.
 
     Entries are never moved: `past` marks which of them belong to a hypothesis. So reordering a beam copies a
     few bits and no keys, and its W rows attend together, as W queries to one copy. The states of one search

@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from transformer_mt.data.spaceless import is_spaceless
+from transformer_mt.data.spaceless import has_no_word_spaces
 
 _CHRF_ORDER, _CHRF_BETA, _BLEU_ORDER = 6, 2, 4  # sacreBLEU's defaults
 
@@ -57,7 +57,7 @@ def _bleu(texts: Sequence[str], target_lang: str) -> np.ndarray:
     """Sentence BLEU of each text (row) against each (column)."""
     from sacrebleu.metrics.bleu import BLEU  # slow to import
 
-    tokenizer = BLEU(tokenize="char" if is_spaceless(target_lang) else "13a").tokenizer
+    tokenizer = BLEU(tokenize="char" if has_no_word_spaces(target_lang) else "13a").tokenizer
     tokens = [tokenizer(text.rstrip()).split() for text in texts]
     orders = range(1, _BLEU_ORDER + 1)
     by_order = [_matches([_ngrams(words, order) for words in tokens]) for order in orders]

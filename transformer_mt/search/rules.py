@@ -89,8 +89,8 @@ class BannedText:
             if token in controls:
                 continue
             tokens_of.setdefault(piece, []).append(token)
-        # After text that ends with the key these tokens complete a banned text; after any text, those of the
-        # empty key.
+        # Key: the beginning of a banned text. Value: the tokens that complete it after that beginning. Key
+        # "": the tokens that hold a banned text by themselves.
         self.completing: dict[str, list[int]] = {}
         for text in texts:
             inside = [

@@ -50,6 +50,10 @@ def build_app(
     )
 
 
+# From this confidence on a text is taken to be in the target language already. A word or two have less.
+_SURELY_TARGET = 90.0
+
+
 class _Api:
     """The handlers of the routes."""
 
@@ -73,7 +77,9 @@ class _Api:
             self._translated(batcher, text, asked.format, asked.alternatives)
             for batcher, text in zip(batchers, asked.texts)
         ]
-        results = await self._unless_gone(request, _all_or_none(translated))
+        # Documents one after the other: together they may have more texts than may ever wait.
+        run_all = _one_by_one if asked.format == "html" else _all_or_none
+        results = await self._unless_gone(request, run_all(translated))
         is_list = isinstance(asked.q, list)
         answer: dict[str, Any] = {"translatedText": _one_or_all([text for text, _ in results], is_list)}
         if detected:
@@ -118,10 +124,10 @@ class _Api:
         if self._keys is not None:
             found = self._keys.find(asked.api_key or "")
             if found is None:
+                self._check_rate(client, per_minute)  # or keys could be guessed without limit
                 raise HTTPException(403, "api_key must be one that this server knows")
             client, per_minute = found[0], per_minute if found[1] is None else found[1]
-        if per_minute and (wait := self._rate.seconds_to_wait(client, per_minute)):
-            raise _too_many(f"at most {per_minute} requests per minute are answered", wait)
+        self._check_rate(client, per_minute)
         most = self._limits.characters
         if most and (count := sum(map(len, asked.texts))) > most:
             raise HTTPException(400, f"the texts must have at most {most:,} characters, but have {count:,}")
@@ -132,16 +138,23 @@ class _Api:
             )
         return asked
 
+    def _check_rate(self, client: str, per_minute: int) -> None:
+        """429 if the client has made its requests of this minute."""
+        if per_minute and (wait := self._rate.seconds_to_wait(client, per_minute)):
+            raise _too_many(f"at most {per_minute} requests per minute are answered", wait)
+
     def _detect_source(self, text: str, target: str) -> dict[str, Any]:
-        """The likeliest language there is a model for."""
+        """The likeliest language there is a model for; the target where the text is clearly in it."""
         batchers = self._directions.batchers
         among = [source for source, other in batchers if other == target] or self._directions.sources
-        best = self._directions.detect(text, among)[0]
+        best = self._directions.detect(text, [*among, target])[0]
+        if best.language == target and best.confidence < _SURELY_TARGET:
+            best = self._directions.detect(text, among)[0]
         return {"language": best.language, "confidence": best.confidence}
 
     def _batcher(self, source: str, target: str) -> Batcher | None:
         """None where there is nothing to translate. 400 if there is no model for this direction."""
-        if source == target and source in self._directions.sources:
+        if source == target and any(source in pair for pair in self._directions.batchers):
             return None
         try:
             return self._directions.batcher(source, target)
@@ -200,6 +213,15 @@ async def _all_or_none(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     finally:
         for task in tasks:
             task.cancel()
+
+
+async def _one_by_one(coroutines: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+    """All results; none is computed before the one before it is there."""
+    try:
+        return [await coroutine for coroutine in coroutines]
+    finally:
+        for coroutine in coroutines:
+            coroutine.close()  # after an error, those that were not begun
 
 
 async def _wait_until_gone(request: Request) -> None:

@@ -21,7 +21,7 @@ Protect = Sequence[str | None] | None
 """For each line a regular expression: what it matches stays. None for all lines: nothing is protected."""
 
 
-class Translates(Protocol):
+class TranslatorLike(Protocol):
     """A translator, here or in other processes."""
 
     decode: DecodeConfig
@@ -78,7 +78,7 @@ class Batcher:
 
     def __init__(
         self,
-        translator: Translates,
+        translator: TranslatorLike,
         wait: float = 0.002,
         queue_lines: int = 2000,
         threads: int = 1,

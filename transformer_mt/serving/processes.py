@@ -20,8 +20,8 @@ _TRANSLATOR: list[Translator] = []
 """That of a worker's process."""
 
 
-class Processes:
-    """As many translators as processes; each call is one's work. Called by several threads."""
+class TranslatorPool:
+    """`count` processes with a translator each; a call runs in one of them. Thread-safe."""
 
     def __init__(self, load: Callable[[], Translator], decode: DecodeConfig, count: int) -> None:
         """`load` is called in each process; `decode` are the settings of its search."""

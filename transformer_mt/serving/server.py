@@ -16,18 +16,23 @@ from transformer_mt.serving.app import build_app
 from transformer_mt.serving.batcher import Batcher
 from transformer_mt.serving.directions import Directions
 from transformer_mt.serving.limits import ApiKeys, Limits
-from transformer_mt.serving.processes import Processes
+from transformer_mt.serving.processes import TranslatorPool
 from transformer_mt.translation.translator import Translator
 
 _HEADER_SECONDS = 10.0
 """For a client to send the head of a request, from its first byte; of the first one, from the connection."""
 _HEADER_BYTES = 16_384
+_WRITE_SECONDS = 30.0
+"""For a client to read what was written to it, whenever more is written than fits the buffers."""
 
 
 class _Protocol(H11Protocol):
-    """A connection that is closed if it does not send the whole head of a request in time."""
+    """A connection that is closed if it does not send the whole head of a request in time, or does not read
+    its answer in time.
+    """
 
     _timer: asyncio.TimerHandle | None = None
+    _write_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -40,9 +45,23 @@ class _Protocol(H11Protocol):
         elif self._timer is None:
             self._timer = self.loop.call_later(_HEADER_SECONDS, self.transport.close)
 
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._write_timer = self.loop.call_later(_WRITE_SECONDS, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        self._stop_write_timer()
+        super().resume_writing()
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
+        self._stop_write_timer()
         super().connection_lost(exc)
+
+    def _stop_write_timer(self) -> None:
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
@@ -58,9 +77,11 @@ def serve(
     limits: Limits,
     keys: ApiKeys | None = None,
     origins: Sequence[str] = (),
+    behind_proxy: bool = False,
 ) -> None:
     """Answer requests until a signal. What was accepted before it is finished. Each of `loads` gives a
-    translator, here or in another process.
+    translator, here or in another process. `behind_proxy`: the clients' addresses are those that a proxy on
+    this machine writes into `X-Forwarded-For`.
     """
     translators = [load() for load in loads]
     pairs = [(translator.source_lang, translator.target_lang) for translator in translators]
@@ -68,7 +89,7 @@ def serve(
         raise InputError(
             f"each model must have a direction of its own, but two translate {twice[0]} to {twice[1]}"
         )
-    listener = _listen(host, port)
+    listener = _open_socket(host, port)
     with ExitStack() as running:
         batchers = {
             pair: _batcher(load, translator, limits, running)
@@ -78,7 +99,7 @@ def serve(
         app = build_app(Directions(batchers), limits, keys, origins)
         config = uvicorn.Config(
             app, http=_Protocol, ws="none", lifespan="off", log_level="warning", access_log=False,
-            server_header=False, limit_concurrency=limits.connections,
+            server_header=False, proxy_headers=behind_proxy, limit_concurrency=limits.connections,
             h11_max_incomplete_event_size=_HEADER_BYTES,
         )  # fmt: skip
         address = listener.getsockname()
@@ -94,9 +115,9 @@ def _batcher(
     """The batcher of a model, with a thread for each of its workers."""
     engine = translator.engine
     threads = usable_cores() if engine.is_on_cpu else 1
-    found: Translator | Processes = translator
+    found: Translator | TranslatorPool = translator
     if engine.name == "torch" and threads > 1:
-        found = Processes(load, translator.decode, threads)
+        found = TranslatorPool(load, translator.decode, threads)
         running.callback(found.close)
     else:
         translator.translate(["1", "2"])  # what is done once is done before the first request
@@ -105,7 +126,7 @@ def _batcher(
     return batcher
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def _open_socket(host: str, port: int) -> socket.socket:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
         # With its protocol named, or asyncio does not see that it is TCP, and answers wait 40 ms for an ACK.
@@ -118,5 +139,7 @@ def _listen(host: str, port: int) -> socket.socket:
         raise InputError(
             f"{host}:{port}: must be an address this machine can listen on, but is not ({error.strerror}); "
             "give another ",
+            Setting("host"),
+            " or ",
             Setting("port"),
         ) from None

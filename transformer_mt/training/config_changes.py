@@ -1,7 +1,6 @@
-"""What may differ between the configs of one training: before and after it was stopped, and on
-its machines.
-"""
+"""Which keys may change when a run is resumed, and which must be equal on all ranks."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -42,13 +41,26 @@ def resumed_config(old: Config, new: Config, folder: Path) -> Config:
     if new.train.max_epochs and new.train.max_updates > old.train.max_updates:
         changed.remove("train.max_updates")  # the checkpoint has the updates of its epochs instead
     for key in changed:
-        say_on_rank_zero(
-            f"changed since the last checkpoint: `{key}` from {before.get(key)!r} to {after.get(key)!r}"
-        )
+        for inner, old_value, new_value in _differences(key, before.get(key), after.get(key)):
+            say_on_rank_zero(
+                f"changed since the last checkpoint: `{inner}` from {old_value!r} to {new_value!r}"
+            )
     return new
 
 
-def changed_scores(old: dict[str, Any], new: Config) -> list[str]:
+def _differences(key: str, old: Any, new: Any) -> Iterator[tuple[str, Any, Any]]:
+    """(key, old value, new value) of what differs; within lists of as many corpora, that of each corpus."""
+    if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for number, (one, other) in enumerate(zip(old, new)):
+            yield from _differences(f"{key}.{number}", one, other)
+    elif isinstance(old, dict) and isinstance(new, dict):
+        for name in sorted(old.keys() | new.keys()):
+            yield from _differences(f"{key}.{name}", old.get(name), new.get(name))
+    elif old != new:
+        yield key, old, new
+
+
+def changed_score_keys(old: dict[str, Any], new: Config) -> list[str]:
     """The changed keys that make scores incomparable."""
     before, after = flat(old), flat(new.model_dump())
     changed = [key for key in after if before.get(key) != after[key]]
@@ -82,13 +94,14 @@ def refuse_different_ranks(config: Config, found: dict[str, Any], ranks: Ranks) 
             )
 
 
-def note_other_update_size(batches: int | None, config: Config, ranks: Ranks) -> None:
-    """Say when an update is of another number of batches than at the checkpoint, which had `batches` if it is
-    known.
-    """
+def is_other_update_size(batches: int, config: Config, ranks: Ranks) -> bool:
+    """Whether an update has another number of batches than the `batches` at the checkpoint."""
+    return not config.train.update_tokens and batches != ranks.size * config.train.accumulate
+
+
+def note_other_update_size(batches: int, config: Config, ranks: Ranks) -> None:
+    """Say that an update has another number of batches than at the checkpoint, and how to keep it."""
     now = ranks.size * config.train.accumulate
-    if config.train.update_tokens or batches in (None, now):
-        return
     keeps, rest = divmod(batches, ranks.size)
     advice = (
         f"train.accumulate={keeps} keeps it"

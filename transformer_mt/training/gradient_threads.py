@@ -22,8 +22,9 @@ Gradients = tuple[Tensor | None, ...]
 
 
 def gradient_threads(config: Config, device: torch.device, dtype: torch.dtype) -> int:
-    """How many threads may compute parts of a batch: 1 unless dropout is all that is random, and its masks
-    come from a generator that each part has of its own. The scaler of float16 is not made for threads.
+    """How many threads may compute parts of a batch: 1 unless dropout is the only random operation and its
+    masks are ours, as each part needs a generator of its own. Also 1 in float16: GradScaler is not
+    thread-safe.
     """
     model, train = config.model, config.train
     only_dropout = model.kind == "transformer" and not model.attention.hard
@@ -73,7 +74,7 @@ class GradientThreads:
                 sums.append((loss, nll))
         finally:
             wait(running)  # after an error, the memory of the other parts must be free for another attempt
-            torch.set_num_threads(self._threads)  # that of new threads is the last one set
+            torch.set_num_threads(self._threads)  # in a worker it also sets the number of later threads
         losses, nlls = zip(*sums)
         return torch.stack(losses).sum(), torch.stack(nlls).sum()
 

@@ -36,7 +36,7 @@ class Interrupts:
                 raise KeyboardInterrupt(number)
             return
         self.received = signal.Signals(number)
-        at_once = "" if _is_under_torchrun() else "; once more to stop at once and save nothing"
+        at_once = "" if _is_under_torchrun() else "; press again to stop at once without saving"
         self._say(f"stopping and saving after this update{at_once}")
 
     def _request_save(self, number: int, frame: FrameType | None) -> None:

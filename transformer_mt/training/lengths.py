@@ -8,12 +8,12 @@ import numpy as np
 from transformer_mt.config import Config
 from transformer_mt.config.inherit import inherit
 from transformer_mt.data.epoch_pairs import epoch_pairs
-from transformer_mt.data.given_tokenizer import config_with_facts, given_tokenizer
+from transformer_mt.data.given_tokenizer import config_from_tokenizer, given_tokenizer
 from transformer_mt.data.mixture import Mixture
 from transformer_mt.data.prepare import prepare
 from transformer_mt.training.metrics_log import say_on_rank_zero
 from transformer_mt.training.parent import Parent
-from transformer_mt.translation.pair_scores import log_probs
+from transformer_mt.translation.pair_scores import forget_models, log_probs
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,9 @@ def lengths_of(config: Config) -> tuple[Config, Lengths]:
         config = inherit(config, Parent.open(Path(config.init_from)).config)
     tokenizer = given_tokenizer(config)
     if tokenizer is not None and config.tokenizer.file:
-        config = config_with_facts(config, tokenizer)
+        config = config_from_tokenizer(config, tokenizer)
     data = prepare(config, say_on_rank_zero, tokenizer, log_probs)
+    forget_models()
     changing = epoch_pairs(config, data.train, data.sizes, data.tokenizer)
     lengths = changing.lengths(0) if changing else (data.train.src_lengths, data.train.tgt_lengths)
     rows = Mixture(data.sizes, data.weights, config.seed).rows(0)

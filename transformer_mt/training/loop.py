@@ -111,6 +111,11 @@ def _train(run: Run) -> None:
                 raise Interrupted(message, received)
         run.save()
         run.metrics_log.close_bar()
+    if _out_of_patience(run):
+        say_on_rank_zero(
+            f"no new best in {run.progress.stale} validations (train.patience): training ends at update "
+            f"{run.progress.step:,} of {config.train.max_updates:,}"
+        )
     finish(run)
 
 

@@ -14,7 +14,7 @@ from transformer_mt.training.shared_orthogonal import gathered_orthogonal, shard
 
 # Maximum number of elements that are stacked for one step: enough to use the device fully, while the extra
 # memory stays bounded.
-_MAX_STACKED_NUMBERS = 2**24
+_MAX_STACKED_ELEMENTS = 2**24
 
 
 class Muon(torch.optim.Muon):
@@ -52,7 +52,7 @@ class Muon(torch.optim.Muon):
                     alike[parameter.shape].append(parameter)
             self._next_rank = 0
             for shape, parameters in alike.items():
-                count = max(1, _MAX_STACKED_NUMBERS // shape.numel())
+                count = max(1, _MAX_STACKED_ELEMENTS // shape.numel())
                 if is_sharded(parameters[0]):
                     count *= dist.get_world_size()
                 elif self._shared:

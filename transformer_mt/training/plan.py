@@ -131,7 +131,7 @@ class _Planner:
         self.sample = list(zip(lengths.src[::every].tolist(), lengths.tgt[::every].tolist()))
         longest = longest_batch(lengths.src, lengths.tgt, self.pass_tokens)
         self.cost = self._cost(longest)
-        self.muon_numbers, self.muon_flops = muon_work(config, lengths.vocab_size)
+        self.muon_elements, self.muon_flops = muon_work(config, lengths.vocab_size)
         self.peak_bytes = self._computed_peak()
         self.available = _available(cluster, self.device)
 
@@ -221,8 +221,8 @@ class _Planner:
         return self._state_bytes(self.is_sharded) + activations + whole
 
     def _fitting_tokens(self) -> int:
-        """Padded tokens of one pass that fit the memory, on a line through two sizes of one to four times
-        the longest sentence or more; 0 if that sentence does not fit.
+        """The largest number of padded tokens per pass that fits the memory, by a line through the memory at
+        two sizes; 0 if the longest sentence does not fit.
         """
         longest = int(max(self.lengths.src.max(), self.lengths.tgt.max()))
         sizes = [max(longest, self.pass_tokens // 4), max(4 * longest, self.pass_tokens)]
@@ -238,7 +238,7 @@ class _Planner:
         to sum them, twice that for both.
         """
         around = (self.ranks - 1) / self.ranks
-        of_muon = around * _BYTES_OF_STEP * self.muon_numbers
+        of_muon = around * _BYTES_OF_STEP * self.muon_elements
         if not self.is_sharded:
             return around * 2 * 4 * self.cost.parameters, of_muon if shares_muon else 0.0
         # The weights of a layer are gathered for the forward and for the backward pass, the others once; all
@@ -288,7 +288,7 @@ class _Planner:
                 f"train.update_tokens={int(train.batch_tokens) * train.accumulate}",
                 f"keeps the updates of one device; without it they are {self.ranks} times as large",
             )
-        if self.cluster is not None and self.ranks > 1 and self.muon_numbers and not self.shares_muon:
+        if self.cluster is not None and self.ranks > 1 and self.muon_elements and not self.shares_muon:
             saved = 1 - self._computed(self.cluster, shares_muon=True) / seconds
             if saved > _MIN_SAVING:
                 yield Change("train.share_muon=true", f"an update takes {saved:.0%} less time")

@@ -53,6 +53,9 @@ class Progress:
     """Validations since the best."""
     scores: list[tuple[int, float]] = field(default_factory=list)
     """(step, score) of each validation."""
+    resized_at_step: int = 0
+    resized_at_epoch: float = 0.0
+    """Where the run was last resumed with another number of batches per update."""
     window: LogWindow = field(default_factory=LogWindow)
 
     def spend(self, seconds: float) -> None:

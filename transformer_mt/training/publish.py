@@ -19,8 +19,8 @@ from transformer_mt.training.report import write_report
 from transformer_mt.training.run import Run
 from transformer_mt.training.sharding import load_full_weights
 from transformer_mt.training.validate import SetScores, Validation, validate
-from transformer_mt.translation.confidence import FILE
-from transformer_mt.translation.direction import for_set
+from transformer_mt.translation.confidence import CALIBRATION_FILE
+from transformer_mt.translation.direction import translator_for_set
 from transformer_mt.translation.translator import Translator
 
 _METADATA_KEY = "transformer_mt"
@@ -59,7 +59,8 @@ def _record(run: Run, result: Validation, event: str, **facts: object) -> None:
         **facts,
     )
     best = "  (best so far)" if facts.get("is_best") else ""
-    say_on_rank_zero(f"validation at {step:,}: {_in_words(deciding)}{best}")
+    of_what = "the average of checkpoints" if event == "average" else f"validation at {step:,}"
+    say_on_rank_zero(f"{of_what}: {_in_words(deciding)}{best}")
     for each in result.sets if len(result.sets) > 1 else []:
         say_on_rank_zero(f"    {each.name}: {_in_words(each)}")
     for src, reference, translation in result.samples:
@@ -90,7 +91,7 @@ def publish(run: Run, weights: checkpoint.Tensors, score: float | None) -> bool:
     try:
         if score is not None and file.exists() and _published_score(file, name) > score:
             return False
-        (run.folder / FILE).unlink(missing_ok=True)  # of the model before
+        (run.folder / CALIBRATION_FILE).unlink(missing_ok=True)  # of the model before
         # One key: the order of several differs from run to run, and with it the bytes of the file.
         checkpoint.save_weights(file, weights, {_METADATA_KEY: json.dumps(facts, sort_keys=True)})
     except CheckpointError as error:
@@ -115,7 +116,7 @@ def finish(run: Run) -> None:
     progress, ranks = run.progress, run.ranks
     # The last update was reached without a validation: max_updates was lowered
     if progress.best_step is None:
-        run.saved_step = None  # its checkpoint has to say so
+        run.saved_step = None  # save this step again: its checkpoint has no score
         validate_and_publish(run)
     assert progress.best_step is not None and progress.best_score is not None
     chosen, weights = f"update {progress.best_step:,}", _best_weights(run) if ranks.is_rank_zero else {}
@@ -135,10 +136,18 @@ def finish(run: Run) -> None:
             weights, score = average, of_average
             chosen = f"the average of updates {', '.join(f'{step:,}' for step in steps)}"
     if ranks.is_rank_zero and not publish(run, weights, score):
-        chosen = "the model of an earlier end, which was better"
+        chosen = "the model of an earlier training in this folder, which scored better"
     if ranks.is_rank_zero:
         _calibrate(run)
-    run.metrics_log.write("end", step=progress.step, seconds=progress.seconds, model=chosen)
+    run.metrics_log.write(
+        "end",
+        step=progress.step,
+        epoch=run.batches.epochs,
+        tokens=progress.tokens,
+        skipped=progress.skipped,
+        seconds=progress.seconds,
+        model=chosen,
+    )
     if ranks.is_rank_zero:
         write_report(run.folder, run.config, run.metrics_log.entries(), say_on_rank_zero)
         write_text(run.folder / "finished.json", f'{{"step": {progress.step}}}\n')
@@ -147,10 +156,10 @@ def finish(run: Run) -> None:
 
 def _calibrate(run: Run) -> None:
     """How much the probabilities of the model in the run's folder say about its translations."""
-    if (run.folder / FILE).exists():  # the model is that of an earlier end
+    if (run.folder / CALIBRATION_FILE).exists():  # the model is that of an earlier end
         return
     valid = run.data.valid[0]
-    translator = for_set(Translator.load(run.folder, str(run.device)), valid.languages)
+    translator = translator_for_set(Translator.load(run.folder, str(run.device)), valid.languages)
     if fit := calibrate(
         translator, valid.sentences[: run.config.train.validate_sentences], run.config, valid.tag
     ):

@@ -13,15 +13,15 @@ from transformer_mt.data.corpus import name_of
 from transformer_mt.data.drop_reasons import READ, REASONS
 from transformer_mt.errors import InputError
 from transformer_mt.evaluation import fine_tuning, robustness
-from transformer_mt.evaluation.outputs import is_of_model, kept_table
+from transformer_mt.evaluation.outputs import kept_table, matches_model
 from transformer_mt.files import write_text
 from transformer_mt.markdown import table
 from transformer_mt.training.verdict import verdict
-from transformer_mt.translation.confidence import FILE
+from transformer_mt.translation.confidence import CALIBRATION_FILE
 
 _KEPT_TABLES = {
-    "Gained and forgotten by fine-tuning": fine_tuning.FILE,
-    "Robustness to how people write": robustness.FILE,
+    "Gained and forgotten by fine-tuning": fine_tuning.FINE_TUNING_FILE,
+    "Robustness to how people write": robustness.ROBUSTNESS_FILE,
 }
 
 
@@ -50,7 +50,7 @@ def write_report(
 
 def _confidence(folder: Path, say: Callable[[str], None]) -> str:
     """What confidence is worth, with its picture; empty where the model was not calibrated."""
-    file = folder / FILE
+    file = folder / CALIBRATION_FILE
     if not file.exists():
         return ""
     facts = json.loads(file.read_text(encoding="utf-8"))
@@ -107,8 +107,9 @@ def facts_table(config: Config, entries: Sequence[dict[str, Any]]) -> str:
     ]
     if config.init_from:
         rows.append(("fine-tuned from", config.init_from))
-    if trained:
-        last = trained[-1]
+    # The end is later than the last line of updates, unless train.log_every divides its step.
+    if counted := [*trained[-1:], *(end for end in ends[-1:] if "tokens" in end)]:
+        last = max(counted, key=lambda entry: entry["step"])
         speed = last["tokens"] / max(1e-9, last["seconds"])
         trained_on = f"{last['epoch']:.1f} epochs, {last['tokens']:,} target tokens"
         rows += [
@@ -136,7 +137,7 @@ def test_scores(folder: Path) -> list[tuple[str, dict[str, Any]]]:
     return [
         (file.name.removesuffix(".scores.json"), json.loads(file.read_text(encoding="utf-8")))
         for file in sorted((folder / "evaluation").glob("*.scores.json"))
-        if is_of_model(file, folder)
+        if matches_model(file, folder)
     ]
 
 

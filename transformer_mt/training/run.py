@@ -2,6 +2,7 @@
 restored as one.
 """
 
+import math
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +20,11 @@ from transformer_mt.errors import InputError, Setting, WorkError
 from transformer_mt.locks import FolderLock
 from transformer_mt.model.build import build_model
 from transformer_mt.model.interface import TranslationModel
-from transformer_mt.training.config_changes import changed_scores, note_other_update_size
+from transformer_mt.training.config_changes import (
+    changed_score_keys,
+    is_other_update_size,
+    note_other_update_size,
+)
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.estimate import TimeEstimate
 from transformer_mt.training.kept_weights import KeptWeights
@@ -125,9 +130,13 @@ class Run:
             self.updater.scaler.load_state_dict(state["scaler"])
         self.batches.load_state_dict(state["batches"])
         self.progress.load_state_dict(state["progress"])
-        note_other_update_size(state.get("batches_per_update"), self.config, self.ranks)
+        batches = state.get("batches_per_update")
+        if batches is not None and is_other_update_size(batches, self.config, self.ranks):
+            note_other_update_size(batches, self.config, self.ranks)
+            self.progress.resized_at_step = self.progress.step
+            self.progress.resized_at_epoch = self.batches.epochs
         self._keep_micro_batches(state)
-        if changed := changed_scores(Config.model_validate(state["config"]).model_dump(), self.config):
+        if changed := changed_score_keys(Config.model_validate(state["config"]).model_dump(), self.config):
             say_on_rank_zero(f"scores before and after a change of {', '.join(changed)} are not comparable")
             say_on_rank_zero("the search for the best checkpoint starts again")
             self.progress.reset_scores()
@@ -137,6 +146,15 @@ class Run:
         self.saved_step = self.progress.step
         if self.ranks.is_rank_zero:
             self.kept_weights.keep(saved.path, self.progress)
+
+    def limit_epochs(self) -> None:
+        """Set `train.max_updates` to the updates of `train.max_epochs`, if they are fewer."""
+        train, progress = self.config.train, self.progress
+        if train.max_epochs:
+            epochs = train.max_epochs - progress.resized_at_epoch
+            updates = progress.resized_at_step + math.ceil(epochs * self.batches.updates_per_epoch)
+            limited = train.model_copy(update={"max_updates": max(1, min(train.max_updates, updates))})
+            self.config = self.config.model_copy(update={"train": limited})
 
     def _keep_micro_batches(self, state: dict[str, Any]) -> None:
         """Keep the size found after out-of-memory: another split has other dropout masks. A change of

@@ -1,7 +1,6 @@
 """Open a run: from a config and a folder to everything that training needs."""
 
 import json
-import math
 from contextlib import ExitStack, nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -16,9 +15,9 @@ from transformer_mt.config.dump import dump_config
 from transformer_mt.config.inherit import inherit, with_keys_of
 from transformer_mt.data.batching import TrainingBatches
 from transformer_mt.data.epoch_pairs import epoch_pairs
-from transformer_mt.data.given_tokenizer import config_with_facts, given_tokenizer
+from transformer_mt.data.given_tokenizer import config_from_tokenizer, given_tokenizer
 from transformer_mt.data.held_out import as_lines, held_out_file
-from transformer_mt.data.languages import is_natural
+from transformer_mt.data.languages import base_code, is_natural
 from transformer_mt.data.mixture import Mixture
 from transformer_mt.data.prefetch import BatchPrefetcher
 from transformer_mt.data.prepare import PreparedData, help_prepare, prepare
@@ -36,7 +35,7 @@ from transformer_mt.training.metrics_log import MetricsLog, say_on_rank_zero
 from transformer_mt.training.parent import Parent
 from transformer_mt.training.progress import Progress
 from transformer_mt.training.run import Run, model_for
-from transformer_mt.translation.pair_scores import log_probs
+from transformer_mt.translation.pair_scores import forget_models, log_probs
 
 # If at least this fraction of the training sources has several sentences, the model has learnt to translate
 # several sentences at once.
@@ -59,6 +58,7 @@ def open_run(config: Config, folder: Path, fresh: bool = False, ranks: Ranks | N
 def _open_run(config: Config, folder: Path, fresh: bool, ranks: Ranks, held: ExitStack) -> Run:
     # 1. What needs no file, so that a mistake is reported within seconds.
     device, dtype = check_early(config, fresh, ranks)
+    _check_folder(folder, fresh)
     # 2. Lock an existing folder before a checkpoint is read: loading may set damaged checkpoints aside.
     lock = None
     if ranks.is_rank_zero and folder.is_dir() and not fresh:
@@ -74,7 +74,7 @@ def _open_run(config: Config, folder: Path, fresh: bool, ranks: Ranks, held: Exi
     config = _check_config(config, saved, parent, folder, fresh)
     tokenizer = Tokenizer.load(folder) if saved is not None else given_tokenizer(config)
     if tokenizer is not None and config.tokenizer.file:
-        config = config_with_facts(config, tokenizer)
+        config = config_from_tokenizer(config, tokenizer)
     # 4. The data before the folder is created or moved: most mistakes are found here.
     data = _prepare_data(config, tokenizer, ranks)
     if saved is None and not fresh:
@@ -88,6 +88,8 @@ def _open_run(config: Config, folder: Path, fresh: bool, ranks: Ranks, held: Exi
     held.callback(run.batches.close)
     if saved is not None:
         run.restore(saved)
+    run.limit_epochs()
+    if saved is not None:
         say_on_rank_zero(
             f"resuming from {saved.path}: update {run.progress.step:,} of {run.config.train.max_updates:,}"
         )
@@ -99,6 +101,20 @@ def _open_run(config: Config, folder: Path, fresh: bool, ranks: Ranks, held: Exi
         _write_facts(data, folder)
         write_text(folder / "config.yaml", dump_config(run.config, comments=True))
     return run
+
+
+def _check_folder(folder: Path, fresh: bool) -> None:
+    """InputError if the folder is a file, or with `fresh` if it has files and is not that of a run."""
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise InputError(f"{folder}: must be the run's folder, but is a file")
+    is_run = any((folder / name).exists() for name in ("config.yaml", "metrics.jsonl", "checkpoints"))
+    if fresh and not is_run and any(not path.name.startswith(".") for path in folder.iterdir()):
+        raise InputError(
+            f"{folder}: must be a run's folder to be moved aside, but has files and no config.yaml; train "
+            "under another name"
+        )
 
 
 def _check_config(
@@ -118,10 +134,24 @@ def _check_config(
             "with ", Setting("fresh", True), ", which moves it aside, or train under another name",
         )  # fmt: skip
     elif parent is not None:
+        _note_other_directions(config, parent)
         config = inherit(config, parent.config)
     if config.train.parallel == "fsdp" and config.train.batch_tokens == "auto":
         raise InputError("train.batch_tokens must be a number with train.parallel: fsdp, but is auto")
     return config
+
+
+def _note_other_directions(config: Config, parent: Parent) -> None:
+    """Say so if the run translates nothing that its parent does; that is rarely meant."""
+    mine, theirs = (
+        {(base_code(source), base_code(target)) for source, target in each.data.directions}
+        for each in (config, parent.config)
+    )
+    if not mine & theirs:
+        of_parent, own = (
+            ", ".join(f"{source} to {target}" for source, target in sorted(each)) for each in (theirs, mine)
+        )
+        say_on_rank_zero(f"note: {parent.folder} translates {of_parent}, and this run {own}")
 
 
 def _refuse_foreign_tokenizer(folder: Path, tokenizer: Tokenizer) -> None:
@@ -139,6 +169,7 @@ def _prepare_data(config: Config, tokenizer: Tokenizer | None, ranks: Ranks) -> 
     helping = help_prepare(config, tokenizer) if ranks.local_rank else nullcontext()
     with helping, ranks.local_rank_zero_first():
         data = prepare(config, say_on_rank_zero, tokenizer, log_probs)
+    forget_models()
     if len(set(ranks.gather(data.fingerprint))) > 1:
         raise InputError(
             "every machine must prepare the same data, but they differ; set TRANSFORMER_MT_CACHE to a "
@@ -200,13 +231,6 @@ def _build(
         Mixture(data.sizes, data.weights, config.seed),
         train.update_tokens,
     )
-    if train.max_epochs:
-        updates = math.ceil(train.max_epochs * plan.updates_of_first_epoch(train.accumulate))
-        config = config.model_copy(
-            update={
-                "train": train.model_copy(update={"max_updates": min(train.max_updates, max(1, updates))})
-            }
-        )
     return Run(
         config=config,
         folder=folder,
@@ -244,7 +268,7 @@ def _with_sentence_splitting(config: Config, data: PreparedData) -> Config:
     """The config with true or false where `decode.split_sentences` is auto: translation needs no training
     data then.
     """
-    if config.decode.split_sentences != "auto" or data.several_sentences is None:
+    if config.decode.split_sentences != "auto":
         return config
     is_single = data.several_sentences < _SEVERAL_SENTENCES and is_natural(config.data.source_lang)
     found = {"split_sentences": is_single}

@@ -1,6 +1,6 @@
 """What an update costs on any device: its arithmetic and its memory, without computing it.
 
-The code of the trainer runs on tensors that have shapes but no numbers (torch's FakeTensorMode), and what
+The code of the trainer runs on tensors that have shapes but no data (torch's FakeTensorMode), and what
 it would do is counted. So mechanisms, optimizers and checkpointed activations need no formulas of their own.
 """
 
@@ -103,7 +103,9 @@ def _as_on_a_gpu() -> Iterator[None]:
 
 
 def muon_work(config: Config, vocab_size: int) -> tuple[int, float]:
-    """The numbers of the matrices that Muon moves, and the arithmetic of its steps; (0, 0.0) without it."""
+    """The elements of the matrices that Muon updates, and the arithmetic of its steps; (0, 0.0) without
+    it.
+    """
     if config.train.optimizer != "muon":
         return 0, 0.0
     with FakeTensorMode():

@@ -19,7 +19,7 @@ from transformer_mt.model.interface import TranslationModel
 from transformer_mt.progress_bar import show_progress
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.step import Objective
-from transformer_mt.translation.direction import for_set
+from transformer_mt.translation.direction import translator_for_set
 from transformer_mt.translation.result import Options, Translation
 from transformer_mt.translation.translator import Translator
 
@@ -67,8 +67,8 @@ def validate(
     """
     ranks = ranks or Ranks()
     model.eval()
-    # Whatever search and rules `translate` will have: they must not choose between checkpoints. But a
-    # translation may be as long as there.
+    # Greedy search without rules, whatever `decode` says: changing the search must not change which
+    # checkpoint is best. Only the limits of length are those of `decode`.
     same = {"batch_tokens", "split_sentences", "max_length", "max_length_ratio"}
     kept = config.decode.model_dump(include=same)
     greedy = DecodeConfig.model_validate({"beam": 1, **kept})
@@ -80,7 +80,7 @@ def validate(
         sentences = each.sentences[: config.train.validate_sentences]
         sources, references = [src for src, _ in sentences], [targets for _, targets in sentences]
         metrics = build_metrics(config.evaluate, each.languages[1], validation_metrics(config))
-        own = for_set(translator, each.languages)
+        own = translator_for_set(translator, each.languages)
         translations = _translate(own, sources, Options(tag=each.tag), ranks)
         scores = corpus_scores(metrics, sources, translations, references)
         found.append(

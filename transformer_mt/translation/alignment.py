@@ -47,8 +47,8 @@ class AlignedSegment:
         )
 
     def links(self) -> Iterator[tuple[Span, Span]]:
-        """(source word, target word) that belong together: each target word with the source word it has the
-        most of, and each source word with the target word that has the most of it.
+        """(source word, target word) that belong together: for each target word the source word with the
+        largest weight in its row, and for each source word the target word with the largest in its column.
         """
         if not self.weights.size:
             return

@@ -30,12 +30,16 @@ def by_utility(
     return ranked([replace(sample, score=value) for sample, value in zip(samples, utilities)])
 
 
-def candidates_of(hypotheses: Sequence[Hypothesis], tokenizer: Tokenizer) -> list[Candidate]:
-    """The hypotheses as text, each text once."""
+def candidates_of(
+    hypotheses: Sequence[Hypothesis], tokenizer: Tokenizer, unit: Unit, language: str
+) -> list[Candidate]:
+    """The hypotheses of a unit as text in this language, each text once."""
     found: dict[str, Candidate] = {}
     for hypothesis in hypotheses:
         ids = hypothesis.tokens[:-1]
         text = tokenizer.decode_tgt(ids)
+        if unit.is_in_capitals:
+            text = "".join(unit.in_capitals(text, language))
         if text not in found:
             found[text] = Candidate(
                 translation=text,
@@ -58,7 +62,7 @@ def joined(line: Line, n_best: int, splitter: Splitter) -> list[Candidate]:
     found = []
     for candidates in zip(*(unit.candidates or [NOTHING] for unit in line.units)):
         text = splitter.join(gaps, [candidate.translation for candidate in candidates])
-        found.append(replace(mean(candidates), translation=text))
+        found.append(replace(merge_candidates(candidates), translation=text))
     return found[:n_best]
 
 
@@ -91,12 +95,12 @@ def line_result(line: Line, n_best: int, splitter: Splitter, is_natural: bool = 
         problems=list(dict.fromkeys(problems)),
         flags=list(dict.fromkeys(flags)),
         n_best=candidates,
-        segments=_segments(line) if len(line.units) > 1 else [],
+        segments=_segments(line) if _was_changed(line) else [],
     )
 
 
-def mean(candidates: Sequence[Candidate]) -> Candidate:
-    """Candidates of neighbouring stretches as one, without its text: the score is their mean."""
+def merge_candidates(candidates: Sequence[Candidate]) -> Candidate:
+    """One candidate for consecutive segments: mean score, summed log_prob, all tokens, and no text."""
     return Candidate(
         translation="",
         score=sum(c.score for c in candidates) / max(1, len(candidates)),
@@ -105,6 +109,11 @@ def mean(candidates: Sequence[Candidate]) -> Candidate:
     )
 
 
+def _was_changed(line: Line) -> bool:
+    """Whether the line was searched for in other texts than itself: `score` needs them."""
+    return len(line.units) > 1 or any(unit.is_in_capitals for unit in line.units)
+
+
 def _segments(line: Line) -> list[dict[str, Any]]:
     best = [(unit.candidates or [NOTHING])[0] for unit in line.units]
-    return [{"source": unit.segment.text, "tokens": len(c.tokens)} for unit, c in zip(line.units, best)]
+    return [{"source": unit.segment.searched, "tokens": len(c.tokens)} for unit, c in zip(line.units, best)]

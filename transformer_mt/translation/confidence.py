@@ -5,7 +5,7 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-FILE = "calibration.json"
+CALIBRATION_FILE = "calibration.json"
 """In the folder of a run or an export."""
 
 
@@ -22,7 +22,7 @@ class Calibration:
     def load(cls, folder: Path) -> "Calibration | None":
         """That of the model in the folder; None if it has none."""
         try:
-            facts = json.loads((folder / FILE).read_text(encoding="utf-8"))
+            facts = json.loads((folder / CALIBRATION_FILE).read_text(encoding="utf-8"))
             return cls(*(float(facts[key]) for key in ("intercept", "slope", "low")))
         except (OSError, ValueError, KeyError, TypeError):
             return None

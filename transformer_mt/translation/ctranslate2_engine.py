@@ -90,7 +90,7 @@ def choose_device_name(device: str, dtype: str | None) -> str:
         kind = "cuda" if gpus else "cpu"
     if kind == "cuda" and int(index or 0) >= gpus:
         raise InputError(
-            f"the device must be there, but {device} is not: this machine has {gpus} CUDA GPUs; use cpu"
+            f"the device must exist, but {device} does not: this machine has {gpus} CUDA GPUs; use cpu"
         )
     kinds = library.get_supported_compute_types(kind)
     if dtype is not None and dtype not in kinds:

@@ -39,7 +39,7 @@ def can_translate(directions: Sequence[Direction], has_pieces: bool, languages: 
     return len(targets) == 1 and not has_pieces and target not in sources - targets
 
 
-def for_set(translator: "Translator", languages: Direction) -> "Translator":
+def translator_for_set(translator: "Translator", languages: Direction) -> "Translator":
     """The translator for a validation or test set. InputError if it is not one for the model."""
     if not can_translate(translator.directions, bool(translator.planner.control_ids), languages):
         known = ", ".join(f"{source} to {target}" for source, target in translator.directions)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import accumulate
 
 import numpy as np
 
@@ -21,12 +22,21 @@ class LineAlignment:
         searched: Sequence[Unit],
         pairs: Sequence[tuple[Ids, Ids]],
         attentions: Sequence[Sequence[Sequence[float]]],
+        language: str,
     ) -> None:
-        """`searched` are the units an engine searched, with the (source, target) and attention of each."""
-        self._of_unit = {
-            id(unit): align_segment(tokenizer, unit.segment.text, *pair, attention)
-            for unit, pair, attention in zip(searched, pairs, attentions)
-        }
+        """`searched` are the units an engine searched, with the (source, target) and attention of each;
+        `language` is that of the target.
+        """
+        self._of_unit = {}
+        for unit, (src, tgt), attention in zip(searched, pairs, attentions):
+            aligned = align_segment(tokenizer, unit.segment.searched, src, tgt, attention)
+            if unit.is_in_capitals:
+                # From positions in the translation as it was found to those in capitals: ß becomes SS.
+                capitals = unit.in_capitals(tokenizer.decode_tgt(tgt), language)
+                starts = [0, *accumulate(map(len, capitals))]
+                words = [(starts[begin], starts[end]) for begin, end in aligned.target]
+                aligned = replace(aligned, target=words)
+            self._of_unit[id(unit)] = aligned
 
     def of(self, units: Sequence[Unit], source: str, translation: str, rank: int) -> list[AlignedSegment]:
         """The segments of `source` and of its candidate `translation`."""

@@ -17,7 +17,13 @@ def is_exported(folder: Path) -> bool:
 def load_run_config(folder: Path, decode: dict[str, Any] | None = None) -> Config:
     """The config of a run's folder, with the given settings of `decode` changed."""
     if not folder.is_dir():
-        raise InputError(f"{folder}: no such folder; a model is the folder of a run, such as runs/demo")
+        there = Path("runs") / folder.name
+        hint = (
+            f"did you mean {there}?"
+            if there.is_dir()
+            else "a model is the folder of a run, such as runs/demo"
+        )
+        raise InputError(f"{folder}: no such folder; {hint}")
     if not (folder / "config.yaml").exists():
         raise InputError(f"{folder}: must be a run's folder, but holds no config.yaml")
     overrides = [f"decode.{key}={_yaml(value)}" for key, value in (decode or {}).items()]
@@ -26,7 +32,7 @@ def load_run_config(folder: Path, decode: dict[str, Any] | None = None) -> Confi
         config = load_config(folder / "config.yaml", overrides)
     if "stop_early" in config.decode.model_fields_set:
         return config
-    # Of a version that had no such key: it searches as it did.
+    # Configs of versions before this key lack it. Those versions always stopped early.
     return config.model_copy(update={"decode": config.decode.model_copy(update={"stop_early": True})})
 
 

@@ -8,6 +8,9 @@ import numpy as np
 from transformer_mt.errors import InputError
 from transformer_mt.translation.translator import Translator
 
+# Pieces of a side. The log-probabilities of a longer target would take gigabytes.
+_MAX_LENGTH = 4096
+
 
 def log_probs(model: str, pairs: Sequence[tuple[str, str]], languages: tuple[str, str]) -> np.ndarray:
     """The mean log-probability per token of each target, given its source, end-of-sentence counted; -inf for
@@ -24,9 +27,14 @@ def log_probs(model: str, pairs: Sequence[tuple[str, str]], languages: tuple[str
             tokenizer.encode_tgt([tgt for _, tgt in pairs]),
         )
     )
-    fits = [most is None or max(len(src), len(tgt)) < most for src, tgt in encoded]
+    fits = [max(len(src), len(tgt)) < (most or _MAX_LENGTH) for src, tgt in encoded]
     each = iter(translator.engine.token_log_probs([pair for pair, fit in zip(encoded, fits) if fit]))
     return np.array([float(np.mean(next(each))) if fit else -np.inf for fit in fits])
+
+
+def forget_models() -> None:
+    """Free the memory of the models that scored pairs."""
+    _load.cache_clear()
 
 
 @lru_cache(maxsize=2)

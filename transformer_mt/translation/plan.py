@@ -5,9 +5,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from transformer_mt.config import Config, DecodeConfig
+from transformer_mt.data.languages import is_natural
 from transformer_mt.data.sentences import has_several_sentences
 from transformer_mt.data.tokenizer import UNK, Tokenizer
 from transformer_mt.errors import InputError
+from transformer_mt.translation.capitals import is_in_capitals, to_capitals, to_sentence_case
 from transformer_mt.translation.engine import Ids, Request
 from transformer_mt.translation.protected_text import ProtectedText, Stretch
 from transformer_mt.translation.result import Candidate
@@ -33,6 +35,15 @@ class Unit:
     """None where the segment has no protected text."""
     stretches: "list[tuple[Stretch, Line | None]]" = field(default_factory=list)
     """Of a unit whose protected text did not survive: its stretches, and the lines that translate them."""
+
+    @property
+    def is_in_capitals(self) -> bool:
+        """Whether it is searched for in lower case, and its translations are written in capitals."""
+        return self.segment.lowercased is not None
+
+    def in_capitals(self, translation: str, language: str) -> list[str]:
+        """A translation into this language in capitals, apart from protected text; a string per character."""
+        return to_capitals(translation, language, _spans(self.protected, translation))
 
     @property
     def request(self) -> Request:
@@ -78,7 +89,9 @@ class Planner:
         is the source and the target language.
         """
         self.tokenizer = tokenizer
-        source_lang, self.target_lang = direction
+        self.source_lang, self.target_lang = direction
+        # Within one language, capitals may be what the model is to change.
+        self._may_lowercase = len(set(direction)) == 2 and all(map(is_natural, direction))
         piece = configs[0].data.language_piece(self.target_lang)
         self.control_ids = [] if piece is None else [tokenizer.tag_id(piece)]
         """The piece of the target language, of a model with several."""
@@ -90,7 +103,7 @@ class Planner:
         """Most pieces of a side the model has positions for, EOS counted; None if there is no limit."""
         has_tags = len(tokenizer.tag_ids) > (len(configs[0].data.targets) if self.control_ids else 0)
         most = self.max_src_length - 1 - len(self.control_ids) - has_tags  # a tag is a piece more
-        self.splitter = Splitter(source_lang, self.target_lang, most, self._count)
+        self.splitter = Splitter(self.source_lang, self.target_lang, most, self._count)
 
     def lines(
         self,
@@ -99,15 +112,19 @@ class Planner:
         settings: DecodeConfig,
         protected: Sequence[ProtectedText | None] | None = None,
         tag: str | None = None,
+        in_capitals: Sequence[bool] | None = None,
     ) -> list[Line]:
-        """The units of each line, their sources after the `tag`. The first unit of a line has its prefix."""
+        """The units of each line, their sources after the `tag`. The first unit of a line has its prefix.
+        `in_capitals`: whether each line is part of a text in capitals; by default its own letters decide.
+        """
         protections = protected or [None] * len(sources)
+        capitals = in_capitals or [False] * len(sources)
         before = self.ids_before(tag)
         segments = [
-            self._segments(source, prefix, settings, protection)
-            for (source, prefix), protection in zip(_pairs(sources, prefixes), protections)
+            self._segments(source, prefix, settings, protection, known)
+            for (source, prefix), protection, known in zip(_pairs(sources, prefixes), protections, capitals)
         ]
-        encoded = iter(self.tokenizer.encode_src([segment.text for line in segments for segment in line]))
+        encoded = iter(self.tokenizer.encode_src([segment.searched for line in segments for segment in line]))
         given = iter(self.tokenizer.encode_tgt(prefixes)) if prefixes else None
         lines = []
         for (source, prefix_text), own, protection in zip(_pairs(sources, prefixes), segments, protections):
@@ -119,8 +136,10 @@ class Planner:
                 else:
                     parts = self.splitter.fit(segment.text)
                     parts[-1:] = [replace(parts[-1], gap=parts[-1].gap + segment.gap)]
+                    if segment.lowercased is not None:
+                        parts = [self._lowercased(part, protection) for part in parts]
                     line.units += self._units(
-                        parts, self.tokenizer.encode_src([p.text for p in parts]), settings, before
+                        parts, self.tokenizer.encode_src([p.searched for p in parts]), settings, before
                     )
                     line.is_too_long = True
             prefix = next(given) if given else []
@@ -144,15 +163,33 @@ class Planner:
         return [*self.control_ids, *([] if tag is None else [self.tokenizer.tag_id(tag)])]
 
     def _segments(
-        self, source: str, prefix: str, settings: DecodeConfig, protected: ProtectedText | None
+        self,
+        source: str,
+        prefix: str,
+        settings: DecodeConfig,
+        protected: ProtectedText | None,
+        in_capitals: bool,
     ) -> list[Segment]:
         """The line's sentences, or the whole line where sentences are not split."""
-        whole = [Segment(source.strip(), "")]
         # A prefix of several sentences translates more than the first one: the line stays whole.
         if settings.split_sentences is False or (prefix and has_several_sentences(prefix, self.target_lang)):
-            return whole
-        segments = self.splitter.sentences(source)
-        return _without_cuts(segments, protected) if protected else segments
+            segments = [Segment(source.strip(), "")]
+        else:
+            segments = self.splitter.sentences(source)
+            segments = _without_cuts(segments, protected) if protected else segments
+        if prefix or not (settings.lowercase_capitals and self._may_lowercase):
+            return segments
+        is_line_in_capitals = in_capitals or is_in_capitals(source, _spans(protected, source))
+        return [
+            self._lowercased(segment, protected)
+            if is_line_in_capitals or is_in_capitals(segment.text, _spans(protected, segment.text))
+            else segment
+            for segment in segments
+        ]
+
+    def _lowercased(self, segment: Segment, protected: ProtectedText | None) -> Segment:
+        keep = _spans(protected, segment.text)
+        return replace(segment, lowercased=to_sentence_case(segment.text, self.source_lang, keep))
 
     def _units(
         self, segments: Sequence[Segment], encoded: Sequence[Ids], settings: DecodeConfig, before: Ids
@@ -174,6 +211,10 @@ class Planner:
 
     def _count(self, texts: Sequence[str]) -> list[int]:
         return [len(ids) for ids in self.tokenizer.encode_src(texts)]
+
+
+def _spans(protected: ProtectedText | None, text: str) -> list[tuple[int, int]]:
+    return protected.find(text) if protected else []
 
 
 def _pairs(sources: Sequence[str], prefixes: Sequence[str] | None) -> list[tuple[str, str]]:

@@ -100,7 +100,7 @@ class Translation:
     other: dict[str, Any] | None = None
     """The translation that was not kept, of a line that was translated again."""
     segments: list[dict[str, Any]] = field(default_factory=list)
-    """Of a line translated in several segments, each segment's `source` and the number of its `tokens`."""
+    """Of a line in several segments or in capitals: each `source` as searched, the number of its `tokens`."""
 
     @property
     def num_pieces(self) -> int:

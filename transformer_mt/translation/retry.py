@@ -7,7 +7,7 @@ from dataclasses import replace
 from transformer_mt.translation.result import Options, Translation
 from transformer_mt.translation.translator import Translator
 
-SUSPICIOUS = frozenset({
+RETRIED_FLAGS = frozenset({
     "none", "cut", "repeating", "length_ratio", "missing_number", "missing_url", "low_confidence",
 })  # fmt: skip
 """Flags of a translation that is tried again."""
@@ -49,7 +49,7 @@ class RetryingTranslator(Translator):
     ) -> Iterator[Translation]:
         """As `Translator.stream`, but the first result comes when all lines are done."""
         results = list(super().stream(lines, options, max_length))
-        wrong = [i for i, result in enumerate(results) if SUSPICIOUS & set(result.flags)]
+        wrong = [i for i, result in enumerate(results) if RETRIED_FLAGS & set(result.flags)]
         again = self._again.stream([lines[i] for i in wrong], _options_of(options, wrong), max_length)
         for i, second in zip(wrong, list(again)):
             results[i] = _better(results[i], second)
@@ -73,10 +73,10 @@ def _better(first: Translation, second: Translation) -> Translation:
         "translation": other.translation, "score": other.score, "log_prob": other.log_prob,
         "confidence": other.confidence, "flags": other.flags, "is_first": is_second,
     }  # fmt: skip
-    why = ", ".join(flag for flag in first.flags if flag in SUSPICIOUS)
+    why = ", ".join(flag for flag in first.flags if flag in RETRIED_FLAGS)
     problem = f"translated again ({why}); the {'second' if is_second else 'first'} translation was kept"
     return replace(kept, problems=[*kept.problems, problem], other=record)
 
 
 def _suspicions(result: Translation) -> int:
-    return len(SUSPICIOUS & set(result.flags))
+    return len(RETRIED_FLAGS & set(result.flags))

@@ -100,13 +100,13 @@ def pairs_of_json(translator: Translator, path: str, most: int) -> Iterator[list
                 ) from None
             if is_apart:
                 raise InputError(
-                    f"{path}:{number}: must not have protected text translated apart to be scored; "
+                    f"{path}:{number}: must not have protected text that was translated around to be scored; "
                     "leave it out"
                 )
             if strange:
                 raise InputError(
                     f"{path}:{number}: its tokens must be pieces of this model, but {strange[0]!r} is none; "
-                    "was it another that translated?"
+                    "was the file written with another model?"
                 )
             encoded = translator.encode_src(sources, tag)
             tokens = iter(ids[piece] for piece in pieces)

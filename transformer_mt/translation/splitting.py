@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from transformer_mt.data.sentences import split_sentences
-from transformer_mt.data.spaceless import is_spaceless
+from transformer_mt.data.spaceless import has_no_word_spaces
 
 Count = Callable[[Sequence[str]], list[int]]
 """The number of pieces of each text."""
@@ -16,6 +16,7 @@ Count = Callable[[Sequence[str]], list[int]]
 # the part before it.
 _CLAUSE = re.compile(r"[,;:–—]\s+|[，、；：]")
 _WORD = re.compile(r"\s+")
+_LONE_CR = re.compile(r"\r(?!\n)")  # it would end the line of the translation
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,13 @@ class Segment:
     """Without the white space around it."""
     gap: str
     """The white space between it and the next segment of the line."""
+    lowercased: str | None = None
+    """Of a text in capitals: what is translated instead, of the same length."""
+
+    @property
+    def searched(self) -> str:
+        """What the search translates."""
+        return self.text if self.lowercased is None else self.lowercased
 
 
 class Splitter:
@@ -35,8 +43,8 @@ class Splitter:
         """A segment has at most `max_pieces` pieces, by `count`."""
         self._source_lang = source_lang
         self._source_is_spaceless, self._target_is_spaceless = (
-            is_spaceless(source_lang),
-            is_spaceless(target_lang),
+            has_no_word_spaces(source_lang),
+            has_no_word_spaces(target_lang),
         )
         self._max_pieces, self._count = max_pieces, count
 
@@ -67,6 +75,7 @@ class Splitter:
         return text.rstrip()
 
     def _target_gap(self, gap: str) -> str:
+        gap = _LONE_CR.sub(" ", gap)
         if self._target_is_spaceless:
             return gap.replace(" ", "")
         return " " if not gap and self._source_is_spaceless else gap

@@ -90,7 +90,7 @@ class TorchEngine:
         if settings.coverage_penalty and isinstance(self.model, Ensemble):
             raise InputError(
                 Setting("decode.coverage_penalty"),
-                " must be 0 with several models, of which each attends for itself",
+                " must be 0 with several models, because each has its own attention",
             )
 
     def search(
@@ -226,7 +226,7 @@ def load_model(folder: Path, config: Config) -> tuple[TranslationModel, Tokenize
     try:
         load_model_weights(model, load_weights(weights_file), str(weights_file))
     except CheckpointError as error:
-        raise WorkError(f"{error}; copy the run's folder again, or train on") from None
+        raise WorkError(f"{error}; copy the run's folder again, or resume the training") from None
     return model, tokenizer
 
 

@@ -19,7 +19,7 @@ from transformer_mt.translation.assembly import (
     candidates_of,
     joined,
     line_result,
-    mean,
+    merge_candidates,
 )
 from transformer_mt.translation.confidence import Calibration
 from transformer_mt.translation.direction import find_direction
@@ -209,7 +209,7 @@ class Translator:
             unit = units[i]
             if settings.search == "mbr":
                 hypotheses = by_utility(hypotheses, self.tokenizer, settings.utility, self.target_lang)
-            candidates = candidates_of(hypotheses, self.tokenizer)
+            candidates = candidates_of(hypotheses, self.tokenizer, unit, self.target_lang)
             if (protected := unit.protected) is not None:
                 candidates = [c for c in candidates if protected.survived(unit.segment.text, c.translation)]
                 unit.candidates = candidates[: options.n_best] or None
@@ -230,7 +230,7 @@ class Translator:
         """
         protections = [unit.protected for unit in units if unit.protected is not None]
         spans = [protected.stretches(unit.segment.text) for unit, protected in zip(units, protections)]
-        texts, prefixes = [], []
+        texts, prefixes, capitals = [], [], []
         for unit, own in zip(units, spans):
             # The prefix begins the first stretch; before protected text it is put in front.
             starts_translatable = own[0].translatable
@@ -238,7 +238,8 @@ class Translator:
                 if span.translatable:
                     texts.append(span.text.strip())
                     prefixes.append(unit.prefix_text if starts_translatable and span is own[0] else "")
-        stretches = self.planner.lines(texts, prefixes, settings, tag=options.tag)
+                    capitals.append(unit.is_in_capitals)
+        stretches = self.planner.lines(texts, prefixes, settings, tag=options.tag, in_capitals=capitals)
         for _ in self._search([part for line in stretches for part in line.units], settings, options):
             pass
         parts = iter(stretches)
@@ -252,11 +253,11 @@ class Translator:
                 text = protected.rejoin(own, [candidate.translation for candidate in chosen])
                 if unit.prefix_text and not own[0].translatable:
                     text = f"{unit.prefix_text} {text.lstrip()}"
-                unit.candidates.append(replace(mean(chosen), translation=text))
+                unit.candidates.append(replace(merge_candidates(chosen), translation=text))
             if mine:
                 unit.flags.append("apart")
                 unit.problems.append(
-                    "protected text did not survive; what stands between it was translated apart"
+                    "protected text was lost in the translation; the text around it was translated separately"
                 )
             for part in (part for line in mine for part in line.units):
                 unit.flags += part.flags
@@ -312,7 +313,7 @@ class Translator:
         n_best = []
         for rank, candidate in enumerate(result.n_best):
             own = slice(rank * len(searched), (rank + 1) * len(searched))
-            aligned = LineAlignment(self.tokenizer, searched, pairs[own], attentions[own])
+            aligned = LineAlignment(self.tokenizer, searched, pairs[own], attentions[own], self.target_lang)
             n_best.append(
                 replace(candidate, aligned=aligned.of(line.units, line.source, candidate.translation, rank))
             )

@@ -1,28 +1,32 @@
-"""A config for a user's files: which corpora they are, and sizes that suit them and this machine."""
+"""Write a config for a user's files, with sizes that suit them and this machine."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from transformer_mt.config import Config, DataConfig
+from transformer_mt.config.corpus import LANGUAGE
 from transformer_mt.config.dump import flow
 from transformer_mt.config.load import load_config
 from transformer_mt.config.tokenizer import TokenizerConfig
 from transformer_mt.data.corpus import read_corpus
-from transformer_mt.data.spaceless import count_spaceless, is_spaceless
+from transformer_mt.data.spaceless import count_spaceless, has_no_word_spaces
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
-from transformer_mt.experiments.guess_corpora import Guess, guess_corpora
-from transformer_mt.experiments.sizing import SPACELESS_LEAST, Size, shortened, size_for, smaller
 from transformer_mt.files import write_text
 from transformer_mt.inspection.samples import BlockSample
+from transformer_mt.new_config.guess_corpora import Guess, guess_corpora
+from transformer_mt.new_config.sizing import SPACELESS_LEAST, Size, shortened, size_for, smaller
 from transformer_mt.progress_bar import duration, show_progress
 from transformer_mt.training.speed import seconds_per_update
 
 _HOUR = 3600.0
 # Pairs whose pieces are counted.
 _SAMPLE = 20_000
+# Characters of a side.
+_LONGEST = 4000
 # A vocabulary has at most one piece for so many words of the text: rarer pieces are learnt badly.
 _WORDS_PER_PIECE = 20
 # The 256 bytes, the special pieces and some letters; below the second number there is room for no letters.
@@ -50,6 +54,9 @@ def new_config(
     """Write a config for the files to `out`, and say what was assumed and how long the training will take."""
     if out.exists():
         raise InputError(f"{out}: must not exist yet, but does; name another file, or remove it")
+    for code in (source_lang, target_lang):
+        if not re.fullmatch(LANGUAGE, code):
+            raise InputError(f"a language must be a code such as en or zh_Hans, but is {code!r}")
     if source_lang == target_lang:
         raise InputError(f"source and target language must differ, but both are {source_lang}")
     guesses = guess_corpora(files, source_lang, target_lang)
@@ -58,7 +65,10 @@ def new_config(
     data = _read(source_lang, target_lang, guesses)
     say(f"{data.pairs:,} pairs")
     if len(data.sample) < 20:
-        raise InputError(f"{', '.join(files)}: must have at least 20 pairs, but have {data.pairs:,}")
+        raise InputError(
+            f"{', '.join(files)}: must have at least 20 pairs with text on both sides, but have "
+            f"{len(data.sample)}"
+        )
     size, lengths = _fitting(size_for(data.pairs), data)
     out.parent.mkdir(parents=True, exist_ok=True)
     config, text = _config(data, size, lengths, out.stem)
@@ -84,6 +94,8 @@ def _read(source_lang: str, target_lang: str, guesses: list[Guess]) -> Data:
             sample.add(pairs, (pair[0].strip(), pair[1].strip()))
             pairs += 1
     chosen = [pair for block in sample.blocks() for pair in block.pairs if all(pair)]
+    # A text without line ends would count as much as all others, and no training takes so long a pair.
+    chosen = [pair for pair in chosen if max(map(len, pair)) <= _LONGEST] or chosen
     step = -(-len(chosen) // _SAMPLE) or 1
     return Data(source_lang, target_lang, guesses, pairs, chosen[::step])
 
@@ -91,18 +103,23 @@ def _read(source_lang: str, target_lang: str, guesses: list[Guess]) -> Data:
 def _tokenizer_keys(data: Data, size: Size) -> dict[str, object]:
     """The keys of the tokenizer, with what the languages need."""
     keys: dict[str, object] = {"vocab_size": size.vocab_size}
-    if any(map(is_spaceless, (data.source_lang, data.target_lang))):
+    if any(map(has_no_word_spaces, (data.source_lang, data.target_lang))):
         keys |= {"character_coverage": 0.9995, "normalization": "identity"}
     if size.bpe_dropout:
         keys["bpe_dropout"] = size.bpe_dropout
     return keys
 
 
+def _augment_keys(data: Data) -> dict[str, float]:
+    """The changes that pay (docs/measurements/experiments.md). Typos are those of keyboards with letters."""
+    return {"punctuation": 0.1} | ({} if has_no_word_spaces(data.source_lang) else {"typos": 0.1})
+
+
 def _fitting(size: Size, data: Data) -> tuple[Size, list[tuple[int, int]]]:
     """The size with a vocabulary that fits the languages and the text, and the pieces of each side of the
     sample, end-of-sentence counted.
     """
-    if any(map(is_spaceless, (data.source_lang, data.target_lang))):
+    if any(map(has_no_word_spaces, (data.source_lang, data.target_lang))):
         size = replace(size, vocab_size=max(SPACELESS_LEAST, size.vocab_size))
     texts = [text for pair in data.sample for text in pair]
     words = sum(len(text.split()) + count_spaceless(text) for text in texts) / len(data.sample)
@@ -151,6 +168,7 @@ data:
   valid: {held_out}
   test: [{held_out}]
   max_length: {max_length}  # pieces; {fitting:.1%} of the pairs are no longer
+  augment: {flow(_augment_keys(data))}  # people misspell words and leave out full stops
 # The sizes are those for about {size.pairs:,} pairs.{note}
 tokenizer: {flow(_tokenizer_keys(data, size))}
 # As wide and deep as pays for so much data; the less data, the more dropout.

@@ -49,7 +49,7 @@ def guess_corpora(files: Sequence[str], source_lang: str, target_lang: str) -> l
         if Path(path).is_dir():
             raise InputError(
                 f"{path}: must be a file, but is a folder; name the files in it, or write {{hub: {path}, "
-                "split: train}} into a config by hand"
+                "split: train} into a config by hand"
             )
         suffix = Path(without_packing(path)).suffix.lower()
         if suffix in _TABLES:

@@ -36,8 +36,8 @@ def num_positions(config: Config) -> int:
     return most if config.model.position == "learned" else max(2048, 3 * most)
 
 
-class Target(Protocol):
-    """A form a model is exported to."""
+class ExportFormat(Protocol):
+    """A format that models are exported to."""
 
     name: str
     advice: str
@@ -46,8 +46,8 @@ class Target(Protocol):
     """How weights are stored: float32 or one of CTranslate2's others."""
 
     def supported_settings(self, settings: DecodeConfig) -> tuple[DecodeConfig, list[str]]:
-        """The search the export does: `settings`, with what it does not support at the value it has
-        instead; and the names of those.
+        """(the settings, unsupported ones replaced by the value this format always has; the names of
+        those).
         """
         ...
 
@@ -64,7 +64,7 @@ class Target(Protocol):
         ...
 
     def expected(self, translation: Translation) -> Output | None:
-        """What the runtime must make of a line that we translated so; None if it divides or cuts it
+        """The output that the runtime must have where ours is this; None if it divides or cuts the line
         elsewhere.
         """
         ...

@@ -1,0 +1,1 @@
+"""`transformer-mt new`: a config for a user's files."""
