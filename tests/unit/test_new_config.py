@@ -206,6 +206,8 @@ def test_the_config_reads_back_and_names_the_files(tmp_path, quick):
         new_config("en", "de", ["all.en", "all.de"], tmp_path / "mine.yaml", said.append)
     with pytest.raises(InputError, match="a language must be a code such as en or zh_Hans, but is 'd'"):
         new_config("en", "d", ["all.en", "all.de"], tmp_path / "other.yaml", said.append)
+    with pytest.raises(InputError, match="but jp is that of a country; Japanese is ja"):
+        new_config("en", "jp", ["all.en", "all.de"], tmp_path / "other.yaml", said.append)
     with pytest.raises(InputError, match=r"write {hub: ., split: train} into a config by hand"):
         new_config("en", "de", ["."], tmp_path / "other.yaml", said.append)
     with pytest.raises(InputError, match="source and target language must differ, but both are en"):

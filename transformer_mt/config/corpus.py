@@ -5,10 +5,9 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Discriminator, Field, Tag
 
 from transformer_mt.config.filter import FilterConfig
+from transformer_mt.config.language import Language, LanguageCode
 from transformer_mt.config.section import Positive, Section
 
-LANGUAGE = r"^[A-Za-z]{2,8}([_-]\w+)*$"
-"""A language code."""
 TAG = r"^(>?[^>\s]\S*|>)$"
 """A piece before a source; those that begin with `>>` are for languages."""
 
@@ -52,9 +51,9 @@ class CorpusOptions(Section):
     """
     license: str | None = None
     """The licence of the corpus, for reports."""
-    source_lang: str | None = Field(None, pattern=LANGUAGE)
+    source_lang: Language | None = None
     """Its source language and default column, if it is not `data.source_lang`."""
-    target_lang: str | None = Field(None, pattern=LANGUAGE)
+    target_lang: Language | None = None
     """Its target language and default column, if it is not `data.target_lang`."""
     reverse: bool = False
     """Swap the sides: what is stored as source is the target. The languages are named as they are stored."""
@@ -121,7 +120,7 @@ class OpusCorpus(CorpusOptions):
     """Its name there: `News-Commentary`."""
     version: str = Field(pattern=r"^[\w.+-]+$")
     """Its version: `v16`."""
-    languages: list[Annotated[str, Field(pattern=LANGUAGE)]] | None = Field(None, min_length=2, max_length=2)
+    languages: list[LanguageCode] | None = Field(None, min_length=2, max_length=2)
     """Source and target in OPUS's codes, where they differ: `[en, zh_CN]`."""
 
 

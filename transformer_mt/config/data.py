@@ -6,7 +6,6 @@ from pydantic import Field, model_validator
 
 from transformer_mt.config.augment import AugmentConfig
 from transformer_mt.config.corpus import (
-    LANGUAGE,
     Corpora,
     Corpus,
     EvaluationCorpora,
@@ -16,15 +15,16 @@ from transformer_mt.config.corpus import (
     corpus_kind,
 )
 from transformer_mt.config.filter import FilterConfig
+from transformer_mt.config.language import Language
 from transformer_mt.config.section import Changeable, Location, Positive, Section
 
 
 class DataConfig(Section):
     """What is translated into what, and from which sentence pairs."""
 
-    source_lang: str = Field(pattern=LANGUAGE)
+    source_lang: Language
     """Language code of the source (`en`); also the default column."""
-    target_lang: str = Field(pattern=LANGUAGE)
+    target_lang: Language
     """Language code of the target (`de`); also the default column, and it chooses BLEU's tokenizer."""
     hub: Location[str | None] = None
     """Default `hub` of the corpora below."""

@@ -1,14 +1,13 @@
 """Write a config for a user's files, with sizes that suit them and this machine."""
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from transformer_mt.config import Config, DataConfig
-from transformer_mt.config.corpus import LANGUAGE
 from transformer_mt.config.dump import flow
+from transformer_mt.config.language import check_language
 from transformer_mt.config.load import load_config
 from transformer_mt.config.tokenizer import TokenizerConfig
 from transformer_mt.data.corpus import read_corpus
@@ -55,8 +54,10 @@ def new_config(
     if out.exists():
         raise InputError(f"{out}: must not exist yet, but does; name another file, or remove it")
     for code in (source_lang, target_lang):
-        if not re.fullmatch(LANGUAGE, code):
-            raise InputError(f"a language must be a code such as en or zh_Hans, but is {code!r}")
+        try:
+            check_language(code)
+        except ValueError as error:
+            raise InputError(str(error)) from None
     if source_lang == target_lang:
         raise InputError(f"source and target language must differ, but both are {source_lang}")
     guesses = guess_corpora(files, source_lang, target_lang)
