@@ -330,6 +330,22 @@ def test_a_closed_pipe_and_ctrl_c_end_quietly(tiny_run):
     assert process.returncode == 130 and err == b"stopped\n"
 
 
+def test_ctrl_c_while_the_modules_load_shows_no_traceback():
+    process = subprocess.Popen(
+        [sys.executable, "-X", "importtime", "-m", "transformer_mt", "translate", "nowhere"],
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        text=True,
+    )
+    while not process.stderr.readline().rstrip().endswith(" argparse"):  # the commands' first module
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGINT and "Traceback" not in err
+
+
 @pytest.mark.parametrize(("to", "status"), [("> /dev/full", 1), ("| true", 0), (">&-", 0)])
 def test_results_that_reach_nobody_are_told_in_one_line_at_most(to, status):
     """Also what Python still holds when the verb is through."""

@@ -189,7 +189,7 @@ def _install_signal_handlers() -> None:
         raise KeyboardInterrupt(number)
 
     # The parent process may have set one of them to be ignored, and torchrun stops its processes itself.
-    ours = [signal.SIGINT] if signal.getsignal(signal.SIGINT) is signal.default_int_handler else []
+    ours = [] if signal.getsignal(signal.SIGINT) is signal.SIG_IGN else [signal.SIGINT]
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL and "WORLD_SIZE" not in os.environ:
         ours.append(signal.SIGTERM)
     for each in ours:
