@@ -86,6 +86,13 @@ def test_what_is_no_run_is_not_moved_aside(write_config, tmp_path):
         train(load_config(write_config()), folder / "thesis.txt")
 
 
+@pytest.mark.skipif(not os.path.isdir("/proc/sys"), reason="needs a folder that takes no file from anyone")
+def test_a_folder_that_takes_no_file_is_refused_before_the_data_are_read(write_config, capsys):
+    with pytest.raises(InputError, match=r"/proc/sys/x: must be a folder that .*, but /proc/sys is not \("):
+        train(load_config(write_config()), "/proc/sys/x")
+    assert "reading" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("several, splits", [(0, "true"), (3, "false"), (1, "true")])
 def test_whether_lines_are_split_is_what_the_training_sources_say(run, tmp_path, several, splits):
     """auto: not where a fifth of them has several sentences. The answer is in the run's folder, which needs

@@ -4,6 +4,7 @@ import json
 from contextlib import ExitStack, nullcontext
 from dataclasses import asdict
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import torch
 from pydantic import ValidationError
@@ -59,6 +60,8 @@ def _open_run(config: Config, folder: Path, fresh: bool, ranks: Ranks, held: Exi
     # 1. What needs no file, so that a mistake is reported within seconds.
     device, dtype = check_early(config, fresh, ranks)
     _check_folder(folder, fresh)
+    if ranks.is_rank_zero:
+        _check_writable(folder)
     # 2. Lock an existing folder before a checkpoint is read: loading may set damaged checkpoints aside.
     lock = None
     if ranks.is_rank_zero and folder.is_dir() and not fresh:
@@ -115,6 +118,18 @@ def _check_folder(folder: Path, fresh: bool) -> None:
             f"{folder}: must be a run's folder to be moved aside, but has files and no config.yaml; train "
             "under another name"
         )
+
+
+def _check_writable(folder: Path) -> None:
+    """InputError if the folder, or the nearest one above it that exists, takes no file."""
+    nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    try:
+        TemporaryFile(dir=nearest).close()
+    except OSError as error:
+        raise InputError(
+            f"{folder}: must be a folder that can be written to, but {nearest} is not ({error.strerror}); ",
+            "name another with ", Setting("out"),
+        ) from None  # fmt: skip
 
 
 def _check_config(
