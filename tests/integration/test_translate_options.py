@@ -141,7 +141,7 @@ def test_an_output_with_more_lines_than_the_input_is_not_resumed(
 @pytest.mark.parametrize(
     "content, found",
     [
-        (b"PK\x03\x04\x14\x00", "is a zip file, as .docx and .odt are"),
+        (b"PK\x03\x04\x14\x00", "is a zip file, as .docx, .xlsx and .odt are"),
         (b"%PDF-1.7\nA dog.", "is a PDF file"),
         ("A dog.\n".encode("utf-16"), "is UTF-16"),
         (b"A dog.\nA c\0t.\n", "has a NUL byte in line 2"),
@@ -152,7 +152,7 @@ def test_what_is_no_text_is_refused_and_the_output_kept(tiny_run, tmp_path, capf
     source.write_bytes(content)
     out.write_text("precious\n", encoding="utf-8")
     status, _, err = cli(capfdbinary, "translate", tiny_run, "-i", source, "-o", out)
-    assert status == 2 and f"in.docx: must be text in UTF-8, but {found}; save it as plain text first" in err
+    assert status == 2 and f"in.docx: must be text in UTF-8, but {found}; save it as UTF-8 text first" in err
     assert out.read_text(encoding="utf-8") == "precious\n"
 
 

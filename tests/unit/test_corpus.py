@@ -93,7 +93,11 @@ def test_missing_column_lists_those_there_are(tmp_path):
         ("a.csv", 'en,de\n"Hello, world","Hallo\na,b\nc,d\n', r"row 2 is not CSV: .*is a quote left open"),
         ("a.csv", '"en,de\nHello,Hallo\n', r"row 1 is not CSV: .*is a quote left open"),
         ("a.csv", "en,de\rHello,Hallo\r", r"row 1 is not CSV"),
-        ("a.jsonl", "[" * 200_000, r"a.jsonl:1: must be a JSON object a line: it is nested too deep"),
+        ("a.jsonl", '{"a":' * 200_000, r"a.jsonl:1: must be a JSON object a line: it is nested too deep"),
+        ("a.jsonl", '[{"en": "x", "de": "y"}]\n', r"a.jsonl:1: must be .*, but is a JSON array; `jq -c"),
+        ("a.jsonl", "3\n", r"a.jsonl:1: must be a JSON object a line, but is '3'"),
+        ("a.tsv", "PK\3\4 and more", r"a.tsv: must be text in UTF-8, but is a zip file, as .docx, .xlsx"),
+        ("a.tsv", "%PDF-1.7\n", r"a.tsv: must be text in UTF-8, but is a PDF file; save it as UTF-8 text"),
         (
             "a.jsonl",
             '{"en": ' + "1" * 5000 + ', "de": "x"}',

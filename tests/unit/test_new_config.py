@@ -146,6 +146,7 @@ def test_any_mixture_in_the_order_of_the_command_line(tmp_path):
         (["french.tsv"], "french.tsv: must have a column in en and one in de, but the best ones are"),
         (["one.tsv"], "one.tsv: must have a column in en and one in de, but the best ones are 0% en, 0% de"),
         (["bad.jsonl"], "bad.jsonl: must be a JSON object a line"),
+        (["array.jsonl"], "array.jsonl: must be a JSON object a line, but is a JSON array; `jq"),
     ],
 )
 def test_what_cannot_be_used_is_refused(tmp_path, files, message):
@@ -157,6 +158,7 @@ def test_what_cannot_be_used_is_refused(tmp_path, files, message):
     (tmp_path / "french.tsv").write_text(french * 50, encoding="utf-8")
     (tmp_path / "one.tsv").write_text("A dog runs through the garden.\n" * 50, encoding="utf-8")
     (tmp_path / "bad.jsonl").write_text("{\n", encoding="utf-8")
+    (tmp_path / "array.jsonl").write_text('[\n{"en": "a", "de": "b"}\n]\n', encoding="utf-8")
     with pytest.raises(InputError) as error:
         guess_corpora(files, "en", "de")
     assert str(error.value).startswith(message)

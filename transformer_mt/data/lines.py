@@ -49,6 +49,8 @@ def decoded_lines(file: IO[bytes], path: str) -> Iterator[str]:
         if not raw:
             return
         number += 1
+        if number == 1:
+            refuse_formats(raw, path)
         try:
             # Some editors begin a file with a byte-order mark; it is not part of the first sentence.
             yield strip_end(raw).decode("utf-8-sig" if number == 1 else "utf-8")
@@ -79,9 +81,9 @@ def cut_to_whole_lines(path: Path) -> int:
 # How files begin that are no text: a zip (.docx, .xlsx, .odt), PDF, gzip under another name, pictures, and
 # UTF-16.
 _BINARY_BEGINNINGS = {
-    b"PK\x03\x04": "a zip file, as .docx and .odt are",
+    b"PK\x03\x04": "a zip file, as .docx, .xlsx and .odt are",
     b"%PDF-": "a PDF file",
-    b"\x1f\x8b": "a gzip file; its name must end in .gz",
+    b"\x1f\x8b": "a gzip file without .gz at the end of its name",
     b"\xd0\xcf\x11\xe0": "an old Office file",
     b"\x89PNG": "a picture",
     b"\xff\xd8\xff": "a picture",
@@ -91,18 +93,23 @@ _BINARY_BEGINNINGS = {
 }
 
 
+def refuse_formats(beginning: bytes, name: str) -> None:
+    """InputError if a file begins like one that is not plain text."""
+    for begins, kind in _BINARY_BEGINNINGS.items():
+        if beginning.startswith(begins):
+            raise InputError(f"{name}: must be text in UTF-8, but is {kind}; save it as UTF-8 text first")
+
+
 def refuse_binary(lines: Sequence[bytes], first: int, name: str) -> None:
     """InputError if these lines, of which the first has the number `first`, are plainly not text."""
-    kind = None
     if first == 1 and lines:
-        kind = next(
-            (kind for begins, kind in _BINARY_BEGINNINGS.items() if lines[0].startswith(begins)), None
-        )
-    number = next((number for number, line in enumerate(lines, start=first) if b"\0" in line), None)
-    if kind is None and number is None:
-        return
-    found = f"is {kind}" if kind else f"has a NUL byte in line {number}"
-    raise InputError(f"{name}: must be text in UTF-8, but {found}; save it as plain text first")
+        refuse_formats(lines[0], name)
+    for number, line in enumerate(lines, start=first):
+        if b"\0" in line:
+            raise InputError(
+                f"{name}: must be text in UTF-8, but has a NUL byte in line {number}; save it as UTF-8 text "
+                "first"
+            )
 
 
 def count_lines(path: str) -> int | None:

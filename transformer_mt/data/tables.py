@@ -76,17 +76,7 @@ def _read_jsonl(corpus: FileCorpus, columns: list[str]) -> Iterator[Pair]:
     for number, line in enumerate(read_lines(corpus.file), start=1):
         if not line.strip():
             continue
-        try:
-            row = json.loads(line)
-        except RecursionError:
-            raise InputError(
-                f"{corpus.file}:{number}: must be a JSON object a line: it is nested too deep"
-            ) from None
-        except ValueError as error:  # a number of thousands of digits, too
-            why = getattr(error, "msg", error)
-            raise InputError(f"{corpus.file}:{number}: must be a JSON object a line: {why}") from None
-        if not isinstance(row, dict):
-            raise InputError(f"{corpus.file}:{number}: must be a JSON object, but is {line[:40]!r}")
+        row = json_row(line, f"{corpus.file}:{number}")
         pair = pair_of(row, columns, f"{corpus.file}:{number}")
         try:
             "".join(pair).encode()
@@ -95,6 +85,22 @@ def _read_jsonl(corpus: FileCorpus, columns: list[str]) -> Iterator[Pair]:
                 f"{corpus.file}:{number}: must be whole characters, but holds half a surrogate pair"
             ) from None
         yield pair
+
+
+def json_row(line: str, location: str) -> dict[str, Any]:
+    """The JSON object in a line of a .jsonl file; InputError if there is none."""
+    must = f"{location}: must be a JSON object a line"
+    if line.lstrip().startswith("["):
+        raise InputError(f"{must}, but is a JSON array; `jq -c '.[]' FILE` writes its objects as lines")
+    try:
+        row = json.loads(line)
+    except RecursionError:
+        raise InputError(f"{must}: it is nested too deep") from None
+    except ValueError as error:  # a number of thousands of digits, too
+        raise InputError(f"{must}: {getattr(error, 'msg', error)}") from None
+    if not isinstance(row, dict):
+        raise InputError(f"{must}, but is {line[:40]!r}")
+    return row
 
 
 def _read_parquet(corpus: FileCorpus, columns: list[str]) -> Iterator[Pair]:

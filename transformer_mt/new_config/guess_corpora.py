@@ -1,7 +1,6 @@
 """Which corpora a user's files are: formats, columns, which text files belong together."""
 
 import csv
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from transformer_mt.data.languages import LanguageIdentifier, base_code, is_same
 from transformer_mt.data.lines import read_lines
 from transformer_mt.data.packed import without_packing
 from transformer_mt.data.scripts import script_share
+from transformer_mt.data.tables import json_row
 from transformer_mt.errors import InputError
 
 # Rows that are looked at, evenly spaced over the beginning of a file.
@@ -178,11 +178,7 @@ def _rows(path: str, suffix: str, delimiter: str | None) -> list[dict[Any, Any]]
     lines = (line for line in read_lines(path) if line.strip())
     sample = [line for i, line in enumerate(islice(lines, _ROWS * _STRIDE)) if i % _STRIDE == 0]
     if delimiter is None:
-        try:
-            rows = [json.loads(line) for line in sample]
-        except ValueError as error:
-            raise InputError(f"{path}: must be a JSON object a line: {error}") from None
-        return [row for row in rows if isinstance(row, dict)]
+        return [json_row(line, path) for line in sample]
     split = (
         csv.reader(sample, delimiter=delimiter) if suffix == ".csv" else (s.split(delimiter) for s in sample)
     )
