@@ -7,7 +7,7 @@ TAG = ProtectedText(r"</?\w+/?>|\{\w+\}")
 
 
 def test_spans_are_the_whole_text():
-    parts = TAG.stretches("Hello <b>{name}</b>, come in")
+    parts = TAG.spans("Hello <b>{name}</b>, come in")
     assert "".join(part.text for part in parts) == "Hello <b>{name}</b>, come in"
     assert [part.text for part in parts if part.protected] == ["<b>", "{name}", "</b>"]
     assert [part.text for part in parts if not part.protected] == ["Hello ", ", come in"]
@@ -34,13 +34,13 @@ def test_text_survives_as_often_and_in_an_order_that_means_the_same(source, tran
 
 
 def test_spaces_around_protected_text_stay():
-    parts = TAG.stretches("Hello <b> big </b>world ")
+    parts = TAG.spans("Hello <b> big </b>world ")
     assert TAG.rejoin(parts, ["Hallo", "große", "Welt"]) == "Hallo <b> große </b>Welt "
 
 
 def test_a_match_of_nothing_is_none():
     numbers = ProtectedText(r"\b\d*")
-    assert [(part.text, part.protected) for part in numbers.stretches("See 12 dogs")] == [
+    assert [(part.text, part.protected) for part in numbers.spans("See 12 dogs")] == [
         ("See ", False),
         ("12", True),
         (" dogs", False),

@@ -430,8 +430,8 @@ def test_of_the_n_best_those_are_taken_that_kept_protected_text(translator):
 def test_lines_whose_protected_text_was_lost_are_translated_around_it_in_one_batch(translator):
     lines = ["The {a} dog.", "A {b} cat.", "The {a} dog."]
     lost = {"The {a} dog.": ["Der Hund."], "A {b} cat.": ["Katze."]}
-    stretches = {"The": ["Der"], "dog.": ["Hund."], "A": ["Eine"], "cat.": ["Katze."]}
-    table = answering(translator, {**lost, **stretches})
+    spans = {"The": ["Der"], "dog.": ["Hund."], "A": ["Eine"], "cat.": ["Katze."]}
+    table = answering(translator, {**lost, **spans})
     results = table.translate(lines, protect=r"\{\w\}")
     assert [r.translation for r in results] == ["Der {a} Hund.", "Eine {b} Katze.", "Der {a} Hund."]
     assert all("apart" in result.flags for result in results)

@@ -16,7 +16,7 @@ from transformer_mt.translation.result import Candidate
 _SHARE = 0.5
 # Where no word does, the one with the largest share is taken, but not with less than this.
 _LEAST = 0.2
-# The gain of a word that another mark has: no stretch reaches over it.
+# The gain of a word that another mark has: no range reaches over it.
 _NEVER = -1e9
 
 
@@ -97,7 +97,7 @@ class _Placement:
         )
 
     def _find(self, mark: Mark, free: NDArray[np.bool_]) -> range | None:
-        """The stretch of free target words with the most words of the mark and the fewest others. None if
+        """The range of free target words with the most words of the mark and the fewest others. None if
         there is none.
         """
         if not self._words_of(mark):
@@ -105,7 +105,7 @@ class _Placement:
         shares = self._shares(mark.begin, mark.end)
         counts = free & ~self.is_punctuation
         gains = np.where(counts, shares - _SHARE, np.where(free, 0.0, _NEVER))
-        # The stretch with the largest sum: ends[t] is the sum of all words before t (Kadane's algorithm).
+        # The range with the largest sum: ends[t] is the sum of all words before t (Kadane's algorithm).
         ends = np.concatenate([[0.0], np.cumsum(gains)])
         lowest = np.minimum.accumulate(ends)[:-1]
         sums = np.where(counts, ends[1:] - lowest, -1.0)

@@ -52,7 +52,7 @@ class LineAlignment:
 
     def _segments(self, unit: Unit, translation: str, rank: int) -> Iterator[AlignedSegment]:
         """Those of one unit and its translation."""
-        if not unit.stretches:
+        if not unit.spans:
             found = self._of_unit[id(unit)]
             if unit.protected:
                 for source, target in _pairs(unit.protected.find(unit.segment.text), unit.segment.text,
@@ -61,7 +61,7 @@ class LineAlignment:
             yield found
             return
         src = tgt = 0
-        for span, line in unit.stretches:
+        for span, line in unit.spans:
             if line is None:
                 tgt = max(tgt, translation.find(span.text, tgt))
                 if span.protected:

@@ -11,7 +11,7 @@ from transformer_mt.data.tokenizer import UNK, Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.translation.capitals import is_in_capitals, to_capitals, to_sentence_case
 from transformer_mt.translation.engine import Ids, Request
-from transformer_mt.translation.protected_text import ProtectedText, Stretch
+from transformer_mt.translation.protected_text import ProtectedText, Span
 from transformer_mt.translation.result import Candidate
 from transformer_mt.translation.splitting import Segment, Splitter
 
@@ -33,8 +33,8 @@ class Unit:
     flags: list[str] = field(default_factory=list)
     protected: ProtectedText | None = None
     """None where the segment has no protected text."""
-    stretches: "list[tuple[Stretch, Line | None]]" = field(default_factory=list)
-    """Of a unit whose protected text did not survive: its stretches, and the lines that translate them."""
+    spans: "list[tuple[Span, Line | None]]" = field(default_factory=list)
+    """Of a unit whose protected text did not survive: its spans, and the lines that translate them."""
 
     @property
     def is_in_capitals(self) -> bool:
@@ -51,11 +51,11 @@ class Unit:
 
 
 def searched_units(units: Sequence[Unit]) -> Iterator[Unit]:
-    """The units an engine searched: in place of one translated in stretches, those of the stretches."""
+    """The units an engine searched: in place of one translated span by span, those of the spans."""
     for unit in units:
-        if not unit.stretches:
+        if not unit.spans:
             yield unit
-        for _, line in unit.stretches:
+        for _, line in unit.spans:
             yield from searched_units(line.units) if line else ()
 
 

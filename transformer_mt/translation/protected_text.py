@@ -11,8 +11,8 @@ _TAG = re.compile(r"<(/?)([A-Za-z][\w:.-]*)[^>]*?(/?)>")
 
 
 @dataclass(frozen=True)
-class Stretch:
-    """A stretch of a text."""
+class Span:
+    """Part of a text."""
 
     text: str
     protected: bool
@@ -48,15 +48,15 @@ class ProtectedText:
         """Whether a match reaches over this position of the text."""
         return any(match.start() < position < match.end() for match in self._matches(text))
 
-    def stretches(self, text: str) -> list[Stretch]:
-        """The text's stretches in order, protected and not."""
+    def spans(self, text: str) -> list[Span]:
+        """The text in order, cut where protected text begins and ends."""
         found, start = [], 0
         for match in self._matches(text):
             if match.start() > start:
-                found.append(Stretch(text[start : match.start()], protected=False))
-            found.append(Stretch(match.group(), protected=True))
+                found.append(Span(text[start : match.start()], protected=False))
+            found.append(Span(match.group(), protected=True))
             start = match.end()
-        return [*found, Stretch(text[start:], protected=False)] if start < len(text) else found
+        return [*found, Span(text[start:], protected=False)] if start < len(text) else found
 
     def survived(self, source: str, translation: str) -> bool:
         """Whether the translation has the protected text of the source, each match exactly as often, and with
@@ -66,10 +66,10 @@ class ProtectedText:
         wanted, found = ([match.group() for match in self._matches(text)] for text in (source, translation))
         return Counter(wanted) == Counter(found) and _tag_pairs(wanted) == _tag_pairs(found)
 
-    def rejoin(self, stretches: Sequence[Stretch], translations: Sequence[str]) -> str:
-        """The protected stretches as they were, the others translated, with the spaces around them."""
+    def rejoin(self, spans: Sequence[Span], translations: Sequence[str]) -> str:
+        """The protected spans as they were, the others translated, with the spaces around them."""
         text, others = "", iter(translations)
-        for span in stretches:
+        for span in spans:
             if span.translatable:
                 before, _, after = span.text.partition(span.text.strip())
                 text += before + next(others) + after

@@ -21,7 +21,7 @@ _LONE_CR = re.compile(r"\r(?!\n)")  # it would end the line of the translation
 
 @dataclass(frozen=True)
 class Segment:
-    """A stretch of a line."""
+    """A part of a line."""
 
     text: str
     """Without the white space around it."""

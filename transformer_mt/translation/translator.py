@@ -225,27 +225,27 @@ class Translator:
             yield unit
 
     def _translate_around(self, units: Sequence[Unit], settings: DecodeConfig, options: Options) -> None:
-        """For units whose protected text did not survive: the stretches between are translated apart, all in
+        """For units whose protected text did not survive: the text around it is translated alone, all in
         one batch.
         """
         protections = [unit.protected for unit in units if unit.protected is not None]
-        spans = [protected.stretches(unit.segment.text) for unit, protected in zip(units, protections)]
+        spans = [protected.spans(unit.segment.text) for unit, protected in zip(units, protections)]
         texts, prefixes, capitals = [], [], []
         for unit, own in zip(units, spans):
-            # The prefix begins the first stretch; before protected text it is put in front.
+            # The prefix begins the first span; before protected text it is put in front.
             starts_translatable = own[0].translatable
             for span in own:
                 if span.translatable:
                     texts.append(span.text.strip())
                     prefixes.append(unit.prefix_text if starts_translatable and span is own[0] else "")
                     capitals.append(unit.is_in_capitals)
-        stretches = self.planner.lines(texts, prefixes, settings, tag=options.tag, in_capitals=capitals)
-        for _ in self._search([part for line in stretches for part in line.units], settings, options):
+        lines = self.planner.lines(texts, prefixes, settings, tag=options.tag, in_capitals=capitals)
+        for _ in self._search([part for line in lines for part in line.units], settings, options):
             pass
-        parts = iter(stretches)
+        parts = iter(lines)
         for unit, own, protected in zip(units, spans, protections):
-            unit.stretches = [(span, next(parts) if span.translatable else None) for span in own]
-            mine = [line for _, line in unit.stretches if line is not None]
+            unit.spans = [(span, next(parts) if span.translatable else None) for span in own]
+            mine = [line for _, line in unit.spans if line is not None]
             each = [joined(line, options.n_best, self.planner.splitter) for line in mine]
             unit.candidates = []
             for rank in range(min(map(len, each), default=1)):
