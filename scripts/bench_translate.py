@@ -1,7 +1,7 @@
 """Speed of translating: our engines beside CTranslate2 called directly, with the same weights, taking turns
 in one run.
 
-    python scripts/bench_translate.py RUN SOURCE [--rounds 3] [--sentences 1000] [--growth]
+    python scripts/bench_translate.py RUN SOURCE [--rounds 3] [--sentences 1000] [--growth | --busy]
 
 RUN is a run's folder; it is exported to a temporary folder first. SOURCE has sentences, one a line. Figures
 are medians over the rounds; loading is not counted, except in the last table: one short sentence, from the
@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
+from unittest import mock
 
 from transformer_mt.device import keep_freed_memory
 
@@ -77,15 +78,18 @@ def measure(variants: dict[str, tuple], rounds: int) -> dict[str, float]:
     """Median seconds of each (function that makes it, its arguments); they take turns of two runs, of which
     the second counts.
 
-    Each has a process of its own: two libraries in one would meet in OpenMP's settings.
+    Each has a process of its own: two libraries in one would meet in OpenMP's settings. `environment` is an
+    option of any variant: the variables its process starts with.
     """
     context = multiprocessing.get_context("spawn")
     pipes, processes = {}, []
     for name, (make, *arguments) in variants.items():
-        options = arguments.pop() if arguments and isinstance(arguments[-1], dict) else {}
+        options = dict(arguments.pop()) if arguments and isinstance(arguments[-1], dict) else {}
+        environment = options.pop("environment", {})
         pipes[name], theirs = context.Pipe()
         processes.append(context.Process(target=_serve, args=(theirs, make, tuple(arguments), options)))
-        processes[-1].start()
+        with mock.patch.dict(os.environ, environment):
+            processes[-1].start()
         theirs.close()  # so that a process that fails is an error here, not a wait without end
         pipes[name].recv()
     seconds: dict[str, list[float]] = {name: [] for name in variants}
@@ -193,6 +197,30 @@ def growth(run: Path, lines: list[str], rounds: int) -> None:
     )
 
 
+def beside_another_program(run: Path, exports: dict[str, Path], lines: list[str], rounds: int) -> None:
+    """Sentences per second while nothing else runs and while one other process is busy all the time: with
+    libgomp's own spinning (300,000 iterations) and with ours.
+    """
+    spinning = {"environment": {"GOMP_SPINCOUNT": "300000"}}
+    variants: dict[str, tuple] = {}
+    for beam in BEAMS:
+        for dtype in ("float32", "bfloat16"):
+            engine = (whole, run, lines, beam, dtype, False)
+            variants[f"torch engine, {dtype} | {beam} | libgomp's"] = (*engine, spinning)
+            variants[f"torch engine, {dtype} | {beam} | ours"] = engine
+        variants[f"ctranslate2 engine, int8 | {beam} | ours"] = (
+            whole, exports["int8"], lines, beam, None, False,
+        )  # fmt: skip
+    quiet = measure(variants, rounds)
+    other = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    busy = measure(variants, rounds)
+    other.kill()
+    print("\n| | beam | spinning | sentences/s, quiet | busy | busy to quiet |\n|---|---|---|---|---|---|")
+    for name in variants:
+        speeds = [len(lines) / seconds[name] for seconds in (quiet, busy)]
+        print(f"| {name} | {speeds[0]:.0f} | {speeds[1]:.0f} | {speeds[1] / speeds[0]:.2f} |", flush=True)
+
+
 def start_up(run: Path, exports: dict[str, Path], rounds: int) -> None:
     print("\n| one short sentence, process start to exit | seconds | peak MB |\n|---|---|---|")
     for name, model in (
@@ -223,6 +251,9 @@ def main() -> None:
     parser.add_argument(
         "--growth", action="store_true", help="also how time grows with length, beam and batch"
     )
+    parser.add_argument(
+        "--busy", action="store_true", help="only: beside another program that is busy all the time"
+    )
     parser.add_argument("--device", help="cuda: the tables of a GPU (default: those of the CPU)")
     arguments = parser.parse_args()
     from transformer_mt.export.export import export
@@ -237,6 +268,9 @@ def main() -> None:
             print(export(arguments.run, exports[kind], ToCTranslate2(kind), str(arguments.source), print))
         if arguments.device:
             on_gpu(arguments.run, exports, lines, arguments.rounds, arguments.device)
+            return
+        if arguments.busy:
+            beside_another_program(arguments.run, exports, lines, arguments.rounds)
             return
         start_up(arguments.run, exports, arguments.rounds)
         throughput(arguments.run, exports, lines, arguments.rounds)

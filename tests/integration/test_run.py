@@ -93,6 +93,21 @@ def test_a_folder_that_takes_no_file_is_refused_before_the_data_are_read(write_c
     assert "reading" not in capsys.readouterr().err
 
 
+def test_a_new_run_must_have_a_language_and_an_old_one_is_resumed_and_translates(run, monkeypatch, tmp_path):
+    for split in ("train", "valid"):
+        rows = "".join(f"{en}\t{de}\n" for en, de in toy.generate(split, 300))
+        (tmp_path / f"{split}.tsv").write_text(f"en\tcz\n{rows}", encoding="utf-8")
+    files = ["data.train={file: train.tsv}", "data.valid={file: valid.tsv}"]
+    words = ["data.target_lang=cz", *files, "data.test=[]"]
+    with pytest.raises(InputError, match="its own code, but cz is that of a country; Czech is cs"):
+        run(*words, "train.max_updates=1")
+    with monkeypatch.context() as earlier:
+        earlier.setattr("transformer_mt.training.setup.check_language", lambda code: None)
+        run(*words, "train.max_updates=1")
+    folder, entries = run(*words, "train.max_updates=2")
+    assert entries[-1]["step"] == 2 and Translator.load(folder, device="cpu").target_lang == "cz"
+
+
 @pytest.mark.parametrize("several, splits", [(0, "true"), (3, "false"), (1, "true")])
 def test_whether_lines_are_split_is_what_the_training_sources_say(run, tmp_path, several, splits):
     """auto: not where a fifth of them has several sentences. The answer is in the run's folder, which needs

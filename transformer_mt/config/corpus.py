@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Discriminator, Field, Tag
 
 from transformer_mt.config.filter import FilterConfig
-from transformer_mt.config.language import Language, LanguageCode
+from transformer_mt.config.language import Language
 from transformer_mt.config.section import Positive, Section
 
 TAG = r"^(>?[^>\s]\S*|>)$"
@@ -120,7 +120,7 @@ class OpusCorpus(CorpusOptions):
     """Its name there: `News-Commentary`."""
     version: str = Field(pattern=r"^[\w.+-]+$")
     """Its version: `v16`."""
-    languages: list[LanguageCode] | None = Field(None, min_length=2, max_length=2)
+    languages: list[Language] | None = Field(None, min_length=2, max_length=2)
     """Source and target in OPUS's codes, where they differ: `[en, zh_CN]`."""
 
 

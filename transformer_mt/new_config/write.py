@@ -54,10 +54,7 @@ def new_config(
     if out.exists():
         raise InputError(f"{out}: must not exist yet, but does; name another file, or remove it")
     for code in (source_lang, target_lang):
-        try:
-            check_language(code)
-        except ValueError as error:
-            raise InputError(str(error)) from None
+        check_language(code)
     if source_lang == target_lang:
         raise InputError(f"source and target language must differ, but both are {source_lang}")
     guesses = guess_corpora(files, source_lang, target_lang)

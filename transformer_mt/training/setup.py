@@ -14,6 +14,7 @@ from transformer_mt.checkpoint import Checkpoint
 from transformer_mt.config import Config
 from transformer_mt.config.dump import dump_config
 from transformer_mt.config.inherit import inherit, with_keys_of
+from transformer_mt.config.language import check_language
 from transformer_mt.data.batching import TrainingBatches
 from transformer_mt.data.epoch_pairs import epoch_pairs
 from transformer_mt.data.given_tokenizer import config_from_tokenizer, given_tokenizer
@@ -143,14 +144,17 @@ def _check_config(
         elif config.tokenizer.file:
             config = with_keys_of(config, old, ("tokenizer",))
         config = resumed_config(old, config, folder)
-    elif not fresh and (folder / "model.safetensors").exists():
-        raise InputError(
-            f"{folder}: must hold the checkpoints of its model to be resumed, but holds none; start over ",
-            "with ", Setting("fresh", True), ", which moves it aside, or train under another name",
-        )  # fmt: skip
-    elif parent is not None:
-        _note_other_directions(config, parent)
-        config = inherit(config, parent.config)
+    else:
+        for code in dict.fromkeys(code for direction in config.data.directions for code in direction):
+            check_language(code)  # not in the config's types: what was trained with another remains usable
+        if not fresh and (folder / "model.safetensors").exists():
+            raise InputError(
+                f"{folder}: must hold the checkpoints of its model to be resumed, but holds none; start ",
+                "over with ", Setting("fresh", True), ", which moves it aside, or train under another name",
+            )  # fmt: skip
+        if parent is not None:
+            _note_other_directions(config, parent)
+            config = inherit(config, parent.config)
     if config.train.parallel == "fsdp" and config.train.batch_tokens == "auto":
         raise InputError("train.batch_tokens must be a number with train.parallel: fsdp, but is auto")
     return config
