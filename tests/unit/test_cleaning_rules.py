@@ -54,6 +54,7 @@ def test_the_share_of_a_script():
     assert script_share("abc", "en") == 1.0
     assert script_share("12.", "en") is None
     assert script_share("犬がいる", "ja") == 1.0
+    assert script_share("スーパー", "ja") == 1.0
 
 
 @pytest.mark.parametrize(

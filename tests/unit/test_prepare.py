@@ -27,7 +27,8 @@ TEXT = [
 
 
 def cached():
-    return [path for path in cache_root().iterdir() if path.name != ".lock"]
+    """The prepared data sets."""
+    return [path for path in cache_root().iterdir() if path.name not in (".lock", "scores")]
 
 
 @pytest.fixture
@@ -110,6 +111,10 @@ def test_an_entry_has_its_own_filter(corpus_config):
     assert [c.get("copy", 0) for c in counts] == [0, 1]
 
 
+def with_vocabulary(config, size):
+    return config.model_copy(update={"tokenizer": config.tokenizer.model_copy(update={"vocab_size": size})})
+
+
 def test_the_best_share_by_two_models_is_kept(corpus_config, tmp_path, monkeypatch):
     """Scored once: an interruption loses at most the chunk at work."""
     for model in ("forward", "backward"):
@@ -141,6 +146,12 @@ def test_the_best_share_by_two_models_is_kept(corpus_config, tmp_path, monkeypat
     texts = [data.tokenizer.decode_tgt(data.train.src(i).tolist()) for i in range(len(data.train))]
     assert texts == [src for src, _ in TEXT if src.split()[2] != "5"][:149]
 
+    prepare(with_filter(corpus_config, model_score={**models, "keep": 0.5}), print, log_probs=log_probs)
+    with pytest.raises(InputError, match="vocab_size"):
+        prepare(with_vocabulary(chosen, 100_000), print, log_probs=log_probs)
+    prepare(with_vocabulary(chosen, chosen.tokenizer.vocab_size - 1), print, log_probs=log_probs)
+    assert len(scored) == 201 + 50  # other shares and vocabularies take the same scores
+
     (tmp_path / "forward" / "model.safetensors").write_bytes(b"other weights")
     prepare(chosen, lambda text: None, log_probs=log_probs)
     assert len(scored) == 2 * 201 + 50  # another model, other scores
@@ -154,6 +165,10 @@ def test_a_second_start_takes_the_cache_and_a_changed_file_or_setting_does_not(c
     with monkeypatch.context() as patch:
         patch.setattr(Tokenizer, "train", None)  # would raise
         assert prepare(corpus_config, lambda text: None).fingerprint == first.fingerprint
+        train = corpus_config.data.train.model_copy(update={"name": "another name"})
+        data = corpus_config.data.model_copy(update={"train": train})
+        named = prepare(corpus_config.model_copy(update={"data": data}), lambda text: None)
+        assert [corpus.name for corpus in named.corpora] == ["another name"]
     longer = corpus_config.model_copy(
         update={"data": corpus_config.data.model_copy(update={"max_length": 60})}
     )
@@ -239,7 +254,7 @@ def test_killed_at_its_very_end_preparation_goes_on(corpus_config, monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             prepare(corpus_config, lambda text: None)
     assert len(prepare(corpus_config, lambda text: None).train) > 0
-    assert [path.suffix for path in cached()] == [""] and not (cached()[0] / "survey").exists()
+    assert [path.suffix for path in cached()] == [""] and not (cached()[0] / "first_pass").exists()
 
 
 def test_bad_input_leaves_nothing_behind(corpus_config):

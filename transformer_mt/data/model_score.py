@@ -4,13 +4,17 @@ Dual conditional cross-entropy (Junczys-Dowmunt 2018): a pair is bad if it is im
 the two directions disagree.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from transformer_mt.config.filter import ModelScore
+from transformer_mt.cache import cache_root
+from transformer_mt.config.filter import FilterConfig, ModelScore
 from transformer_mt.data.tables import Pair
 from transformer_mt.errors import InputError
 from transformer_mt.files import fsync
@@ -23,15 +27,38 @@ source.
 _PAIRS = 2000
 
 
-def model_identity(folder: Path) -> list[list[str | int]]:
-    """Facts that change when the model does. InputError if there is none."""
-    files = [folder / name for name in ("model.safetensors", "model.bin") if (folder / name).exists()]
-    if not files:
-        raise InputError(
-            f"{folder}: must be a run or an exported model, to score pairs (data.filter.model_score), but "
-            "holds no weights"
-        )
-    return [[str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns] for file in files]
+def identity_of_models(settings: ModelScore) -> list[list[str | int]]:
+    """Facts that change when one of the models does. InputError if there is none."""
+    facts: list[list[str | int]] = []
+    for folder in map(Path, (settings.forward, settings.backward)):
+        names = ("model.safetensors", "model.bin")
+        files = [folder / name for name in names if (folder / name).exists()]
+        if not files:
+            raise InputError(
+                f"{folder}: must be a run or an exported model, to score pairs (data.filter.model_score), "
+                "but holds no weights"
+            )
+        facts += [[str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns] for file in files]
+    return facts
+
+
+def scores_file(
+    corpus: Mapping[str, Any], chosen: FilterConfig, languages: tuple[str, str], is_kept: np.ndarray
+) -> Path:
+    """Where the scores of the rows of a corpus that the other rules keep are: in the cache, but not with the
+    prepared data. Scoring takes hours, and neither another vocabulary nor another `keep` changes a score.
+    """
+    assert chosen.model_score is not None
+    facts = {
+        "corpus": {**corpus, "filter": None},
+        "filter": chosen.model_dump(exclude={"model_score": {"keep"}}),
+        "models": identity_of_models(chosen.model_score),
+        "languages": languages,
+    }
+    key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode() + is_kept.tobytes()).hexdigest()[:24]
+    folder = cache_root() / "scores"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / f"{key}.f32"
 
 
 def worst_rows(

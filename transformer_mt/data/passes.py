@@ -16,9 +16,16 @@ from transformer_mt.config import Config, DataConfig
 from transformer_mt.config.corpus import Corpus, FromTrainCorpus, Readable
 from transformer_mt.data import drop_reasons
 from transformer_mt.data.cleaning_rules import repaired, rules_of
-from transformer_mt.data.corpus import Pair, UnknownSplitError, described_access, name_of, read_corpus
+from transformer_mt.data.corpus import (
+    Pair,
+    UnknownSplitError,
+    described_access,
+    identity,
+    name_of,
+    read_corpus,
+)
 from transformer_mt.data.held_out import as_lines, held_out_file, sentence_key, splits_of
-from transformer_mt.data.model_score import LogProbs, worst_rows
+from transformer_mt.data.model_score import LogProbs, scores_file, worst_rows
 from transformer_mt.data.row_reasons import DropReasons, TrainingCorpus, read_reasons
 from transformer_mt.data.sentences import has_several_sentences
 from transformer_mt.data.test_sets import TestSentence, describe_set, read_set
@@ -30,7 +37,8 @@ from transformer_mt.progress_bar import show_progress
 TOKENIZER_PAIRS = 500_000  # evenly spaced over the corpora; more change the pieces little and take long
 SENTENCE_PAIRS = 20_000  # evenly spaced: enough to say which share of the sources has several sentences
 
-FIRST_PASS_FILE = "survey.json"  # says that the first pass is done
+FIRST_PASS_FOLDER = "first_pass"
+FIRST_PASS_FILE = "first_pass.json"  # says that it is done
 
 Say = Callable[[str], None]
 T = TypeVar("T")
@@ -52,7 +60,7 @@ def read_first_pass(folder: Path) -> FirstPassResult | None:
     """What the first pass left in the folder; None unless it is done."""
     try:
         facts = json.loads((folder / FIRST_PASS_FILE).read_text(encoding="utf-8"))
-        reasons = read_reasons(folder / "survey")
+        reasons = read_reasons(folder / FIRST_PASS_FOLDER)
     except FileNotFoundError:
         return None
     return FirstPassResult(reasons, facts["sizes"], facts["several_sentences"])
@@ -70,10 +78,9 @@ def first_pass(
         return done, Tokenizer.load(folder)
     splits = splits_of(data)
     held_out = evaluation_keys(data, say)
-    row_reasons = DropReasons(folder / "survey", held_out.sources, data.remove_duplicates, splits)
+    row_reasons = DropReasons(folder / FIRST_PASS_FOLDER, held_out.sources, data.remove_duplicates, splits)
     sample = _evenly_spaced(row_reasons.walk(_corpora(data, held_out.targets, say)), TOKENIZER_PAIRS)
-    reasons = _without_worst(row_reasons, row_reasons.finish(), data, log_probs, say)
-    fsync(row_reasons.reasons_file)
+    reasons = row_reasons.finish()
     for split in splits:
         if not (pairs := split.pairs()):
             raise InputError(
@@ -81,6 +88,8 @@ def first_pass(
                 "hash; raise its share"
             )
         write_text(held_out_file(folder, split.name), as_lines(pairs))
+    reasons = _without_worst(row_reasons, reasons, data, log_probs, say)
+    fsync(row_reasons.reasons_file)
     if tokenizer is None:
         names = ", ".join(name_of(entry) for entry in data.entries)
         say(f"learning {config.tokenizer.vocab_size:,} {config.tokenizer.kind} pieces from {names}")
@@ -125,18 +134,18 @@ def _without_worst(
 ) -> np.ndarray:
     """The drop reasons after the rule `model_score`, which compares the kept pairs of a corpus."""
     starts = [0, *accumulate(row_reasons.sizes)]
-    for number, (entry, start, stop) in enumerate(zip(data.entries, starts, starts[1:])):
+    for entry, start, stop in zip(data.entries, starts, starts[1:]):
         settings = data.filter_of(entry).model_score
         if settings is None:
             continue
-        is_kept = reasons[start:stop] == drop_reasons.REASONS.index(drop_reasons.KEPT)
+        is_kept: np.ndarray = reasons[start:stop] == drop_reasons.REASONS.index(drop_reasons.KEPT)
         rows = start + np.flatnonzero(is_kept)
         say(
             f"scoring {len(rows):,} pairs of {name_of(entry)} with {settings.forward} and {settings.backward}"
         )
         pairs = ((src.strip(), tgt.strip()) for src, tgt in compress(training_pairs(entry, data), is_kept))
         shown = show_progress(pairs, "scoring", len(rows), unit="pairs")
-        file = row_reasons.reasons_file.with_name(f"scores-{number}.f32")
+        file = scores_file(identity(entry), data.filter_of(entry), data.languages_of(entry), is_kept)
         reasons = row_reasons.drop(
             worst_rows(rows, shown, data.languages_of(entry), settings, log_probs, file),
             drop_reasons.MODEL_SCORE,

@@ -30,8 +30,14 @@ from transformer_mt.data.dataset import EncodedPairs, write_chunks
 from transformer_mt.data.encode import encoded_chunks
 from transformer_mt.data.held_out import as_lines, held_out_file, splits_of
 from transformer_mt.data.mixture import effective_weights
-from transformer_mt.data.model_score import LogProbs, model_identity
-from transformer_mt.data.passes import FIRST_PASS_FILE, Say, first_pass, validation_sentences
+from transformer_mt.data.model_score import LogProbs, identity_of_models
+from transformer_mt.data.passes import (
+    FIRST_PASS_FILE,
+    FIRST_PASS_FOLDER,
+    Say,
+    first_pass,
+    validation_sentences,
+)
 from transformer_mt.data.shard_helper import ShardHelper
 from transformer_mt.data.shards import CorpusCounts, second_pass
 from transformer_mt.data.test_sets import TestSentence, name_of_set
@@ -41,7 +47,7 @@ from transformer_mt.files import fsync, write_text
 from transformer_mt.locks import FolderLock, wait_for_folder
 from transformer_mt.markdown import table
 
-FORMAT = 5  # of the cache: raise it when a change in this package alters what is written
+FORMAT = 6  # of the cache: raise it when a change in this package alters what is written
 
 
 @dataclass(frozen=True)
@@ -129,10 +135,8 @@ def _key(config: Config, tokenizer: Tokenizer | None) -> str:
 
 def _filter_identity(chosen: FilterConfig) -> dict[str, Any]:
     """The settings, and the weights of the models that score pairs."""
-    facts: dict[str, Any] = chosen.model_dump()
-    if settings := chosen.model_score:
-        facts["models"] = [model_identity(Path(model)) for model in (settings.forward, settings.backward)]
-    return facts
+    models = identity_of_models(chosen.model_score) if chosen.model_score else []
+    return chosen.model_dump() | {"models": models}
 
 
 def _set_identity(corpus: Readable | FromTrainCorpus) -> dict[str, Any]:
@@ -144,7 +148,8 @@ def _open(config: Config, folder: Path, say: Say) -> PreparedData | None:
     try:
         facts = json.loads((folder / "facts.json").read_text(encoding="utf-8"))
         train = EncodedPairs(sorted(folder.glob("train-*.arrow")))
-        corpora = [CorpusCounts(**corpus) for corpus in facts["corpora"]]
+        names = map(name_of, config.data.entries)  # another name is no other data
+        corpora = [CorpusCounts(**{**each, "name": name}) for each, name in zip(facts["corpora"], names)]
         sizes = [corpus.counts.get(drop_reasons.KEPT, 0) for corpus in corpora]
         if len(train) != sum(sizes):
             raise ValueError(f"{len(train):,} of its {sum(sizes):,} pairs are left")
@@ -231,7 +236,7 @@ def _build(
                     "the corpus must stay as it is while it is read, but has changed; start again"
                 )
             part.rename(folder)
-            shutil.rmtree(folder / "survey")  # last: until here an interrupted run can resume
+            shutil.rmtree(folder / FIRST_PASS_FOLDER)  # last: until here an interrupted run can resume
             if data := _open(config, folder, say):
                 return data
             raise WorkError(f"{folder}: must read as it was written, but does not; check the disk")

@@ -5,10 +5,11 @@ from functools import lru_cache
 import regex
 
 _SCRIPTS = {
-    "Arabic": "ar fa ur ps ug sd ckb arz sdh",
+    "Arabic": "ar fa ur ps ug sd ckb arz ary sdh uzs",
+    "Arabic Latin": "ku",
     "Armenian": "hy",
     "Bengali": "bn as",
-    "Cyrillic": "ru uk bg mk be ky mn tg tt ba cv",
+    "Cyrillic": "ru uk bg mk be kk ky mn tg tt ba cv",
     "Devanagari": "hi mr ne sa gom",
     "Ethiopic": "am ti",
     "Georgian": "ka",
@@ -18,13 +19,14 @@ _SCRIPTS = {
     "Han": "zh yue wuu cmn lzh",
     "Han Hangul": "ko",
     "Han Hiragana Katakana": "ja",
-    "Hebrew": "he yi",
+    "Hebrew": "he hbo yi",
     "Kannada": "kn",
     "Khmer": "km",
     "Lao": "lo",
     "Latin": "en de fr es it pt nl sv da no nb nn is fi et lv lt pl cs sk sl hr hu ro sq tr ca gl eu ga gd "
     "cy br mt la eo af sw zu xh st tn yo ig ha so rw id ms jv tl fil vi ht qu gn ay lb fo fy oc ast wa co "
-    "ilo ceb war bs",
+    "ilo ceb war bs az tk crh mg om sn lg ln nso pcm se an lij vec ltg kab ace bcl ext fuv gcf gcr gug guw "
+    "kik vo",
     "Latin Cyrillic": "sr uz",
     "Malayalam": "ml",
     "Myanmar": "my",
@@ -66,12 +68,14 @@ def script_share(text: str, language: str) -> float | None:
 
 @lru_cache
 def _other_letters(scripts: tuple[str, ...]) -> "regex.Pattern[str]":
-    """Runs of letters that are not of these scripts."""
-    ours = "".join(rf"\p{{Script={script}}}" for script in scripts)
+    """Runs of letters of other scripts. Those that several scripts share are of none: the sign that lengthens
+    vowels in Japanese.
+    """
+    ours = "".join(rf"\p{{Script={script}}}" for script in (*scripts, "Common", "Inherited"))
     return regex.compile(rf"[\p{{L}}--[{ours}]]+", regex.V1)
 
 
-# Letters that belong to no one script, such as the sign that lengthens vowels in Japanese, are left out.
+# Letters that several scripts share are left out.
 _NAMES = sorted({name for names in _SCRIPTS for name in names.split()})
 _NAMED = {name: regex.compile(rf"\p{{Script={name}}}") for name in _NAMES}
 

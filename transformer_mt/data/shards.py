@@ -19,7 +19,7 @@ from transformer_mt.data import drop_reasons
 from transformer_mt.data.corpus import Pair, name_of
 from transformer_mt.data.dataset import Chunk, write_chunks
 from transformer_mt.data.encode import encoded_chunks
-from transformer_mt.data.passes import FirstPassResult, Say, training_pairs
+from transformer_mt.data.passes import FIRST_PASS_FOLDER, FirstPassResult, Say, training_pairs
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.files import fsync, write_text
 from transformer_mt.locks import lock_shard
@@ -84,7 +84,7 @@ class ShardEncoder:
         # Before the lock: a process that joins late may read for minutes until it is there.
         if not wait and not self._move_to(rows, stop):
             return False
-        lock = lock_shard(self._folder / "survey" / f"{mark.stem}.lock", wait)
+        lock = lock_shard(self._folder / FIRST_PASS_FOLDER / f"{mark.stem}.lock", wait)
         if lock is None:
             return False
         with lock:

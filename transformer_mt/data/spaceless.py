@@ -1,7 +1,6 @@
 """Languages and scripts that put no spaces between words."""
 
 import re
-import unicodedata
 
 import regex
 
@@ -9,11 +8,12 @@ from transformer_mt.data.languages import base_code
 
 _LANGUAGES = ("zh", "ja", "th", "lo", "km", "my")
 _NO_SPACES_AT_ALL = ("zh", "ja")  # the others have them between clauses
-SPACELESS = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]"
+SPACELESS = r"[\p{Han}\p{Hiragana}\p{Katakana}ー\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]"
 """A character of such a script, for the module regex."""
+_IS_SPACELESS = regex.compile(SPACELESS)
 LETTER = re.compile(r"[^\W\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\uffff]")
-"""A letter or digit of any other script."""
-_SCRIPTS = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR")
+"""A letter or digit of another script, in which spaces part words. Not of Korean: particles are written
+together with words."""
 
 
 def has_no_word_spaces(language: str) -> bool:
@@ -25,7 +25,7 @@ def count_spaceless(text: str) -> int:
     """How many characters of the text are of such a script; each stands for about a word."""
     if text.isascii():
         return 0
-    return sum(not c.isascii() and unicodedata.name(c, "").startswith(_SCRIPTS) for c in text)
+    return len(_IS_SPACELESS.findall(text))
 
 
 # Characters of Chinese and Japanese, with their full-width punctuation.

@@ -110,7 +110,8 @@ def is_code_of(word: str, language: str) -> bool:
 def _share_in(lines: Sequence[str], language: str) -> float:
     """The share of the lines that may be in the language: by their script, and by their words."""
     lines = [line for line in lines if any(map(str.isalpha, line))]
-    fitting = [line for line in lines if (script_share(line, language) or 0.0) > 0.3]
+    # A language whose scripts are not known may have any.
+    fitting = [line for line in lines if (share := script_share(line, language)) is None or share > 0.3]
     if not fitting:
         return 0.0
     identifier = LanguageIdentifier()
