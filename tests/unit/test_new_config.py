@@ -60,6 +60,8 @@ TABLES = {
     "header.tsv": tsv(EN, DE, header="en\tde"),
     "swapped.tsv": tsv(DE, EN, header="de\ten"),
     "english_names.csv": "English,German,Notes\n" + "".join(f'"{en}","{de}",x\n' for en, de in PAIRS),
+    "longer_names.csv": "id,english_text,german_text\n"
+    + "".join(f'{n},"{en}","{de}"\n' for n, (en, de) in enumerate(PAIRS)),
     "own_names.tsv": tsv(EN, DE, header="English\tDeutsch"),
     "sides.tsv": tsv(NUMBERS, EN, DE, header="id\tsource\ttarget"),
     "bare.tsv": tsv(EN, DE),
@@ -125,6 +127,15 @@ def test_two_text_files_are_a_corpus(tmp_path, names):
     assert ("their text" in guess.assumed) == (names[0] == "first.txt")
 
 
+@pytest.mark.parametrize("codes", [("en", "zh_Hans"), ("en_GB", "zh-Hans"), ("en", "zh"), ("EN", "zh_CN")])
+def test_codes_in_names_may_have_scripts_and_countries(tmp_path, codes):
+    names = [f"{name}.{code}" for name in ("news", "talks") for code in codes]
+    for name in names:
+        (tmp_path / name).write_text("x\n", encoding="utf-8")
+    pairs = [(guess.corpus.source, guess.corpus.target) for guess in guess_corpora(names, "en", "zh_Hans")]
+    assert pairs == [(names[0], names[1]), (names[2], names[3])]
+
+
 def test_any_mixture_in_the_order_of_the_command_line(tmp_path):
     for name in ("a.en", "a.de", "b.en", "b.de"):
         (tmp_path / name).write_text(lines(int(name.endswith("de"))), encoding="utf-8")
@@ -145,8 +156,9 @@ def test_any_mixture_in_the_order_of_the_command_line(tmp_path):
         (["folder"], "folder: must be a file, but is a folder"),
         (["french.tsv"], "french.tsv: must have a column in en and one in de, but the best ones are"),
         (["one.tsv"], "one.tsv: must have a column in en and one in de, but the best ones are 0% en, 0% de"),
-        (["bad.jsonl"], "bad.jsonl: must be a JSON object a line"),
-        (["array.jsonl"], "array.jsonl: must be a JSON object a line, but is a JSON array; `jq"),
+        (["bad.jsonl"], "bad.jsonl:1: must be a JSON object a line"),
+        (["mac.csv"], "mac.csv: row 1 is not CSV: new-line character seen in unquoted field"),
+        (["array.jsonl"], "array.jsonl:1: must be a JSON object a line, but is a JSON array; `jq"),
     ],
 )
 def test_what_cannot_be_used_is_refused(tmp_path, files, message):
@@ -157,6 +169,7 @@ def test_what_cannot_be_used_is_refused(tmp_path, files, message):
     french = "Le chien court dans la rue.\tNous mangeons du pain avec nos amis.\n"
     (tmp_path / "french.tsv").write_text(french * 50, encoding="utf-8")
     (tmp_path / "one.tsv").write_text("A dog runs through the garden.\n" * 50, encoding="utf-8")
+    (tmp_path / "mac.csv").write_bytes(b"en,de\rA dog.,Ein Hund.\r")
     (tmp_path / "bad.jsonl").write_text("{\n", encoding="utf-8")
     (tmp_path / "array.jsonl").write_text('[\n{"en": "a", "de": "b"}\n]\n', encoding="utf-8")
     with pytest.raises(InputError) as error:
@@ -219,7 +232,7 @@ def test_the_config_reads_back_and_names_the_files(tmp_path, quick):
 def test_too_few_pairs_are_refused(tmp_path, quick):
     (tmp_path / "few.tsv").write_text("en\tde\n" + "A dog.\tEin Hund.\n" * 5, encoding="utf-8")
     with pytest.raises(
-        InputError, match=r"few.tsv: must have at least 20 pairs with text on both sides, but have 5"
+        InputError, match=r"few.tsv: must have at least 200 pairs with text on both sides, but have 5"
     ):
         new_config("en", "de", ["few.tsv"], tmp_path / "mine.yaml", print)
 
@@ -264,11 +277,24 @@ def test_a_training_of_few_epochs_has_no_bpe_dropout(tmp_path, quick, monkeypatc
 
 
 def test_chinese_gets_what_it_needs(tmp_path, quick):
-    rows = [f"The dog number {n} runs.\t第{n}只狗在跑，很快。" for n in range(60)]
+    rows = [f"The dog number {n} runs.\t第{n}只狗在跑，很快。" for n in range(240)]
     (tmp_path / "zh.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
     new_config("en", "zh", ["zh.tsv"], tmp_path / "mine.yaml", print)
     tokenizer = load_config(tmp_path / "mine.yaml").tokenizer
     assert tokenizer.normalization == "identity" and tokenizer.vocab_size < 600  # so little text
+
+
+def test_more_characters_than_pieces_raise_the_vocabulary(tmp_path, quick):
+    rows = [f"The dog number {n} runs.\t{chr(0x4E00 + 2 * n)}只狗{chr(0x4E01 + 2 * n)}。" for n in range(900)]
+    (tmp_path / "zh.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    new_config("en", "zh", ["zh.tsv"], tmp_path / "mine.yaml", print)
+    assert load_config(tmp_path / "mine.yaml").tokenizer.vocab_size > 1800
+
+
+def test_a_language_of_which_nothing_is_known_may_be_any_text(tmp_path):
+    (tmp_path / "bare.tsv").write_text(TABLES["bare_swapped.tsv"], encoding="utf-8")
+    (guess,) = guess_corpora(["bare.tsv"], "en", "tlh")
+    assert read(guess, ("en", "tlh")) == PAIRS
 
 
 @pytest.mark.parametrize("pairs, expected", [(0, 0), (9_000, 0), (40_000, 1), (200_000, 2), (10**8, 4)])

@@ -15,12 +15,8 @@ Pair = tuple[str, str]
 
 def read_rows(corpus: FileCorpus, columns: Columns, suffix: str) -> Iterator[Pair]:
     """The pairs of a text table (.tsv, .csv) or of one with named values (.jsonl, .parquet)."""
-    if suffix == ".tsv":
-        gap = corpus.delimiter or "\t"
-        return _read_table(corpus, columns, (line.split(gap) for line in read_lines(corpus.file)))
-    if suffix == ".csv":
-        lines = (line + "\n" for line in read_lines(corpus.file))
-        return _read_table(corpus, columns, csv.reader(lines, strict=True, delimiter=corpus.delimiter or ","))
+    if suffix in (".tsv", ".csv"):
+        return _read_text_table(corpus, columns, text_rows(corpus.file, suffix, corpus.delimiter))
     if corpus.delimiter:
         raise InputError(f"{corpus.file}: delimiter requires a .tsv or .csv file, but is given")
     names = [column for column in columns if isinstance(column, str)]
@@ -28,23 +24,47 @@ def read_rows(corpus: FileCorpus, columns: Columns, suffix: str) -> Iterator[Pai
         raise InputError(
             f"{corpus.file}: columns must be names, but are {columns}; numbers are for .tsv and .csv"
         )
-    return _read_parquet(corpus, names) if suffix == ".parquet" else _read_jsonl(corpus, names)
+    return _read_named(names, named_rows(corpus.file, suffix))
 
 
-def _read_table(corpus: FileCorpus, columns: Columns, rows: Iterator[list[str]]) -> Iterator[Pair]:
-    """The two columns of each row. Columns given by number, from 1 on, mean that there is no header."""
-    header: list[str] = []
+def text_rows(path: str, suffix: str, delimiter: str | None) -> Iterator[tuple[int, list[str]]]:
+    """(number, cells) of the rows of a .tsv or .csv file, without blank lines."""
+    if suffix == ".tsv":
+        gap = delimiter or "\t"
+        rows: Iterator[list[str]] = (line.split(gap) for line in read_lines(path))
+    else:
+        lines = (line + "\n" for line in read_lines(path))
+        rows = csv.reader(lines, strict=True, delimiter=delimiter or ",")
     for number in itertools.count(1):
         try:
             row = next(rows, None)
         except csv.Error as error:
             raise InputError(
-                f"{corpus.file}: row {number} is not CSV: {error}; is a quote left open?"
+                f"{path}: row {number} is not CSV: {error}; is a quote left open, or does a line end in CR?"
             ) from None
         if row is None:
             return
-        if row in ([], [""]):  # a blank line
-            continue
+        if row not in ([], [""]):
+            yield number, row
+
+
+def named_rows(path: str, suffix: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(location, values by column) of the rows of a .jsonl or .parquet file."""
+    if suffix == ".parquet":
+        for row in _parquet_rows(path):
+            yield path, row
+        return
+    for number, line in enumerate(read_lines(path), start=1):
+        if line.strip():
+            yield f"{path}:{number}", _json_row(line, f"{path}:{number}")
+
+
+def _read_text_table(
+    corpus: FileCorpus, columns: Columns, rows: Iterator[tuple[int, list[str]]]
+) -> Iterator[Pair]:
+    """The two columns of each row. Columns given by number, from 1 on, mean that there is no header."""
+    header: list[str] = []
+    for number, row in rows:
         if not header:
             header = row
             src, tgt = (_column(column, header, corpus.file) for column in columns)
@@ -72,22 +92,19 @@ def _column(name: str | int, columns: list[str], location: str) -> int:
     return columns.index(name)
 
 
-def _read_jsonl(corpus: FileCorpus, columns: list[str]) -> Iterator[Pair]:
-    for number, line in enumerate(read_lines(corpus.file), start=1):
-        if not line.strip():
-            continue
-        row = json_row(line, f"{corpus.file}:{number}")
-        pair = pair_of(row, columns, f"{corpus.file}:{number}")
+def _read_named(columns: list[str], rows: Iterator[tuple[str, dict[str, Any]]]) -> Iterator[Pair]:
+    for location, row in rows:
+        pair = pair_of(row, columns, location)
         try:
             "".join(pair).encode()
         except UnicodeEncodeError:  # JSON can spell half a character: "\\ud800"
             raise InputError(
-                f"{corpus.file}:{number}: must be whole characters, but holds half a surrogate pair"
+                f"{location}: must be whole characters, but holds half a surrogate pair"
             ) from None
         yield pair
 
 
-def json_row(line: str, location: str) -> dict[str, Any]:
+def _json_row(line: str, location: str) -> dict[str, Any]:
     """The JSON object in a line of a .jsonl file; InputError if there is none."""
     must = f"{location}: must be a JSON object a line"
     if line.lstrip().startswith("["):
@@ -103,18 +120,16 @@ def json_row(line: str, location: str) -> dict[str, Any]:
     return row
 
 
-def _read_parquet(corpus: FileCorpus, columns: list[str]) -> Iterator[Pair]:
+def _parquet_rows(path: str) -> Iterator[dict[str, Any]]:
     import pyarrow
     import pyarrow.parquet
 
     try:
-        table = pyarrow.parquet.ParquetFile(corpus.file)
+        table = pyarrow.parquet.ParquetFile(path)
     except FileNotFoundError:
-        raise InputError(
-            f"{corpus.file}: no such file; paths are taken from the folder you start in"
-        ) from None
+        raise InputError(f"{path}: no such file; paths are taken from the folder you start in") from None
     except (OSError, pyarrow.ArrowException) as error:
-        raise InputError(f"{corpus.file}: must be a parquet file: {error}") from None
+        raise InputError(f"{path}: must be a parquet file: {error}") from None
     batches = table.iter_batches(batch_size=10_000)
     while True:
         try:
@@ -122,9 +137,8 @@ def _read_parquet(corpus: FileCorpus, columns: list[str]) -> Iterator[Pair]:
         except StopIteration:
             return
         except (OSError, pyarrow.ArrowException, UnicodeDecodeError) as error:
-            raise InputError(f"{corpus.file}: is damaged or holds text that is not UTF-8: {error}") from None
-        for row in rows:
-            yield pair_of(row, columns, corpus.file)
+            raise InputError(f"{path}: is damaged or holds text that is not UTF-8: {error}") from None
+        yield from rows
 
 
 def pair_of(row: dict[str, Any], columns: list[str], location: str) -> Pair:

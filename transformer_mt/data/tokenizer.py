@@ -27,6 +27,14 @@ _LANGUAGE_PIECE = re.compile(r">>.+<<")
 _LINE_BREAKS = re.compile(r"\s*[\r\n]+\s*")
 
 
+class VocabularySizeError(InputError):
+    """No vocabulary of this size can be learnt from the text; `nearest` is the nearest size that can."""
+
+    def __init__(self, text: str, nearest: int) -> None:
+        super().__init__(text)
+        self.nearest = nearest
+
+
 class Tokenizer:
     """A SentencePiece model for each side; the same one where the vocabulary is shared."""
 
@@ -207,7 +215,7 @@ def _train(lines: Iterable[str], config: TokenizerConfig, tags: Sequence[str] = 
     except RuntimeError as error:
         if "KeyboardInterrupt" in str(error):  # SentencePiece wraps what its iterator raises
             raise KeyboardInterrupt from None
-        raise InputError(_why(str(error), config)) from None
+        raise _in_words_of_the_yaml(str(error), config) from None
     return model.getvalue()
 
 
@@ -229,16 +237,21 @@ def _stoppable() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _why(message: str, config: TokenizerConfig) -> str:
-    """SentencePiece's reason in the words of the YAML."""
+def _in_words_of_the_yaml(message: str, config: TokenizerConfig) -> InputError:
+    """SentencePiece's reason to refuse."""
     most = re.search(r"Vocabulary size too high \((\d+)\).*?<= (\d+)", message, re.DOTALL)
     if most:
-        return f"`tokenizer.vocab_size` must be at most {most[2]} for this corpus, but is {config.vocab_size}"
-    least = re.search(r"smaller than required_chars.*?(\d+)\D+(\d+)", message, re.DOTALL)
-    if least:
-        return (
-            f"`tokenizer.vocab_size` must be more than {max(int(least[1]), int(least[2]))}, the characters, "
-            f"bytes and special pieces of this corpus, but is {config.vocab_size}"
+        return VocabularySizeError(
+            f"`tokenizer.vocab_size` must be at most {most[2]} for this corpus, but is {config.vocab_size}",
+            int(most[2]),
+        )
+    numbers = re.search(r"smaller than required_chars.*?(\d+)\D+(\d+)", message, re.DOTALL)
+    if numbers:
+        least = max(map(int, numbers.groups()))
+        return VocabularySizeError(
+            f"`tokenizer.vocab_size` must be more than {least}, the characters, bytes and special pieces of "
+            f"this corpus, but is {config.vocab_size}",
+            least + 1,
         )
     reason = message.splitlines()[-1]
-    return f"SentencePiece could not learn {config.vocab_size} pieces from this corpus: {reason}"
+    return InputError(f"SentencePiece could not learn {config.vocab_size} pieces from this corpus: {reason}")

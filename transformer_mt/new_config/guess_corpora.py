@@ -1,8 +1,7 @@
 """Which corpora a user's files are: formats, columns, which text files belong together."""
 
-import csv
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, islice
 from pathlib import Path
@@ -13,7 +12,7 @@ from transformer_mt.data.languages import LanguageIdentifier, base_code, is_same
 from transformer_mt.data.lines import read_lines
 from transformer_mt.data.packed import without_packing
 from transformer_mt.data.scripts import script_share
-from transformer_mt.data.tables import json_row
+from transformer_mt.data.tables import named_rows, text_rows
 from transformer_mt.errors import InputError
 
 # Rows that are looked at, evenly spaced over the beginning of a file.
@@ -92,19 +91,23 @@ def _paired(paths: Sequence[str], languages: tuple[str, str]) -> list[tuple[_Tex
 
 def _text(path: str, languages: tuple[str, str]) -> _Text:
     name = Path(without_packing(path)).name
-    # The last code counts: Europarl.de-en.en is English.
-    for part in reversed(list(re.finditer(r"(?<![A-Za-z])[A-Za-z]{2,3}(?![A-Za-z])", name))):
-        for side, language in enumerate(languages):
-            if is_code_of(part.group(), language):
-                return _Text(path, side, f"{Path(path).parent}/{name[: part.start()]}*{name[part.end() :]}")
+    found = [
+        (match.start(), match.group().lower() == language.lower(), side, match)
+        for side, language in enumerate(languages)
+        for match in _code_in_names(language).finditer(name)
+    ]
+    if found:  # the last code counts: Europarl.de-en.en is English
+        _, _, side, match = max(found, key=lambda each: each[:2])
+        return _Text(path, side, f"{Path(path).parent}/{name[: match.start()]}*{name[match.end() :]}")
     lines = list(islice(read_lines(path), 0, _ROWS * _STRIDE, _STRIDE))
     shares = [_share_in(lines, language) for language in languages]
     return _Text(path, int(shares[1] > shares[0]), name, by="their text")
 
 
-def is_code_of(word: str, language: str) -> bool:
-    """Whether the word is the code of a language: `de` of `de_AT`."""
-    return word.lower() == base_code(language)
+def _code_in_names(language: str) -> "re.Pattern[str]":
+    """The code as a word of its own, and its first part with any script or country: zh_Hans, zh_CN, zh."""
+    whole, base = re.escape(language), re.escape(base_code(language))
+    return re.compile(rf"(?<![A-Za-z])(?i:{whole}|{base})(?:[_-](?:[A-Z][a-z]{{3}}|[A-Z]{{2}}))*(?![A-Za-z])")
 
 
 def _share_in(lines: Sequence[str], language: str) -> float:
@@ -135,7 +138,7 @@ def _table(path: str, suffix: str, languages: tuple[str, str]) -> Guess:
         return Guess(_corpus(path, columns, delimiter), assumed)
     if not delimiter and "translation" in rows[0]:
         return Guess(_corpus(path, None, None), f"{path}: {' and '.join(languages)} of `translation`")
-    chosen, shares = _by_text(rows, languages)
+    chosen, shares = _by_text(rows[1:] or rows, languages)
     if min(shares) < 0.5:
         found = ", ".join(f"{share:.0%} {language}" for share, language in zip(shares, languages))
         raise InputError(
@@ -143,7 +146,13 @@ def _table(path: str, suffix: str, languages: tuple[str, str]) -> Guess:
             f"{found}; name the columns so in its first line, or write the corpus into a config by hand, "
             "with `columns`"
         )
-    header = "" if not delimiter else "no header; "
+    header = ""
+    if delimiter:
+        names = [str(rows[0][column]) for column in chosen]
+        if _are_names(names, [[str(row.get(column)) for row in rows[1:]] for column in chosen], languages):
+            chosen = names
+        else:
+            header = "no header; "
     assumed = f"{path}: {header}columns {chosen[0]} and {chosen[1]}, by their text"
     return Guess(_corpus(path, chosen, delimiter), assumed)
 
@@ -166,24 +175,12 @@ def _delimiter(path: str) -> str:
 
 def _rows(path: str, suffix: str, delimiter: str | None) -> list[dict[Any, Any]]:
     """The first row and a sample of the others, as values by column: by number from 1 on in text tables."""
-    if suffix == ".parquet":
-        import pyarrow.parquet
-
-        try:
-            table = pyarrow.parquet.ParquetFile(path)
-            return next(table.iter_batches(batch_size=_ROWS)).to_pylist() if table.metadata.num_rows else []
-        except FileNotFoundError:
-            raise InputError(f"{path}: no such file; paths are taken from the folder you start in") from None
-        except (OSError, pyarrow.ArrowException) as error:
-            raise InputError(f"{path}: must be a parquet file: {error}") from None
-    lines = (line for line in read_lines(path) if line.strip())
-    sample = [line for i, line in enumerate(islice(lines, _ROWS * _STRIDE)) if i % _STRIDE == 0]
+    rows: Iterator[dict[Any, Any]]
     if delimiter is None:
-        return [json_row(line, path) for line in sample]
-    split = (
-        csv.reader(sample, delimiter=delimiter) if suffix == ".csv" else (s.split(delimiter) for s in sample)
-    )
-    return [dict(enumerate(cells, start=1)) for cells in split]
+        rows = (row for _, row in named_rows(path, suffix))
+    else:
+        rows = (dict(enumerate(cells, start=1)) for _, cells in text_rows(path, suffix, delimiter))
+    return list(islice(rows, 0, _ROWS * _STRIDE, _STRIDE))
 
 
 def _by_name(names: Sequence[Any], languages: tuple[str, str]) -> list[str] | None:
@@ -193,10 +190,19 @@ def _by_name(names: Sequence[Any], languages: tuple[str, str]) -> list[str] | No
     for name in filter(lambda name: isinstance(name, str), names):
         word = name.strip().lower()
         for side, language in enumerate(languages):
-            is_code = is_code_of(word, language) or word == language.lower()
+            is_code = word in (base_code(language), language.lower())
             if is_code or word in spelled[side] or _NAMES.get(word) == side:
                 found[side] = found[side] or name
     return [name for name in found if name is not None] if all(found) else None
+
+
+def _are_names(names: Sequence[str], columns: Sequence[Sequence[str]], languages: tuple[str, str]) -> bool:
+    """Whether the first row names the columns: it has text of neither language, or words above sentences."""
+    for name, column, language in zip(names, columns, languages):
+        of_sentences = sum(" " in cell for cell in column) > len(column) / 2
+        if not (of_sentences and " " not in name) and _share_in([name], language):
+            return False
+    return bool(columns[0])
 
 
 def _by_text(rows: Sequence[dict[Any, Any]], languages: tuple[str, str]) -> tuple[list[Any], list[float]]:

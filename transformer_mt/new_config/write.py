@@ -1,5 +1,6 @@
 """Write a config for a user's files, with sizes that suit them and this machine."""
 
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from transformer_mt.config.load import load_config
 from transformer_mt.config.tokenizer import TokenizerConfig
 from transformer_mt.data.corpus import read_corpus
 from transformer_mt.data.spaceless import count_spaceless, has_no_word_spaces
-from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.data.tokenizer import Tokenizer, VocabularySizeError
 from transformer_mt.errors import InputError
 from transformer_mt.files import write_text
 from transformer_mt.inspection.samples import BlockSample
@@ -28,10 +29,12 @@ _SAMPLE = 20_000
 _LONGEST = 4000
 # A vocabulary has at most one piece for so many words of the text: rarer pieces are learnt badly.
 _WORDS_PER_PIECE = 20
-# The 256 bytes, the special pieces and some letters; below the second number there is room for no letters.
+# The 256 bytes, the special pieces and some letters; below the second number there is no room for letters.
 _LEAST_VOCABULARY, _NO_VOCABULARY = 400, 300
 # A set that is held out has about so many pairs, but at most this share of all.
 _HELD_OUT, _MOST_HELD_OUT = 1000, 0.05
+# With fewer pairs such a share may hold out none.
+_FEWEST = 200
 # Batches are as full as this, because their pairs differ in length.
 _FULL = 0.92
 
@@ -62,14 +65,14 @@ def new_config(
         say(f"assumed: {guess.assumed}")
     data = _read(source_lang, target_lang, guesses)
     say(f"{data.pairs:,} pairs")
-    if len(data.sample) < 20:
+    if len(data.sample) < _FEWEST:
         raise InputError(
-            f"{', '.join(files)}: must have at least 20 pairs with text on both sides, but have "
+            f"{', '.join(files)}: must have at least {_FEWEST} pairs with text on both sides, but have "
             f"{len(data.sample)}"
         )
     size, lengths = _fitting(size_for(data.pairs), data)
     out.parent.mkdir(parents=True, exist_ok=True)
-    config, text = _config(data, size, lengths, out.stem)
+    config, text = _config(data, size, lengths, out)
     say("measuring this machine")
     seconds = seconds_per_update(config, size.vocab_size, lengths)
     total = seconds * config.train.max_updates
@@ -122,16 +125,20 @@ def _fitting(size: Size, data: Data) -> tuple[Size, list[tuple[int, int]]]:
     texts = [text for pair in data.sample for text in pair]
     words = sum(len(text.split()) + count_spaceless(text) for text in texts) / len(data.sample)
     most = int(words * data.pairs / _WORDS_PER_PIECE)
-    size = replace(size, vocab_size=min(size.vocab_size, max(_LEAST_VOCABULARY, most)))
+    vocab_size, least = min(size.vocab_size, max(_LEAST_VOCABULARY, most)), _NO_VOCABULARY
     while True:
+        size = replace(size, vocab_size=vocab_size)
         try:
             keys = TokenizerConfig.model_validate(_tokenizer_keys(data, size))
             tokenizer = Tokenizer.train(data.sample, keys, [])
             break
-        except InputError:  # too many pieces for so little text
-            if size.vocab_size < _NO_VOCABULARY:
+        except VocabularySizeError as error:
+            if error.nearest > vocab_size:  # the text has more characters
+                vocab_size = least = error.nearest
+            elif vocab_size * 3 // 4 < least:
                 raise
-            size = replace(size, vocab_size=size.vocab_size * 3 // 4)
+            else:
+                vocab_size = vocab_size * 3 // 4
     src = tokenizer.encode_src([src for src, _ in data.sample])
     tgt = tokenizer.encode_tgt([tgt for _, tgt in data.sample])
     return size, [(len(a) + 1, len(b) + 1) for a, b in zip(src, tgt)]
@@ -142,7 +149,7 @@ def _updates(data: Data, size: Size, lengths: Sequence[tuple[int, int]]) -> int:
     return max(100, int(size.epochs * data.pairs * per_pair / size.batch_tokens) // 10 * 10)
 
 
-def _config(data: Data, size: Size, lengths: Sequence[tuple[int, int]], name: str) -> tuple[Config, str]:
+def _config(data: Data, size: Size, lengths: Sequence[tuple[int, int]], out: Path) -> tuple[Config, str]:
     """The config, and its YAML with a comment on each choice."""
     updates = _updates(data, size, lengths)
     every = max(50, updates // 150 * 10)
@@ -157,7 +164,7 @@ def _config(data: Data, size: Size, lengths: Sequence[tuple[int, int]], name: st
     held_out = f"{{from_train: {{share: {f'{share:.10f}'.rstrip('0')}, max: {_HELD_OUT}}}}}"
     text = f"""\
 # Written by `transformer-mt new` for {data.pairs:,} pairs of about {per_pair:.0f} tokens. Look at them first:
-# transformer-mt inspect {name}.yaml
+# transformer-mt inspect {shlex.quote(str(out))}
 data:
   source_lang: {data.source_lang}
   target_lang: {data.target_lang}
@@ -182,7 +189,7 @@ train:
   patience: 0
 """
     with TemporaryDirectory() as folder:
-        file = Path(folder) / f"{name}.yaml"
+        file = Path(folder) / out.with_suffix(".yaml").name
         write_text(file, text)
         return load_config(file), text
 
@@ -193,7 +200,7 @@ def _within_an_hour(data: Data, size: Size, seconds: float, out: Path) -> str:
     """
     for other in [size, *smaller(size)]:
         chosen, lengths = _fitting(other, data)
-        config, _ = _config(data, chosen, lengths, out.stem)
+        config, _ = _config(data, chosen, lengths, out)
         if chosen != size:
             seconds = seconds_per_update(config, chosen.vocab_size, lengths)
         updates = int(_HOUR / seconds)
@@ -215,7 +222,7 @@ def _within_an_hour(data: Data, size: Size, seconds: float, out: Path) -> str:
         keys |= {f"model.{key}": value for key, value in _model_keys(chosen).items()}
         keys |= {"train.batch_tokens": chosen.batch_tokens, "train.learning_rate": chosen.learning_rate}
     words = " ".join(f"{key}={value}" for key, value in keys.items())
-    return f"in one hour: transformer-mt train {out} {words}"
+    return f"in one hour: transformer-mt train {shlex.quote(str(out))} {words}"
 
 
 def _model_keys(size: Size) -> dict[str, object]:
