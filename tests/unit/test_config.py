@@ -114,7 +114,18 @@ def test_overrides_reach_into_sections_lists_and_whole_corpora(write_config):
     assert config.seed == 3
 
 
-@pytest.mark.parametrize("word", ["seed", "=3", "data.test.5.size=1", "name.x=1"])
+@pytest.mark.parametrize(
+    "word",
+    [
+        "seed",
+        "=3",
+        "data.test.5.size=1",
+        "data.test.².size=1",
+        "name.x=1",
+        "data.test=&a [*a]",
+        "name=" + "[" * 5000,
+    ],
+)
 def test_overrides_that_cannot_be_applied_are_refused(write_config, word):
     with pytest.raises(InputError, match="must"):
         load_config(write_config(), [word])
@@ -151,6 +162,15 @@ def test_extends_inherits_and_is_another_run(tmp_path, write_config):
     assert config.data.train == FilesCorpus(source="a", target="b")
 
 
+def test_an_error_does_not_name_the_line_of_what_was_replaced(tmp_path, write_config):
+    """The base gives the split of its own corpus, not that of the child's."""
+    write_config("base.yaml", data={"train": {"hub": "a/b", "split": "train"}})
+    child = tmp_path / "child.yaml"
+    child.write_text("extends: base.yaml\nseed: 2\ndata:\n  train: {hub: a/c}\n", encoding="utf-8")
+    with pytest.raises(InputError, match="child.yaml:4: `data.train.split` must be given"):
+        load_config(child)
+
+
 def test_extends_in_a_circle_is_refused(tmp_path):
     (tmp_path / "a.yaml").write_text("extends: b.yaml\n", encoding="utf-8")
     (tmp_path / "b.yaml").write_text("extends: a.yaml\n", encoding="utf-8")
@@ -163,6 +183,8 @@ def test_yaml_traps_are_closed(tmp_path, write_config):
     config = load_config(write_config(), ["train.learning_rate=7e-4", "data.target_lang=no"])
     assert config.train.learning_rate == 7e-4
     assert config.data.target_lang == "no"
+    config = load_config(write_config(), ["seed=010", "decode.banned=[12:30]", "train.max_updates=1_000"])
+    assert (config.seed, config.decode.banned, config.train.max_updates) == (10, ["12:30"], 1000)
     twice = tmp_path / "twice.yaml"
     twice.write_text("seed: 1\nmodel: {d_ff: 1,\n  d_ff: 2}\n", encoding="utf-8")
     with pytest.raises(InputError, match=r"twice.yaml:3: `model.d_ff` must be given once"):
@@ -261,6 +283,7 @@ def test_schema_knows_every_key_and_refuses_others():
             "data: {config: de-en}",
             "data.config requires data.hub, but is de-en alone",
         ),
+        ("train: {learning_rate: .inf}", "`train.learning_rate` must be"),
         (
             "train: {batch_tokens: 0}",
             "`train.batch_tokens` must be auto or a whole number above 0, but is 0$",
@@ -446,3 +469,9 @@ def test_a_file_that_is_not_there_is_not_taken_for_the_one_that_extends_it(tmp_p
     (tmp_path / "demo2.yaml").write_text("extends: demo.yaml\n", encoding="utf-8")
     with pytest.raises(InputError, match=r"demo.yaml: no such config file$"):
         load_config(tmp_path / "demo2.yaml")
+
+
+def test_three_equal_scores_are_one(write_config):
+    """A run with the one may be resumed and fine-tuned with the other."""
+    three = "model.attention.score={encoder: dot, decoder: dot, cross: dot}"
+    assert load_config(write_config(), [three]) == load_config(write_config(), ["model.attention.score=dot"])

@@ -92,11 +92,14 @@ def test_tmx_units_become_pairs(tmp_path):
         unit(de_AT="Zwei &lt;b&gt; Katzen", en_GB="Two cats", fr="Deux chats"),
         unit(en="No German"),
         unit(
-            en="A <bpt i='1'>&lt;b&gt;</bpt>bold<ept i='1'>&lt;/b&gt;</ept> <hi>word</hi>", de="Ein <ph/>Wort"
+            en="A <bpt i='1'>&lt;b&gt;<sub>code</sub></bpt>bold<ept i='1'>&lt;/b&gt;</ept> <hi>word</hi>",
+            de="Ein <ph/>Wort",
         ),
     ]
     expected = [("A dog.", "Ein Hund."), ("Two cats", "Zwei <b> Katzen"), ("A bold word", "Ein Wort")]
     assert read(written(tmp_path, tmx("".join(units)))) == expected
+    named = tmx("".join(units)).replace("<tmx ", '<tmx xmlns="http://www.lisa.org/tmx14" ')
+    assert read(written(tmp_path, named)) == expected
     packed = pack(tmp_path / "b.tmx.gz", tmx("".join(units)).encode())
     assert read({"file": packed}) == expected
     other = read({**written(tmp_path, tmx("".join(units))), "columns": ["fr", "en"]})

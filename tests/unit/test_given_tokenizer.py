@@ -5,6 +5,7 @@ import io
 import pytest
 import sentencepiece
 import yaml
+from sentencepiece import sentencepiece_model_pb2
 
 from tests.conftest import TINY
 from transformer_mt.config import load_config
@@ -124,6 +125,13 @@ def test_what_the_file_decides_must_not_be_asked_for_otherwise(configured):
 def test_a_file_that_is_no_sentencepiece_model_is_refused(configured, content):
     with pytest.raises(InputError, match="spm0.model: must be a SentencePiece model"):
         given_tokenizer(configured(content))
+
+
+def test_a_file_with_a_piece_twice_is_refused(configured):
+    proto = sentencepiece_model_pb2.ModelProto.FromString(learnt())
+    proto.pieces.append(proto.pieces[-1])
+    with pytest.raises(InputError, match="must be a SentencePiece model, but is damaged: .*already defined"):
+        given_tokenizer(configured(proto.SerializeToString()))
 
 
 def test_a_missing_file_is_named(configured, tmp_path):

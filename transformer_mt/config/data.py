@@ -49,8 +49,10 @@ class DataConfig(Section):
     """Longest side of a training pair, and longest source translated in one piece, in pieces with
     end-of-sentence.
     """
-    max_length_ratio: float = Field(4.0, ge=1.0)
-    """A pair is dropped when its longer side has more pieces than this times the shorter's, plus ten."""
+    max_length_ratio: float = Field(4.0, ge=1.0, allow_inf_nan=True)
+    """A pair is dropped when its longer side has more pieces than this times the shorter's, plus ten; `.inf`
+    is no limit.
+    """
     remove_duplicates: bool | Literal["near"] = True
     """Keep only the first of identical training pairs; near: also of those that differ only in capitals,
     spacing, marks and the values of digits.

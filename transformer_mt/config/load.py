@@ -132,7 +132,7 @@ def _read(path: Path, seen: tuple[Path, ...]) -> tuple[dict[str, Any], dict[str,
         raise InputError(f"{path}: `extends` must be the path of another YAML file, but is {parent!r}")
     base, base_where = _read(path.parent / parent, (*seen, path.resolve()))
     base.pop("name", None)  # a variant is another run: it never shares its base's folder by accident
-    return _merge(base, values), base_where | where
+    return _merge(base, values, base_where), base_where | where
 
 
 def _copy_of(value: Any) -> Any:
@@ -175,15 +175,23 @@ def _is_unicode(text: str) -> bool:
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def _merge(base: Any, over: Any, dotted: str = "") -> Any:
-    """`over` on top of `base`: sections key by key, all else (a corpus too) as a whole."""
+def _merge(base: Any, over: Any, where: dict[str, str], dotted: str = "") -> Any:
+    """`over` on top of `base`: sections key by key, all else (a corpus too) as a whole. `where` loses the
+    lines of what is replaced.
+    """
     if not (isinstance(base, dict) and isinstance(over, dict)) or dotted in CORPORA:
+        _forget_below(where, dotted)
         return over
     merged = dict(base)
     for key, value in over.items():
         child = f"{dotted}.{key}" if dotted else str(key)
-        merged[key] = _merge(base[key], value, child) if key in base else value
+        merged[key] = _merge(base[key], value, where, child) if key in base else value
     return merged
+
+
+def _forget_below(where: dict[str, str], dotted: str) -> None:
+    for key in [key for key in where if key.startswith(f"{dotted}.")]:
+        del where[key]
 
 
 def _apply(values: dict[str, Any], where: dict[str, str], override: str) -> None:
@@ -194,11 +202,12 @@ def _apply(values: dict[str, Any], where: dict[str, str], override: str) -> None
         raise InputError(f"an override must have the form key=value, but is `{override}`")
     try:
         value = yaml.load(text, Loader)  # noqa: S506 - Loader is a SafeLoader
-    except (yaml.YAMLError, ValueError, KeyError):
+        written = json.dumps(value, ensure_ascii=False, default=str)
+    except (yaml.YAMLError, ValueError, KeyError, RecursionError):  # the last: nested without end
         raise InputError(
-            f"`{dotted}`: the value must be YAML, but is `{text}`; quote it if it is text"
+            f"`{dotted}`: the value must be YAML, but is `{text[:200]}`; quote it if it is text"
         ) from None
-    if not _is_unicode(json.dumps(value, ensure_ascii=False, default=str)):
+    if not _is_unicode(written):
         raise InputError(f"`{dotted}`: the value must be whole characters, but holds half a surrogate pair")
     *parents, last = dotted.split(".")
     node: Any = values
@@ -207,18 +216,17 @@ def _apply(values: dict[str, Any], where: dict[str, str], override: str) -> None
             if node.get(part) is None:
                 node[part] = {}
             node = node[part]
-        elif isinstance(node, list) and part.isdigit() and int(part) < len(node):
+        elif isinstance(node, list) and part.isdecimal() and int(part) < len(node):
             node = node[int(part)]
         else:
             raise InputError(
                 f"`{'.'.join(parents[: depth + 1])}` must be a section to set `{dotted}` in, but is not"
             )
     if isinstance(node, dict):
-        node[last] = _merge(node[last], value, dotted) if last in node else value
-    elif isinstance(node, list) and last.isdigit() and int(last) < len(node):
+        node[last] = _merge(node[last], value, where, dotted) if last in node else value
+    elif isinstance(node, list) and last.isdecimal() and int(last) < len(node):
         node[int(last)] = value
     else:
         raise InputError(f"`{'.'.join(parents)}` must be a section to set `{dotted}` in, but is not")
-    for key_below in [key for key in where if key.startswith(f"{dotted}.")]:
-        del where[key_below]
+    _forget_below(where, dotted)
     where[dotted] = OVERRIDDEN

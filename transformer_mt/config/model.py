@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import model_validator
+from pydantic import field_validator, model_validator
 
 from transformer_mt.config.section import Changeable, NonNegative, Positive, Probability, Section
 
@@ -42,6 +42,14 @@ class AttentionConfig(Section):
     hard: bool = False
     """Attend to one source token alone: drawn in training (straight-through Gumbel), the best in translation.
     """
+
+    @field_validator("score", mode="after")
+    @classmethod
+    def _one_for_all(cls, score: ScoreKind | ScoresConfig) -> ScoreKind | ScoresConfig:
+        """Three equal scores are one: a run that names them is not another mechanism."""
+        if isinstance(score, ScoresConfig) and score.encoder == score.decoder == score.cross:
+            return score.encoder
+        return score
 
     def scores(self) -> ScoresConfig:
         """The score of each attention."""

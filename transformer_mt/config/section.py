@@ -41,4 +41,6 @@ class Flag:
 class Section(BaseModel):
     """Strict: no unknown keys, no silent conversions. Frozen: a config never changes under a run."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )

@@ -15,7 +15,7 @@ class TrainConfig(Section):
 
     max_updates: Changeable[Positive] = 100_000
     """Updates of the weights after which training ends."""
-    max_epochs: Changeable[float] = Field(0.0, ge=0.0, allow_inf_nan=False)
+    max_epochs: Changeable[float] = Field(0.0, ge=0.0)
     """Epochs after which training ends, if that is before max_updates; 0: max_updates alone counts."""
     batch_tokens: Literal["auto"] | Positive = 4096
     """Budget of one batch in padded tokens: sentences x longest side; auto is the most that fits the device's

@@ -34,7 +34,7 @@ def read_tmx(path: str, languages: list[str]) -> Iterator[tuple[str, str]]:
                     if element.getparent() is None:
                         _refuse_entities(element.getroottree(), path)
                     continue
-                if element.tag != "tu":
+                if _name(element) != "tu":
                     continue
                 texts = _texts(element)
                 seen |= dict.fromkeys(texts)
@@ -60,11 +60,16 @@ def _refuse_entities(tree: Any, path: str) -> None:
         raise InputError(f"{path}: must not define XML entities, but does; write the characters themselves")
 
 
+def _name(element: Any) -> str:
+    """The element's name without its namespace, which some programs write."""
+    return str(element.tag).rpartition("}")[2]
+
+
 def _texts(unit: Any) -> dict[str, str]:
     """The text of the unit in each language, the first one where there are several."""
     texts: dict[str, str] = {}
-    for variant in unit.iterfind("tuv"):
-        segment = variant.find("seg")
+    for variant in unit.iterfind("{*}tuv"):
+        segment = variant.find("{*}seg")
         language = variant.get(_LANG) or variant.get("lang") or ""
         if segment is not None:
             texts.setdefault(language, " ".join("".join(_pieces(segment)).split()))
@@ -73,13 +78,11 @@ def _texts(unit: Any) -> dict[str, str]:
 
 def _pieces(element: Any) -> Iterator[str]:
     """The text inside an element, without formatting codes."""
-    if element.text and element.tag not in _CODES:
-        yield element.text
+    yield element.text or ""
     for child in element:
-        if isinstance(child.tag, str) and child.tag not in _CODES:
+        if isinstance(child.tag, str) and _name(child) not in _CODES:  # a comment's tag is a function
             yield from _pieces(child)
-        if child.tail and element.tag not in _CODES:
-            yield child.tail
+        yield child.tail or ""
 
 
 def _of_language(texts: dict[str, str], language: str) -> str | None:

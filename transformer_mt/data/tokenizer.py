@@ -40,7 +40,15 @@ class Tokenizer:
 
     def __init__(self, src_model: bytes, tgt_model: bytes | None = None) -> None:
         self._models = [src_model] if tgt_model is None else [src_model, tgt_model]
-        processors = [sentencepiece.SentencePieceProcessor(model_proto=model) for model in self._models]
+        if not all(self._models):  # SentencePiece would wait for one to be loaded
+            raise InputError("the tokenizer must be a SentencePiece model, but is damaged: it is empty")
+        try:
+            processors = [sentencepiece.SentencePieceProcessor(model_proto=model) for model in self._models]
+        except RuntimeError as error:
+            reason = str(error).strip().splitlines()[-1]
+            raise InputError(
+                f"the tokenizer must be a SentencePiece model, but is damaged: {reason}"
+            ) from None
         self.src, self.tgt = processors[0], processors[-1]
         for processor in processors:
             ids = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
@@ -137,15 +145,13 @@ class Tokenizer:
         paths = shared if shared[0].exists() else separate
         try:
             models = [path.read_bytes() for path in paths]
-            if not all(models):
-                raise InputError(f"{folder}: the tokenizer is damaged: it is empty")
             return cls(*models)
         except FileNotFoundError:
             raise InputError(
                 f"{folder}: must hold tokenizer.model, but does not; is it a run's folder?"
             ) from None
-        except RuntimeError as error:
-            raise InputError(f"{folder}: the tokenizer is damaged: {str(error).splitlines()[0]}") from None
+        except InputError as error:
+            raise InputError(f"{folder}: {error}") from None
 
     @cached_property
     def tag_ids(self) -> dict[str, int]:
