@@ -40,7 +40,8 @@ class AttentionConfig(Section):
     than this beyond the end of the source see nothing.
     """
     hard: bool = False
-    """Attend to one source token alone: drawn in training (straight-through Gumbel), the best in translation.
+    """Attend to one source token alone: sampled in training (straight-through Gumbel), the best in
+    translation.
     """
 
     @field_validator("score", mode="after")

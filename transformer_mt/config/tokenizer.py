@@ -35,7 +35,7 @@ class TokenizerConfig(Section):
     character_coverage: float = Field(0.9999, ge=0.98, le=1.0)
     """Share of the text's characters that get a piece of their own."""
     bpe_dropout: Changeable[Probability] = 0.0
-    """Probability with which a BPE merge is skipped in training, drawn again for each word in each epoch
+    """Probability with which a BPE merge is skipped in training, sampled again for each word in each epoch
     (Provilkov 2020).
     """
     normalization: Literal["nmt_nfkc", "nfkc", "identity"] = "nmt_nfkc"
@@ -49,7 +49,7 @@ class TokenizerConfig(Section):
     @model_validator(mode="before")
     @classmethod
     def _read_old_names(cls, values: Any) -> Any:
-        """`sampling` was the name of `bpe_dropout`; `load.py` tells users who still write it."""
+        """`sampling` was the name of `bpe_dropout`; `load.py` warns who still writes it."""
         if not isinstance(values, dict) or "sampling" not in values:
             return values
         if "bpe_dropout" in values:

@@ -236,7 +236,8 @@ class TrainingBatches:
 
     def updates_of_first_epoch(self, accumulate: int) -> float:
         """The updates in which the first epoch is trained."""
-        batches = len(self._batches_of(0))
+        # A resumed run has no other use for the plan of the first epoch.
+        batches = len(self._batches_of(0) if self.epoch == 0 else self._plan(0))
         return batches if self._update_tokens else batches / (accumulate * self._num_ranks)
 
     @property

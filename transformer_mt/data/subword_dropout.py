@@ -1,4 +1,4 @@
-"""BPE-dropout (Provilkov et al. 2020): words segmented into other pieces than the usual ones, drawn again in
+"""BPE-dropout (Provilkov et al. 2020): words segmented into other pieces than the usual ones, others in
 each epoch.
 
 SentencePiece can sample too, but its samples differ between processes even with the same seed, and a resumed

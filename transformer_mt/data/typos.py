@@ -2,7 +2,7 @@
 
 from random import Random
 
-# Rows of keys, by script. Neighbours are beside a key, and above and below it.
+# Rows of keys, by script. Neighbours are left and right of a key, above and below it.
 _KEYBOARDS = (
     ("qwertyuiop", "asdfghjkl", "zxcvbnm"),
     ("йцукенгшщзхъ", "фывапролджэ", "ячсмитьбю"),
@@ -18,12 +18,12 @@ def _neighbours() -> dict[str, str]:
     found: dict[str, str] = {}
     for rows in _KEYBOARDS:
         for number, row in enumerate(rows):
-            for place, key in enumerate(row):
-                beside = row[max(0, place - 1) : place] + row[place + 1 : place + 2]
+            for position, key in enumerate(row):
+                neighbours = row[max(0, position - 1) : position] + row[position + 1 : position + 2]
                 for other in (number - 1, number + 1):
                     if 0 <= other < len(rows):
-                        beside += rows[other][place : place + 1]
-                found[key] = beside
+                        neighbours += rows[other][position : position + 1]
+                found[key] = neighbours
     return found
 
 
@@ -41,20 +41,20 @@ def with_typos(text: str, rng: Random) -> str:
     return "".join(characters)
 
 
-def _misspell(characters: list[str], place: int, rng: Random) -> None:
-    """One typo at a place; each element may be no character or several afterwards."""
-    letter = characters[place]
+def _misspell(characters: list[str], position: int, rng: Random) -> None:
+    """One typo at a position; each element may be no character or several afterwards."""
+    letter = characters[position]
     if len(letter) != 1:
         return
-    beside = _NEIGHBOURS.get(letter.lower(), "")
-    kind = rng.choice(["swap", "drop", "double", *(["key"] if beside else [])])
-    follows = characters[place + 1] if place + 1 < len(characters) else ""
+    neighbours = _NEIGHBOURS.get(letter.lower(), "")
+    kind = rng.choice(["swap", "drop", "double", *(["key"] if neighbours else [])])
+    follows = characters[position + 1] if position + 1 < len(characters) else ""
     if kind == "swap" and follows.isalpha():
-        characters[place], characters[place + 1] = follows, letter
+        characters[position], characters[position + 1] = follows, letter
     elif kind == "key":
-        other = rng.choice(beside)
-        characters[place] = other.upper() if letter.isupper() else other
+        other = rng.choice(neighbours)
+        characters[position] = other.upper() if letter.isupper() else other
     elif kind == "drop":
-        characters[place] = ""
+        characters[position] = ""
     else:
-        characters[place] = letter * 2
+        characters[position] = letter * 2

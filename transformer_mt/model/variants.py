@@ -147,7 +147,7 @@ class VariantAttention(MultiHeadAttention):
         return weights if gauss is None else weights * gauss
 
     def _one_key(self, scores_BHTS: Tensor) -> Tensor:
-        """All weight on one key: the best in translation; in training one drawn by its weight, whose gradient
+        """All weight on one key: the best in translation; in training one sampled by its weight; the gradient
         is taken as if it were soft (straight-through Gumbel-softmax: Jang et al. 2017, section 2.2).
         """
         if self.training:
