@@ -13,9 +13,9 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from transformer_mt.data.held_out import sentence_key
 from transformer_mt.data.languages import LanguageIdentifier
 from transformer_mt.data.tables import Pair
+from transformer_mt.data.text_keys import sentence_key
 from transformer_mt.inspection.checks import LeakCheck
 from transformer_mt.inspection.inspect import CorpusLook, all_checks, look_at
 

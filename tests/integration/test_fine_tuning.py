@@ -132,7 +132,7 @@ def test_a_new_tag_is_a_new_piece_and_changes_no_other(child_config, parent, tmp
     folder = train(config, tmp_path / "child")
     old, new = Tokenizer.load(parent), Tokenizer.load(folder)
     assert new.all_pieces_src == [*old.all_pieces_src, "<bt>"]
-    assert new.tag_ids == {"<bt>": 450}
+    assert new.control_ids == {"<bt>": 450}
     text = ["Der Hund sieht <bt> die Katze.", "<bt>"]
     assert new.encode_src(text) == old.encode_src(text)
     first = checkpoint.load(folder / "checkpoints" / "step-00000000").tensors["model"]

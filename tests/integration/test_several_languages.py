@@ -79,7 +79,7 @@ def test_a_reversed_corpus_is_swapped(write_config, tmp_path):
 
 def test_each_source_begins_with_the_piece_of_its_target_language(both):
     tokenizer = Tokenizer.load(both)
-    assert set(tokenizer.tag_ids) == {">>de<<", ">>en<<"}
+    assert set(tokenizer.control_ids) == {">>de<<", ">>en<<"}
     seen = []
     translator = Translator.load(both, "cpu")
     for target, source in (("de", "en"), ("en", "de")):
@@ -93,8 +93,8 @@ def test_each_source_begins_with_the_piece_of_its_target_language(both):
         own.translate(["A dog sleeps >>en<<"])
         own.engine.search = search
         (ids,) = [request.src for request in requests]
-        assert ids[0] == tokenizer.tag_ids[f">>{target}<<"]
-        assert not set(ids[1:]) & set(tokenizer.tag_ids.values()), "text never becomes the piece"
+        assert ids[0] == tokenizer.control_ids[f">>{target}<<"]
+        assert not set(ids[1:]) & set(tokenizer.control_ids.values()), "text never becomes the piece"
         seen.append(ids)
     assert seen[0][1:] == seen[1][1:]
 
@@ -383,7 +383,7 @@ def test_a_child_may_write_another_language(both, write_config, tmp_path):
     path = write_config("child.yaml", data=BOTH, train=SHORT)
     path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), **values}))
     child = train(load_config(path), tmp_path / "child")
-    assert set(Tokenizer.load(child).tag_ids) == {">>de<<", ">>en<<"}
+    assert set(Tokenizer.load(child).control_ids) == {">>de<<", ">>en<<"}
     shutil.rmtree(parent)
     assert Translator.load(child, "cpu").towards("en").translate(["Ein Hund."])[0].source == "Ein Hund."
 
@@ -417,7 +417,7 @@ def test_a_child_of_one_direction_keeps_asking_its_parent_for_the_language(both,
     search = translator.engine.search
     translator.engine.search = lambda r, *rest: (requests.extend(r), search(r, *rest))[1]
     translator.translate(english)
-    piece = translator.tokenizer.tag_ids[">>de<<"]
+    piece = translator.tokenizer.control_ids[">>de<<"]
     assert all(request.src[0] == piece for request in requests)
     train(load_config(path), child)  # and it is resumed
 

@@ -41,7 +41,7 @@ def pairs(tokenizer, tmp_path_factory):
     """In two files; every source of the first has a tag."""
     folder = tmp_path_factory.mktemp("pairs")
     src = tokenizer.encode_src([src for src, _ in PAIRS])
-    src = [[tokenizer.tag_ids["<bt>"], *ids] if i < 200 else ids for i, ids in enumerate(src)]
+    src = [[tokenizer.control_ids["<bt>"], *ids] if i < 200 else ids for i, ids in enumerate(src)]
     tgt = tokenizer.encode_tgt([tgt for _, tgt in PAIRS])
     for name, part in (("a", slice(0, 200)), ("b", slice(200, None))):
         write_chunks(folder / name, [(Column.of(src[part]), Column.of(tgt[part]))])
@@ -116,7 +116,7 @@ def test_as_many_pairs_are_changed_as_the_probability_says(tokenizer, pairs, key
 
 def test_two_pairs_share_a_line_on_both_sides_and_tags_are_kept(tokenizer, pairs):
     made = augmented(pairs, tokenizer, concat=0.5)
-    joined, tag = 0, tokenizer.tag_ids["<bt>"]
+    joined, tag = 0, tokenizer.control_ids["<bt>"]
 
     ids, _ = made.rows(0, np.arange(len(PAIRS)))
     for i, ((src, tgt), (one, other), row) in enumerate(zip(texts(tokenizer, made), PAIRS, ids)):

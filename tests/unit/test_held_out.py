@@ -5,8 +5,9 @@ import pytest
 from transformer_mt.config.corpus import FromTrain
 from transformer_mt.config.load import load_config
 from transformer_mt.data import toy
-from transformer_mt.data.held_out import HeldOutSplit, sentence_key
+from transformer_mt.data.held_out import HeldOutSplit
 from transformer_mt.data.prepare import prepare
+from transformer_mt.data.text_keys import sentence_key
 from transformer_mt.errors import InputError
 
 PAIRS = list(toy.generate("train", 3000))
@@ -132,11 +133,11 @@ def test_a_tag_is_a_piece_that_no_text_becomes(prepared, tmp_path):
     tagged = {**write(tmp_path / "a.tsv", [("<bt> a dog", "ein Hund"), *PAIRS[:300]]), "tag": "<bt>"}
     valid = {"toy": "valid", "size": 20, "tag": "<clean>"}
     data = prepared(train=[tagged], valid=valid)
-    tag = data.tokenizer.tag_id("<bt>")
-    assert data.tokenizer.tag_ids.keys() == {"<bt>", "<clean>"}
+    tag = data.tokenizer.control_id("<bt>")
+    assert data.tokenizer.control_ids.keys() == {"<bt>", "<clean>"}
     assert all(data.train.src(i)[0] == tag for i in range(len(data.train)))
     assert (data.train.src(0)[1:] != tag).all()  # its characters in the text are other pieces
-    assert data.valid[0].pairs.src(0)[0] == data.tokenizer.tag_id("<clean>")
+    assert data.valid[0].pairs.src(0)[0] == data.tokenizer.control_id("<clean>")
     assert tag not in data.tokenizer.encode_src(["<bt> <bt>"])[0]
     with pytest.raises(InputError, match="`tag` must be one of <bt>, <clean>, but is <x>"):
-        data.tokenizer.tag_id("<x>")
+        data.tokenizer.control_id("<x>")

@@ -185,7 +185,7 @@ def test_language_pieces_are_in_the_cache_too(corpus_config):
     prepare(corpus_config, lambda text: None)
     data = corpus_config.data.model_copy(update={"language_pieces": True})
     with_pieces = prepare(corpus_config.model_copy(update={"data": data}), lambda text: None)
-    piece = with_pieces.tokenizer.tag_id(">>de<<")
+    piece = with_pieces.tokenizer.control_id(">>de<<")
     assert {with_pieces.train.src(row)[0] for row in range(10)} == {piece}
 
 

@@ -60,7 +60,7 @@ class Augmentation:
             (config.typos, Typos()),
         ]
         self._placeholder = Placeholder()
-        self._tags = set(tokenizer.tag_ids.values())
+        self._control_ids = set(tokenizer.control_ids.values())
 
     def __call__(self, epoch: int, rows: np.ndarray, chunk: Chunk) -> Chunk:
         """The columns of these rows as the epoch has them."""
@@ -124,4 +124,4 @@ class Augmentation:
 
     def _before(self, src: np.ndarray) -> list[int]:
         """The control pieces the source begins with."""
-        return list(takewhile(self._tags.__contains__, src[:_MOST_BEFORE].tolist()))
+        return list(takewhile(self._control_ids.__contains__, src[:_MOST_BEFORE].tolist()))

@@ -17,13 +17,13 @@ from transformer_mt.locks import wait_for_folder
 from transformer_mt.progress_bar import show_progress
 
 _TRIES = 6
-_OF_THE_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EROFS}
+_DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EROFS}
 # Seconds to wait before the second try; twice as long before each later one.
 _WAIT = 1.0
 _TIMEOUT = 60.0
 _BLOCK = 1 << 20
 # The server may answer otherwise the next time.
-_LATER = {408, 416, 429, 500, 502, 503, 504}
+_WORTH_ANOTHER_TRY = {408, 416, 429, 500, 502, 503, 504}
 
 
 def fetch_json(url: str, query: Mapping[str, str], what: str) -> Any:
@@ -68,7 +68,7 @@ def _fetch_all(url: str, part: Path, what: str) -> None:
         try:
             return _fetch(url, part, what)
         except (OSError, http.client.HTTPException) as error:
-            if isinstance(error, OSError) and error.errno in _OF_THE_DISK:
+            if isinstance(error, OSError) and error.errno in _DISK_ERRORS:
                 raise
             if isinstance(error, urllib.error.HTTPError) and error.code == 416:
                 part.unlink(missing_ok=True)  # nothing is left to send: killed before it was renamed
@@ -113,7 +113,7 @@ def _open(url: str, headers: Mapping[str, str]) -> Any:
 
 def _wait_or_fail(error: Exception, attempt: int, what: str, url: str) -> None:
     """Wait before the next try; InputError if none can help, WorkError after the last."""
-    if isinstance(error, urllib.error.HTTPError) and error.code not in _LATER:
+    if isinstance(error, urllib.error.HTTPError) and error.code not in _WORTH_ANOTHER_TRY:
         raise InputError(
             f"{what}: {url} answers {error.code} ({error.reason}); check the name and the version"
         ) from None

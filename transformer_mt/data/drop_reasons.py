@@ -1,9 +1,6 @@
-"""The names of the reasons to drop a training pair, and those that need no rule: lengths and duplicates."""
+"""The names of the reasons to drop a training pair, and the one that needs no rule: its lengths."""
 
-import hashlib
 from collections import Counter
-
-from transformer_mt.data.corpus import Pair
 
 READ = "read"
 EMPTY = "empty side"
@@ -29,27 +26,6 @@ REASONS = (
 """In the order in which they are found."""
 
 
-def pair_key(pair: Pair, near: bool = False) -> int:
-    """64 bits that stand for the pair; two pairs of 10 million share them with a chance of 1 in 400,000. Near
-    duplicates have the same if asked.
-    """
-    sides = map(near_text, pair) if near else (side.strip() for side in pair)
-    return text_key("\0".join(sides))
-
-
-def text_key(text: str) -> int:
-    """64 bits that stand for the text."""
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
-
-
-def near_text(text: str) -> str:
-    """The text without capitals, spacing, marks and the values of digits, which near-duplicates have in
-    common.
-    """
-    letters = "".join("0" if c.isdigit() else c for c in text.casefold() if c.isalnum())
-    return letters or text.strip()
-
-
 def length_reason(src_length: int, tgt_length: int, max_length: int, max_ratio: float) -> str | None:
     """Why a pair of these lengths (pieces, without end-of-sentence) is dropped, or None."""
     shorter, longer = sorted((src_length, tgt_length))
@@ -63,7 +39,7 @@ def length_reason(src_length: int, tgt_length: int, max_length: int, max_ratio: 
     return None
 
 
-def table(counts: Counter[str]) -> str:
+def reason_table(counts: Counter[str]) -> str:
     """The counts as a table, one reason a line."""
     total = max(1, counts[READ])
     rows = [(name, counts[name]) for name in (READ, *REASONS) if name in (READ, *ALWAYS) or counts[name]]

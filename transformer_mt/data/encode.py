@@ -26,7 +26,7 @@ def encoded_chunks(
 
     Threads suffice: SentencePiece releases Python's lock.
     """
-    before = [tokenizer.tag_id(piece) for piece in pieces]
+    before = [tokenizer.control_id(piece) for piece in pieces]
     pairs, workers = iter(pairs), usable_cores()
     waiting: deque[Future[tuple[Chunk, Counter[str]]]] = deque()
 

@@ -5,7 +5,7 @@ from.
 from pathlib import Path
 
 from transformer_mt.config import Config
-from transformer_mt.data.sentencepiece_file import tokenizer_settings, with_special_ids, with_tags
+from transformer_mt.data.sentencepiece_file import tokenizer_settings, with_control_pieces, with_special_ids
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
 
@@ -20,7 +20,7 @@ def given_tokenizer(config: Config) -> Tokenizer | None:
         models = [_read(file) for file in config.tokenizer.files]
     else:
         return None
-    return Tokenizer(with_tags(models[0], config.data.control_pieces), *models[1:])
+    return Tokenizer(with_control_pieces(models[0], config.data.control_pieces), *models[1:])
 
 
 def config_from_tokenizer(config: Config, tokenizer: Tokenizer) -> Config:
@@ -29,7 +29,7 @@ def config_from_tokenizer(config: Config, tokenizer: Tokenizer) -> Config:
     """
     given, reasons = config.tokenizer, []
     facts = {"shared": tokenizer.shared, **tokenizer_settings(tokenizer.models[0])}
-    before_tags = facts["vocab_size"] - len(tokenizer.tag_ids)
+    before_tags = facts["vocab_size"] - len(tokenizer.control_ids)
     for key, value in facts.items():
         found = getattr(given, key)
         is_without_tags = key == "vocab_size" and before_tags <= found <= value

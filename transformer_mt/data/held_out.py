@@ -6,24 +6,16 @@ characters is the same sentence.
 
 import heapq
 import json
-import unicodedata
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from transformer_mt.config import DataConfig
 from transformer_mt.config.corpus import FromTrain, FromTrainCorpus
 from transformer_mt.data.corpus import Pair
-from transformer_mt.data.drop_reasons import text_key
 
 # Different salts: the validation and the test set are independent samples.
 _SALTS = {"test": 0x9E3779B97F4A7C15, "valid": 0xBF58476D1CE4E5B9}
 _MASK = 2**64 - 1
-
-
-def sentence_key(text: str) -> int:
-    """64 bits that stand for the normalised text."""
-    text = text if text.isascii() else unicodedata.normalize("NFKC", text)
-    return text_key(" ".join(text.casefold().split()))
 
 
 def _salted(key: int, salt: int) -> float:
@@ -81,3 +73,8 @@ def held_out_file(folder: Path, name: str) -> Path:
 def as_lines(rows: Iterable[Sequence[str]]) -> str:
     """Pairs, or sources with their references, as the text of a JSON lines file."""
     return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+
+def rows_of(file: Path) -> list[list[str]]:
+    """What `as_lines` wrote to the file."""
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").split("\n") if line]

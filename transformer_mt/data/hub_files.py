@@ -18,7 +18,7 @@ _ADDRESS = re.compile(r"hf://datasets/(?P<repo>[^@]+)@(?P<commit>[^/]+)/(?P<path
 _TRIES = 5
 # Seconds before the second try; twice as long before each later one.
 _WAIT = 1.0
-_OF_THE_LIBRARY = {"httpx", "httpx2", "httpcore", "httpcore2", "huggingface_hub", "hf_xet", "requests"}
+_NETWORK_PACKAGES = {"httpx", "httpx2", "httpcore", "httpcore2", "huggingface_hub", "hf_xet", "requests"}
 
 
 def file_lists(corpus: HubCorpus) -> dict[str, list[str]] | None:
@@ -102,7 +102,7 @@ def _fetch(url: str, described: str) -> Path:
             raise InputError(f"{described}: {path} is not on the hub any more; set `revision`") from None
         except Exception as error:  # what a broken connection raises depends on the library's version
             package = type(error).__module__.split(".")[0]
-            if not isinstance(error, OSError) and package not in _OF_THE_LIBRARY:
+            if not isinstance(error, OSError) and package not in _NETWORK_PACKAGES:
                 raise
             cause = error
         if attempt < _TRIES - 1:

@@ -24,11 +24,12 @@ from transformer_mt.data.corpus import (
     name_of,
     read_corpus,
 )
-from transformer_mt.data.held_out import as_lines, held_out_file, sentence_key, splits_of
+from transformer_mt.data.held_out import as_lines, held_out_file, splits_of
 from transformer_mt.data.model_score import LogProbs, scores_file, worst_rows
 from transformer_mt.data.row_reasons import DropReasons, TrainingCorpus, read_reasons
 from transformer_mt.data.sentences import has_several_sentences
 from transformer_mt.data.test_sets import TestSentence, describe_set, read_set
+from transformer_mt.data.text_keys import sentence_key
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.files import fsync, write_text
@@ -101,7 +102,7 @@ def first_pass(
             )
         tokenizer = Tokenizer.train(learnt_from, config.tokenizer, data.control_pieces)
     for piece in data.control_pieces:
-        tokenizer.tag_id(piece)  # InputError now if a resumed vocabulary does not have it
+        tokenizer.control_id(piece)  # InputError now if a resumed vocabulary does not have it
     tokenizer.save(folder)
     sources = [src for _, (src, _) in sample[:: -(-len(sample) // SENTENCE_PAIRS) or 1]]
     several = sum(has_several_sentences(src, data.source_lang) for src in sources) / max(1, len(sources))

@@ -28,7 +28,7 @@ from transformer_mt.data import drop_reasons
 from transformer_mt.data.corpus import Pair, described_access, identity, name_of
 from transformer_mt.data.dataset import EncodedPairs, write_chunks
 from transformer_mt.data.encode import encoded_chunks
-from transformer_mt.data.held_out import as_lines, held_out_file, splits_of
+from transformer_mt.data.held_out import as_lines, held_out_file, rows_of, splits_of
 from transformer_mt.data.mixture import effective_weights
 from transformer_mt.data.model_score import LogProbs, identity_of_models
 from transformer_mt.data.passes import (
@@ -180,15 +180,13 @@ def _open(config: Config, folder: Path, say: Say) -> PreparedData | None:
 
 
 def _pairs(file: Path) -> list[Pair]:
-    lines = file.read_text(encoding="utf-8").split("\n")
-    return [(row[0], row[1]) for row in map(json.loads, filter(None, lines))]
+    return [(src, tgt) for src, tgt in rows_of(file)]
 
 
 def _open_validation(
     folder: Path, number: int, corpus: Readable | FromTrainCorpus, data: DataConfig
 ) -> ValidationSet:
-    lines = filter(None, (folder / f"valid-{number}.jsonl").read_text(encoding="utf-8").split("\n"))
-    sentences = [(src, tuple(references)) for src, *references in map(json.loads, lines)]
+    sentences = [(src, tuple(references)) for src, *references in rows_of(folder / f"valid-{number}.jsonl")]
     pairs = EncodedPairs([folder / f"valid-{number}.arrow"])
     return ValidationSet(name_of_set(corpus), pairs, sentences, corpus.tag, data.languages_of(corpus))
 
@@ -308,7 +306,7 @@ def _prepare_into(
 def corpus_table(corpora: Sequence[CorpusCounts], weights: Sequence[float] = ()) -> str:
     """What became of the pairs: one corpus by reason, several as a table."""
     if len(corpora) == 1:
-        return drop_reasons.table(Counter(corpora[0].counts))
+        return drop_reasons.reason_table(Counter(corpora[0].counts))
     used = [reason for reason in drop_reasons.REASONS if any(corpus.counts.get(reason) for corpus in corpora)]
     names = [
         drop_reasons.READ,

@@ -11,8 +11,9 @@ import numpy as np
 
 from transformer_mt.data.cleaning_rules import Rule
 from transformer_mt.data.corpus import Pair
-from transformer_mt.data.drop_reasons import DUPLICATE, EMPTY, HELD_OUT, KEPT, LEAKED, REASONS, pair_key
-from transformer_mt.data.held_out import HeldOutSplit, sentence_key
+from transformer_mt.data.drop_reasons import DUPLICATE, EMPTY, HELD_OUT, KEPT, LEAKED, REASONS
+from transformer_mt.data.held_out import HeldOutSplit
+from transformer_mt.data.text_keys import pair_key, sentence_key
 
 # Keys are sorted share by share, each by itself in memory: of a billion pairs, 250 MB at a time.
 _SHARES = 64

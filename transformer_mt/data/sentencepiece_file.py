@@ -1,4 +1,5 @@
-"""Changes to existing SentencePiece models: special pieces where training expects them, tags at the end.
+"""Changes to existing SentencePiece models: special pieces where training expects them, tags and pieces of
+languages at the end.
 
 Neither changes how a text is divided.
 """
@@ -48,23 +49,23 @@ def with_special_ids(model: bytes, location: str) -> bytes:
     return bytes(changed.SerializeToString())
 
 
-def with_tags(model: bytes, tags: Sequence[str]) -> bytes:
-    """The model with a control piece for each tag it does not have, after all others."""
+def with_control_pieces(model: bytes, wanted: Sequence[str]) -> bytes:
+    """The model with those of the tags and language pieces that it does not have, after all others."""
     proto = _parsed(model, "the vocabulary")
     types = {piece.piece: piece.type for piece in proto.pieces}
-    if all(types.get(tag) == _CONTROL for tag in tags):
+    if all(types.get(name) == _CONTROL for name in wanted):
         return model  # byte for byte: protobuf may write the same message in other ways
-    for tag in tags:
-        if tag not in types:
-            proto.pieces.add(piece=tag, score=0.0, type=_CONTROL)
-        elif types[tag] != _CONTROL and tag.startswith(">>"):
+    for name in wanted:
+        if name not in types:
+            proto.pieces.add(piece=name, score=0.0, type=_CONTROL)
+        elif types[name] != _CONTROL and name.startswith(">>"):
             raise InputError(
                 f"the piece of a language must not be an ordinary piece of `tokenizer.file`, as text could "
-                f"become it, but {tag} is one; train the file with control_symbols={tag}"
+                f"become it, but {name} is one; train the file with control_symbols={name}"
             )
-        elif types[tag] != _CONTROL:
+        elif types[name] != _CONTROL:
             raise InputError(
-                f"a tag must not be a piece of the vocabulary, as text could become it, but {tag} is one; "
+                f"a tag must not be a piece of the vocabulary, as text could become it, but {name} is one; "
                 "choose another tag"
             )
     return bytes(proto.SerializeToString())

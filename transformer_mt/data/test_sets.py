@@ -1,6 +1,5 @@
 """Validation and test sets: sentences with one or several references."""
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,8 +7,7 @@ from pathlib import Path
 from transformer_mt.config import DataConfig
 from transformer_mt.config.corpus import FilesCorpus, FromTrainCorpus, Readable, SacrebleuCorpus
 from transformer_mt.data.corpus import Pair, describe, name_of, read_aligned, read_corpus
-from transformer_mt.data.held_out import held_out_file
-from transformer_mt.data.lines import read_lines
+from transformer_mt.data.held_out import held_out_file, rows_of
 from transformer_mt.data.sacrebleu_sets import read_sacrebleu
 from transformer_mt.errors import InputError
 
@@ -81,7 +79,7 @@ def _read_held_out(run: Path, name: str) -> Iterator[Pair]:
         raise InputError(
             f"{file}: must hold the {name} set held out of training, but is not there; train first"
         )
-    return (tuple(json.loads(line)) for line in read_lines(str(file)))
+    return ((src, tgt) for src, tgt in rows_of(file))
 
 
 def _each_alone(pairs: Iterable[Pair]) -> Iterator[TestSentence]:

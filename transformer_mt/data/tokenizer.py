@@ -154,30 +154,33 @@ class Tokenizer:
             raise InputError(f"{folder}: {error}") from None
 
     @cached_property
-    def tag_ids(self) -> dict[str, int]:
-        """The ids of the tags: control pieces, which no text is ever encoded to."""
+    def control_ids(self) -> dict[str, int]:
+        """The ids of tags and language pieces: pieces that no text is ever encoded to."""
         pieces = enumerate(self.all_pieces_src)
         return {piece: i for i, piece in pieces if i > EOS and self.src.is_control(i)}
 
-    def tag_id(self, tag: str) -> int:
-        """The id of a tag. InputError if the vocabulary has no such tag."""
-        if tag not in self.tag_ids:
-            tags = [each for each in self.tag_ids if not _LANGUAGE_PIECE.fullmatch(each)]
+    def control_id(self, piece: str) -> int:
+        """The id of a tag or a language piece. InputError if the vocabulary does not have it."""
+        if piece not in self.control_ids:
+            tags = [each for each in self.control_ids if not _LANGUAGE_PIECE.fullmatch(each)]
             there = f"one of {', '.join(tags)}" if tags else "left out: the model has no tags"
-            raise InputError(Setting("tag"), f" must be {there}, but is {tag}")
-        return self.tag_ids[tag]
+            raise InputError(Setting("tag"), f" must be {there}, but is {piece}")
+        return self.control_ids[piece]
 
     @classmethod
     def train(
-        cls, pairs: Iterable[tuple[str, str]], config: TokenizerConfig, tags: Sequence[str] = ()
+        cls, pairs: Iterable[tuple[str, str]], config: TokenizerConfig, control_pieces: Sequence[str] = ()
     ) -> "Tokenizer":
-        """Learn the pieces of both sides of `pairs`, one vocabulary or two; each tag is a piece of the
+        """Learn the pieces of both sides of `pairs`, one vocabulary or two; control pieces are the
         source's.
         """
         if config.shared:
-            return cls(_train((side for pair in pairs for side in pair), config, tags))
+            return cls(_train((side for pair in pairs for side in pair), config, control_pieces))
         pairs = list(pairs)
-        return cls(_train((src for src, _ in pairs), config, tags), _train((tgt for _, tgt in pairs), config))
+        return cls(
+            _train((src for src, _ in pairs), config, control_pieces),
+            _train((tgt for _, tgt in pairs), config),
+        )
 
 
 def _paths(folder: Path, shared: bool) -> list[Path]:
@@ -196,7 +199,7 @@ def _spans(pieces: Sequence[Any], text: str) -> list[tuple[int, int]]:
     return list(pairwise(ends))
 
 
-def _train(lines: Iterable[str], config: TokenizerConfig, tags: Sequence[str] = ()) -> bytes:
+def _train(lines: Iterable[str], config: TokenizerConfig, control_pieces: Sequence[str] = ()) -> bytes:
     model = io.BytesIO()
     try:
         with _stoppable():
@@ -214,7 +217,7 @@ def _train(lines: Iterable[str], config: TokenizerConfig, tags: Sequence[str] = 
                 unk_id=UNK,
                 bos_id=BOS,
                 eos_id=EOS,
-                control_symbols=list(tags),
+                control_symbols=list(control_pieces),
                 num_threads=min(16, usable_cores()),
                 minloglevel=2,
             )

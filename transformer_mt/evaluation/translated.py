@@ -21,7 +21,7 @@ def translated(
     """
     config, weights = load_run_config(folder), weights_digest(folder)
     usual = config.data.source_lang, config.data.target_lang
-    tags = Tokenizer.load(folder).tag_ids if any(test.tag for test in tests) else {}
+    tags = Tokenizer.load(folder).control_ids if any(test.tag for test in tests) else {}
     translator, found = None, []
     for test in tests:
         if test.tag and test.tag not in tags:

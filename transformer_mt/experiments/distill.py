@@ -205,7 +205,7 @@ def _translate(
     first, *others = plan.teachers
     translator = Translator.load(first, ensemble=others).towards(languages[1], languages[0])
     # A teacher without this tag was trained on no such corpus: it translates as usual.
-    tag = tag if tag in translator.tokenizer.tag_ids else None
+    tag = tag if tag in translator.tokenizer.control_ids else None
     counts = make_corpus(
         SyntheticCorpusTask(translator, plan.teachers, text, True, plan.choice, tag), file, say
     )

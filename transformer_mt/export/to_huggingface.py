@@ -175,7 +175,7 @@ def _config(config: Config, tokenizer: Tokenizer, positions: int) -> dict[str, A
 
 def _generation_config(config: Config, tokenizer: Tokenizer, positions: int) -> dict[str, Any]:
     decode = config.decode
-    tags = tokenizer.tag_ids.values() if tokenizer.shared else []
+    tags = tokenizer.control_ids.values() if tokenizer.shared else []
     # Theirs is a length, ours depends on the source: theirs is that of the longest one.
     longest = decode.max_length or int(decode.max_length_ratio * config.data.max_length) + 10
     return {

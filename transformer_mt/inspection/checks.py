@@ -9,12 +9,11 @@ from typing import Literal
 from transformer_mt.config import DataConfig
 from transformer_mt.config.filter import FilterConfig
 from transformer_mt.data.cleaning_rules import CopyRule, MarkupRule, NumbersRule, ScriptRule
-from transformer_mt.data.drop_reasons import near_text, text_key
-from transformer_mt.data.held_out import sentence_key
 from transformer_mt.data.languages import LanguageIdentifier, is_same_language
 from transformer_mt.data.spaceless import has_no_spaces, has_spaces_within
 from transformer_mt.data.tables import Pair
 from transformer_mt.data.text_damage import is_escaped, is_wrongly_decoded
+from transformer_mt.data.text_keys import near_text, sentence_key, text_key
 from transformer_mt.inspection.samples import FrequentKeys, GroupSample, weight_of
 from transformer_mt.inspection.suspicion import IsOn, Suspicion, always, never
 

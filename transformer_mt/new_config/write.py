@@ -36,7 +36,7 @@ _HELD_OUT, _MOST_HELD_OUT = 1000, 0.05
 # With fewer pairs such a share may hold out none.
 _FEWEST = 200
 # Batches are as full as this, because their pairs differ in length.
-_FULL = 0.92
+_BATCH_FILL = 0.92
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ def _fitting(size: Size, data: Data) -> tuple[Size, list[tuple[int, int]]]:
 
 
 def _updates(data: Data, size: Size, lengths: Sequence[tuple[int, int]]) -> int:
-    per_pair = sum(map(max, lengths)) / len(lengths) / _FULL
+    per_pair = sum(map(max, lengths)) / len(lengths) / _BATCH_FILL
     return max(100, int(size.epochs * data.pairs * per_pair / size.batch_tokens) // 10 * 10)
 
 

@@ -71,7 +71,7 @@ def align_segment(
     `src` may begin with tags, which are not in `source`, and may have been cut.
     """
     _, src_spans = tokenizer.spans_src(source)
-    tags = sum(piece in tokenizer.tag_ids.values() for piece in src)
+    tags = sum(piece in tokenizer.control_ids.values() for piece in src)
     tgt_spans = tokenizer.spans_tgt(tgt)
     src_words, tgt_words = find_words(source), find_words(tokenizer.decode_tgt(tgt))
     # After a cut or a tag the attention has fewer or more columns than the text has pieces.

@@ -116,7 +116,7 @@ class CTranslate2Engine:
         self.src_pieces = tokenizer.all_pieces_src
         self.tgt_pieces = tokenizer.all_pieces_tgt
         self.tgt_ids = {piece: i for i, piece in enumerate(self.tgt_pieces)}
-        self._never = (PAD, UNK, BOS, *(tokenizer.tag_ids.values() if tokenizer.shared else ()))
+        self._never = (PAD, UNK, BOS, *(tokenizer.control_ids.values() if tokenizer.shared else ()))
         self._library_model: Any = None
         self._workers = 0
 

@@ -41,7 +41,7 @@ def can_translate(directions: Sequence[Direction], has_pieces: bool, languages: 
 
 def translator_for_set(translator: "Translator", languages: Direction) -> "Translator":
     """The translator for a validation or test set. InputError if it is not one for the model."""
-    if not can_translate(translator.directions, bool(translator.planner.control_ids), languages):
+    if not can_translate(translator.directions, bool(translator.planner.language_ids), languages):
         known = ", ".join(f"{source} to {target}" for source, target in translator.directions)
         raise InputError(f"the model translates {known}, but the set is {languages[0]} to {languages[1]}")
     try:

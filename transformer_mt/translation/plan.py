@@ -93,7 +93,7 @@ class Planner:
         # Within one language, capitals may be what the model is to change.
         self._may_lowercase = len(set(direction)) == 2 and all(map(is_natural, direction))
         piece = configs[0].data.language_piece(self.target_lang)
-        self.control_ids = [] if piece is None else [tokenizer.tag_id(piece)]
+        self.language_ids = [] if piece is None else [tokenizer.control_id(piece)]
         """The piece of the target language, of a model with several."""
         self.max_src_length = min(c.data.max_length for c in configs)
         """Longer segments, in pieces with EOS, are divided."""
@@ -101,8 +101,8 @@ class Planner:
             (c.data.max_length for c in configs if c.model.has_max_positions), default=max_positions
         )
         """Most pieces of a side the model has positions for, EOS counted; None if there is no limit."""
-        has_tags = len(tokenizer.tag_ids) > (len(configs[0].data.targets) if self.control_ids else 0)
-        most = self.max_src_length - 1 - len(self.control_ids) - has_tags  # a tag is a piece more
+        has_tags = len(tokenizer.control_ids) > (len(configs[0].data.targets) if self.language_ids else 0)
+        most = self.max_src_length - 1 - len(self.language_ids) - has_tags  # a tag is a piece more
         self.splitter = Splitter(self.source_lang, self.target_lang, most, self._count)
 
     def lines(
@@ -160,7 +160,7 @@ class Planner:
         """The control pieces before each source: the target language where the model needs it, and the tag.
         InputError if the model has no such tag.
         """
-        return [*self.control_ids, *([] if tag is None else [self.tokenizer.tag_id(tag)])]
+        return [*self.language_ids, *([] if tag is None else [self.tokenizer.control_id(tag)])]
 
     def _segments(
         self,

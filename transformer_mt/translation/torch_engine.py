@@ -84,7 +84,7 @@ class TorchEngine:
 
     def _tags(self) -> list[int]:
         """The tags among the target's pieces: no translation has them."""
-        return list(self.tokenizer.tag_ids.values()) if self.tokenizer.shared else []
+        return list(self.tokenizer.control_ids.values()) if self.tokenizer.shared else []
 
     def check(self, settings: DecodeConfig) -> None:
         if settings.coverage_penalty and isinstance(self.model, Ensemble):

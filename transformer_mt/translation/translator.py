@@ -279,7 +279,7 @@ class Translator:
         self.engine.check(self.decode)
         options.check(self.decode)
         if options.tag is not None:
-            self.tokenizer.tag_id(options.tag)
+            self.tokenizer.control_id(options.tag)
 
     def _with_confidence(self, result: Translation) -> Translation:
         if self.calibration is None or not result.tokens:
