@@ -197,10 +197,13 @@ def _by_name(names: Sequence[Any], languages: tuple[str, str]) -> list[str] | No
 
 
 def _are_names(names: Sequence[str], columns: Sequence[Sequence[str]], languages: tuple[str, str]) -> bool:
-    """Whether the first row names the columns: it has text of neither language, or words above sentences."""
+    """Whether the first row names the columns: it has text of neither language, or bare words above
+    sentences.
+    """
     for name, column, language in zip(names, columns, languages):
         of_sentences = sum(" " in cell for cell in column) > len(column) / 2
-        if not (of_sentences and " " not in name) and _share_in([name], language):
+        is_word = re.fullmatch(r"[\w-]+", name) is not None
+        if not (is_word and of_sentences) and _share_in([name], language):
             return False
     return bool(columns[0])
 
