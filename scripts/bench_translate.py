@@ -197,7 +197,7 @@ def growth(run: Path, lines: list[str], rounds: int) -> None:
     )
 
 
-def beside_another_program(run: Path, exports: dict[str, Path], lines: list[str], rounds: int) -> None:
+def beside_another_program(run: Path, export: Path | None, lines: list[str], rounds: int) -> None:
     """Sentences per second while nothing else runs and while one other process is busy all the time: with
     libgomp's own spinning (300,000 iterations) and with ours.
     """
@@ -208,9 +208,8 @@ def beside_another_program(run: Path, exports: dict[str, Path], lines: list[str]
             engine = (whole, run, lines, beam, dtype, False)
             variants[f"torch engine, {dtype} | {beam} | libgomp's"] = (*engine, spinning)
             variants[f"torch engine, {dtype} | {beam} | ours"] = engine
-        variants[f"ctranslate2 engine, int8 | {beam} | ours"] = (
-            whole, exports["int8"], lines, beam, None, False,
-        )  # fmt: skip
+        if export is not None:
+            variants[f"ctranslate2 engine, int8 | {beam} | ours"] = (whole, export, lines, beam, None, False)
     quiet = measure(variants, rounds)
     other = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     busy = measure(variants, rounds)
@@ -256,6 +255,7 @@ def main() -> None:
     )
     parser.add_argument("--device", help="cuda: the tables of a GPU (default: those of the CPU)")
     arguments = parser.parse_args()
+    from transformer_mt.errors import InputError
     from transformer_mt.export.export import export
     from transformer_mt.export.to_ctranslate2 import ToCTranslate2
 
@@ -265,12 +265,18 @@ def main() -> None:
         exports = {}
         for kind in ("float32", "int8"):
             exports[kind] = Path(folder) / kind
-            print(export(arguments.run, exports[kind], ToCTranslate2(kind), str(arguments.source), print))
+            try:
+                print(export(arguments.run, exports[kind], ToCTranslate2(kind), str(arguments.source), print))
+            except InputError as error:
+                if not arguments.busy:
+                    raise
+                print(error)
+                del exports[kind]
+        if arguments.busy:
+            beside_another_program(arguments.run, exports.get("int8"), lines, arguments.rounds)
+            return
         if arguments.device:
             on_gpu(arguments.run, exports, lines, arguments.rounds, arguments.device)
-            return
-        if arguments.busy:
-            beside_another_program(arguments.run, exports, lines, arguments.rounds)
             return
         start_up(arguments.run, exports, arguments.rounds)
         throughput(arguments.run, exports, lines, arguments.rounds)
