@@ -13,7 +13,7 @@ def test_misfits():
 
 
 def test_table_has_a_line_a_reason_with_its_share():
-    lines = drop_reasons.table(Counter({"read": 1000, "empty side": 10, "kept": 990})).split("\n")
+    lines = drop_reasons.reason_table(Counter({"read": 1000, "empty side": 10, "kept": 990})).split("\n")
     assert len(lines) == 7
     assert lines[0].split() == ["read", "1,000", "100.00%"]
     assert lines[1].split() == ["empty", "side", "10", "1.00%"]
