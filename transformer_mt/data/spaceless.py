@@ -12,8 +12,7 @@ SPACELESS = r"[\p{Han}\p{Hiragana}\p{Katakana}ー\p{Thai}\p{Lao}\p{Khmer}\p{Myan
 """A character of such a script, for the module regex."""
 _IS_SPACELESS = regex.compile(SPACELESS)
 LETTER = re.compile(r"[^\W\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\uffff]")
-"""A letter or digit of another script, in which spaces part words. Not of Korean: particles are written
-together with words."""
+"""A letter or digit of another script. Not of Korean, which writes particles together with words."""
 
 
 def has_no_word_spaces(language: str) -> bool:

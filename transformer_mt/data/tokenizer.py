@@ -43,15 +43,15 @@ class Tokenizer:
         if not all(self._models):  # SentencePiece would wait for one to be loaded
             raise InputError("the tokenizer must be a SentencePiece model, but is damaged: it is empty")
         try:
-            processors = [sentencepiece.SentencePieceProcessor(model_proto=model) for model in self._models]
+            sides = [sentencepiece.SentencePieceProcessor(model_proto=model) for model in self._models]
         except RuntimeError as error:
             reason = str(error).strip().splitlines()[-1]
             raise InputError(
                 f"the tokenizer must be a SentencePiece model, but is damaged: {reason}"
             ) from None
-        self.src, self.tgt = processors[0], processors[-1]
-        for processor in processors:
-            ids = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
+        self.src, self.tgt = sides[0], sides[-1]
+        for side in sides:
+            ids = (side.pad_id(), side.unk_id(), side.bos_id(), side.eos_id())
             if ids != (PAD, UNK, BOS, EOS):
                 raise InputError(
                     f"the tokenizer must have the ids PAD 0, UNK 1, BOS 2, EOS 3, but has {ids}; is it whole?"
