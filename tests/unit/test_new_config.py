@@ -14,7 +14,7 @@ from transformer_mt.config.load import load_config
 from transformer_mt.data import toy
 from transformer_mt.data.corpus import read_corpus
 from transformer_mt.errors import InputError
-from transformer_mt.new_config import write as room
+from transformer_mt.new_config import write as write_module
 from transformer_mt.new_config.guess_corpora import guess_corpora
 from transformer_mt.new_config.sizing import SIZES, size_for
 from transformer_mt.new_config.write import new_config
@@ -44,7 +44,7 @@ def read(guess, languages=("en", "de")):
     """The pairs of a guessed corpus, as training would read them."""
     entry = guess.corpus.model_dump(exclude_none=True, exclude_defaults=True)
     values = {"source_lang": languages[0], "target_lang": languages[1], "train": entry, "valid": entry}
-    data = room.DataConfig.model_validate(values)
+    data = write_module.DataConfig.model_validate(values)
     return list(read_corpus(data.train, data))
 
 
@@ -184,7 +184,7 @@ def test_what_cannot_be_used_is_refused(tmp_path, files, message):
 def quick(monkeypatch):
     """A machine that takes as many seconds per update as `seconds` says, by width of the model."""
     seconds = {256: 0.1, 512: 10.0}
-    monkeypatch.setattr(room, "seconds_per_update", lambda config, *_: seconds[config.model.d_model])
+    monkeypatch.setattr(write_module, "seconds_per_update", lambda config, *_: seconds[config.model.d_model])
     return seconds
 
 
@@ -240,13 +240,13 @@ def test_too_few_pairs_are_refused(tmp_path, quick):
 def test_above_an_hour_the_largest_config_that_fits_one_is_named(tmp_path, quick, monkeypatch):
     """With 500,000 pairs the wide model takes a day here, and the narrow one fits."""
     (tmp_path / "t.tsv").write_text(TABLES["header.tsv"], encoding="utf-8")
-    monkeypatch.setattr(room, "size_for", lambda pairs: size_for(500_000))
-    original = room._read
+    monkeypatch.setattr(write_module, "size_for", lambda pairs: size_for(500_000))
+    original = write_module._read
 
     def many(*args):
-        return room.replace(original(*args), pairs=500_000)
+        return write_module.replace(original(*args), pairs=500_000)
 
-    monkeypatch.setattr(room, "_read", many)
+    monkeypatch.setattr(write_module, "_read", many)
     said = []
     new_config("en", "de", ["t.tsv"], tmp_path / "mine.yaml", said.append)
     command = next(text for text in said if text.startswith("in one hour: transformer-mt train"))
@@ -259,13 +259,13 @@ def test_above_an_hour_the_largest_config_that_fits_one_is_named(tmp_path, quick
 def test_a_training_of_few_epochs_has_no_bpe_dropout(tmp_path, quick, monkeypatch):
     """It costs three BLEU there; the hour has room for a part of the epochs."""
     (tmp_path / "t.tsv").write_text(TABLES["header.tsv"], encoding="utf-8")
-    monkeypatch.setattr(room, "size_for", lambda pairs: size_for(10_000))
-    original = room._read
+    monkeypatch.setattr(write_module, "size_for", lambda pairs: size_for(10_000))
+    original = write_module._read
 
     def many(*args):
-        return room.replace(original(*args), pairs=1_000_000)
+        return write_module.replace(original(*args), pairs=1_000_000)
 
-    monkeypatch.setattr(room, "_read", many)
+    monkeypatch.setattr(write_module, "_read", many)
     said = []
     new_config("en", "de", ["t.tsv"], tmp_path / "mine.yaml", said.append)
     whole = load_config(tmp_path / "mine.yaml")

@@ -9,7 +9,7 @@ import pytest
 from tests.file_server import serving
 from transformer_mt.cache import cache_root
 from transformer_mt.config import DataConfig
-from transformer_mt.data import download as room
+from transformer_mt.data import download
 from transformer_mt.data.corpus import describe, described_access, read_corpus
 from transformer_mt.errors import InputError, WorkError
 
@@ -44,7 +44,7 @@ def opus(tmp_path, monkeypatch):
         server.files["/OPUS-Books/v1/moses/en-zh_CN.txt.zip"] = zipped("zh_CN")
         monkeypatch.setenv("TRANSFORMER_MT_CACHE", str(tmp_path / "cache"))
         monkeypatch.setenv("TRANSFORMER_MT_OPUS", f"{server.address}/api/")
-        monkeypatch.setattr(room, "_WAIT", 0.0)
+        monkeypatch.setattr(download, "_WAIT", 0.0)
         yield server
 
 

@@ -12,7 +12,7 @@ from transformer_mt.cache import cache_root
 from transformer_mt.config.filter import FilterConfig
 from transformer_mt.config.load import load_config
 from transformer_mt.data import model_score, passes
-from transformer_mt.data import prepare as room
+from transformer_mt.data import prepare as prepare_module
 from transformer_mt.data import shards as shards_module
 from transformer_mt.data.prepare import prepare
 from transformer_mt.data.shard_helper import ShardHelper
@@ -320,7 +320,7 @@ def test_an_interrupted_preparation_goes_on_where_it_was(corpus_config, monkeypa
     whole = prepare(corpus_config, lambda text: None)
     expected = [(whole.train.src(i).tolist(), whole.train.tgt(i).tolist()) for i in range(len(whole.train))]
     shutil.rmtree(cached()[0])
-    shards, original = [], room.write_chunks
+    shards, original = [], prepare_module.write_chunks
 
     def interrupted(path, chunks):
         if len(shards) == encoded_before:
@@ -329,14 +329,14 @@ def test_an_interrupted_preparation_goes_on_where_it_was(corpus_config, monkeypa
         return original(path, chunks)
 
     with monkeypatch.context() as patch:
-        for module in (shards_module, room):
+        for module in (shards_module, prepare_module):
             patch.setattr(module, "write_chunks", interrupted)
         with pytest.raises(KeyboardInterrupt):
             prepare(corpus_config, lambda text: None)
     assert [path.suffix for path in cached()] == [".part"]
     said, again = [], []
     monkeypatch.setattr(Tokenizer, "train", None)  # would raise
-    for module in (shards_module, room):
+    for module in (shards_module, prepare_module):
         monkeypatch.setattr(
             module, "write_chunks", lambda path, chunks: (again.append(path.name), original(path, chunks))[1]
         )
@@ -379,7 +379,7 @@ def test_a_cache_that_may_not_be_read_is_not_deleted(corpus_config, monkeypatch)
         raise PermissionError(13, "Permission denied", str(paths[0]))
 
     with monkeypatch.context() as patch:
-        patch.setattr(room, "EncodedPairs", forbidden)
+        patch.setattr(prepare_module, "EncodedPairs", forbidden)
         with pytest.raises(
             WorkError, match="the cache cannot be read: Permission denied; .*TRANSFORMER_MT_CACHE"
         ):
@@ -421,7 +421,7 @@ def test_a_process_that_waits_helps_to_encode(corpus_config, monkeypatch, helper
 
 def test_a_file_out_of_reach_costs_no_encoded_shard(corpus_config, monkeypatch):
     monkeypatch.setattr(shards_module, "SHARD", 25)
-    original, shards = room.write_chunks, []
+    original, shards = prepare_module.write_chunks, []
 
     def torn(path, chunks):
         if len(shards) == 3:
@@ -434,7 +434,7 @@ def test_a_file_out_of_reach_costs_no_encoded_shard(corpus_config, monkeypatch):
         with pytest.raises(InputError):
             prepare(corpus_config, lambda text: None)
     again = []
-    for module in (shards_module, room):
+    for module in (shards_module, prepare_module):
         monkeypatch.setattr(
             module, "write_chunks", lambda path, chunks: (again.append(path.name), original(path, chunks))[1]
         )
@@ -443,7 +443,7 @@ def test_a_file_out_of_reach_costs_no_encoded_shard(corpus_config, monkeypatch):
 
 
 def test_a_corpus_that_changes_while_it_is_read_is_told(corpus_config, monkeypatch):
-    original = room.write_chunks
+    original = prepare_module.write_chunks
 
     def meddled(path, chunks):
         source = Path(corpus_config.data.train.source)

@@ -3,7 +3,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from transformer_mt.data import row_reasons as room
+from transformer_mt.data import row_reasons
 from transformer_mt.data.drop_reasons import REASONS
 from transformer_mt.data.row_reasons import DropReasons, TrainingCorpus
 from transformer_mt.data.text_keys import sentence_key
@@ -51,7 +51,7 @@ def test_duplicates_and_leaks_are_found_across_corpora(tmp_path):
 
 @pytest.mark.parametrize("rows", [1, 7, 2**16])
 def test_the_first_of_all_duplicates_stays_however_many_rows_are_held(tmp_path, monkeypatch, rows):
-    monkeypatch.setattr(room, "_ROWS", rows)
+    monkeypatch.setattr(row_reasons, "_ROWS", rows)
     numbers = np.random.default_rng(0).integers(0, 300, 1000).tolist()
     _, reasons = reasons_of(tmp_path, [(str(n), "x") for n in numbers])
     seen, expected = set(), []
