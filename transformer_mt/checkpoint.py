@@ -104,13 +104,13 @@ def newest(root: Path, report: Callable[[str], None]) -> Checkpoint | None:
         try:
             return load(path)
         except CheckpointError as error:
-            report(f"{error}; taking the checkpoint before it")
+            report(f"{error}; taking the checkpoint before it" if path != paths[0] else str(error))
             damaged = path.with_name(f"damaged-{path.name}")
             shutil.rmtree(damaged, ignore_errors=True)
             path.rename(damaged)
     if put_aside := list(root.glob("damaged-step-*")):
         raise CheckpointError(
-            f"{root}: none of its {len(put_aside)} checkpoints is whole; start over with ",
+            f"{root}: none of its {len(put_aside)} checkpoints is undamaged; start over with ",
             Setting("fresh", True),
         )
     return None

@@ -21,7 +21,7 @@ def choose_device(name: str) -> torch.device:
             name = "cuda"
         else:
             return torch.device("mps" if torch.backends.mps.is_available() and local_rank is None else "cpu")
-    if not re.fullmatch(r"cpu|cuda(:\d+)?|mps", name):
+    if not re.fullmatch(r"cpu|cuda(:\d{1,2})?|mps", name):
         raise InputError(f"the device must be auto, cpu, cuda, cuda:N or mps, but is {name}")
     if ":" in name and local_rank is not None and name != f"cuda:{local_rank}":
         raise InputError(

@@ -21,7 +21,7 @@ from tests.conftest import ROOT, TINY
 from tests.warm import WarmProcess
 from transformer_mt.checkpoint import load
 from transformer_mt.data import toy
-from transformer_mt.errors import WorkError
+from transformer_mt.errors import InputError, WorkError
 from transformer_mt.training import distributed
 
 # No dropout: each rank draws its own. A large epsilon: else Adam makes whole steps of gradients that are only
@@ -613,3 +613,26 @@ def test_ranks_write_one_corpus_of_synthetic_sources(folder, one):
     result = run(folder, 2, *words, "together.jsonl")
     assert result.returncode == 0, result.stderr
     assert (folder / "together.jsonl").read_bytes() == (folder / "alone.jsonl").read_bytes() != b""
+
+
+def test_several_processes_without_torchruns_variables_are_refused(monkeypatch):
+    for name in ("RANK", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(
+        InputError, match="^RANK and MASTER_ADDR and MASTER_PORT must be set where WORLD_SIZE is 2; start"
+    ):
+        distributed.Ranks.join(torch.device("cpu"))
+
+
+def test_a_rank_zero_that_does_not_answer_is_named_by_its_address(monkeypatch):
+    def refuse(*args, **keys):
+        raise torch.distributed.DistNetworkError("timed out")
+
+    monkeypatch.setattr(distributed.dist, "rendezvous", refuse)
+    for name, value in {"WORLD_SIZE": "2", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500"}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(
+        WorkError, match="rank 0 does not answer at MASTER_ADDR and MASTER_PORT, 10.0.0.1:29500$"
+    ):
+        distributed.Ranks.join(torch.device("cpu"))

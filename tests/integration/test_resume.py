@@ -291,7 +291,7 @@ def test_a_full_disk_is_a_clear_message_and_costs_nothing_saved(straight, tmp_pa
     last = result.stderr.decode().strip().split("\n")[-1]
     assert result.returncode == 1
     assert "step-00000018: No space left on device" in last
-    assert "the last undamaged checkpoint is step-00000012; free some space" in last
+    assert "the newest checkpoint is step-00000012; free some space" in last
     train(tmp_path)
     same_end(tmp_path, straight)
 
@@ -303,8 +303,8 @@ def test_a_model_without_checkpoints_is_not_trained_over(straight, tmp_path):
     for folder in (run / "checkpoints").iterdir():
         (folder / "optimizer.safetensors").write_bytes(b"")
     said = train(tmp_path, code=1)
-    assert "checkpoints is whole; start over with --fresh" in said
-    assert "checkpoints is whole; start over with --fresh" in train(tmp_path, code=1)
+    assert "checkpoints is undamaged; start over with --fresh" in said
+    assert "checkpoints is undamaged; start over with --fresh" in train(tmp_path, code=1)
     shutil.rmtree(run / "checkpoints")
     before = {path.name: path.read_bytes() for path in run.iterdir() if path.is_file()}
     assert (

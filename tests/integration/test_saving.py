@@ -2,10 +2,12 @@
 
 import os
 import signal
+import sys
 
 import pytest
 
 from transformer_mt.config import load_config
+from transformer_mt.errors import InputError
 from transformer_mt.files import read_objects
 from transformer_mt.training.loop import train
 from transformer_mt.training.step import Updater
@@ -138,3 +140,62 @@ def test_an_interrupted_training_by_epochs_ends_the_same(config, tmp_path):
     train_interrupted(short, tmp_path / "cut", 8)
     cut = train(short, tmp_path / "cut")
     assert (cut / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+
+
+def test_a_training_by_epochs_that_is_killed_before_the_average_ends_the_same(config, tmp_path, monkeypatch):
+    """Its last checkpoint, which no `save_every` asked for, was left out of the average."""
+    from transformer_mt import checkpoint
+
+    short = changed(config, max_epochs=2.0, max_updates=1000, average_checkpoints=3, average="last")
+    whole = train(short, tmp_path / "whole")
+    last = read_objects(whole / "metrics.jsonl")[-1]["step"]
+    assert last % config.train.save_every
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "average", lambda files: sys.exit("killed"))
+        with pytest.raises(SystemExit, match="killed"):
+            train(short, tmp_path / "cut")
+    cut = train(short, tmp_path / "cut")
+    averages = [
+        [entry["steps"] for entry in read_objects(run / "metrics.jsonl") if entry["event"] == "average"]
+        for run in (whole, cut)
+    ]
+    assert averages[0] == averages[1] and last in averages[0][0]
+    assert (cut / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+
+
+def test_a_damaged_model_is_replaced_by_the_next_that_is_published(config, tmp_path, capsys):
+    """The training ended at it, time after time, with the advice to free some space."""
+    from tests.conftest import train_interrupted
+
+    whole = train(config, tmp_path / "whole")
+    train_interrupted(config, tmp_path / "cut", 8)
+    (tmp_path / "cut" / "model.safetensors").write_bytes(b"half")
+    cut = train(config, tmp_path / "cut")
+    assert "model.safetensors is damaged" in capsys.readouterr().err
+    assert (cut / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+
+
+def test_scores_under_other_limits_of_the_search_are_not_compared(config, tmp_path, capsys):
+    of_one_piece = {"decode": config.decode.model_copy(update={"max_length": 1})}
+    folder = train(config.model_copy(update=of_one_piece), tmp_path / "run")
+    train(changed(config, max_updates=18), folder)
+    said = capsys.readouterr().err
+    assert "scores before and after a change of decode.max_length are not comparable" in said
+
+
+def test_what_another_process_trained_while_data_were_prepared_is_not_trained_over(
+    config, tmp_path, monkeypatch
+):
+    from transformer_mt.training import setup
+
+    original = setup._prepare_data
+
+    def slowly(*args):
+        other = tmp_path / "run" / "checkpoints" / "step-00000006"
+        other.mkdir(parents=True)
+        return original(*args)
+
+    monkeypatch.setattr(setup, "_prepare_data", slowly)
+    with pytest.raises(InputError, match="another process trained in it meanwhile; run the same command"):
+        train(config, tmp_path / "run")
+    assert [path.name for path in (tmp_path / "run").iterdir() if path.is_file()] in ([], [".lock"])

@@ -175,10 +175,12 @@ def test_damaged_checkpoints_are_not_counted_among_those_to_keep(tmp_path):
 
 def test_no_whole_checkpoint_is_never_silently_a_fresh_start(tmp_path):
     (save(tmp_path, 1) / "model.safetensors").write_bytes(b"")
+    said = []
     with pytest.raises(
-        CheckpointError, match="none of its 1 checkpoints is whole; start over with `fresh=True`"
+        CheckpointError, match="none of its 1 checkpoints is undamaged; start over with `fresh=True`"
     ):
-        checkpoint.newest(tmp_path, lambda text: None)
+        checkpoint.newest(tmp_path, said.append)
+    assert len(said) == 1 and "the checkpoint before it" not in said[0]
 
 
 def test_weights_may_be_read_by_whom_the_umask_lets(tmp_path):

@@ -29,7 +29,7 @@ def test_the_gpu_of_a_process_is_known_by_its_name_too(monkeypatch):
     assert own == torch.device("cuda:1") and choose_device(str(own)) == own
 
 
-@pytest.mark.parametrize("name", ["tpu", "cuda:x", "cpu:1"])
+@pytest.mark.parametrize("name", ["tpu", "cuda:x", "cpu:1", "cuda:256"])
 def test_a_device_that_is_none_is_told(name):
     with pytest.raises(InputError, match=f"must be auto, cpu, cuda, cuda:N or mps, but is {name}"):
         choose_device(name)

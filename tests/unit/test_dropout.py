@@ -52,3 +52,8 @@ def test_inputs_that_are_not_contiguous_or_empty():
     x = torch.ones(6, 8).T[::2]
     assert dropout(x, 0.5).shape == x.shape
     assert dropout(torch.ones(0, 3), 0.5).shape == (0, 3)
+
+
+def test_a_probability_of_almost_one_keeps_an_element_now_and_then():
+    """It was rounded to one, and what is kept divided by zero."""
+    assert dropout(torch.ones(100), 0.99999).isfinite().all()

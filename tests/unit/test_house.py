@@ -142,6 +142,7 @@ def test_the_model_needs_torch_only():
                     "torch",
                     "math",
                     "collections",
+                    "contextvars",
                     "contextlib",
                     "dataclasses",
                     "functools",

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+import yaml
 
 from tests.conftest import ROOT, TINY
 from transformer_mt.config import Config
@@ -12,6 +13,7 @@ from transformer_mt.training.batch_budget import longest_batch
 from transformer_mt.training.cluster import DEVICES, Cluster, Device, cluster_named
 from transformer_mt.training.lengths import Lengths
 from transformer_mt.training.plan import plan_training
+from transformer_mt.training.schedule import updates_of_epochs
 from transformer_mt.training.update_cost import muon_work, update_cost
 
 VOCABULARY = 8000
@@ -102,7 +104,9 @@ def test_time_is_arithmetic_over_speed_and_no_less_than_starting_the_operations(
     slow, fast = (plan_training(config(), lengths(), Cluster(1, device(tflops=t))) for t in (0.1, 0.2))
     assert slow.seconds == pytest.approx(2 * fast.seconds)
     at_once = plan_training(config(), lengths(), Cluster(1, device(tflops=1e9)))
-    assert at_once.seconds == pytest.approx(at_once.cost.operations * 1e-5, rel=0.05)
+    assert at_once.seconds == pytest.approx(
+        (at_once.cost.pass_operations + at_once.cost.step_operations) * 1e-5, rel=0.05
+    )
 
 
 def test_what_is_sent_follows_the_keys():
@@ -168,7 +172,7 @@ def test_passes_that_could_be_one_are_advised_to_be():
 def test_several_devices_are_advised_to_keep_the_updates():
     assert (
         keys(plan_training(config(accumulate=2), lengths(), Cluster(2, device())))[-1]
-        == "train.update_tokens=8192"
+        == "train.update_tokens=8192 train.accumulate=1"
     )
     assert not plan_training(config(update_tokens=8192), lengths(), Cluster(2, device())).changes
 
@@ -220,7 +224,7 @@ def test_this_machine_is_measured(monkeypatch):
 
     monkeypatch.setattr(plan_module, "seconds_per_update", seconds)
     plan = plan_training(config(), lengths(), None)
-    assert measured == [(4096, 4096)] and plan.is_measured and plan.seconds == 100.0
+    assert measured == [(4096, 4096)] and plan.how == "measured" and plan.seconds == 100.0
     assert keys(plan) == ["train.max_updates=864"]
     monkeypatch.setattr(plan_module, "free_memory", lambda device: 0.6 * cost(config()).peak_bytes)
     plan = plan_training(config(), lengths(), None)
@@ -270,3 +274,55 @@ def test_a_recurrent_network_is_refused():
         InputError, match="model.kind must be transformer to plan a training, but is recurrent"
     ):
         plan_training(recurrent, lengths(), None)
+
+
+def test_the_arithmetic_of_fused_attention_is_counted_for_a_gpu():
+    """Of long sentences it is much: in each of three attentions two products forward and five backward."""
+
+    def on_gpu(length):
+        sides = np.full(1, length)
+        batch = longest_batch(sides, sides, 4096)
+        return update_cost(config(), VOCABULARY, batch, torch.bfloat16, on_gpu=True).flops
+
+    of_a_key = 3 * (2 + 5) * 2 * 4096 * 64
+    assert on_gpu(512) - on_gpu(16) == pytest.approx(of_a_key * (512 - 16), rel=0.01)
+
+
+def test_the_optimizer_starts_its_operations_once_in_an_update_of_several_passes():
+    by_adamw, by_muon = cost(config()), cost(config(optimizer="muon"))
+    assert by_adamw.pass_operations == by_muon.pass_operations > 0
+    assert by_muon.step_operations > by_adamw.step_operations > 0
+    whole, four = (
+        plan_training(config(accumulate=n, optimizer="muon"), lengths(), Cluster(1, device(tflops=1e9)))
+        for n in (1, 4)
+    )
+    assert four.seconds - whole.seconds == pytest.approx(3e-5 * whole.cost.pass_operations, rel=0.05)
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_every_advice_of_a_plan_is_a_valid_config(accumulate):
+    chosen = config(accumulate=accumulate, batch_tokens=512)
+    changes = plan_training(chosen, lengths(), Cluster(8, device(network_gb=0.01, link_gb=0.01))).changes
+    assert any("train.update_tokens" in change.keys for change in changes)
+    for change in changes:
+        values = chosen.model_dump()
+        for words in change.keys.split():
+            key, value = words.removeprefix("train.").split("=")
+            values["train"][key] = yaml.safe_load(value)
+        Config.model_validate(values)
+
+
+def test_a_measured_peak_above_the_memory_is_never_answered_by_larger_passes(monkeypatch):
+    from transformer_mt.training import plan as plan_module
+
+    computed = cost(config()).peak_bytes
+    monkeypatch.setattr(plan_module, "free_memory", lambda device: 1.3 * computed)
+    monkeypatch.setattr(plan_module, "peak_memory", lambda device: 1.4 * computed)
+    monkeypatch.setattr(plan_module, "seconds_per_update", lambda *args, **keys: 1.0)
+    (advice,) = [each for each in keys(plan_training(config(), lengths(), None)) if "micro_batch" in each]
+    assert int(advice.partition("=")[2]) < 4096
+
+
+def test_updates_of_epochs_are_not_rounded_up_for_nothing():
+    assert updates_of_epochs(7, 29 / 7) == 29 and updates_of_epochs(1.1, 100) == 110
+    assert updates_of_epochs(1.0, 10.2) == 11

@@ -64,7 +64,7 @@ def updater(model, dtype=torch.float32, max_grad_norm=1.0, micro_batch_tokens=0,
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_loss_equals_torchs_in_value_and_gradients(monkeypatch, chunk, smoothing, dtype):
     """Whatever the chunks: all at once, one token a chunk, two and a rest of one."""
-    monkeypatch.setitem(loss_module._CHUNK, "cpu", chunk)
+    monkeypatch.setattr(loss_module, "_CHUNK_ON_CPU", chunk)
     torch.manual_seed(0)
     hidden, weight = torch.randn(13, 6) * 2, torch.randn(11, 6)
     targets = torch.randint(0, 11, (13,))

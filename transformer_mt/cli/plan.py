@@ -38,9 +38,8 @@ def print_plan(config: Config, on: str | None, gpus: int) -> int:
 def _rows(plan: "Plan") -> list[tuple[str, str]]:
     of_state, time = plan.state_bytes / 1e9, "not measured: the model does not fit this machine"
     if plan.seconds is not None:
-        how = "measured" if plan.is_measured else "computed"
         total = duration(plan.seconds * plan.updates)
-        time = f"{total}, {plan.seconds:.3g} s an update, {how}; without validations"
+        time = f"{total}, {plan.seconds:.3g} s an update, {plan.how}; without validations"
     rows = [
         ("parameters", f"{plan.cost.parameters:,}"),
         ("epoch", f"{plan.pairs:,.0f} pairs"),

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from transformer_mt.config.section import Flag, NonNegative, OnlyForSearches, Positive, Section
+from transformer_mt.config.section import Flag, Mark, NonNegative, OnlyForSearches, Positive, Section
 from transformer_mt.errors import InputError, Setting
 
 
@@ -45,9 +45,9 @@ class DecodeConfig(Section):
     """What mbr maximises: the mean likeness to the other samples, by sentence chrF or BLEU."""
     min_length: Annotated[int, Field(ge=0, le=10_000)] = 0
     """A translation has at least this many pieces."""
-    max_length: Annotated[int, Field(gt=0, le=10_000)] | None = None
+    max_length: Annotated[Annotated[int, Field(gt=0, le=10_000)] | None, Mark.AFFECTS_SCORES] = None
     """A translation has at most this many pieces; by default as max_length_ratio says."""
-    max_length_ratio: float = Field(2.0, gt=0.0, le=100.0)
+    max_length_ratio: Annotated[float, Mark.AFFECTS_SCORES] = Field(2.0, gt=0.0, le=100.0)
     """A translation has at most this many times the source's pieces, plus ten."""
     no_repeat_ngram: NonNegative = 0
     """No n-gram of this many pieces occurs twice in a translation; 0 turns it off."""
@@ -55,7 +55,7 @@ class DecodeConfig(Section):
     """Factor on the log-probability of pieces that were there before; 1 turns it off."""
     banned: Annotated[list[str], Flag("ban")] = Field([])
     """Words that are never written."""
-    split_sentences: Literal["auto"] | bool = "auto"
+    split_sentences: Annotated[Literal["auto"] | bool, Mark.AFFECTS_SCORES] = "auto"
     """Translate each sentence of a line by itself; auto: unless a fifth of the training sources had several
     sentences.
     """

@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from transformer_mt.model.cpu_code import uses_cpu_code
+
 _of_this_thread = threading.local()
 
 
@@ -31,7 +33,7 @@ class _RandomBitsDropout(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, p: float) -> Tensor:
-        threshold = round(p * 2**15)
+        threshold = min(round(p * 2**15), 2**15 - 1)
         numbers = torch.empty((x.numel() + 3) // 4, dtype=torch.int64)
         numbers.random_(generator=getattr(_of_this_thread, "generator", None))
         # random_() fills 63 of the 64 bits; without the highest of each, all four parts are alike.
@@ -51,7 +53,7 @@ def dropout(x: Tensor, p: float) -> Tensor:
     """Each element is zero with probability `p` (in steps of 2^-15 on a CPU), else divided by 1 - p."""
     if p == 0.0:
         return x
-    if x.device.type == "cpu" and not torch.compiler.is_compiling():
+    if not torch.compiler.is_compiling() and uses_cpu_code(x):
         return _RandomBitsDropout.apply(x, p)
     return F.dropout(x, p)
 

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from transformer_mt.model.cpu_code import uses_cpu_code
 from transformer_mt.model.dropout import dropout as drop
 
 # One decoding step of a beam: on a CPU two plain products are twice as fast as the fused kernel for so few
@@ -27,8 +28,9 @@ def fast_attention(
     """The fastest of the siblings for these tensors -> BHTK. `mask`: True = may attend; `causal` lets query t
     see keys up to t.
     """
-    on_cpu = q_BHTK.device.type == "cpu"
-    by_products = on_cpu and (q_BHTK.dtype == torch.bfloat16 or q_BHTK.size(-2) <= _FEW_QUERIES)
+    by_products = uses_cpu_code(q_BHTK) and (
+        q_BHTK.dtype == torch.bfloat16 or q_BHTK.size(-2) <= _FEW_QUERIES
+    )
     compute = cpu_attention if by_products else fused_attention
     return compute(q_BHTK, k_BHSK, v_BHSK, mask, dropout, causal)
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from transformer_mt.model.attention_scores import Score
+from transformer_mt.model.cpu_code import uses_cpu_code
 from transformer_mt.model.masks import Positions
 
 
@@ -44,8 +45,8 @@ class Rotary(PositionBias):
 
     def rotate(self, x_BHTK: Tensor, positions: Positions) -> Tensor:
         # Compiled, the formula is one kernel; the compiler knows no complex numbers.
-        eager_on_cpu = x_BHTK.device.type == "cpu" and not torch.compiler.is_compiling()
-        return (self.rotate_on_cpu if eager_on_cpu else self.rotate_by_formula)(x_BHTK, positions)
+        by_products = not torch.compiler.is_compiling() and uses_cpu_code(x_BHTK)
+        return (self.rotate_on_cpu if by_products else self.rotate_by_formula)(x_BHTK, positions)
 
     def rotate_by_formula(self, x_BHTK: Tensor, positions: Positions) -> Tensor:
         angle = _angles(positions.queries, x_BHTK.size(-1))
@@ -86,7 +87,7 @@ class Alibi(PositionBias):
 
     def fusable(self, v_BHSK: Tensor) -> bool:
         # On a CPU in bfloat16 the kernel with a bias is slower than the plain formula.
-        return v_BHSK.device.type != "cpu" or v_BHSK.dtype != torch.bfloat16
+        return v_BHSK.dtype != torch.bfloat16 or not uses_cpu_code(v_BHSK)
 
     def score_bias(self, score: Score, q_BHTK: Tensor, positions: Positions) -> Tensor:
         slopes_H = 2.0 ** (-8.0 * torch.arange(1, self.num_heads + 1, device=q_BHTK.device) / self.num_heads)

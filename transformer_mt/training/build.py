@@ -4,13 +4,18 @@ from collections.abc import Callable
 
 import torch
 
-from transformer_mt.config import Config
+from transformer_mt.config import Config, TrainConfig
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.training.activation_checkpointing import checkpoint_activations
 from transformer_mt.training.distributed import Ranks, wrap_distributed
 from transformer_mt.training.gradient_threads import gradient_threads
 from transformer_mt.training.optimizer import build_optimizer
 from transformer_mt.training.step import Objective, Updater
+
+
+def is_compiled(train: TrainConfig, device: torch.device) -> bool:
+    """Whether a training on the device uses torch.compile."""
+    return train.compile is True or (train.compile == "auto" and device.type == "cuda")
 
 
 def build_updater(
@@ -25,8 +30,7 @@ def build_updater(
     """What updates the model, which is on the device, as the config says; `threads` of a CPU compute parts of
     a batch, by default as many as may.
     """
-    train = config.train
-    compiled = train.compile is True or (train.compile == "auto" and device.type == "cuda")
+    train, compiled = config.train, is_compiled(config.train, device)
     if compiled and model.compiles:
         say("torch.compile is on: the first updates take much longer than the others")
     objective: torch.nn.Module = Objective(model, train.label_smoothing, compiled)

@@ -22,7 +22,7 @@ from torch.nn.parallel import DistributedDataParallel
 from transformer_mt.checkpoint import Tensors
 from transformer_mt.config import TrainConfig
 from transformer_mt.cpu import usable_cores
-from transformer_mt.errors import WorkError
+from transformer_mt.errors import InputError, WorkError
 
 # A rank that fails before the rendezvous is not noticed otherwise.
 _RENDEZVOUS_TIMEOUT = timedelta(minutes=2)
@@ -65,7 +65,20 @@ class Ranks:
             return cls()
         if device.type == "cuda":
             torch.cuda.set_device(device)
-        store, rank, _ = next(dist.rendezvous("env://", timeout=_RENDEZVOUS_TIMEOUT))
+        try:
+            store, rank, _ = next(dist.rendezvous("env://", timeout=_RENDEZVOUS_TIMEOUT))
+        except ValueError:  # a variable is missing
+            needed = ("RANK", "MASTER_ADDR", "MASTER_PORT")
+            unset = " and ".join(name for name in needed if name not in os.environ)
+            raise InputError(
+                f"{unset} must be set where WORLD_SIZE is {size}; start several processes with torchrun, or "
+                "unset WORLD_SIZE for one"
+            ) from None
+        except dist.DistError:
+            address = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
+            raise WorkError(
+                f"stopped because rank 0 does not answer at MASTER_ADDR and MASTER_PORT, {address}"
+            ) from None
         store.set(f"here/{rank}", "")
         try:
             store.wait([f"here/{each}" for each in range(size)], _RENDEZVOUS_TIMEOUT)

@@ -15,19 +15,9 @@ from transformer_mt.cpu import cpu_name, usable_cores
 
 def environment() -> dict[str, Any]:
     """Versions, commit, machine."""
-    try:
-        commit = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"],
-            cwd=Path(__file__).parent,
-            capture_output=True,
-            text=True,
-            timeout=10,
-        ).stdout.strip()
-    except (OSError, subprocess.SubprocessError):
-        commit = ""
     return {
         "transformer_mt": __version__,
-        "commit": commit or None,
+        "commit": _commit(),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "sentencepiece": sentencepiece.__version__,
@@ -37,3 +27,19 @@ def environment() -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
     }
+
+
+def _commit() -> str | None:
+    """Of the repository this file belongs to; None where it was installed, perhaps into another one."""
+    if not _git("ls-files", Path(__file__).name):
+        return None
+    return _git("describe", "--always", "--dirty", "--abbrev=12", "--exclude=*") or None
+
+
+def _git(*words: str) -> str:
+    try:
+        return subprocess.run(
+            ["git", *words], cwd=Path(__file__).parent, capture_output=True, text=True, timeout=10
+        ).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return ""

@@ -53,6 +53,13 @@ def train(config: Config, out: str | Path | None = None, fresh: bool = False) ->
     except Interrupted:
         ranks.leave()
         raise
+    except BrokenPipeError:  # nobody reads what is printed
+        raise
+    except OSError as error:
+        raise WorkError(
+            f"{error.filename or 'a file'}: {error.strerror or error}; free some space or check the path, "
+            "then run the same command to resume"
+        ) from error
     except RuntimeError as error:
         # Do not destroy the process group here: NCCL would wait for ranks that are blocked in a collective.
         # The caller prints the error and ends the process.
@@ -77,8 +84,8 @@ def _train(run: Run) -> None:
         limits = "train.max_epochs and train.max_updates" if config.train.max_epochs else "train.max_updates"
         more = "train.patience" if _out_of_patience(run) else limits
         say_on_rank_zero(
-            f"{folder}: finished at update {run.progress.step:,}; raise {more} to continue, or start over "
-            "with `fresh`"
+            f"{folder}: finished at update {run.progress.step:,}; raise {more} to continue, or train "
+            "under another name"
         )
         return
     _begin(run)

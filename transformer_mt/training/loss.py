@@ -9,9 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from transformer_mt.model.cpu_code import uses_cpu_code
+
 # Logits are computed in chunks of about so many numbers (32 MB in float32 on a CPU: the size of its cache).
-_CHUNK = {"cpu": 2**23}
-_CHUNK_ELSEWHERE = 2**27
+_CHUNK_ON_CPU = 2**23
+_CHUNK = 2**27
 
 # Factor on gradients of logits, which are at most 1, before they are rounded to float16: sums of them stay
 # far below its maximum of 65,504.
@@ -30,7 +32,7 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
     def forward(ctx: Any, hidden_RD: Tensor, weight_VD: Tensor, targets_R: Tensor, smoothing: float) -> Any:
         dtype = _product_dtype(hidden_RD)
         V = len(weight_VD)
-        size = max(1, _CHUNK.get(hidden_RD.device.type, _CHUNK_ELSEWHERE) // V)
+        size = max(1, (_CHUNK_ON_CPU if uses_cpu_code(hidden_RD) else _CHUNK) // V)
         weight = weight_VD.to(dtype)
         needs_gradient = any(ctx.needs_input_grad)
         hidden_gradient_RD = torch.empty_like(hidden_RD) if needs_gradient else None

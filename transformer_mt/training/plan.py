@@ -1,6 +1,5 @@
 """How long a training will take, in how much memory, on this machine or on one that is only described."""
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -13,8 +12,10 @@ from transformer_mt.device import choose_device, choose_precision
 from transformer_mt.errors import InputError
 from transformer_mt.memory import free_memory, peak_memory, reset_peak
 from transformer_mt.training.batch_budget import largest_budget, longest_batch
+from transformer_mt.training.build import is_compiled
 from transformer_mt.training.cluster import SECONDS_PER_OPERATION, UTILISATION, Cluster
 from transformer_mt.training.lengths import Lengths
+from transformer_mt.training.schedule import updates_of_epochs
 from transformer_mt.training.speed import seconds_per_update
 from transformer_mt.training.update_cost import UpdateCost, muon_work, update_cost
 
@@ -64,8 +65,8 @@ class Plan:
     sending_seconds: float
     seconds: float | None
     """Of an update; None for what does not fit this machine, and cannot be measured."""
-    is_measured: bool
-    """Whether the seconds were measured on this machine."""
+    how: str
+    """How the seconds were found: computed or measured."""
     changes: list[Change]
     """Suggested changes of the config."""
 
@@ -139,7 +140,7 @@ class _Planner:
         per_epoch, target_tokens, padding = self._updates()
         updates = self.train.max_updates
         if self.train.max_epochs:
-            updates = min(updates, max(1, math.ceil(self.train.max_epochs * per_epoch)))
+            updates = min(updates, max(1, updates_of_epochs(self.train.max_epochs, per_epoch)))
         seconds = self._measured() if self.cluster is None else self._computed(self.cluster, self.shares_muon)
         return Plan(
             pairs=len(self.lengths.src) * self.lengths.copies,
@@ -155,7 +156,7 @@ class _Planner:
             sent_bytes=sum(self._sent_bytes(self.shares_muon)),
             sending_seconds=self._sending(),
             seconds=seconds,
-            is_measured=self.cluster is None,
+            how=self._how(),
             changes=[*self._memory_changes(), *self._speed_changes(seconds, updates)],
         )
 
@@ -175,6 +176,11 @@ class _Planner:
     def _cost(self, batch: Batch) -> UpdateCost:
         on_gpu = self.cluster is not None or self.device.type == "cuda"
         return update_cost(self.config, self.lengths.vocab_size, batch, self.dtype, on_gpu)
+
+    def _how(self) -> str:
+        if self.cluster is not None:
+            return "computed"
+        return f"measured{' without torch.compile' if is_compiled(self.train, self.device) else ''}"
 
     def _measured(self) -> float | None:
         """Seconds of an update here, in passes that fit the memory; None if not even the model does."""
@@ -198,7 +204,7 @@ class _Planner:
         passes = self.device_tokens / self.pass_tokens
         flops = passes * (cost.flops - self.muon_flops)
         muon_flops = self.muon_flops / (self.ranks if shares_muon else 1)
-        starting = passes * SECONDS_PER_OPERATION * cost.operations
+        starting = SECONDS_PER_OPERATION * (passes * cost.pass_operations + cost.step_operations)
         of_passes = flops / _speed(cluster)
         computing = max(of_passes + muon_flops / _speed(cluster), starting)
         # DDP sends gradients during the last backward pass, FSDP2 weights and gradients during all passes.
@@ -229,8 +235,11 @@ class _Planner:
         batches = (longest_batch(self.lengths.src, self.lengths.tgt, size) for size in sizes)
         small, large = (self._cost(batch).peak_bytes for batch in batches)
         bytes_of_token = max(1.0, (large - small) / (sizes[1] - sizes[0]))
-        free = self.available - self._computed_peak() + self.cost.peak_bytes - large
+        # What a measurement found above the computed peak is there with fewer tokens, too.
+        free = self.available - max(self.peak_bytes, self._computed_peak()) + self.cost.peak_bytes - large
         tokens = int(sizes[1] + free / bytes_of_token) // 256 * 256
+        if self.peak_bytes > self.available:  # a line is not exact
+            tokens = min(tokens, self.pass_tokens - 256)
         return tokens if tokens >= longest else 0
 
     def _sent_bytes(self, shares_muon: bool) -> tuple[float, float]:
@@ -284,8 +293,9 @@ class _Planner:
         if seconds is None:
             return
         if self.ranks > 1 and not train.update_tokens:
+            tokens = f"train.update_tokens={int(train.batch_tokens) * train.accumulate}"
             yield Change(
-                f"train.update_tokens={int(train.batch_tokens) * train.accumulate}",
+                f"{tokens} train.accumulate=1" if train.accumulate > 1 else tokens,
                 f"keeps the updates of one device; without it they are {self.ranks} times as large",
             )
         if self.cluster is not None and self.ranks > 1 and self.muon_elements and not self.shares_muon:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from transformer_mt import checkpoint
 from transformer_mt.checkpoint import CheckpointError
+from transformer_mt.config import DecodeConfig
 from transformer_mt.errors import WorkError
 from transformer_mt.evaluation.calibration import calibrate
 from transformer_mt.files import write_text
@@ -85,6 +86,11 @@ def publish(run: Run, weights: checkpoint.Tensors, score: float | None) -> bool:
     train, rules = config.train, config.evaluate
     monitor = "bleu" if train.monitor == "BLEU" else train.monitor  # as in runs of released versions
     name = f"{monitor} of {train.validate_sentences}, {rules.tokenize}, lowercase {rules.lowercase}"
+    limits, usual = config.decode, DecodeConfig()
+    if (limits.max_length, limits.max_length_ratio) != (usual.max_length, usual.max_length_ratio):
+        name += f", at most {limits.max_length} pieces, {limits.max_length_ratio} times the source's"
+    if not limits.split_sentences:
+        name += ", whole lines"
     if len(run.data.valid) > 1:
         name += f", {train.monitor_set} of {', '.join(each.name for each in run.data.valid)}"
     facts = {"config": config.name, "step": run.progress.step, "score": {name: score}}
@@ -101,7 +107,11 @@ def publish(run: Run, weights: checkpoint.Tensors, score: float | None) -> bool:
 
 def _published_score(file: Path, name: str) -> float:
     """The score a published model was chosen by; -inf if it has none under these settings."""
-    facts = checkpoint.metadata(file)
+    try:
+        facts = checkpoint.metadata(file)
+    except CheckpointError as error:
+        say_on_rank_zero(f"{error}; it is replaced")
+        return -math.inf
     if _METADATA_KEY in facts:
         score = json.loads(facts[_METADATA_KEY]).get("score", {}).get(name)
     else:  # of versions before 0.2: one key for each fact

@@ -7,10 +7,14 @@ from transformer_mt.training.distributed import Ranks
 
 
 def random_states(device: torch.device, ranks: Ranks) -> dict[str, Tensor]:
-    """`cpu`, and `cuda` on a GPU; those of rank r > 0 are `cpu.r` and `cuda.r`. A collective operation."""
+    """`cpu`, and `cuda` or `mps` on such a device; those of rank r > 0 are `cpu.r` and `cuda.r`. A collective
+    operation.
+    """
     mine = {"cpu": torch.get_rng_state()}
     if device.type == "cuda":
         mine["cuda"] = torch.cuda.get_rng_state(device)
+    elif device.type == "mps":
+        mine["mps"] = torch.mps.get_rng_state()
     states = ranks.gather({kind: bytes(state.tolist()).hex() for kind, state in mine.items()})
     return {
         _name(kind, rank): torch.frombuffer(bytearray.fromhex(state), dtype=torch.uint8)
@@ -27,9 +31,11 @@ def restore_random_states(states: dict[str, Tensor], device: torch.device, ranks
         torch.manual_seed(seed + ranks.rank)
         return
     torch.set_rng_state(cpu)
-    cuda = states.get(_name("cuda", ranks.rank))
-    if device.type == "cuda" and cuda is not None:
-        torch.cuda.set_rng_state(cuda, device)
+    of_device = states.get(_name(device.type, ranks.rank))
+    if device.type == "cuda" and of_device is not None:
+        torch.cuda.set_rng_state(of_device, device)
+    elif device.type == "mps" and of_device is not None:
+        torch.mps.set_rng_state(of_device)
 
 
 def _name(kind: str, rank: int) -> str:

@@ -2,7 +2,6 @@
 restored as one.
 """
 
-import math
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,6 +31,7 @@ from transformer_mt.training.metrics_log import MetricsLog, say_on_rank_zero
 from transformer_mt.training.optimizer import load_optimizer_tensors, optimizer_tensors
 from transformer_mt.training.progress import Progress
 from transformer_mt.training.random_state import random_states, restore_random_states
+from transformer_mt.training.schedule import updates_of_epochs
 from transformer_mt.training.sharding import full_weights, load_full_weights
 from transformer_mt.training.step import PendingResult, Updater
 
@@ -104,12 +104,8 @@ class Run:
         try:
             path = checkpoint.save(self.checkpoints, self.progress.step, tensors, self.state_dict())
         except CheckpointError as error:
-            whole = checkpoint.all_checkpoints(self.checkpoints)
-            last = (
-                f"the last undamaged checkpoint is {whole[-1].name}"
-                if whole
-                else "there is no undamaged checkpoint yet"
-            )
+            saved = checkpoint.all_checkpoints(self.checkpoints)
+            last = f"the newest checkpoint is {saved[-1].name}" if saved else "there is no checkpoint yet"
             raise WorkError(
                 f"{error}; {last}; free some space and run the same command to resume from it"
             ) from None
@@ -144,6 +140,7 @@ class Run:
             saved.tensors["rng"], self.device, self.ranks, self.config.seed + self.progress.step
         )
         self.saved_step = self.progress.step
+        self.limit_epochs()  # before weights are kept: those of the last update are
         if self.ranks.is_rank_zero:
             self.kept_weights.keep(saved.path, self.progress)
 
@@ -152,7 +149,7 @@ class Run:
         train, progress = self.config.train, self.progress
         if train.max_epochs:
             epochs = train.max_epochs - progress.resized_at_epoch
-            updates = progress.resized_at_step + math.ceil(epochs * self.batches.updates_per_epoch)
+            updates = progress.resized_at_step + updates_of_epochs(epochs, self.batches.updates_per_epoch)
             limited = train.model_copy(update={"max_updates": max(1, min(train.max_updates, updates))})
             self.config = self.config.model_copy(update={"train": limited})
 

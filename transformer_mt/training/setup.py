@@ -87,12 +87,18 @@ def _open_run(config: Config, folder: Path, fresh: bool, ranks: Ranks, held: Exi
     # 5. With `fresh` the lock is taken after the old folder was moved.
     if ranks.is_rank_zero and lock is None:
         lock = held.enter_context(_create_folder(folder, fresh))
+        if checkpoint.all_checkpoints(folder / "checkpoints"):
+            raise InputError(
+                f"{folder}: must be new, but another process trained in it meanwhile; run the same command "
+                "to resume"
+            )
     # 6. The objects, and last the checkpoint's state in them.
     run = _build(config, folder, data, device, dtype, ranks, lock, parent)
     held.callback(run.batches.close)
     if saved is not None:
         run.restore(saved)
-    run.limit_epochs()
+    else:
+        run.limit_epochs()
     if saved is not None:
         say_on_rank_zero(
             f"resuming from {saved.path}: update {run.progress.step:,} of {run.config.train.max_updates:,}"
@@ -280,7 +286,11 @@ def _newest(folder: Path, ranks: Ranks) -> Checkpoint | None:
     """The newest undamaged checkpoint; rank 0 finds it, because it sets damaged ones aside."""
     saved = checkpoint.newest(folder / "checkpoints", say_on_rank_zero) if ranks.is_rank_zero else None
     path = ranks.broadcast(saved and str(saved.path))
-    return saved if ranks.is_rank_zero or path is None else checkpoint.load(Path(path))
+    if ranks.is_rank_zero or path is None:
+        return saved
+    if not Path(path).exists():
+        raise InputError(f"{path}: every machine must see the run's folder, but rank {ranks.rank} does not")
+    return checkpoint.load(Path(path))
 
 
 def _with_sentence_splitting(config: Config, data: PreparedData) -> Config:

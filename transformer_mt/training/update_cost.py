@@ -5,31 +5,38 @@ it would do is counted. So mechanisms, optimizers and checkpointed activations n
 """
 
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
-from torch.utils.flop_counter import FlopCounterMode
+from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
 
 from transformer_mt.config import Config
 from transformer_mt.data.batching import Batch
 from transformer_mt.errors import InputError
-from transformer_mt.model import dropout, fast_attention
 from transformer_mt.model.build import build_model
-from transformer_mt.model.position_bias import Rotary
-from transformer_mt.training import loss
+from transformer_mt.model.cpu_code import without_cpu_code
 from transformer_mt.training.build import build_trial_updater
 from transformer_mt.training.optimizer import build_optimizer
 from transformer_mt.training.orthogonal import orthogonal_flops
 
 _CPU = torch.device("cpu")
+
+# Torch has no formulas for its fused attention on a CPU, which is counted here also for a GPU.
+_ATTENTION_FLOPS = {
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: lambda *shapes, **_: sdpa_flop_count(
+        *shapes[:3]
+    ),
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward: (
+        lambda *shapes, **_: sdpa_backward_flop_count(*shapes[:4])
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -43,8 +50,11 @@ class UpdateCost:
     """Parameters of the largest one."""
     flops: float
     """Of the matrix products: two for each multiplication with its addition."""
-    operations: int
-    """Calls of torch's operations that compute something: starting one takes some microseconds."""
+    pass_operations: int
+    """Calls of torch's operations that compute something, in one forward and backward pass: starting one
+    takes some microseconds."""
+    step_operations: int
+    """Those of clipping and of the optimizer, once an update."""
     state_bytes: int
     """Weights, gradients and the optimizer's moments."""
     peak_bytes: int
@@ -59,7 +69,7 @@ def update_cost(
     """
     if config.model.kind != "transformer":
         raise InputError(f"model.kind must be transformer to plan a training, but is {config.model.kind}")
-    with _as_on_a_gpu() if on_gpu else nullcontext(), FakeTensorMode(allow_non_fake_inputs=True):
+    with without_cpu_code() if on_gpu else nullcontext(), FakeTensorMode(allow_non_fake_inputs=True):
         model = build_model(
             config.model, vocab_size, vocab_size, config.tokenizer.shared, config.data.max_length
         )
@@ -73,33 +83,22 @@ def update_cost(
             updater.optimizer.zero_grad(set_to_none=True)
             state = memory.bytes + gradients
             memory.peak, before = memory.bytes, memory.operations
-            with FlopCounterMode(display=False) as counter:
+            with FlopCounterMode(display=False, custom_mapping=_ATTENTION_FLOPS) as counter:
                 updater.update([batch], 1e-6)
+            peak, of_one = memory.peak, memory.operations - before
+            updater.update([batch, batch], 1e-6)
+            of_two = memory.operations - before - of_one
     layers = [_count(list(block.parameters())) for block in model.blocks]
     return UpdateCost(
         parameters=_count(weights),
         layer_parameters=sum(layers),
         largest_layer=max(layers),
         flops=float(counter.get_total_flops()),
-        operations=memory.operations - before,
+        pass_operations=of_two - of_one,
+        step_operations=2 * of_one - of_two,
         state_bytes=state,
-        peak_bytes=memory.peak,
+        peak_bytes=peak,
     )
-
-
-@contextmanager
-def _as_on_a_gpu() -> Iterator[None]:
-    """Without the paths that are faster on a CPU: other chunks of the loss, masks and attention."""
-    kept = loss._CHUNK, dropout.dropout, fast_attention.cpu_attention
-    rotate_on_cpu = Rotary.rotate_on_cpu
-    loss._CHUNK, dropout.dropout = {}, F.dropout  # type: ignore[assignment]
-    fast_attention.cpu_attention = fast_attention.fused_attention
-    Rotary.rotate_on_cpu = Rotary.rotate_by_formula  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        loss._CHUNK, dropout.dropout, fast_attention.cpu_attention = kept
-        Rotary.rotate_on_cpu = rotate_on_cpu  # type: ignore[method-assign]
 
 
 def muon_work(config: Config, vocab_size: int) -> tuple[int, float]:

@@ -88,7 +88,7 @@ def _of_validations(
             f"({config.train.warmup:,}) or more pairs."
         )
     then = [loss for entry, loss in zip(trained, losses) if entry["step"] <= best_loss["step"]]
-    risen = valid[-1]["loss"] / best_loss["loss"] - 1
+    risen = valid[-1]["loss"] / max(best_loss["loss"], 1e-9) - 1
     if risen > _OVERFITS and then and losses[-1] < then[-1]:
         still = f", though {name} was best at the end" if best is valid[-1] else ""
         return (

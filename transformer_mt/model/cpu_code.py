@@ -1,0 +1,25 @@
+"""Which tensors are computed by code written for a CPU: other chunks, masks and kernels are faster there."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+import torch
+from torch import Tensor
+
+_is_used = ContextVar("uses_cpu_code", default=True)
+
+
+def uses_cpu_code(x: Tensor) -> bool:
+    # The compiler does not know context variables, and nothing compiled is counted.
+    return x.device.type == "cpu" and (torch.compiler.is_compiling() or _is_used.get())
+
+
+@contextmanager
+def without_cpu_code() -> Iterator[None]:
+    """Within it, this thread computes on a CPU what a GPU would, to count it."""
+    token = _is_used.set(False)
+    try:
+        yield
+    finally:
+        _is_used.reset(token)
