@@ -405,7 +405,7 @@ def test_score_mistakes(tiny_run, source, tmp_path, capfdbinary, words, message)
             {"tokens": ["no-such-piece"]},
             "its tokens must be pieces of this model, but 'no-such-piece' is none",
         ),
-        ({"flags": ["apart"]}, "must not have protected text that was translated around to be scored"),
+        ({"flags": ["apart"]}, "must have been translated in one piece to be scored, but has the flag apart"),
         ({"source": 7}, "must be a line of JSON that translate wrote, but is not"),
         (
             {"segments": [{"source": "The dog.", "tokens": 2}]},
@@ -419,6 +419,23 @@ def test_translations_that_cannot_be_scored_are_told(tiny_run, tmp_path, capfdbi
     path.write_text(json.dumps(row, ensure_ascii=False) + "\n", encoding="utf-8")
     status, _, err = cli(capfdbinary, "score", tiny_run, "--translations", path)
     assert status == 2 and f"odd.jsonl:1: {message}" in err
+
+
+def test_a_blank_line_has_the_same_score_as_when_it_was_translated(tiny_run, tmp_path, capfdbinary):
+    path = tmp_path / "two.jsonl"
+    row = {"translation": "", "tokens": [], "flags": ["empty"]}
+    dog = {"source": "The dog.", "translation": "Der", "tokens": ["<0x44>"], "flags": []}
+    text = "".join(json.dumps(each) + "\n" for each in (dog, {"source": "  ", **row}))
+    path.write_text(text, encoding="utf-8")
+    status, out, err = cli(capfdbinary, "score", tiny_run, "--translations", path, "--json")
+    first, blank = map(json.loads, out.splitlines())
+    assert status == 0 and blank["log_prob"] == 0.0 and first["log_prob"] < 0.0
+
+
+def test_a_text_of_several_lines_is_refused(tiny_run, capfdbinary):
+    """One argument made two lines of output."""
+    status, out, err = cli(capfdbinary, "translate", tiny_run, "One.\nTwo.")
+    assert status == 2 and out == "" and "TEXT must be one line, but has several; give each as a TEXT" in err
 
 
 @pytest.mark.slow

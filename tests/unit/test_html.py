@@ -70,6 +70,8 @@ def test_texts_are_what_a_reader_sees_as_one(html, expected):
         "<!-- before -->\n<!DOCTYPE html>\n<!-- x --><html><body>dog</body></html>\n",
         '<picture><source srcset="a"><img src="b"></picture> dog',
         "dog<wbr>cat",
+        '<script>v.innerHTML = "<video><source src=a></source></video>"</script><p>dog</p>',
+        "<p>dog</p><!-- <video><source src=a></source></video> --><style>/* <wbr></wbr> */</style>",
         "<svg><path d='M0 0'></path></svg> after".replace("'", '"'),
         "<p>a <iframe><b>x</b> &amp;</iframe> c</p><xmp>&lt;<i>y</i></xmp><noembed><hr> &amp;</noembed>",
     ],
@@ -136,3 +138,7 @@ def test_what_is_nested_too_deeply_is_refused():
         InputError, match="a.html: must be HTML with elements at most 256 deep, but has deeper"
     ):
         parse_html("<div>" * 3000 + "x", "a.html")
+
+
+def test_a_form_feed_is_a_space_and_joins_no_words():
+    assert unchanged("<p>one\ftwo\vthree</p>") == "<p>one two three</p>"

@@ -60,6 +60,8 @@ def placed(html, target, links):
         ("<code>x</code> or <code>x</code>", "x oder x", [[0], [1], [2]],
          "<code>x</code> oder <code>x</code>"),
         ("see <code>git</code> here", "hier git-artig", [[2], [1]], "hier <code>git</code>-artig"),
+        # Code is never found within a word.
+        ("code <var>e</var> here", "der Code e hier", [[], [0], [1], [2]], "der Code <var>e</var> hier"),
         # The whole text.
         ("<b>All of it.</b>", "Alles davon.", [[0, 1], [2], [3]], "<b>Alles davon.</b>"),
     ],

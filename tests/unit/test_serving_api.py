@@ -125,6 +125,7 @@ def test_a_text_that_is_found_to_be_in_the_target_language_stays(client):
         ({"q": ["a", None]}, "q must be a text or a list of texts"),
         ({"q": "a", "source": None}, "source must be a language code or auto"),
         ({"q": "a", "target": "xx"}, "target must be one of de, fr with source en, but is xx"),
+        ({"q": "a", "source": "xx", "target": "yy"}, "target must be one of de, en, fr, but is yy"),
         ({"q": "a", "source": "xx"}, "source must be auto or one of en, de, but is xx"),
         ({"q": "a", "format": "pdf"}, "format must be text or html"),
         ({"q": "a", "alternatives": -1}, "alternatives must be a number from 0 to 100"),
@@ -255,6 +256,10 @@ def test_keys_cannot_be_guessed_faster_than_the_rate_of_an_address(directions):
     guesses = [translate(client, q="a", api_key=str(number)).status_code for number in range(3)]
     assert guesses == [403, 403, 429]
     assert translate(client, q="a", api_key="one").status_code == 200
+    unlimited = client_of(directions, keys=ApiKeys([("one", 0)]))
+    guesses = [translate(unlimited, q="a", api_key=str(number)).status_code for number in range(61)]
+    assert guesses == [403] * 60 + [429]
+    assert translate(unlimited, q="a", api_key="one").status_code == 200
 
 
 def test_other_origins_are_let_in_only_if_they_are_named(directions, client):
@@ -352,3 +357,10 @@ def test_the_language_of_html_is_that_of_its_text(client):
         "format": "html",
     })  # fmt: skip
     assert answer.json()["detectedLanguage"]["language"] == "de"
+
+
+def test_line_breaks_of_a_document_and_of_a_text_to_detect_wait_in_no_queue(client):
+    assert translate(client, q="<p>a dog" + "\n" * 2100 + "</p>", format="html").status_code == 200
+    assert client.post("/detect", json={"q": "a dog\n" * 2100}).status_code == 200
+    answer = client.post("/details", json={"q": "a\n" * 2100, "source": "en", "target": "de"})
+    assert answer.status_code == 400 and "at most 2,000 lines" in answer.json()["error"]

@@ -56,7 +56,7 @@ def test_a_text_of_several_blocks_is_segmented_as_a_whole():
     assert len(split_sentences("word " * 5000, "en")) == 1
 
 
-@pytest.mark.parametrize("unit", [".", "A. ", "?!", "x", "word ", "“", "“a”. "])
+@pytest.mark.parametrize("unit", ["12! ", "... ", ".", "A. ", "?!", "x", "word ", "“", "“a”. "])
 def test_an_endless_line_takes_time_in_proportion(unit):
     text = unit * (400_000 // len(unit))  # hours, if time grew with the square of the length
     parts = splitter(100, count=lambda texts: [len(each) for each in texts]).fit(text)

@@ -507,8 +507,8 @@ def test_logits_that_are_not_finite_are_reported_at_any_step(translator, monkeyp
 
 def test_options_that_do_not_fit_are_refused(translator, sentences):
     for options, message in [
-        ({"prefixes": ["a"]}, "there must be a prefix a line, but there are 1 for 30"),
-        ({"protect": ["x"]}, "there must be a pattern a line, but there are 1 for 30"),
+        ({"prefixes": ["a"]}, "there must be one prefix per line .30., but there are 1"),
+        ({"protect": ["x"]}, "there must be one pattern per line .30., but there are 1"),
         ({"protect": "("}, "must be a regular expression"),
         ({"prefixes": ["Der\nHund"] * 30}, r"a prefix must be one line, but is 'Der\\nHund'"),
         ({"max_length": -5}, "max_length must be at least 1, but is -5"),
@@ -623,3 +623,23 @@ def test_each_line_has_its_own_pattern(translator):
     first, second = translator.translate(lines, protect=["XYZ", None])
     assert "XYZ" in first.translation
     assert second.translation == translator.translate(lines[:1])[0].translation
+
+
+def test_samples_of_which_the_rules_leave_none_are_no_translation_by_mbr(translator):
+    """The command ended with a traceback."""
+    chooser = altered(translator, search="mbr", samples=4, banned=["Der"])
+    (result,) = chooser.translate(["The dog sleeps."], prefixes=["Der"])
+    assert result.translation == "" and "none" in result.flags
+
+
+def test_a_carriage_return_around_protected_text_ends_no_line(translator):
+    table = altered(translator, beam=1)
+    (result,) = table.translate(["mothers \rhttp://a.b/c?d=e"], protect=r"http\S+")
+    assert "\r" not in result.translation and "http://a.b/c?d=e" in result.translation
+
+
+def test_protected_text_that_is_the_whole_line_is_not_suspiciously_long(translator):
+    line = "dog {name_1} {name_2} {name_3} {name_4} {name_5} {name_6} {name_7}"
+    lost = answering(translator, {line: ["Hund"], "dog": ["Hund"]})
+    (result,) = lost.translate([line], protect=r"\{\w+\}")
+    assert "apart" in result.flags and "length_ratio" not in result.flags

@@ -14,6 +14,7 @@ from typing import IO, TYPE_CHECKING, Any
 from transformer_mt.cli import document, resume
 from transformer_mt.cli.console import positive, say
 from transformer_mt.cli.model import add_model, add_search, load_translator
+from transformer_mt.cli.translate_checks import check_options
 from transformer_mt.documents.formats import format_of
 from transformer_mt.errors import InputError
 
@@ -75,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _translate(arguments: argparse.Namespace) -> int:
-    _check_options(arguments)
+    check_options(arguments)
     format = arguments.format or format_of(arguments.input, arguments.output)
     if format != "text":
         return document.translate(arguments, format)
@@ -111,41 +112,6 @@ def _translate(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _check_options(arguments: argparse.Namespace) -> None:
-    """Refuse options that exclude each other, before anything is loaded."""
-    if arguments.text and arguments.input:
-        raise InputError("give TEXT or --input, not both")
-    if arguments.align and not arguments.json:
-        raise InputError("--align requires --json, which shows it")
-    if arguments.prefix is not None and arguments.prefixes:
-        raise InputError("give --prefix or --prefixes, not both")
-    if arguments.resume and not arguments.output:
-        raise InputError("--resume requires --output FILE, which it completes")
-    if arguments.resume and arguments.n_best > 1 and not arguments.json:
-        raise InputError("--resume requires one line of output per input line; with --n-best use --json")
-    if arguments.output and arguments.output.endswith((".gz", ".bz2", ".xz", ".zst")):
-        raise InputError(
-            f"--output must be the name of a text file, but is {arguments.output}; pack it afterwards"
-        )
-    if arguments.output:
-        _check_output_is_not_input(arguments)
-    elif sys.stdout is None:
-        raise InputError("standard output is closed; give --output FILE")
-
-
-def _check_output_is_not_input(arguments: argparse.Namespace) -> None:
-    """Opening the output empties it, and --resume cuts an incomplete last line off."""
-    output = Path(arguments.output)
-    if not output.is_file():
-        return
-    read = [Path(name) for name in (arguments.input, arguments.prefixes) if name and Path(name).exists()]
-    sources = [os.stat(path) for path in read]
-    if not arguments.text and not arguments.input and sys.stdin is not None:
-        sources.append(os.fstat(0))
-    if any(os.path.samestat(source, os.stat(output)) for source in sources):
-        raise InputError(f"{output}: the output must not be what is read")
-
-
 def _options(arguments: argparse.Namespace) -> "Options":
     from transformer_mt.translation.result import Options
 
@@ -158,6 +124,10 @@ def _chunks(arguments: argparse.Namespace, files: ExitStack) -> Iterator[list[by
     from transformer_mt.translation.chunk_size import ChunkSize
 
     if arguments.text:
+        if any("\n" in text for text in arguments.text):
+            raise InputError(
+                "TEXT must be one line, but has several; give each as a TEXT, or use --input FILE"
+            )
         return iter([[os.fsencode(text) for text in arguments.text]])
     if not arguments.input and sys.stdin is None:
         raise InputError("standard input is closed; give TEXT or --input FILE")

@@ -21,17 +21,18 @@ def split_sentences(text: str, lang: str) -> list[str]:
     """
     language = base_code(lang)
     sentences: list[str] = []
-    incomplete = ""
+    incomplete: list[str] = []
+    has_letter = False
     for block, is_end in _blocks(text):
         segments = sentencex.segment(language, block)
         for number, segment in enumerate(segments, start=1):
-            incomplete += segment
-            ends = is_end or number < len(segments)
-            if ends and any(map(str.isalpha, incomplete)):
-                sentences.append(incomplete)
-                incomplete = ""
+            incomplete.append(segment)
+            has_letter = has_letter or any(map(str.isalpha, segment))
+            if has_letter and (is_end or number < len(segments)):
+                sentences.append("".join(incomplete))
+                incomplete, has_letter = [], False
     if incomplete:
-        sentences[-1:] = ["".join([*sentences[-1:], incomplete])]
+        sentences[-1:] = ["".join([*sentences[-1:], *incomplete])]
     return sentences
 
 

@@ -163,7 +163,7 @@ class Tokenizer:
         """The id of a tag or a language piece. InputError if the vocabulary does not have it."""
         if piece not in self.control_ids:
             tags = [each for each in self.control_ids if not _LANGUAGE_PIECE.fullmatch(each)]
-            there = f"one of {', '.join(tags)}" if tags else "left out: the model has no tags"
+            there = f"one of {', '.join(tags)}" if tags else "left out, because the model has no tags"
             raise InputError(Setting("tag"), f" must be {there}, but is {piece}")
         return self.control_ids[piece]
 

@@ -27,7 +27,10 @@ _OBJECTS = frozenset({
 })  # fmt: skip
 _BLOCKS_THAT_STAY = frozenset({"listing", "noscript", "plaintext", "pre", "textarea", "xmp"})
 _WITHOUT_CONTENT = ("embed", "source", "track", "wbr")  # libxml2 takes what follows for their content
-_END_TAGS = re.compile(rf"(<(?:{'|'.join(_WITHOUT_CONTENT)})\b[^>]*>)</\w+>")
+# Their end tags; the first alternative is what has none, only text like them.
+_END_TAGS = re.compile(
+    rf"(<!--.*?-->|<(script|style)\b.*?</\2>)|(<({'|'.join(_WITHOUT_CONTENT)})\b[^>]*>)</\4>", re.DOTALL
+)
 # Recent versions of libxml2 read the content of these as text without markup, but escape it in writing.
 _RAW_TEXT = tuple(
     tag for tag in ("iframe", "noembed", "noframes", "xmp")
@@ -44,7 +47,9 @@ _PLACEHOLDER = re.compile(f"{_OPEN}([0-9]+){_CLOSE}")
 
 
 def parse_html(text: str, name: str = "the HTML") -> list[Piece]:
-    """A document or a fragment in pieces. Written one after the other, they are the document."""
+    """A document or a fragment in pieces. Written one after the other, they are the document
+    as the parser understood it."""
+    text = text.replace("\f", " ").replace("\v", " ")  # spaces that XML does not have
     text = _NOT_IN_XML.sub("", text.removeprefix("\ufeff"))
     if not text.strip():
         return [text]
@@ -269,10 +274,11 @@ def _written(element: etree._Element) -> str:
     for i, each in enumerate(raw):
         each.text = f"{_OPEN}raw{i}{_CLOSE}"
     text = etree.tostring(element, encoding="unicode", method="html", with_tail=False)
+    text = _END_TAGS.sub(lambda match: match[1] or match[3], text)
     for i, (each, content) in enumerate(zip(raw, contents)):
         each.text = content
         text = text.replace(f"{_OPEN}raw{i}{_CLOSE}", content, 1)
-    return _END_TAGS.sub(r"\1", text)
+    return text
 
 
 def _inner(root: etree._Element) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from transformer_mt.data.spaceless import LETTER
 from transformer_mt.documents.marked_text import Mark, MarkedText
 from transformer_mt.translation.alignment import Span
 from transformer_mt.translation.result import Candidate
@@ -119,13 +120,18 @@ class _Placement:
     def _next_literal(self, text: str, space: Span) -> Span | None:
         """The characters of the next occurrence of a text that stands in the translation as it is."""
         begin = self.target.find(text, max(space[0], self._searched.get((text, space), 0)), space[1])
-        while begin in self._literals:
+        while begin in self._literals or (begin >= 0 and self._is_in_word(begin, begin + len(text))):
             begin = self.target.find(text, begin + len(text), space[1])
         if begin < 0:
             return None
         self._literals.add(begin)
         self._searched[text, space] = begin + len(text)
         return begin, begin + len(text)
+
+    def _is_in_word(self, begin: int, end: int) -> bool:
+        """Whether letters stand around these characters: a literal `a` is not that within a word."""
+        around = self.target[max(0, begin - 1) : begin], self.target[end : end + 1]
+        return any(map(LETTER.fullmatch, around))
 
     def _with_punctuation(self, mark: Mark, chosen: range, free: NDArray[np.bool_]) -> range:
         """With the punctuation around these words that the mark also has in the source."""

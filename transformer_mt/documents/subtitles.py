@@ -27,12 +27,13 @@ _BREAK = "\ufdd0"
 
 
 def parse_srt(text: str, target_lang: str, name: str = "the subtitles") -> list[Piece]:
-    """The subtitles in pieces. Written one after the other, they are the file. InputError if it is none."""
+    """The subtitles in pieces. Written one after the other, they are the file,
+    with its numbers and times in their usual form. InputError if it is none."""
     try:
         import srt
     except ImportError:
         raise InputError(
-            "subtitles must have the package srt, but it is not installed; install transformer_mt[documents]"
+            "subtitles need the package srt, which is not installed; install transformer_mt[documents]"
         ) from None
     text = text.removeprefix("\ufeff").replace(_BREAK, "")
     try:

@@ -24,6 +24,8 @@ from transformer_mt.serving.texts import line_details, translate_html, translate
 
 T = TypeVar("T")
 _LOG = logging.getLogger("transformer_mt.serving")
+# Wrong keys of one address, where requests have no limit.
+_GUESSES_PER_MINUTE = 60
 
 
 def build_app(
@@ -63,6 +65,8 @@ class _Api:
 
     async def translate(self, request: Request) -> Response:
         asked: TranslateBody = await self._admit(request, TranslateBody)
+        if asked.format == "text":
+            self._check_lines(asked.texts)
         detected = []
         sources = [asked.source] * len(asked.texts)
         if asked.source == "auto":
@@ -91,6 +95,7 @@ class _Api:
     async def details(self, request: Request) -> Response:
         """Lines with their candidates, scores, flags, alignment and attention, for the page."""
         asked: TranslateBody = await self._admit(request, TranslateBody)
+        self._check_lines(asked.texts)
         text = asked.q if isinstance(asked.q, str) else "\n".join(asked.q)
         source, answer = asked.source, {}
         if source == "auto":
@@ -100,7 +105,8 @@ class _Api:
         if batcher is None:
             raise HTTPException(400, f"target must be another language than source, but both are {source}")
         work = self._or_http_error(line_details(batcher, text, asked.alternatives))
-        return _answer({**answer, "lines": await self._unless_gone(request, work)})
+        content = {**answer, "lines": await self._unless_gone(request, work)}
+        return await asyncio.to_thread(_answer, content)
 
     async def detect(self, request: Request) -> Response:
         asked: DetectBody = await self._admit(request, DetectBody)
@@ -115,7 +121,7 @@ class _Api:
 
     async def _admit(self, request: Request, kind: type) -> Any:
         """The checked request. 403 without a key where one is needed; 429 above the rate; 400 with too many
-        characters or lines.
+        characters.
         """
         body = await read_body(request, self._limits)
         asked = await parse(request, body, kind)
@@ -124,19 +130,22 @@ class _Api:
         if self._keys is not None:
             found = self._keys.find(asked.api_key or "")
             if found is None:
-                self._check_rate(client, per_minute)  # or keys could be guessed without limit
+                self._check_rate(client, per_minute or _GUESSES_PER_MINUTE)
                 raise HTTPException(403, "api_key must be one that this server knows")
             client, per_minute = found[0], per_minute if found[1] is None else found[1]
         self._check_rate(client, per_minute)
         most = self._limits.characters
         if most and (count := sum(map(len, asked.texts))) > most:
             raise HTTPException(400, f"the texts must have at most {most:,} characters, but have {count:,}")
-        lines = sum(text.count("\n") + 1 for text in asked.texts)
+        return asked
+
+    def _check_lines(self, texts: Sequence[str]) -> None:
+        """400 with more lines than may wait to be translated."""
+        lines = sum(text.count("\n") + 1 for text in texts)
         if lines > self._limits.queue_lines:
             raise HTTPException(
                 400, f"the texts must have at most {self._limits.queue_lines:,} lines, but have {lines:,}"
             )
-        return asked
 
     def _check_rate(self, client: str, per_minute: int) -> None:
         """429 if the client has made its requests of this minute."""

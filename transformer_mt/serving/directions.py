@@ -65,6 +65,9 @@ class Directions:
         if (source, target) in self.batchers:
             return self.batchers[source, target]
         if source not in self.sources:
+            every = list(dict.fromkeys(target for _, target in self.batchers))
+            if target not in every:  # and `auto` found no source for it
+                raise InputError(f"target must be one of {', '.join(every)}, but is {target}")
             raise InputError(f"source must be auto or one of {', '.join(self.sources)}, but is {source}")
         targets = [t for s, t in self.batchers if s == source]
         raise InputError(f"target must be one of {', '.join(targets)} with source {source}, but is {target}")

@@ -12,6 +12,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 
 from transformer_mt.config import DecodeConfig
+from transformer_mt.errors import WorkError
 from transformer_mt.serving.batcher import Protect
 from transformer_mt.translation.result import Translation
 from transformer_mt.translation.translator import Translator
@@ -51,7 +52,13 @@ class TranslatorPool:
         context = multiprocessing.get_context("spawn")
         pool = ProcessPoolExecutor(self._count, context, initializer=_begin, initargs=(self._load,))
         # One task each, so that all are started now.
-        list(pool.map(_translate, [["1"]] * self._count))
+        try:
+            list(pool.map(_translate, [["1"]] * self._count))
+        except BrokenProcessPool:
+            raise WorkError(
+                f"a process of the server ended while it loaded the model; is there memory for {self._count} "
+                "of them?"
+            ) from None
         return pool
 
 

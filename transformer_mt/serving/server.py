@@ -83,13 +83,13 @@ def serve(
     translator, here or in another process. `behind_proxy`: the clients' addresses are those that a proxy on
     this machine writes into `X-Forwarded-For`.
     """
+    listener = _open_socket(host, port)  # first: a port that is taken is reported before models are loaded
     translators = [load() for load in loads]
     pairs = [(translator.source_lang, translator.target_lang) for translator in translators]
     if twice := next((pair for pair in pairs if pairs.count(pair) > 1), None):
         raise InputError(
             f"each model must have a direction of its own, but two translate {twice[0]} to {twice[1]}"
         )
-    listener = _open_socket(host, port)
     with ExitStack() as running:
         batchers = {
             pair: _batcher(load, translator, limits, running)

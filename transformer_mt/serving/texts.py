@@ -50,27 +50,28 @@ def without_markup(text: str) -> str:
 async def line_details(batcher: Batcher, text: str, alternatives: int) -> list[dict[str, Any]]:
     """What is known about the translation of each line. Positions count characters (Unicode code points)."""
     results = await batcher.translate(_lines(text), _n_best(batcher, alternatives), align=True)
-    return [
-        {
-            "source": result.source,
-            "flags": result.flags,
-            "confidence": result.confidence,
-            "candidates": [
-                {"text": candidate.translation, "score": round(candidate.score, 4)}
-                for candidate in result.n_best
-            ],
-            "segments": [
-                {
-                    "source": segment.source,
-                    "target": segment.target,
-                    "links": list(segment.links()),
-                    "attention": [[round(weight, 3) for weight in row] for row in segment.attention.tolist()],
-                }
-                for segment in result.n_best[0].aligned
-            ],
-        }
-        for result in results
-    ]
+    # In a thread: the attention of long lines takes longer than other requests should wait.
+    return await asyncio.to_thread(lambda: list(map(_line_details, results)))
+
+
+def _line_details(result: Translation) -> dict[str, Any]:
+    return {
+        "source": result.source,
+        "flags": result.flags,
+        "confidence": result.confidence,
+        "candidates": [
+            {"text": candidate.translation, "score": round(candidate.score, 4)} for candidate in result.n_best
+        ],
+        "segments": [
+            {
+                "source": segment.source,
+                "target": segment.target,
+                "links": list(segment.links()),
+                "attention": [[round(weight, 3) for weight in row] for row in segment.attention.tolist()],
+            }
+            for segment in result.n_best[0].aligned
+        ],
+    }
 
 
 def _lines(text: str) -> list[str]:

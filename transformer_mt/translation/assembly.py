@@ -85,7 +85,11 @@ def line_result(line: Line, n_best: int, splitter: Splitter, is_natural: bool = 
     best = candidates[0]
     if is_natural:
         src_pieces = sum(len(unit.src) for unit in line.units)
-        flags += suspicions(line.source, best.translation, src_pieces, best.tokens)
+        suspicious = list(suspicions(line.source, best.translation, src_pieces, best.tokens))
+        if "none" in flags or any(unit.spans for unit in line.units):
+            # Protected text, or nothing, has no tokens then.
+            suspicious = [flag for flag in suspicious if flag != "length_ratio"]
+        flags += suspicious
     return Translation(
         source=line.source,
         translation=best.translation,

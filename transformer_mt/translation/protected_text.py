@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from transformer_mt.errors import InputError, Setting
+from transformer_mt.translation.splitting import LONE_CR
 
 _TAG = re.compile(r"<(/?)([A-Za-z][\w:.-]*)[^>]*?(/?)>")
 
@@ -75,7 +76,7 @@ class ProtectedText:
                 text += before + next(others) + after
             else:
                 text += span.text
-        return text
+        return LONE_CR.sub(" ", text)
 
     def _matches(self, text: str) -> Iterator[re.Match[str]]:
         # \b and the like match nothing

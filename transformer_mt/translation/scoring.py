@@ -46,7 +46,7 @@ class Scored:
     @property
     def ppl(self) -> float:
         """Perplexity per token, the end of the sentence counted."""
-        return math.exp(-self.log_prob / len(self.token_log_probs))
+        return math.exp(-self.log_prob / max(1, len(self.token_log_probs)))
 
 
 def pairs_of_files(
@@ -100,14 +100,16 @@ def pairs_of_json(translator: Translator, path: str, most: int) -> Iterator[list
                 ) from None
             if is_apart:
                 raise InputError(
-                    f"{path}:{number}: must not have protected text that was translated around to be scored; "
-                    "leave it out"
+                    f"{path}:{number}: must have been translated in one piece to be scored, but has the flag "
+                    "apart: the text around protected text was translated alone; leave this line out"
                 )
             if strange:
                 raise InputError(
                     f"{path}:{number}: its tokens must be pieces of this model, but {strange[0]!r} is none; "
                     "was the file written with another model?"
                 )
+            if not pieces and not source.strip():  # a blank line, which no model translated
+                sources, sizes = [], []
             encoded = translator.encode_src(sources, tag)
             tokens = iter(ids[piece] for piece in pieces)
             segments = [(src, list(islice(tokens, size))) for src, size in zip(encoded, sizes)]
@@ -119,7 +121,7 @@ def score(translator: Translator, pairs: Sequence[Pair]) -> list[Scored]:
     """The probability of each pair, in order. InputError names a pair longer than the model can take."""
     most = translator.max_positions
     for pair in pairs:
-        longest = max(len(ids) + 1 for segment in pair.segments for ids in segment)
+        longest = max((len(ids) + 1 for segment in pair.segments for ids in segment), default=0)
         if most and longest > most:
             raise InputError(
                 f"{pair.location}: a pair must have at most {most} pieces a side, but has {longest}"
@@ -136,7 +138,7 @@ def score(translator: Translator, pairs: Sequence[Pair]) -> list[Scored]:
                 source=pair.source,
                 target=pair.target,
                 log_prob=sum(flat),
-                score=sum(scores) / len(scores),
+                score=sum(scores) / max(1, len(scores)),
                 tokens=translator.tokenizer.pieces_tgt([token for _, tgt in pair.segments for token in tgt]),
                 token_log_probs=flat,
             )

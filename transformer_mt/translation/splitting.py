@@ -16,7 +16,7 @@ Count = Callable[[Sequence[str]], list[int]]
 # the part before it.
 _CLAUSE = re.compile(r"[,;:–—]\s+|[，、；：]")
 _WORD = re.compile(r"\s+")
-_LONE_CR = re.compile(r"\r(?!\n)")  # it would end the line of the translation
+LONE_CR = re.compile(r"\r(?!\n)")  # it would end the line of the translation
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Splitter:
         return text.rstrip()
 
     def _target_gap(self, gap: str) -> str:
-        gap = _LONE_CR.sub(" ", gap)
+        gap = LONE_CR.sub(" ", gap)
         if self._target_is_spaceless:
             return gap.replace(" ", "")
         return " " if not gap and self._source_is_spaceless else gap

@@ -169,12 +169,12 @@ class Translator:
         self.check(options)
         if options.prefixes is not None and len(options.prefixes) != len(lines):
             raise InputError(
-                f"there must be a prefix a line, but there are {len(options.prefixes)} for {len(lines)}"
+                f"there must be one prefix per line ({len(lines)}), but there are {len(options.prefixes)}"
             )
         protected = options.protected(len(lines))
         if protected is not None and len(protected) != len(lines):
             raise InputError(
-                f"there must be a pattern a line, but there are {len(protected)} for {len(lines)}"
+                f"there must be one pattern per line ({len(lines)}), but there are {len(protected)}"
             )
         waiting = deque(self.planner.lines(lines, options.prefixes, settings, protected, options.tag))
 
@@ -207,7 +207,7 @@ class Translator:
         wanted = settings.num_hypotheses if several else 1
         for i, hypotheses in self.engine.search([unit.request for unit in units], settings, wanted):
             unit = units[i]
-            if settings.search == "mbr":
+            if settings.search == "mbr" and hypotheses:
                 hypotheses = by_utility(hypotheses, self.tokenizer, settings.utility, self.target_lang)
             candidates = candidates_of(hypotheses, self.tokenizer, unit, self.target_lang)
             if (protected := unit.protected) is not None:

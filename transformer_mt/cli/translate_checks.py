@@ -1,0 +1,43 @@
+"""What is refused of the command line of translate, before anything is loaded."""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from transformer_mt.errors import InputError
+
+
+def check_options(arguments: argparse.Namespace) -> None:
+    """Refuse options that exclude each other, before anything is loaded."""
+    if arguments.text and arguments.input:
+        raise InputError("give TEXT or --input, not both")
+    if arguments.align and not arguments.json:
+        raise InputError("--align requires --json, which shows it")
+    if arguments.prefix is not None and arguments.prefixes:
+        raise InputError("give --prefix or --prefixes, not both")
+    if arguments.resume and not arguments.output:
+        raise InputError("--resume requires --output FILE, which it completes")
+    if arguments.resume and arguments.n_best > 1 and not arguments.json:
+        raise InputError("--resume requires one line of output per input line; with --n-best use --json")
+    if arguments.output and arguments.output.endswith((".gz", ".bz2", ".xz", ".zst")):
+        raise InputError(
+            f"--output must be the name of a text file, but is {arguments.output}; pack it afterwards"
+        )
+    if arguments.output:
+        _check_output_is_not_input(arguments)
+    elif sys.stdout is None:
+        raise InputError("standard output is closed; give --output FILE")
+
+
+def _check_output_is_not_input(arguments: argparse.Namespace) -> None:
+    """Opening the output empties it, and --resume cuts an incomplete last line off."""
+    output = Path(arguments.output)
+    if not output.is_file():
+        return
+    read = [Path(name) for name in (arguments.input, arguments.prefixes) if name and Path(name).exists()]
+    sources = [os.stat(path) for path in read]
+    if not arguments.text and not arguments.input and sys.stdin is not None:
+        sources.append(os.fstat(0))
+    if any(os.path.samestat(source, os.stat(output)) for source in sources):
+        raise InputError(f"{output}: the output must not be what is read")
