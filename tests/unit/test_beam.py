@@ -81,13 +81,13 @@ def test_gnmts_length_penalty_by_hand():
     assert LengthPenalty(2.0, "gnmt")(7) == 4
 
 
-@pytest.mark.parametrize("look_every", [2, 3, 8])
-def test_how_often_it_is_asked_whether_all_are_done_changes_nothing(look_every):
+@pytest.mark.parametrize("check_every", [2, 3, 8])
+def test_how_often_it_is_asked_whether_all_are_done_changes_nothing(check_every):
     """A GPU is asked seldom; what a finished sentence goes on finding must not count."""
     _, step, state = table_model(seed=3, num_sentences=8)
     limits = [3, 9, 1, 6, 9, 2, 8, 5]
     each_step = beam_search(step, state, limits, IDS, beam=2)
-    assert beam_search(step, state, limits, IDS, beam=2, look_every=look_every) == each_step
+    assert beam_search(step, state, limits, IDS, beam=2, check_every=check_every) == each_step
 
 
 def test_the_best_of_many_are_found_by_blocks():

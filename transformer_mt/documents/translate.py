@@ -11,8 +11,8 @@ from transformer_mt.documents.placement import place
 from transformer_mt.documents.subtitles import parse_srt
 from transformer_mt.errors import InputError
 from transformer_mt.translation.chunk_size import ChunkSize
-from transformer_mt.translation.flags import URL
 from transformer_mt.translation.result import Candidate, Options
+from transformer_mt.translation.suspicions import URL
 from transformer_mt.translation.translator import Translator
 
 _FLAGS = re.compile(r"^\(\?([aiLmsux]+)\)")

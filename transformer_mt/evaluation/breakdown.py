@@ -9,7 +9,7 @@ from itertools import pairwise
 from transformer_mt.data.test_sets import TestSet
 from transformer_mt.evaluation.comparison import Comparison
 from transformer_mt.translation.alignment import find_words
-from transformer_mt.translation.flags import suspicions
+from transformer_mt.translation.suspicions import suspicions
 
 _LENGTHS = (1, 6, 11, 21, 31, 51)
 _COUNTS = (0, 1, 5, 20, 100)

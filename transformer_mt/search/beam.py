@@ -51,7 +51,7 @@ def beam_search(
     penalty: LengthPenalty = LengthPenalty(),
     rules: Sequence[Rule] = (),
     bonus: Callable[[State], Tensor] | None = None,
-    look_every: int = 1,
+    check_every: int = 1,
     device: torch.device | None = None,
     stop_early: bool = False,
 ) -> list[list[Hypothesis]]:
@@ -62,7 +62,7 @@ def beam_search(
     new state. At `max_lengths[b]` tokens a hypothesis must end, and the sentence is done. It is done before
     when it has `beam` finished hypotheses and no unfinished one has a better score than the best of these;
     with `stop_early`, when it has `beam` finished ones. `rules` change the ranking, but not `log_prob`.
-    `bonus(state)` (B, W) is added to the scores of hypotheses that end. The search checks every `look_every`
+    `bonus(state)` (B, W) is added to the scores of hypotheses that end. The search checks every `check_every`
     steps whether all sentences are done, because on a GPU the check synchronises.
     """
     longest = max(max_lengths, default=0)
@@ -133,7 +133,7 @@ def beam_search(
         if history is not None:
             history = history.flatten(0, 1)[rows]
             history[:, :, length - 1] = token
-        if length % look_every == 0:
+        if length % check_every == 0:
             stay = (~done).nonzero()[:, 0]
             if not len(stay):
                 break

@@ -48,7 +48,7 @@ def build_app(
     return Starlette(
         routes=[*routes, *page_routes()],
         middleware=[cors] if origins else [],
-        exception_handlers={HTTPException: _refused, ClientDisconnect: _nobody_there},
+        exception_handlers={HTTPException: _error_response, ClientDisconnect: _client_disconnected},
     )
 
 
@@ -83,13 +83,13 @@ class _Api:
         ]
         # Documents one after the other: together they may have more texts than may ever wait.
         run_all = _one_by_one if asked.format == "html" else _all_or_none
-        results = await self._unless_gone(request, run_all(translated))
+        results = await self._until_disconnect(request, run_all(translated))
         is_list = isinstance(asked.q, list)
-        answer: dict[str, Any] = {"translatedText": _one_or_all([text for text, _ in results], is_list)}
+        answer: dict[str, Any] = {"translatedText": _as_asked([text for text, _ in results], is_list)}
         if detected:
-            answer["detectedLanguage"] = _one_or_all(detected, is_list)
+            answer["detectedLanguage"] = _as_asked(detected, is_list)
         if asked.alternatives:
-            answer["alternatives"] = _one_or_all([others for _, others in results], is_list)
+            answer["alternatives"] = _as_asked([others for _, others in results], is_list)
         return _answer(answer)
 
     async def details(self, request: Request) -> Response:
@@ -105,7 +105,7 @@ class _Api:
         if batcher is None:
             raise HTTPException(400, f"target must be another language than source, but both are {source}")
         work = self._or_http_error(line_details(batcher, text, asked.alternatives))
-        content = {**answer, "lines": await self._unless_gone(request, work)}
+        content = {**answer, "lines": await self._until_disconnect(request, work)}
         return await asyncio.to_thread(_answer, content)
 
     async def detect(self, request: Request) -> Response:
@@ -194,7 +194,7 @@ class _Api:
                 500, "the translation failed; the server's log has the kind of error"
             ) from None
 
-    async def _unless_gone(self, request: Request, translated: Coroutine[Any, Any, T]) -> T:
+    async def _until_disconnect(self, request: Request, translated: Coroutine[Any, Any, T]) -> T:
         """The result. It is given up when the client is gone, or has waited for too long (503)."""
         work = asyncio.ensure_future(translated)
         gone = asyncio.ensure_future(_wait_until_gone(request))
@@ -238,7 +238,7 @@ async def _wait_until_gone(request: Request) -> None:
         pass
 
 
-def _one_or_all(values: list[Any], is_list: bool) -> Any:
+def _as_asked(values: list[Any], is_list: bool) -> Any:
     return values if is_list else values[0]
 
 
@@ -252,11 +252,11 @@ def _too_many(reason: str, seconds: float) -> HTTPException:
     return HTTPException(429, reason, {"Retry-After": str(max(1, round(seconds + 0.5)))})
 
 
-async def _refused(request: Request, error: Exception) -> Response:
+async def _error_response(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     headers = dict(error.headers or {})
     return _answer({"error": error.detail}, error.status_code, headers)
 
 
-async def _nobody_there(request: Request, error: Exception) -> Response:
+async def _client_disconnected(request: Request, error: Exception) -> Response:
     return Response(status_code=499)

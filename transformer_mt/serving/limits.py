@@ -1,4 +1,4 @@
-"""Who may ask how much: API keys and requests per minute."""
+"""API keys, and how many requests a client may make in a minute."""
 
 import hashlib
 import hmac

@@ -13,7 +13,7 @@ from transformer_mt.data.mixture import Mixture
 from transformer_mt.data.prepare import prepare
 from transformer_mt.training.metrics_log import say_on_rank_zero
 from transformer_mt.training.parent import Parent
-from transformer_mt.translation.pair_scores import forget_models, log_probs
+from transformer_mt.translation.pair_log_probs import forget_models, log_probs
 
 
 @dataclass(frozen=True)

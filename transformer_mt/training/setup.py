@@ -37,7 +37,7 @@ from transformer_mt.training.metrics_log import MetricsLog, say_on_rank_zero
 from transformer_mt.training.parent import Parent
 from transformer_mt.training.progress import Progress
 from transformer_mt.training.run import Run, model_for
-from transformer_mt.translation.pair_scores import forget_models, log_probs
+from transformer_mt.translation.pair_log_probs import forget_models, log_probs
 
 # If at least this fraction of the training sources has several sentences, the model has learnt to translate
 # several sentences at once.

@@ -6,10 +6,10 @@ from typing import Any, Literal
 
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.search.hypothesis import Hypothesis, ranked
-from transformer_mt.translation.flags import suspicions
-from transformer_mt.translation.plan import Line, Unit
 from transformer_mt.translation.result import Candidate, Translation
 from transformer_mt.translation.splitting import Splitter
+from transformer_mt.translation.suspicions import suspicions
+from transformer_mt.translation.units import Line, Unit
 
 NOTHING = Candidate(translation="", score=0.0, log_prob=0.0, tokens=[])
 

@@ -10,7 +10,7 @@ from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.translation.alignment import AlignedSegment, Span, align_segment, identity
 from transformer_mt.translation.assembly import candidate_at
 from transformer_mt.translation.engine import Ids
-from transformer_mt.translation.plan import Unit
+from transformer_mt.translation.units import Unit
 
 
 class LineAlignment:

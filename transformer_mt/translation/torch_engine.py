@@ -178,10 +178,10 @@ class TorchEngine:
             if settings.coverage_penalty:
                 coverage = Coverage(model, settings.coverage_penalty)
                 step, state, bonus = coverage.step, coverage.start(state), coverage.penalty
-            look_every = 1 if self.device.type == "cpu" else _GPU_LOOKS_EVERY
+            check_every = 1 if self.device.type == "cpu" else _GPU_LOOKS_EVERY
             beam = settings.beam
             found = beam_search(
-                step, state, limits, self._ids, beam, penalty, rules, bonus, look_every, self.device,
+                step, state, limits, self._ids, beam, penalty, rules, bonus, check_every, self.device,
                 settings.stop_early,
             )  # fmt: skip
         return found

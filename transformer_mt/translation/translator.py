@@ -25,8 +25,8 @@ from transformer_mt.translation.confidence import Calibration
 from transformer_mt.translation.direction import find_direction
 from transformer_mt.translation.engine import Engine, Ids
 from transformer_mt.translation.model_folder import is_exported, load_run_config
-from transformer_mt.translation.plan import Line, Planner, Unit, searched_units
 from transformer_mt.translation.result import Candidate, Options, Translation
+from transformer_mt.translation.units import Line, Planner, Unit, searched_units
 
 if TYPE_CHECKING:
     from transformer_mt.model.interface import TranslationModel

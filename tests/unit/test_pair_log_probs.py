@@ -6,8 +6,8 @@ import pytest
 
 from transformer_mt.data.model_score import pair_scores
 from transformer_mt.errors import InputError
-from transformer_mt.translation import pair_scores as scorers
-from transformer_mt.translation.pair_scores import forget_models, log_probs
+from transformer_mt.translation import pair_log_probs as scorers
+from transformer_mt.translation.pair_log_probs import forget_models, log_probs
 from transformer_mt.translation.scoring import Pair, pairs_of_files, score
 from transformer_mt.translation.translator import Translator
 

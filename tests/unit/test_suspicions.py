@@ -1,6 +1,6 @@
 import pytest
 
-from transformer_mt.translation.flags import suspicions
+from transformer_mt.translation.suspicions import suspicions
 from transformer_mt.translation.translator import Translator
 
 
