@@ -35,7 +35,7 @@ class UserError(Exception):
 
 
 class InputError(UserError, ValueError):
-    """The command line, the YAML or the data is wrong: nothing was done. Exit status 2."""
+    """The command line, the YAML or the data is wrong. Exit status 2."""
 
 
 class WorkError(UserError, RuntimeError):

@@ -61,9 +61,9 @@ def beam_search(
     `state` has one row a sentence; `step(tokens (N,), state)` gives logits (N, V) of the next token and the
     new state. At `max_lengths[b]` tokens a hypothesis must end, and the sentence is done. It is done before
     when it has `beam` finished hypotheses and no unfinished one has a better score than the best of these;
-    with `stop_early`, when it has `beam` finished ones. `rules` change the ranking, but not `log_prob`.
-    `bonus(state)` (B, W) is added to the scores of hypotheses that end. The search checks every `check_every`
-    steps whether all sentences are done, because on a GPU the check synchronises.
+    with `stop_early` or a beam of 1, when it has `beam` finished ones. `rules` change the ranking, but not
+    `log_prob`. `bonus(state)` (B, W) is added to the scores of hypotheses that end. The search checks every
+    `check_every` steps whether all sentences are done, because on a GPU the check synchronises.
     """
     longest = max(max_lengths, default=0)
     limits = torch.tensor(max_lengths, device=device)

@@ -73,8 +73,8 @@ class DiversityPenalty:
 
 
 class BannedText:
-    """Texts that are never written, however they are spelled: the token that would complete one is
-    impossible.
+    """Texts that are never written, in whatever pieces: the token that would complete one is impossible. The
+    bytes of an unknown character are not read as text.
 
     `texts` are in the notation of pieces: "▁Hund" is banned at the beginning of a word, which is after a
     space or any character that is no letter or digit; "." without the mark is banned at any position.

@@ -56,8 +56,8 @@ def sample(
     rules: Sequence[Rule] = (),
     device: torch.device | None = None,
 ) -> list[list[Hypothesis]]:
-    """For each sentence one translation per generator in `generators[b]`, best first; `state` has one row per
-    sentence.
+    """For each sentence one translation per generator in `generators[b]`, best first, without those that the
+    rules leave no token; `state` has one row per sentence.
 
     Each sample is drawn with its own generator, one number per token, so that it does not depend on other
     samples. At `max_lengths[b]` tokens a sample can only end. Samples are ranked by log_prob /
