@@ -27,10 +27,7 @@ _OBJECTS = frozenset({
 })  # fmt: skip
 _BLOCKS_THAT_STAY = frozenset({"listing", "noscript", "plaintext", "pre", "textarea", "xmp"})
 _WITHOUT_CONTENT = ("embed", "source", "track", "wbr")  # libxml2 takes what follows for their content
-# Their end tags; the first alternative is what has none, only text like them.
-_END_TAGS = re.compile(
-    rf"(<!--.*?-->|<(script|style)\b.*?</\2>)|(<({'|'.join(_WITHOUT_CONTENT)})\b[^>]*>)</\4>", re.DOTALL
-)
+_END_TAGS = re.compile(rf"(<({'|'.join(_WITHOUT_CONTENT)})\b[^<>]*>)</\2>")
 # Recent versions of libxml2 read the content of these as text without markup, but escape it in writing.
 _RAW_TEXT = tuple(
     tag for tag in ("iframe", "noembed", "noframes", "xmp")
@@ -44,6 +41,7 @@ _NOTE = re.compile(r"[\W\d]*")
 _OPEN, _CLOSE = "\ufdd0", "\ufdd1"
 _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[\ufdd0\ufdd1]")
 _PLACEHOLDER = re.compile(f"{_OPEN}([0-9]+){_CLOSE}")
+_LITERAL = re.compile(f"{_OPEN}literal([0-9]+){_CLOSE}")
 
 
 def parse_html(text: str, name: str = "the HTML") -> list[Piece]:
@@ -269,16 +267,16 @@ def _tags(element: etree._Element) -> tuple[str, str]:
 
 
 def _written(element: etree._Element) -> str:
-    raw = [each for each in element.iter(*_RAW_TEXT) if each.text] if _RAW_TEXT else []
-    contents = [each.text or "" for each in raw]
-    for i, each in enumerate(raw):
-        each.text = f"{_OPEN}raw{i}{_CLOSE}"
+    # What is written as it is: no tag within it is one.
+    literal = [each for each in element.iter(*_RAW_TEXT, "script", "style", etree.Comment) if each.text]
+    contents = [each.text or "" for each in literal]
+    for i, each in enumerate(literal):
+        each.text = f"{_OPEN}literal{i}{_CLOSE}"
     text = etree.tostring(element, encoding="unicode", method="html", with_tail=False)
-    text = _END_TAGS.sub(lambda match: match[1] or match[3], text)
-    for i, (each, content) in enumerate(zip(raw, contents)):
+    for each, content in zip(literal, contents):
         each.text = content
-        text = text.replace(f"{_OPEN}raw{i}{_CLOSE}", content, 1)
-    return text
+    text = _END_TAGS.sub(r"\1", text)
+    return _LITERAL.sub(lambda match: contents[int(match[1])], text)
 
 
 def _inner(root: etree._Element) -> str:
