@@ -46,7 +46,8 @@ _LITERAL = re.compile(f"{_OPEN}literal([0-9]+){_CLOSE}")
 
 def parse_html(text: str, name: str = "the HTML") -> list[Piece]:
     """A document or a fragment in pieces. Written one after the other, they are the document
-    as the parser understood it."""
+    as the parser understood it.
+    """
     text = text.replace("\f", " ").replace("\v", " ")  # spaces that XML does not have
     text = _NOT_IN_XML.sub("", text.removeprefix("\ufeff"))
     if not text.strip():

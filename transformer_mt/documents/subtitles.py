@@ -28,7 +28,8 @@ _BREAK = "\ufdd0"
 
 def parse_srt(text: str, target_lang: str, name: str = "the subtitles") -> list[Piece]:
     """The subtitles in pieces. Written one after the other, they are the file,
-    with its numbers and times in their usual form. InputError if it is none."""
+    with its numbers and times in their usual form. InputError if it is none.
+    """
     try:
         import srt
     except ImportError:

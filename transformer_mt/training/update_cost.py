@@ -52,7 +52,8 @@ class UpdateCost:
     """Of the matrix products: two for each multiplication with its addition."""
     pass_operations: int
     """Calls of torch's operations that compute something, in one forward and backward pass: starting one
-    takes some microseconds."""
+    takes some microseconds.
+    """
     step_operations: int
     """Those of clipping and of the optimizer, once an update."""
     state_bytes: int
