@@ -95,11 +95,10 @@ def _open_run(config: Config, folder: Path, fresh: bool, ranks: Ranks, held: Exi
     # 6. The objects, and last the checkpoint's state in them.
     run = _build(config, folder, data, device, dtype, ranks, lock, parent)
     held.callback(run.batches.close)
-    if saved is not None:
-        run.restore(saved)
-    else:
+    if saved is None:
         run.limit_epochs()
-    if saved is not None:
+    else:
+        run.restore(saved)
         say_on_rank_zero(
             f"resuming from {saved.path}: update {run.progress.step:,} of {run.config.train.max_updates:,}"
         )

@@ -51,11 +51,11 @@ class UpdateCost:
     flops: float
     """Of the matrix products: two for each multiplication with its addition."""
     pass_operations: int
-    """Calls of torch's operations that compute something, in one forward and backward pass: starting one
-    takes some microseconds.
+    """Calls of torch's operations that compute something, in one forward and backward pass with clipping:
+    starting one takes some microseconds.
     """
     step_operations: int
-    """Those of clipping and of the optimizer, once an update."""
+    """Those of the optimizer, once an update."""
     state_bytes: int
     """Weights, gradients and the optimizer's moments."""
     peak_bytes: int
@@ -84,21 +84,20 @@ def update_cost(
             updater.optimizer.zero_grad(set_to_none=True)
             state = memory.bytes + gradients
             memory.peak, before = memory.bytes, memory.operations
+            at_step: list[int] = []
+            updater.optimizer.register_step_pre_hook(lambda *_: at_step.append(memory.operations))
             with FlopCounterMode(display=False, custom_mapping=_ATTENTION_FLOPS) as counter:
                 updater.update([batch], 1e-6)
-            peak, of_one = memory.peak, memory.operations - before
-            updater.update([batch, batch], 1e-6)
-            of_two = memory.operations - before - of_one
     layers = [_count(list(block.parameters())) for block in model.blocks]
     return UpdateCost(
         parameters=_count(weights),
         layer_parameters=sum(layers),
         largest_layer=max(layers),
         flops=float(counter.get_total_flops()),
-        pass_operations=of_two - of_one,
-        step_operations=2 * of_one - of_two,
+        pass_operations=at_step[0] - before,
+        step_operations=memory.operations - at_step[0],
         state_bytes=state,
-        peak_bytes=peak,
+        peak_bytes=memory.peak,
     )
 
 

@@ -38,7 +38,7 @@ from transformer_mt.translation.packed_linear import pack
 Done = list[tuple[int, list[Hypothesis]]]
 Work = Callable[[list[int]], Done]
 
-_GPU_LOOKS_EVERY = 8
+_GPU_CHECKS_EVERY = 8
 
 
 class TorchEngine:
@@ -178,7 +178,7 @@ class TorchEngine:
             if settings.coverage_penalty:
                 coverage = Coverage(model, settings.coverage_penalty)
                 step, state, bonus = coverage.step, coverage.start(state), coverage.penalty
-            check_every = 1 if self.device.type == "cpu" else _GPU_LOOKS_EVERY
+            check_every = 1 if self.device.type == "cpu" else _GPU_CHECKS_EVERY
             beam = settings.beam
             found = beam_search(
                 step, state, limits, self._ids, beam, penalty, rules, bonus, check_every, self.device,
