@@ -42,7 +42,8 @@ SETTINGS = {
 
 
 def curves(name):
-    return [*read_objects(ROOT / "tests" / "curves" / f"{name}.jsonl"), {"event": "end", "step": 10_000}]
+    entries = list(read_objects(ROOT / "tests" / "curves" / f"{name}.jsonl"))
+    return [*entries, {"event": "end", "step": entries[-1]["step"]}]
 
 
 def config(*settings):
@@ -79,8 +80,34 @@ def test_too_little_to_say_is_said():
 
 
 def test_what_ended_the_training_is_raised():
-    said = verdict(config("train.max_updates=9000", "train.patience=3"), curves("improving"))
-    assert "Raise train.patience (3)" in said
+    entries = curves("improving")
+    last = [entry for entry in entries if entry["event"] == "valid"][-3:]
+    stale = [{**entry, "is_best": False} if entry in last else entry for entry in entries]
+    patience = ["train.max_updates=9000", "train.patience=3", "train.schedule=cosine"]
+    assert "Raise train.patience (3) and run the same command to resume." in verdict(config(*patience), stale)
+    # The last logged update is before the end: that is no sign of patience.
+    unlogged = [*entries[:-1], {"event": "end", "step": 510}]
+    limits = ["train.max_updates=510", "train.patience=3"]
+    assert "Raise train.max_updates (510) and" in verdict(config(*limits), unlogged)
+    epochs = ["train.max_epochs=5", "train.max_updates=9000", "train.patience=3"]
+    assert "Raise train.max_epochs (5), and train.max_updates if it is less" in verdict(
+        config(*epochs), entries
+    )
+
+
+def test_fine_tuning_that_does_not_help_is_said():
+    entries = curves("improving")
+    parent = {**next(entry for entry in entries if entry["event"] == "valid"), "step": 0, "is_best": True}
+    worse = [{**entry, "is_best": False} if entry["event"] == "valid" else entry for entry in entries]
+    child = config("init_from=runs/parent")
+    assert verdict(child, [parent, *worse]).startswith("Fine-tuning did not help: the parent model has")
+    average = {"event": "average", "step": 500, "chosen": True}
+    assert verdict(child, [parent, *worse, average]).startswith("The model still improves")
+
+
+def test_only_pieces_that_can_be_sampled_are_advised():
+    assert "tokenizer.bpe_dropout" in verdict(config(), curves("overfitting"))
+    assert "tokenizer.bpe_dropout" not in verdict(config("tokenizer.kind=unigram"), curves("overfitting"))
 
 
 def test_odd_curves_do_not_stop_a_training():

@@ -20,9 +20,10 @@ def verdict(config: Config, entries: Sequence[dict[str, Any]]) -> str:
     """Two sentences on the entries of metrics.jsonl; empty before the end of a training."""
     trained = [entry for entry in entries if entry["event"] == "train"]
     valid = [entry for entry in entries if entry["event"] == "valid"]
-    if not trained or not valid or not any(entry["event"] == "end" for entry in entries):
+    ends = [entry for entry in entries if entry["event"] == "end"]
+    if not trained or not valid or not ends:
         return ""
-    losses = [math.log(entry["ppl"]) if entry["ppl"] > 0 else math.nan for entry in trained]
+    losses = [math.log(entry["ppl"]) for entry in trained]
     rate = f"train.learning_rate ({config.train.learning_rate:g})"
     if _has_diverged(losses):
         return (
@@ -40,7 +41,9 @@ def verdict(config: Config, entries: Sequence[dict[str, Any]]) -> str:
             f"There are too few validations ({len(valid)}) to say how the training went. Lower "
             f"train.validate_every ({config.train.validate_every:,})."
         )
-    return _of_validations(config, trained, losses, valid)
+    if valid[0]["step"] == 0 and _best_of(valid) is valid[0] and not _average_was_chosen(entries):
+        return _parent_is_best(config, valid[0])
+    return _of_validations(config, trained, losses, valid, ends[-1]["step"])
 
 
 def _has_diverged(losses: Sequence[float]) -> bool:
@@ -77,56 +80,70 @@ def _of_validations(
     trained: Sequence[dict[str, Any]],
     losses: Sequence[float],
     valid: Sequence[dict[str, Any]],
+    end_step: int,
 ) -> str:
     best_loss = min(valid, key=lambda entry: entry["loss"])
     best = _best_of(valid)
     name = best["scores"][0]["name"]
-    if best["step"] == 0:
-        return (
-            f"Fine-tuning brought nothing: {name} was best before it, {best['scores'][0]['value']:.2f}. Try "
-            f"a third of train.learning_rate ({config.train.learning_rate:g}), a longer train.warmup "
-            f"({config.train.warmup:,}) or more pairs."
-        )
     then = [loss for entry, loss in zip(trained, losses) if entry["step"] <= best_loss["step"]]
     risen = valid[-1]["loss"] / max(best_loss["loss"], 1e-9) - 1
     if risen > _OVERFITS and then and losses[-1] < then[-1]:
         still = f", though {name} was best at the end" if best is valid[-1] else ""
         return (
             f"The model overfits: since update {best_loss['step']:,} the validation loss rose by {risen:.0%} "
-            f"while the training loss fell{still}. Try more data, a higher model.dropout "
-            f"({config.model.dropout:g}) or tokenizer.bpe_dropout ({config.tokenizer.bpe_dropout:g}), or a "
+            f"while the training loss fell{still}. Try more data, a higher {_regularisers(config)}, or a "
             "smaller model."
         )
     earlier = valid[: -max(1, len(valid) // 3)]
     fell = earlier[-1]["loss"] - valid[-1]["loss"]
     most = max(abs(entry["scores"][0]["value"]) for entry in valid)
     gained = abs(best["scores"][0]["value"] - _best_of(earlier)["scores"][0]["value"]) / max(1.0, most)
+    sign = "fell" if fell >= 0 else "rose"
     if fell < _LOSS_STANDS_STILL and (gained < _SCORE_STANDS_STILL or best in earlier):
         return (
-            f"The training has converged: in its last third the validation loss fell by {max(0.0, fell):.3f} "
+            f"The training has converged: in its last third the validation loss {sign} by {abs(fell):.3f} "
             f"and {name} changed by {gained * max(1.0, most):.2f}. A larger model or more data may bring "
             "more, more updates will not."
         )
-    sign = "fell" if fell >= 0 else "rose"
     return (
         f"The model still improves: in its last third the validation loss {sign} by {abs(fell):.2f} and "
-        f"{name} changed by {gained * max(1.0, most):.2f}. Raise {_limit(config, trained[-1]['step'])}"
-        f"{_restart(config)}."
+        f"{name} changed by {gained * max(1.0, most):.2f}. Raise {_how_to_continue(config, valid, end_step)}."
     )
 
 
-def _limit(config: Config, step: int) -> str:
-    """The key that ended the training."""
-    if step < config.train.max_updates and config.train.patience:
-        return f"train.patience ({config.train.patience})"
-    epochs = f"train.max_epochs ({config.train.max_epochs:g}) and " if config.train.max_epochs else ""
-    return f"{epochs}train.max_updates ({config.train.max_updates:,})"
+def _parent_is_best(config: Config, before: dict[str, Any]) -> str:
+    score = before["scores"][0]
+    return (
+        f"Fine-tuning did not help: the parent model has the best {score['name']}, {score['value']:.2f}. Try "
+        f"a third of train.learning_rate ({config.train.learning_rate:g}), a longer train.warmup "
+        f"({config.train.warmup:,}) or more pairs."
+    )
 
 
-def _restart(config: Config) -> str:
-    if config.train.schedule in ("cosine", "linear"):
-        return " and start over, as the schedule ends with it"
-    return " and run the same command to resume"
+def _average_was_chosen(entries: Sequence[dict[str, Any]]) -> bool:
+    averages = [entry for entry in entries if entry["event"] == "average"]
+    return bool(averages) and bool(averages[-1].get("chosen"))
+
+
+def _regularisers(config: Config) -> str:
+    dropout = f"model.dropout ({config.model.dropout:g})"
+    if config.tokenizer.kind != "bpe":
+        return dropout
+    return f"{dropout} or tokenizer.bpe_dropout ({config.tokenizer.bpe_dropout:g})"
+
+
+def _how_to_continue(config: Config, valid: Sequence[dict[str, Any]], end_step: int) -> str:
+    """The key that ended the training, and whether the training can be resumed."""
+    train, resume = config.train, "and run the same command to resume"
+    # A training that max_epochs ended has fewer updates than max_updates, too.
+    is_out_of_patience = 0 < train.patience <= len(valid) - 1 - valid.index(_best_of(valid))
+    if is_out_of_patience and end_step < train.max_updates:
+        return f"train.patience ({train.patience}) {resume}"
+    if train.schedule in ("cosine", "linear"):
+        resume = "and start over, as the schedule ends with it"
+    if train.max_epochs:
+        return f"train.max_epochs ({train.max_epochs:g}), and train.max_updates if it is less, {resume}"
+    return f"train.max_updates ({train.max_updates:,}) {resume}"
 
 
 def _best_of(valid: Sequence[dict[str, Any]]) -> dict[str, Any]:
