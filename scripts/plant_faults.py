@@ -17,7 +17,7 @@ from transformer_mt.data.languages import LanguageIdentifier
 from transformer_mt.data.tables import Pair
 from transformer_mt.data.text_keys import sentence_key
 from transformer_mt.inspection.checks import LeakCheck
-from transformer_mt.inspection.inspect import CorpusLook, all_checks, look_at
+from transformer_mt.inspection.inspect import CorpusReport, build_checks, inspect_corpus
 
 _FRENCH = [
     "Le chien traverse la rue devant la vieille maison.", "Nous avons mangé du pain avec nos amis hier soir.",
@@ -82,16 +82,16 @@ def planted(pairs: Sequence[Pair], fault: str, share: float, seed: int = 1) -> t
     return found, count
 
 
-def looked(pairs: Sequence[Pair], languages: tuple[str, str]) -> CorpusLook:
+def looked(pairs: Sequence[Pair], languages: tuple[str, str]) -> CorpusReport:
     """What `inspect` finds in the pairs."""
     held_out = {sentence_key(src) for src, _ in _VALIDATION}
-    checks = [*all_checks(languages, LanguageIdentifier()), LeakCheck(held_out)]
-    return look_at("corpus", pairs, languages, checks, is_training=True)
+    checks = [*build_checks(languages, LanguageIdentifier()), LeakCheck(held_out)]
+    return inspect_corpus("corpus", pairs, languages, checks, is_training=True)
 
 
-def reported(look: CorpusLook, fault: str) -> int:
+def reported(report: CorpusReport, fault: str) -> int:
     """The pairs that are reported to have a fault."""
-    return sum(suspicion.pairs for suspicion in look.suspicions if suspicion.what == fault)
+    return sum(suspicion.pairs for suspicion in report.suspicions if suspicion.what == fault)
 
 
 def main() -> None:

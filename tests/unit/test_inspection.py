@@ -9,7 +9,7 @@ from scripts.plant_faults import FAULTS, NEAR, SHIFTED, looked, planted, reporte
 from transformer_mt.config.load import load_config
 from transformer_mt.data import toy
 from transformer_mt.inspection.checks import RepetitionCheck, TokenisedCheck, is_tokenised
-from transformer_mt.inspection.inspect import CorpusLook, Inspection, inspect
+from transformer_mt.inspection.inspect import CorpusReport, Inspection, inspect
 from transformer_mt.inspection.report import html_page, markdown
 from transformer_mt.inspection.samples import BlockSample, FrequentKeys, GroupSample, weight_of
 from transformer_mt.inspection.shifted_lines import find_shifts
@@ -51,7 +51,8 @@ def test_shifted_lines_are_found_with_the_number_of_lines(share, least):
     assert reported(look, SHIFTED) >= least * count
     if least:
         (suspicion,) = [s for s in look.suspicions if s.what == SHIFTED]
-        assert suspicion.note.startswith("source line N fits target line N-1, between rows")
+        assert suspicion.note.startswith("in rows ")
+        assert suspicion.note.endswith(", target line N-1 fits source line N")
 
 
 def test_lines_shifted_by_more_than_one():
@@ -127,11 +128,11 @@ def test_a_sampled_key_has_all_its_pairs():
 def test_a_frequent_key_is_found_however_many_others_there_are():
     keys = FrequentKeys(most=100)
     for n in range(20_000):
-        keys.add(n, (f"rare {n}", ""))
+        keys.add(n, 0, (f"rare {n}", ""))
         if n % 20 == 0:
-            keys.add(-1, ("frequent", ""))
-    ((key, count, pair),) = keys.frequent(0.02)
-    assert (key, pair[0]) == (-1, "frequent") and 700 <= count <= 1000
+            keys.add(-1, n % 3, ("frequent", ""))
+    ((count, group),) = keys.frequent(0.02)
+    assert group.example[0] == "frequent" and len(group.partners) == 3 and 700 <= count <= 1000
 
 
 def test_a_group_too_large_for_the_sample_is_reported():
@@ -141,6 +142,34 @@ def test_a_group_too_large_for_the_sample_is_reported():
         check.add(n, (f"source {n}", f"target {n}" if n % 10 else "the same"))
     many = [s for s in check.suspicions() if s.what == "one target, many sources"]
     assert 450 <= many[0].pairs <= 1000
+
+
+def test_a_large_source_with_a_single_target_has_not_many():
+    check = RepetitionCheck()
+    check._sides = GroupSample(most=10), GroupSample(most=10)
+    for n in range(5000):
+        check.add(n, ("All rights reserved", "Alle Rechte") if n % 10 == 0 else (f"s {n}", f"t {n}"))
+    assert all(s.pairs == 0 for s in check.suspicions() if "many" in s.what)
+
+
+@pytest.mark.parametrize("key_mask", range(4))
+def test_a_pair_that_is_repeated_often_is_counted_as_often_as_it_is_there(key_mask):
+    """Whether the sample of keys has its key or not: it was counted a multiple of times, or not at all."""
+    check = RepetitionCheck()
+    check._pairs = GroupSample(most=10)
+    for n in range(5000):
+        text = "".join(chr(97 + int(digit)) for digit in str(n))  # digits alone make no other sentence
+        check.add(n, (f"again {'abcd'[key_mask]}", "noch einmal") if n % 10 == 0 else (text, text))
+    (exact,) = [s for s in check.suspicions() if s.what == "exact duplicates"]
+    assert 400 <= exact.pairs < 500
+
+
+def test_sentences_that_differ_in_a_number_are_no_exact_duplicates():
+    check = RepetitionCheck()
+    for n in range(1000):
+        check.add(n, (f"Chapter {n}", f"Kapitel {n}"))
+    pairs = {suspicion.what: suspicion.pairs for suspicion in check.suspicions()}
+    assert pairs["exact duplicates"] == 0 and pairs["near-duplicates"] == 997  # but for one of each length
 
 
 # The whole
@@ -166,7 +195,7 @@ def test_a_config_is_inspected_with_its_validation_and_test_sets(inspection):
     assert mine.scripts == ({"Latin": 1.0}, {"Latin": 1.0})
     assert inspection.vocab_size == 450 and mine.tokens[0] > 3
     assert "Good enough after a correction" in verdict(inspection) or "Not good" in verdict(inspection)
-    assert "First, filter: {markup: true} for mine: markup concerns about" in verdict(inspection)
+    assert "First, for mine: set filter: {markup: true} (markup, about" in verdict(inspection)
 
 
 def test_the_reports_have_every_suspicion_and_escape_text(inspection):
@@ -180,7 +209,7 @@ def test_the_reports_have_every_suspicion_and_escape_text(inspection):
 
 def look(rows, *suspicions, is_training=True, name="c"):
     empty: tuple = ({}, {})
-    return CorpusLook(name, LANGUAGES, is_training, rows, 0, ([], []), empty, list(suspicions), [])
+    return CorpusReport(name, LANGUAGES, is_training, rows, 0, ([], []), empty, list(suspicions), [])
 
 
 @pytest.mark.parametrize(
@@ -188,35 +217,39 @@ def look(rows, *suspicions, is_training=True, name="c"):
     [
         (
             [look(50_000)],
-            "Good enough: about 50,000 usable pairs. First, train; no suspicion concerns 1 % of a corpus.",
+            "Good enough: about 50,000 usable pairs. First, train; no other setting needs to change.",
         ),
         (
             [look(500)],
-            "Good enough; about 500 usable pairs are few. First, get more data; no suspicion concerns "
-            "1 % of a corpus.",
+            "Good enough; about 500 usable pairs are few. First, get more data; no other setting "
+            "needs to change.",
         ),
         (
             [look(50_000, Suspicion("markup", "filter: {markup: true}", 1000))],
-            "Good enough after a correction: about 49,000 pairs are usable as they are. First, filter: "
-            "{markup: true} for c: markup concerns about 1,000 pairs (2.0%).",
+            "Good enough after a correction: about 49,000 pairs are usable as they are. First, for c: set "
+            "filter: {markup: true} (markup, about 1,000 pairs, 2.0%).",
         ),
         (
             [look(50_000, Suspicion("shifted lines", "add lines", 20_000))],
-            "Not good enough yet: about 30,000 pairs are usable as they are. First, add lines for c: shifted "
-            "lines concerns about 20,000 pairs (40.0%).",
+            "Not good enough yet: about 30,000 pairs are usable as they are. First, for c: add lines "
+            "(shifted lines, about 20,000 pairs, 40.0%).",
         ),
         (  # what is dropped by default needs nothing
             [look(50_000, Suspicion("exact duplicates", "done already", 25_000, weight=0.0))],
-            "Good enough: about 25,000 usable pairs. First, train; no suspicion concerns 1 % of a corpus.",
+            "Good enough: about 25,000 usable pairs. First, train; no other setting needs to change.",
         ),
         (  # a bad test set is worth a correction, too
             [look(50_000), look(100, Suspicion("wrong language", "act", 50), is_training=False, name="t")],
-            "Not good enough yet: about 50,000 pairs are usable as they are. First, look at the examples of "
-            "t: wrong language concerns about 50 pairs (50.0%).",
+            "Not good enough yet: about 50,000 pairs are usable as they are. First, for t: look at the "
+            "examples (wrong language, about 50 pairs, 50.0%).",
+        ),
+        (  # all of it is in a test set, too
+            [look(300, Suspicion("validation or test sentences", "done already", 300, weight=0.0))],
+            "Not good enough: no pair is left for training. First, look at the table of each corpus.",
         ),
         (  # some odd pairs in it are not, since no rule drops them
             [look(50_000), look(100, Suspicion("wrong language", "act", 5), is_training=False, name="t")],
-            "Good enough: about 50,000 usable pairs. First, train; no suspicion concerns 1 % of a corpus.",
+            "Good enough: about 50,000 usable pairs. First, train; no other setting needs to change.",
         ),
     ],
 )
@@ -232,7 +265,7 @@ def test_without_the_extra_languages_are_not_looked_at(write_config, monkeypatch
     languages._model.cache_clear()
     monkeypatch.setitem(sys.modules, "py3langid.langid", None)
     found = inspect(load_config(write_config()), print)
-    assert "Languages were not looked at: py3langid must be installed" in markdown(found)
+    assert "Languages were not checked: py3langid must be installed" in markdown(found)
     languages._model.cache_clear()
 
 
@@ -290,6 +323,40 @@ def test_duplicates_that_are_kept_are_not_said_to_be_dropped(write_config, tmp_p
         s for s in inspect(load_config(config), print).corpora[0].suspicions if s.what == "exact duplicates"
     ]
     assert exact.action == "data.remove_duplicates: true" and exact.weight == 1.0
+
+
+def test_a_ratio_that_is_set_is_not_advised_again(write_config, tmp_path):
+    rows = [f"{src}\t{tgt}\n" for src, tgt in planted(clean(400), "unbalanced lengths", 0.1)[0]]
+    (tmp_path / "a.tsv").write_text("en\tde\n" + "".join(rows), encoding="utf-8")
+    data = {"train": {"file": str(tmp_path / "a.tsv")}, "max_length_ratio": 2.0}
+    found = inspect(load_config(write_config(data=data)), print).corpora[0]
+    (unbalanced,) = [s for s in found.suspicions if s.what == "unbalanced lengths"]
+    assert unbalanced.action == "done already (data.max_length_ratio: 2.0)" and unbalanced.weight == 0
+
+
+def test_labels_are_not_compared_with_translations():
+    """They are short, repeat, and have no numbers of the text."""
+    pairs = [(f"A film {'that goes on ' * (n % 9)}with {n} scenes.", str(n % 2)) for n in range(2000)]
+    for languages in (("en", "label"), ("label", "en")):
+        suspicions = looked(pairs, languages).suspicions
+        assert not {"unbalanced lengths", "numbers that differ", "one target, many sources"} & {
+            suspicion.what for suspicion in suspicions
+        }
+
+
+def test_a_language_that_is_not_known_is_not_filtered():
+    rows = [(french, tgt) for (_, tgt), french in zip(clean(60), ["Le chien traverse la rue."] * 60)]
+    (wrong,) = [s for s in looked(rows, ("en", "tlh")).suspicions if s.what == "wrong language"]
+    assert wrong.action == "remove these pairs; filter.language does not know tlh"
+
+
+def test_control_characters_are_not_printed(write_config, tmp_path):
+    rows = [f"Hello \x1b[2J {n}\tHallo\rda {n}\n" for n in range(30)]
+    (tmp_path / "a.tsv").write_text("en\tde\n" + "".join(rows), encoding="utf-8", newline="\n")
+    report = markdown(
+        inspect(load_config(write_config(data={"train": {"file": str(tmp_path / "a.tsv")}})), print)
+    )
+    assert "\x1b" not in report and "\r" not in report and r"Hello \x1b[2J" in report
 
 
 def test_examples_are_spread_over_the_corpus():

@@ -9,12 +9,12 @@ from typing import Literal
 from transformer_mt.config import DataConfig
 from transformer_mt.config.filter import FilterConfig
 from transformer_mt.data.cleaning_rules import CopyRule, MarkupRule, NumbersRule, ScriptRule
-from transformer_mt.data.languages import LanguageIdentifier, is_same_language
+from transformer_mt.data.languages import LanguageIdentifier, is_natural, is_same_language
 from transformer_mt.data.spaceless import has_no_spaces, has_spaces_within
 from transformer_mt.data.tables import Pair
 from transformer_mt.data.text_damage import is_escaped, is_wrongly_decoded
 from transformer_mt.data.text_keys import near_text, sentence_key, text_key
-from transformer_mt.inspection.samples import FrequentKeys, GroupSample, weight_of
+from transformer_mt.inspection.samples import UNCOUNTED, FrequentKeys, Group, GroupSample, weight_of
 from transformer_mt.inspection.suspicion import IsOn, Suspicion, always, never
 
 
@@ -90,12 +90,19 @@ class TokenisedCheck:
 
 
 def pair_checks(languages: tuple[str, str]) -> list[PairCheck]:
-    """The checks that look at one pair at a time."""
+    """The checks that look at one pair at a time. Numbers are compared only between natural languages."""
 
     def either(is_suspect: Callable[[str], bool]) -> Callable[[str, str], bool]:
         return lambda src, tgt: is_suspect(src) or is_suspect(tgt)
 
-    return [
+    numbers = PairCheck(
+        "numbers that differ",
+        "filter: {numbers: true}",
+        NumbersRule().drops,
+        lambda rules, data: rules.numbers,
+        weight=0.5,
+    )
+    checks = [
         PairCheck(
             "source equals target", "filter: {copy: true}", CopyRule().drops, lambda rules, data: rules.copy
         ),
@@ -108,14 +115,8 @@ def pair_checks(languages: tuple[str, str]) -> list[PairCheck]:
         PairCheck("damaged encoding", _REPAIR, either(is_wrongly_decoded), _looks_at_encoding),
         PairCheck("escaped text", _REPAIR, either(is_escaped), _looks_at_encoding, weight=0.5),
         PairCheck("markup", "filter: {markup: true}", MarkupRule().drops, lambda rules, data: rules.markup),
-        PairCheck(
-            "numbers that differ",
-            "filter: {numbers: true}",
-            NumbersRule().drops,
-            lambda rules, data: rules.numbers,
-            weight=0.5,
-        ),
     ]
+    return [*checks, numbers] if all(map(is_natural, languages)) else checks
 
 
 _REPAIR = "filter: {encoding: repair}"
@@ -136,6 +137,10 @@ class LanguageCheck:
             Suspicion(what, "filter: {language: true}", is_on=lambda rules, data: rules.language)
             for what in ("wrong language", "swapped languages")
         )
+        if not all(map(identifier.knows, languages)):  # the rule refuses such a pair of languages
+            unknown = next(language for language in languages if not identifier.knows(language))
+            for suspicion in (self._wrong, self._swapped):
+                suspicion.action = f"remove these pairs; filter.language does not know {unknown}"
         self._looked_at = 0
         self._found: Counter[str] = Counter()
 
@@ -175,7 +180,11 @@ class LengthCheck:
     def __init__(self) -> None:
         self._waiting: list[tuple[int, Pair]] = []
         self._usual: float | None = None
-        self._suspicion = Suspicion("unbalanced lengths", "data.max_length_ratio: 2.0")
+        self._suspicion = Suspicion(
+            "unbalanced lengths",
+            "data.max_length_ratio: 2.0",
+            is_on=lambda rules, data: data.max_length_ratio <= 2.0,
+        )
 
     def add(self, row: int, pair: Pair) -> None:
         if self._usual is not None:
@@ -212,21 +221,27 @@ class RepetitionCheck:
 
     MANY = 10
     """Different partners of a sentence that are suspicious."""
+    _LARGE = 1 / 500
+    """The share of the corpus from which on a group of equal sentences or pairs is large."""
 
-    def __init__(self) -> None:
-        self._pairs = GroupSample()
+    def __init__(self, languages: tuple[str, str] = ("en", "de")) -> None:
+        """Only between natural languages many sources of one target are suspicious: labels have many."""
+        self._many_sources = all(map(is_natural, languages))
+        self._pairs, self._frequent_pairs = GroupSample(), FrequentKeys()
         self._sides = GroupSample(), GroupSample()
-        self._frequent = FrequentKeys(), FrequentKeys()
+        self._frequent_sides = FrequentKeys(), FrequentKeys()
         self._row = 0
 
     def add(self, row: int, pair: Pair) -> None:
         self._row = row
         keys = [text_key(text) for text in pair]
         near = text_key("\0".join(map(near_text, pair)))
-        self._pairs.add(near, text_key("\0".join(pair)), pair)
+        exact = text_key("\0".join(pair))
+        self._pairs.add(near, exact, pair)
+        self._frequent_pairs.add(exact, 0, pair)
         for side in (0, 1):
             self._sides[side].add(keys[side], keys[1 - side], pair)
-            self._frequent[side].add(keys[side], pair)
+            self._frequent_sides[side].add(keys[side], keys[1 - side], pair)
 
     def suspicions(self) -> list[Suspicion]:
         exact = Suspicion(
@@ -241,30 +256,39 @@ class RepetitionCheck:
             is_on=lambda rules, data: data.remove_duplicates == "near",
         )
         for group in self._pairs.groups():
-            others = len(group.partners) - 1
-            exact.pairs += (group.pairs - others - 1) * self._pairs.weight
+            variants = group.partners.keys() - {UNCOUNTED}
+            others = len(variants) - 1 + group.partners[UNCOUNTED]
             if others:
                 near.add(-1, group.example, others * self._pairs.weight)
-            elif group.pairs > 1:
-                exact.add(-1, group.example, 0)
-        return [
-            exact,
-            near,
-            self._many(0, "one source, many targets"),
-            self._many(1, "one target, many sources"),
-        ]
+            if self._is_represented(self._pairs, group):
+                exact.pairs += (group.pairs - others - 1) * self._pairs.weight
+                if group.pairs > 1 and not others:
+                    exact.add(-1, group.example, 0)
+        if self._pairs.weight > 1:
+            for count, group in self._frequent_pairs.frequent(self._LARGE):
+                exact.add(-1, group.example, count - 1)
+        many = [self._many(0, "one source, many targets")]
+        if self._many_sources:
+            many.append(self._many(1, "one target, many sources"))
+        return [exact, near, *many]
 
     def _many(self, side: int, what: str) -> Suspicion:
-        found = Suspicion(what, "no key drops these; look whether they are translations at all", weight=0.2)
-        sample = self._sides[side]
-        large = self._row / 500
+        action = "check that these are translations; no setting removes them"
+        found, sample = Suspicion(what, action, weight=0.2), self._sides[side]
         for group in sample.groups():
-            if len(group.partners) >= self.MANY and (sample.weight == 1 or group.pairs < large):
+            if len(group.partners) >= self.MANY and self._is_represented(sample, group):
                 found.add(-1, group.example, group.pairs * sample.weight)
-        if sample.weight > 1:  # large groups may not be in the sample
-            for _, count, pair in self._frequent[side].frequent(1 / 500):
-                found.add(-1, pair, count)
+        if sample.weight > 1:
+            for count, group in self._frequent_sides[side].frequent(self._LARGE):
+                if len(group.partners) >= self.MANY:
+                    found.add(-1, group.example, count)
         return found
+
+    def _is_represented(self, sample: GroupSample, group: Group) -> bool:
+        """Whether the sample may count the group for others, too. A large one would be counted many times, or
+        be missed: it is counted by its frequency.
+        """
+        return sample.weight == 1 or group.pairs < self._LARGE * self._row
 
 
 class LeakCheck:
@@ -289,6 +313,5 @@ Check = PairCheck | TokenisedCheck | LanguageCheck | LengthCheck | RepetitionChe
 
 
 def all_suspicions(checks: Sequence[Check]) -> list[Suspicion]:
-    """Those that concern pairs, the most frequent first."""
-    found = [suspicion for check in checks for suspicion in check.suspicions() if suspicion.pairs]
-    return sorted(found, key=lambda suspicion: -suspicion.pairs)
+    """Those that concern pairs."""
+    return [suspicion for check in checks for suspicion in check.suspicions() if suspicion.pairs]

@@ -1,4 +1,4 @@
-"""A look at all corpora of a config before training: one pass over each, in flat memory."""
+"""An inspection of all corpora of a config before training: one pass over each, in flat memory."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,7 +12,7 @@ from transformer_mt.config.corpus import FromTrainCorpus
 from transformer_mt.config.filter import FilterConfig
 from transformer_mt.data.corpus import Pair, name_of, read_corpus
 from transformer_mt.data.given_tokenizer import given_tokenizer
-from transformer_mt.data.languages import LanguageIdentifier
+from transformer_mt.data.languages import LanguageIdentifier, is_natural
 from transformer_mt.data.passes import evaluation_keys, training_pairs
 from transformer_mt.data.scripts import count_scripts
 from transformer_mt.data.tokenizer import Tokenizer
@@ -34,7 +34,7 @@ from transformer_mt.progress_bar import show_progress
 
 
 @dataclass
-class CorpusLook:
+class CorpusReport:
     """What was found in one corpus."""
 
     name: str
@@ -61,7 +61,7 @@ class Inspection:
     """What was found in all corpora of a config."""
 
     name: str
-    corpora: list[CorpusLook]
+    corpora: list[CorpusReport]
     notes: list[str]
     vocab_size: int | None
     """Pieces of the vocabulary that the tokens are counted with."""
@@ -74,59 +74,62 @@ def inspect(config: Config, say: Callable[[str], None]) -> Inspection:
     try:
         identifier = LanguageIdentifier()
     except InputError as error:
-        notes.append(f"Languages were not looked at: {error}.")
+        notes.append(f"Languages were not checked: {error}.")
     held_out = evaluation_keys(data, say)
-    looks = []
+    reports = []
     for entry in data.entries:
         say(f"looking at {name_of(entry)}")
         languages = data.languages_of(entry)
         rules = data.filter_of(entry)
         targets = held_out.targets if entry.synthetic else frozenset()
-        checks = all_checks(languages, identifier, rules.detokenize)
+        checks = build_checks(languages, identifier, rules.detokenize)
         checks.append(LeakCheck(held_out.sources, targets))
-        look = look_at(name_of(entry), training_pairs(entry, data), languages, checks, is_training=True)
-        for suspicion in look.suspicions:
+        report = inspect_corpus(
+            name_of(entry), training_pairs(entry, data), languages, checks, is_training=True
+        )
+        for suspicion in report.suspicions:
             suspicion.mark_if_handled(rules, data)
-        looks.append(look)
+        reports.append(report)
     for corpus in (*data.valid_sets, *data.test):
         if isinstance(corpus, FromTrainCorpus):
             continue
         say(f"looking at {name_of(corpus)}")
         languages = data.languages_of(corpus)
-        checks = all_checks(languages, identifier)
-        look = look_at(name_of(corpus), read_corpus(corpus, data), languages, checks)
-        for suspicion in look.suspicions:
+        checks = build_checks(languages, identifier)
+        report = inspect_corpus(name_of(corpus), read_corpus(corpus, data), languages, checks)
+        for suspicion in report.suspicions:
             suspicion.mark_if_handled(FilterConfig(), data)  # no rule is applied to such a set
             suspicion.action = "these pairs are scored as they are: look at the examples"
-        looks.append(look)
-    vocab_size = _count_tokens(config, looks, notes)
-    return Inspection(config.name, looks, notes, vocab_size)
+        reports.append(report)
+    vocab_size = _count_tokens(config, reports, notes)
+    return Inspection(config.name, reports, notes, vocab_size)
 
 
-def all_checks(
+def build_checks(
     languages: tuple[str, str],
     identifier: LanguageIdentifier | None,
     joined: bool | Literal["source", "target"] = False,
 ) -> list[Check]:
-    """New checks for a corpus; without an identifier none looks at languages. `joined` is its
+    """New checks for a corpus; without an identifier none reports at languages. `joined` is its
     `filter.detokenize`.
     """
     checks: list[Check] = [
         *pair_checks(languages),
         TokenisedCheck(languages, joined),
-        LengthCheck(),
-        RepetitionCheck(),
+        RepetitionCheck(languages),
     ]
+    if all(map(is_natural, languages)):  # a label is short, whatever the text
+        checks.append(LengthCheck())
     return [*checks, LanguageCheck(languages, identifier)] if identifier else checks
 
 
-def look_at(
+def inspect_corpus(
     name: str,
     pairs: Iterable[Pair],
     languages: tuple[str, str],
     checks: list[Check],
     is_training: bool = False,
-) -> CorpusLook:
+) -> CorpusReport:
     """One pass over a corpus."""
     blocks, rows, empty = BlockSample(), 0, 0
     for row, (src, tgt) in enumerate(_stripped(show_progress(pairs, "reading", unit="pairs"))):
@@ -140,7 +143,7 @@ def look_at(
     suspicions = [*_shifted(blocks, languages, rows), *all_suspicions(checks)]
     sample = [pair for block in blocks.blocks() for pair in block.pairs if all(pair)]
     sides = tuple([pair[side] for pair in sample] for side in (0, 1))
-    return CorpusLook(
+    return CorpusReport(
         name=name,
         languages=languages,
         is_training=is_training,
@@ -175,7 +178,7 @@ def _shifted(blocks: BlockSample, languages: tuple[str, str], rows: int) -> list
     for shift in find_shifts(blocks.blocks(), languages):
         pairs = min(rows, round(shift.lines * blocks.stride))
         first, last = shift.blocks[0].start, shift.blocks[-1].start + len(shift.blocks[-1].pairs)
-        note = f"source line N fits target line N{shift.by:+d}, between rows {first + 1:,} and {last:,}"
+        note = f"in rows {first + 1:,} to {last:,}, target line N{shift.by:+d} fits source line N"
         suspicion = Suspicion("shifted lines", "add or remove lines in one of the files", pairs, note=note)
         suspicion.examples = _examples(shift.blocks)
         found.append(suspicion)
@@ -190,9 +193,9 @@ def _examples(blocks: Sequence[Block]) -> list[Example]:
     ]
 
 
-def _count_tokens(config: Config, looks: Sequence[CorpusLook], notes: list[str]) -> int | None:
+def _count_tokens(config: Config, reports: Sequence[CorpusReport], notes: list[str]) -> int | None:
     """Mean pieces per pair, by the given vocabulary or one learnt from the samples; None if there is none."""
-    text = [pair for look in looks if look.is_training for pair in look.sample]
+    text = [pair for report in reports if report.is_training for pair in report.sample]
     try:
         tokenizer = given_tokenizer(config) or Tokenizer.train(
             text, config.tokenizer, config.data.control_pieces
@@ -200,9 +203,9 @@ def _count_tokens(config: Config, looks: Sequence[CorpusLook], notes: list[str])
     except InputError as error:
         notes.append(f"Tokens were not counted: {error}")
         return None
-    for look in looks:
-        pairs = look.sample[:20_000] or [("", "")]
+    for report in reports:
+        pairs = report.sample[:20_000] or [("", "")]
         src = tokenizer.encode_src([src for src, _ in pairs])
         tgt = tokenizer.encode_tgt([tgt for _, tgt in pairs])
-        look.tokens = sum(map(len, src)) / len(pairs), sum(map(len, tgt)) / len(pairs)
+        report.tokens = sum(map(len, src)) / len(pairs), sum(map(len, tgt)) / len(pairs)
     return len(tokenizer.all_pieces_tgt)

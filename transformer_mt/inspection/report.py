@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from html import escape
 
-from transformer_mt.inspection.inspect import CorpusLook, Inspection
+from transformer_mt.inspection.inspect import CorpusReport, Inspection
 from transformer_mt.inspection.suspicion import Suspicion
 from transformer_mt.inspection.verdict import verdict
 from transformer_mt.markdown import table
@@ -23,21 +23,21 @@ td.text { max-width: 30rem; overflow-wrap: anywhere; }
 """
 
 
-def shown(look: CorpusLook) -> list[Suspicion]:
+def shown(report: CorpusReport) -> list[Suspicion]:
     """The suspicions worth a line."""
-    return [s for s in look.suspicions if s.pairs >= 10 or look.share(s) >= _LEAST]
+    return [s for s in report.suspicions if s.pairs >= 10 or report.share(s) >= _LEAST]
 
 
 def markdown(inspection: Inspection) -> str:
     """The report for the terminal and for inspect.md."""
     parts = [f"# Inspection of {inspection.name}", verdict(inspection), *inspection.notes]
     parts.append(table(_overview(inspection), _head(inspection)))
-    for look in inspection.corpora:
-        parts.append(f"## {look.name}")
-        if not (suspicions := shown(look)):
+    for report in inspection.corpora:
+        parts.append(f"## {report.name}")
+        if not (suspicions := shown(report)):
             parts.append("Nothing suspicious.")
             continue
-        rows = [_row(look, suspicion) for suspicion in suspicions]
+        rows = [_row(report, suspicion) for suspicion in suspicions]
         parts.append(table(rows, _SUSPICIONS))
         parts += [_example_lines(suspicion) for suspicion in suspicions]
     return "\n\n".join(parts) + "\n"
@@ -49,16 +49,16 @@ def html_page(inspection: Inspection) -> str:
     body.append(f'<p class="verdict">{escape(verdict(inspection))}</p>')
     body += [f"<p>{escape(note)}</p>" for note in inspection.notes]
     body.append(_html_table(_head(inspection), _overview(inspection)))
-    for look in inspection.corpora:
-        body.append(f"<h2>{escape(look.name)}</h2>")
-        if not (suspicions := shown(look)):
+    for report in inspection.corpora:
+        body.append(f"<h2>{escape(report.name)}</h2>")
+        if not (suspicions := shown(report)):
             body.append("<p>Nothing suspicious.</p>")
             continue
-        body.append(_html_table(_SUSPICIONS, [_row(look, suspicion) for suspicion in suspicions]))
+        body.append(_html_table(_SUSPICIONS, [_row(report, suspicion) for suspicion in suspicions]))
         for suspicion in suspicions:
             rows = [[_row_label(e.row), *e.pair] for e in suspicion.examples]
             body.append(f"<details><summary>{escape(suspicion.what)}: examples</summary>")
-            body.append(_html_table(["row", *look.languages], rows, texts=(1, 2)) + "</details>")
+            body.append(_html_table(["row", *report.languages], rows, texts=(1, 2)) + "</details>")
     title = f"<title>Inspection of {escape(inspection.name)}</title>"
     head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width">{title}'
     return (
@@ -68,7 +68,7 @@ def html_page(inspection: Inspection) -> str:
     )
 
 
-_SUSPICIONS = ["suspicion", "pairs, about", "share", "what acts on it", "note"]
+_SUSPICIONS = ["suspicion", "pairs, about", "share", "setting or action", "note"]
 
 
 def _head(inspection: Inspection) -> list[str]:
@@ -79,19 +79,19 @@ def _head(inspection: Inspection) -> list[str]:
 
 def _overview(inspection: Inspection) -> list[list[str]]:
     rows = []
-    for look in inspection.corpora:
-        tokens = "–" if look.tokens is None else f"{look.tokens[0]:.1f} + {look.tokens[1]:.1f}"
-        lengths = " / ".join(", ".join(f"{value:,}" for value in side) for side in look.lengths)
+    for report in inspection.corpora:
+        tokens = "–" if report.tokens is None else f"{report.tokens[0]:.1f} + {report.tokens[1]:.1f}"
+        lengths = " / ".join(", ".join(f"{value:,}" for value in side) for side in report.lengths)
         scripts = " / ".join(
             ", ".join(f"{name} {share:.0%}" for name, share in side.items() if share >= 0.01) or "none"
-            for side in look.scripts
+            for side in report.scripts
         )
-        rows.append([look.name, f"{look.rows:,}", f"{look.empty:,}", lengths, tokens, scripts])
+        rows.append([report.name, f"{report.rows:,}", f"{report.empty:,}", lengths, tokens, scripts])
     return rows
 
 
-def _row(look: CorpusLook, suspicion: Suspicion) -> list[str]:
-    share = f"{look.share(suspicion):.2%}"
+def _row(report: CorpusReport, suspicion: Suspicion) -> list[str]:
+    share = f"{report.share(suspicion):.2%}"
     return [suspicion.what, f"{suspicion.pairs:,}", share, suspicion.action, suspicion.note]
 
 
@@ -109,7 +109,9 @@ def _example_lines(suspicion: Suspicion) -> str:
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= 160 else f"{text[:160]}…"
+    """At most 160 characters, control characters as escapes: a terminal would obey them."""
+    cut = text if len(text) <= 160 else f"{text[:160]}…"
+    return "".join(c if c.isprintable() or (c.isspace() and c != "\r") else repr(c)[1:-1] for c in cut)
 
 
 def _html_table(head: Sequence[str], rows: Sequence[Sequence[str]], texts: Sequence[int] = ()) -> str:

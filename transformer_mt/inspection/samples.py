@@ -65,13 +65,22 @@ def weight_of(row: int, all_of: int = 100_000) -> int:
     return 0 if mixed >> (64 - bits) else 1 << bits
 
 
+UNCOUNTED = -1
+"""The partner of a group that stands for all after the first 100."""
+
+
 @dataclass
 class Group:
     """The pairs that have the same key."""
 
     partners: Counter[int] = field(default_factory=Counter)
-    """How often each partner stands there; at most 100 different ones are counted apart."""
+    """How often each partner stands there; those after the first 100 are counted as UNCOUNTED."""
     example: Pair = ("", "")
+
+    def add(self, partner: int, pair: Pair) -> None:
+        is_counted = partner in self.partners or len(self.partners) < 100
+        self.partners[partner if is_counted else UNCOUNTED] += 1
+        self.example = self.example if self.example[0] else pair
 
     @property
     def pairs(self) -> int:
@@ -90,12 +99,7 @@ class GroupSample:
     def add(self, key: int, partner: int, pair: Pair) -> None:
         if key & self._mask:
             return
-        group = self._groups.setdefault(key, Group())
-        if partner in group.partners or len(group.partners) < 100:
-            group.partners[partner] += 1
-        else:
-            group.partners[0] += 1
-        group.example = group.example if group.example[0] else pair
+        self._groups.setdefault(key, Group()).add(partner, pair)
         if len(self._groups) > self._most:
             self._mask = 2 * self._mask + 1
             self._groups = {k: g for k, g in self._groups.items() if not k & self._mask}
@@ -115,22 +119,20 @@ class FrequentKeys:
     def __init__(self, most: int = 2000) -> None:
         self._most, self._total = most, 0
         self._counts: dict[int, int] = {}
-        self._examples: dict[int, Pair] = {}
+        self._groups: dict[int, Group] = {}
 
-    def add(self, key: int, pair: Pair) -> None:
+    def add(self, key: int, partner: int, pair: Pair) -> None:
         self._total += 1
-        if key in self._counts:
-            self._counts[key] += 1
-            return
-        self._counts[key], self._examples[key] = 1, pair
+        self._counts[key] = self._counts.get(key, 0) + 1
+        self._groups.setdefault(key, Group()).add(partner, pair)
         if len(self._counts) > self._most:
             self._counts = {k: count - 1 for k, count in self._counts.items() if count > 1}
-            self._examples = {k: self._examples[k] for k in self._counts}
+            self._groups = {k: self._groups[k] for k in self._counts}
 
-    def frequent(self, share: float) -> list[tuple[int, int, Pair]]:
-        """(key, least number of pairs, one of them) of keys with at least this share, the most frequent
+    def frequent(self, share: float) -> list[tuple[int, Group]]:
+        """(least number of pairs, some of them) of the keys with at least this share, the most frequent
         first.
         """
         least = max(2.0, share * self._total)
-        found = [(key, count, self._examples[key]) for key, count in self._counts.items() if count >= least]
-        return sorted(found, key=lambda each: -each[1])
+        found = [(count, self._groups[key]) for key, count in self._counts.items() if count >= least]
+        return sorted(found, key=lambda each: -each[0])

@@ -1,6 +1,6 @@
 """The verdict on all corpora in two sentences: are they good enough, and what comes first?"""
 
-from transformer_mt.inspection.inspect import CorpusLook, Inspection
+from transformer_mt.inspection.inspect import CorpusReport, Inspection
 
 # From this share of a corpus on, something should be done; from this share of all pairs on, it must be.
 _SHOULD, _MUST = 0.01, 0.1
@@ -11,38 +11,39 @@ _FEW = 10_000
 
 def verdict(inspection: Inspection) -> str:
     """Two sentences."""
-    total = sum(look.rows for look in inspection.corpora if look.is_training)
-    usable = round(sum(usable_pairs(look) for look in inspection.corpora if look.is_training))
-    few = ""
-    if usable < _FEW:
-        few = f"; about {usable:,} usable pairs are few" if usable else "; no pair is usable as it is"
+    total = sum(report.rows for report in inspection.corpora if report.is_training)
+    usable = round(sum(usable_pairs(report) for report in inspection.corpora if report.is_training))
+    if not usable:
+        return "Not good enough: no pair is left for training. First, look at the table of each corpus."
+    few = f"; about {usable:,} usable pairs are few" if usable < _FEW else ""
     serious = [
-        (suspicion.weight * suspicion.pairs, look, suspicion)
-        for look in inspection.corpora
-        for suspicion in look.suspicions
-        if suspicion.weight * look.share(suspicion) >= (_SHOULD if look.is_training else _SCORES_SUFFER)
+        (suspicion.weight * suspicion.pairs, report, suspicion)
+        for report in inspection.corpora
+        for suspicion in report.suspicions
+        if suspicion.weight * report.share(suspicion) >= (_SHOULD if report.is_training else _SCORES_SUFFER)
     ]
     if not serious:
         first = "get more data" if few else "train"
         return (
-            f"Good enough{few or f': about {usable:,} usable pairs'}. First, {first}; no suspicion concerns "
-            "1 % of a corpus."
+            f"Good enough{few or f': about {usable:,} usable pairs'}. First, {first}; no other setting needs "
+            "to change."
         )
-    pairs, look, suspicion = max(serious, key=lambda found: found[0])
-    of_all = total if look.is_training else look.rows
+    pairs, report, suspicion = max(serious, key=lambda found: found[0])
+    of_all = total if report.is_training else report.rows
     grade = "Not good enough yet" if pairs >= _MUST * of_all else "Good enough after a correction"
-    concerned = f"about {suspicion.pairs:,} pairs ({look.share(suspicion):.1%})"
-    first = f"{suspicion.action} for" if look.is_training else "look at the examples of"
+    is_setting = suspicion.action.startswith(("filter:", "data."))
+    action = f"set {suspicion.action}" if is_setting else suspicion.action
     return (
-        f"{grade}{few or f': about {usable:,} pairs are usable as they are'}. First, {first} {look.name}: "
-        f"{suspicion.what} concerns {concerned}."
+        f"{grade}{few or f': about {usable:,} pairs are usable as they are'}. First, for {report.name}: "
+        f"{action if report.is_training else 'look at the examples'} ({suspicion.what}, about "
+        f"{suspicion.pairs:,} pairs, {report.share(suspicion):.1%})."
     )
 
 
-def usable_pairs(look: CorpusLook) -> float:
+def usable_pairs(report: CorpusReport) -> float:
     """An estimate of the pairs that nothing speaks against, if the suspicions are independent."""
-    share = 1.0 - look.empty / max(1, look.rows)
-    for suspicion in look.suspicions:
+    share = 1.0 - report.empty / max(1, report.rows)
+    for suspicion in report.suspicions:
         if suspicion.drops and suspicion.weight in (0.0, 1.0):
-            share *= 1.0 - min(1.0, look.share(suspicion))
-    return look.rows * share
+            share *= 1.0 - min(1.0, report.share(suspicion))
+    return report.rows * share
