@@ -6,6 +6,7 @@ import unicodedata
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 from transformer_mt.errors import InputError, Setting
@@ -75,11 +76,11 @@ def reliability(bins: Sequence[Sequence[float]], path: Path) -> None:
     """Confidence against chrF: (confidence, plain probability, chrF) of each part of the sentences."""
     figure = _figure(5, 5)
     axes = figure.subplots()
-    axes.plot([0, 1], [0, 1], color="0.7", lw=1, label="as good as it says")
+    axes.plot([0, 1], [0, 1], color="0.7", lw=1, label="perfect calibration")
     confidence, plain, quality = zip(*bins)
     axes.plot(plain, quality, color="tab:orange", marker="o", ms=4, label="probability of a piece")
     axes.plot(confidence, quality, color="tab:blue", marker="o", ms=4, label="confidence")
-    axes.set_xlabel("what the model says")
+    axes.set_xlabel("predicted")
     axes.set_ylabel("chrF, 0 to 1")
     axes.set_xlim(0, 1)
     axes.set_ylim(0, 1)
@@ -105,12 +106,13 @@ def curves(runs: Sequence[tuple[str, Sequence[dict[str, Any]]]], against: str, p
     is_error = metric in _ERRORS
     choose: Any = min if is_error else max
     for name, entries in runs:
-        best.setdefault(name, []).append(
-            choose((_value(entry, metric) for entry in _events(entries, "valid")), default=0.0)
-        )
+        values = [_value(entry, metric) for entry in _events(entries, "valid")]
+        measured = [value for value in values if math.isfinite(value)]
+        best.setdefault(name, []).extend([choose(measured)] if measured else [])
     names = list(best)
     is_ranked = len(names) > _MOST_COLOURED
-    ranking = sorted(names, key=lambda name: sum(best[name]) / len(best[name]), reverse=not is_error)
+    measured_names = [name for name in names if best[name]]
+    ranking = sorted(measured_names, key=lambda name: mean(best[name]), reverse=not is_error)
     coloured = list(dict.fromkeys([names[0], *ranking]))[:_MOST_COLOURED]
     colours = {name: f"C{number}" for number, name in enumerate(coloured)}
     figure = _figure(8 + 5 * is_ranked, max(9, 0.2 * len(names)) if is_ranked else 9)

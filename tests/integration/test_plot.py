@@ -167,6 +167,17 @@ def test_of_many_runs_the_first_and_the_best_are_coloured_and_all_are_ranked(tmp
     assert len(ranking.get_yticklabels()) == 10
 
 
+def test_runs_without_a_validation_are_not_ranked(tmp_path, figures):
+    """They were the best where a lower score is better."""
+    score = {"name": "WER", "value": 50.0}
+    entry = {"event": "valid", "step": 1, "tokens": 1, "seconds": 1.0, "loss": 1.0, "scores": [score]}
+    train = {"event": "train", "step": 1, "tokens": 1, "seconds": 1.0, "learning_rate": 0.1}
+    runs = [("begun", [train]), *((f"variant {i}", [entry]) for i in range(9))]
+    plots.curves(runs, "updates", tmp_path / "many.png")
+    labels = [label.get_text() for label in figures[0].axes[-1].get_yticklabels()]
+    assert labels == [f"variant {i}" for i in range(9)]
+
+
 def test_the_names_of_many_runs_stand_beside_the_curves(tmp_path):
     score = {"name": "BLEU", "value": 1.0}
     entry = {"event": "valid", "step": 1, "tokens": 1, "seconds": 1.0, "loss": 1.0, "scores": [score]}

@@ -86,6 +86,14 @@ def test_what_is_no_run_is_not_moved_aside(write_config, tmp_path):
         train(load_config(write_config()), folder / "thesis.txt")
 
 
+def test_a_folder_that_only_an_inspection_wrote_to_is_moved_aside(write_config, tmp_path):
+    folder = tmp_path / "inspected"
+    folder.mkdir()
+    (folder / "inspect.md").write_text("# Inspection")
+    config = load_config(write_config(), ["train.max_updates=1", "train.validate_every=1"])
+    assert (train(config, folder, fresh=True) / "model.safetensors").exists()
+
+
 @pytest.mark.skipif(not os.path.isdir("/proc/sys"), reason="needs a folder that takes no file from anyone")
 def test_a_folder_that_takes_no_file_is_refused_before_the_data_are_read(write_config, capsys):
     with pytest.raises(InputError, match=r"/proc/sys/x: must be a folder that .*, but /proc/sys is not \("):

@@ -73,6 +73,10 @@ TABLES = {
     "nested.jsonl": "".join(json.dumps({"translation": {"de": de, "en": en}}) + "\n" for en, de in PAIRS),
     "other.jsonl": "".join(json.dumps({"id": 1, "b": de, "a": en}) + "\n" for en, de in PAIRS),
     "units.tmx": tmx(),
+    "short.csv": "Term EN,Term DE\n" + "".join(f'"{en}","{de}"\n' for en, de in PAIRS[:15]),
+    "text_in_translation.jsonl": "".join(
+        json.dumps({"translation": de, "source": en}) + "\n" for en, de in PAIRS
+    ),
 }
 
 
@@ -82,10 +86,11 @@ def test_a_table_is_understood(tmp_path, name, packed):
     pack = {"": lambda data: data, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}[packed]
     (tmp_path / f"{name}{packed}").write_bytes(pack(TABLES[name].encode()))
     (guess,) = guess_corpora([f"{name}{packed}"], "en", "de")
-    assert read(guess) == PAIRS
+    pairs = PAIRS[:15] if name == "short.csv" else PAIRS
+    assert read(guess) == pairs
     (guess,) = guess_corpora([f"{name}{packed}"], "de", "en")
     if name != "sides.tsv":  # whose columns say source and target
-        assert read(guess, ("de", "en")) == [(de, en) for en, de in PAIRS]
+        assert read(guess, ("de", "en")) == [(de, en) for en, de in pairs]
 
 
 def test_parquet_and_moses_files_are_understood(tmp_path):
@@ -154,8 +159,10 @@ def test_any_mixture_in_the_order_of_the_command_line(tmp_path):
         (["alone.en", "two.en"], "alone.en: must have a line-aligned file"),
         (["empty.tsv"], "empty.tsv: a corpus must have sentence pairs, but is empty"),
         (["folder"], "folder: must be a file, but is a folder"),
-        (["french.tsv"], "french.tsv: must have a column in en and one in de, but the best ones are"),
-        (["one.tsv"], "one.tsv: must have a column in en and one in de, but the best ones are 0% en, 0% de"),
+        (["french.tsv"], "french.tsv: must have a column in en and one in de, but the best two have"),
+        (["one.tsv"], "one.tsv: must have a column in en and one in de, but the best two have 0% of its "),
+        (["titled.tsv"], "titled.tsv: row 1 must have 2 columns, as others have, but has 1; remove lines"),
+        (["bare.tsv", "./bare.tsv"], "./bare.tsv: must be named once, but is named again"),
         (["bad.jsonl"], "bad.jsonl:1: must be a JSON object a line"),
         (["mac.csv"], "mac.csv: row 1 is not CSV: new-line character seen in unquoted field"),
         (["array.jsonl"], "array.jsonl:1: must be a JSON object a line, but is a JSON array; `jq"),
@@ -166,6 +173,8 @@ def test_what_cannot_be_used_is_refused(tmp_path, files, message):
         (tmp_path / name).write_text(lines(0), encoding="utf-8")
     (tmp_path / "empty.tsv").write_text("", encoding="utf-8")
     (tmp_path / "folder").mkdir()
+    (tmp_path / "bare.tsv").write_text(TABLES["bare.tsv"], encoding="utf-8")
+    (tmp_path / "titled.tsv").write_text("My glossary\n" + TABLES["bare.tsv"], encoding="utf-8")
     french = "Le chien court dans la rue.\tNous mangeons du pain avec nos amis.\n"
     (tmp_path / "french.tsv").write_text(french * 50, encoding="utf-8")
     (tmp_path / "one.tsv").write_text("A dog runs through the garden.\n" * 50, encoding="utf-8")
@@ -227,6 +236,21 @@ def test_the_config_reads_back_and_names_the_files(tmp_path, quick):
         new_config("en", "de", ["."], tmp_path / "other.yaml", said.append)
     with pytest.raises(InputError, match="source and target language must differ, but both are en"):
         new_config("en", "en", ["all.en", "all.de"], tmp_path / "other.yaml", said.append)
+
+
+@pytest.mark.parametrize(
+    "name, message",
+    [("my corpus.yaml", "the name of a config must begin"), ("file.txt/x.yaml", "cannot be written: ")],
+)
+def test_a_config_that_cannot_be_written_is_refused_before_any_work(tmp_path, quick, name, message):
+    (tmp_path / "file.txt").touch()
+    with pytest.raises(InputError, match=message):
+        new_config("en", "de", ["no.tsv"], tmp_path / name, print)
+
+
+@pytest.mark.parametrize("updates, every", [(100, 20), (250, 50), (3000, 200), (4, 1)])
+def test_a_training_has_at_least_five_validations(updates, every):
+    assert write_module._validate_every(updates) == every
 
 
 def test_too_few_pairs_are_refused(tmp_path, quick):

@@ -1,6 +1,7 @@
 """transformer-mt new"""
 
 import argparse
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -30,5 +31,6 @@ def _new(arguments: argparse.Namespace) -> int:
 
     out = Path(arguments.out or f"{arguments.source_lang}_{arguments.target_lang}.yaml")
     new_config(arguments.source_lang, arguments.target_lang, arguments.files, out, say)
-    say(f"next: transformer-mt inspect {out}; transformer-mt train {out}")
+    config = shlex.quote(str(out))
+    say(f"next: transformer-mt inspect {config}; transformer-mt train {config}")
     return 0

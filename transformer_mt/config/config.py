@@ -12,11 +12,13 @@ from transformer_mt.config.section import Changeable, Section
 from transformer_mt.config.tokenizer import TokenizerConfig
 from transformer_mt.config.train import TrainConfig
 
+NAME_PATTERN = r"^\w[\w.+-]*$"
+
 
 class Config(Section):
     """One experiment."""
 
-    name: Changeable[str] = Field(pattern=r"^\w[\w.+-]*$")
+    name: Changeable[str] = Field(pattern=NAME_PATTERN)
     """The run's folder is runs/NAME; by default the name of the YAML file."""
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 1
     """Of everything random: initial weights, order of the data, dropout."""

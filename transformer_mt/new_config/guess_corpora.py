@@ -15,7 +15,7 @@ from transformer_mt.data.scripts import script_share
 from transformer_mt.data.tables import named_rows, text_rows
 from transformer_mt.errors import InputError
 
-# Rows that are looked at, evenly spaced over the beginning of a file.
+# Of the rows of a table these are examined: the first `_STRIDE`, then one in `_STRIDE`, `_ROWS` in all.
 _ROWS, _STRIDE = 300, 20
 _TABLES = (".tsv", ".csv", ".jsonl", ".json", ".parquet")
 _NAMES = {"src": 0, "source": 0, "tgt": 1, "trg": 1, "target": 1}
@@ -44,7 +44,11 @@ def guess_corpora(files: Sequence[str], source_lang: str, target_lang: str) -> l
     languages = source_lang, target_lang
     guesses: dict[int, Guess] = {}
     texts: list[str] = []
+    named: set[Path] = set()
     for number, path in enumerate(files):
+        if Path(path).resolve() in named:
+            raise InputError(f"{path}: must be named once, but is named again")
+        named.add(Path(path).resolve())
         if Path(path).is_dir():
             raise InputError(
                 f"{path}: must be a file, but is a folder; name the files in it, or write {{hub: {path}, "
@@ -136,18 +140,23 @@ def _table(path: str, suffix: str, languages: tuple[str, str]) -> Guess:
         columns = None if named == list(languages) else named
         assumed = f"{path}: columns {named[0]} and {named[1]}, by their names"
         return Guess(_corpus(path, columns, delimiter), assumed)
-    if not delimiter and "translation" in rows[0]:
+    if not delimiter and isinstance(rows[0].get("translation"), dict):
         return Guess(_corpus(path, None, None), f"{path}: {' and '.join(languages)} of `translation`")
     chosen, shares = _by_text(rows[1:] or rows, languages)
     if min(shares) < 0.5:
-        found = ", ".join(f"{share:.0%} {language}" for share, language in zip(shares, languages))
+        found = " and ".join(f"{share:.0%} of its rows in {lang}" for share, lang in zip(shares, languages))
         raise InputError(
-            f"{path}: must have a column in {languages[0]} and one in {languages[1]}, but the best ones are "
+            f"{path}: must have a column in {languages[0]} and one in {languages[1]}, but the best two have "
             f"{found}; name the columns so in its first line, or write the corpus into a config by hand, "
             "with `columns`"
         )
     header = ""
     if delimiter:
+        if max(chosen) > len(rows[0]):
+            raise InputError(
+                f"{path}: row 1 must have {max(chosen)} columns, as others have, but has {len(rows[0])}; "
+                "remove lines above the table"
+            )
         names = [str(rows[0][column]) for column in chosen]
         if _are_names(names, [[str(row.get(column)) for row in rows[1:]] for column in chosen], languages):
             chosen = names
@@ -180,7 +189,11 @@ def _rows(path: str, suffix: str, delimiter: str | None) -> list[dict[Any, Any]]
         rows = (row for _, row in named_rows(path, suffix))
     else:
         rows = (dict(enumerate(cells, start=1)) for _, cells in text_rows(path, suffix, delimiter))
-    return list(islice(rows, 0, _ROWS * _STRIDE, _STRIDE))
+    return [
+        row
+        for number, row in enumerate(islice(rows, _ROWS * _STRIDE))
+        if number < _STRIDE or number % _STRIDE == 0
+    ]
 
 
 def _by_name(names: Sequence[Any], languages: tuple[str, str]) -> list[str] | None:

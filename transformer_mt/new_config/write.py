@@ -1,12 +1,14 @@
 """Write a config for a user's files, with sizes that suit them and this machine."""
 
+import re
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, TemporaryFile
 
 from transformer_mt.config import Config, DataConfig
+from transformer_mt.config.config import NAME_PATTERN
 from transformer_mt.config.dump import flow
 from transformer_mt.config.language import check_language
 from transformer_mt.config.load import load_config
@@ -30,7 +32,7 @@ _LONGEST = 4000
 # A vocabulary has at most one piece for so many words of the text: rarer pieces are learnt badly.
 _WORDS_PER_PIECE = 20
 # The 256 bytes, the special pieces and some letters; below the second number there is no room for letters.
-_LEAST_VOCABULARY, _NO_VOCABULARY = 400, 300
+_MIN_VOCABULARY, _REFUSED_VOCABULARY = 400, 300
 # A set that is held out has about so many pairs, but at most this share of all.
 _HELD_OUT, _MOST_HELD_OUT = 1000, 0.05
 # With fewer pairs such a share may hold out none.
@@ -60,6 +62,16 @@ def new_config(
         check_language(code)
     if source_lang == target_lang:
         raise InputError(f"source and target language must differ, but both are {source_lang}")
+    if not re.fullmatch(NAME_PATTERN, out.stem):
+        raise InputError(
+            f"{out}: the name of a config must begin with a letter or digit and have only letters, digits "
+            "and . + - _, as it is the name of the run's folder; name another file"
+        )
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        TemporaryFile(dir=out.parent).close()
+    except OSError as error:
+        raise InputError(f"{out}: cannot be written: {error.strerror}") from None
     guesses = guess_corpora(files, source_lang, target_lang)
     for guess in guesses:
         say(f"assumed: {guess.assumed}")
@@ -71,7 +83,6 @@ def new_config(
             f"{len(data.sample)}"
         )
     size, lengths = _fitting(size_for(data.pairs), data)
-    out.parent.mkdir(parents=True, exist_ok=True)
     config, text = _config(data, size, lengths, out)
     say("measuring this machine")
     seconds = seconds_per_update(config, size.vocab_size, lengths)
@@ -125,7 +136,7 @@ def _fitting(size: Size, data: Data) -> tuple[Size, list[tuple[int, int]]]:
     texts = [text for pair in data.sample for text in pair]
     words = sum(len(text.split()) + count_spaceless(text) for text in texts) / len(data.sample)
     most = int(words * data.pairs / _WORDS_PER_PIECE)
-    vocab_size, least = min(size.vocab_size, max(_LEAST_VOCABULARY, most)), _NO_VOCABULARY
+    vocab_size, least = min(size.vocab_size, max(_MIN_VOCABULARY, most)), _REFUSED_VOCABULARY
     while True:
         size = replace(size, vocab_size=vocab_size)
         try:
@@ -149,10 +160,15 @@ def _updates(data: Data, size: Size, lengths: Sequence[tuple[int, int]]) -> int:
     return max(100, int(size.epochs * data.pairs * per_pair / size.batch_tokens) // 10 * 10)
 
 
+def _validate_every(updates: int) -> int:
+    """About 15 validations; of a short training fewer, which take much of its time, but five."""
+    return max(1, min(max(50, updates // 150 * 10), updates // 5))
+
+
 def _config(data: Data, size: Size, lengths: Sequence[tuple[int, int]], out: Path) -> tuple[Config, str]:
     """The config, and its YAML with a comment on each choice."""
     updates = _updates(data, size, lengths)
-    every = max(50, updates // 150 * 10)
+    every = _validate_every(updates)
     share = min(_MOST_HELD_OUT, float(f"{1.2 * _HELD_OUT / data.pairs:.2g}"))
     longest = sorted(map(max, lengths))
     max_length = next((n for n in (64, 128, 256) if longest[int(0.999 * (len(longest) - 1))] <= n), 256)
@@ -208,7 +224,7 @@ def _within_an_hour(data: Data, size: Size, seconds: float, out: Path) -> str:
             break
     updates = min(updates, config.train.max_updates)
     chosen = shortened(chosen, chosen.epochs * updates / config.train.max_updates)
-    every = max(50, updates // 150 * 10)
+    every = _validate_every(updates)
     train = {
         "max_updates": updates,
         "warmup": max(10, updates // 12),

@@ -57,8 +57,8 @@ def _confidence(folder: Path, say: Callable[[str], None]) -> str:
     before, after = facts["error_before"], facts["error_after"]
     text = (
         f"\n## Confidence\n\nFitted on {facts['sentences']:,} translations of the validation set. "
-        f"On as many others it is off by {after:.3f} on average (expected calibration error, chrF from "
-        f"0 to 1); the plain probabilities are off by {before:.3f}.\n"
+        f"On the same number of other sentences its mean error is {after:.3f} (expected calibration error, "
+        f"chrF from 0 to 1); that of the plain probabilities is {before:.3f}.\n"
     )
     try:
         plots.reliability(facts["bins"], folder / "reliability.png")
@@ -180,7 +180,7 @@ def _validations(entries: Sequence[dict[str, Any]]) -> str:
     if not valid:
         return ""
     names = [score["name"] for score in valid[-1]["scores"]]
-    sets = [f"{each['name']} {each['scores'][0]['name']}" for each in valid[-1].get("sets", [])]
+    sets = [(each["name"], each["scores"][0]["name"]) for each in valid[-1].get("sets", [])]
     rows = [
         (
             f"{entry['step']:,}",
@@ -188,14 +188,21 @@ def _validations(entries: Sequence[dict[str, Any]]) -> str:
             f"{entry['loss']:.3f}",
             f"{entry['ppl']:.2f}",
             *(_score(entry["scores"], name) for name in names),
-            *(_score(each["scores"], each["scores"][0]["name"]) for each in entry.get("sets", [])),
+            *(_score_of_set(entry, name, metric) for name, metric in sets),
             "average" if entry["event"] == "average" else "best so far" if entry.get("is_best") else "",
         )
         for entry in valid
     ]
-    head = ["update", "minutes", "loss", "perplexity", *names, *sets, ""]
+    head = ["update", "minutes", "loss", "perplexity", *names, *map(" ".join, sets), ""]
     signatures = signature_lines(valid[-1]["scores"])
     return f"## Validation\n\nGreedy translations.\n\n{table(rows, head)}\n\n{signatures}"
+
+
+def _score_of_set(entry: dict[str, Any], name: str, metric: str) -> str:
+    """The score of a validation set; empty where the set was not there at that time."""
+    return next(
+        (_score(each["scores"], metric) for each in entry.get("sets", []) if each["name"] == name), ""
+    )
 
 
 def _score(scores: Sequence[dict[str, Any]], name: str) -> str:

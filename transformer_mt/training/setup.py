@@ -119,7 +119,9 @@ def _check_folder(folder: Path, fresh: bool) -> None:
     if not folder.is_dir():
         raise InputError(f"{folder}: must be the run's folder, but is a file")
     is_run = any((folder / name).exists() for name in ("config.yaml", "metrics.jsonl", "checkpoints"))
-    if fresh and not is_run and any(not path.name.startswith(".") for path in folder.iterdir()):
+    # What `inspect` wrote before the first training may be moved, too.
+    has_files = any(not path.name.startswith((".", "inspect.")) for path in folder.iterdir())
+    if fresh and not is_run and has_files:
         raise InputError(
             f"{folder}: must be a run's folder to be moved aside, but has files and no config.yaml; train "
             "under another name"

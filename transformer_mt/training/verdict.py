@@ -7,7 +7,7 @@ from typing import Any
 
 from transformer_mt.config import Config
 
-_LEAST_VALIDATIONS = 4
+_LEAST_VALIDATIONS = 3
 _ROSE = 0.7  # nats per token, from the lowest to the last training loss: diverged
 _LEARNED_LITTLE = 0.55  # of the first training loss
 _FALLS_FAST, _FALLS = 0.5, 0.05  # nats per token, in the last third of the updates
