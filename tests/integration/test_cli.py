@@ -453,6 +453,15 @@ def test_evaluate_mistakes(tiny_run, capfdbinary, words, message):
     assert status == 2 and message in err
 
 
+def test_a_table_is_printed_where_nothing_can_be_kept(tiny_run, tmp_path, capfdbinary):
+    """Of a shared model: the command ended before its table."""
+    run = shutil.copytree(tiny_run, tmp_path / "shared")
+    shutil.rmtree(run / "evaluation", ignore_errors=True)
+    (run / "evaluation").write_text("a file, so that the folder takes no files", encoding="utf-8")
+    status, out, err = cli(capfdbinary, "evaluate", run, "--robust", "--beam", "1")
+    assert status == 1 and "in capitals" in out and "the translations could not be written" in err
+
+
 def test_config_show_and_schema(write_config, capfdbinary):
     status, out, _ = cli(capfdbinary, "config", "show", write_config(), "train.max_updates=9")
     assert status == 0 and "max_updates: 9  # Updates of the weights after which training ends." in out

@@ -1,6 +1,8 @@
 """`transformer-mt compare`: models and files of translations side by side."""
 
+import gzip
 import json
+import re
 import shutil
 
 import pytest
@@ -121,9 +123,40 @@ def test_what_an_ensemble_translated_is_not_the_models_own(tiny_run, untrained_r
     run = shutil.copytree(tiny_run, tmp_path / "tiny")
     shutil.rmtree(run / "evaluation", ignore_errors=True)
     assert cli(capfdbinary, "evaluate", run, "--ensemble", tiny_run)[0] == 0
+    assert (run / "evaluation" / "other-test-0.jsonl").exists()
+    assert "## Test\n" not in (run / "report.md").read_text(encoding="utf-8")
     assert "translates toy test" in cli(capfdbinary, "compare", run)[2]
     assert cli(capfdbinary, "evaluate", run)[0] == 0
     assert "translates" not in cli(capfdbinary, "compare", run)[2]
+    # The translations of `compare` and `evaluate` are one row.
+    assert (run / "report.md").read_text(encoding="utf-8").count("| toy test") == 1
+
+
+def test_translations_that_another_process_has_replaced_are_not_used(tiny_run, tmp_path, capfdbinary):
+    run = shutil.copytree(tiny_run, tmp_path / "tiny")
+    shutil.rmtree(run / "evaluation", ignore_errors=True)
+    first = cli(capfdbinary, "compare", run)[1]
+    kept = run / "evaluation" / "compare-test-0.jsonl"
+    rows = [{**json.loads(row), "translation": "x"} for row in kept.read_text(encoding="utf-8").splitlines()]
+    kept.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    assert cli(capfdbinary, "compare", run)[1] == first
+
+
+def test_names_of_packed_and_json_files_are_understood(files, tmp_path, capfdbinary):
+    lines = (tmp_path / "good.txt").read_text(encoding="utf-8").splitlines()
+    rows = "".join(json.dumps({"translation": line}) + "\n" for line in lines)
+    (tmp_path / "json.json").write_text(rows, encoding="utf-8")
+    (tmp_path / "packed.jsonl.gz").write_bytes(gzip.compress(rows.encode()))
+    out = cli(capfdbinary, "compare", "good.txt", "json.json", "packed.jsonl.gz", *files)[1]
+    scores = [line.split()[1] for line in out.split("\n")[3:6]]
+    assert len(set(scores)) == 1
+
+
+def test_systems_of_several_files_are_different_systems(files, tmp_path, capfdbinary):
+    """They were called by their first file, and compared as seeds of one system."""
+    twice = [*files, *files]
+    out = cli(capfdbinary, "compare", "bad.txt,good.txt", "bad.txt,bad.txt", *twice)[1]
+    assert "bad.txt,good.txt" in out and "bad.txt,bad.txt" in out and "±" not in out
 
 
 def test_runs_and_files_stand_in_one_table(tiny_run, tmp_path, capfdbinary):
@@ -137,12 +170,15 @@ def test_runs_and_files_stand_in_one_table(tiny_run, tmp_path, capfdbinary):
     "words, message",
     [
         (["bad.txt", "bad.txt"], "each system must be given once, but bad.txt is there twice"),
-        (["bad.txt", "--external", "BLEU=x"], "--external must have another name than the metrics"),
+        (["x=bad.txt", "x=bad.txt"], "each system must be given once, but bad.txt is there twice"),
+        (["half.jsonl"], "half.jsonl:1: must be text, but has half of a surrogate pair; write it again"),
+        (["bad.txt", "--external", "a=no/program"], "no/program: the program of a must be installed"),
+        (["bad.txt", "--external", "BLEU=python"], "--external must have another name than the metrics"),
         (["nothing.txt"], "nothing.txt: no such file or folder; a system is [NAME=]PATH"),
         (["bad.txt", "--metrics", "BLUE"], "--metrics must be of BLEU, chrF,"),
         (["bad.txt", "--source", "src.txt", "--source", "src.txt"], "each --source needs a --reference"),
         (["bad.txt", "--external", "COMET"], "--external must be NAME=COMMAND, but is COMET"),
-        (["bad.txt", "--external", "a=x", "--external", "a=y"], "--external must have another name each"),
+        (["bad.txt", *["--external", "a=python"] * 2], "--external must have another name each"),
         (["short.txt"], "must have a translation for each of the 4 sentences of src.txt + ref.txt, but ha"),
         (["other.jsonl"], "other.jsonl:1: must be the translation of the sentence of src.txt + ref.txt"),
         (["broken.jsonl"], "broken.jsonl:1: must be a JSON object with a translation, but is '{'"),
@@ -153,6 +189,7 @@ def test_mistakes_are_said_in_one_line(files, tmp_path, capfdbinary, words, mess
     (tmp_path / "short.txt").write_text("Der Hund schläft.\n", encoding="utf-8")
     rows = [{"source": "Another.", "translation": "Anders."}] * 4
     (tmp_path / "other.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    (tmp_path / "half.jsonl").write_text(r'{"translation": "\ud83d"}' + "\n", encoding="utf-8")
     (tmp_path / "broken.jsonl").write_text("{\n" * 4, encoding="utf-8")
     status, _, err = cli(capfdbinary, "compare", *words, *files)
     assert status in (1, 2) and message in err and err.count("\n") == 1
@@ -194,3 +231,5 @@ def test_an_external_metric_is_a_column(files, tmp_path, capfdbinary):
     )
     out = cli(capfdbinary, "compare", "bad.txt", "good.txt", *files, "--external", "mine=python metric.py")[1]
     assert "mine" in out.split("\n")[1] and "- mine: command:python metric.py" in out
+    # Such a metric may have values from 0 to 1.
+    assert re.search(r" \d\.\d{4} \[\d\.\d{3}, \d\.\d{3}\]", out)

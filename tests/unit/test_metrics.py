@@ -114,6 +114,10 @@ def test_spbleu_without_its_model_says_where_it_goes(tmp_path, monkeypatch):
         ("ja", "ja-mecab"),
         ("ko", "ko-mecab"),
         ("ZH", "zh"),
+        ("zho_Hans", "zh"),
+        ("cmn", "zh"),
+        ("jpn", "ja-mecab"),
+        ("kor_Hang", "ko-mecab"),
     ],
 )
 def test_the_tokenizer_goes_by_the_target_language(language, tokenizer):
@@ -202,7 +206,9 @@ def test_what_goes_wrong_in_the_command_is_said(tmp_path, body, error, message):
 
 
 def test_a_command_that_is_none_is_said():
-    with pytest.raises(InputError, match="no-such-program: the program of x cannot be started: No such file"):
+    with pytest.raises(
+        InputError, match="no-such-program: the program of x must be installed, but is not found"
+    ):
         ExternalMetric("x", "no-such-program").score(SOURCES, HYPOTHESES, REFERENCES)
     with pytest.raises(InputError, match="cannot be read"):
         ExternalMetric("x", "python 'a")

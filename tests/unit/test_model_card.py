@@ -71,6 +71,27 @@ def test_the_card_says_what_the_run_knows(run, tmp_path):
     assert facts["training"][0]["license"] == "CC0-1.0" and facts["proof"]["identical"] == 40
 
 
+def test_each_score_stands_under_its_own_metric(run, tmp_path):
+    """Test sets may be scored by different metrics, after a change of the config."""
+    first = run / "evaluation" / "test-0.scores.json"
+    facts = json.loads(first.read_text(encoding="utf-8"))
+    more = [
+        {"name": name, "value": value, "signature": "x"} for name, value in (("TER", 50.0), ("BLEU", 7.0))
+    ]
+    first.with_name("test-1.scores.json").write_text(json.dumps({**facts, "scores": more}), encoding="utf-8")
+    text = exported(run, tmp_path / "out")[0].content
+    rows = [[cell.strip() for cell in line.split("|")] for line in text.splitlines() if "| beam 5" in line]
+    assert [row[4:-1] for row in rows] == [["12.35", ""], ["7.00", "50.00"]]
+
+
+def test_scores_of_an_ensemble_are_not_those_of_the_model(run, tmp_path):
+    scores = run / "evaluation" / "test-0.scores.json"
+    facts = json.loads(scores.read_text(encoding="utf-8"))
+    scores.write_text(json.dumps({**facts, "weights": None}), encoding="utf-8")
+    card, facts = exported(run, tmp_path / "out")
+    assert "scores" not in facts and "12.35" not in card.content
+
+
 def test_nothing_of_this_machine_is_in_the_card_nor_what_nobody_said(run, tmp_path):
     card, facts = exported(run, tmp_path / "my-model")
     assert "/srv" not in card.content and "/srv" not in json.dumps(facts)

@@ -143,8 +143,8 @@ def _systems(texts: list[str]) -> list[_Named]:
         if not path.exists():
             raise InputError(f"{path}: no such file or folder; a system is [NAME=]PATH")
     short = ["" if name else _short_name(paths[0]) for (name, _), paths in zip(named, paths_of)]
-    unnamed = [paths for (name, _), paths in zip(named, paths_of) if not name]
-    if twice := next((paths[0] for paths in unnamed if unnamed.count(paths) > 1), None):
+    given = [(name, [path.resolve() for path in paths]) for (name, _), paths in zip(named, paths_of)]
+    if twice := next((paths[0] for each, paths in zip(given, paths_of) if given.count(each) > 1), None):
         raise InputError(
             f"each system must be given once, but {twice} is there twice; use NAME=PATH for seeds"
         )
@@ -153,9 +153,9 @@ def _systems(texts: list[str]) -> list[_Named]:
     for (name, _), paths, own in zip(named, paths_of, short):
         if len(paths) > 1 and any(path.is_dir() for path in paths):
             raise InputError(f"{paths[0]}: a model must be a system of its own, but has a comma after it")
-        found.append(
-            _Named(name or (own if short.count(own) == 1 and own not in explicit else str(paths[0])), paths)
-        )
+        if not name:
+            name = own if short.count(own) == 1 and own not in explicit else ",".join(map(str, paths))
+        found.append(_Named(name, paths))
     return found
 
 
@@ -180,9 +180,8 @@ def _metrics(arguments: argparse.Namespace, config: "Config | None") -> "Callabl
             raise InputError(f"--metrics must be of {', '.join(METRICS)}, but has {name}")
     rules = config.evaluate if config else EvaluateConfig()
     names = list(dict.fromkeys(names))
-    metrics, external = build_metrics(rules, target_lang, names), external_metrics(arguments)
-    if same := {metric.name for metric in metrics} & {metric.name for metric in external}:
-        raise InputError(f"--external must have another name than the metrics, but has {same.pop()}")
+    metrics = build_metrics(rules, target_lang, names)
+    external = external_metrics(arguments, [metric.name for metric in metrics])
     return metrics_by_test(rules, target_lang, names, external)
 
 
@@ -191,7 +190,7 @@ def _sets_of_files(named: list[_Named]) -> "list[TestSet]":
     from transformer_mt.evaluation.outputs import set_of_file
 
     for system in named:
-        if not system.is_model and all(path.suffix == ".jsonl" for path in system.paths):
+        if not system.is_model and all(path.name.lower().endswith(".jsonl") for path in system.paths):
             return [set_of_file(path, number) for number, path in enumerate(system.paths)]
     raise InputError(
         "there must be a test set, but neither a model's config nor a .jsonl file names one; give --source "

@@ -51,12 +51,13 @@ def add_command(commands: Any) -> None:
 def _evaluate(arguments: argparse.Namespace) -> int:
     files_of_test_sets(arguments)  # refused before any work
     from transformer_mt.evaluation.evaluate import evaluate
-    from transformer_mt.evaluation.outputs import weights_digest
+    from transformer_mt.evaluation.outputs import NOT_ITS_OWN, weights_digest
     from transformer_mt.translation.model_folder import load_run_config
 
     folder = Path(arguments.model)
     config = load_run_config(folder)
-    external = external_metrics(arguments)
+    external = external_metrics(arguments, config.evaluate.metrics)
+    weights = weights_digest(folder)  # before the model is read: a training may write a better one meanwhile
     tests = load_test_sets(arguments, folder, config)
     if not tests:
         raise InputError(f"{folder}: its config has no data.test; give --source FILE --reference FILE")
@@ -66,12 +67,14 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     else:
         tests = select_by_language(tests, translator.directions, arguments.to, vars(arguments)["from"])
     is_plain = not arguments.ensemble and arguments.engine == "auto" and arguments.dtype is None
-    weights = weights_digest(folder) if is_plain else None
+    is_own = is_plain and not arguments.tag
     not_saved: WorkError | None = None
     for test in tests:
-        evaluation = evaluate(translator, test, config, say, arguments.tag, weights)
+        evaluation = evaluate(translator, test, config, say, arguments.tag, weights if is_plain else None)
+        # The report and the card of an export show only what the model alone translates in its usual way.
+        kept_as = test if is_own else replace(test, name=f"{NOT_ITS_OWN}{test.name}")
         if external:
-            not_saved = _save(evaluation, folder, test) or not_saved  # not lost with a command that fails
+            not_saved = _save(evaluation, folder, kept_as) or not_saved  # not lost with a command that fails
             evaluation = evaluation.scored_by(external, test)
         scores = evaluation.scores
         if arguments.json:
@@ -85,21 +88,23 @@ def _evaluate(arguments: argparse.Namespace) -> int:
         else:
             print(f"{test.name}: {test.corpus}, {len(test.sentences):,} sentences, {translator.searched}")
             print("\n".join(f"  {score}" for score in scores), flush=True)
-        not_saved = _save(evaluation, folder, test) or not_saved
-    if not_saved:  # after the scores of all sets: the folder of a shared model may be read-only
-        raise not_saved
-    is_plain = is_plain and translator.decode == config.decode and not arguments.tag
-    keeps = is_plain and not (arguments.source or arguments.to or vars(arguments)["from"])
+        not_saved = _save(evaluation, folder, kept_as) or not_saved
+    is_usual = is_own and translator.decode == config.decode
+    of_own_sets = is_usual and not (arguments.source or arguments.to or vars(arguments)["from"])
+    keeps = weights if of_own_sets and not not_saved else None
     try:
         if arguments.robust:
             _test_robustness(arguments, folder, config, translator, tests, keeps)
-        if is_plain:
+        if is_usual:
             try:
                 _compare_with_parent(arguments, config, tests, keeps)
             except InputError as error:  # the parent's test sets may be gone
                 say(f"no comparison with {config.init_from}: {error}")
-    finally:  # the scores are there, whatever came of the tables
-        _update_report(folder, config)
+    finally:  # the scores are there, even if a table failed
+        if not not_saved:
+            _update_report(folder, config)
+    if not_saved:  # at the end: the folder of a shared model may be read-only
+        raise not_saved
     return 0
 
 
@@ -118,9 +123,11 @@ def _test_robustness(
     config: "Config",
     translator: "Translator",
     tests: "list[TestSet]",
-    keeps: bool,
+    weights: str | None,
 ) -> None:
-    """Print the table of the test sets as people also write; `keeps` it with the run."""
+    """Print the table of the test sets as people also write, and keep it with the run's model of these
+    `weights`, if they are given.
+    """
     from transformer_mt.evaluation import robustness
     from transformer_mt.evaluation.outputs import keep_table
 
@@ -134,14 +141,16 @@ def _test_robustness(
             print(json.dumps(row.facts(), ensure_ascii=False), flush=True)
     else:
         print(f"\n{robustness.as_table(rows)}", end="", flush=True)
-    if keeps:
-        keep_table(folder, robustness.ROBUSTNESS_FILE, robustness.as_table(rows))
+    if weights:
+        keep_table(folder, robustness.ROBUSTNESS_FILE, robustness.as_table(rows), weights)
 
 
 def _compare_with_parent(
-    arguments: argparse.Namespace, config: "Config", tests: "list[TestSet]", keeps: bool
+    arguments: argparse.Namespace, config: "Config", tests: "list[TestSet]", weights: str | None
 ) -> None:
-    """Of a fine-tuned model: what it gained and what it forgot, on these test sets and on its parent's."""
+    """Of a fine-tuned model: what it gained and what it forgot, on these test sets and on its parent's. The
+    table is printed, and kept with the run's model of these `weights`, if they are given.
+    """
     from transformer_mt.evaluation import fine_tuning
     from transformer_mt.evaluation.comparison import System, compare
     from transformer_mt.evaluation.metrics import metrics_by_test
@@ -152,7 +161,7 @@ def _compare_with_parent(
 
     folder = Path(arguments.model)
     expected = fine_tuning.weights_of_parent(folder)
-    if config.init_from is None or expected is None:
+    if config.init_from is None or expected is None or (arguments.json and not weights):
         return
     parent = Path(config.init_from)
     if parent.parent.resolve() == folder.resolve():  # what a student began with is no model of its own
@@ -181,8 +190,8 @@ def _compare_with_parent(
     table = fine_tuning.before_and_after(comparison)
     if not arguments.json:
         print(f"\n{table}", end="", flush=True)
-    if keeps:
-        keep_table(folder, fine_tuning.FINE_TUNING_FILE, table)
+    if weights:
+        keep_table(folder, fine_tuning.FINE_TUNING_FILE, table, weights)
 
 
 def _update_report(folder: Path, config: "Config") -> None:

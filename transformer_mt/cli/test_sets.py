@@ -1,7 +1,7 @@
 """The options that name test sets, shared by `evaluate` and `compare`."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -115,8 +115,8 @@ def _not_empty(tests: "list[TestSet]") -> "list[TestSet]":
     return tests
 
 
-def external_metrics(arguments: argparse.Namespace) -> list["ExternalMetric"]:
-    """The metrics of --external."""
+def external_metrics(arguments: argparse.Namespace, others: Collection[str]) -> list["ExternalMetric"]:
+    """The metrics of --external, whose names must not be those of the `others`."""
     from transformer_mt.evaluation.external_metric import ExternalMetric
 
     found = []
@@ -127,4 +127,6 @@ def external_metrics(arguments: argparse.Namespace) -> list["ExternalMetric"]:
         found.append(ExternalMetric(name.strip(), command))
     if len({metric.name for metric in found}) < len(found):
         raise InputError("--external must have another name each time, but has one twice")
+    if same := {metric.name for metric in found} & set(others):
+        raise InputError(f"--external must have another name than the metrics, but has {same.pop()}")
     return found

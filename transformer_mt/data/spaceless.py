@@ -6,8 +6,9 @@ import regex
 
 from transformer_mt.data.languages import base_code
 
-_LANGUAGES = ("zh", "ja", "th", "lo", "km", "my")
-_NO_SPACES_AT_ALL = ("zh", "ja")  # the others have them between clauses
+_NO_SPACES_AT_ALL = ("zh", "ja", "zho", "cmn", "yue", "wuu", "jpn")
+# These have spaces between clauses.
+_LANGUAGES = (*_NO_SPACES_AT_ALL, "th", "lo", "km", "my", "tha", "lao", "khm", "mya")
 SPACELESS = r"[\p{Han}\p{Hiragana}\p{Katakana}ー\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]"
 """A character of such a script, for the module regex."""
 _IS_SPACELESS = regex.compile(SPACELESS)

@@ -57,11 +57,11 @@ def _table(comparison: Comparison) -> str:
         width = 1 + len(columns) * (1 + several)
         lines.append(f'<tr><th class="test" colspan="{width}" scope="rowgroup">{title}</th></tr>')
         for system in comparison.systems:
-            cells = [comparison.cell(test.name, system.name, name) for name in columns]
-            texts = [
-                f"<td>{escape(score_text(cell))}</td>" + f"<td>{escape(p_text(cell))}</td>" * several
-                for cell in cells
-            ]
+            texts = []
+            for metric in comparison.metrics:
+                cell = comparison.cell(test.name, system.name, metric.name)
+                texts.append(f"<td>{escape(score_text(cell, metric.digits))}</td>")
+                texts += [f"<td>{escape(p_text(cell))}</td>"] if several else []
             lines.append(f'<tr><th scope="row">{escape(system.name)}</th>{"".join(texts)}</tr>')
     below = "".join(f"<li>{escape(note)}</li>" for note in notes(comparison))
     return f'<table><tr><th scope="col">system</th>{head}</tr>{"".join(lines)}</table><ul>{below}</ul>'
@@ -71,7 +71,10 @@ def _facts(comparison: Comparison, word_counts: Counter[str] | None, is_natural:
     """What the script shows; texts are only ever inserted as text."""
     return {
         "systems": [system.name for system in comparison.systems],
-        "metrics": [{"name": m.name, "higherIsBetter": m.higher_is_better} for m in comparison.metrics],
+        "metrics": [
+            {"name": m.name, "higherIsBetter": m.higher_is_better, "digits": m.digits}
+            for m in comparison.metrics
+        ],
         "flags": FLAGS if is_natural else {},
         "counted": "the training corpora" if word_counts else "the test set",
         "tests": [
@@ -103,7 +106,7 @@ def _test_facts(
                     metric.sentence_value(
                         comparison.statistics[test.name, system.name, metric.name][0][i].tolist()
                     ),
-                    2,
+                    metric.digits,
                 )
                 for system in comparison.systems
             ]

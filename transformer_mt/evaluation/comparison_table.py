@@ -103,15 +103,17 @@ def _rows(comparison: Comparison, test: str) -> list[list[str]]:
         row = [system.name]
         for metric in comparison.metrics:
             cell = comparison.cell(test, system.name, metric.name)
-            row += [score_text(cell), p_text(cell)] if len(comparison.systems) > 1 else [score_text(cell)]
+            row.append(score_text(cell, metric.digits))
+            row += [p_text(cell)] if len(comparison.systems) > 1 else []
         rows.append(row)
     return rows
 
 
-def score_text(cell: Cell) -> str:
-    """The score, its deviation over the runs, and its interval."""
-    spread = f" ± {stdev(cell.values):.2f}" if len(cell.values) > 1 else ""
-    return f"{cell.value:.2f}{spread} [{cell.low:.1f}, {cell.high:.1f}]"
+def score_text(cell: Cell, digits: int) -> str:
+    """The score in so many decimal digits, its deviation over the runs, and its interval in one less."""
+    spread = f" ± {stdev(cell.values):.{digits}f}" if len(cell.values) > 1 else ""
+    low, high = (f"{bound:.{digits - 1}f}" for bound in (cell.low, cell.high))
+    return f"{cell.value:.{digits}f}{spread} [{low}, {high}]"
 
 
 def p_text(cell: Cell) -> str:

@@ -11,7 +11,7 @@ from transformer_mt.data.test_sets import TestSet
 from transformer_mt.errors import WorkError
 from transformer_mt.evaluation.metric import Metric, Score
 from transformer_mt.evaluation.metrics import build_metrics, corpus_scores, tokenised_note
-from transformer_mt.files import write_text
+from transformer_mt.files import digest, write_text
 from transformer_mt.progress_bar import show_progress
 from transformer_mt.translation.direction import translator_for_set
 from transformer_mt.translation.result import Options
@@ -37,7 +37,7 @@ class Evaluation:
     tag: str | None
     """Before each source."""
     languages: tuple[str, str]
-    """Source and target."""
+    """Source and target, as the test set calls them."""
     weights: str | None
     """A digest of the model's; None where something other than this model alone translated, in float32 or as
     it was exported.
@@ -60,6 +60,7 @@ class Evaluation:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             write_text(folder / f"{test.name}.jsonl", rows)
+            summary["rows"] = digest(folder / f"{test.name}.jsonl")
             write_text(folder / f"{test.name}.scores.json", json.dumps(summary, indent=1) + "\n")
         except OSError as error:
             raise WorkError(
@@ -107,6 +108,6 @@ def evaluate(
         }
         for (src, targets), result in zip(test.sentences, results)
     ]
-    languages = translator.source_lang, translator.target_lang
+    languages = test.languages or (translator.source_lang, translator.target_lang)
     decode = translator.decode.model_dump()
     return Evaluation(scores, rows, translator.searched, decode, tag, languages, weights)

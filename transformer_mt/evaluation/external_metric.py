@@ -3,6 +3,7 @@
 import json
 import math
 import shlex
+import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,6 +22,7 @@ class ExternalMetric(MeanMetric):
 
     scale = 1.0
     higher_is_better = None
+    digits = 4  # many have values from 0 to 1
 
     def __init__(self, name: str, command: str) -> None:
         """InputError if the command is not complete. It is started without a shell."""
@@ -31,6 +33,8 @@ class ExternalMetric(MeanMetric):
             raise InputError(f"the command of {name} cannot be read ({error}): {command}") from None
         if not self._words:
             raise InputError(f"the command of {name} must name a program, but is empty")
+        if shutil.which(self._words[0]) is None:  # before any translation
+            raise InputError(f"{self._words[0]}: the program of {name} must be installed, but is not found")
 
     def statistics(
         self, sources: Sequence[str], translations: Sequence[str], references: References

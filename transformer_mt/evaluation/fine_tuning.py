@@ -23,7 +23,8 @@ def before_and_after(comparison: Comparison) -> str:
             change = new.value - old.value
             rows.append(
                 [
-                    test.corpus, metric.name, f"{old.value:.2f}", f"{new.value:.2f}", f"{change:+.2f}",
+                    test.corpus, metric.name, f"{old.value:.{metric.digits}f}",
+                    f"{new.value:.{metric.digits}f}", f"{change:+.{metric.digits}f}",
                     f"{new.p:.3f}", _in_a_word(change, new, metric.higher_is_better),
                 ]
             )  # fmt: skip

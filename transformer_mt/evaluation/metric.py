@@ -22,9 +22,11 @@ class Score:
     name: str
     value: float
     signature: str
+    digits: int = 2
+    """Decimal digits worth showing."""
 
     def __str__(self) -> str:
-        return f"{self.name} {self.value:.2f}  {self.signature}"
+        return f"{self.name} {self.value:.{self.digits}f}  {self.signature}"
 
 
 class Metric(ABC):
@@ -37,6 +39,8 @@ class Metric(ABC):
     name: str
     higher_is_better: bool | None = True
     """None for a metric of which it is not known."""
+    digits: int = 2
+    """Decimal digits worth showing."""
 
     @abstractmethod
     def statistics(
@@ -64,7 +68,7 @@ class Metric(ABC):
                 f"{len(translations):,}"
             )
         sums = self.statistics(sources, translations, references).sum(axis=0)
-        return Score(self.name, self.value(sums.tolist()), self.signature(references))
+        return Score(self.name, self.value(sums.tolist()), self.signature(references), self.digits)
 
 
 class MeanMetric(Metric):

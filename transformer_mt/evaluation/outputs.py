@@ -7,17 +7,23 @@ from pathlib import Path
 from typing import Any
 
 from transformer_mt.data.lines import read_lines
+from transformer_mt.data.packed import without_packing
 from transformer_mt.data.test_sets import TestSet
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.files import digest, write_text
 
+NOT_ITS_OWN = "other-"
+"""Before the names of test sets that something else than the model alone translated, or with another tag."""
+
 
 def read_translations(file: Path, test: TestSet) -> list[str]:
-    """The translations in a text file, one a line, or in .jsonl, as `translation` of its objects.
+    """The translations in a text file, one a line, or in .jsonl or .json, as `translation` of its objects,
+    one a line.
 
     InputError if they are not those of the test set's sources.
     """
-    rows = list(_rows(file)) if file.suffix == ".jsonl" else None
+    suffix = Path(without_packing(str(file))).suffix.lower()
+    rows = list(_rows(file)) if suffix in (".jsonl", ".json") else None
     found = list(read_lines(str(file))) if rows is None else [row["translation"] for row in rows]
     if len(found) != len(test.sentences):
         raise InputError(
@@ -58,23 +64,27 @@ def kept_translations(
     wanted = {"sentences": len(test.sentences), "decode": decode, "tag": test.tag, "weights": weights}
     for scores in sorted((folder / "evaluation").glob("*.scores.json")):
         rows = scores.with_name(scores.name.replace(".scores.json", ".jsonl"))
-        facts = _facts_of(scores)
+        facts = facts_of(scores)
         if not rows.exists() or any(facts.get(key) != value for key, value in wanted.items()):
             continue
         if tuple(facts.get("languages", usual)) != (test.languages or usual):
             continue
+        if facts.get("rows", digest(rows)) != digest(rows):  # another process has written one of the two
+            continue
         kept = list(_rows(rows))
-        if [row["source"] for row in kept] == test.sources:
+        if [row.get("source") for row in kept] == test.sources:
             return [row["translation"] for row in kept]
     return None
 
 
-def keep_table(folder: Path, name: str, table: str) -> None:
-    """Keep a table about the run's model with it; its report shows it. WorkError if the folder takes none."""
+def keep_table(folder: Path, name: str, table: str, weights: str | None) -> None:
+    """Keep a table about the run's model with it, whose `weights` had this digest; its report shows it.
+    WorkError if the folder takes none.
+    """
     try:
         (folder / "evaluation").mkdir(exist_ok=True)
         write_text(folder / "evaluation" / name, table)
-        write_text(_facts_file(folder, name), json.dumps({"weights": weights_digest(folder)}) + "\n")
+        write_text(_facts_file(folder, name), json.dumps({"weights": weights}) + "\n")
     except OSError as error:
         raise WorkError(f"{folder}: the table could not be written: {error.strerror}") from None
 
@@ -93,13 +103,15 @@ def _facts_file(folder: Path, name: str) -> Path:
 
 def matches_model(file: Path, folder: Path) -> bool:
     """Whether a JSON file about a model was written for the weights that the run's folder has now. Compares
-    the digest in the file; if it has none, as of an ensemble, the times of the files.
+    the digest in the file, which is None where another model translated, too, as in an ensemble. A file of an
+    older version has none: then the times of the files are compared.
     """
     model = folder / "model.safetensors"
     if not model.exists() or not file.exists():
         return False
-    if weights := _facts_of(file).get("weights"):
-        return bool(weights == weights_digest(folder))
+    facts = facts_of(file)
+    if "weights" in facts:
+        return bool(facts["weights"] == weights_digest(folder))
     return file.stat().st_mtime >= model.stat().st_mtime
 
 
@@ -118,7 +130,7 @@ def _digest(file: Path, size: int, changed: int) -> str:
     return digest(file)
 
 
-def _facts_of(scores: Path) -> dict[str, Any]:
+def facts_of(scores: Path) -> dict[str, Any]:
     """What a scores file holds; nothing where it is damaged."""
     try:
         facts = json.loads(scores.read_text(encoding="utf-8"))
@@ -137,4 +149,16 @@ def _rows(file: Path) -> Iterator[dict[str, Any]]:
             raise InputError(
                 f"{file}:{number}: must be a JSON object with a translation, but is {line[:60]!r}"
             )
+        if "\\ud" in line.lower() and _has_lone_surrogate(row):
+            raise InputError(
+                f"{file}:{number}: must be text, but has half of a surrogate pair; write it again"
+            )
         yield row
+
+
+def _has_lone_surrogate(row: dict[str, Any]) -> bool:
+    try:
+        json.dumps(row, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return True
+    return False

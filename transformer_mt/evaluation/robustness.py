@@ -97,7 +97,7 @@ def as_table(rows: list[Row]) -> str:
     names = list(dict.fromkeys(score.name for row in rows for score in row.scores))
     cells = []
     for row in rows:
-        values = {score.name: f"{score.value:.2f}" for score in row.scores}
+        values = {score.name: f"{score.value:.{score.digits}f}" for score in row.scores}
         shown = [values.get(name, "") for name in names]
         cells.append([row.corpus, row.form, f"{row.sentences:,}", *shown, f"{row.suspicious:.1%}"])
     head = ["test set", "written", "lines", *names, "suspicious"]

@@ -10,7 +10,11 @@ from transformer_mt.data.languages import base_code
 from transformer_mt.errors import InputError
 from transformer_mt.evaluation.metric import Metric, References, Statistics
 
-_TOKENIZERS = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
+_TOKENIZERS = {
+    **dict.fromkeys(("zh", "zho", "cmn", "yue", "wuu"), "zh"),
+    **dict.fromkeys(("ja", "jpn"), "ja-mecab"),
+    **dict.fromkeys(("ko", "kor"), "ko-mecab"),
+}
 
 
 def bleu_tokenizer(target_lang: str) -> str:

@@ -18,7 +18,7 @@ from transformer_mt.export.format import ExportFormat
 from transformer_mt.export.proof import Proof
 from transformer_mt.files import read_objects
 from transformer_mt.markdown import table
-from transformer_mt.training.report import facts_table, signature_lines, test_scores
+from transformer_mt.training.report import facts_table, score_cell, signature_lines, test_scores
 
 _ON_THE_HUB = {"Hugging Face": "transformers"}
 """The hub's names of the libraries that load a target."""
@@ -132,10 +132,10 @@ def _scores(facts: dict[str, Any]) -> str:
     scores = facts.get("scores", [])
     if not scores:
         return ""
-    names = [score["name"] for score in scores[0]["scores"]]
+    names = list(dict.fromkeys(score["name"] for scored in scores for score in scored["scores"]))
     rows = [
         (scored["corpus"], f"{scored['sentences']:,}", scored.get("search", ""),
-         *(f"{score['value']:.2f}" for score in scored["scores"]))
+         *(score_cell(scored["scores"], name) for name in names))
         for scored in scores
     ]  # fmt: skip
     signatures = signature_lines(score for scored in scores for score in scored["scores"])

@@ -13,7 +13,7 @@ from transformer_mt.data.corpus import name_of
 from transformer_mt.data.drop_reasons import READ, REASONS
 from transformer_mt.errors import InputError
 from transformer_mt.evaluation import fine_tuning, robustness
-from transformer_mt.evaluation.outputs import kept_table, matches_model
+from transformer_mt.evaluation.outputs import NOT_ITS_OWN, facts_of, kept_table, matches_model
 from transformer_mt.files import write_text
 from transformer_mt.markdown import table
 from transformer_mt.training.verdict import verdict
@@ -133,11 +133,19 @@ def _network(model: ModelConfig) -> str:
 
 
 def test_scores(folder: Path) -> list[tuple[str, dict[str, Any]]]:
-    """The test scores of the model that is in the folder now; those of an earlier one are left out."""
-    return [
-        (file.name.removesuffix(".scores.json"), json.loads(file.read_text(encoding="utf-8")))
+    """The test scores of the model that is in the folder now: not those of an earlier one, or of it with
+    others, nor what `compare` translated if `evaluate` did, too.
+    """
+    files = {
+        file.name.removesuffix(".scores.json"): file
         for file in sorted((folder / "evaluation").glob("*.scores.json"))
-        if matches_model(file, folder)
+        if matches_model(file, folder) and not file.name.startswith(NOT_ITS_OWN)
+    }
+    return [
+        (name, facts)
+        for name, file in files.items()
+        if not (name.startswith("compare-") and name.removeprefix("compare-") in files)
+        and (facts := facts_of(file))
     ]
 
 
@@ -167,7 +175,7 @@ def _tests(tests: Sequence[tuple[str, dict[str, Any]]]) -> str:
             facts.get("corpus") or name,
             f"{facts['sentences']:,}",
             facts.get("search", ""),
-            *(_score(facts["scores"], name) for name in names),
+            *(score_cell(facts["scores"], name) for name in names),
         )
         for name, facts in tests
     ]
@@ -187,7 +195,7 @@ def _validations(entries: Sequence[dict[str, Any]]) -> str:
             f"{entry['seconds'] / 60:.1f}",
             f"{entry['loss']:.3f}",
             f"{entry['ppl']:.2f}",
-            *(_score(entry["scores"], name) for name in names),
+            *(score_cell(entry["scores"], name) for name in names),
             *(_score_of_set(entry, name, metric) for name, metric in sets),
             "average" if entry["event"] == "average" else "best so far" if entry.get("is_best") else "",
         )
@@ -201,13 +209,15 @@ def _validations(entries: Sequence[dict[str, Any]]) -> str:
 def _score_of_set(entry: dict[str, Any], name: str, metric: str) -> str:
     """The score of a validation set; empty where the set was not there at that time."""
     return next(
-        (_score(each["scores"], metric) for each in entry.get("sets", []) if each["name"] == name), ""
+        (score_cell(each["scores"], metric) for each in entry.get("sets", []) if each["name"] == name), ""
     )
 
 
-def _score(scores: Sequence[dict[str, Any]], name: str) -> str:
+def score_cell(scores: Sequence[dict[str, Any]], name: str) -> str:
     """The score of this name; empty where another metric was chosen at that time."""
-    return next((f"{score['value']:.2f}" for score in scores if score["name"] == name), "")
+    return next(
+        (f"{score['value']:.{score.get('digits', 2)}f}" for score in scores if score["name"] == name), ""
+    )
 
 
 def signature_lines(scores: Any) -> str:

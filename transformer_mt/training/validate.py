@@ -79,8 +79,8 @@ def validate(
     for each in data.valid:
         sentences = each.sentences[: config.train.validate_sentences]
         sources, references = [src for src, _ in sentences], [targets for _, targets in sentences]
-        metrics = build_metrics(config.evaluate, each.languages[1], validation_metrics(config))
         own = translator_for_set(translator, each.languages)
+        metrics = build_metrics(config.evaluate, own.target_lang, validation_metrics(config))
         translations = _translate(own, sources, Options(tag=each.tag), ranks)
         scores = corpus_scores(metrics, sources, translations, references)
         found.append(

@@ -71,7 +71,7 @@ function partTable(caption, head, rows) {
 function showParts() {
   const { facts, measure } = chosen();
   const rows = (parts) => parts.map((part) => [part.label, part.sentences.toLocaleString("en"),
-    ...part.scores[measure.name].map((score) => score.toFixed(2))]);
+    ...part.scores[measure.name].map((score) => score.toFixed(measure.digits))]);
   const flags = Object.entries(data.flags).map(([key, name]) => [name, ...data.systems.map((_, system) =>
     String(facts.rows.filter((row) => row[FLAGS][system].includes(key)).length))]);
   at("parts").replaceChildren(
@@ -121,7 +121,7 @@ function sentence({ row, number }, now) {
   for (const system of first === second ? [first] : [first, second]) {
     const text = row[TRANSLATIONS][system];
     const against = at("against").value === "first" ? row[TRANSLATIONS][first] : row[REFERENCES][0];
-    const place = marked(text, against), score = element("span", ` ${measure.name} ${row[SCORES][metric][system].toFixed(1)}`);
+    const place = marked(text, against), score = element("span", ` ${measure.name} ${row[SCORES][metric][system].toFixed(measure.digits - 1)}`);
     const difference = gain(row, now);
     if (system === second && first !== second && difference && measure.higherIsBetter !== null)
       score.className = difference > 0 ? "better" : "worse";
