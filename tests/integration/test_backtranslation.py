@@ -140,6 +140,14 @@ def test_what_is_done_is_not_done_again_and_never_mixed(translator, tiny_run, te
     assert out.read_bytes() == before
 
 
+def test_a_file_of_the_users_own_is_not_to_be_removed(translator, tiny_run, text, tmp_path):
+    own = tmp_path / "own.jsonl"
+    own.write_text("mine\n")
+    with pytest.raises(InputError, match="own.jsonl: must be a file that this command made, but own"):
+        backtranslate(translator, [tiny_run], [text], own, ALL, print)
+    assert own.read_text() == "mine\n"
+
+
 def test_other_rules_clean_again_what_is_translated(translator, tiny_run, text, tmp_path, monkeypatch):
     out, nothing = (
         tmp_path / "synthetic.jsonl",
@@ -300,6 +308,18 @@ def test_mistakes_of_a_chain_are_found_before_any_work(chain, tmp_path, changes,
     with pytest.raises(InputError) as error:
         run_chain(chain, tmp_path / "chain", print)
     assert message in str(error.value) and not (tmp_path / "chain").exists()
+
+
+def test_an_extra_that_a_chain_needs_is_missed_before_its_training(chain, tmp_path, monkeypatch):
+    from transformer_mt.data import languages
+
+    chain.write_text(yaml.safe_dump({**yaml.safe_load(chain.read_text()), "filter": {"language": True}}))
+    languages._model.cache_clear()
+    monkeypatch.setitem(sys.modules, "py3langid.langid", None)
+    with pytest.raises(InputError, match="py3langid must be installed"):
+        run_chain(chain, tmp_path / "chain", print)
+    languages._model.cache_clear()
+    assert not (tmp_path / "chain").exists()
 
 
 def test_a_chain_without_text_is_refused_before_its_training(chain, tmp_path):

@@ -144,7 +144,8 @@ def test_the_probe_without_the_validation_set_is_what_the_run_was_scored_on(tiny
     from transformer_mt.export.proof import probe_sentences
 
     (tmp_path / "evaluation").mkdir()
-    (tmp_path / "evaluation" / "test-0.jsonl").write_text('{"source": "The dog."}\n', encoding="utf-8")
+    rows = "".join(f'{{"source": "{source}"}}\n' for source in ("", *[" "] * 300, "The dog."))
+    (tmp_path / "evaluation" / "test-0.jsonl").write_text(rows, encoding="utf-8")
     config = load_config(tiny_run / "config.yaml", ["data.valid={file: gone.tsv}"])
     said: list[str] = []
     assert probe_sentences(tmp_path, config, Tokenizer.load(tiny_run), None, said.append) == ["The dog."]

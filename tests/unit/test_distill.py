@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from transformer_mt import Translator
+from transformer_mt.config.dump import dump_config
 from transformer_mt.config.filter import FilterConfig
 from transformer_mt.config.load import load_config
 from transformer_mt.data import toy
@@ -143,6 +144,59 @@ def test_what_a_student_cannot_be_trained_with_is_refused(
     with pytest.raises(InputError) as error:
         distill.distill(distill.Plan([tiny_run], **plan), config, tmp_path / "student", print)
     assert message in str(error.value)
+
+
+def test_the_folder_of_another_training_is_refused_before_any_translation(tiny_run, write_config, tmp_path):
+    from transformer_mt.experiments import distill
+
+    config = load_config(write_config(), ["name=student"])
+    with pytest.raises(
+        InputError, match=r"tiny: must be another folder than the teacher's; name one with `out`"
+    ):
+        distill.distill(distill.Plan([tiny_run]), config, tiny_run, print)
+    trained = shutil.copytree(tiny_run, tmp_path / "trained")
+    with pytest.raises(
+        InputError, match="trained: must be a folder of its own, but is that of another training"
+    ):
+        distill.distill(distill.Plan([tiny_run]), config, trained, print)
+    assert not list(trained.glob("distilled*"))
+
+
+def test_a_corpus_may_call_its_languages_by_other_names(tiny_run, write_config, tmp_path, monkeypatch):
+    """The file of translations has the names that the teacher has for them."""
+    from transformer_mt.experiments import distill
+
+    rows = "".join(f"{en}\t{de}\n" for en, de in toy.generate("train", 5))
+    (tmp_path / "a.tsv").write_text(f"en_GB\tde_AT\n{rows}", encoding="utf-8")
+    train = f"data.train={{file: {tmp_path / 'a.tsv'}, source_lang: en_GB, target_lang: de_AT}}"
+    config = load_config(write_config(), [train, "name=student"])
+    ((corpus,), _) = entries_of(distill, distill.Plan([tiny_run]), config, tmp_path / "student", monkeypatch)
+    assert corpus.columns == ["en", "de"] and all({"en", "de"} <= row.keys() for row in rows_of(corpus))
+
+
+def test_the_tag_of_the_test_set_is_before_its_sources(tiny_run, write_config, monkeypatch):
+    from transformer_mt.experiments import distill
+
+    config, tags = load_config(write_config()), []
+    monkeypatch.setattr(distill, "_known_tag", lambda tag, translator: tags.append(tag))
+    test = [("The dog sleeps.", ("Der Hund schläft.",))] * 2
+    row = distill._measure("student", [tiny_run], test, ("en", "de"), "<formal>", config)
+    assert tags == ["<formal>"] and row.sentences_per_second > 0
+    # Names of columns are languages of the model, too, where it has one direction.
+    assert distill._measure("student", [tiny_run], test, ("English", "German"), None, config).bleu == row.bleu
+
+
+def test_an_export_with_another_search_is_made_again(tiny_run, tmp_path):
+    from transformer_mt.experiments.distill import _is_export_of
+    from transformer_mt.export.export import export
+    from transformer_mt.export.to_ctranslate2 import ToCTranslate2
+
+    run = shutil.copytree(tiny_run, tmp_path / "run")
+    export(run, run / "int8", ToCTranslate2(), None, print)  # int8 needs a better model
+    assert _is_export_of(run, run / "int8")
+    changed = load_config(run / "config.yaml", ["decode.beam=1"])
+    (run / "config.yaml").write_text(dump_config(changed), encoding="utf-8")
+    assert not _is_export_of(run, run / "int8")
 
 
 def test_an_export_gives_no_weights_to_begin_with(tiny_run, write_config, tmp_path):

@@ -13,6 +13,7 @@ from transformer_mt.data.tokenizer import BOS, EOS
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.export import to_huggingface
 from transformer_mt.export.export import export
+from transformer_mt.export.to_argos import ToArgos
 from transformer_mt.export.to_huggingface import ToHuggingFace
 from transformer_mt.translation.model_folder import load_run_config
 from transformer_mt.translation.torch_engine import load_model
@@ -108,6 +109,14 @@ def test_what_transformers_cannot_hold_is_refused_with_all_reasons(untrained_run
     assert ToHuggingFace().reasons_against(config.model_copy(update={"model": recurrent})) == [
         "model.kind must be transformer, but is recurrent"
     ]
+
+
+@pytest.mark.parametrize("target", [ToHuggingFace, ToArgos])
+def test_language_pieces_are_refused_where_nothing_puts_them_before_a_source(untrained_run, target):
+    config = load_run_config(untrained_run())
+    data = config.data.model_copy(update={"language_pieces": True})
+    (reason,) = target().reasons_against(config.model_copy(update={"data": data}))
+    assert reason == "data.language_pieces must be false, but is true; its parent has several languages"
 
 
 def test_settings_of_the_search_that_transformers_has_not_are_said(tiny_run, tmp_path):

@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shutil
 import stat
 import sys
 
@@ -227,6 +229,36 @@ def test_the_table_tells_searches_and_machines_apart(write_sweep, tmp_path):
     text = write_table(sweep)
     assert "- test: beam 5, length penalty 1.0 (a); beam 7, length penalty 1.0 (b)\n" in text
     assert "a, 2 threads, float32, torch 2 (a); commit abc, a, 1 threads, float32, torch 2 (b)\n" in text
+
+
+def test_validations_by_another_metric_are_not_compared(write_sweep, tmp_path):
+    variants = {"a": None, "b": {"train.monitor": "chrF"}}
+    sweep = load_sweep(write_sweep(seeds=[1], variants=variants), [], tmp_path / "out")
+    for job in sweep.jobs:
+        finish(job)
+    journal = sweep.jobs[1].folder / "metrics.jsonl"
+    journal.write_text(journal.read_text(encoding="utf-8").replace("BLEU", "chrF"), encoding="utf-8")
+    rows = [[cell.strip() for cell in line.split("|")] for line in write_table(sweep).split("\n")]
+    assert [row[1:5] for row in rows if row[1:2] in (["a"], ["b"])][:2] == [
+        ["a", "1,234", "500", "30.00"],
+        ["b", "1,234", "500", ""],
+    ]
+
+
+def test_each_test_set_has_the_tokenizer_of_its_language(write_sweep, tmp_path):
+    tests = "[{toy: test, size: 20}, {toy: valid, size: 20, target_lang: zh}]"
+    sweep = load_sweep(write_sweep(seeds=[1], variants={"a": None}), [f"data.test={tests}"], tmp_path / "out")
+    finish(sweep.jobs[0])
+    for name in ("jsonl", "scores.json"):
+        shutil.copyfile(*(sweep.jobs[0].folder / "evaluation" / f"test-{i}.{name}" for i in (0, 1)))
+    assert re.search(r"BLEU: .*tok:13a.*tok:zh", write_table(sweep), re.DOTALL)
+
+
+def test_held_out_sets_are_of_the_same_training_pairs(write_sweep):
+    valid = {"data.valid": {"from_train": {"share": 0.1}}}
+    variants = {"a": None, "b": {"data.train": {"toy": "train", "size": 100}}}
+    with pytest.raises(InputError, match="variant b: `data.train` must be as in a, so that scores can be"):
+        load_sweep(write_sweep(settings=valid, variants=variants), [])
 
 
 def test_a_folder_in_which_somebody_trains_is_not_moved(write_sweep, tmp_path, monkeypatch):

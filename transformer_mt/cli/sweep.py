@@ -76,16 +76,13 @@ def _sweep(arguments: argparse.Namespace) -> int:
 
     def stop(number: int, frame: object) -> None:
         received.append(number)
-        raise KeyboardInterrupt
+        raise KeyboardInterrupt(number)
 
     # The trainings run in sessions of their own and do not receive them
-    for number in (
-        signal.SIGINT,
-        signal.SIGTERM,
-        signal.SIGHUP,
-    ):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # by nohup
-            signal.signal(number, stop)
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):  # Windows has no SIGHUP
+        signal_number = getattr(signal, name, None)
+        if signal_number and signal.getsignal(signal_number) is not signal.SIG_IGN:  # by nohup
+            signal.signal(signal_number, stop)
     table_now = _seldom(lambda: write_table(sweep))
     try:
         failures = Runner(sweep, devices, say).run(done=table_now)

@@ -12,11 +12,13 @@ from transformer_mt.config.filter import FilterConfig
 from transformer_mt.config.load import load_config, load_yaml
 from transformer_mt.config.messages import sentence
 from transformer_mt.config.section import Section
+from transformer_mt.data.cleaning_rules import rules_of
 from transformer_mt.errors import InputError
 from transformer_mt.experiments.synthetic import (
     PairSelection,
     SyntheticCorpusTask,
     TextSource,
+    check_columns,
     counts_in_words,
     make_corpus,
     with_corpora,
@@ -86,6 +88,9 @@ def run_chain(path: Path, out: Path | None, say: Callable[[str], None], fresh: b
         raise InputError(
             f"{folder}: must be a folder of its own for the chain, but is that of a training; give another"
         )
+    languages = forward.data.source_lang, forward.data.target_lang
+    check_columns(languages)
+    rules_of(chain.filter, languages)  # an extra that is missing, or a language that a rule does not know
     if fresh:
         start_over(folder, [backward_path, *map(Path, chain.text)], say)
     trained = backward_path if backward_path.is_dir() else train(backward, folder / "backward")

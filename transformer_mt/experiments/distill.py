@@ -11,6 +11,7 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,7 +43,9 @@ from transformer_mt.locks import start_over
 from transformer_mt.markdown import table
 from transformer_mt.training.loop import train
 from transformer_mt.translation.ctranslate2_engine import import_ctranslate2
+from transformer_mt.translation.direction import translator_for_set
 from transformer_mt.translation.model_folder import load_run_config
+from transformer_mt.translation.result import Options
 from transformer_mt.translation.translator import Translator
 
 
@@ -118,6 +121,8 @@ def distill(
         raise InputError(f"{', '.join(map(str, plan.texts))}: must have lines to translate, but is empty")
     if plan.warm_start:
         check_warm_start(teacher, config)
+    if not fresh:
+        _check_folder(folder, plan)
     if fresh:
         start_over(folder, [*plan.teachers, *plan.texts], say)
     if plan.warm_start:
@@ -142,7 +147,14 @@ def distill(
         # speed.
         with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
             others = plan.teachers[1:] if name == "teacher" else []
-            rows.append(process.submit(_measure, name, [model, *others], test, languages, config).result())
+            arguments = (name, [model, *others], test, languages, scored.tag, config)
+            try:
+                rows.append(process.submit(_measure, *arguments).result())
+            except BrokenProcessPool:
+                raise WorkError(
+                    f"measuring {name}: its process was ended, probably for lack of memory; close other "
+                    "programs and run the same command to resume"
+                ) from None
     text = _table(rows)
     write_text(folder / "distillation.md", text)
     if refused:
@@ -151,18 +163,34 @@ def distill(
     return text
 
 
+def _check_folder(folder: Path, plan: Plan) -> None:
+    """InputError, before any translation, if the folder is a teacher's or that of another training."""
+    for teacher in plan.teachers:
+        if teacher.resolve() == folder.resolve():
+            raise InputError(
+                f"{folder}: must be another folder than the teacher's; name one with ", Setting("out")
+            )
+    if (folder / "config.yaml").exists() and not list(folder.glob("distilled*.origin.json")):
+        raise InputError(
+            f"{folder}: must be a folder of its own, but is that of another training; name another with ",
+            Setting("out"), ", or move this one aside with ", Setting("fresh"),
+        )  # fmt: skip
+
+
 def _directions(data: DataConfig) -> list[tuple[str, str]]:
     """Source and target languages; of one direction, those that the config names first."""
     return data.directions if len(data.targets) > 1 else [(data.source_lang, data.target_lang)]
 
 
 def _is_export_of(run: Path, exported: Path) -> bool:
-    """Whether the export was made from the weights the run has now, which may have been trained on since."""
+    """Whether the export was made from the weights and the search that the run has now."""
     try:
         facts = json.loads((exported / "export.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
-    return facts.get("weights") == digest(run / "model.safetensors")
+    if facts.get("weights") != digest(run / "model.safetensors"):
+        return False
+    return load_run_config(exported).decode == load_run_config(run).decode
 
 
 def _distilled_entries(
@@ -176,14 +204,14 @@ def _distilled_entries(
     for number, entry in enumerate(entries, start=1):
         file = folder / ("distilled.jsonl" if len(entries) == 1 else f"distilled-{number}.jsonl")
         languages = config.data.languages_of(entry)
-        _translate(plan, _sources(entry, config), entry.tag, languages, file, say)
+        columns = _translate(plan, _sources(entry, config), entry.tag, languages, file, say)
         kept = entry.model_dump(include=set(CorpusOptions.model_fields), exclude={"filter", "reverse"})
         kept |= {"source_lang": languages[0], "target_lang": languages[1]}
-        found.append(FileCorpus(**kept, file=str(file), columns=list(languages), filter=FilterConfig()))
+        found.append(FileCorpus(**kept, file=str(file), columns=list(columns), filter=FilterConfig()))
     if more_text is not None:
         file, languages = folder / "distilled-text.jsonl", (config.data.source_lang, config.data.target_lang)
-        _translate(plan, more_text, None, languages, file, say)
-        found.append(FileCorpus(name="text", file=str(file), columns=list(languages), filter=FilterConfig()))
+        columns = _translate(plan, more_text, None, languages, file, say)
+        found.append(FileCorpus(name="text", file=str(file), columns=list(columns), filter=FilterConfig()))
     return [*found, *(entries if plan.with_references else [])]
 
 
@@ -201,16 +229,20 @@ def _sources(entry: Corpus, config: Config) -> TextSource:
 def _translate(
     plan: Plan, text: TextSource, tag: str | None, languages: tuple[str, str], file: Path,
     say: Callable[[str], None],
-) -> None:  # fmt: skip
+) -> tuple[str, str]:  # fmt: skip
+    """Write the corpus `file`; its columns, which are the languages as the teacher calls them."""
     first, *others = plan.teachers
-    translator = Translator.load(first, ensemble=others).towards(languages[1], languages[0])
-    # A teacher without this tag was trained on no such corpus: it translates as usual.
-    tag = tag if tag in translator.tokenizer.control_ids else None
-    counts = make_corpus(
-        SyntheticCorpusTask(translator, plan.teachers, text, True, plan.choice, tag), file, say
-    )
-    if counts:
+    translator = translator_for_set(Translator.load(first, ensemble=others), languages)
+    tag = _known_tag(tag, translator)
+    task = SyntheticCorpusTask(translator, plan.teachers, text, True, plan.choice, tag)
+    if counts := make_corpus(task, file, say):
         say(f"{file}: {counts_in_words(counts)}")
+    return task.languages
+
+
+def _known_tag(tag: str | None, translator: Translator) -> str | None:
+    """The tag, if the model has it. One without it was trained on no such corpus: it translates as usual."""
+    return tag if tag in translator.tokenizer.control_ids else None
 
 
 def _measure(
@@ -218,16 +250,19 @@ def _measure(
     models: Sequence[Path],
     test: Sequence[TestSentence],
     languages: tuple[str, str],
+    tag: str | None,
     config: Config,
 ) -> Row:
     """A row of the table; several models translate together."""
     keep_freed_memory(one_heap=True)
     first, *others = models
-    translator = Translator.load(first, device="cpu", ensemble=others).towards(languages[1], languages[0])
+    translator = Translator.load(first, device="cpu", ensemble=others)
+    translator = translator_for_set(translator, languages)
+    options = Options(tag=_known_tag(tag, translator))
     sources, references = [src for src, _ in test], [targets for _, targets in test]
-    translator.translate(sources[:32])  # what is done once is not measured
+    list(translator.stream(sources[:32], options))  # what is done once is not measured
     start = time.perf_counter()
-    results = translator.translate(sources)
+    results = list(translator.stream(sources, options))
     seconds = time.perf_counter() - start
     metrics = build_metrics(config.evaluate, languages[1], ["BLEU", "chrF"])
     bleu, chrf = corpus_scores(metrics, sources, [result.translation for result in results], references)

@@ -9,11 +9,17 @@ from transformer_mt.files import write_text
 
 
 def check_origin(file: Path, facts: Mapping[str, str], origin: Path) -> None:
-    """InputError unless `file`, whole or begun, was made from the same facts, as far as `origin` has them."""
+    """InputError unless `file`, whole or begun, was made from the same facts, as far as `origin` has them, or
+    if there is no `origin`.
+    """
     try:
         before = json.loads(origin.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        before = dict.fromkeys(facts)
+        raise InputError(
+            f"{file}: must be a file that this command made, but {origin.name} next to it is missing; name "
+            "another ",
+            Setting("out"),
+        ) from None
     if changed := [name for name in facts if before.get(name, facts[name]) != facts[name]]:
         raise InputError(
             f"{file}: was made with another {' and another '.join(changed)}; remove it, or name another ",

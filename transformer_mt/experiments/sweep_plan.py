@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from pydantic import Field, field_validator
 
 from transformer_mt.config import Config
+from transformer_mt.config.corpus import FromTrainCorpus
 from transformer_mt.config.dump import flow
 from transformer_mt.config.load import load_config, load_yaml
 from transformer_mt.config.section import Section
@@ -139,8 +140,15 @@ def _problem(path: Path, line: str, whose: list[str], sweep: SweepConfig) -> str
 
 
 def _check_comparable(path: Path, first: Job, job: Job) -> None:
-    """Scores say something about one another only where they are of one text."""
-    for key in ("data.source_lang", "data.target_lang", "data.valid", "data.test", "evaluate"):
+    """Scores say something about one another only where they are of one text. Held-out sets are of one text
+    where they are held out of the same pairs.
+    """
+    keys = ["data.source_lang", "data.target_lang", "data.valid", "data.test", "evaluate"]
+    keys += ["train.validate_sentences", "train.monitor_set"]
+    sets = [*first.config.data.valid_sets, *first.config.data.test]
+    if any(isinstance(each, FromTrainCorpus) for each in sets):
+        keys += ["data.train", "data.filter"]
+    for key in keys:
         one, other = (attrgetter(key)(each.config) for each in (first, job))
         if one != other:
             raise InputError(

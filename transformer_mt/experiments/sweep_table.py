@@ -33,7 +33,9 @@ class Row:
     mean. None if a training was too short for a line there.
     """
     valid: list[float]
-    """The first metric of the validations, greedy, one a seed: of the model that was kept."""
+    """The first metric of the first job's validations, greedy, one a seed: of the model that was kept;
+    without those that were validated by another metric.
+    """
     test: list[Cell]
     """The metrics of each test set, BLEU and chrF unless the config names others."""
 
@@ -46,14 +48,15 @@ def write_table(sweep: Sweep) -> str | None:
     if not done:
         return None
     comparison = _compare(list(done), sweep)
-    rows = [row for variant in sweep.variants if (row := _row(variant, done, comparison))]
+    metric = _validation_metric(next(iter(done.values())))
+    rows = [row for variant in sweep.variants if (row := _row(variant, done, metric, comparison))]
     in_order = sorted(done, key=lambda job: sweep.variants.index(job.variant))
     try:
         plots.curves([(job.variant, done[job]) for job in in_order], "updates", sweep.folder / "curves.png")
         picture = "![learning curves](curves.png)"
     except InputError as error:
         picture = f"No picture: {error}."
-    text = _table(rows, sweep, done, comparison)
+    text = _table(rows, sweep, done, metric, comparison)
     write_text(sweep.folder / "table.md", f"{text}\n{picture}\n")
     write_text(sweep.folder / "table.json", json.dumps([asdict(row) for row in rows], indent=1) + "\n")
     return text
@@ -69,7 +72,10 @@ def _compare(done: Sequence[Job], sweep: Sweep) -> Comparison | None:
     tests = [set_of_file(file) for file in _outputs(done[0])]
     if not tests:
         return None
-    tests = [replace(test, corpus=describe_set(corpus)) for test, corpus in zip(tests, config.data.test)]
+    tests = [
+        replace(test, corpus=describe_set(corpus), languages=config.data.languages_of(corpus))
+        for test, corpus in zip(tests, config.data.test)
+    ]
     systems = []
     for variant in sweep.variants:
         if mine := [job for job in done if job.variant == variant]:
@@ -84,7 +90,18 @@ def _outputs(job: Job) -> list[Path]:
     return [job.folder / "evaluation" / f"test-{i}.jsonl" for i in range(len(job.config.data.test))]
 
 
-def _row(variant: str, done: dict[Job, list[dict[str, Any]]], comparison: Comparison | None) -> Row | None:
+def _validation_metric(entries: Sequence[dict[str, Any]]) -> tuple[str, str]:
+    """The name and the signature of the first metric of the validations."""
+    score = next(entry for entry in entries if entry["event"] == "valid")["scores"][0]
+    return score["name"], score["signature"]
+
+
+def _row(
+    variant: str,
+    done: dict[Job, list[dict[str, Any]]],
+    metric: tuple[str, str],
+    comparison: Comparison | None,
+) -> Row | None:
     mine = [job for job in done if job.variant == variant]
     if not mine:
         return None
@@ -96,20 +113,19 @@ def _row(variant: str, done: dict[Job, list[dict[str, Any]]], comparison: Compar
         [job.seed for job in mine],
         [entry for entry in done[mine[0]] if entry["event"] == "start"][-1]["parameters"],
         statistics.mean(map(statistics.median, speeds)) if all(speeds) else None,
-        [_kept(done[job]) for job in mine],
+        [value for job in mine if (value := _kept(done[job], metric)) is not None],
         [cell for cell in comparison.cells if cell.system == variant] if comparison else [],
     )
 
 
-def _kept(entries: Sequence[dict[str, Any]]) -> float:
-    """The first metric of the model in the run's folder: of the average where it was chosen, else of the best
-    single one.
+def _kept(entries: Sequence[dict[str, Any]], metric: tuple[str, str]) -> float | None:
+    """The metric of the model in the run's folder: of the average where it was chosen, else of the best
+    single one. None where it was not measured.
     """
     average = [entry for entry in entries if entry["event"] == "average" and entry["chosen"]]
-    if average:
-        return average[-1]["scores"][0]["value"]
     best = [entry for entry in entries if entry["event"] == "valid" and entry["is_best"]]
-    return best[-1]["scores"][0]["value"]
+    scores = (average or best)[-1]["scores"]
+    return next((s["value"] for s in scores if (s["name"], s["signature"]) == metric), None)
 
 
 def _scores(job: Job) -> dict[str, Any]:
@@ -120,11 +136,11 @@ def _table(
     rows: Sequence[Row],
     sweep: Sweep,
     done: dict[Job, list[dict[str, Any]]],
+    metric: tuple[str, str],
     comparison: Comparison | None,
 ) -> str:
-    first = next(iter(done))  # all are scored by the same rules: the plan sees to it
-    valid = next(entry for entry in done[first] if entry["event"] == "valid")["scores"][0]
-    head = ["variant", "parameters", "tokens/s", f"validation {valid['name']}", "seeds"]
+    name, signature = metric
+    head = ["variant", "parameters", "tokens/s", f"validation {name}", "seeds"]
     lines = []
     for row in rows:
         cells = [
@@ -134,7 +150,7 @@ def _table(
             _spread(row.valid),
         ]
         lines.append([*cells, str(len(row.seeds))])
-    notes = [f"validation: greedy, `{valid['signature']}`"]
+    notes = [f"validation: greedy, `{signature}`"]
     if comparison:
         notes.append(f"test: {_by_variant(done, _search)}")
     notes.append(f"trained: {_by_variant(done, lambda job: _machine(done[job]))}")

@@ -106,6 +106,15 @@ class SyntheticCorpusTask:
         }
 
 
+def check_columns(languages: tuple[str, str]) -> None:
+    """InputError unless the two languages can be columns of one file."""
+    if len({*languages, "score", "flags"}) < 4:
+        raise InputError(
+            "the languages must have codes of their own, as columns of a file, but are "
+            f"{languages[0]} and {languages[1]}"
+        )
+
+
 def make_corpus(
     step: SyntheticCorpusTask, out: Path, say: Callable[[str], None], ranks: Ranks | None = None
 ) -> Counter[str]:
@@ -116,11 +125,7 @@ def make_corpus(
     """
     ranks = ranks or Ranks()
     counts: Counter[str] = Counter()
-    if len({*step.languages, "score", "flags"}) < 4:
-        raise InputError(
-            "the languages must have codes of their own, as columns of a file, but are "
-            f"{step.languages[0]} and {step.languages[1]}"
-        )
+    check_columns(step.languages)
     if not ranks.is_rank_zero:
         while lines := ranks.broadcast(None):
             _translated(step, lines, ranks)

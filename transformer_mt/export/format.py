@@ -80,3 +80,12 @@ class ExportFormat(Protocol):
     def pack(self, folder: Path, out: Path, config: Config) -> None:
         """Move the proven folder to `out`."""
         ...
+
+
+def reasons_against_language_pieces(config: Config) -> list[str]:
+    """Why a format cannot run the model that has no pieces before the source which ask for a language."""
+    if len(config.data.targets) > 1:
+        return [f"data.train must have one target language, but has {len(config.data.targets)}"]
+    if config.data.has_language_pieces:
+        return ["data.language_pieces must be false, but is true; its parent has several languages"]
+    return []

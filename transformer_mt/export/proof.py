@@ -4,12 +4,13 @@ the outputs are compared.
 
 import json
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
 from transformer_mt.config import Config
+from transformer_mt.cpu import has_int8_products
 from transformer_mt.data.lines import read_lines
 from transformer_mt.data.spaceless import has_no_word_spaces
 from transformer_mt.data.test_sets import read_set
@@ -63,22 +64,27 @@ def probe_sentences(
     random pieces.
     """
     if file:
-        sentences = [line for line in islice(read_lines(file), _PROBES) if line.strip()]
+        sentences = _first(read_lines(file))
         if not sentences:
             raise InputError(f"{file}: must hold sentences, but is empty")
         return sentences
     try:
         valid = config.data.valid_sets[0]
-        return [src for src, _ in islice(read_set(valid, config.data, run, "valid"), _PROBES)]
+        return _first(src for src, _ in read_set(valid, config.data, run, "valid"))
     except InputError as error:
         for scored in sorted((run / "evaluation").glob("*.jsonl")):
             say(f"{error}; the probe is made of the sources in {scored} instead")
-            return [json.loads(line)["source"] for line in islice(read_lines(scored), _PROBES)]
+            return _first(json.loads(line)["source"] for line in read_lines(scored))
         say(f"{error}; the probe is made of random pieces instead; a file of sentences gives a better one")
     draw = random.Random(0)
     first, last = EOS + 1, tokenizer.src.vocab_size() - 1
     lines = [[draw.randint(first, last) for _ in range(draw.randint(2, 15))] for _ in range(_PROBES)]
     return [text for ids in lines if (text := " ".join(tokenizer.src.decode(ids).split()))]
+
+
+def _first(lines: Iterable[str]) -> list[str]:
+    """The first ones with text: runtimes differ in what they do with an empty line."""
+    return list(islice((line for line in lines if line.strip()), _PROBES))
 
 
 def prove(ours: Translator, target: ExportFormat, folder: Path, sentences: Sequence[str]) -> Proof:
@@ -121,11 +127,16 @@ def compare(
                 f"{_SCORES}, but: {proof}; it was not kept"
             )
     elif bleu < _BLEU:
+        why = "" if has_int8_products() else (
+            "; this CPU has no VNNI, so that int8 products overflow: export on one that has it, or "
+            "with CT2_USE_MKL=1 in the environment, with which they are exact but slow"
+        )  # fmt: skip
         raise WorkError(
             f"the export must have a BLEU of {_BLEU:.0f} against the run's own output, but: {proof}; it was ",
             "not kept, give sentences like those it will translate with ",
             Setting("probe"),
             ", or another ",
             Setting("quantization"),
+            why,
         )
     return proof

@@ -16,7 +16,7 @@ from transformer_mt.data.languages import base_code, language_name
 from transformer_mt.errors import InputError
 from transformer_mt.export.ctranslate2_spec import write_model
 from transformer_mt.export.ctranslate2_support import reasons_against
-from transformer_mt.export.format import Output, TrainedRun
+from transformer_mt.export.format import Output, TrainedRun, reasons_against_language_pieces
 from transformer_mt.translation.ctranslate2_engine import import_ctranslate2
 from transformer_mt.translation.result import Translation
 
@@ -49,8 +49,7 @@ class ToArgos:
 
     def reasons_against(self, config: Config) -> list[str]:
         reasons = reasons_against(config.model)
-        if len(config.data.targets) > 1:
-            reasons.append(f"data.train must have one target language, but has {len(config.data.targets)}")
+        reasons += reasons_against_language_pieces(config)
         if not config.tokenizer.shared:
             reasons.append("tokenizer.shared must be true, but is false")
         return reasons

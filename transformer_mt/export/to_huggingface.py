@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from transformer_mt.errors import InputError
-from transformer_mt.export.format import Output, TrainedRun, num_positions
+from transformer_mt.export.format import Output, TrainedRun, num_positions, reasons_against_language_pieces
 from transformer_mt.export.huggingface_weights import weights
 from transformer_mt.files import write_text
 from transformer_mt.model.transformer import Transformer
@@ -69,8 +69,7 @@ class ToHuggingFace:
             for key, (found, value, where) in needed.items()
             if found != value
         ]
-        if len(config.data.targets) > 1:
-            reasons.append(f"data.train must have one target language, but has {len(config.data.targets)}")
+        reasons += reasons_against_language_pieces(config)
         if model.activation == "swiglu":
             reasons.append("model.activation must be relu or gelu, but is swiglu")
         scores = model.attention.scores().model_dump()
