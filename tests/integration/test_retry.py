@@ -43,7 +43,7 @@ def test_each_line_has_a_confidence(calibrated, capfdbinary):
     facts = json.loads((calibrated / "calibration.json").read_text(encoding="utf-8"))
     assert facts["sentences"] == 30 and len(facts["bins"]) == 10
     report = (calibrated / "report.md").read_text(encoding="utf-8")
-    assert "## Confidence" in report and f"off by {facts['error_after']:.3f}" in report
+    assert "## Confidence" in report and f"mean error is {facts['error_after']:.3f}" in report
     assert (calibrated / "reliability.png").read_bytes().startswith(b"\x89PNG")
     rows, _ = translated(capfdbinary, calibrated)
     assert rows[2]["confidence"] is None  # nothing was translated

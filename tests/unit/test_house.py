@@ -48,7 +48,8 @@ ALLOWED = {
         "markdown", "memory", "model", "plots", "progress_bar", "translation",
     },
     "export": {
-        "cache", "config", "data", "errors", "evaluation", "files", "model", "progress_bar", "translation",
+        "cache", "config", "cpu", "data", "errors", "evaluation", "files", "model", "progress_bar",
+        "translation",
     },
     "export.model_card": {
         "", "config", "data.drop_reasons", "data.languages", "files", "markdown", "training.report",
