@@ -19,7 +19,7 @@ import sacrebleu
 from bench_translate import measure, whole
 
 from transformer_mt import Translator
-from transformer_mt.cpu import has_int8_products
+from transformer_mt.cpu import has_exact_int8_products
 from transformer_mt.data.lines import read_lines
 
 KINDS = ("float32", "int8")
@@ -44,7 +44,7 @@ def points(
     with tempfile.TemporaryDirectory() as folder:
         exports, bleu = {}, {}
         # Without int8 instructions the int8 products are fast or exact: the proof takes exact ones.
-        exact = os.environ if has_int8_products() else {**os.environ, "CT2_USE_MKL": "1"}
+        exact = os.environ if has_exact_int8_products() else {**os.environ, "CT2_USE_MKL": "1"}
         for run in runs:
             for kind in KINDS:
                 out = Path(folder) / run.name / kind

@@ -35,7 +35,7 @@ def usable_cores() -> int:
     return os.cpu_count() or 1
 
 
-def has_int8_products(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
+def has_exact_int8_products(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
     """Whether CTranslate2's int8 products do not overflow: False for an AMD CPU without VNNI. On Intel's it
     uses MKL, whose products are exact. True where the CPU is not known.
     """

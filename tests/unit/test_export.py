@@ -12,7 +12,7 @@ from transformer_mt.config import Config, TokenizerConfig
 from transformer_mt.config.dump import dump_config
 from transformer_mt.config.load import load_config
 from transformer_mt.config.model import AttentionConfig, ScoresConfig
-from transformer_mt.cpu import has_int8_products
+from transformer_mt.cpu import has_exact_int8_products
 from transformer_mt.data import toy
 from transformer_mt.data.tokenizer import EOS, Tokenizer
 from transformer_mt.errors import InputError, WorkError
@@ -276,7 +276,7 @@ def test_a_cpu_whose_int8_products_overflow_is_said(monkeypatch):
     """Its exports were refused without a word about the reason."""
     expected, found = ([Output(text, -0.5)] * 10 for text in ("a b c d e", "f g h i j"))
     for known in (False, True):
-        monkeypatch.setattr(proof, "has_int8_products", lambda known=known: known)
+        monkeypatch.setattr(proof, "has_exact_int8_products", lambda known=known: known)
         with pytest.raises(WorkError) as error:
             proof.compare(expected, found, "int8", "de")
         assert ("this CPU has no VNNI" in str(error.value)) == (not known)
@@ -296,7 +296,7 @@ def test_instructions_for_int8_products_are_recognised(tmp_path, flags, expected
     file = tmp_path / "cpuinfo"
     if flags is not None:
         file.write_text(f"model name : x\nflags : {flags}\n", encoding="utf-8")
-    assert has_int8_products(file) == expected
+    assert has_exact_int8_products(file) == expected
 
 
 def test_scores_that_differ_are_refused():

@@ -136,7 +136,7 @@ def test_a_frequent_key_is_found_however_many_others_there_are():
 
 
 def test_a_group_too_large_for_the_sample_is_reported():
-    check = RepetitionCheck()
+    check = RepetitionCheck(LANGUAGES)
     check._sides = GroupSample(most=10), GroupSample(most=10)
     for n in range(5000):
         check.add(n, (f"source {n}", f"target {n}" if n % 10 else "the same"))
@@ -145,7 +145,7 @@ def test_a_group_too_large_for_the_sample_is_reported():
 
 
 def test_a_large_source_with_a_single_target_has_not_many():
-    check = RepetitionCheck()
+    check = RepetitionCheck(LANGUAGES)
     check._sides = GroupSample(most=10), GroupSample(most=10)
     for n in range(5000):
         check.add(n, ("All rights reserved", "Alle Rechte") if n % 10 == 0 else (f"s {n}", f"t {n}"))
@@ -155,7 +155,7 @@ def test_a_large_source_with_a_single_target_has_not_many():
 @pytest.mark.parametrize("key_mask", range(4))
 def test_a_pair_that_is_repeated_often_is_counted_as_often_as_it_is_there(key_mask):
     """Whether the sample of keys has its key or not: it was counted a multiple of times, or not at all."""
-    check = RepetitionCheck()
+    check = RepetitionCheck(LANGUAGES)
     check._pairs = GroupSample(most=10)
     for n in range(5000):
         text = "".join(chr(97 + int(digit)) for digit in str(n))  # digits alone make no other sentence
@@ -165,7 +165,7 @@ def test_a_pair_that_is_repeated_often_is_counted_as_often_as_it_is_there(key_ma
 
 
 def test_sentences_that_differ_in_a_number_are_no_exact_duplicates():
-    check = RepetitionCheck()
+    check = RepetitionCheck(LANGUAGES)
     for n in range(1000):
         check.add(n, (f"Chapter {n}", f"Kapitel {n}"))
     pairs = {suspicion.what: suspicion.pairs for suspicion in check.suspicions()}

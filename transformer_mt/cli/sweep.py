@@ -72,10 +72,8 @@ def _sweep(arguments: argparse.Namespace) -> int:
         choose_device(device)  # before any training, not in each
     sweep = load_sweep(arguments.sweep, arguments.overrides, arguments.out)
     sweep.folder.mkdir(parents=True, exist_ok=True)
-    received: list[int] = []
 
     def stop(number: int, frame: object) -> None:
-        received.append(number)
         raise KeyboardInterrupt(number)
 
     # The trainings run in sessions of their own and do not receive them
@@ -86,9 +84,9 @@ def _sweep(arguments: argparse.Namespace) -> int:
     table_now = _seldom(lambda: write_table(sweep))
     try:
         failures = Runner(sweep, devices, say).run(done=table_now)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stopped:
         say("stopped; run the same command to resume")
-        return 128 + received[0]
+        return 128 + stopped.args[0]
     table = write_table(sweep)
     print(table or "", end="")
     if failures:

@@ -13,6 +13,7 @@ from transformer_mt.config.tokenizer import TokenizerConfig
 from transformer_mt.config.train import TrainConfig
 
 NAME_PATTERN = r"^\w[\w.+-]*$"
+"""Names of what has a folder: runs/NAME."""
 
 
 class Config(Section):

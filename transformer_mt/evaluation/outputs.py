@@ -77,7 +77,7 @@ def kept_translations(
     return None
 
 
-def keep_table(folder: Path, name: str, table: str, weights: str | None) -> None:
+def keep_table(folder: Path, name: str, table: str, weights: str) -> None:
     """Keep a table about the run's model with it, whose `weights` had this digest; its report shows it.
     WorkError if the folder takes none.
     """

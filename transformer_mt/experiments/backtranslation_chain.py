@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import Field, ValidationError, field_validator
 
 from transformer_mt.config import Config, DecodeConfig
+from transformer_mt.config.config import NAME_PATTERN
 from transformer_mt.config.corpus import TAG, FileCorpus
 from transformer_mt.config.filter import FilterConfig
 from transformer_mt.config.load import load_config, load_yaml
@@ -32,7 +33,7 @@ from transformer_mt.translation.translator import Translator
 class ChainConfig(Section):
     """The YAML of a chain. Paths of configs are seen from this file."""
 
-    name: str = Field(pattern=r"^\w[\w.+-]*$")
+    name: str = Field(pattern=NAME_PATTERN)
     """Its folder is runs/NAME; by default the name of the YAML file."""
     backward: str
     """The config of the model from the target to the source language, or the folder of a trained one."""

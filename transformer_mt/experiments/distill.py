@@ -121,10 +121,10 @@ def distill(
         raise InputError(f"{', '.join(map(str, plan.texts))}: must have lines to translate, but is empty")
     if plan.warm_start:
         check_warm_start(teacher, config)
-    if not fresh:
-        _check_folder(folder, plan)
     if fresh:
         start_over(folder, [*plan.teachers, *plan.texts], say)
+    else:
+        _check_folder(folder, plan)
     if plan.warm_start:
         config = warm_started(teacher, config, folder / "warm_start")
     train(with_corpora(config, _distilled_entries(plan, more_text, config, folder, say)), folder)
@@ -264,7 +264,7 @@ def _measure(
     start = time.perf_counter()
     results = list(translator.stream(sources, options))
     seconds = time.perf_counter() - start
-    metrics = build_metrics(config.evaluate, languages[1], ["BLEU", "chrF"])
+    metrics = build_metrics(config.evaluate, translator.target_lang, ["BLEU", "chrF"])
     bleu, chrf = corpus_scores(metrics, sources, [result.translation for result in results], references)
     names = ("model.bin", "model.safetensors")
     files = [next(model / name for name in names if (model / name).exists()) for model in models]

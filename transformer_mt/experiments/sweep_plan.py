@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from pydantic import Field, field_validator
 
 from transformer_mt.config import Config
+from transformer_mt.config.config import NAME_PATTERN
 from transformer_mt.config.corpus import FromTrainCorpus
 from transformer_mt.config.dump import flow
 from transformer_mt.config.load import load_config, load_yaml
@@ -22,7 +23,7 @@ _ITS_OWN = {"seed", "name"}
 class SweepConfig(Section):
     """The YAML of a sweep."""
 
-    name: str = Field(pattern=r"^\w[\w.+-]*$")
+    name: str = Field(pattern=NAME_PATTERN)
     """Its folder is runs/NAME; by default the name of the YAML file."""
     base: str
     """The config all variants change, a path seen from this file."""

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from transformer_mt.config import Config
-from transformer_mt.cpu import has_int8_products
+from transformer_mt.cpu import has_exact_int8_products
 from transformer_mt.data.lines import read_lines
 from transformer_mt.data.spaceless import has_no_word_spaces
 from transformer_mt.data.test_sets import read_set
@@ -127,7 +127,7 @@ def compare(
                 f"{_SCORES}, but: {proof}; it was not kept"
             )
     elif bleu < _BLEU:
-        why = "" if has_int8_products() else (
+        why = "" if has_exact_int8_products() else (
             "; this CPU has no VNNI, so that int8 products overflow: export on one that has it, or "
             "with CT2_USE_MKL=1 in the environment, with which they are exact but slow"
         )  # fmt: skip

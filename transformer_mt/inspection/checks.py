@@ -224,7 +224,7 @@ class RepetitionCheck:
     _LARGE = 1 / 500
     """The share of the corpus from which on a group of equal sentences or pairs is large."""
 
-    def __init__(self, languages: tuple[str, str] = ("en", "de")) -> None:
+    def __init__(self, languages: tuple[str, str]) -> None:
         """Only between natural languages many sources of one target are suspicious: labels have many."""
         self._many_sources = all(map(is_natural, languages))
         self._pairs, self._frequent_pairs = GroupSample(), FrequentKeys()
