@@ -119,15 +119,23 @@ class FrequentKeys:
     def __init__(self, most: int = 2000) -> None:
         self._most, self._total = most, 0
         self._counts: dict[int, int] = {}
-        self._groups: dict[int, Group] = {}
+        self._firsts: dict[int, tuple[int, Pair]] = {}
+        self._groups: dict[int, Group] = {}  # of repeated keys: most are not, and a group takes time to make
 
     def add(self, key: int, partner: int, pair: Pair) -> None:
         self._total += 1
-        self._counts[key] = self._counts.get(key, 0) + 1
-        self._groups.setdefault(key, Group()).add(partner, pair)
+        if key in self._counts:
+            self._counts[key] += 1
+            if key not in self._groups:
+                self._groups[key] = Group()
+                self._groups[key].add(*self._firsts[key])
+            self._groups[key].add(partner, pair)
+            return
+        self._counts[key], self._firsts[key] = 1, (partner, pair)
         if len(self._counts) > self._most:
             self._counts = {k: count - 1 for k, count in self._counts.items() if count > 1}
-            self._groups = {k: self._groups[k] for k in self._counts}
+            self._firsts = {k: self._firsts[k] for k in self._counts}
+            self._groups = {k: group for k, group in self._groups.items() if k in self._counts}
 
     def frequent(self, share: float) -> list[tuple[int, Group]]:
         """(least number of pairs, some of them) of the keys with at least this share, the most frequent
