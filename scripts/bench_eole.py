@@ -22,7 +22,7 @@ from pathlib import Path
 import yaml
 from bench_train import SHAPES
 
-from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 
 # Eole reports this often, in updates. Its first report is left out, in which memory is asked for.
 REPORT_EVERY = {"demo": 40, "small": 8, "base": 3, "big": 1}

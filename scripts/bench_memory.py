@@ -42,13 +42,13 @@ def _config(pairs: int):
 def _train(pairs: int, updates: int) -> None:
     import torch
 
-    from transformer_mt.data.batching import TrainingBatches
-    from transformer_mt.data.prepare import prepare
+    from transformer_mt.data.batches.batching import TrainingBatches
+    from transformer_mt.data.preparation.prepare import prepare
     from transformer_mt.device import keep_freed_memory
     from transformer_mt.model.build import build_model
-    from transformer_mt.training.distributed import Ranks
-    from transformer_mt.training.optimizer import build_optimizer
-    from transformer_mt.training.step import Objective, Updater
+    from transformer_mt.training.parallel.distributed import Ranks
+    from transformer_mt.training.update.optimizer import build_optimizer
+    from transformer_mt.training.update.step import Objective, Updater
 
     keep_freed_memory()
     config = _config(pairs)
@@ -64,7 +64,7 @@ def _train(pairs: int, updates: int) -> None:
 
 
 def _prepare(pairs: int, updates: int) -> None:
-    from transformer_mt.data.prepare import prepare
+    from transformer_mt.data.preparation.prepare import prepare
 
     prepare(_config(pairs), say=lambda text: None)
 

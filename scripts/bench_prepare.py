@@ -35,7 +35,7 @@ def config_of(folder: Path):
 
 
 def generate(folder: Path, pairs: int) -> None:
-    from transformer_mt.data import toy
+    from transformer_mt.data.corpora import toy
 
     with (
         (folder / "big.en").open("w", encoding="utf-8") as src,
@@ -48,8 +48,8 @@ def generate(folder: Path, pairs: int) -> None:
 
 def start(folder: Path) -> None:
     """What a training does before its first update; what is said goes to stderr."""
-    from transformer_mt.data.batching import TrainingBatches
-    from transformer_mt.data.prepare import prepare
+    from transformer_mt.data.batches.batching import TrainingBatches
+    from transformer_mt.data.preparation.prepare import prepare
 
     begun = time.perf_counter()
     data = prepare(config_of(folder), lambda text: print(text.split("\n")[0], file=sys.stderr))
@@ -65,8 +65,8 @@ def sentencepiece_alone(folder: Path, pairs: int) -> float:
     """Pairs a second that SentencePiece encodes with all cores when it does nothing else."""
     from itertools import islice
 
-    from transformer_mt.data.lines import read_lines
-    from transformer_mt.data.prepare import prepare
+    from transformer_mt.data.preparation.prepare import prepare
+    from transformer_mt.text.lines import read_lines
 
     tokenizer = prepare(config_of(folder), lambda text: None).tokenizer
     src, tgt = (

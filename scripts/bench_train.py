@@ -89,8 +89,9 @@ def use_torch_version(part: str) -> None:
     import torch
     import torch.nn.functional as F
 
-    from transformer_mt.model import dropout, fast_attention
-    from transformer_mt.training import build, loss, optimizer, setup, step
+    from transformer_mt.model.kernels import dropout, fast_attention
+    from transformer_mt.training import setup
+    from transformer_mt.training.update import build, loss, optimizer, step
 
     class OneByOne(torch.optim.Muon):
         def __init__(self, matrices, lr, weight_decay, dtype, shared):
@@ -120,7 +121,7 @@ def pin_gradient_threads() -> None:
     """Keep each gradient thread on a core of its own."""
     from concurrent.futures import ThreadPoolExecutor
 
-    from transformer_mt.training import gradient_threads
+    from transformer_mt.training.update import gradient_threads
 
     cores = iter(sorted(os.sched_getaffinity(0)))
 

@@ -32,7 +32,7 @@ def direct(
     """CTranslate2 by its own Python interface, on sentences that are pieces already."""
     import ctranslate2
 
-    from transformer_mt.data.tokenizer import Tokenizer
+    from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 
     tokenizer = Tokenizer.load(folder)
     pieces = [tokenizer.pieces_src(ids) for ids in tokenizer.encode_src(lines)]

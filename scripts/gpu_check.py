@@ -97,7 +97,7 @@ def main() -> int:
     folder = ROOT / "runs"
     folder.mkdir(exist_ok=True)
     if options.part == "translate":
-        from transformer_mt.data import toy
+        from transformer_mt.data.corpora import toy
 
         lines = "".join(f"{english}\n" for english, _ in toy.generate("test", 1000))
         (folder / "gpu-check-source.txt").write_text(lines, encoding="utf-8")

@@ -13,11 +13,11 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from transformer_mt.data.languages import LanguageIdentifier
-from transformer_mt.data.tables import Pair
-from transformer_mt.data.text_keys import sentence_key
 from transformer_mt.inspection.checks import LeakCheck
 from transformer_mt.inspection.inspect import CorpusReport, build_checks, inspect_corpus
+from transformer_mt.text.hashes import sentence_key
+from transformer_mt.text.languages import LanguageIdentifier
+from transformer_mt.text.pair import Pair
 
 _FRENCH = [
     "Le chien traverse la rue devant la vieille maison.", "Nous avons mangé du pain avec nos amis hier soir.",
@@ -91,7 +91,7 @@ def looked(pairs: Sequence[Pair], languages: tuple[str, str]) -> CorpusReport:
 
 def reported(report: CorpusReport, fault: str) -> int:
     """The pairs that are reported to have a fault."""
-    return sum(suspicion.pairs for suspicion in report.suspicions if suspicion.what == fault)
+    return sum(finding.pairs for finding in report.findings if finding.what == fault)
 
 
 def main() -> None:

@@ -3,7 +3,7 @@
     python scripts/scaling.py configs/wmt14_en_de_base.yaml configs/wmt14_en_de_big.yaml --pairs 4500000 \
         data.hub=PATH/TO/wmt_en_de_sample "data.test=[]" tokenizer.file=joint.model
 
-The numbers are computed (`training/plan.py`), not measured.
+The numbers are computed (`training/planning/plan.py`), not measured.
 """
 
 import argparse
@@ -13,9 +13,9 @@ import numpy as np
 
 from transformer_mt.config import load_config
 from transformer_mt.progress_bar import duration
-from transformer_mt.training.cluster import cluster_named
-from transformer_mt.training.lengths import lengths_of
-from transformer_mt.training.plan import plan_training
+from transformer_mt.training.planning.cluster import cluster_named
+from transformer_mt.training.planning.lengths import lengths_of
+from transformer_mt.training.planning.plan import plan_training
 
 # A sample is repeated until it fills so many pairs: batches are made of pairs of similar length.
 _ENOUGH = 500_000

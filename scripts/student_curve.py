@@ -20,7 +20,7 @@ from bench_translate import measure, whole
 
 from transformer_mt import Translator
 from transformer_mt.cpu import has_exact_int8_products
-from transformer_mt.data.lines import read_lines
+from transformer_mt.text.lines import read_lines
 
 KINDS = ("float32", "int8")
 

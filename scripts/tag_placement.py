@@ -18,7 +18,7 @@ from pathlib import Path
 
 from lxml import html as lxml_html
 
-from transformer_mt.data.corpus import read_corpus
+from transformer_mt.data.corpora.corpus import read_corpus
 from transformer_mt.documents.html import parse_html
 from transformer_mt.documents.marked_text import MarkedText
 from transformer_mt.documents.translate import translate_pieces

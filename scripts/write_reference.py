@@ -1,12 +1,14 @@
-"""Write docs/reference/config.md, commands.md and python.md from the code: `make reference`."""
+"""Write docs/reference/config.md, commands.md, python.md and files.md from the code: `make reference`."""
 
 import argparse
+import ast
 import inspect
 import re
 import textwrap
 import typing
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Literal
 
@@ -35,7 +37,8 @@ from transformer_mt.errors import InputError, WorkError
 from transformer_mt.markdown import table
 from transformer_mt.translation.result import Candidate, Options, Translation
 
-FOLDER = Path(__file__).parent.parent / "docs/reference"
+ROOT = Path(__file__).parent.parent
+FOLDER = ROOT / "docs/reference"
 GENERATED = "Written by `make reference` from the code. A test compares it with the code."
 
 
@@ -248,8 +251,6 @@ def _type(annotation: Any) -> str:
 
 def _doc(kind: type, name: str) -> str:
     """The string under a field of a dataclass, which Python itself does not keep."""
-    import ast
-
     (body,) = ast.parse(inspect.getsource(kind)).body
     assert isinstance(body, ast.ClassDef)
     for statement, after in zip(body.body, body.body[1:]):
@@ -259,7 +260,50 @@ def _doc(kind: type, name: str) -> str:
     return ""
 
 
-PAGES = {"config.md": config_page, "commands.md": commands_page, "python.md": python_page}
+def files_page() -> str:
+    """Every package with what it holds, and every file with its first line."""
+    parts = ["# Files", GENERATED, "A package inside another is named with it."]
+    package = ROOT / "transformer_mt"
+    for folder in sorted({package, *(path.parent for path in package.rglob("*.py"))}):
+        rows = [
+            (f"`{path.name}`", _escaped(_first_line(path)))
+            for path in sorted(folder.glob("*.py"))
+            if path.name != "__init__.py"
+        ]
+        text = _docstring(folder / "__init__.py")
+        parts += [f"## {folder.relative_to(ROOT)}", *text.split("\n\n")]
+        parts.append(table(rows, ["file", "holds"]) if rows else "")
+    rows = [(f"`{path.name}`", _escaped(_first_line(path))) for path in sorted(ROOT.glob("scripts/*.py"))]
+    parts += ["## scripts", table(rows, ["file", "does"])]
+    rows = [
+        (f"`{path.name}`", _escaped(_first_comment(path))) for path in sorted(ROOT.glob("configs/*.yaml"))
+    ]
+    parts += ["## configs", table(rows, ["file", "trains"])]
+    return _page([" ".join(part.split()) if not part.startswith("|") else part for part in parts])
+
+
+def _docstring(path: Path) -> str:
+    return ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+
+
+def _first_line(path: Path) -> str:
+    """The first paragraph of the module's docstring."""
+    return " ".join(_docstring(path).split("\n\n")[0].split())
+
+
+def _first_comment(path: Path) -> str:
+    """The first sentence of the comment at the head of a config."""
+    lines = path.read_text(encoding="utf-8").split("\n")
+    comment = " ".join(line.lstrip("# ") for line in takewhile(lambda line: line.startswith("#"), lines))
+    return comment.split(". ")[0].rstrip(".") + "."
+
+
+PAGES = {
+    "config.md": config_page,
+    "commands.md": commands_page,
+    "python.md": python_page,
+    "files.md": files_page,
+}
 
 
 if __name__ == "__main__":

@@ -112,7 +112,7 @@ def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def train_interrupted(config: Any, folder: Path, updates: int) -> None:
     """Train up to an update that fails, as a killed process ends: without saving."""
     from transformer_mt.training.loop import train
-    from transformer_mt.training.step import Updater
+    from transformer_mt.training.update.step import Updater
 
     original, calls = Updater.update, itertools.count(1)
 
@@ -137,8 +137,8 @@ def untrained_run(tmp_path: Path) -> Callable[..., Path]:
 
         from transformer_mt.config import Config
         from transformer_mt.config.dump import dump_config
-        from transformer_mt.data import toy
-        from transformer_mt.data.tokenizer import EOS, PAD, Tokenizer
+        from transformer_mt.data.corpora import toy
+        from transformer_mt.data.vocabulary.tokenizer import EOS, PAD, Tokenizer
         from transformer_mt.model.build import build_model
 
         values = {

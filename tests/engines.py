@@ -1,6 +1,6 @@
 """An engine that answers from a table, to test what the Translator makes of an engine's answers."""
 
-from transformer_mt.data.tokenizer import EOS
+from transformer_mt.data.vocabulary.tokenizer import EOS
 from transformer_mt.search.hypothesis import Hypothesis
 
 

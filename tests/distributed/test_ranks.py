@@ -20,9 +20,9 @@ import yaml
 from tests.conftest import ROOT, TINY
 from tests.warm import WarmProcess
 from transformer_mt.checkpoint import load
-from transformer_mt.data import toy
+from transformer_mt.data.corpora import toy
 from transformer_mt.errors import InputError, WorkError
-from transformer_mt.training import distributed
+from transformer_mt.training.parallel import distributed
 
 # No dropout: each rank draws its own. A large epsilon: else Adam makes whole steps of gradients that are only
 # rounding.
@@ -122,7 +122,7 @@ def test_two_ranks_end_with_the_weights_of_one_process(one, two):
 
 def encode_slowly_in_shards_of(rows: int) -> None:
     """Each rank says which shards it encodes."""
-    from transformer_mt.data import shards
+    from transformer_mt.data.preparation import second_pass as shards
 
     write_chunks = shards.write_chunks
 
@@ -276,8 +276,8 @@ def test_muon_sees_whole_matrices_where_weights_are_shared_out(folder, parallel,
 
 def say_how_many_matrices(say_when: int) -> None:
     """Each rank says how many matrices it has made orthogonal after this many updates."""
-    from transformer_mt.training import muon, shared_orthogonal
-    from transformer_mt.training.step import Updater
+    from transformer_mt.training.update import muon, shared_orthogonal
+    from transformer_mt.training.update.step import Updater
 
     orthogonal, update, counts = muon.orthogonal, Updater.update, {"matrices": 0, "updates": 0}
 
@@ -431,7 +431,7 @@ def test_fsdp_alone_is_refused_in_one_line(folder, one):
 FAILING = """
 import os, sys
 from transformer_mt.errors import WorkError
-from transformer_mt.training.step import Updater
+from transformer_mt.training.update.step import Updater
 update, calls = Updater.update, 0
 def failing(*args, **kwargs):
     global calls
@@ -460,7 +460,7 @@ def fail_and_wait_in_the_clean_up(message: str) -> None:
     """On rank 1 an update fails, and leaving the group of processes waits for ever: as NCCL's does, while the
     peers wait in a collective.
     """
-    from transformer_mt.training.step import Updater
+    from transformer_mt.training.update.step import Updater
 
     update, calls = Updater.update, []
 

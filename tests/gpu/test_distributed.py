@@ -4,13 +4,17 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from tests.unit.test_training import batch_of, pairs, tiny_model
+from tests.unit.training.test_update import batch_of, pairs, tiny_model
 from transformer_mt.checkpoint import load_model_weights
 from transformer_mt.config import TrainConfig
-from transformer_mt.training.distributed import Ranks, wrap_distributed
-from transformer_mt.training.optimizer import build_optimizer, load_optimizer_tensors, optimizer_tensors
-from transformer_mt.training.sharding import full_weights
-from transformer_mt.training.step import Objective, Updater
+from transformer_mt.training.parallel.distributed import Ranks, wrap_distributed
+from transformer_mt.training.parallel.sharding import full_weights
+from transformer_mt.training.update.optimizer import (
+    build_optimizer,
+    load_optimizer_tensors,
+    optimizer_tensors,
+)
+from transformer_mt.training.update.step import Objective, Updater
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ import copy
 import pytest
 import torch
 
-from tests.parity.test_cached_step import PAIRWISE, _name, batch, built  # noqa: F401 - `batch` is a fixture
+from tests.unit.model.test_cached_step import PAIRWISE, _name, batch, built  # noqa: F401 - `batch` is a fixture
 from transformer_mt.device import autocast
-from transformer_mt.training.step import Objective
+from transformer_mt.training.update.step import Objective
 
 
 @pytest.mark.parametrize("config", PAIRWISE, ids=_name)
@@ -28,7 +28,7 @@ def test_forward_and_steps_are_those_of_the_cpu(config, batch, device):  # noqa:
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("config", PAIRWISE, ids=_name)
 def test_gradients_in_half_precision_point_where_those_of_float32_do(config, batch, device, dtype):  # noqa: F811
-    from transformer_mt.data.batching import _with_real_positions
+    from transformer_mt.data.batches.batching import _with_real_positions
 
     if config.attention.hard:
         pytest.skip("draws at random in training")

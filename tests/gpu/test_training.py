@@ -8,25 +8,25 @@ import pytest
 import torch
 
 from tests.conftest import no_learning_curves
-from tests.unit.test_training import batch_of, jordans_iteration, pairs, tiny_model
+from tests.unit.training.test_update import batch_of, jordans_iteration, pairs, tiny_model
 from transformer_mt import train
 from transformer_mt.config import TrainConfig
 from transformer_mt.config.load import load_config
-from transformer_mt.data.batching import TrainingBatches
-from transformer_mt.data.prefetch import BatchPrefetcher
-from transformer_mt.training import muon as muon_module
+from transformer_mt.data.batches.batching import TrainingBatches
+from transformer_mt.data.batches.prefetch import BatchPrefetcher
 from transformer_mt.training.batch_budget import (
     find_budget,
     longest_batch,
     peak_memory,
     reset_peak,
 )
-from transformer_mt.training.distributed import Ranks
-from transformer_mt.training.muon import Muon
-from transformer_mt.training.optimizer import build_optimizer, optimizer_tensors
-from transformer_mt.training.random_state import random_states, restore_random_states
+from transformer_mt.training.parallel.distributed import Ranks
 from transformer_mt.training.setup import open_run
-from transformer_mt.training.step import Objective, Updater
+from transformer_mt.training.state.random_state import random_states, restore_random_states
+from transformer_mt.training.update import muon as muon_module
+from transformer_mt.training.update.muon import Muon
+from transformer_mt.training.update.optimizer import build_optimizer, optimizer_tensors
+from transformer_mt.training.update.step import Objective, Updater
 
 CPU = torch.device("cpu")
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}

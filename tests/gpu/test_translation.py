@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from tests.unit.test_translator import SEARCHES
+from tests.unit.translation.test_translator import SEARCHES
 from transformer_mt import Translator
-from transformer_mt.data import toy
+from transformer_mt.data.corpora import toy
 from transformer_mt.export.export import export
 from transformer_mt.export.to_ctranslate2 import ToCTranslate2
 
@@ -52,7 +52,7 @@ def test_an_export_proves_itself_and_ctranslate2_runs_it_on_the_gpu(tiny_run, se
 
 
 def test_too_little_memory_to_translate_is_one_line(tiny_run, cuda, capfdbinary):
-    from tests.integration.test_cli import cli
+    from tests.integration.cli.test_cli import cli
 
     torch.cuda.empty_cache()
     total = torch.cuda.get_device_properties(cuda).total_memory

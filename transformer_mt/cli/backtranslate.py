@@ -69,8 +69,8 @@ def _backtranslate(arguments: argparse.Namespace) -> int:
         counts_in_words,
         make_corpus,
     )
-    from transformer_mt.training.distributed import LONG_TIMEOUT, Ranks, refuse_lost_rank
-    from transformer_mt.translation.torch_engine import TorchEngine
+    from transformer_mt.training.parallel.distributed import LONG_TIMEOUT, Ranks, refuse_lost_rank
+    from transformer_mt.translation.engines.torch_engine import TorchEngine
 
     ranks = Ranks()
     if int(os.environ.get("WORLD_SIZE", 1)) > 1:

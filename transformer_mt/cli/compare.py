@@ -9,19 +9,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transformer_mt.cli.console import positive, say
-from transformer_mt.cli.test_sets import (
+from transformer_mt.cli.evaluation_sets import (
+    add_evaluation_sets,
     add_external,
-    add_test_sets,
     external_metrics,
-    files_of_test_sets,
-    load_test_sets,
+    files_of_sets,
+    load_evaluation_sets,
     select_by_language,
 )
 from transformer_mt.errors import InputError, Setting, WorkError
 
 if TYPE_CHECKING:
     from transformer_mt.config import Config
-    from transformer_mt.data.test_sets import TestSet
+    from transformer_mt.data.corpora.evaluation_sets import EvaluationSet
     from transformer_mt.evaluation.comparison import System
     from transformer_mt.evaluation.metric import Metric
 
@@ -42,7 +42,7 @@ _SYSTEM = (
 def add_command(commands: Any) -> None:
     parser = commands.add_parser("compare", help="compare systems on test sets", description=_ABOUT)
     parser.add_argument("systems", metavar="SYSTEM", nargs="+", help=_SYSTEM)
-    add_test_sets(parser)
+    add_evaluation_sets(parser)
     parser.add_argument(
         "--metrics",
         metavar="NAMES",
@@ -88,7 +88,7 @@ class _Named:
 
 
 def _compare(arguments: argparse.Namespace) -> int:
-    files_of_test_sets(arguments)  # refused before any work
+    files_of_sets(arguments)  # refused before any work
     if arguments.html and not Path(arguments.html).absolute().parent.is_dir():
         raise InputError(f"{arguments.html}: must be in a folder that exists")
     from transformer_mt.evaluation.comparison import compare
@@ -98,7 +98,7 @@ def _compare(arguments: argparse.Namespace) -> int:
     folder = next((system.paths[0] for system in named if system.is_model), None)
     config = load_run_config(folder) if folder else None
     metrics = _metrics(arguments, config)
-    tests = load_test_sets(arguments, folder, config) or _sets_of_files(named)
+    tests = load_evaluation_sets(arguments, folder, config) or _sets_of_files(named)
     tests = _of_languages(arguments.to, tests, config)
     systems = _translated(named, tests, arguments)
     comparison = compare(tests, systems, metrics, arguments.significance, arguments.samples)
@@ -116,7 +116,9 @@ def _compare(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _of_languages(target: str | None, tests: "list[TestSet]", config: "Config | None") -> "list[TestSet]":
+def _of_languages(
+    target: str | None, tests: "list[EvaluationSet]", config: "Config | None"
+) -> "list[EvaluationSet]":
     """The test sets into the target language; sets of files are of it."""
     if config is None:
         if target:
@@ -167,7 +169,9 @@ def _short_name(path: Path) -> str:
     return path.name if path.is_dir() else path.stem
 
 
-def _metrics(arguments: argparse.Namespace, config: "Config | None") -> "Callable[[TestSet], list[Metric]]":
+def _metrics(
+    arguments: argparse.Namespace, config: "Config | None"
+) -> "Callable[[EvaluationSet], list[Metric]]":
     from transformer_mt.config.evaluate import METRICS, EvaluateConfig, metric_name
     from transformer_mt.evaluation.metrics import build_metrics, metrics_by_test
 
@@ -185,7 +189,7 @@ def _metrics(arguments: argparse.Namespace, config: "Config | None") -> "Callabl
     return metrics_by_test(rules, target_lang, names, external)
 
 
-def _sets_of_files(named: list[_Named]) -> "list[TestSet]":
+def _sets_of_files(named: list[_Named]) -> "list[EvaluationSet]":
     """The test sets whose sources and references are with the translations."""
     from transformer_mt.evaluation.outputs import set_of_file
 
@@ -198,7 +202,9 @@ def _sets_of_files(named: list[_Named]) -> "list[TestSet]":
     )
 
 
-def _translated(named: list[_Named], tests: "list[TestSet]", arguments: argparse.Namespace) -> "list[System]":
+def _translated(
+    named: list[_Named], tests: "list[EvaluationSet]", arguments: argparse.Namespace
+) -> "list[System]":
     from transformer_mt.evaluation.comparison import System
     from transformer_mt.evaluation.outputs import read_translations
     from transformer_mt.evaluation.translated import translated
@@ -221,8 +227,8 @@ def _translated(named: list[_Named], tests: "list[TestSet]", arguments: argparse
 
 def _word_counts(config: "Config | None") -> "Counter[str] | None":
     """How often words stand in the sources the first model was trained on; None where these are not here."""
-    from transformer_mt.data.corpus import is_remote
-    from transformer_mt.data.passes import training_pairs
+    from transformer_mt.data.corpora.corpus import is_remote
+    from transformer_mt.data.preparation.first_pass import training_pairs
     from transformer_mt.evaluation.breakdown import count_words
 
     if config is None or any(is_remote(entry) for entry in config.data.entries):
@@ -237,7 +243,7 @@ def _word_counts(config: "Config | None") -> "Counter[str] | None":
 
 
 def _is_natural(config: "Config | None", target_lang: str | None) -> bool:
-    from transformer_mt.data.languages import is_natural
+    from transformer_mt.text.languages import is_natural
 
     languages = [config.data.source_lang, config.data.target_lang] if config else []
     return all(map(is_natural, [*languages, target_lang or "en"]))

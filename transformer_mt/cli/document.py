@@ -64,7 +64,7 @@ def _check_options(arguments: argparse.Namespace, format: str) -> None:
 
 def _read(arguments: argparse.Namespace) -> tuple[str, str]:
     """(name, text) of the document."""
-    from transformer_mt.data.lines import open_bytes, refuse_binary
+    from transformer_mt.text.lines import open_bytes, refuse_binary
 
     if arguments.text:
         return "TEXT", "".join(f"{text}\n" for text in arguments.text)

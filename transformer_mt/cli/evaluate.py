@@ -7,20 +7,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transformer_mt.cli.console import say
-from transformer_mt.cli.model import add_model, add_search, load_translator
-from transformer_mt.cli.test_sets import (
+from transformer_mt.cli.evaluation_sets import (
+    add_evaluation_sets,
     add_external,
-    add_test_sets,
     external_metrics,
-    files_of_test_sets,
-    load_test_sets,
+    files_of_sets,
+    load_evaluation_sets,
     select_by_language,
 )
+from transformer_mt.cli.model import add_model, add_search, load_translator
 from transformer_mt.errors import InputError, WorkError
 
 if TYPE_CHECKING:
     from transformer_mt.config import Config
-    from transformer_mt.data.test_sets import TestSet
+    from transformer_mt.data.corpora.evaluation_sets import EvaluationSet
     from transformer_mt.evaluation.evaluate import Evaluation
     from transformer_mt.translation.translator import Translator
 
@@ -33,7 +33,7 @@ _ABOUT = (
 def add_command(commands: Any) -> None:
     parser = commands.add_parser("evaluate", help="score a model on test sets", description=_ABOUT)
     add_model(parser)
-    add_test_sets(parser)
+    add_evaluation_sets(parser)
     parser.add_argument(
         "--tag", metavar="TAG", help="a tag before each source (default: that of the test set in the config)"
     )
@@ -49,7 +49,7 @@ def add_command(commands: Any) -> None:
 
 
 def _evaluate(arguments: argparse.Namespace) -> int:
-    files_of_test_sets(arguments)  # refused before any work
+    files_of_sets(arguments)  # refused before any work
     from transformer_mt.evaluation.evaluate import evaluate
     from transformer_mt.evaluation.outputs import NOT_ITS_OWN, weights_digest
     from transformer_mt.translation.model_folder import load_run_config
@@ -58,7 +58,7 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     config = load_run_config(folder)
     external = external_metrics(arguments, config.evaluate.metrics)
     weights = weights_digest(folder)  # before the model is read: a training may write a better one meanwhile
-    tests = load_test_sets(arguments, folder, config)
+    tests = load_evaluation_sets(arguments, folder, config)
     if not tests:
         raise InputError(f"{folder}: its config has no data.test; give --source FILE --reference FILE")
     translator = load_translator(arguments, any_direction=not arguments.source)
@@ -108,7 +108,7 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _save(evaluation: "Evaluation", folder: Path, test: "TestSet") -> WorkError | None:
+def _save(evaluation: "Evaluation", folder: Path, test: "EvaluationSet") -> WorkError | None:
     """Keep it in the run's folder; the error if that takes no files."""
     try:
         evaluation.save(folder / "evaluation", test)
@@ -122,7 +122,7 @@ def _test_robustness(
     folder: Path,
     config: "Config",
     translator: "Translator",
-    tests: "list[TestSet]",
+    tests: "list[EvaluationSet]",
     weights: str | None,
 ) -> None:
     """Print the table of the test sets as people also write, and keep it with the run's model of these
@@ -146,7 +146,7 @@ def _test_robustness(
 
 
 def _compare_with_parent(
-    arguments: argparse.Namespace, config: "Config", tests: "list[TestSet]", weights: str | None
+    arguments: argparse.Namespace, config: "Config", tests: "list[EvaluationSet]", weights: str | None
 ) -> None:
     """Of a fine-tuned model: what it gained and what it forgot, on these test sets and on its parent's. The
     table is printed, and kept with the run's model of these `weights`, if they are given.
@@ -170,7 +170,7 @@ def _compare_with_parent(
         say(f"no comparison with {parent}: the weights that this model began with are not at this path")
         return
     if not (arguments.source or arguments.to or vars(arguments)["from"]):
-        of_parent = load_test_sets(arguments, parent, load_run_config(parent))
+        of_parent = load_evaluation_sets(arguments, parent, load_run_config(parent))
         known = [(test.languages, test.sentences) for test in tests]
         new = [test for test in of_parent if (test.languages, test.sentences) not in known]
         tests = [*tests, *(replace(test, name=f"parent-{test.name}") for test in new)]
@@ -199,6 +199,6 @@ def _update_report(folder: Path, config: "Config") -> None:
     metrics = folder / "metrics.jsonl"
     if metrics.exists():
         from transformer_mt.files import read_objects
-        from transformer_mt.training.report import write_report
+        from transformer_mt.training.reporting.report import write_report
 
         write_report(folder, config, read_objects(metrics), say)

@@ -81,7 +81,7 @@ def load_translator(
         )  # fmt: skip
     if arguments.engine == "ctranslate2" and not is_exported(folder):
         from transformer_mt.export.cache import exported
-        from transformer_mt.translation.ctranslate2_engine import check_settings, choose_device_name
+        from transformer_mt.translation.engines.ctranslate2_engine import check_settings, choose_device_name
 
         if "stop_early" not in decode:  # the export's search always ends so
             settings = settings.model_copy(update={"stop_early": True})

@@ -9,7 +9,7 @@ from transformer_mt.cli.console import say
 
 _FORMATS = """\
 files: two line-aligned text files, .tsv, .csv, .jsonl, .parquet, .tmx, or .zip in OPUS's Moses format, in any
-mixture; each may be packed (.gz, .bz2, .xz, .zst)."""
+mixture; each may be compressed (.gz, .bz2, .xz, .zst)."""
 
 
 def add_command(commands: Any) -> None:

@@ -11,19 +11,19 @@ from transformer_mt.errors import InputError
 from transformer_mt.progress_bar import duration
 
 if TYPE_CHECKING:
-    from transformer_mt.training.plan import Plan
+    from transformer_mt.training.planning.plan import Plan
 
 
 def print_plan(config: Config, on: str | None, gpus: int) -> int:
     """Print how long the training takes and in how much memory, here or on the named machine."""
-    from transformer_mt.training.cluster import cluster_named
+    from transformer_mt.training.planning.cluster import cluster_named
 
     if gpus > 1 or int(os.environ.get("WORLD_SIZE", 1)) > 1:
         raise InputError("--plan must be one process; name several devices with --on, such as --on 8xH100")
     cluster = None if on is None else cluster_named(on)
     say(f"{config.name}: loading PyTorch")  # takes seconds
-    from transformer_mt.training.lengths import lengths_of
-    from transformer_mt.training.plan import plan_training
+    from transformer_mt.training.planning.lengths import lengths_of
+    from transformer_mt.training.planning.plan import plan_training
 
     config, lengths = lengths_of(config)
     if cluster is None:

@@ -58,7 +58,7 @@ def _train(arguments: argparse.Namespace) -> int:
     if arguments.plan:
         return print_plan(config, arguments.on, arguments.gpus)
     if arguments.gpus > 1 and "WORLD_SIZE" not in os.environ:
-        from transformer_mt.training.distributed import exec_torchrun
+        from transformer_mt.training.parallel.distributed import exec_torchrun
 
         options = [f"--out={arguments.out}"] if arguments.out else []
         options += ["--fresh"] if arguments.fresh else []

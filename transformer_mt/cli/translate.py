@@ -89,7 +89,7 @@ def _translate(arguments: argparse.Namespace) -> int:
         done = _lines_done(arguments, translator) if arguments.resume else 0
         work = _work(chunks, prefixes, arguments, done)
         if int(os.environ.get("WORLD_SIZE", 1)) > 1:
-            from transformer_mt.training.distributed import refuse_lost_rank
+            from transformer_mt.training.parallel.distributed import refuse_lost_rank
 
             try:
                 _with_ranks(arguments, translator, options, work, files)
@@ -120,7 +120,7 @@ def _options(arguments: argparse.Namespace) -> "Options":
 
 def _chunks(arguments: argparse.Namespace, files: ExitStack) -> Iterator[list[bytes]]:
     """The lines to translate, as many together as are there."""
-    from transformer_mt.data.lines import open_bytes, read_ready
+    from transformer_mt.text.lines import open_bytes, read_ready
     from transformer_mt.translation.chunk_size import ChunkSize
 
     if arguments.text:
@@ -142,7 +142,7 @@ def _work(
     chunks: Iterator[list[bytes]], prefixes: Iterator[str] | None, arguments: argparse.Namespace, done: int
 ) -> Iterator[Task]:
     """(number of the first line, lines, their prefixes), without the first `done` lines."""
-    from transformer_mt.data.lines import refuse_binary
+    from transformer_mt.text.lines import refuse_binary
 
     first = 1
     for chunk in chunks:
@@ -173,7 +173,7 @@ def _work(
 def _prefixes(arguments: argparse.Namespace) -> Iterator[str] | None:
     """What each translation begins with. InputError now, not at the first line, if the file is not there."""
     if arguments.prefixes:
-        from transformer_mt.data.lines import open_bytes, read_lines
+        from transformer_mt.text.lines import open_bytes, read_lines
 
         open_bytes(arguments.prefixes).close()
         return read_lines(arguments.prefixes)
@@ -189,7 +189,7 @@ def _facts(arguments: argparse.Namespace, translator: "Translator") -> dict[str,
 
 def _lines_done(arguments: argparse.Namespace, translator: "Translator") -> int:
     """Lines that need not be translated again. InputError if something else wrote them."""
-    from transformer_mt.data.lines import cut_to_whole_lines
+    from transformer_mt.text.lines import cut_to_whole_lines
 
     output = Path(arguments.output)
     if output.exists() and output.stat().st_size:
@@ -221,8 +221,8 @@ def _progress(arguments: argparse.Namespace, done: int, files: ExitStack) -> Any
     reads_file = bool(arguments.input) or not (arguments.text or sys.stdin is None or sys.stdin.isatty())
     if not reads_file or not sys.stderr.isatty() or (not arguments.output and sys.stdout.isatty()):
         return lambda lines: None
-    from transformer_mt.data.lines import count_lines
     from transformer_mt.progress_bar import show_progress
+    from transformer_mt.text.lines import count_lines
 
     total = count_lines(arguments.input) if arguments.input else None
     return files.enter_context(show_progress(None, "translating", total, done)).update
@@ -269,8 +269,8 @@ def _with_ranks(
     files: ExitStack,
 ) -> None:
     """Under torchrun rank 0 reads and writes; each rank translates its share of the lines."""
-    from transformer_mt.training.distributed import LONG_TIMEOUT, Ranks
-    from transformer_mt.translation.torch_engine import TorchEngine
+    from transformer_mt.training.parallel.distributed import LONG_TIMEOUT, Ranks
+    from transformer_mt.translation.engines.torch_engine import TorchEngine
 
     if not isinstance(translator.engine, TorchEngine):
         raise InputError(

@@ -1,1 +1,5 @@
-"""Documents: HTML and subtitles. What is text is translated, all else stays."""
+"""Documents: HTML and subtitles. What is text is translated, all else stays.
+
+In: a document as text. Out: the same document with translated texts; markup within a sentence is placed by
+alignment. Begin with `translate.py`.
+"""

@@ -10,9 +10,9 @@ from itertools import takewhile
 import lxml.html
 from lxml import etree
 
-from transformer_mt.data.spaceless import LETTER
 from transformer_mt.documents.marked_text import Mark, MarkedText, Piece
 from transformer_mt.errors import InputError
+from transformer_mt.text.unsegmented import LETTER
 
 # Elements that stand within a sentence; all others end it.
 _INLINE = frozenset({

@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from transformer_mt.data.spaceless import has_no_word_spaces
 from transformer_mt.documents.marked_text import Mark, MarkedText, Piece
 from transformer_mt.errors import InputError
+from transformer_mt.text.unsegmented import has_no_word_spaces
 
 _MOST_SUBTITLES = 6
 """Of one sentence."""

@@ -4,15 +4,15 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from transformer_mt.data.spaceless import LETTER
 from transformer_mt.documents.html import parse_html
 from transformer_mt.documents.marked_text import MarkedText, Piece
 from transformer_mt.documents.placement import place
 from transformer_mt.documents.subtitles import parse_srt
 from transformer_mt.errors import InputError
+from transformer_mt.text.unsegmented import LETTER
 from transformer_mt.translation.chunk_size import ChunkSize
+from transformer_mt.translation.flags import URL
 from transformer_mt.translation.result import Candidate, Options
-from transformer_mt.translation.suspicions import URL
 from transformer_mt.translation.translator import Translator
 
 _FLAGS = re.compile(r"^\(\?([aiLmsux]+)\)")

@@ -1,1 +1,6 @@
-"""How good translations are."""
+"""How good translations are.
+
+In: a model or translations, and test sets. Out: scores with signatures, significance of differences, tables
+and a page of comparisons. Begin with `evaluate.py`; a metric is a class in `sacrebleu_metrics.py` or
+`error_rates.py`.
+"""

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from transformer_mt.data.test_sets import TestSet
+from transformer_mt.data.corpora.evaluation_sets import EvaluationSet
 from transformer_mt.evaluation.comparison import Comparison
 from transformer_mt.translation.alignment import find_words
-from transformer_mt.translation.suspicions import suspicions
+from transformer_mt.translation.flags import text_flags
 
 _LENGTHS = (1, 6, 11, 21, 31, 51)
 _COUNTS = (0, 1, 5, 20, 100)
@@ -20,7 +20,7 @@ FLAGS = {
     "missing_number": "a number missing",
     "missing_url": "an address missing",
 }
-"""What `suspicions` finds, in plain words."""
+"""What `text_flags` finds, in plain words."""
 
 
 @dataclass(frozen=True)
@@ -44,12 +44,12 @@ def count_words(sentences: Iterable[str]) -> Counter[str]:
     return counts
 
 
-def parts_by_length(test: TestSet) -> list[Part]:
+def parts_by_length(test: EvaluationSet) -> list[Part]:
     """The sentences by the number of words of the source."""
     return _parts([len(words_of(src)) for src in test.sources], _LENGTHS)
 
 
-def parts_by_rarest_word(test: TestSet, counts: Counter[str]) -> list[Part]:
+def parts_by_rarest_word(test: EvaluationSet, counts: Counter[str]) -> list[Part]:
     """The sentences by the count of the source's rarest word that has a letter."""
     rarest = []
     for src in test.sources:
@@ -58,7 +58,7 @@ def parts_by_rarest_word(test: TestSet, counts: Counter[str]) -> list[Part]:
     return _parts(rarest, _COUNTS)
 
 
-def part_scores(comparison: Comparison, test: TestSet, part: Part) -> dict[str, list[float]]:
+def part_scores(comparison: Comparison, test: EvaluationSet, part: Part) -> dict[str, list[float]]:
     """Of each metric the score of each system on the part, the mean over its runs."""
     found = {}
     for metric in comparison.metrics:
@@ -71,7 +71,7 @@ def part_scores(comparison: Comparison, test: TestSet, part: Part) -> dict[str, 
     return found
 
 
-def length_ratio(test: TestSet, translations: Sequence[str]) -> float:
+def length_ratio(test: EvaluationSet, translations: Sequence[str]) -> float:
     """Words of the translations for each word of the first references."""
     references = sum(len(words_of(targets[0])) for targets in test.references)
     return sum(len(words_of(text)) for text in translations) / max(1, references)
@@ -79,7 +79,7 @@ def length_ratio(test: TestSet, translations: Sequence[str]) -> float:
 
 def flags_of(source: str, translation: str) -> list[str]:
     """What looks wrong with a translation, as keys of FLAGS."""
-    return list(suspicions(source, translation, len(words_of(source)), words_of(translation)))
+    return list(text_flags(source, translation, len(words_of(source)), words_of(translation)))
 
 
 def _parts(values: Sequence[int], starts: Sequence[int]) -> list[Part]:

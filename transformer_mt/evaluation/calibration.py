@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformer_mt.config import Config
-from transformer_mt.data.test_sets import TestSentence
+from transformer_mt.data.corpora.evaluation_sets import EvaluationSentence
 from transformer_mt.evaluation.metrics import build_metrics
 from transformer_mt.files import write_text
 from transformer_mt.progress_bar import show_progress
@@ -49,7 +49,7 @@ class Fit:
 
 
 def calibrate(
-    translator: Translator, sentences: Sequence[TestSentence], config: Config, tag: str | None
+    translator: Translator, sentences: Sequence[EvaluationSentence], config: Config, tag: str | None
 ) -> Fit | None:
     """The confidence of the translator's own search; None if there are too few sentences."""
     sentences = sentences[:_MOST]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import mean
 
-from transformer_mt.data.test_sets import TestSet
+from transformer_mt.data.corpora.evaluation_sets import EvaluationSet
 from transformer_mt.errors import InputError
 from transformer_mt.evaluation.metric import Metric, Statistics
 from transformer_mt.evaluation.significance import (
@@ -55,7 +55,7 @@ class Cell:
 class Comparison:
     """The cells of a table: systems x test sets x metrics."""
 
-    tests: list[TestSet]
+    tests: list[EvaluationSet]
     systems: list[System]
     metrics: list[Metric]
     cells: list[Cell]
@@ -72,9 +72,9 @@ class Comparison:
 
 
 def compare(
-    tests: Sequence[TestSet],
+    tests: Sequence[EvaluationSet],
     systems: Sequence[System],
-    metrics: Sequence[Metric] | Callable[[TestSet], Sequence[Metric]],
+    metrics: Sequence[Metric] | Callable[[EvaluationSet], Sequence[Metric]],
     test: Test = "bootstrap",
     samples: int = SAMPLES,
 ) -> Comparison:

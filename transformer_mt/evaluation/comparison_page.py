@@ -8,7 +8,7 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from transformer_mt.data.test_sets import TestSet
+from transformer_mt.data.corpora.evaluation_sets import EvaluationSet
 from transformer_mt.evaluation.breakdown import (
     FLAGS,
     count_words,
@@ -87,7 +87,7 @@ def _facts(comparison: Comparison, word_counts: Counter[str] | None, is_natural:
 def _test_facts(
     comparison: Comparison,
     number: int,
-    test: TestSet,
+    test: EvaluationSet,
     word_counts: Counter[str] | None,
     is_natural: bool,
 ) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer_mt.config import Config
-from transformer_mt.data.test_sets import TestSet
+from transformer_mt.data.corpora.evaluation_sets import EvaluationSet
 from transformer_mt.errors import WorkError
 from transformer_mt.evaluation.metric import Metric, Score
 from transformer_mt.evaluation.metrics import build_metrics, corpus_scores, tokenised_note
@@ -43,13 +43,13 @@ class Evaluation:
     it was exported.
     """
 
-    def scored_by(self, metrics: Sequence[Metric], test: TestSet) -> "Evaluation":
+    def scored_by(self, metrics: Sequence[Metric], test: EvaluationSet) -> "Evaluation":
         """The same with the scores of further metrics."""
         translations = [row["translation"] for row in self.rows]
         more = corpus_scores(metrics, test.sources, translations, test.references)
         return replace(self, scores=[*self.scores, *more])
 
-    def save(self, folder: Path, test: TestSet) -> None:
+    def save(self, folder: Path, test: EvaluationSet) -> None:
         """Write NAME.jsonl (the rows) and NAME.scores.json. WorkError where the folder takes none."""
         rows = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in self.rows)
         scores = [asdict(score) for score in self.scores]
@@ -71,7 +71,7 @@ class Evaluation:
 
 def evaluate(
     translator: Translator,
-    test: TestSet,
+    test: EvaluationSet,
     config: Config,
     say: Callable[[str], None],
     tag: str | None = None,

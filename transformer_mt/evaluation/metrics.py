@@ -3,11 +3,11 @@
 from collections.abc import Callable, Sequence
 
 from transformer_mt.config.evaluate import EvaluateConfig
-from transformer_mt.data.languages import is_natural
-from transformer_mt.data.test_sets import TestSet
+from transformer_mt.data.corpora.evaluation_sets import EvaluationSet
 from transformer_mt.evaluation.error_rates import ErrorRate, ExactMatch
 from transformer_mt.evaluation.metric import Metric, References, Score
 from transformer_mt.evaluation.sacrebleu_metrics import build_bleu, build_chrf, build_spbleu, build_ter
+from transformer_mt.text.languages import is_natural
 
 
 def build_metrics(rules: EvaluateConfig, target_lang: str, names: Sequence[str] = ()) -> list[Metric]:
@@ -17,12 +17,12 @@ def build_metrics(rules: EvaluateConfig, target_lang: str, names: Sequence[str] 
 
 def metrics_by_test(
     rules: EvaluateConfig, target_lang: str, names: Sequence[str] = (), others: Sequence[Metric] = ()
-) -> Callable[[TestSet], list[Metric]]:
+) -> Callable[[EvaluationSet], list[Metric]]:
     """The metrics of each test set, and the `others`. Its target language is that of the set where it is a
     language code, as a corpus may call its languages by the names of its columns; else `target_lang`.
     """
 
-    def of_test(test: TestSet) -> list[Metric]:
+    def of_test(test: EvaluationSet) -> list[Metric]:
         target = test.languages[1] if test.languages and is_natural(test.languages[1]) else target_lang
         return [*build_metrics(rules, target, names), *others]
 

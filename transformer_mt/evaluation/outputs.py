@@ -6,23 +6,23 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from transformer_mt.data.lines import read_lines
-from transformer_mt.data.packed import without_packing
-from transformer_mt.data.test_sets import TestSet
+from transformer_mt.data.corpora.evaluation_sets import EvaluationSet
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.files import digest, write_text
+from transformer_mt.text.compressed import without_compression
+from transformer_mt.text.lines import read_lines
 
 NOT_ITS_OWN = "other-"
 """Before the names of test sets that something else than the model alone translated, or with another tag."""
 
 
-def read_translations(file: Path, test: TestSet) -> list[str]:
+def read_translations(file: Path, test: EvaluationSet) -> list[str]:
     """The translations in a text file, one a line, or in .jsonl or .json, as `translation` of its objects,
     one a line.
 
     InputError if they are not those of the test set's sources.
     """
-    suffix = Path(without_packing(str(file))).suffix.lower()
+    suffix = Path(without_compression(str(file))).suffix.lower()
     rows = list(_rows(file)) if suffix in (".jsonl", ".json") else None
     found = list(read_lines(str(file))) if rows is None else [row["translation"] for row in rows]
     if len(found) != len(test.sentences):
@@ -39,7 +39,7 @@ def read_translations(file: Path, test: TestSet) -> list[str]:
     return found
 
 
-def set_of_file(file: Path, position: int = 0) -> TestSet:
+def set_of_file(file: Path, position: int = 0) -> EvaluationSet:
     """The test set whose sources and references are in a .jsonl file of `evaluate`; `position` tells it from
     others of the same file name.
     """
@@ -52,11 +52,11 @@ def set_of_file(file: Path, position: int = 0) -> TestSet:
         sentences.append((row["source"], tuple(references)))
     if not sentences:
         raise InputError(f"{file}: a test set must have sentences, but is empty")
-    return TestSet(f"{position}-{file.stem}", file.stem, sentences)
+    return EvaluationSet(f"{position}-{file.stem}", file.stem, sentences)
 
 
 def kept_translations(
-    folder: Path, test: TestSet, decode: dict[str, Any], weights: str | None, usual: tuple[str, str]
+    folder: Path, test: EvaluationSet, decode: dict[str, Any], weights: str | None, usual: tuple[str, str]
 ) -> list[str] | None:
     """Those kept in the model's folder, if these weights alone made them of this test set by this search;
     else None. `usual` are the languages of sets that name none.

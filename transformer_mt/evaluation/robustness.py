@@ -7,12 +7,12 @@ from random import Random
 from typing import Any
 
 from transformer_mt.config import Config
-from transformer_mt.data.spaceless import joined
-from transformer_mt.data.test_sets import TestSentence, TestSet
-from transformer_mt.data.text_changes import Change, NoFinalMark, TitleCase, Typos, UpperCase
+from transformer_mt.data.corpora.evaluation_sets import EvaluationSentence, EvaluationSet
 from transformer_mt.evaluation.metric import Score
 from transformer_mt.evaluation.metrics import build_metrics, corpus_scores
 from transformer_mt.markdown import table
+from transformer_mt.text.text_changes import Change, NoFinalMark, TitleCase, Typos, UpperCase
+from transformer_mt.text.unsegmented import joined
 from transformer_mt.translation.direction import translator_for_set
 from transformer_mt.translation.result import Options
 from transformer_mt.translation.translator import Translator
@@ -47,7 +47,7 @@ class Row:
 
 
 def measure(
-    translator: Translator, test: TestSet, config: Config, say: Callable[[str], None], tag: str | None
+    translator: Translator, test: EvaluationSet, config: Config, say: Callable[[str], None], tag: str | None
 ) -> Iterator[Row]:
     """The scores of the test set as it is, and in each form."""
     if test.languages:
@@ -63,7 +63,7 @@ def measure(
         yield Row(test.corpus, form, len(sentences), scores, wrong / max(1, len(results)))
 
 
-def forms(test: TestSet) -> dict[str, list[TestSentence]]:
+def forms(test: EvaluationSet) -> dict[str, list[EvaluationSentence]]:
     """The test set as it is and in variants of real input, by a name; single words have no references."""
     found = {"as it is": test.sentences}
     for name, change in CHANGES.items():
@@ -75,17 +75,17 @@ def forms(test: TestSet) -> dict[str, list[TestSentence]]:
     return {name: sentences for name, sentences in found.items() if sentences}
 
 
-def _changed(change: Change, sentence: TestSentence, number: int) -> TestSentence:
+def _changed(change: Change, sentence: EvaluationSentence, number: int) -> EvaluationSentence:
     src, references = sentence
     changed = [change(src, reference, Random(number)) for reference in references]
     return changed[0][0], tuple(reference for _, reference in changed)
 
 
-def _joined(first: TestSentence, second: TestSentence) -> TestSentence:
+def _joined(first: EvaluationSentence, second: EvaluationSentence) -> EvaluationSentence:
     return joined(first[0], second[0]), tuple(joined(*each) for each in zip(first[1], second[1]))
 
 
-def _words(test: TestSet) -> list[str]:
+def _words(test: EvaluationSet) -> list[str]:
     """The most frequent words of the sources, without marks."""
     words = (word.strip("\"'.,;:!?()") for src in test.sources for word in src.split())
     counts = Counter(word for word in words if word.isalpha() and len(word) > 1)

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from transformer_mt.data.languages import base_code
 from transformer_mt.errors import InputError
 from transformer_mt.evaluation.metric import Metric, References, Statistics
+from transformer_mt.text.languages import base_code
 
 _TOKENIZERS = {
     **dict.fromkeys(("zh", "zho", "cmn", "yue", "wuu"), "zh"),

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from transformer_mt.data.test_sets import TestSet
-from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.data.corpora.evaluation_sets import EvaluationSet
+from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.evaluation.evaluate import evaluate
 from transformer_mt.evaluation.outputs import kept_translations, weights_digest
@@ -14,7 +14,7 @@ from transformer_mt.translation.translator import Translator
 
 
 def translated(
-    folder: Path, tests: Sequence[TestSet], device: str, say: Callable[[str], None]
+    folder: Path, tests: Sequence[EvaluationSet], device: str, say: Callable[[str], None]
 ) -> list[list[str]]:
     """The translations of each test set by the model in the folder; those kept there are used again where
     they are still its own.

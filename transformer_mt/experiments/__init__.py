@@ -1,1 +1,5 @@
-"""What takes several models or trainings: back-translation, students of teachers, comparisons of variants."""
+"""What takes several models or trainings: back-translation, students of teachers, sweeps.
+
+Each can be stopped and run again: what is done is kept. Begin with `synthetic.py`, `distill.py` or
+`sweep_plan.py`.
+"""

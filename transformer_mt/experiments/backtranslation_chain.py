@@ -13,7 +13,7 @@ from transformer_mt.config.filter import FilterConfig
 from transformer_mt.config.load import load_config, load_yaml
 from transformer_mt.config.messages import sentence
 from transformer_mt.config.section import Section
-from transformer_mt.data.cleaning_rules import rules_of
+from transformer_mt.data.cleaning.rules import rules_of
 from transformer_mt.errors import InputError
 from transformer_mt.experiments.synthetic import (
     PairSelection,

@@ -18,9 +18,9 @@ from pathlib import Path
 from transformer_mt.config import Config, DataConfig
 from transformer_mt.config.corpus import Corpus, CorpusOptions, FileCorpus, FromTrainCorpus
 from transformer_mt.config.filter import FilterConfig
-from transformer_mt.data.cleaning_rules import rules_of
-from transformer_mt.data.passes import training_pairs
-from transformer_mt.data.test_sets import TestSentence, read_set
+from transformer_mt.data.cleaning.rules import rules_of
+from transformer_mt.data.corpora.evaluation_sets import EvaluationSentence, read_set
+from transformer_mt.data.preparation.first_pass import training_pairs
 from transformer_mt.device import keep_freed_memory
 from transformer_mt.errors import InputError, Setting, WorkError
 from transformer_mt.evaluation.metric import Score
@@ -42,8 +42,8 @@ from transformer_mt.files import digest, write_text
 from transformer_mt.locks import start_over
 from transformer_mt.markdown import table
 from transformer_mt.training.loop import train
-from transformer_mt.translation.ctranslate2_engine import import_ctranslate2
 from transformer_mt.translation.direction import translator_for_set
+from transformer_mt.translation.engines.ctranslate2_engine import import_ctranslate2
 from transformer_mt.translation.model_folder import load_run_config
 from transformer_mt.translation.result import Options
 from transformer_mt.translation.translator import Translator
@@ -248,7 +248,7 @@ def _known_tag(tag: str | None, translator: Translator) -> str | None:
 def _measure(
     name: str,
     models: Sequence[Path],
-    test: Sequence[TestSentence],
+    test: Sequence[EvaluationSentence],
     languages: tuple[str, str],
     tag: str | None,
     config: Config,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer_mt import plots
-from transformer_mt.data.test_sets import describe_set
+from transformer_mt.data.corpora.evaluation_sets import describe_set
 from transformer_mt.errors import InputError
 from transformer_mt.evaluation.comparison import Cell, Comparison, System, compare
 from transformer_mt.evaluation.comparison_table import as_markdown

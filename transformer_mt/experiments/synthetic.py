@@ -18,15 +18,15 @@ import numpy as np
 from transformer_mt.config import Config
 from transformer_mt.config.corpus import Corpus
 from transformer_mt.config.filter import FilterConfig
-from transformer_mt.data.cleaning_rules import Rule, rules_of
-from transformer_mt.data.lines import count_lines, cut_to_whole_lines, read_lines
+from transformer_mt.data.cleaning.rules import Rule, rules_of
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.evaluation.outputs import weights_digest
 from transformer_mt.experiments.origin import check_origin, record_origin
 from transformer_mt.files import digest, fsync
 from transformer_mt.locks import lock_output
 from transformer_mt.progress_bar import show_progress
-from transformer_mt.training.distributed import Ranks
+from transformer_mt.text.lines import count_lines, cut_to_whole_lines, read_lines
+from transformer_mt.training.parallel.distributed import Ranks
 from transformer_mt.translation.chunk_size import ChunkSize
 from transformer_mt.translation.result import Options
 from transformer_mt.translation.translator import Translator

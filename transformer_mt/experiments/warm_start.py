@@ -8,10 +8,10 @@ import torch
 from transformer_mt.checkpoint import load_weights, save_weights
 from transformer_mt.config import Config
 from transformer_mt.config.dump import dump_config
-from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.files import write_text
-from transformer_mt.training.run import model_for
+from transformer_mt.training.state.run import model_for
 from transformer_mt.translation.model_folder import load_run_config
 
 _LAYER = re.compile(r"(encoder|decoder)\.layers\.(\d+)\.")

@@ -7,7 +7,7 @@ from pathlib import Path
 from transformer_mt.cache import cache_root
 from transformer_mt.errors import InputError
 from transformer_mt.files import digest
-from transformer_mt.translation.ctranslate2_engine import import_ctranslate2
+from transformer_mt.translation.engines.ctranslate2_engine import import_ctranslate2
 
 
 def exported(run: Path, say: Callable[[str], None]) -> Path:

@@ -8,13 +8,12 @@ import torch
 from torch import nn
 
 from transformer_mt.config import Config
-from transformer_mt.data.tokenizer import BOS, EOS, UNK, Tokenizer
+from transformer_mt.data.vocabulary.tokenizer import BOS, EOS, UNK, Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.export.ctranslate2_support import reasons_against
 from transformer_mt.export.format import num_positions
 from transformer_mt.model.attention import MultiHeadAttention
 from transformer_mt.model.interface import TranslationModel, alignment_layer
-from transformer_mt.model.position_bias import Relative
 from transformer_mt.model.positions import LearnedPositions, NoPositions, sinusoids
 from transformer_mt.model.transformer import (
     DecoderLayer,
@@ -23,8 +22,9 @@ from transformer_mt.model.transformer import (
     Residual,
     Transformer,
 )
-from transformer_mt.model.variants import VariantAttention
-from transformer_mt.translation.ctranslate2_engine import import_ctranslate2
+from transformer_mt.model.variants.position_bias import Relative
+from transformer_mt.model.variants.variants import VariantAttention
+from transformer_mt.translation.engines.ctranslate2_engine import import_ctranslate2
 
 
 def write_model(

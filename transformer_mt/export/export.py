@@ -13,8 +13,8 @@ from transformer_mt.export.format import ExportFormat, TrainedRun
 from transformer_mt.export.model_card import card_facts, model_card
 from transformer_mt.export.proof import Proof, probe_sentences, prove
 from transformer_mt.files import write_text
+from transformer_mt.translation.engines.torch_engine import load_model
 from transformer_mt.translation.model_folder import is_exported, load_run_config
-from transformer_mt.translation.torch_engine import load_model
 from transformer_mt.translation.translator import Translator
 
 

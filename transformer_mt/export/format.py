@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from transformer_mt.config import Config, DecodeConfig
-from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.translation.result import Translation
 

@@ -11,14 +11,14 @@ from pathlib import Path
 
 from transformer_mt.config import Config
 from transformer_mt.cpu import has_exact_int8_products
-from transformer_mt.data.lines import read_lines
-from transformer_mt.data.spaceless import has_no_word_spaces
-from transformer_mt.data.test_sets import read_set
-from transformer_mt.data.tokenizer import EOS, Tokenizer
+from transformer_mt.data.corpora.evaluation_sets import read_set
+from transformer_mt.data.vocabulary.tokenizer import EOS, Tokenizer
 from transformer_mt.errors import InputError, Setting, WorkError
 from transformer_mt.evaluation.sacrebleu_metrics import build_bleu
 from transformer_mt.export.format import ExportFormat, Output
 from transformer_mt.progress_bar import show_progress
+from transformer_mt.text.lines import read_lines
+from transformer_mt.text.unsegmented import has_no_word_spaces
 from transformer_mt.translation.translator import Translator
 
 _PROBES = 200

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from transformer_mt.config import Config, DecodeConfig
-from transformer_mt.data.languages import base_code, language_name
 from transformer_mt.errors import InputError
 from transformer_mt.export.ctranslate2_spec import write_model
 from transformer_mt.export.ctranslate2_support import reasons_against
 from transformer_mt.export.format import Output, TrainedRun, reasons_against_language_pieces
-from transformer_mt.translation.ctranslate2_engine import import_ctranslate2
+from transformer_mt.text.languages import base_code, language_name
+from transformer_mt.translation.engines.ctranslate2_engine import import_ctranslate2
 from transformer_mt.translation.result import Translation
 
 # What Argos searches with, whatever the model: the length penalty and the longest translation are fixed, the

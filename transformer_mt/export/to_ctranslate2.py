@@ -12,7 +12,7 @@ from transformer_mt.export.ctranslate2_spec import write_model
 from transformer_mt.export.ctranslate2_support import reasons_against
 from transformer_mt.export.format import Output, TrainedRun, num_positions
 from transformer_mt.files import digest, write_text
-from transformer_mt.translation.ctranslate2_engine import import_ctranslate2, supported_settings
+from transformer_mt.translation.engines.ctranslate2_engine import import_ctranslate2, supported_settings
 from transformer_mt.translation.result import Translation
 from transformer_mt.translation.translator import Translator
 

@@ -13,7 +13,7 @@ from typing import Any
 from safetensors.torch import save_file
 
 from transformer_mt.config import Config, DecodeConfig
-from transformer_mt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
+from transformer_mt.data.vocabulary.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.export.format import Output, TrainedRun, num_positions, reasons_against_language_pieces
 from transformer_mt.export.huggingface_weights import weights

@@ -1,4 +1,4 @@
-"""What can be wrong with a corpus: one check per suspicion, each fed pair by pair, in flat memory."""
+"""What can be wrong with a corpus: one check per finding, each fed pair by pair, in flat memory."""
 
 import math
 import re
@@ -8,18 +8,18 @@ from typing import Literal
 
 from transformer_mt.config import DataConfig
 from transformer_mt.config.filter import FilterConfig
-from transformer_mt.data.cleaning_rules import CopyRule, MarkupRule, NumbersRule, ScriptRule
-from transformer_mt.data.languages import LanguageIdentifier, is_natural, is_same_language
-from transformer_mt.data.spaceless import has_no_spaces, has_spaces_within
-from transformer_mt.data.tables import Pair
-from transformer_mt.data.text_damage import is_escaped, is_wrongly_decoded
-from transformer_mt.data.text_keys import near_text, sentence_key, text_key
+from transformer_mt.data.cleaning.rules import CopyRule, MarkupRule, NumbersRule, ScriptRule
+from transformer_mt.inspection.finding import Finding, IsOn, always, never
 from transformer_mt.inspection.samples import UNCOUNTED, FrequentKeys, Group, GroupSample, weight_of
-from transformer_mt.inspection.suspicion import IsOn, Suspicion, always, never
+from transformer_mt.text.hashes import near_text, sentence_key, text_key
+from transformer_mt.text.languages import LanguageIdentifier, is_natural, is_same_language
+from transformer_mt.text.mojibake import is_escaped, is_wrongly_decoded
+from transformer_mt.text.pair import Pair
+from transformer_mt.text.unsegmented import has_no_spaces, has_spaces_within
 
 
 class PairCheck:
-    """A suspicion that one pair alone shows."""
+    """A finding that one pair alone shows."""
 
     def __init__(
         self,
@@ -29,16 +29,16 @@ class PairCheck:
         is_on: IsOn,
         weight: float = 1.0,
     ) -> None:
-        self._suspicion = Suspicion(what, action, weight=weight, is_on=is_on)
+        self._finding = Finding(what, action, weight=weight, is_on=is_on)
         self._is_suspect = is_suspect
 
     def add(self, row: int, pair: Pair) -> None:
         weight = weight_of(row)
         if weight and self._is_suspect(*pair):
-            self._suspicion.add(row, pair, weight)
+            self._finding.add(row, pair, weight)
 
-    def suspicions(self) -> list[Suspicion]:
-        return [self._suspicion]
+    def findings(self) -> list[Finding]:
+        return [self._finding]
 
 
 # A mark that ends a sentence or clause, after a space; text in French has a space before others of them.
@@ -63,7 +63,7 @@ class TokenisedCheck:
         """`joined` is the side whose text was joined already, or both."""
         self._languages = languages
         self._joined = {"source", "target"} if joined is True else {joined} - {False}
-        self._suspicion = Suspicion("tokenised text", "", weight=0.3, drops=False)
+        self._finding = Finding("tokenised text", "", weight=0.3, drops=False)
         self._sides = {"source": 0, "target": 0}
 
     def add(self, row: int, pair: Pair) -> None:
@@ -72,21 +72,21 @@ class TokenisedCheck:
             return
         found = [is_tokenised(text, language) for text, language in zip(pair, self._languages)]
         if any(found):
-            self._suspicion.add(row, pair, weight)
+            self._finding.add(row, pair, weight)
             for side, is_found in zip(self._sides, found):
                 self._sides[side] += is_found
 
-    def suspicions(self) -> list[Suspicion]:
+    def findings(self) -> list[Finding]:
         # Joining changes marks of text that was not tokenised, so a side with little of it is left as it is.
         sides = {side for side, count in self._sides.items() if 20 * count > max(self._sides.values())}
         if sides <= self._joined:
-            self._suspicion.action = "joining left these; look at the examples"
-            self._suspicion.weight = 0.0
+            self._finding.action = "joining left these; look at the examples"
+            self._finding.weight = 0.0
         else:
             all_sides = sides | self._joined
             value = "true" if len(all_sides) > 1 else all_sides.pop()
-            self._suspicion.action = f"filter: {{detokenize: {value}}}"
-        return [self._suspicion]
+            self._finding.action = f"filter: {{detokenize: {value}}}"
+        return [self._finding]
 
 
 def pair_checks(languages: tuple[str, str]) -> list[PairCheck]:
@@ -134,13 +134,13 @@ class LanguageCheck:
     def __init__(self, languages: tuple[str, str], identifier: LanguageIdentifier) -> None:
         self._languages, self._identifier = languages, identifier
         self._wrong, self._swapped = (
-            Suspicion(what, "filter: {language: true}", is_on=lambda rules, data: rules.language)
+            Finding(what, "filter: {language: true}", is_on=lambda rules, data: rules.language)
             for what in ("wrong language", "swapped languages")
         )
         if not all(map(identifier.knows, languages)):  # the rule refuses such a pair of languages
             unknown = next(language for language in languages if not identifier.knows(language))
-            for suspicion in (self._wrong, self._swapped):
-                suspicion.action = f"remove these pairs; filter.language does not know {unknown}"
+            for finding in (self._wrong, self._swapped):
+                finding.action = f"remove these pairs; filter.language does not know {unknown}"
         self._looked_at = 0
         self._found: Counter[str] = Counter()
 
@@ -163,7 +163,7 @@ class LanguageCheck:
             self._wrong.add(row, pair, weight)
             self._found.update({lang for lang, wrong in zip(best, is_wrong) if wrong})
 
-    def suspicions(self) -> list[Suspicion]:
+    def findings(self) -> list[Finding]:
         if self._swapped.pairs > 0.5 * self._looked_at:
             self._swapped.action = "exchange source and target, or the columns, of this corpus"
             self._swapped.is_on = never
@@ -180,7 +180,7 @@ class LengthCheck:
     def __init__(self) -> None:
         self._waiting: list[tuple[int, Pair]] = []
         self._usual: float | None = None
-        self._suspicion = Suspicion(
+        self._finding = Finding(
             "unbalanced lengths",
             "data.max_length_ratio: 2.0",
             is_on=lambda rules, data: data.max_length_ratio <= 2.0,
@@ -208,12 +208,12 @@ class LengthCheck:
         extra = self._EXTRA * min(1.0, self._usual)
         shorter, longer = sorted((expected, length))
         if longer > self._FACTOR * shorter + extra:
-            self._suspicion.add(row, pair, 1)
+            self._finding.add(row, pair, 1)
 
-    def suspicions(self) -> list[Suspicion]:
+    def findings(self) -> list[Finding]:
         if self._waiting:
             self._begin()
-        return [self._suspicion]
+        return [self._finding]
 
 
 class RepetitionCheck:
@@ -243,13 +243,13 @@ class RepetitionCheck:
             self._sides[side].add(keys[side], keys[1 - side], pair)
             self._frequent_sides[side].add(keys[side], keys[1 - side], pair)
 
-    def suspicions(self) -> list[Suspicion]:
-        exact = Suspicion(
+    def findings(self) -> list[Finding]:
+        exact = Finding(
             "exact duplicates",
             "data.remove_duplicates: true",
             is_on=lambda rules, data: data.remove_duplicates is not False,
         )
-        near = Suspicion(
+        near = Finding(
             "near-duplicates",
             "data.remove_duplicates: near",
             weight=0.1,
@@ -272,9 +272,9 @@ class RepetitionCheck:
             many.append(self._many(1, "one target, many sources"))
         return [exact, near, *many]
 
-    def _many(self, side: int, what: str) -> Suspicion:
+    def _many(self, side: int, what: str) -> Finding:
         action = "check that these are translations; no setting removes them"
-        found, sample = Suspicion(what, action, weight=0.2), self._sides[side]
+        found, sample = Finding(what, action, weight=0.2), self._sides[side]
         for group in sample.groups():
             if len(group.partners) >= self.MANY and self._is_represented(sample, group):
                 found.add(-1, group.example, group.pairs * sample.weight)
@@ -297,21 +297,21 @@ class LeakCheck:
     def __init__(self, sources: Set[int], targets: Set[int] = frozenset()) -> None:
         """Keys of the sources, and of the targets, that the pairs must not have."""
         self._sources, self._targets = sources, targets
-        self._suspicion = Suspicion("validation or test sentences", "training leaves them out", is_on=always)
+        self._finding = Finding("validation or test sentences", "training leaves them out", is_on=always)
 
     def add(self, row: int, pair: Pair) -> None:
         if sentence_key(pair[0]) in self._sources or (
             self._targets and sentence_key(pair[1]) in self._targets
         ):
-            self._suspicion.add(row, pair, 1)
+            self._finding.add(row, pair, 1)
 
-    def suspicions(self) -> list[Suspicion]:
-        return [self._suspicion]
+    def findings(self) -> list[Finding]:
+        return [self._finding]
 
 
 Check = PairCheck | TokenisedCheck | LanguageCheck | LengthCheck | RepetitionCheck | LeakCheck
 
 
-def all_suspicions(checks: Sequence[Check]) -> list[Suspicion]:
+def all_findings(checks: Sequence[Check]) -> list[Finding]:
     """Those that concern pairs."""
-    return [suspicion for check in checks for suspicion in check.suspicions() if suspicion.pairs]
+    return [finding for check in checks for finding in check.findings() if finding.pairs]

@@ -10,12 +10,10 @@ import numpy as np
 from transformer_mt.config import Config
 from transformer_mt.config.corpus import FromTrainCorpus
 from transformer_mt.config.filter import FilterConfig
-from transformer_mt.data.corpus import Pair, name_of, read_corpus
-from transformer_mt.data.given_tokenizer import given_tokenizer
-from transformer_mt.data.languages import LanguageIdentifier, is_natural
-from transformer_mt.data.passes import evaluation_keys, training_pairs
-from transformer_mt.data.scripts import count_scripts
-from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.data.corpora.corpus import name_of, read_corpus
+from transformer_mt.data.preparation.first_pass import evaluation_keys, training_pairs
+from transformer_mt.data.vocabulary.given_tokenizer import given_tokenizer
+from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.inspection.checks import (
     Check,
@@ -24,13 +22,16 @@ from transformer_mt.inspection.checks import (
     LengthCheck,
     RepetitionCheck,
     TokenisedCheck,
-    all_suspicions,
+    all_findings,
     pair_checks,
 )
+from transformer_mt.inspection.finding import Example, Finding
 from transformer_mt.inspection.samples import Block, BlockSample
 from transformer_mt.inspection.shifted_lines import find_shifts
-from transformer_mt.inspection.suspicion import Example, Suspicion
 from transformer_mt.progress_bar import show_progress
+from transformer_mt.text.languages import LanguageIdentifier, is_natural
+from transformer_mt.text.pair import Pair
+from transformer_mt.text.scripts import count_scripts
 
 
 @dataclass
@@ -47,13 +48,13 @@ class CorpusReport:
     """Characters of a side: the 5th, 50th, 95th and 100th percentile, of a sample."""
     scripts: tuple[dict[str, float], dict[str, float]]
     """The share of each script in the letters of a side, of a sample."""
-    suspicions: list[Suspicion]
+    findings: list[Finding]
     sample: list[Pair]
     tokens: tuple[float, float] | None = None
     """Mean pieces of a source and of a target."""
 
-    def share(self, suspicion: Suspicion) -> float:
-        return suspicion.pairs / max(1, self.rows)
+    def share(self, finding: Finding) -> float:
+        return finding.pairs / max(1, self.rows)
 
 
 @dataclass
@@ -87,8 +88,8 @@ def inspect(config: Config, say: Callable[[str], None]) -> Inspection:
         report = inspect_corpus(
             name_of(entry), training_pairs(entry, data), languages, checks, is_training=True
         )
-        for suspicion in report.suspicions:
-            suspicion.mark_if_handled(rules, data)
+        for finding in report.findings:
+            finding.mark_if_handled(rules, data)
         reports.append(report)
     for corpus in (*data.valid_sets, *data.test):
         if isinstance(corpus, FromTrainCorpus):
@@ -97,9 +98,9 @@ def inspect(config: Config, say: Callable[[str], None]) -> Inspection:
         languages = data.languages_of(corpus)
         checks = build_checks(languages, identifier)
         report = inspect_corpus(name_of(corpus), read_corpus(corpus, data), languages, checks)
-        for suspicion in report.suspicions:
-            suspicion.mark_if_handled(FilterConfig(), data)  # no rule is applied to such a set
-            suspicion.action = "these pairs are scored as they are: look at the examples"
+        for finding in report.findings:
+            finding.mark_if_handled(FilterConfig(), data)  # no rule is applied to such a set
+            finding.action = "these pairs are scored as they are: look at the examples"
         reports.append(report)
     vocab_size = _count_tokens(config, reports, notes)
     return Inspection(config.name, reports, notes, vocab_size)
@@ -140,7 +141,7 @@ def inspect_corpus(
             continue
         for check in checks:
             check.add(row, (src, tgt))
-    suspicions = [*_shifted(blocks, languages, rows), *all_suspicions(checks)]
+    findings = [*_shifted(blocks, languages, rows), *all_findings(checks)]
     sample = [pair for block in blocks.blocks() for pair in block.pairs if all(pair)]
     sides = tuple([pair[side] for pair in sample] for side in (0, 1))
     return CorpusReport(
@@ -151,7 +152,7 @@ def inspect_corpus(
         empty=empty,
         lengths=(_percentiles(sides[0]), _percentiles(sides[1])),
         scripts=(_scripts(sides[0]), _scripts(sides[1])),
-        suspicions=sorted(suspicions, key=lambda suspicion: -suspicion.pairs),
+        findings=sorted(findings, key=lambda finding: -finding.pairs),
         sample=sample,
     )
 
@@ -173,15 +174,15 @@ def _scripts(texts: Sequence[str]) -> dict[str, float]:
     return {name: count / total for name, count in counts.most_common(4)}
 
 
-def _shifted(blocks: BlockSample, languages: tuple[str, str], rows: int) -> list[Suspicion]:
+def _shifted(blocks: BlockSample, languages: tuple[str, str], rows: int) -> list[Finding]:
     found = []
     for shift in find_shifts(blocks.blocks(), languages):
         pairs = min(rows, round(shift.lines * blocks.stride))
         first, last = shift.blocks[0].start, shift.blocks[-1].start + len(shift.blocks[-1].pairs)
         note = f"in rows {first + 1:,} to {last:,}, target line N{shift.by:+d} fits source line N"
-        suspicion = Suspicion("shifted lines", "add or remove lines in one of the files", pairs, note=note)
-        suspicion.examples = _examples(shift.blocks)
-        found.append(suspicion)
+        finding = Finding("shifted lines", "add or remove lines in one of the files", pairs, note=note)
+        finding.examples = _examples(shift.blocks)
+        found.append(finding)
     return found
 
 

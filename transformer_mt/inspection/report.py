@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from html import escape
 
+from transformer_mt.inspection.assessment import assessment
+from transformer_mt.inspection.finding import Finding
 from transformer_mt.inspection.inspect import CorpusReport, Inspection
-from transformer_mt.inspection.suspicion import Suspicion
-from transformer_mt.inspection.verdict import verdict
 from transformer_mt.markdown import table
 
 _LEAST = 0.0005
@@ -16,48 +16,48 @@ body { font: 16px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto
 table { border-collapse: collapse; margin: 1rem 0; display: block; overflow-x: auto; }
 th, td { border: 1px solid #bbb; padding: .3rem .6rem; text-align: left; vertical-align: top; }
 th { background: #f2f2f2; }
-.verdict { border-left: .3rem solid #2a6; padding: .5rem 1rem; background: #f4faf6; font-size: 1.1em; }
+.assessment { border-left: .3rem solid #2a6; padding: .5rem 1rem; background: #f4faf6; font-size: 1.1em; }
 code { background: #f2f2f2; padding: 0 .2rem; }
 summary { cursor: pointer; font-weight: 600; margin-top: .8rem; }
 td.text { max-width: 30rem; overflow-wrap: anywhere; }
 """
 
 
-def shown(report: CorpusReport) -> list[Suspicion]:
-    """The suspicions worth a line."""
-    return [s for s in report.suspicions if s.pairs >= 10 or report.share(s) >= _LEAST]
+def shown(report: CorpusReport) -> list[Finding]:
+    """The findings worth a line."""
+    return [s for s in report.findings if s.pairs >= 10 or report.share(s) >= _LEAST]
 
 
 def markdown(inspection: Inspection) -> str:
     """The report for the terminal and for inspect.md."""
-    parts = [f"# Inspection of {inspection.name}", verdict(inspection), *inspection.notes]
+    parts = [f"# Inspection of {inspection.name}", assessment(inspection), *inspection.notes]
     parts.append(table(_overview(inspection), _head(inspection)))
     for report in inspection.corpora:
         parts.append(f"## {report.name}")
-        if not (suspicions := shown(report)):
+        if not (findings := shown(report)):
             parts.append("Nothing suspicious.")
             continue
-        rows = [_row(report, suspicion) for suspicion in suspicions]
-        parts.append(table(rows, _SUSPICIONS))
-        parts += [_example_lines(suspicion) for suspicion in suspicions]
+        rows = [_row(report, finding) for finding in findings]
+        parts.append(table(rows, _FINDINGS))
+        parts += [_example_lines(finding) for finding in findings]
     return "\n\n".join(parts) + "\n"
 
 
 def html_page(inspection: Inspection) -> str:
     """One page without scripts, pictures or links to elsewhere."""
     body = [f"<h1>Inspection of {escape(inspection.name)}</h1>"]
-    body.append(f'<p class="verdict">{escape(verdict(inspection))}</p>')
+    body.append(f'<p class="assessment">{escape(assessment(inspection))}</p>')
     body += [f"<p>{escape(note)}</p>" for note in inspection.notes]
     body.append(_html_table(_head(inspection), _overview(inspection)))
     for report in inspection.corpora:
         body.append(f"<h2>{escape(report.name)}</h2>")
-        if not (suspicions := shown(report)):
+        if not (findings := shown(report)):
             body.append("<p>Nothing suspicious.</p>")
             continue
-        body.append(_html_table(_SUSPICIONS, [_row(report, suspicion) for suspicion in suspicions]))
-        for suspicion in suspicions:
-            rows = [[_row_label(e.row), *e.pair] for e in suspicion.examples]
-            body.append(f"<details><summary>{escape(suspicion.what)}: examples</summary>")
+        body.append(_html_table(_FINDINGS, [_row(report, finding) for finding in findings]))
+        for finding in findings:
+            rows = [[_row_label(e.row), *e.pair] for e in finding.examples]
+            body.append(f"<details><summary>{escape(finding.what)}: examples</summary>")
             body.append(_html_table(["row", *report.languages], rows, texts=(1, 2)) + "</details>")
     title = f"<title>Inspection of {escape(inspection.name)}</title>"
     head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width">{title}'
@@ -68,7 +68,7 @@ def html_page(inspection: Inspection) -> str:
     )
 
 
-_SUSPICIONS = ["suspicion", "pairs, about", "share", "setting or action", "note"]
+_FINDINGS = ["finding", "pairs, about", "share", "setting or action", "note"]
 
 
 def _head(inspection: Inspection) -> list[str]:
@@ -90,19 +90,19 @@ def _overview(inspection: Inspection) -> list[list[str]]:
     return rows
 
 
-def _row(report: CorpusReport, suspicion: Suspicion) -> list[str]:
-    share = f"{report.share(suspicion):.2%}"
-    return [suspicion.what, f"{suspicion.pairs:,}", share, suspicion.action, suspicion.note]
+def _row(report: CorpusReport, finding: Finding) -> list[str]:
+    share = f"{report.share(finding):.2%}"
+    return [finding.what, f"{finding.pairs:,}", share, finding.action, finding.note]
 
 
 def _row_label(row: int) -> str:
     return f"{row:,}" if row else ""
 
 
-def _example_lines(suspicion: Suspicion) -> str:
+def _example_lines(finding: Finding) -> str:
     """The examples as a list; line feeds cannot occur in them."""
-    lines = [f"Examples of {suspicion.what}:", ""]
-    for example in suspicion.examples:
+    lines = [f"Examples of {finding.what}:", ""]
+    for example in finding.examples:
         label = f"row {example.row:,}: " if example.row else ""
         lines.append(f"- {label}{_short(example.pair[0])}  \n  → {_short(example.pair[1])}")
     return "\n".join(lines)

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from transformer_mt.data.tables import Pair
+from transformer_mt.text.pair import Pair
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from transformer_mt.data.spaceless import has_no_word_spaces
 from transformer_mt.inspection.samples import Block
+from transformer_mt.text.unsegmented import has_no_word_spaces
 
 MOST = 5
 """The largest shift that is looked for, in lines."""

@@ -7,27 +7,8 @@ from torch import nn
 
 from transformer_mt.config.model import ModelConfig
 from transformer_mt.model.attention import MultiHeadAttention
-from transformer_mt.model.attention_scores import (
-    Additive,
-    Concat,
-    Cosine,
-    Dot,
-    Euclidean,
-    General,
-    Location,
-    ScaledDot,
-    Score,
-)
 from transformer_mt.model.interface import TranslationModel
-from transformer_mt.model.position_bias import Alibi, PositionBias, Relative, Rotary
 from transformer_mt.model.positions import LearnedPositions, NoPositions, SinusoidalPositions
-from transformer_mt.model.recurrent import (
-    BahdanauDecoder,
-    LuongDecoder,
-    Recurrent,
-    RecurrentEncoder,
-    SourceAttention,
-)
 from transformer_mt.model.transformer import (
     Decoder,
     DecoderLayer,
@@ -39,7 +20,26 @@ from transformer_mt.model.transformer import (
     Residual,
     Transformer,
 )
-from transformer_mt.model.variants import PredictedCentre, VariantAttention
+from transformer_mt.model.variants.attention_scores import (
+    Additive,
+    Concat,
+    Cosine,
+    Dot,
+    Euclidean,
+    General,
+    Location,
+    ScaledDot,
+    Score,
+)
+from transformer_mt.model.variants.position_bias import Alibi, PositionBias, Relative, Rotary
+from transformer_mt.model.variants.recurrent import (
+    BahdanauDecoder,
+    LuongDecoder,
+    Recurrent,
+    RecurrentEncoder,
+    SourceAttention,
+)
+from transformer_mt.model.variants.variants import PredictedCentre, VariantAttention
 
 Role = Literal["encoder", "decoder", "cross"]
 

@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from transformer_mt.model.attention import MultiHeadAttention
-from transformer_mt.model.dropout import Dropout
 from transformer_mt.model.interface import TranslationModel
+from transformer_mt.model.kernels.dropout import Dropout
 from transformer_mt.model.masks import attend_to
 from transformer_mt.model.recorder import AttentionRecorder
 from transformer_mt.model.state import DecoderState, LayerState

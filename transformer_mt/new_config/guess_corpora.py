@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from transformer_mt.config.corpus import FileCorpus, FilesCorpus
-from transformer_mt.data.languages import LanguageIdentifier, base_code, is_same_language, names_of
-from transformer_mt.data.lines import read_lines
-from transformer_mt.data.packed import without_packing
-from transformer_mt.data.scripts import script_share
-from transformer_mt.data.tables import named_rows, text_rows
+from transformer_mt.data.corpora.tables import named_rows, text_rows
 from transformer_mt.errors import InputError
+from transformer_mt.text.compressed import without_compression
+from transformer_mt.text.languages import LanguageIdentifier, base_code, is_same_language, names_of
+from transformer_mt.text.lines import read_lines
+from transformer_mt.text.scripts import script_share
 
 # Of the rows of a table these are examined: the first `_STRIDE`, then one in `_STRIDE`, `_ROWS` in all.
 _ROWS, _STRIDE = 300, 20
@@ -54,7 +54,7 @@ def guess_corpora(files: Sequence[str], source_lang: str, target_lang: str) -> l
                 f"{path}: must be a file, but is a folder; name the files in it, or write {{hub: {path}, "
                 "split: train} into a config by hand"
             )
-        suffix = Path(without_packing(path)).suffix.lower()
+        suffix = Path(without_compression(path)).suffix.lower()
         if suffix in _TABLES:
             guesses[number] = _table(path, suffix, languages)
         elif suffix in (".tmx", ".zip"):
@@ -94,7 +94,7 @@ def _paired(paths: Sequence[str], languages: tuple[str, str]) -> list[tuple[_Tex
 
 
 def _text(path: str, languages: tuple[str, str]) -> _Text:
-    name = Path(without_packing(path)).name
+    name = Path(without_compression(path)).name
     found = [
         (match.start(), match.group().lower() == language.lower(), side, match)
         for side, language in enumerate(languages)
@@ -167,13 +167,13 @@ def _table(path: str, suffix: str, languages: tuple[str, str]) -> Guess:
 
 
 def _corpus(path: str, columns: list[str] | list[int] | None, delimiter: str | None) -> FileCorpus:
-    usual = "," if Path(without_packing(path)).suffix.lower() == ".csv" else "\t"
+    usual = "," if Path(without_compression(path)).suffix.lower() == ".csv" else "\t"
     return FileCorpus(file=path, columns=columns, delimiter=None if delimiter == usual else delimiter)
 
 
 def _delimiter(path: str) -> str:
     """The mark between the columns: the one that is in all of the first lines, the most often."""
-    usual = "," if Path(without_packing(path)).suffix.lower() == ".csv" else "\t"
+    usual = "," if Path(without_compression(path)).suffix.lower() == ".csv" else "\t"
     lines = [line for line in islice(read_lines(path), 50) if line]
     counts = {mark: min((line.count(mark) for line in lines), default=0) for mark in ("\t", ";", ",", "|")}
     if counts[usual]:

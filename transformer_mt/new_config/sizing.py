@@ -43,7 +43,7 @@ SIZES = [
 ]
 """From small to large."""
 
-SPACELESS_LEAST = 8000
+UNSEGMENTED_LEAST = 8000
 """Pieces of the least vocabulary with a language such as Chinese, whose characters alone are thousands."""
 
 

@@ -13,16 +13,16 @@ from transformer_mt.config.dump import flow
 from transformer_mt.config.language import check_language
 from transformer_mt.config.load import load_config
 from transformer_mt.config.tokenizer import TokenizerConfig
-from transformer_mt.data.corpus import read_corpus
-from transformer_mt.data.spaceless import count_spaceless, has_no_word_spaces
-from transformer_mt.data.tokenizer import Tokenizer, VocabularySizeError
+from transformer_mt.data.corpora.corpus import read_corpus
+from transformer_mt.data.vocabulary.tokenizer import Tokenizer, VocabularySizeError
 from transformer_mt.errors import InputError
 from transformer_mt.files import write_text
 from transformer_mt.inspection.samples import BlockSample
 from transformer_mt.new_config.guess_corpora import Guess, guess_corpora
-from transformer_mt.new_config.sizing import SPACELESS_LEAST, Size, shortened, size_for, smaller
+from transformer_mt.new_config.sizing import UNSEGMENTED_LEAST, Size, shortened, size_for, smaller
 from transformer_mt.progress_bar import duration, show_progress
-from transformer_mt.training.speed import seconds_per_update
+from transformer_mt.text.unsegmented import count_unsegmented, has_no_word_spaces
+from transformer_mt.training.planning.speed import seconds_per_update
 
 _HOUR = 3600.0
 # Pairs whose pieces are counted.
@@ -132,9 +132,9 @@ def _fitting(size: Size, data: Data) -> tuple[Size, list[tuple[int, int]]]:
     sample, end-of-sentence counted.
     """
     if any(map(has_no_word_spaces, (data.source_lang, data.target_lang))):
-        size = replace(size, vocab_size=max(SPACELESS_LEAST, size.vocab_size))
+        size = replace(size, vocab_size=max(UNSEGMENTED_LEAST, size.vocab_size))
     texts = [text for pair in data.sample for text in pair]
-    words = sum(len(text.split()) + count_spaceless(text) for text in texts) / len(data.sample)
+    words = sum(len(text.split()) + count_unsegmented(text) for text in texts) / len(data.sample)
     most = int(words * data.pairs / _WORDS_PER_PIECE)
     vocab_size, least = min(size.vocab_size, max(_MIN_VOCABULARY, most)), _REFUSED_VOCABULARY
     while True:

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.model.recorder import AttentionRecorder
-from transformer_mt.model.recurrent import RecurrentState
 from transformer_mt.model.state import DecoderState
+from transformer_mt.model.variants.recurrent import RecurrentState
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from transformer_mt.data.spaceless import has_no_word_spaces
+from transformer_mt.text.unsegmented import has_no_word_spaces
 
 _CHRF_ORDER, _CHRF_BETA, _BLEU_ORDER = 6, 2, 4  # sacreBLEU's defaults
 

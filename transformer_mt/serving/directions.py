@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from transformer_mt.data.languages import LanguageIdentifier, is_same_language, language_name
 from transformer_mt.errors import InputError
 from transformer_mt.serving.batcher import Batcher
+from transformer_mt.text.languages import LanguageIdentifier, is_same_language, language_name
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from transformer_mt.data.lines import read_lines
 from transformer_mt.errors import InputError
+from transformer_mt.text.lines import read_lines
 
 _CLIENTS = 10_000
 """Clients whose requests are counted at a time; those that asked longest ago are forgotten first."""

@@ -8,13 +8,13 @@ import numpy as np
 import torch
 
 from transformer_mt.config import Config
-from transformer_mt.data.batching import Batch, make_batch
-from transformer_mt.data.prepare import PreparedData
+from transformer_mt.data.batches.batching import Batch, make_batch
+from transformer_mt.data.preparation.prepare import PreparedData
 from transformer_mt.device import choose_precision
 from transformer_mt.errors import WorkError
 from transformer_mt.memory import free_memory, peak_memory, reset_peak
-from transformer_mt.training.build import build_trial_updater
-from transformer_mt.training.run import model_for
+from transformer_mt.training.state.run import model_for
+from transformer_mt.training.update.build import build_trial_updater
 
 _STEP = 512
 # Largest budget: with larger batches an epoch has too few updates to learn from.

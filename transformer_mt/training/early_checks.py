@@ -4,13 +4,13 @@ import torch
 
 from transformer_mt.config import Config
 from transformer_mt.config.corpus import FromTrainCorpus
-from transformer_mt.data.test_sets import name_of_set
+from transformer_mt.data.corpora.evaluation_sets import name_of_set
 from transformer_mt.device import allow_tf32, choose_device, choose_precision, use_device
 from transformer_mt.errors import InputError
 from transformer_mt.evaluation.metrics import build_metrics
-from transformer_mt.training.config_changes import refuse_different_ranks
-from transformer_mt.training.distributed import Ranks
-from transformer_mt.training.loggers import check_loggers
+from transformer_mt.training.parallel.distributed import Ranks
+from transformer_mt.training.reporting.loggers import check_loggers
+from transformer_mt.training.state.config_changes import refuse_different_ranks
 from transformer_mt.training.validate import validation_metrics
 from transformer_mt.translation.direction import can_translate
 

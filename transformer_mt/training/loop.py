@@ -13,15 +13,15 @@ from transformer_mt.errors import InputError, WorkError
 from transformer_mt.evaluation.metrics import tokenised_note
 from transformer_mt.memory import peak_memory
 from transformer_mt.progress_bar import duration
-from transformer_mt.training.distributed import Ranks, refuse_lost_rank
-from transformer_mt.training.environment import environment
 from transformer_mt.training.interrupts import Interrupts
-from transformer_mt.training.metrics_log import say_on_rank_zero
-from transformer_mt.training.progress import MAX_SKIPS, LogWindow
-from transformer_mt.training.publish import finish, publish, validate_and_publish
-from transformer_mt.training.run import Run
-from transformer_mt.training.schedule import learning_rate
+from transformer_mt.training.model_selection import finish, publish, validate_and_publish
+from transformer_mt.training.parallel.distributed import Ranks, refuse_lost_rank
+from transformer_mt.training.reporting.environment import environment
+from transformer_mt.training.reporting.metrics_log import say_on_rank_zero
 from transformer_mt.training.setup import open_run
+from transformer_mt.training.state.progress import MAX_SKIPS, LogWindow
+from transformer_mt.training.state.run import Run
+from transformer_mt.training.update.schedule import learning_rate
 
 # Maximum number of updates whose results may still be unread on the device.
 _READ_EVERY = 20

@@ -15,28 +15,28 @@ from transformer_mt.config import Config
 from transformer_mt.config.dump import dump_config
 from transformer_mt.config.inherit import inherit, with_keys_of
 from transformer_mt.config.language import check_language
-from transformer_mt.data.batching import TrainingBatches
-from transformer_mt.data.epoch_pairs import epoch_pairs
-from transformer_mt.data.given_tokenizer import config_from_tokenizer, given_tokenizer
-from transformer_mt.data.held_out import as_lines, held_out_file
-from transformer_mt.data.languages import base_code, is_natural
-from transformer_mt.data.mixture import Mixture
-from transformer_mt.data.prefetch import BatchPrefetcher
-from transformer_mt.data.prepare import PreparedData, help_prepare, prepare
-from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.data.batches.batching import TrainingBatches
+from transformer_mt.data.batches.epoch_pairs import epoch_pairs
+from transformer_mt.data.batches.mixture import Mixture
+from transformer_mt.data.batches.prefetch import BatchPrefetcher
+from transformer_mt.data.corpora.held_out import as_lines, held_out_file
+from transformer_mt.data.preparation.prepare import PreparedData, help_prepare, prepare
+from transformer_mt.data.vocabulary.given_tokenizer import config_from_tokenizer, given_tokenizer
+from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.device import keep_freed_memory
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.files import write_text
 from transformer_mt.locks import FolderLock, lock_folder, set_aside
+from transformer_mt.text.languages import base_code, is_natural
 from transformer_mt.training.batch_budget import find_budget
-from transformer_mt.training.build import build_updater
-from transformer_mt.training.config_changes import resumed_config
-from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.early_checks import check_early
-from transformer_mt.training.metrics_log import MetricsLog, say_on_rank_zero
-from transformer_mt.training.parent import Parent
-from transformer_mt.training.progress import Progress
-from transformer_mt.training.run import Run, model_for
+from transformer_mt.training.parallel.distributed import Ranks
+from transformer_mt.training.reporting.metrics_log import MetricsLog, say_on_rank_zero
+from transformer_mt.training.state.config_changes import resumed_config
+from transformer_mt.training.state.parent import Parent
+from transformer_mt.training.state.progress import Progress
+from transformer_mt.training.state.run import Run, model_for
+from transformer_mt.training.update.build import build_updater
 from transformer_mt.translation.pair_log_probs import forget_models, log_probs
 
 # If at least this fraction of the training sources has several sentences, the model has learnt to translate

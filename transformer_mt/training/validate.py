@@ -10,15 +10,15 @@ from typing import TypeVar
 import torch
 
 from transformer_mt.config import Config, DecodeConfig
-from transformer_mt.data.batching import validation_batches
-from transformer_mt.data.dataset import EncodedPairs
-from transformer_mt.data.prepare import PreparedData
+from transformer_mt.data.batches.batching import validation_batches
+from transformer_mt.data.batches.encoded_pairs import EncodedPairs
+from transformer_mt.data.preparation.prepare import PreparedData
 from transformer_mt.evaluation.metric import Metric, Score
 from transformer_mt.evaluation.metrics import build_metrics, corpus_scores
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.progress_bar import show_progress
-from transformer_mt.training.distributed import Ranks
-from transformer_mt.training.step import Objective
+from transformer_mt.training.parallel.distributed import Ranks
+from transformer_mt.training.update.step import Objective
 from transformer_mt.translation.direction import translator_for_set
 from transformer_mt.translation.result import Options, Translation
 from transformer_mt.translation.translator import Translator

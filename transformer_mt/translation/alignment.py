@@ -8,17 +8,17 @@ import numpy as np
 import regex
 from numpy.typing import NDArray
 
-from transformer_mt.data.spaceless import SPACELESS
-from transformer_mt.data.tokenizer import Tokenizer
-from transformer_mt.translation.engine import Ids
+from transformer_mt.data.vocabulary.tokenizer import Tokenizer
+from transformer_mt.text.unsegmented import UNSEGMENTED
+from transformer_mt.translation.engines.engine import Ids
 
 Span = tuple[int, int]
 """(begin, end) of characters."""
 
 # A number, one character of a script without spaces, a word, or a punctuation mark.
-_LETTER = rf"[[\p{{L}}\p{{M}}\p{{N}}_]--{SPACELESS}]"
+_LETTER = rf"[[\p{{L}}\p{{M}}\p{{N}}_]--{UNSEGMENTED}]"
 _WORDS = regex.compile(
-    rf"\p{{N}}+(?:[.,:]\p{{N}}+)*|{SPACELESS}\p{{M}}*|{_LETTER}+(?:['’-]{_LETTER}+)*|[^\s]", regex.VERSION1
+    rf"\p{{N}}+(?:[.,:]\p{{N}}+)*|{UNSEGMENTED}\p{{M}}*|{_LETTER}+(?:['’-]{_LETTER}+)*|[^\s]", regex.VERSION1
 )
 
 

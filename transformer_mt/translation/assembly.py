@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.search.hypothesis import Hypothesis, ranked
+from transformer_mt.translation.flags import text_flags
 from transformer_mt.translation.result import Candidate, Translation
 from transformer_mt.translation.splitting import Splitter
-from transformer_mt.translation.suspicions import suspicions
 from transformer_mt.translation.units import Line, Unit
 
 NOTHING = Candidate(translation="", score=0.0, log_prob=0.0, tokens=[])
@@ -85,7 +85,7 @@ def line_result(line: Line, n_best: int, splitter: Splitter, is_natural: bool = 
     best = candidates[0]
     if is_natural:
         src_pieces = sum(len(unit.src) for unit in line.units)
-        suspicious = list(suspicions(line.source, best.translation, src_pieces, best.tokens))
+        suspicious = list(text_flags(line.source, best.translation, src_pieces, best.tokens))
         if "none" in flags or any(unit.spans for unit in line.units):
             # Protected text, or nothing, has no tokens then.
             suspicious = [flag for flag in suspicious if flag != "length_ratio"]

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from transformer_mt.data.tokenizer import BOS, EOS
+from transformer_mt.data.vocabulary.tokenizer import BOS, EOS
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.model.recorder import AttentionRecorder
-from transformer_mt.translation.torch_engine import TorchEngine
+from transformer_mt.translation.engines.torch_engine import TorchEngine
 from transformer_mt.translation.translator import Translator
 
 

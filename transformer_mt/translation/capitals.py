@@ -5,7 +5,7 @@ capitals.
 import re
 from collections.abc import Iterable
 
-from transformer_mt.data.languages import base_code
+from transformer_mt.text.languages import base_code
 
 _WORD = re.compile(r"[^\W\d_]+")
 # Fewer and shorter words may be acronyms, as in "EU, NATO".

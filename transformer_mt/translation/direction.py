@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from transformer_mt.data.languages import base_code
 from transformer_mt.errors import InputError, Setting
+from transformer_mt.text.languages import base_code
 
 if TYPE_CHECKING:
     from transformer_mt.translation.translator import Translator

@@ -6,10 +6,10 @@ from itertools import accumulate
 
 import numpy as np
 
-from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.translation.alignment import AlignedSegment, Span, align_segment, identity
 from transformer_mt.translation.assembly import candidate_at
-from transformer_mt.translation.engine import Ids
+from transformer_mt.translation.engines.engine import Ids
 from transformer_mt.translation.units import Unit
 
 

@@ -66,7 +66,7 @@ def _options_of(options: Options, lines: Sequence[int]) -> Options:
 
 
 def _better(first: Translation, second: Translation) -> Translation:
-    """The second, unless it has more suspicions or is empty; the other is recorded in it."""
+    """The second, unless it has more flags or is empty; the other is recorded in it."""
     is_second = bool(second.translation.strip()) and _suspicions(second) <= _suspicions(first)
     kept, other = (second, first) if is_second else (first, second)
     record = {

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, zip_longest
 
-from transformer_mt.data.lines import read_lines
 from transformer_mt.errors import InputError
 from transformer_mt.search.hypothesis import LengthPenalty
-from transformer_mt.translation.engine import Ids
+from transformer_mt.text.lines import read_lines
+from transformer_mt.translation.engines.engine import Ids
 from transformer_mt.translation.translator import Translator
 
 

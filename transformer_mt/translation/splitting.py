@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from transformer_mt.data.sentences import split_sentences
-from transformer_mt.data.spaceless import has_no_word_spaces
+from transformer_mt.text.sentences import split_sentences
+from transformer_mt.text.unsegmented import has_no_word_spaces
 
 Count = Callable[[Sequence[str]], list[int]]
 """The number of pieces of each text."""
@@ -42,7 +42,7 @@ class Splitter:
     def __init__(self, source_lang: str, target_lang: str, max_pieces: int, count: Count) -> None:
         """A segment has at most `max_pieces` pieces, by `count`."""
         self._source_lang = source_lang
-        self._source_is_spaceless, self._target_is_spaceless = (
+        self._source_is_unsegmented, self._target_is_unsegmented = (
             has_no_word_spaces(source_lang),
             has_no_word_spaces(target_lang),
         )
@@ -76,9 +76,9 @@ class Splitter:
 
     def _target_gap(self, gap: str) -> str:
         gap = LONE_CR.sub(" ", gap)
-        if self._target_is_spaceless:
+        if self._target_is_unsegmented:
             return gap.replace(" ", "")
-        return " " if not gap and self._source_is_spaceless else gap
+        return " " if not gap and self._source_is_unsegmented else gap
 
     def _fit(self, text: str, level: int) -> list[str]:
         """The text in parts that fit, divided at the separators of `level` or, where that is not enough,

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transformer_mt.config import Config, DecodeConfig
-from transformer_mt.data.languages import is_natural
-from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError, Setting
+from transformer_mt.text.languages import is_natural
 from transformer_mt.translation.assembly import (
     NOTHING,
     by_utility,
@@ -23,7 +23,7 @@ from transformer_mt.translation.assembly import (
 )
 from transformer_mt.translation.confidence import Calibration
 from transformer_mt.translation.direction import find_direction
-from transformer_mt.translation.engine import Engine, Ids
+from transformer_mt.translation.engines.engine import Engine, Ids
 from transformer_mt.translation.model_folder import is_exported, load_run_config
 from transformer_mt.translation.result import Candidate, Options, Translation
 from transformer_mt.translation.units import Line, Planner, Unit, searched_units
@@ -114,7 +114,7 @@ class Translator:
                     f"{folder}: an exported model translates alone; name the folders of runs instead"
                 )
             tokenizer = Tokenizer.load(folder)
-            from transformer_mt.translation.ctranslate2_engine import CTranslate2Engine
+            from transformer_mt.translation.engines.ctranslate2_engine import CTranslate2Engine
 
             loaded = CTranslate2Engine.load(folder, tokenizer, device, dtype)
             return cls(loaded, tokenizer, config, calibration=Calibration.load(folder))
@@ -125,7 +125,7 @@ class Translator:
             )
         if wrong := next((other for other in ensemble if is_exported(Path(other))), None):
             raise InputError(f"{wrong}: must be a run's folder to translate in an ensemble, but is an export")
-        from transformer_mt.translation.torch_engine import TorchEngine
+        from transformer_mt.translation.engines.torch_engine import TorchEngine
 
         folders = [folder, *map(Path, ensemble)]
         configs = [config, *(load_run_config(other) for other in folders[1:])]
@@ -142,7 +142,7 @@ class Translator:
         decode: DecodeConfig | None = None,
     ) -> "Translator":
         """The translator of a model that was built from `config`."""
-        from transformer_mt.translation.torch_engine import TorchEngine
+        from transformer_mt.translation.engines.torch_engine import TorchEngine
 
         return cls(TorchEngine(model, tokenizer), tokenizer, config, decode)
 

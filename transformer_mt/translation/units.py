@@ -5,12 +5,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from transformer_mt.config import Config, DecodeConfig
-from transformer_mt.data.languages import is_natural
-from transformer_mt.data.sentences import has_several_sentences
-from transformer_mt.data.tokenizer import UNK, Tokenizer
+from transformer_mt.data.vocabulary.tokenizer import UNK, Tokenizer
 from transformer_mt.errors import InputError
+from transformer_mt.text.languages import is_natural
+from transformer_mt.text.sentences import has_several_sentences
 from transformer_mt.translation.capitals import is_in_capitals, to_capitals, to_sentence_case
-from transformer_mt.translation.engine import Ids, Request
+from transformer_mt.translation.engines.engine import Ids, Request
 from transformer_mt.translation.protected_text import ProtectedText, Span
 from transformer_mt.translation.result import Candidate
 from transformer_mt.translation.splitting import Segment, Splitter

@@ -1,0 +1,513 @@
+"""Every verb and flag through the real command line."""
+
+import gzip
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.conftest import ROOT, run_process
+from tests.warm import run_cli
+from transformer_mt import __version__
+from transformer_mt.cli import main, translate_main
+
+
+def cli(capfdbinary, *words):
+    """main() in this process: (status, stdout, stderr). Importing torch once, not a hundred times."""
+    try:
+        status = main([str(word) for word in words])
+    except SystemExit as stop:
+        status = stop.code
+    out, err = capfdbinary.readouterr()
+    assert b"Traceback" not in err
+    return status, out.decode(), err.decode()
+
+
+def test_version_help_and_nothing(capfdbinary):
+    assert cli(capfdbinary, "--version")[:2] == (0, f"transformer-mt {__version__}\n")
+    assert "translate text" in cli(capfdbinary, "--help")[1]
+    assert cli(capfdbinary)[0] == 2
+
+
+def test_sigusr1_does_not_end_a_training_that_has_not_begun(capfdbinary):
+    """Before the first update there is nothing to save."""
+    before = signal.getsignal(signal.SIGUSR1)
+    try:
+        assert cli(capfdbinary, "train", "no/such.yaml")[0] == 2
+        assert signal.getsignal(signal.SIGUSR1) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_ctrl_c_says_how_an_output_is_resumed(capfdbinary, monkeypatch, tmp_path):
+    from transformer_mt.cli import translate
+
+    def stopped(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(translate, "load_translator", stopped)
+    words = ["translate", "runs/x", "A dog."]
+    assert cli(capfdbinary, *words)[::2] == (130, "stopped\n")
+    said = "stopped; run it again with --resume to continue\n"
+    assert cli(capfdbinary, *words, "-o", tmp_path / "out")[::2] == (130, said)
+
+
+def test_help_imports_nothing_slow():
+    code = (
+        "import sys\nfrom transformer_mt.cli import translate_main\n"
+        "try: translate_main(['--help'])\nexcept SystemExit: pass\n"
+        "slow = ('torch', 'numpy', 'pyarrow', 'datasets', 'sentencepiece')\n"
+        "print([module for module in slow if module in sys.modules], file=sys.stderr)"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
+    assert result.stderr.decode().strip() == "[]"
+
+
+def test_a_training_writes_what_it_promises(tiny_run):
+    names = {path.name for path in tiny_run.iterdir()}
+    assert {
+        "config.yaml",
+        "tokenizer.model",
+        "model.safetensors",
+        "checkpoints",
+        "metrics.jsonl",
+        "report.md",
+        "learning_curve.png",
+    } <= names
+    entries = [
+        json.loads(line)
+        for line in (tiny_run / "metrics.jsonl").read_text(encoding="utf-8").split("\n")
+        if line
+    ]
+    events = [entry["event"] for entry in entries]
+    assert (
+        events[0] == "start"
+        and events[-1] == "end"
+        and events.count("train") == 6
+        and events.count("valid") == 2
+    )
+    train = next(entry for entry in entries if entry["event"] == "train")
+    assert {
+        "step",
+        "epoch",
+        "tokens",
+        "learning_rate",
+        "loss",
+        "ppl",
+        "tokens_per_second",
+        "seconds",
+    } <= train.keys()
+    valid = next(entry for entry in entries if entry["event"] == "valid")
+    assert len(valid["samples"]) == 3 and valid["scores"][0]["signature"].startswith("nrefs:1")
+    report = (tiny_run / "report.md").read_text(encoding="utf-8")
+    assert (
+        re.search(r"\| parameters +\|", report)
+        and "- BLEU: `nrefs:1" in report
+        and "d_model: 32" in report
+        and "![learning curve](learning_curve.png)" in report
+    )
+    assert (tiny_run / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_checkpoints_are_the_newest_and_the_best(tiny_run):
+    assert len(list((tiny_run / "checkpoints").iterdir())) in (3, 4)
+    assert (tiny_run / "checkpoints/step-00000024").is_dir()
+
+
+def test_translating_words_and_standard_input(tiny_run, capfdbinary):
+    status, out, err = cli(capfdbinary, "translate", tiny_run, "The dog sleeps.", "", "A cat sings.")
+    lines = out.split("\n")
+    assert status == 0 and len(lines) == 4 and lines[1] == "" and lines[0] != ""
+    assert err.strip().split("\n")[0] == "line 2: there is nothing to translate"
+    result = run_cli("translate", tiny_run, stdin=b"The dog sleeps.\r\n\nA cat sings.")
+    assert result.returncode == 0 and result.stdout.decode().split("\n") == lines
+
+
+def test_translate_is_the_same_command(tiny_run, capfdbinary):
+    main(["translate", str(tiny_run), "The dog sleeps."])
+    expected = capfdbinary.readouterr().out
+    assert translate_main([str(tiny_run), "The dog sleeps."]) == 0
+    assert capfdbinary.readouterr().out == expected
+
+
+def test_text_may_stand_anywhere_and_begin_with_a_dash(tiny_run, capfdbinary):
+    expected = cli(capfdbinary, "translate", tiny_run, "The dog sleeps.", "--beam", "2")[1]
+    assert cli(capfdbinary, "translate", "--beam", "2", tiny_run, "The dog sleeps.")[1] == expected
+    assert cli(capfdbinary, "translate", tiny_run, "--beam", "2", "The dog sleeps.")[1] == expected
+    assert cli(capfdbinary, "translate", tiny_run, "--", "- The dog sleeps.")[0] == 0
+
+
+def test_files_in_and_out(tiny_run, tmp_path, capfdbinary):
+    source = tmp_path / "in.txt.gz"
+    source.write_bytes(gzip.compress("The dog sleeps.\n\n\u2028\nA cat sings.\n".encode()))
+    assert cli(capfdbinary, "translate", tiny_run, "-i", source, "-o", tmp_path / "out.txt")[0] == 0
+    assert (tmp_path / "out.txt").read_text(encoding="utf-8").count("\n") == 4
+
+
+def test_json_says_what_was_asked_for(tiny_run, capfdbinary):
+    status, out, _ = cli(capfdbinary, "translate", tiny_run, "--json", "--n-best", "2", "The dog sleeps.", "")
+    first, second = map(json.loads, out.strip().split("\n"))
+    assert first["line"] == 1 and first["source"] == "The dog sleeps." and first["problems"] == []
+    assert first["score"] < 0 and all(isinstance(token, str) for token in first["tokens"])
+    assert len(first["n_best"]) == 2 and first["n_best"][0]["translation"] == first["translation"]
+    assert second["translation"] == "" and second["problems"] == ["there is nothing to translate"]
+
+
+def test_n_best_and_settings_of_the_search(tiny_run, capfdbinary):
+    status, out, _ = cli(
+        capfdbinary,
+        "translate",
+        tiny_run,
+        "--n-best",
+        "3",
+        "--beam",
+        "4",
+        "--length-penalty",
+        "0.6",
+        "--batch-tokens",
+        "64",
+        "--max-length",
+        "9",
+        "--dtype",
+        "bfloat16",
+        "--device",
+        "cpu",
+        "The dog sleeps.",
+    )
+    assert status == 0
+    scores = [float(line.split("\t")[1]) for line in out.strip().split("\n")]
+    assert 1 < len(scores) <= 3 and scores == sorted(scores, reverse=True)
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["no/such/run", "x"], "no/such/run: no such folder; a model is the folder of a run"),
+        (["RUN", "-i", "no/such.txt"], "no/such.txt: no such file"),
+        (["RUN", "-i", "."], "must be a file, but is a folder"),
+        (
+            ["RUN", "x", "-o", "no/such/out.txt"],
+            "no/such/out.txt: cannot be written: No such file or directory",
+        ),
+        (["RUN", "x", "-i", "y"], "give TEXT or --input, not both"),
+        (["RUN", "x", "--n-best", "9"], "--n-best must be at most --beam (5), but is 9"),
+        (["RUN", "x", "--beam", "0"], "--beam must be greater than 0, but is 0"),
+        (
+            ["RUN", "x", "--length-penalty", "-1"],
+            "--length-penalty must be greater than or equal to 0, but is -1",
+        ),
+        (
+            ["RUN", "x", "--lenght-penalty", "1"],
+            "--lenght-penalty is not an option; did you mean --length-penalty?",
+        ),
+        (
+            ["RUN", "x", "--lenght-penalty=1"],
+            "--lenght-penalty is not an option; did you mean --length-penalty?",
+        ),
+        (
+            ["RUN", "x", "--xyzzy"],
+            "--xyzzy is not an option; transformer-mt translate --help shows what there is",
+        ),
+        (
+            ["RUN", "x", "--search", "sampel"],
+            "--search must be 'beam', 'sample' or 'mbr', but is 'sampel'; did you mean 'sample'?",
+        ),
+        (
+            [],
+            "the following arguments are required: MODEL; transformer-mt translate --help shows what there "
+            "is",
+        ),
+        (["RUN", "x", "--device", "cuda:7"], "the device must exist, but cuda:7 does not"),
+        (["RUN", "x", "--device", "tpu"], "must be auto, cpu, cuda, cuda:N or mps, but is tpu"),
+    ],
+)
+def test_mistakes_get_one_line_and_status_two(tiny_run, capfdbinary, words, message):
+    status, out, err = cli(
+        capfdbinary, "translate", *(str(tiny_run) if word == "RUN" else word for word in words)
+    )
+    assert status == 2 and out == ""
+    assert message in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["trian", "x.yaml"], "but is trian; did you mean train?"),
+        (["plot", "curvs", "x"], "must be one of attention, curves, but is curvs; did you mean curves?"),
+        (["plot", "attention", "x", "--hed", "3"], "--hed is not an option; did you mean --head?"),
+        (
+            ["evaluate", "x", "--out", "y"],
+            "--out is not an option here, but one of new, inspect, train, backtranslate, distill, sweep",
+        ),
+        (["evaluate", "x", "y"], "y is one argument too many; transformer-mt --help shows what there is"),
+        ([], "the following arguments are required: COMMAND; transformer-mt --help shows what there is"),
+    ],
+)
+def test_a_wrong_word_gets_the_nearest_right_one(capfdbinary, words, message):
+    status, out, err = cli(capfdbinary, *words)
+    assert status == 2 and out == "" and message in err and err.count("\n") == 1
+
+
+def test_output_over_the_input_is_refused(tiny_run, tmp_path, capfdbinary):
+    path = tmp_path / "a.txt"
+    path.write_text("The dog sleeps.\n", encoding="utf-8")
+    status, _, err = cli(capfdbinary, "translate", tiny_run, "-i", path, "-o", path)
+    assert status == 2 and "the output must not be what is read" in err
+    assert path.read_text(encoding="utf-8") == "The dog sleeps.\n"
+    command = f'"{sys.executable}" -m transformer_mt translate {tiny_run} -o {path} < {path}'
+    result = subprocess.run(
+        ["sh", "-c", command], capture_output=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
+    assert result.returncode == 2 and b"the output must not be what is read" in result.stderr
+    assert path.read_text(encoding="utf-8") == "The dog sleeps.\n"
+
+
+def test_closed_standard_input_is_a_sentence(tiny_run):
+    command = f'"{sys.executable}" -m transformer_mt translate {tiny_run} <&-'
+    result = subprocess.run(
+        ["sh", "-c", command], capture_output=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
+    assert result.returncode == 2 and b"standard input is closed; give TEXT or --input FILE" in result.stderr
+
+
+def test_bytes_that_are_not_utf8_are_told_and_the_line_stays(tiny_run):
+    result = run_cli("translate", tiny_run, stdin=b"The dog sleeps.\nstra\xdfe\nA cat sings.\n")
+    assert result.returncode == 0 and result.stdout.count(b"\n") == 3
+    assert b"line 2: byte 0xdf is not UTF-8" in result.stderr
+
+
+def test_a_byte_order_mark_is_no_text(tiny_run, tmp_path, capfdbinary):
+    (tmp_path / "bom.txt").write_bytes(b"\xef\xbb\xbfThe dog sleeps.\n")
+    status, out, _ = cli(capfdbinary, "translate", tiny_run, "-i", tmp_path / "bom.txt", "--json")
+    assert status == 0 and json.loads(out)["source"] == "The dog sleeps."
+
+
+def test_lines_come_out_while_the_pipe_is_open(tiny_run):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "transformer_mt", "translate", str(tiny_run)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    process.stdin.write(b"The dog sleeps.\n")
+    process.stdin.flush()
+    assert process.stdout.readline().endswith(b"\n")  # would hang if it waited for more
+    process.stdin.close()
+    assert process.wait(timeout=60) == 0
+
+
+def test_a_closed_pipe_and_ctrl_c_end_quietly(tiny_run):
+    command = [sys.executable, "-m", "transformer_mt", "translate", str(tiny_run), "--json"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    many = b"The dog sleeps.\n" * 3000
+    closed = subprocess.run(
+        ["sh", "-c", '"$@" | head -n 1', "sh", *command], input=many, capture_output=True, env=environment
+    )
+    assert closed.stdout.count(b"\n") == 1 and closed.stderr == b""
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment,
+        # Who runs the tests in the background has SIGINT ignored, and children inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    process.stdin.write(b"The dog sleeps.\n")
+    process.stdin.flush()
+    process.stdout.readline()
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130 and err == b"stopped\n"
+
+
+def test_ctrl_c_while_the_modules_load_shows_no_traceback():
+    process = subprocess.Popen(
+        [sys.executable, "-X", "importtime", "-m", "transformer_mt", "translate", "nowhere"],
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        text=True,
+    )
+    while not process.stderr.readline().rstrip().endswith(" argparse"):  # the commands' first module
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGINT and "Traceback" not in err
+
+
+@pytest.mark.parametrize(("to", "status"), [("> /dev/full", 1), ("| true", 0), (">&-", 0)])
+def test_results_that_reach_nobody_are_told_in_one_line_at_most(to, status):
+    """Also what Python still holds when the verb is through."""
+    command = f"{sys.executable} -m transformer_mt config show {ROOT}/configs/demo.yaml {to}"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment.pop("PYTHONUNBUFFERED", None)
+    result = subprocess.run(["sh", "-c", command], capture_output=True, env=environment, text=True)
+    assert result.returncode == status
+    assert "Exception" not in result.stderr and result.stderr.count("\n") == (1 if status else 0)
+
+
+def test_too_little_memory_to_translate_is_told_in_one_line(tiny_run, monkeypatch, capfdbinary):
+    from transformer_mt.translation.engines.torch_engine import TorchEngine
+
+    def scarce(*words):
+        raise RuntimeError(
+            "[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory: you tried ..."
+        )
+
+    monkeypatch.setattr(TorchEngine, "_search", scarce)
+    status, out, err = cli(capfdbinary, "translate", tiny_run, "The dog sleeps.")
+    assert (status, out) == (1, "")
+    assert err == "not enough memory; lower --batch-tokens or --beam, or close other programs\n"
+
+
+def test_with_standard_error_closed_messages_do_not_stand_among_the_results(tmp_path):
+    command = f"{sys.executable} -m transformer_mt config show {tmp_path}/none.yaml 2>&-"
+    result = subprocess.run(
+        ["sh", "-c", command], capture_output=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
+    assert result.returncode == 2 and result.stdout == b""
+
+
+def test_a_machine_that_says_how_many_processes_and_not_which(tmp_path):
+    result = run_process("config", "show", tmp_path / "none.yaml", WORLD_SIZE="2")
+    assert (
+        result.returncode == 2 and result.stderr.startswith(b"rank ?: ") and b"Traceback" not in result.stderr
+    )
+
+
+def test_scores_are_told_where_the_model_takes_no_files(tiny_run, tmp_path, capfdbinary):
+    run = tmp_path / "run"
+    shutil.copytree(tiny_run, run, ignore=shutil.ignore_patterns("evaluation"))
+    (run / "evaluation").write_text("in the way", encoding="utf-8")
+    status, out, err = cli(capfdbinary, "evaluate", run, "--beam", "1")
+    assert status == 1 and out.count("BLEU") >= 1
+    assert "evaluation: the translations could not be written: " in err
+
+
+def test_scores_of_every_set_are_told_where_the_model_takes_no_files(tiny_run, tmp_path, capfdbinary):
+    run = tmp_path / "run"
+    shutil.copytree(tiny_run, run, ignore=shutil.ignore_patterns("evaluation"))
+    (run / "evaluation").write_text("in the way", encoding="utf-8")
+    (tmp_path / "a.en").write_text("the dog sleeps\n", encoding="utf-8")
+    pair = ("--source", tmp_path / "a.en", "--reference", tmp_path / "a.en")
+    status, out, err = cli(capfdbinary, "evaluate", run, *pair, *pair, "--beam", "1")
+    assert status == 1 and out.count("BLEU") == 2
+    assert err.count("could not be written") == 1
+
+
+def test_evaluate_prints_signed_scores_and_keeps_the_translations(tiny_run, capfdbinary):
+    status, out, _ = cli(capfdbinary, "evaluate", tiny_run, "--beam", "2")
+    lines = out.split("\n")
+    assert status == 0 and lines[0] == "test-0: toy test, 30 sentences, beam 2"
+    assert [line.split()[0] for line in lines[1:4]] == ["BLEU", "chrF", "TER"]
+    assert all("nrefs:1" in line for line in lines[1:4]) and "tok:13a" in lines[1]
+    rows = (tiny_run / "evaluation/test-0.jsonl").read_text(encoding="utf-8").strip().split("\n")
+    assert len(rows) == 30 and {"source", "reference", "translation", "score"} == json.loads(rows[0]).keys()
+    kept = json.loads((tiny_run / "evaluation/test-0.scores.json").read_text(encoding="utf-8"))
+    report = (tiny_run / "report.md").read_text(encoding="utf-8")
+    assert re.search(rf"\| toy test +\| 30 +\| beam 2 +\| {lines[1].split()[1]} ", report)
+    assert kept["decode"]["beam"] == 2 and f"{kept['scores'][0]['value']:.2f}" == lines[1].split()[1]
+
+
+def test_evaluate_takes_files_and_speaks_of_tokenised_text(tiny_run, tmp_path, capfdbinary):
+    (tmp_path / "a.en").write_text("the dog sleeps .\nthe cat sings .\n", encoding="utf-8")
+    (tmp_path / "a.de").write_text("der hund schläft .\ndie katze singt .\n", encoding="utf-8")
+    status, out, err = cli(
+        capfdbinary,
+        "evaluate",
+        tiny_run,
+        "--source",
+        tmp_path / "a.en",
+        "--reference",
+        tmp_path / "a.de",
+        "--json",
+    )
+    facts = json.loads(out)
+    assert status == 0 and facts["sentences"] == 2 and facts["scores"][0]["name"] == "BLEU"
+    assert "the references are tokenised text" in err
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (
+            ["--source", "a"],
+            "each --source needs a --reference, or the same number of them, but there are 1 and 0",
+        ),
+        (["--source", "no/a", "--reference", "no/b"], "no/a: no such file"),
+    ],
+)
+def test_evaluate_mistakes(tiny_run, capfdbinary, words, message):
+    status, _, err = cli(capfdbinary, "evaluate", tiny_run, *words)
+    assert status == 2 and message in err
+
+
+def test_a_table_is_printed_where_nothing_can_be_kept(tiny_run, tmp_path, capfdbinary):
+    """Of a shared model: the command ended before its table."""
+    run = shutil.copytree(tiny_run, tmp_path / "shared")
+    shutil.rmtree(run / "evaluation", ignore_errors=True)
+    (run / "evaluation").write_text("a file, so that the folder takes no files", encoding="utf-8")
+    status, out, err = cli(capfdbinary, "evaluate", run, "--robust", "--beam", "1")
+    assert status == 1 and "in capitals" in out and "the translations could not be written" in err
+
+
+def test_config_show_and_schema(write_config, capfdbinary):
+    status, out, _ = cli(capfdbinary, "config", "show", write_config(), "train.max_updates=9")
+    assert status == 0 and "max_updates: 9  # Updates of the weights after which training ends." in out
+    status, out, _ = cli(capfdbinary, "config", "schema")
+    assert status == 0 and json.loads(out)["title"] == "transformer_mt config"
+
+
+def test_inspect_prints_and_writes_its_report(write_config, tmp_path):
+    out = tmp_path / "looked"
+    done = run_cli("inspect", write_config(), "data.max_length=60", "--out", out)
+    assert done.returncode == 0
+    assert done.stdout.decode() == (out / "inspect.md").read_text(encoding="utf-8")
+    assert b"# Inspection of tiny\n\nGood enough; about 1,500 usable" in done.stdout
+    assert b"looking at toy train" in done.stderr and b"inspect.html" in done.stderr
+    assert (out / "inspect.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+def test_inspect_mistakes(write_config, tmp_path):
+    done = run_cli("inspect", write_config(), "data.max_lenght=60")
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"`data.max_lenght` is not a key; did you mean `data.max_length`?" in done.stderr
+    missing = {"source": str(tmp_path / "no.en"), "target": str(tmp_path / "no.de")}
+    done = run_cli("inspect", write_config(data={"train": missing}), "--out", tmp_path / "x")
+    assert done.returncode == 2 and b"no.en: no such file" in done.stderr
+    assert not (tmp_path / "x").exists()
+
+
+def test_train_mistakes_are_told_before_any_work(write_config, tmp_path, capfdbinary, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = write_config()
+    for words, message in [
+        ([path.with_name("tyni.yaml")], "did you mean"),
+        ([path, "train.max_update=5"], "`train.max_update` is not a key; did you mean `train.max_updates`?"),
+        ([path, "data.train={source: no/a, target: no/b}"], "no/a: no such file"),
+        ([path, "data.train={hub: no/such/set, split: train}"], "no/such/set: no such folder"),
+        ([path, "tokenizer.vocab_size=90000"], "`tokenizer.vocab_size` must be at most"),
+        ([path, "train.device=cuda:9"], "the device must exist"),
+    ]:
+        status, out, err = cli(capfdbinary, "train", *words)
+        assert status == 2 and message in err.strip().split("\n")[-1], err
+        assert not (tmp_path / "runs").exists()
+
+
+def test_out_names_the_folder(write_config, tmp_path, capfdbinary, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    status, _, err = cli(
+        capfdbinary, "train", write_config(), "train.max_updates=2", "--out", tmp_path / "here"
+    )
+    assert status == 0 and (tmp_path / "here/model.safetensors").exists() and not (tmp_path / "runs").exists()

@@ -1,0 +1,154 @@
+"""Slices of sets on the hub, from a local server that speaks its protocol, with faults."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from tests.conftest import ROOT
+from tests.hub_server import NAME, serving
+
+README = b"""---
+configs:
+- config_name: de-en
+  data_files:
+  - split: train
+    path: de-en/train-*
+  - split: validation
+    path: de-en/validation-*
+---
+"""
+# Reads the splits named on the command line, in a process that may use the network: what the library reads
+# from the environment, it reads when it is imported.
+SCRIPT = """
+import json, sys
+from huggingface_hub import constants
+from transformer_mt.config import DataConfig
+from transformer_mt.data.corpora import hub_files
+from transformer_mt.data.corpora.corpus import read_corpus
+from transformer_mt.errors import InputError, WorkError
+hub_files._WAIT = 0.0
+constants.DOWNLOAD_CHUNK_SIZE = 10_000
+for split in sys.argv[2:]:
+    corpus = {"hub": sys.argv[1], "config": "de-en", "split": split}
+    values = {"source_lang": "en", "target_lang": "de", "train": corpus, "valid": {"toy": "valid"}}
+    data = DataConfig.model_validate(values)
+    try:
+        pairs = list(read_corpus(data.train, data))
+        print(json.dumps([len(pairs), pairs[0], pairs[-1]]))
+    except (InputError, WorkError) as error:
+        print(json.dumps([type(error).__name__, str(error)]))
+"""
+
+
+def parquet(start, stop):
+    rows = [{"de": f"Satz {n} und mehr", "en": f"Sentence {n} and more"} for n in range(start, stop)]
+    table = pyarrow.table({"id": list(range(start, stop)), "translation": rows})
+    buffer = io.BytesIO()
+    pyarrow.parquet.write_table(table, buffer, compression="none")
+    return buffer.getvalue()
+
+
+FILES = {
+    "README.md": README,
+    **{f"de-en/train-0000{i}-of-00003.parquet": parquet(1000 * i, 1000 * i + 1000) for i in range(3)},
+    "de-en/validation-00000-of-00001.parquet": parquet(5000, 5100),
+}
+
+
+@pytest.fixture
+def hub():
+    with serving(dict(FILES)) as server:
+        yield server
+
+
+@pytest.fixture
+def read(hub, tmp_path):
+    def run(*splits, name=NAME, address=None):
+        environment = {key: value for key, value in os.environ.items() if key != "HF_HUB_OFFLINE"}
+        environment |= {
+            "HF_ENDPOINT": address or hub.address,
+            "HF_HOME": str(tmp_path / "hf"),
+            "TRANSFORMER_MT_CACHE": str(tmp_path / "cache"),
+            "PYTHONPATH": str(ROOT),
+        }
+        done = subprocess.run(
+            [sys.executable, "-c", SCRIPT, name, *splits], env=environment, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    return run
+
+
+def pair(number):
+    return [f"Sentence {number} and more", f"Satz {number} und mehr"]
+
+
+def names(hub):
+    return [name.removeprefix("de-en/train-0000").split("-")[0] for name, _ in hub.fetched]
+
+
+def test_a_slice_fetches_whole_files_and_no_more_than_it_needs(hub, read):
+    found = read("train[:10]", "train[:1500]", "train[1500:1600]", "train[:1000]", "validation")
+    assert found == [
+        [10, pair(0), pair(9)],
+        [1500, pair(0), pair(1499)],
+        [100, pair(1500), pair(1599)],
+        [1000, pair(0), pair(999)],
+        [100, pair(5000), pair(5099)],
+    ]
+    assert names(hub)[:2] == ["0", "1"] and len(hub.fetched) == 3  # each once
+    assert read("train[-1200:-1100]", "train") == [[100, pair(1800), pair(1899)], [3000, pair(0), pair(2999)]]
+    assert len(hub.fetched) == 4
+
+
+def test_what_was_fetched_is_read_without_a_network(hub, read):
+    assert read("train[:10]") == [[10, pair(0), pair(9)]]
+    nowhere = "http://127.0.0.1:9"
+    assert read("train[:10]", address=nowhere) == [[10, pair(0), pair(9)]]
+
+
+@pytest.mark.slow  # the library waits between its own tries
+def test_a_missing_file_without_a_network_is_reported(hub, read):
+    read("train[:10]")
+    ((kind, message),) = read("train[:1500]", address="http://127.0.0.1:9")
+    assert kind == "WorkError" and "train-00001-of-00003.parquet cannot be downloaded from the hub" in message
+
+
+def test_cut_connections_and_errors_of_the_server_are_survived(hub, read):
+    hub.faults = [("cut", 20_000), 503, ("cut", 100)]
+    assert read("train[:10]") == [[10, pair(0), pair(9)]]
+    assert hub.fetched[1][1] == "bytes=20000-"
+
+
+def test_a_server_that_stays_broken_is_reported_in_one_line(hub, read):
+    hub.faults = [503] * 100
+    ((kind, message),) = read("train[:10]")
+    assert kind == "WorkError" and "\n" not in message
+    assert message.startswith(
+        f"{NAME} de-en train[:10]: de-en/train-00000-of-00003.parquet cannot be downloaded"
+    )
+    assert message.endswith("check the network and run it again, it resumes")
+    hub.faults = []
+    assert read("train[:10]") == [[10, pair(0), pair(9)]]
+
+
+def test_a_wrong_size_is_not_kept(hub, read):
+    hub.faults = [("size", 500)]
+    assert read("train[:10]") == [[10, pair(0), pair(9)]]
+
+
+def test_what_is_not_there_is_refused(hub, read):
+    ((kind, message),) = read("nope")
+    assert (kind, message) == (
+        "UnknownSplitError",
+        f"{NAME}: no split `nope`; the splits are train, validation",
+    )
+    ((kind, message),) = read("train", name="wmt/none")
+    assert kind == "InputError" and message.startswith("wmt/none: cannot be downloaded from the hub")

@@ -1,0 +1,280 @@
+"""translate --format html|srt, through the real command line and through the server's API."""
+
+import io
+import random
+import re
+
+import pytest
+from lxml import html as lxml_html
+from starlette.testclient import TestClient
+
+from tests.integration.cli.test_cli import cli
+from transformer_mt.data.corpora import toy
+from transformer_mt.documents.html import parse_html
+from transformer_mt.documents.translate import translate_pieces
+from transformer_mt.serving.app import build_app
+from transformer_mt.serving.batcher import Batcher
+from transformer_mt.serving.directions import Directions
+from transformer_mt.serving.limits import Limits
+from transformer_mt.translation.translator import Translator
+
+PAGE = """<!DOCTYPE html>
+<html lang="en"><head><title>The dog sleeps.</title></head>
+<body>
+<h1>The <em>king</em> dances.</h1>
+<p>The old teacher sees <a href="https://x.org/?a=1&amp;b=2">a small bird</a>. A cat sings.</p>
+<pre>code  stays</pre>
+<p>See https://x.org/a_b now.</p>
+</body></html>
+"""
+
+SUBTITLES = """1
+00:00:01,000 --> 00:00:02,500
+The old teacher
+
+2
+00:00:03,000 --> 00:00:04,000
+sees a small bird.
+
+3
+00:00:05,000 --> 00:00:06,000
+- The dog sleeps.
+- A cat sings.
+
+"""
+
+
+@pytest.fixture(scope="module")
+def translator(tiny_run):
+    return Translator.load(tiny_run, device="cpu")
+
+
+@pytest.fixture
+def page(tmp_path):
+    path = tmp_path / "in.html"
+    path.write_text(PAGE, encoding="utf-8")
+    return path
+
+
+def tags(text):
+    return re.findall(r"<[^>]*>", text)
+
+
+def test_a_page_keeps_its_tags_and_what_is_no_text(tiny_run, page, tmp_path, capfdbinary):
+    out = tmp_path / "out.html"
+    status, printed, _ = cli(capfdbinary, "translate", tiny_run, "-i", page, "-o", out)
+    written = out.read_text(encoding="utf-8")
+    assert status == 0 and not printed
+    assert sorted(tags(written)) == sorted(tags(PAGE))
+    assert "<pre>code  stays</pre>" in written and "https://x.org/a_b" in written
+    assert "teacher" not in written and [p.name for p in tmp_path.iterdir() if "resume" in p.name] == []
+
+
+def test_the_format_can_be_given_and_read_from_standard_input(tiny_run, page, tmp_path, capfdbinary):
+    cli(capfdbinary, "translate", tiny_run, "-i", page, "-o", tmp_path / "out.html")
+    other = tmp_path / "page.txt"
+    other.write_text(PAGE, encoding="utf-8")
+    _, printed, _ = cli(capfdbinary, "translate", tiny_run, "--format", "html", "-i", other)
+    assert printed == (tmp_path / "out.html").read_text(encoding="utf-8")
+    _, as_text, _ = cli(capfdbinary, "translate", tiny_run, "--format", "text", "-i", page)
+    assert as_text.count("\n") == PAGE.count("\n")
+    fragment = cli(capfdbinary, "translate", tiny_run, "--format", "html", "The <b>dog</b> sleeps.")[1]
+    assert tags(fragment) == ["<b>", "</b>"] and fragment.endswith("\n")
+
+
+def test_subtitles_keep_their_times_and_line_ends(tiny_run, tmp_path, capfdbinary):
+    source, out = tmp_path / "in.srt", tmp_path / "out.srt"
+    source.write_bytes(SUBTITLES.replace("\n", "\r\n").encode("utf-8-sig"))
+    assert cli(capfdbinary, "translate", tiny_run, "-i", source, "-o", out)[0] == 0
+    written = out.read_bytes().decode()
+    assert written.count("\n") == written.count("\r\n")
+    of = re.compile(r"^\d+\r?\n.* --> .*$", re.MULTILINE)
+    assert [m.replace("\r", "") for m in of.findall(written)] == of.findall(SUBTITLES)
+    blocks = written.replace("\r", "").strip().split("\n\n")
+    assert len(blocks) == 3 and blocks[2].count("\n- ") == 2
+
+
+@pytest.mark.parametrize("name, text", [("in.html", PAGE), ("in.srt", SUBTITLES)])
+def test_an_interrupted_document_is_resumed_at_any_byte(
+    tiny_run, name, text, tmp_path, capfdbinary, monkeypatch
+):
+    source, out = tmp_path / name, tmp_path / f"out-{name}"
+    source.write_text(text, encoding="utf-8")
+    with monkeypatch.context() as killed:
+        killed.setattr("transformer_mt.cli.document._Output.end", lambda output: None)
+        assert cli(capfdbinary, "translate", tiny_run, "-i", source, "-o", out)[0] == 0
+    whole = out.read_bytes()
+    sizes = tmp_path / f".out-{name}.resume.sizes"
+    recorded = sizes.read_bytes()
+    for kept in (0, 1, len(whole) // 3, len(whole) // 2, len(whole) - 1, len(whole)):
+        with monkeypatch.context() as killed:
+            killed.setattr("transformer_mt.cli.document._Output.end", lambda output: None)
+            out.write_bytes(whole[:kept])
+            sizes.write_bytes(recorded)
+            status, _, err = cli(capfdbinary, "translate", tiny_run, "-i", source, "-o", out, "--resume")
+        assert (status, out.read_bytes()) == (0, whole), err
+        assert kept == 0 or "resuming after" in err
+    assert cli(capfdbinary, "translate", tiny_run, "-i", source, "-o", out, "--resume")[0] == 0
+    assert out.read_bytes() == whole and not sizes.exists()
+
+
+def test_another_document_is_not_resumed(tiny_run, page, tmp_path, capfdbinary, monkeypatch):
+    out = tmp_path / "out.html"
+    with monkeypatch.context() as killed:
+        killed.setattr("transformer_mt.cli.document._Output.end", lambda output: None)
+        cli(capfdbinary, "translate", tiny_run, "-i", page, "-o", out)
+    page.write_text(PAGE + "<p>more</p>", encoding="utf-8")
+    status, _, err = cli(capfdbinary, "translate", tiny_run, "-i", page, "-o", out, "--resume")
+    assert status == 2 and "was begun with another value of the input" in err
+
+
+def test_another_standard_input_is_not_resumed(tiny_run, tmp_path, capfdbinary, monkeypatch):
+    out = tmp_path / "out.html"
+
+    def translate(page, *more):
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(page.encode())))
+        return cli(capfdbinary, "translate", tiny_run, "--format", "html", "-o", out, *more)
+
+    with monkeypatch.context() as killed:
+        killed.setattr("transformer_mt.cli.document._Output.end", lambda output: None)
+        assert translate(PAGE)[0] == 0
+    whole = out.read_bytes()
+    status, _, err = translate("<p>other</p>", "--resume")
+    assert status == 2 and "was begun with another value of the input" in err
+    sizes = tmp_path / ".out.html.resume.sizes"
+    first = sizes.read_bytes().splitlines(keepends=True)[0]
+    sizes.write_bytes(first + b"\0\0\0\n90\n")  # after a power failure
+    assert translate(PAGE, "--resume")[0] == 0 and out.read_bytes() == whole
+
+
+def test_the_ending_of_the_output_does_not_make_lines_a_page(tiny_run, tmp_path, capfdbinary):
+    (tmp_path / "in.txt").write_text("The dog sleeps.\nA cat sings.\n", encoding="utf-8")
+    out = tmp_path / "out.html"
+    assert cli(capfdbinary, "translate", tiny_run, "-i", tmp_path / "in.txt", "-o", out)[0] == 0
+    assert out.read_text(encoding="utf-8").count("\n") == 2
+
+
+def test_protect_takes_flags_as_with_lines(tiny_run, capfdbinary):
+    words = ["--format", "html", "--protect", "(?i)foo", "See <b>FOO</b> now."]
+    status, printed, err = cli(capfdbinary, "translate", tiny_run, *words)
+    assert status == 0 and "FOO" in printed, err
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["--json"], "--json requires --format text, but the format is html"),
+        (["--n-best", "2"], "--n-best requires --format text, but the format is html"),
+        (["--prefix", "Der"], "--prefix requires --format text, but the format is html"),
+    ],
+)
+def test_options_of_lines_are_refused(tiny_run, page, capfdbinary, words, message):
+    status, printed, err = cli(capfdbinary, "translate", tiny_run, "-i", page, *words)
+    assert (status, printed) == (2, "") and message in err
+
+
+@pytest.mark.parametrize(
+    "name, content, message",
+    [
+        ("a.html", b"<p>caf\xe9", "a.html:1: must be UTF-8, but byte 0xe9 is not"),
+        ("a.srt", b"no subtitles", "a.srt: must be subtitles in SRT format, but are not in line 1"),
+        ("a.html", b"\xef\xbb\xbfab\ncd\xe9", "a.html:2: must be UTF-8, but byte 0xe9 is not"),
+        ("a.html", b"%PDF-1.7", "a.html: must be text in UTF-8, but is a PDF file"),
+    ],
+)
+def test_what_is_no_document_is_refused(tiny_run, tmp_path, capfdbinary, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    status, _, err = cli(capfdbinary, "translate", tiny_run, "-i", tmp_path / name, "-o", tmp_path / "out")
+    assert status == 2 and message in err and not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", ["a.vtt", "a.xhtml", "a.csv", "a.xliff.gz"])
+def test_a_format_that_is_not_read_is_refused(tiny_run, tmp_path, capfdbinary, name):
+    """Its markup was translated as if it were text."""
+    (tmp_path / name).write_text("WEBVTT\n", encoding="utf-8")
+    status, out, err = cli(capfdbinary, "translate", tiny_run, "-i", tmp_path / name)
+    assert status == 2 and out == ""
+    assert "must be a text file, .html or .srt, but ends in ." in err and "or set --format text to" in err
+    assert cli(capfdbinary, "translate", tiny_run, "A dog.", "--json", "-o", tmp_path / "o.jsonl")[0] == 0
+
+
+@pytest.mark.parametrize("name", ["a.html", "a.srt"])
+def test_an_empty_document_stays_empty(tiny_run, tmp_path, capfdbinary, name):
+    (tmp_path / name).write_bytes(b"")
+    assert cli(capfdbinary, "translate", tiny_run, "-i", tmp_path / name)[:2] == (0, "")
+
+
+def test_a_document_of_many_codes_has_a_pattern_of_their_length():
+    """The set of all letters was in it twice per code: a page of 1,000 codes took seconds."""
+    from transformer_mt.documents.html import parse_html
+    from transformer_mt.documents.translate import pattern_of
+
+    texts = (" ".join(f"<code>c{i}</code>" for i in range(number)) + " end" for number in (1, 101))
+    few, many = (pattern_of(next(p for p in parse_html(t) if not isinstance(p, str))) for t in texts)
+    assert len(many) - len(few) < 100 * len("c100|")
+
+
+def test_markup_misplaced_is_reported(tiny_run, capfdbinary, monkeypatch):
+    monkeypatch.setattr("transformer_mt.documents.placement._LEAST", 2.0)
+    monkeypatch.setattr("transformer_mt.documents.placement._SHARE", 2.0)
+    words = ["--format", "html", "The <b>dog</b> sleeps."]
+    _, printed, err = cli(capfdbinary, "translate", tiny_run, *words)
+    assert printed.startswith("<b>") and printed.endswith("</b>\n")
+    assert "text 1: <b> is not around the words it should be around" in err
+
+
+def planted(sentence, rng):
+    """The sentence with one to three elements, next to each other or one within another."""
+    words = sentence.split(" ")
+    for name in rng.sample(["b", "i", "a", "u"], rng.randint(1, 3)):
+        begin = rng.randrange(len(words))
+        end = rng.randint(begin, len(words) - 1)
+        inner = " ".join(words[begin : end + 1])
+        if inner.count("<") % 2 == 0 and lxml_html.fromstring(f"<p>{inner}</p>") is not None:
+            opened = re.findall(r"<(/?)(\w)>", inner)
+            if [n for slash, n in opened if not slash] == [n for slash, n in reversed(opened) if slash]:
+                words[begin] = f"<{name}>{words[begin]}"
+                words[end] += f"</{name}>"
+    return " ".join(words)
+
+
+def test_markup_in_300_sentences_stays_whole(translator):
+    """The same elements within the same elements, and the words of the plain translation."""
+    rng = random.Random(1)
+    sentences = [src for src, _ in toy.generate("test", 300)]
+    documents = [planted(sentence, rng) for sentence in sentences]
+    pieces = [piece for document in documents for piece in parse_html(document) if not isinstance(piece, str)]
+    parts = [part.written for part in translate_pieces(translator, pieces)][: len(documents)]
+    plain = [str(result) for result in translator.translate(sentences)]
+    for document, part, text in zip(documents, parts, plain):
+        before, after = (lxml_html.fromstring(f"<div>{each}</div>") for each in (document, part))
+        assert after.text_content() == text
+        paths = [
+            sorted("/".join(up.tag for up in each.iterancestors()) + each.tag for each in tree.iter())
+            for tree in (before, after)
+        ]
+        assert paths[0] == paths[1] and len(tags(part)) == len(tags(document))
+
+
+def test_a_document_is_translated_as_its_texts_are_alone(translator):
+    """What else is in the document changes nothing, not even literal text."""
+    document = "<p>The <code>dog</code> sleeps.</p><p>The dog sleeps.</p><p>A cat sings.</p>"
+    parts = [part.written for part in translate_pieces(translator, parse_html(document))]
+    alone = [str(result) for result in translator.translate(["The dog sleeps.", "A cat sings."])]
+    assert parts[1:3] == [f"</p><p>{alone[0]}", f"</p><p>{alone[1]}"]
+
+
+def test_the_server_translates_html_as_the_command_does(tiny_run, translator, capfdbinary):
+    """A list of HTML as Mastodon sends it."""
+    batcher = Batcher(translator)
+    client = TestClient(build_app(Directions({("en", "de"): batcher}), Limits()))
+    links = '<p>The <b>dog</b> sleeps.</p><p>A cat <a href="https://x.org">sings</a>.</p>'
+    posts = [links, "", "A &lt; <i>cat</i>"]
+    body = {"q": posts, "source": "en", "target": "de", "format": "html", "alternatives": 1}
+    answer = client.post("/translate", json=body).json()
+    batcher.close()
+    parts = [translate_pieces(translator, parse_html(post)) for post in posts]
+    expected = ["".join(part.written for part in of_post) for of_post in parts]
+    assert answer["translatedText"] == expected
+    assert sorted(tags(answer["alternatives"][0][0])) == sorted(tags(posts[0]))
+    assert answer["alternatives"][0][0] != expected[0]

@@ -1,0 +1,186 @@
+"""The web page of `transformer-mt serve`, in a real browser."""
+
+import pytest
+
+from tests.browser import browser, needs_chromium, watched_page
+from tests.integration.cli.test_cli import cli
+from tests.integration.serving.test_serve import Served
+from transformer_mt.serving.page import page_routes
+
+__all__ = ["browser"]
+pytestmark = needs_chromium
+
+LONG = "The old teacher sees a small bird in the garden. " * 8 + "x" * 200
+TEXTS = {"long": LONG, "right to left": "רגע אחד, הכלב ישן.", "Chinese": "狗在花园里睡觉。老师看见一只小鸟。"}
+
+
+@pytest.fixture(scope="module")
+def served(tiny_run):
+    with Served(tiny_run) as server:
+        yield server
+
+
+@pytest.fixture
+def page(browser, served):
+    page = watched_page(browser, viewport={"width": 1000, "height": 800})
+    page.goto(served.url)
+    page.wait_for_selector("#target-lang option", state="attached")
+    yield page
+    assert page.problems == []
+    assert all(url.startswith((served.url, "data:")) for url in page.asked)  # nothing from elsewhere
+    page.close()
+
+
+def translated(page):
+    return page.wait_for_selector("#translation[aria-busy=false]:not(:empty)").text_content()
+
+
+def test_what_is_typed_is_translated(page, tiny_run, capfdbinary):
+    page.keyboard.type("The dog sleeps. A cat sings.")  # the field has the focus
+    expected = cli(capfdbinary, "translate", tiny_run, "The dog sleeps. A cat sings.")[1].rstrip("\n")
+    page.locator("#translation", has_text=expected).wait_for()
+    assert translated(page) == expected
+    assert page.locator("#translation").get_attribute("lang") == "de"
+    assert page.locator("#count").text_content() == "28 characters"
+    alternatives = page.locator("#alternatives li").all_text_contents()
+    assert len(alternatives) == 4 and alternatives[0].startswith(expected)
+    assert all("(score -" in each for each in alternatives)
+    page.fill("#source", "")
+    page.locator("#words-part").wait_for(state="hidden")
+    assert page.locator("#translation").text_content() == ""
+
+
+def test_a_word_shows_its_partners_when_it_is_pointed_at_or_reached_by_keys(page):
+    page.fill("#source", "The dog sleeps.")
+    translated(page)
+    words = page.locator("[aria-label='Source words'] .word")
+    assert words.all_text_contents() == ["The", "dog", "sleeps", "."]
+    assert page.locator(".linked").count() == 0
+    words.nth(1).hover()
+    assert page.locator("[aria-label='Source words'] .linked").text_content() == "dog"
+    partners = page.locator("[aria-label='Translation words'] .linked").all_text_contents()
+    assert partners and words.nth(1).get_attribute("aria-label") == f"dog: {' '.join(partners)}"
+    words.nth(0).focus()
+    page.mouse.move(0, 0)
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    assert page.locator("[aria-label='Source words'] .linked").text_content() == "sleeps"
+
+
+def test_the_attention_is_a_table_of_words(page):
+    page.fill("#source", "The dog sleeps.")
+    translated(page)
+    page.click("summary")
+    assert page.locator("#attention thead th").all_text_contents() == ["The", "dog", "sleeps", "."]
+    rows = page.locator("#attention tbody tr")
+    assert rows.count() == page.locator("[aria-label='Translation words'] .word").count()
+    assert rows.first.locator("td").count() == 4
+    assert "→" in rows.first.locator("td").first.get_attribute("title")
+
+
+def test_a_late_answer_never_replaces_a_newer_one(page, tiny_run, capfdbinary):
+    """The first answer is kept back until the second one was shown, and the browser does not abort it."""
+    page.evaluate("() => { window.AbortController = class { signal = undefined; abort() {} }; }")
+    kept = []
+
+    def keep_first(route):
+        if "teacher" in route.request.post_data:
+            kept.append(route)
+        else:
+            route.continue_()
+
+    page.route("**/details", keep_first)
+    page.fill("#source", "The old teacher reads.")
+    page.keyboard.press("Control+Enter")
+    page.wait_for_timeout(100)
+    page.fill("#source", "The dog sleeps.")
+    expected = cli(capfdbinary, "translate", tiny_run, "The dog sleeps.")[1].rstrip("\n")
+    page.locator("#translation", has_text=expected).wait_for()
+    (first,) = kept
+    old = {"source": "a", "flags": [], "candidates": [{"text": "old", "score": -1}], "segments": []}
+    with page.expect_response("**/details") as response:
+        first.fulfill(json={"lines": [old]})
+    response.value.finished()
+    page.wait_for_timeout(100)
+    assert translated(page) == expected
+
+
+@pytest.mark.parametrize(
+    "status, error, shown",
+    [
+        (
+            429,
+            "too many texts wait to be translated",
+            "Not translated: too many texts wait to be",
+        ),
+        (403, "api_key must be one that this server knows", "Not translated: api_key must be one"),
+    ],
+)
+def test_a_refusal_is_shown_with_its_reason(page, status, error, shown):
+    page.route("**/details", lambda route: route.fulfill(status=status, json={"error": error}))
+    page.fill("#source", "The dog sleeps.")
+    page.locator("#status", has_text=shown).wait_for()
+    assert page.locator("#key").is_visible() == (status == 403)
+    page.problems.clear()  # the browser itself writes the status to its console
+
+
+def test_what_may_be_wrong_is_said_in_plain_words(page):
+    line = {"source": "a", "flags": ["cut", "missing_number"], "candidates": [{"text": "b", "score": -1}]}
+    page.route("**/details", lambda route: route.fulfill(json={"lines": [{**line, "segments": []}]}))
+    page.fill("#source", "a")
+    translated(page)
+    assert page.locator("#warnings li").all_text_contents() == [
+        "The translation was stopped at its length limit: its end is missing.",
+        "A number of the source is missing in the translation.",
+    ]
+
+
+def test_text_is_never_markup(page):
+    text = "<img src=x onerror=alert(1)> <b>dog</b>"
+    words = {"source": [[0, 5]], "target": [[0, 5]], "links": [[[0, 5], [0, 5]]], "attention": [[1.0]]}
+    line = {"source": text, "flags": [text], "candidates": 2 * [{"text": text, "score": -1}]}
+    page.route("**/details", lambda route: route.fulfill(json={"lines": [{**line, "segments": [words]}]}))
+    page.fill("#source", text)
+    assert translated(page) == text
+    assert page.locator("main img, main b").count() == 0
+
+
+def test_keys_swap_and_copy(page):
+    page.fill("#source", "The dog sleeps.")
+    translated(page)
+    page.keyboard.press("Alt+s")
+    assert "There is no model from German" in page.locator("#status").text_content()
+    page.keyboard.press("Alt+c")
+    page.locator("#status", has_text="translation is selected").or_(
+        page.locator("#status", has_text="Copied")
+    ).wait_for()
+
+
+def test_a_screen_reader_finds_each_part_by_its_name(page):
+    page.fill("#source", "The dog sleeps.")
+    translated(page)
+    for role, name in [
+        ("textbox", "Text to translate"), ("combobox", "From"), ("combobox", "To"),
+        ("button", "Swap the languages"), ("button", "Copy"), ("status", "Translation"),
+        ("heading", "Alternatives"), ("group", "Translation words"),
+    ]:  # fmt: skip
+        assert page.get_by_role(role, name=name, exact=True).count() == 1, (role, name)
+    assert page.locator("#translation").get_attribute("aria-live") == "polite"
+
+
+@pytest.mark.parametrize("width", [360, 800, 1400])
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+def test_it_fits_every_width(page, width, text):
+    page.set_viewport_size({"width": width, "height": 700})
+    page.fill("#source", text)
+    translated(page)
+    page.click("summary")
+    assert page.evaluate("() => document.documentElement.scrollWidth") <= width
+    source, target = page.locator("#source").bounding_box(), page.locator("#translation").bounding_box()
+    assert (source["y"] == target["y"]) == (width > 704)  # side by side, or one below the other
+    is_rtl = page.evaluate("() => getComputedStyle(document.querySelector('#source')).direction")
+    assert is_rtl == ("rtl" if text == TEXTS["right to left"] else "ltr")
+
+
+def test_the_page_is_three_files_and_no_more():
+    assert [route.path for route in page_routes()] == ["/", "/page.css", "/page.js"]

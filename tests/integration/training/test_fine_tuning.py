@@ -1,0 +1,217 @@
+"""Fine-tuning: a training that begins from another run's weights and vocabulary."""
+
+import shutil
+
+import pytest
+import torch
+import yaml
+
+from tests.conftest import TINY, run_cli, train_interrupted
+from transformer_mt import checkpoint
+from transformer_mt.config import load_config
+from transformer_mt.data.vocabulary.tokenizer import UNK, Tokenizer
+from transformer_mt.errors import InputError
+from transformer_mt.training.loop import train
+
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
+CHILD = {
+    "data": {**TINY["data"], "train": {"toy": "train", "size": 300}},
+    "train": {
+        **TINY["train"],
+        "max_updates": 8,
+        "validate_every": 4,
+        "save_every": 4,
+        "learning_rate": 0.001,
+    },
+}
+
+
+@pytest.fixture
+def parent(tiny_run, tmp_path):
+    return shutil.copytree(tiny_run, tmp_path / "parent")
+
+
+@pytest.fixture
+def child_config(tmp_path, parent):
+    """Writes the config of a child of `parent`, with these sections."""
+
+    def write(**sections):
+        path = tmp_path / "child.yaml"
+        path.write_text(yaml.safe_dump({"init_from": str(parent), **CHILD, **sections}), encoding="utf-8")
+        return path
+
+    return write
+
+
+def weights(folder):
+    return checkpoint.load_weights(folder / "model.safetensors")
+
+
+def test_it_begins_with_the_weights_the_vocabulary_and_the_omitted_keys_of_the_parent(
+    child_config, parent, tmp_path
+):
+    config = load_config(child_config(model={"dropout": 0.3}, tokenizer={"bpe_dropout": 0.1}))
+    folder = train(config, tmp_path / "child")
+    first = checkpoint.load(folder / "checkpoints" / "step-00000000").tensors["model"]
+    assert all(torch.equal(weight, weights(parent)[name]) for name, weight in first.items())
+    mine, theirs = load_config(folder / "config.yaml"), load_config(parent / "config.yaml")
+    assert mine.model == theirs.model.model_copy(update={"dropout": 0.3})
+    assert mine.tokenizer == theirs.tokenizer.model_copy(update={"bpe_dropout": 0.1})
+    assert Tokenizer.load(folder).fingerprint == Tokenizer.load(parent).fingerprint
+    assert f"| fine-tuned from | {parent} |" in " ".join((folder / "report.md").read_text().split())
+
+
+def test_a_parent_of_another_direction_is_reported(child_config, parent, tmp_path, capsys):
+    swapped = {**CHILD["data"], "source_lang": "de", "target_lang": "en"}
+    train(load_config(child_config(data=swapped)), tmp_path / "child")
+    assert f"note: {parent} translates en to de, and this run de to en" in capsys.readouterr().err
+    train(load_config(child_config()), tmp_path / "other")
+    assert "and this run" not in capsys.readouterr().err
+
+
+def test_everything_that_does_not_fit_the_parent_is_refused_at_once(child_config, parent, tmp_path):
+    config = child_config(
+        model={"d_model": 64, "norm": "post", "dropout": 0.2},
+        tokenizer={"vocab_size": 500, "file": "spm.model"},
+    )
+    with pytest.raises(InputError) as error:
+        train(load_config(config), tmp_path / "child")
+    assert str(error.value).splitlines() == [
+        f"`tokenizer.vocab_size` must be 450, as in {parent}, but is 500",
+        f"`model.d_model` must be 32, as in {parent}, but is 64",
+        f"`model.norm` must be 'pre', as in {parent}, but is 'post'",
+        "`tokenizer.file` must be left out with init_from, which brings its own vocabulary",
+    ]
+    assert not (tmp_path / "child").exists()
+
+
+def test_learned_positions_end_where_the_parents_do(child_config, parent, tmp_path):
+    text = (parent / "config.yaml").read_text().replace("position: sinusoidal", "position: learned")
+    (parent / "config.yaml").write_text(text)
+    config = load_config(child_config(), ["data.max_length=32"])
+    with pytest.raises(InputError, match=r"`data.max_length` must be 64, as in .*parent, but is 32"):
+        train(config, tmp_path / "child")
+
+
+def test_a_folder_without_a_model_is_no_parent(child_config, parent, tmp_path):
+    (parent / "model.safetensors").unlink()
+    with pytest.raises(
+        InputError, match=r"`init_from` must be the folder of a trained run, but .* has no model.safetensors"
+    ):
+        train(load_config(child_config()), tmp_path / "child")
+
+
+@pytest.mark.parametrize("updates", [0, 3, 6])
+def test_an_interrupted_child_ends_the_same_without_its_parent(child_config, parent, tmp_path, updates):
+    """Killed before any update, between two checkpoints, and after one."""
+    config = load_config(child_config())
+    whole = train(config, tmp_path / "whole")
+    train_interrupted(config, tmp_path / "cut", updates)
+    shutil.rmtree(parent)
+    train(config, tmp_path / "cut")
+    file = "model.safetensors"
+    assert (tmp_path / "cut" / file).read_bytes() == (whole / file).read_bytes()
+
+
+def test_another_parent_is_refused_when_the_run_is_resumed(child_config, parent, tmp_path):
+    train(load_config(child_config()), tmp_path / "child")
+    with pytest.raises(InputError, match="`init_from` must stay '.*parent' when a run is resumed, but is"):
+        train(load_config(child_config(init_from=str(tmp_path))), tmp_path / "child")
+
+
+def test_fine_tuning_never_ends_worse_than_its_parent(child_config, parent, tmp_path):
+    config = load_config(child_config(), ["train.learning_rate=5.0", "train.warmup=1"])
+    folder = train(config, tmp_path / "child")
+    assert all(torch.equal(weight, weights(parent)[name]) for name, weight in weights(folder).items())
+
+
+def test_a_new_tag_is_a_new_piece_and_changes_no_other(child_config, parent, tmp_path):
+    tagged = {"toy": "train", "size": 300, "tag": "<bt>"}
+    config = load_config(child_config(data={**CHILD["data"], "train": tagged}))
+    folder = train(config, tmp_path / "child")
+    old, new = Tokenizer.load(parent), Tokenizer.load(folder)
+    assert new.all_pieces_src == [*old.all_pieces_src, "<bt>"]
+    assert new.control_ids == {"<bt>": 450}
+    text = ["Der Hund sieht <bt> die Katze.", "<bt>"]
+    assert new.encode_src(text) == old.encode_src(text)
+    first = checkpoint.load(folder / "checkpoints" / "step-00000000").tensors["model"]
+    name = next(name for name, weight in first.items() if len(weight) == 451)
+    assert torch.equal(first[name][:450], weights(parent)[name])
+    assert torch.equal(first[name][450], weights(parent)[name][UNK])
+
+
+def test_a_tag_that_is_a_piece_of_text_is_refused(child_config, parent, tmp_path):
+    piece = Tokenizer.load(parent).all_pieces_src[300]
+    tagged = {"toy": "train", "size": 300, "tag": piece}
+    with pytest.raises(InputError, match="a tag must not be a piece of the vocabulary"):
+        train(load_config(child_config(data={**CHILD["data"], "train": tagged})), tmp_path / "child")
+
+
+def test_evaluation_says_what_was_gained_and_what_forgotten(child_config, parent, tmp_path):
+    test = [{"toy": "train", "size": 25, "name": "new"}]
+    config = child_config(data={**CHILD["data"], "test": test})
+    folder = train(load_config(config), tmp_path / "child")
+    result = run_cli("evaluate", folder)
+    assert result.returncode == 0, result.stderr
+    printed = result.stdout.decode()
+    report = (folder / "report.md").read_text(encoding="utf-8")
+    assert "## Gained and forgotten by fine-tuning" in report
+    for text in (printed, report):
+        rows = [line.split("|")[1:-1] for line in text.splitlines() if line.startswith("| toy")]
+        rows = [[cell.strip() for cell in row] for row in rows if len(row) == 7]
+        assert [row[1] for row in rows] == ["BLEU", "chrF", "TER"] * 2, (
+            "of its own test set and of the parent's"
+        )
+        assert all(float(row[3]) - float(row[2]) == pytest.approx(float(row[4]), abs=0.011) for row in rows)
+    (parent / "model.safetensors").unlink()
+    result = run_cli("evaluate", folder)
+    assert result.returncode == 0
+    assert "the weights that this model began with are not at this path" in result.stderr.decode()
+
+
+def test_a_parent_that_cannot_be_compared_does_not_stop_the_evaluation(child_config, parent, tmp_path):
+    folder = train(load_config(child_config()), tmp_path / "child")
+    text = (parent / "config.yaml").read_text(encoding="utf-8")
+    missing = "test: [{source: gone.en, target: gone.de}]"
+    lines = [missing.join(("  ", "")) if line.startswith("  test:") else line for line in text.split("\n")]
+    (parent / "config.yaml").write_text("\n".join(lines), encoding="utf-8")
+    result = run_cli("evaluate", folder)
+    assert result.returncode == 0, result.stderr
+    assert "no comparison with" in result.stderr.decode() and "gone.en" in result.stderr.decode()
+    assert "## Test" in (folder / "report.md").read_text(encoding="utf-8")
+
+
+def test_a_child_of_a_run_with_a_given_vocabulary_may_have_new_tags(child_config, parent, tmp_path):
+    text = (parent / "config.yaml").read_text(encoding="utf-8")
+    (parent / "config.yaml").write_text(text.replace("  file: null", "  file: spm.model"), encoding="utf-8")
+    assert load_config(parent / "config.yaml").tokenizer.file == "spm.model"
+    tagged = {"toy": "train", "size": 300, "tag": "<bt>"}
+    folder = train(load_config(child_config(data={**CHILD["data"], "train": tagged})), tmp_path / "child")
+    assert load_config(folder / "config.yaml").tokenizer.file is None
+
+
+def test_tables_of_another_search_or_other_files_are_not_kept(child_config, parent, tmp_path):
+    folder = train(load_config(child_config()), tmp_path / "child")
+    (tmp_path / "a.en").write_text("A dog sleeps.\n")
+    (tmp_path / "a.de").write_text("Ein Hund schläft.\n")
+    files = ["--source", tmp_path / "a.en", "--reference", tmp_path / "a.de"]
+    for words in (["--beam", "2", "--robust"], [*files, "--robust"]):
+        result = run_cli("evaluate", folder, *words)
+        assert result.returncode == 0, result.stderr
+        assert "in capitals" in result.stdout.decode()
+        assert "## Robustness" not in (folder / "report.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_run_is_not_its_own_parent(child_config, parent, fresh):
+    with pytest.raises(InputError, match="`init_from` must be another run, but is .*parent"):
+        train(load_config(child_config()), parent, fresh)
+    assert (parent / "model.safetensors").exists()
+
+
+def test_the_resolved_config_has_the_parents_keys(child_config, tmp_path):
+    result = run_cli("config", "show", child_config())
+    assert result.returncode == 0 and "  d_model: 32 " in result.stdout.decode()
+    result = run_cli("config", "show", child_config(init_from=str(tmp_path / "gone")))
+    assert result.returncode == 2 and "gone: no such folder" in result.stderr.decode()

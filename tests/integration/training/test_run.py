@@ -1,0 +1,649 @@
+"""What training does at its turns: early stopping, averaging, broken arithmetic, learning at all."""
+
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from tests.conftest import ROOT
+from transformer_mt import Translator, train
+from transformer_mt.checkpoint import load, metadata, save, save_weights
+from transformer_mt.config import Config
+from transformer_mt.config.load import load_config
+from transformer_mt.data.corpora import toy
+from transformer_mt.errors import InputError, WorkError
+from transformer_mt.locks import lock_folder
+from transformer_mt.training import loop
+from transformer_mt.training import model_selection as publish
+from transformer_mt.training.parallel.distributed import Ranks
+from transformer_mt.training.setup import open_run
+from transformer_mt.training.state.progress import LogWindow
+from transformer_mt.training.update.step import Objective, Updater
+from transformer_mt.training.validate import SetScores, validate
+
+
+@pytest.fixture
+def run(write_config, tmp_path, monkeypatch, no_pictures):
+    """Trains TINY with overrides in this process: (folder, entries of metrics.jsonl)."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*overrides):
+        folder = train(load_config(write_config(), overrides))
+        lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").split("\n")
+        return folder, [json.loads(line) for line in lines if line]
+
+    return run
+
+
+def steps(entries, event):
+    return [entry["step"] for entry in entries if entry["event"] == event]
+
+
+def test_training_stops_when_patience_is_out(run, capsys):
+    """At a rate of nothing no validation betters the first."""
+    folder, entries = run(
+        "train.learning_rate=1e-12", "train.validate_every=3", "train.patience=2", "train.max_updates=60"
+    )
+    assert steps(entries, "valid") == [3, 6, 9]
+    assert (folder / "checkpoints/step-00000009").is_dir()
+    said = "no new best in 2 validations (train.patience): training ends at update 9 of 60"
+    assert said in capsys.readouterr().err
+    patient = run(
+        "train.learning_rate=1e-12",
+        "train.validate_every=3",
+        "train.patience=0",
+        "train.max_updates=18",
+        "name=b",
+    )
+    assert steps(patient[1], "valid") == [3, 6, 9, 12, 15, 18]
+
+
+def test_the_report_counts_all_updates(run):
+    """It counted those up to the last line of the log."""
+    folder, _ = run("train.max_updates=5", "train.log_every=3", "train.validate_every=5")
+    assert "| updates | 5 of 5 (" in " ".join((folder / "report.md").read_text().split())
+    folder, _ = run("train.max_updates=2", "train.log_every=3", "train.validate_every=2", "name=short")
+    assert "| updates | 2 of 2 (" in " ".join((folder / "report.md").read_text().split())
+
+
+def test_what_is_no_run_is_not_moved_aside(write_config, tmp_path):
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    (folder / "thesis.txt").write_text("mine")
+    with pytest.raises(
+        InputError, match="must be a run's folder to be moved aside, but has files and no con"
+    ):
+        train(load_config(write_config()), folder, fresh=True)
+    assert [path.name for path in folder.iterdir() if not path.name.startswith(".")] == ["thesis.txt"]
+    with pytest.raises(InputError, match="thesis.txt: must be the run's folder, but is a file"):
+        train(load_config(write_config()), folder / "thesis.txt")
+
+
+def test_a_folder_that_only_an_inspection_wrote_to_is_moved_aside(write_config, tmp_path):
+    folder = tmp_path / "inspected"
+    folder.mkdir()
+    (folder / "inspect.md").write_text("# Inspection")
+    config = load_config(write_config(), ["train.max_updates=1", "train.validate_every=1"])
+    assert (train(config, folder, fresh=True) / "model.safetensors").exists()
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/sys"), reason="needs a folder that takes no file from anyone")
+def test_a_folder_that_takes_no_file_is_refused_before_the_data_are_read(write_config, capsys):
+    with pytest.raises(InputError, match=r"/proc/sys/x: must be a folder that .*, but /proc/sys is not \("):
+        train(load_config(write_config()), "/proc/sys/x")
+    assert "reading" not in capsys.readouterr().err
+
+
+def test_a_new_run_must_have_a_language_and_an_old_one_is_resumed_and_translates(run, monkeypatch, tmp_path):
+    for split in ("train", "valid"):
+        rows = "".join(f"{en}\t{de}\n" for en, de in toy.generate(split, 300))
+        (tmp_path / f"{split}.tsv").write_text(f"en\tcz\n{rows}", encoding="utf-8")
+    files = ["data.train={file: train.tsv}", "data.valid={file: valid.tsv}"]
+    words = ["data.target_lang=cz", *files, "data.test=[]"]
+    with pytest.raises(InputError, match="its own code, but cz is that of a country; Czech is cs"):
+        run(*words, "train.max_updates=1")
+    with monkeypatch.context() as earlier:
+        earlier.setattr("transformer_mt.training.setup.check_language", lambda code: None)
+        run(*words, "train.max_updates=1")
+    folder, entries = run(*words, "train.max_updates=2")
+    assert entries[-1]["step"] == 2 and Translator.load(folder, device="cpu").target_lang == "cz"
+
+
+@pytest.mark.parametrize("several, splits", [(0, "true"), (3, "false"), (1, "true")])
+def test_whether_lines_are_split_is_what_the_training_sources_say(run, tmp_path, several, splits):
+    """auto: not where a fifth of them has several sentences. The answer is in the run's folder, which needs
+    no data then.
+    """
+    pairs = list(toy.generate("train", 1000))
+    rows = [f"{en} {pairs[i - 1][0]}\t{de} {pairs[i - 1][1]}" if i % 10 < several else f"{en}\t{de}"
+            for i, (en, de) in enumerate(pairs)]  # fmt: skip
+    (tmp_path / "train.tsv").write_text("en\tde\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    words = ["data.train={file: train.tsv}", "train.average_checkpoints=1"]
+    folder, _ = run(*words, "train.max_updates=2")
+    kept = (folder / "config.yaml").read_text(encoding="utf-8")
+    assert f"split_sentences: {splits}  #" in kept
+    (result,) = Translator.load(folder, device="cpu").translate(["The dog sleeps. A cat sings."])
+    assert (len(result.segments) == 2) is (splits == "true")
+    run(*words, "train.max_updates=4")  # auto in the YAML is no change
+    assert (folder / "config.yaml").read_text(encoding="utf-8") == kept.replace(
+        "max_updates: 2", "max_updates: 4"
+    )
+    run(
+        *words,
+        "train.max_updates=6",
+        "decode.split_sentences=auto" if several == 3 else "decode.split_sentences=false",
+    )
+    assert "split_sentences: false  #" in (folder / "config.yaml").read_text(encoding="utf-8")
+
+
+def test_a_validation_splits_lines_as_translate_does(run, tmp_path, monkeypatch):
+    (tmp_path / "valid.tsv").write_text(
+        "en\tde\nThe dog sleeps. A cat sings.\tDer Hund schläft. Eine Katze singt.\n", encoding="utf-8"
+    )
+    for split in ("true", "false"):
+        seen = []
+        stream = Translator.stream
+
+        def watched(self, lines, options, seen=seen, stream=stream):
+            results = list(stream(self, lines, options))
+            seen.extend(len(result.segments) for result in results)
+            return results
+
+        monkeypatch.setattr(Translator, "stream", watched)
+        words = [f"decode.split_sentences={split}", "train.max_updates=2", f"name=split-{split}"]
+        run("data.valid={file: valid.tsv}", *words, "train.average_checkpoints=1")
+        monkeypatch.setattr(Translator, "stream", stream)
+        assert seen == [2 if split == "true" else 0]
+
+
+def test_the_loss_can_be_what_is_watched(run):
+    _, entries = run("train.monitor=loss", "train.validate_every=6")
+    valid = [entry for entry in entries if entry["event"] == "valid"]
+    best = None
+    for entry in valid:
+        assert entry["is_best"] == (best is None or entry["loss"] < best)
+        best = min(best or entry["loss"], entry["loss"])
+
+
+def test_scores_of_another_kind_are_not_compared(run, capfd):
+    """Minus a loss is below every BLEU: it would never be a new best, and patience would end the run."""
+    run("train.patience=1")
+    folder, entries = run("train.monitor=loss", "train.patience=1", "train.max_updates=36")
+    assert "after a change of train.monitor are not comparable" in capfd.readouterr().err
+    after = [entry for entry in entries if entry["event"] == "valid" and entry["step"] > 24]
+    assert [entry["step"] for entry in after] == [36] and after[0]["is_best"]
+
+
+def test_a_validation_is_greedy_whatever_search_is_wanted(run):
+    words = ["decode.search=mbr", "decode.samples=4", "decode.temperature=2.0", "name=sampled"]
+    _, greedy = run("train.max_updates=12", "train.average_checkpoints=1")
+    _, other = run("train.max_updates=12", "train.average_checkpoints=1", *words)
+    assert [e["samples"] for e in greedy if e["event"] == "valid"] == [
+        e["samples"] for e in other if e["event"] == "valid"
+    ]
+
+
+def test_the_loss_of_no_pair_cannot_be_watched(run, tmp_path):
+    (tmp_path / "long.tsv").write_text("en\tde\n" + "dog " * 300 + "\tHund\n", encoding="utf-8")
+    with pytest.raises(
+        InputError, match="train.monitor must be BLEU, as no validation pair fits a batch, but is loss"
+    ):
+        run("train.monitor=loss", "data.valid={file: long.tsv}")
+
+
+def test_the_published_model_is_the_best_or_the_better_average(run):
+    folder, entries = run("train.average_checkpoints=3")
+    average = next(entry for entry in entries if entry["event"] == "average")
+    assert average["steps"] == [12, 18, 24]
+    kept = load_file(folder / "model.safetensors")
+    files = [load_file(path) for path in sorted((folder / "averaging").iterdir())]
+    mean = {name: sum(weights[name].double() for weights in files) / 3 for name in kept}
+    is_mean = all(torch.allclose(kept[name].double(), mean[name], atol=1e-6) for name in kept)
+    best = max((e for e in entries if e["event"] == "valid"), key=lambda e: e["scores"][0]["value"])
+    assert average["chosen"] == (average["scores"][0]["value"] >= best["scores"][0]["value"]) == is_mean
+
+
+def test_the_best_checkpoints_can_be_averaged(run):
+    _, entries = run("train.average=best", "train.average_checkpoints=2", "train.validate_every=6")
+    scores = {entry["step"]: entry["scores"][0]["value"] for entry in entries if entry["event"] == "valid"}
+    best = sorted(sorted(scores, key=lambda step: (-scores[step], -step))[:2])
+    assert next(entry for entry in entries if entry["event"] == "average")["steps"] == best
+
+
+def test_a_run_that_goes_on_after_its_end_publishes_what_it_names(run):
+    """The first end publishes an average; if the second finds nothing better, the best single one is named
+    and is there.
+    """
+    run()
+    folder, entries = run("train.max_updates=30", "train.learning_rate=0.2")
+    last, kept = entries[-1]["model"], load_file(folder / "model.safetensors")
+    steps = [int(step.replace(",", "")) for step in re.findall(r"\d[\d,]*(?=,|$)", last)]
+    files = [folder / f"averaging/step-{step:08d}.safetensors" for step in steps]
+    if last.startswith("update"):
+        files = [folder / f"checkpoints/step-{steps[0]:08d}/model.safetensors"]
+    named = [load_file(file) for file in files]
+    mean = {name: sum(weights[name].double() for weights in named) / len(named) for name in kept}
+    assert all(torch.allclose(kept[name].double(), mean[name], atol=1e-6) for name in kept)
+    assert [entry["event"] for entry in entries].count("end") == 1
+
+
+def test_a_run_cut_short_before_any_validation_still_ends_with_a_model(run):
+    with pytest.raises(RuntimeError, match="enough"), pytest.MonkeyPatch.context() as patch:
+
+        def stop(self, batches, rate, original=Updater.update):
+            if self.calls >= 8:
+                raise RuntimeError("enough")
+            self.calls += 1
+            return original(self, batches, rate)
+
+        patch.setattr(Updater, "calls", 0, raising=False)
+        patch.setattr(Updater, "update", stop)
+        run()
+    folder, entries = run("train.max_updates=6")
+    assert (folder / "model.safetensors").exists() and steps(entries, "valid") == [6]
+
+
+def test_precision_can_change_on_the_way(run):
+    run("train.max_updates=6")
+    _, entries = run("train.max_updates=12", "train.precision=fp16")
+    assert entries[-1]["event"] == "end" and entries[-1]["step"] == 12
+
+
+def test_a_second_training_in_the_same_folder_is_refused(run, tmp_path):
+    folder, _ = run("train.max_updates=2")
+    held = lock_folder(folder)
+    with pytest.raises(InputError, match="another process trains here"):
+        run("train.max_updates=4")
+    with pytest.raises(InputError, match="another process trains here"):
+        train(load_config(tmp_path / "tiny.yaml", ["train.max_updates=4"]), fresh=True)
+    held.release()
+
+
+def test_training_can_begin_again_in_the_same_process_after_an_error(run, monkeypatch):
+    """While the error lives, its traceback holds what the failed training used."""
+
+    def broken(*args, **kwargs):
+        raise WorkError("no more paper")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("transformer_mt.training.model_selection.validate", broken)
+        with pytest.raises(WorkError, match="no more paper") as first:
+            run("train.max_updates=12")
+    with monkeypatch.context() as patch:
+        patch.setattr("transformer_mt.training.state.run.build_model", broken)
+        with pytest.raises(WorkError, match="no more paper") as second:
+            run("train.max_updates=12")
+    assert [thread.name for thread in threading.enumerate() if thread.name.startswith("batches")] == []
+    folder, _ = run("train.max_updates=12")
+    assert (folder / "finished.json").exists() and first.traceback and second.traceback
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_a_worse_end_does_not_take_the_place_of_a_better_average(run, capfd, old):
+    """Once published, the model is only replaced by one that validates at least as well, also when a run goes
+    on.
+    """
+    folder, entries = run()
+    score = entries[-2]["scores"][0]["value"]
+    file, weights = folder / "model.safetensors", load_file(folder / "model.safetensors")
+    facts = metadata(file)
+    facts = json.loads(facts["transformer_mt"])
+    (name,) = facts["score"]
+    assert name == "bleu of 1000, auto, lowercase False"
+    assert facts["score"][name] == pytest.approx(score, abs=1e-3)
+    if old:  # one key for each fact, as earlier versions wrote them
+        save_weights(file, weights, {"config": "tiny", "step": "24", name: "99.0"})
+    else:
+        save_weights(file, weights, {"transformer_mt": json.dumps({**facts, "score": {name: 99.0}})})
+    kept = file.read_bytes()
+    run("train.max_updates=36")
+    assert file.read_bytes() == kept
+    assert (
+        "holds the model of an earlier training in this folder, which scored better" in capfd.readouterr().err
+    )
+    run("train.max_updates=40", "evaluate.lowercase=true")  # another score: the two do not compare
+    assert file.read_bytes() != kept
+
+
+@pytest.mark.parametrize("loss, chosen", [(9.0, False), (0.1, True)])
+def test_an_average_of_equal_score_is_chosen_if_its_loss_is_as_good(run, monkeypatch, loss, chosen):
+    validate = publish.validate
+    calls = []
+
+    def tied(*args, **kwargs):
+        result = validate(*args, **kwargs)
+        calls.append(result)
+        scores = replace(result.deciding, loss=1.0 if len(calls) < 3 else loss)
+        return replace(result, deciding=scores, score=1.0)
+
+    monkeypatch.setattr(publish, "validate", tied)
+    _, entries = run()
+    assert [e["chosen"] for e in entries if e["event"] == "average"] == [chosen]
+
+
+def test_equal_trainings_write_equal_files(run, tmp_path):
+    contents = []
+    for name in ("a", "b"):
+        folder, _ = run("train.max_updates=6")
+        contents.append((folder / "model.safetensors").read_bytes())
+        folder.rename(tmp_path / name)
+    assert contents[0] == contents[1]
+
+
+def test_what_train_is_not_made_for_is_refused(tmp_path):
+    with pytest.raises(
+        InputError, match=r"train\(\) must get a Config, as load_config\(path\) returns, but got 'x.yaml'"
+    ):
+        train("x.yaml")
+    with pytest.raises(
+        InputError, match=r"load_config\(\) must get the path of a YAML file, but got \{'name': 'x'\}"
+    ):
+        load_config({"name": "x"})
+    with pytest.raises(
+        InputError, match="overrides must be a list of key=value texts, but are one text: 'seed=2'"
+    ):
+        load_config(tmp_path / "x.yaml", "seed=2")
+
+
+def test_a_validation_at_the_end_is_saved(run):
+    folder, _ = run("train.max_updates=6", "train.validate_every=6", "train.save_every=6")
+    state = load(folder / "checkpoints" / "step-00000006").state
+    assert state["progress"]["best_step"] == 6
+    for name in ("finished.json", "model.safetensors"):
+        (folder / name).unlink()
+    # As if it had been stopped there before any validation.
+    progress = {**state["progress"], "best_step": None, "best_score": None, "scores": []}
+    tensors = load(folder / "checkpoints" / "step-00000006").tensors
+    save(folder / "checkpoints", 6, tensors, {**state, "progress": progress})
+    run("train.max_updates=6", "train.validate_every=12")
+    assert load(folder / "checkpoints" / "step-00000006").state["progress"]["best_step"] == 6
+
+
+def test_weights_damaged_before_they_are_averaged_are_left_out(run, capfd):
+    folder, _ = run("train.average_checkpoints=3")
+    (folder / "finished.json").unlink()
+    damaged = folder / "averaging" / "step-00000018.safetensors"
+    damaged.write_bytes(b"cut")
+    _, entries = run("train.average_checkpoints=3")
+    assert f"{damaged} is damaged" in capfd.readouterr().err.replace("runs/", f"{folder.parent}/")
+    assert next(e for e in entries if e["event"] == "average")["steps"] == [12, 24]
+
+
+def test_a_run_of_another_version_is_told_in_one_line(run, monkeypatch):
+    run("train.max_updates=6")
+    known = Config.model_validate
+
+    def stricter(values):
+        saved = "max_updates" in values.get("train", {}) and "betas" in values["train"]
+        return known({**values, "no_such_key": 1} if saved else values)
+
+    monkeypatch.setattr(Config, "model_validate", stricter)
+    with pytest.raises(
+        InputError, match="was trained by another version, whose `no_such_key` this one does not read"
+    ):
+        run("train.max_updates=12")
+
+
+def test_two_validation_pairs_are_both_shown(run):
+    _, entries = run("data.valid.size=2", "train.max_updates=6", "train.validate_every=6")
+    sources = [sample[0] for sample in next(e for e in entries if e["event"] == "valid")["samples"]]
+    assert len(set(sources)) == 2
+
+
+def test_greedy_validation_knows_no_rules_of_the_search(run):
+    plain, ruled = (
+        run("train.max_updates=12", "decode.beam=2", *words)[1]
+        for words in ([], ["decode.no_repeat_ngram=1", "decode.min_length=9", "name=b"])
+    )
+    assert [e["samples"] for e in plain if e["event"] == "valid"] == [
+        e["samples"] for e in ruled if e["event"] == "valid"
+    ]
+
+
+def test_perplexity_without_a_loss_is_no_number():
+    assert math.isnan(SetScores("a", math.nan, []).ppl)
+    window = LogWindow()
+    window.seconds = 3.0
+    assert math.isnan(window.summary()["loss"])
+
+
+def test_training_with_standard_error_closed(write_config, tmp_path):
+    path = write_config(train={"max_updates": 6})
+    command = f"{sys.executable} -m transformer_mt train {path} --out {tmp_path}/run 2>&-"
+    result = subprocess.run(
+        ["sh", "-c", command], capture_output=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
+    assert result.returncode == 0 and result.stdout == b""
+
+
+def test_a_compiler_that_is_not_there_is_told(run, monkeypatch):
+    from torch._inductor.exc import InductorError
+
+    def broken(self, batches, rate):
+        raise InductorError(RuntimeError("no C++ compiler"), None)
+
+    monkeypatch.setattr(Updater, "update", broken)
+    with pytest.raises(
+        WorkError, match="torch.compile failed: .*no C\\+\\+ compiler; set train.compile=false"
+    ):
+        run()
+
+
+def test_japanese_without_its_word_splitter_is_refused_at_the_start(run, tmp_path, monkeypatch):
+    for name in ("MeCab", "ipadic", "sacrebleu.tokenizers.tokenizer_ja_mecab"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(InputError, match="needs a word splitter"):
+        run("evaluate.tokenize=ja-mecab")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_ten_broken_updates_in_a_row_stop_with_advice(run, capfd):
+    with pytest.raises(
+        WorkError, match="10 updates in a row had no finite gradient; .* lower train.learning_rate"
+    ):
+        run("train.learning_rate=1e30", "train.max_updates=40", "train.warmup=0")
+    assert "was skipped: its gradient is not finite" in capfd.readouterr().err
+
+
+def test_a_device_that_runs_ahead_is_read_later_and_tells_the_same(run, monkeypatch):
+    """As a GPU does; here the processor plays it."""
+    ends, settle = [], loop._collect_results
+    for name, ahead in (("a", False), ("b", True)):
+        read = []
+        monkeypatch.setattr(
+            loop, "_collect_results", lambda run, read=read: (read.append(len(run.pending)), settle(run))
+        )
+        monkeypatch.setattr(loop, "_is_asynchronous", lambda device, ahead=ahead: ahead)
+        folder, entries = run(
+            "train.max_updates=23", "train.log_every=7", "train.save_every=9", f"name={name}"
+        )
+        apart = ("seconds", "tokens_per_second", "memory_mb")  # time, and the peak of this process
+        told = [{key: value for key, value in entry.items() if key not in apart} for entry in entries[1:]]
+        ends.append((told, load_file(folder / "model.safetensors")))
+        assert sum(read) == 23 and max(read) == (7 if ahead else 1)
+    assert ends[0][0] == ends[1][0]
+    assert all(torch.equal(ends[0][1][name], ends[1][1][name]) for name in ends[0][1])
+    with pytest.raises(WorkError, match="10 updates in a row had no finite gradient"):
+        run("train.learning_rate=1e30", "train.max_updates=40", "train.warmup=0", "name=c")
+
+
+@pytest.mark.parametrize("asked_for", [0, 400])
+def test_micro_batches_the_memory_asked_for_are_kept_by_a_run_that_goes_on(
+    run, monkeypatch, capfd, asked_for
+):
+    """A batch in parts draws other dropout than a whole one."""
+    forward = Objective.forward
+
+    def scarce(self, batch):
+        loss = forward(self, batch)
+        if self.model.training and batch.num_positions > 200:
+            raise torch.OutOfMemoryError("no room")
+        return loss
+
+    monkeypatch.setattr(Objective, "forward", scarce)
+    same = ("train.validate_every=12", "train.average_checkpoints=1", "train.schedule=constant")
+    same = (*same, f"train.micro_batch_tokens={asked_for}")
+    straight, _ = run(*same, "train.max_updates=12", "name=a")
+    run(*same, "train.max_updates=6", "name=b")
+    capfd.readouterr()
+    gone_on, _ = run(*same, "train.max_updates=12", "name=b")
+    said = capfd.readouterr().err
+    assert re.search(
+        r"in micro-batches of at most \d+ positions, as before; train.micro_batch_tokens sets another", said
+    )
+    assert "not enough memory" not in said
+    weights = [
+        load(folder / "checkpoints" / "step-00000012").tensors["model"] for folder in (straight, gone_on)
+    ]
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+    run(*same, "train.max_updates=14", "train.micro_batch_tokens=150", "name=b")
+    assert "as before" not in capfd.readouterr().err
+
+
+def test_ranks_share_a_validation(write_config, tmp_path, monkeypatch):
+    """Each computes its part of the loss and translates its part of the sentences, and no other."""
+
+    class OneOfTwo(Ranks):
+        def sum(self, *values):
+            summed.append(values)
+            return list(values)
+
+        def gather(self, value):
+            return [value, value]
+
+    run = open_run(load_config(write_config()), tmp_path / "run")
+    summed, seen, place = [], [], torch.device("cpu")
+    stream = Translator.stream
+    monkeypatch.setattr(
+        Translator,
+        "stream",
+        lambda self, lines, options: (seen.append(lines), stream(self, lines, options))[1],
+    )
+    whole = validate(run.model, run.data, run.config, place)
+    for rank in (0, 1):
+        validate(run.model, run.data, run.config, place, OneOfTwo(rank, 2))
+    (all_lines, first, second), ((nll_0, tokens_0), (nll_1, tokens_1)) = seen, summed
+    assert len(first) == len(second) == 20 and sorted(first + second) == sorted(all_lines)
+    assert 0 < tokens_0 < tokens_0 + tokens_1 == run.data.valid[0].pairs.tgt_lengths.sum()
+    assert (nll_0 + nll_1) / (tokens_0 + tokens_1) == pytest.approx(whole.deciding.loss)
+
+
+def test_running_out_of_memory_outside_an_update_is_told_in_one_line(run, monkeypatch):
+    def scarce(*args, **kwargs):
+        raise RuntimeError(
+            "[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory: you tried ..."
+        )
+
+    monkeypatch.setattr("transformer_mt.training.model_selection.validate", scarce)
+    with pytest.raises(
+        WorkError,
+        match=r"^not enough memory; .* lower decode.batch_tokens and run the same command to resume",
+    ):
+        run("train.max_updates=12")
+
+
+def test_only_so_many_sentences_are_translated_in_validation(run, monkeypatch):
+    seen = []
+    original = Translator.stream
+    monkeypatch.setattr(
+        Translator,
+        "stream",
+        lambda self, lines, options: (seen.append(len(lines)), original(self, lines, options))[1],
+    )
+    run("train.validate_sentences=7", "train.max_updates=4")
+    assert set(seen) == {7}
+
+
+def test_a_second_run_of_the_same_seed_is_the_same(run):
+    folders = [run("train.max_updates=6", f"name={name}")[0] for name in ("a", "b")]
+    first, second = (load_file(folder / "model.safetensors") for folder in folders)
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    other = load_file(run("train.max_updates=6", "seed=2", "name=c")[0] / "model.safetensors")
+    assert any(not torch.equal(first[name], other[name]) for name in first)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["model.position=learned", "model.norm=post"],
+        ["tokenizer.shared=false", "tokenizer.vocab_size=400", "model.activation=swiglu"],
+        [
+            "tokenizer.kind=unigram",
+            "model.tie_embeddings=false",
+            "train.optimizer=adam",
+            "train.schedule=linear",
+        ],
+    ],
+    ids=" ".join,
+)
+def test_variants_train_and_translate(run, overrides):
+    folder, _ = run("train.max_updates=4", *overrides)
+    results = Translator.load(folder, device="cpu").translate(["The dog sleeps.", "", "dog " * 200])
+    assert len(results) == 3
+
+
+def test_model_weights_have_canonical_names(run):
+    folder, _ = run("train.max_updates=2", "train.precision=bf16")
+    names = set(load_file(folder / "model.safetensors"))
+    assert "encoder.layers.0.self_attention.query.weight" in names
+    assert not any("_orig_mod" in name or "module." in name for name in names)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        [],
+        ["model.position=relative"],
+        ["model.position=rotary", "model.attention.window=3"],
+        ["model.position=alibi", "model.attention.window=3"],
+        ["model.attention.cross=local_m", "model.attention.cross_window=3"],
+        ["model.attention.cross=local_p", "model.attention.cross_window=3"],
+        ["model.attention.score=additive"],
+        ["model.attention.score=cosine", "model.position=learned"],
+        ["model.attention.score={encoder: euclidean, decoder: dot, cross: general}"],
+    ],
+    ids=" ".join,
+)
+def test_a_compiled_model_trains_to_the_same_and_saves_canonical_names(run, mechanism):
+    # No dropout: compiled code draws other masks. A large epsilon: Adam makes whole steps of gradients that
+    # are only noise.
+    same = ("train.max_updates=6", "model.dropout=0.0", "train.eps=1e-3", *mechanism)
+    compiled, _ = run("train.compile=true", "name=a", *same)
+    plain, _ = run("train.compile=false", "name=b", *same)
+    first, second = (load_file(folder / "model.safetensors") for folder in (compiled, plain))
+    assert first.keys() == second.keys()
+    for name in first:
+        torch.testing.assert_close(first[name], second[name], atol=1e-4, rtol=1e-3)
+
+
+def test_loop_reads_as_a_page():
+    """The loop itself stays small enough to read at once."""
+    import inspect
+
+    assert len(inspect.getsource(loop._train).split("\n")) < 50
+
+
+@pytest.mark.slow
+def test_the_toy_language_is_learnt(run):
+    """Real learning, scored on combinations never seen."""
+    folder, _ = run(
+        "data.train={toy: train, size: 20000}",
+        "data.valid.size=200",
+        "tokenizer.vocab_size=700",
+        "model={d_model: 128, d_ff: 512, num_heads: 4, num_encoder_layers: 2, num_decoder_layers: 2}",
+        "train={max_updates: 900, batch_tokens: 4096, learning_rate: 0.003, schedule: cosine, warmup: 100}",
+        "train={validate_every: 450, log_every: 100, save_every: 450, precision: auto}",
+    )
+    pairs = list(toy.generate("test", 200))
+    results = Translator.load(folder, device="cpu").translate([english for english, _ in pairs])
+    right = sum(result.translation == german for result, (_, german) in zip(results, pairs))
+    assert right > 0.6 * len(pairs)

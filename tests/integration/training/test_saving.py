@@ -1,0 +1,201 @@
+"""When a training saves, and when it ends: by epochs, by minutes, by a signal."""
+
+import os
+import signal
+import sys
+
+import pytest
+
+from transformer_mt.config import load_config
+from transformer_mt.errors import InputError
+from transformer_mt.files import read_objects
+from transformer_mt.training.loop import train
+from transformer_mt.training.update.step import Updater
+
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
+
+@pytest.fixture
+def config(write_config):
+    """Trained for 12 updates, saved at 6 and 12."""
+    data = {"train": {"toy": "train", "size": 150}}
+    return load_config(write_config(data=data, train={"max_updates": 12, "average_checkpoints": 1}))
+
+
+def changed(config, **train_keys):
+    return config.model_copy(update={"train": config.train.model_copy(update=train_keys)})
+
+
+def saved_at(monkeypatch):
+    """The updates at which checkpoints are written from here on."""
+    from transformer_mt import checkpoint
+
+    original, steps = checkpoint.save, []
+
+    def save(root, step, *rest):
+        steps.append(step)
+        return original(root, step, *rest)
+
+    monkeypatch.setattr(checkpoint, "save", save)
+    return steps
+
+
+def test_sigusr1_saves_and_the_training_goes_on_as_if_nothing_was(config, tmp_path, monkeypatch):
+    whole = train(config, tmp_path / "whole")
+    steps, original = saved_at(monkeypatch), Updater.update
+
+    def update(self, *arguments):
+        if self.calls == 4:
+            os.kill(os.getpid(), signal.SIGUSR1)
+        self.calls += 1
+        return original(self, *arguments)
+
+    monkeypatch.setattr(Updater, "calls", 0, raising=False)
+    monkeypatch.setattr(Updater, "update", update)
+    before = signal.getsignal(signal.SIGUSR1)
+    asked = train(config, tmp_path / "asked")
+    assert signal.getsignal(signal.SIGUSR1) == before
+    assert 5 in steps and steps[-1] == 12
+    assert (asked / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+
+
+def test_a_checkpoint_older_than_the_minutes_is_replaced(config, tmp_path, monkeypatch):
+    whole = train(config, tmp_path / "whole")
+    steps = saved_at(monkeypatch)
+    often = train(changed(config, save_minutes=1e-9), tmp_path / "often")
+    assert sorted(set(steps)) == list(range(1, 13))
+    assert (often / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+    steps.clear()
+    train(changed(config, save_minutes=60.0), tmp_path / "seldom")
+    assert set(steps) == {6, 12}
+
+
+@pytest.mark.parametrize("keys", [{}, {"accumulate": 2}, {"update_tokens": 1500}], ids=str)
+def test_a_training_ends_after_its_epochs(config, tmp_path, keys):
+    short = changed(config, max_epochs=2.0, max_updates=1000, log_every=1, schedule="cosine", **keys)
+    folder = train(short, tmp_path / "run")
+    entries = [entry for entry in read_objects(folder / "metrics.jsonl") if entry["event"] == "train"]
+    per_epoch = entries[-1]["step"] / entries[-1]["epoch"]
+    assert entries[-1]["epoch"] == pytest.approx(2.0, abs=1.01 / per_epoch)
+    assert load_config(folder / "config.yaml").train.max_updates == entries[-1]["step"]
+    assert entries[-1]["learning_rate"] < entries[len(entries) // 2]["learning_rate"] / 3, (
+        "the schedule ends there"
+    )
+    train(short, folder)  # finished: nothing to do
+    assert [e for e in read_objects(folder / "metrics.jsonl") if e["event"] == "train"] == entries
+    longer = train(changed(short, max_epochs=3.0), folder)
+    assert read_objects(longer / "metrics.jsonl")[-1]["step"] > entries[-1]["step"]
+
+
+@pytest.mark.parametrize("before, now", [(1, 2), (2, 1)])
+def test_epochs_are_counted_right_when_the_size_of_updates_changes(config, tmp_path, before, now):
+    """They were counted as if all updates had had the new size: the training ended at half its epochs."""
+    from tests.conftest import train_interrupted
+
+    keys = {"max_epochs": 3.0, "max_updates": 1000, "log_every": 1}
+    train_interrupted(changed(config, **keys, accumulate=before), tmp_path / "run", 6)
+    train_interrupted(changed(config, **keys, accumulate=now), tmp_path / "run", 8)
+    folder = train(changed(config, **keys, accumulate=now), tmp_path / "run")
+    entries = [entry for entry in read_objects(folder / "metrics.jsonl") if entry["event"] == "train"]
+    per_update = entries[-1]["epoch"] - entries[-2]["epoch"]
+    assert entries[-1]["epoch"] == pytest.approx(3.0, abs=1.01 * per_update)
+
+
+def test_max_updates_ends_a_training_before_its_epochs(config, tmp_path):
+    folder = train(changed(config, max_epochs=50.0, max_updates=6), tmp_path / "run")
+    assert load_config(folder / "config.yaml").train.max_updates == 6
+
+
+def test_more_updates_are_trained_when_they_ended_a_training_before_its_epochs(config, tmp_path, capsys):
+    short = changed(config, max_epochs=50.0, max_updates=6)
+    folder = train(short, tmp_path / "run")
+    train(short, folder)
+    assert "raise train.max_epochs and train.max_updates to continue" in capsys.readouterr().err
+    train(changed(short, max_updates=8), folder)
+    assert read_objects(folder / "metrics.jsonl")[-1]["step"] == 8
+
+
+def test_a_checkpoint_by_minutes_counts_updates_that_were_not_read_yet(config, tmp_path, monkeypatch):
+    """As on a GPU, where losses are read every 20 updates."""
+    from transformer_mt import checkpoint
+    from transformer_mt.training import loop
+
+    monkeypatch.setattr(loop, "_is_asynchronous", lambda device: True)
+    original, read = checkpoint.save, []
+
+    def save(root, step, tensors, state):
+        read.append(state["progress"]["tokens"])
+        return original(root, step, tensors, state)
+
+    monkeypatch.setattr(checkpoint, "save", save)
+    train(changed(config, save_minutes=1e-9, max_updates=4), tmp_path / "run")
+    assert 0 < read[0] < read[1] < read[2] < read[3]
+
+
+def test_an_interrupted_training_by_epochs_ends_the_same(config, tmp_path):
+    from tests.conftest import train_interrupted
+
+    short = changed(config, max_epochs=2.0, max_updates=1000)
+    whole = train(short, tmp_path / "whole")
+    train_interrupted(short, tmp_path / "cut", 8)
+    cut = train(short, tmp_path / "cut")
+    assert (cut / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+
+
+def test_a_training_by_epochs_that_is_killed_before_the_average_ends_the_same(config, tmp_path, monkeypatch):
+    """Its last checkpoint, which no `save_every` asked for, was left out of the average."""
+    from transformer_mt import checkpoint
+
+    short = changed(config, max_epochs=2.0, max_updates=1000, average_checkpoints=3, average="last")
+    whole = train(short, tmp_path / "whole")
+    last = read_objects(whole / "metrics.jsonl")[-1]["step"]
+    assert last % config.train.save_every
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "average", lambda files: sys.exit("killed"))
+        with pytest.raises(SystemExit, match="killed"):
+            train(short, tmp_path / "cut")
+    cut = train(short, tmp_path / "cut")
+    averages = [
+        [entry["steps"] for entry in read_objects(run / "metrics.jsonl") if entry["event"] == "average"]
+        for run in (whole, cut)
+    ]
+    assert averages[0] == averages[1] and last in averages[0][0]
+    assert (cut / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+
+
+def test_a_damaged_model_is_replaced_by_the_next_that_is_published(config, tmp_path, capsys):
+    """The training ended at it, time after time, with the advice to free some space."""
+    from tests.conftest import train_interrupted
+
+    whole = train(config, tmp_path / "whole")
+    train_interrupted(config, tmp_path / "cut", 8)
+    (tmp_path / "cut" / "model.safetensors").write_bytes(b"half")
+    cut = train(config, tmp_path / "cut")
+    assert "model.safetensors is damaged" in capsys.readouterr().err
+    assert (cut / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+
+
+def test_scores_under_other_limits_of_the_search_are_not_compared(config, tmp_path, capsys):
+    of_one_piece = {"decode": config.decode.model_copy(update={"max_length": 1})}
+    folder = train(config.model_copy(update=of_one_piece), tmp_path / "run")
+    train(changed(config, max_updates=18), folder)
+    said = capsys.readouterr().err
+    assert "scores before and after a change of decode.max_length are not comparable" in said
+
+
+def test_what_another_process_trained_while_data_were_prepared_is_not_trained_over(
+    config, tmp_path, monkeypatch
+):
+    from transformer_mt.training import setup
+
+    original = setup._prepare_data
+
+    def slowly(*args):
+        other = tmp_path / "run" / "checkpoints" / "step-00000006"
+        other.mkdir(parents=True)
+        return original(*args)
+
+    monkeypatch.setattr(setup, "_prepare_data", slowly)
+    with pytest.raises(InputError, match="another process trained in it meanwhile; run the same command"):
+        train(config, tmp_path / "run")
+    assert [path.name for path in (tmp_path / "run").iterdir() if path.is_file()] in ([], [".lock"])

@@ -1,0 +1,161 @@
+"""Several validation sets, metrics other than BLEU, several references: what chooses the model."""
+
+import json
+
+import pytest
+
+from tests.conftest import no_learning_curves
+from tests.integration.cli.test_cli import cli
+from transformer_mt.config import load_config
+from transformer_mt.data.corpora.evaluation_sets import read_set
+from transformer_mt.data.preparation.prepare import prepare
+from transformer_mt.data.vocabulary.tokenizer import Tokenizer
+from transformer_mt.errors import InputError
+from transformer_mt.files import read_objects
+from transformer_mt.training.loop import train
+
+SHORT = {"max_updates": 12, "validate_every": 6, "average_checkpoints": 1}
+SETS = [{"toy": "valid", "size": 20, "name": "small"}, {"toy": "test", "size": 30, "name": "large"}]
+
+
+@pytest.fixture
+def run(write_config, tmp_path, monkeypatch):
+    no_learning_curves(monkeypatch)
+
+    def run(valid=SETS, words=(), **sections):
+        path = write_config(data={"valid": valid}, train=SHORT, **sections)
+        folder = tmp_path / "run"
+        train(load_config(path, list(words)), folder)
+        return folder, [e for e in read_objects(folder / "metrics.jsonl") if e["event"] == "valid"]
+
+    return run
+
+
+def test_the_mean_of_the_sets_decides_and_each_is_recorded(run):
+    folder, entries = run()
+    for entry in entries:
+        small, large = entry["sets"]
+        assert (small["name"], large["name"]) == ("small", "large")
+        assert entry["loss"] == pytest.approx((small["loss"] + large["loss"]) / 2)
+        for whole, one, other in zip(entry["scores"], small["scores"], large["scores"]):
+            assert whole["value"] == pytest.approx((one["value"] + other["value"]) / 2)
+    report = (folder / "report.md").read_text(encoding="utf-8")
+    assert "small BLEU" in report and "large BLEU" in report
+
+
+@pytest.mark.parametrize("monitor", ["loss", "chrF"])
+def test_a_named_set_decides_alone(run, monitor):
+    _, entries = run(words=[f"train.monitor={monitor}", "train.monitor_set=large"])
+    for entry in entries:
+        assert entry["loss"] == pytest.approx(entry["sets"][1]["loss"], abs=1e-6)
+        assert entry["scores"] == entry["sets"][1]["scores"]
+    names = [score["name"] for score in entries[0]["scores"]]
+    assert names == (["chrF", "BLEU"] if monitor == "chrF" else ["BLEU", "chrF"])
+
+
+def test_the_best_by_an_error_rate_is_the_lowest(run):
+    folder, entries = run(words=["train.monitor=WER", "train.max_updates=24"])
+    best = [entry["scores"][0] for entry in entries if entry["is_best"]]
+    assert best[0]["name"] == "WER" and [b["value"] for b in best] == sorted(
+        (b["value"] for b in best), reverse=True
+    )
+    lowest = min(entry["scores"][0]["value"] for entry in entries)
+    assert best[-1]["value"] == lowest < entries[0]["scores"][0]["value"]
+
+
+def test_metrics_of_validations_are_those_of_the_config(run):
+    _, entries = run(
+        valid=SETS[0], words=["evaluate.metrics=[chrf++, exact match, TER]", "train.monitor=loss"]
+    )
+    assert [score["name"] for score in entries[0]["scores"]] == ["chrF++", "exact match"]
+    assert "sets" not in entries[0]
+
+
+def test_a_set_that_is_not_there_cannot_decide(run):
+    with pytest.raises(
+        InputError, match=r"monitor_set must be mean or one of the validation sets \(small, large\)"
+    ):
+        run(words=["train.monitor_set=smal"])
+
+
+def test_a_resumed_training_ends_like_one_in_a_piece(run, tmp_path):
+    whole, _ = run()
+    expected = (whole / "model.safetensors").read_bytes()
+    whole.rename(tmp_path / "whole")
+    run(words=["train.max_updates=6"])
+    folder, _ = run()
+    assert (folder / "model.safetensors").read_bytes() == expected
+
+
+def pairs(tmp_path, name, rows):
+    path = tmp_path / name
+    path.write_text("".join(f"{a}\t{b}\n" for a, b in rows), encoding="utf-8")
+    return str(path)
+
+
+def test_pairs_of_one_source_are_one_sentence(write_config, tmp_path):
+    file = pairs(tmp_path, "many.tsv", [("en", "de"), ("a", "x"), ("b", "y"), ("a", "z"), ("b", " ")])
+    several = {"file": file, "several_references": True}
+    config = load_config(write_config(data={"valid": several, "test": [several]}))
+    expected = [("a", ("x", "z")), ("b", ("y",))]  # an empty one says nothing
+    assert list(read_set(config.data.test[0], config.data, None, "test")) == expected
+    (valid,) = prepare(config, print).valid
+    assert valid.sentences == expected
+    assert len(valid.pairs) == 3  # all references count for the loss
+
+
+def test_a_file_for_each_reference(write_config, tmp_path, tiny_run, capfdbinary):
+    for name, lines in (
+        ("src", ["The dog sleeps.", "The dog sleeps."]),
+        ("a", ["x", "y"]),
+        ("b", ["z", "w"]),
+    ):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    files = {"source": str(tmp_path / "src"), "target": [str(tmp_path / "a"), str(tmp_path / "b")]}
+    config = load_config(write_config(data={"test": [files]}))
+    found = list(read_set(config.data.test[0], config.data, None, "test"))
+    assert found == [("The dog sleeps.", ("x", "z")), ("The dog sleeps.", ("y", "w"))]
+    words = (
+        "--source",
+        files["source"],
+        "--reference",
+        files["target"][0],
+        "--reference",
+        files["target"][1],
+    )
+    status, out, _ = cli(capfdbinary, "evaluate", tiny_run, *words)
+    assert status == 0 and "nrefs:2" in out
+    row = json.loads((tiny_run / "evaluation" / "0-src.jsonl").read_text(encoding="utf-8").split("\n")[0])
+    assert row["references"] == ["x", "z"] and "reference" not in row
+    (tmp_path / "b").write_text("z\n", encoding="utf-8")
+    with pytest.raises(
+        InputError, match=r"same number of lines, but .*src has 2 and .*a has 2 and .*b has 1"
+    ):
+        list(read_set(config.data.test[0], config.data, None, "test"))
+
+
+@pytest.mark.parametrize(
+    "data, message",
+    [
+        ({"valid": []}, "data.valid must be a set or a list of sets, but is an empty list"),
+        ({"valid": [{"toy": "valid", "name": "a"}, {"toy": "test", "name": "a"}]}, "differ, but are a, a"),
+        ({"valid": [{"from_train": {}}, {"from_train": {}}]}, "data.valid must have at most one from_train"),
+        ({"train": {"toy": "train", "several_references": True}}, "must not have several references"),
+        ({"train": {"source": "a", "target": ["b", "c"]}}, "data.train must not have several references"),
+        ({"test": [{"source": "a", "target": []}]}, "target must be a file, or of a test set a list of"),
+    ],
+)  # fmt: skip
+def test_wrong_sets_are_refused(write_config, data, message):
+    with pytest.raises(InputError, match=message):
+        load_config(write_config(data=data))
+
+
+def test_old_names_are_still_read(write_config):
+    config = load_config(write_config(train={"monitor": "bleu"}))
+    assert config.train.monitor == "BLEU"
+
+
+def test_a_validation_allows_the_length_that_translations_may_have(run):
+    folder, entries = run(words=["decode.max_length=2"])
+    longest = max(map(len, Tokenizer.load(folder).all_pieces_tgt))
+    assert all(len(got) <= 2 * longest for entry in entries for _, _, got in entry["samples"])

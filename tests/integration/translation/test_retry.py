@@ -1,0 +1,112 @@
+"""Confidence and --retry, through the command line."""
+
+import json
+import shutil
+
+import pytest
+
+from tests.conftest import no_learning_curves
+from tests.integration.cli.test_cli import cli
+from transformer_mt.config import load_config
+from transformer_mt.training.loop import train
+from transformer_mt.translation import retry
+from transformer_mt.translation.retry import RetryingTranslator
+from transformer_mt.translation.translator import Translator
+
+LINES = ["The dog sleeps.", "The cat sees 37 birds.", "", "An old teacher sings in the garden."]
+
+
+@pytest.fixture(scope="module")
+def calibrated(tmp_path_factory, request):
+    """A tiny run whose validation set is large enough."""
+    folder = tmp_path_factory.mktemp("calibrated")
+    from tests.conftest import TINY
+
+    values = {**TINY, "data": {**TINY["data"], "valid": {"toy": "valid", "size": 60}}}
+    import yaml
+
+    (folder / "tiny.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
+    patch = pytest.MonkeyPatch()
+    no_learning_curves(patch)
+    train(load_config(folder / "tiny.yaml"), folder / "run")
+    patch.undo()
+    return folder / "run"
+
+
+def translated(capfdbinary, model, *words):
+    status, out, err = cli(capfdbinary, "translate", model, "--json", *words, *LINES)
+    assert status == 0, err
+    return [json.loads(line) for line in out.splitlines()], err
+
+
+def test_each_line_has_a_confidence(calibrated, capfdbinary):
+    facts = json.loads((calibrated / "calibration.json").read_text(encoding="utf-8"))
+    assert facts["sentences"] == 30 and len(facts["bins"]) == 10
+    report = (calibrated / "report.md").read_text(encoding="utf-8")
+    assert "## Confidence" in report and f"mean error is {facts['error_after']:.3f}" in report
+    assert (calibrated / "reliability.png").read_bytes().startswith(b"\x89PNG")
+    rows, _ = translated(capfdbinary, calibrated)
+    assert rows[2]["confidence"] is None  # nothing was translated
+    for row in rows[:2]:
+        x = facts["intercept"] + facts["slope"] * row["log_prob"] / (len(row["tokens"]) + 1)
+        assert row["confidence"] == pytest.approx(1 / (1 + 2.718281828**-x), abs=1e-4)
+        assert ("low_confidence" in row["flags"]) == (row["confidence"] < facts["low"])
+
+
+def test_an_export_has_the_confidence_of_its_run(calibrated, tmp_path, capfdbinary):
+    pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
+    assert cli(capfdbinary, "export", calibrated, tmp_path / "out")[0] == 0
+    rows, _ = translated(capfdbinary, tmp_path / "out")
+    own, _ = translated(capfdbinary, calibrated)
+    assert [r["confidence"] for r in rows[:2]] == pytest.approx([r["confidence"] for r in own[:2]], abs=1e-3)
+
+
+def test_other_weights_have_no_confidence_until_they_are_calibrated(
+    calibrated, tmp_path, capfdbinary, monkeypatch
+):
+    run = shutil.copytree(calibrated, tmp_path / "run")
+    before = (run / "calibration.json").read_text(encoding="utf-8")
+    config = load_config(run / "config.yaml", ["train.max_updates=30"])
+    no_learning_curves(monkeypatch)
+    monkeypatch.setattr("transformer_mt.training.model_selection.calibrate", lambda *words: None)
+    train(config, run)
+    is_new = (run / "model.safetensors").read_bytes() != (calibrated / "model.safetensors").read_bytes()
+    assert is_new and not (run / "calibration.json").exists() and before
+    rows, _ = translated(capfdbinary, run)
+    assert [row["confidence"] for row in rows] == [None] * 4
+
+
+def test_suspicious_lines_are_translated_again_and_both_are_recorded(calibrated, capfdbinary):
+    plain, _ = translated(capfdbinary, calibrated)
+    rows, err = translated(capfdbinary, calibrated, "--retry")
+    again = [bool(retry.RETRIED_FLAGS & set(row["flags"])) for row in plain]
+    assert again[1]  # so small a model does not copy the number
+    for before, row, is_again in zip(plain, rows, again):
+        assert (row["other"] is not None) == is_again
+        if not is_again:
+            assert row == before
+            continue
+        kept, other = row["translation"], row["other"]["translation"]
+        first, second = (other, kept) if row["other"]["is_first"] else (kept, other)
+        assert first == before["translation"] and second
+        few = len(retry.RETRIED_FLAGS & set(row["flags"]))
+        assert few <= len(retry.RETRIED_FLAGS & set(row["other"]["flags"]))
+        assert f"line {row['line']}: translated again (" in err
+
+
+def test_what_repeats_itself_is_not_kept(calibrated):
+    translator = RetryingTranslator(Translator.load(calibrated))
+    (result,) = translator.translate(["The dog " * 12])
+    assert translator._again.decode.no_repeat_ngram == 3 and translator._again.decode.beam == 10
+    plain = Translator.load(calibrated).translate(["The dog " * 12])[0]
+    if "repeating" in plain.flags:
+        assert "repeating" not in result.flags
+
+
+def test_options_of_single_lines_stay_with_their_lines(calibrated):
+    translator = RetryingTranslator(Translator.load(calibrated))
+    lines, prefixes = ["The dog sleeps.", "The cat sees 37 birds."], ["Ein", "Zwei"]
+    results = translator.translate(lines, prefixes=prefixes, protect=["dog", "37"])
+    assert [result.source for result in results] == lines
+    assert "37" in results[1].translation and "dog" in results[0].translation
+    assert all(r.translation.startswith(p) for r, p in zip(results, prefixes))

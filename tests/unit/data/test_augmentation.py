@@ -1,0 +1,218 @@
+"""Training pairs changed to how people also write: what changes, how often, and the same when resumed."""
+
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transformer_mt.config import TokenizerConfig, load_config
+from transformer_mt.config.augment import AugmentConfig
+from transformer_mt.data.batches.augmentation import Augmentation
+from transformer_mt.data.batches.batching import TrainingBatches
+from transformer_mt.data.batches.encoded_pairs import Column, EncodedPairs, write_chunks
+from transformer_mt.data.batches.epoch_pairs import EpochPairs
+from transformer_mt.data.batches.subword_dropout import SubwordDropout
+from transformer_mt.data.corpora import toy
+from transformer_mt.data.vocabulary.tokenizer import UNK, Tokenizer
+from transformer_mt.errors import InputError
+from transformer_mt.text.text_changes import (
+    FinalMark,
+    LowerCase,
+    NoFinalMark,
+    Placeholder,
+    TitleCase,
+    Typos,
+    UpperCase,
+)
+from transformer_mt.text.typos import with_typos
+
+PAIRS = list(toy.generate("train", 600))
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return Tokenizer.train(PAIRS, TokenizerConfig(vocab_size=450), ["<bt>"])
+
+
+@pytest.fixture(scope="module")
+def pairs(tokenizer, tmp_path_factory):
+    """In two files; every source of the first has a tag."""
+    folder = tmp_path_factory.mktemp("pairs")
+    src = tokenizer.encode_src([src for src, _ in PAIRS])
+    src = [[tokenizer.control_ids["<bt>"], *ids] if i < 200 else ids for i, ids in enumerate(src)]
+    tgt = tokenizer.encode_tgt([tgt for _, tgt in PAIRS])
+    for name, part in (("a", slice(0, 200)), ("b", slice(200, None))):
+        write_chunks(folder / name, [(Column.of(src[part]), Column.of(tgt[part]))])
+    return EncodedPairs([folder / "a", folder / "b"])
+
+
+def augmented(pairs, tokenizer, seed=1, max_length=128, dropout=0.0, most_words=10_000, **probabilities):
+    config = AugmentConfig(**probabilities)
+    augmentation = Augmentation(pairs, tokenizer, config, [200, 400], seed, max_length)
+    sides = [SubwordDropout(each, dropout, seed, most_words) for each in (tokenizer.src, tokenizer.tgt)]
+    return EpochPairs(pairs, max_length, augmentation, sides if dropout else None)
+
+
+def texts(tokenizer, made, epoch=0, rows=None):
+    src, tgt = made.rows(epoch, np.array(range(len(PAIRS)) if rows is None else rows))
+    return [(tokenizer.src.decode(a.tolist()), tokenizer.tgt.decode(b.tolist())) for a, b in zip(src, tgt)]
+
+
+ALL = {"upper": 0.1, "title": 0.1, "lower": 0.1, "punctuation": 0.2, "typos": 0.2, "concat": 0.2}
+ALL["placeholders"] = 0.2
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+def test_batches_are_planned_by_the_lengths_that_the_changes_make(tokenizer, pairs, dropout):
+    made = augmented(pairs, tokenizer, dropout=dropout, max_length=80, **ALL)
+    rows = np.random.default_rng(0).permutation(len(pairs))
+    for epoch in (0, 3):
+        lengths, both = made.lengths(epoch), made.rows(epoch, rows)
+        for of_side, ids in zip(lengths, both):
+            assert of_side[rows].tolist() == [len(each) + 1 for each in ids]
+            assert of_side.max() <= 80
+    batches = TrainingBatches(pairs, 600, seed=1, changing=made)
+    while batches.epoch == 0:
+        assert batches.next_update()[0].num_positions <= 600
+
+
+def test_a_row_is_the_same_alone_again_and_with_another_order(tokenizer, pairs):
+    whole = texts(tokenizer, augmented(pairs, tokenizer, **ALL), epoch=2)
+    for row in (0, 7, 599):
+        assert texts(tokenizer, augmented(pairs, tokenizer, **ALL), 2, [row]) == [whole[row]]
+    assert whole != texts(tokenizer, augmented(pairs, tokenizer, **ALL), epoch=3)
+    assert whole != texts(tokenizer, augmented(pairs, tokenizer, seed=2, **ALL), epoch=2)
+
+
+def test_with_dropout_a_resumed_run_spells_as_one_that_saw_earlier_epochs(tokenizer, pairs):
+    """Misspelled words are new in each epoch: they must not take places in the table of words."""
+    first = augmented(pairs, tokenizer, dropout=0.3, most_words=300, **ALL)
+    for epoch in range(3):
+        first.lengths(epoch)
+    resumed = augmented(pairs, tokenizer, dropout=0.3, most_words=300, **ALL)
+    rows = np.arange(len(pairs))
+    for a, b in zip(first.rows(3, rows), resumed.rows(3, rows)):
+        assert all(np.array_equal(one, other) for one, other in zip(a, b))
+
+
+CHANGED = {
+    "upper": lambda src, tgt: src == src.upper() and tgt == tgt.upper(),
+    "title": lambda src, tgt: all(word[0].isupper() for word in src.split()),
+    "lower": lambda src, tgt: src == src.lower() and tgt != tgt.lower(),
+    "punctuation": lambda src, tgt: src[-1].isalpha() or src[-2] == src[-1],
+}
+
+
+@pytest.mark.parametrize("key", CHANGED)
+def test_as_many_pairs_are_changed_as_the_probability_says(tokenizer, pairs, key):
+    found = texts(tokenizer, augmented(pairs, tokenizer, **{key: 0.3}))
+    share = sum(CHANGED[key](*pair) for pair in found) / len(found)
+    assert share == pytest.approx(0.3, abs=0.06)
+    unchanged = [pair for pair, usual in zip(found, PAIRS) if pair == usual]
+    assert len(unchanged) / len(found) == pytest.approx(0.7, abs=0.06)
+
+
+def test_two_pairs_share_a_line_on_both_sides_and_tags_are_kept(tokenizer, pairs):
+    made = augmented(pairs, tokenizer, concat=0.5)
+    joined, tag = 0, tokenizer.control_ids["<bt>"]
+
+    ids, _ = made.rows(0, np.arange(len(PAIRS)))
+    for i, ((src, tgt), (one, other), row) in enumerate(zip(texts(tokenizer, made), PAIRS, ids)):
+        assert (row[0] == tag) == (i < 200) and tag not in row[1:]
+        if (src, tgt) == (one, other):
+            continue
+        joined += 1
+        second = next(pair for pair in PAIRS if f"{one} {pair[0]}" == src)
+        assert tgt == f"{other} {second[1]}"
+        assert any(pair[0] == second[0] and (k < 200) == (i < 200) for k, pair in enumerate(PAIRS))
+    assert joined / len(PAIRS) == pytest.approx(0.5, abs=0.06)
+
+
+def test_what_would_be_over_long_stays_as_it_is(tokenizer, pairs):
+    longest = int(max(pairs.src_lengths.max(), pairs.tgt_lengths.max()))
+    made = augmented(pairs, tokenizer, max_length=longest, concat=0.9)
+    assert max(map(int, made.lengths(0)[0])) <= longest
+    assert any(pair == usual for pair, usual in zip(texts(tokenizer, made), PAIRS))
+
+
+def test_a_pair_with_unknown_characters_has_no_text_to_change(tmp_path):
+    """It would learn to write what SentencePiece prints for them."""
+    plain = TokenizerConfig(vocab_size=300, byte_fallback=False, kind="char", shared=True)
+    tokenizer = Tokenizer.train(PAIRS, plain)
+    lines = ["A dog ☃ sleeps.", "A dog sleeps."] * 10
+    ids = tokenizer.encode_src(lines)
+    write_chunks(tmp_path / "a", [(Column.of(ids), Column.of(tokenizer.encode_tgt(["Ein Hund."] * 20)))])
+    pairs = EncodedPairs([tmp_path / "a"])
+    config = AugmentConfig(upper=0.99, concat=0.9)
+    augmentation = Augmentation(pairs, tokenizer, config, [20], 1, 200)
+    src, _ = EpochPairs(pairs, 200, augmentation, None).rows(0, np.arange(20))
+    assert all(src[i].tolist() == ids[i] for i in range(0, 20, 2))
+    others = [src[i].tolist() for i in range(1, 20, 2)]
+    assert any(row != ids[1] for row in others) and all(UNK not in row for row in others)
+
+
+def test_a_change_with_unknown_characters_is_not_made(tmp_path):
+    """A vocabulary without byte pieces may not have the capitals."""
+    plain = TokenizerConfig(vocab_size=100, byte_fallback=False, kind="char", shared=True)
+    tokenizer = Tokenizer.train([("a dog sleeps.", "ein hund schläft. A D O G")], plain)
+    src, tgt = tokenizer.encode_src(["a dog sleeps.", "a dog."]), tokenizer.encode_tgt(["ein hund."] * 2)
+    write_chunks(tmp_path / "a", [(Column.of(src), Column.of(tgt))])
+    pairs = EncodedPairs([tmp_path / "a"])
+    augmentation = Augmentation(pairs, tokenizer, AugmentConfig(upper=0.999), [2], 1, 200)
+    made_src, made_tgt = EpochPairs(pairs, 200, augmentation, None).rows(0, np.arange(2))
+    assert UNK in tokenizer.encode_tgt(["EIN HUND."])[0]
+    assert [row.tolist() for row in made_src] == src and [row.tolist() for row in made_tgt] == tgt
+
+
+def test_changes_by_hand():
+    rng = Random(1)
+    assert UpperCase()("a dog's", "ein Hund", rng) == ("A DOG'S", "EIN HUND")
+    assert TitleCase()("a dog's day", "ein Tag", rng) == ("A Dog's Day", "Ein Tag")
+    assert LowerCase()("A Dog", "Ein Hund", rng) == ("a dog", "Ein Hund")
+    assert NoFinalMark()("Is it?!", "Ist es?", rng) == ("Is it", "Ist es")
+    assert NoFinalMark()("Is it", "Ist es?", rng) == ("Is it", "Ist es?")
+    assert NoFinalMark()("Good.", "好。", rng) == ("Good", "好")
+    found = {FinalMark()("Go!", "Geh!", Random(i)) for i in range(40)}
+    assert found == {("Go", "Geh"), ("Go!!", "Geh!!"), ("Go!!!", "Geh!!!")}
+
+
+def test_a_placeholder_stands_at_the_same_end_of_both_sides():
+    for i in range(200):
+        src, tgt = Placeholder()("A dog.", "Ein Hund.", Random(i))
+        if src.startswith("A dog. "):
+            assert tgt == f"Ein Hund. {src.removeprefix('A dog. ')}"
+        else:
+            assert tgt == f"{src.removesuffix(' A dog.')} Ein Hund."
+
+
+@given(text=st.text(max_size=80), seed=st.integers(0, 100))
+def test_typos_change_letters_only(text, seed):
+    found = with_typos(text, Random(seed))
+    others = [c for c in text if not c.isalpha()]
+    assert [c for c in found if not c.isalpha()] == others
+    assert abs(len(found) - len(text)) <= max(1, len(text) // 40)
+    assert found == with_typos(text, Random(seed))
+
+
+@pytest.mark.parametrize(
+    "text, kinds", [("The old dog sleeps here.", 4), ("Старый пёс спит.", 4), ("狗在这里睡觉", 3)]
+)
+def test_typos_of_every_kind(text, kinds):
+    found = {with_typos(text, Random(i)) for i in range(200)} - {text}
+    swapped = {t for t in found if sorted(t) == sorted(text)}
+    dropped = {t for t in found if len(t) == len(text) - 1}
+    doubled = {t for t in found if len(t) == len(text) + 1}
+    wrong_keys = found - swapped - dropped - doubled
+    assert swapped and dropped and doubled and bool(wrong_keys) == (kinds == 4)
+
+
+def test_typos_spare_the_target():
+    src, tgt = Typos()("The old dog sleeps here.", "Der alte Hund schläft hier.", Random(3))
+    assert src != "The old dog sleeps here." and tgt == "Der alte Hund schläft hier."
+
+
+def test_a_pair_has_one_case(write_config):
+    with pytest.raises(InputError, match="upper, title and lower must be at most 1 together, .* but are 1.2"):
+        load_config(write_config(), ["data.augment={upper: 0.6, title: 0.6}"])

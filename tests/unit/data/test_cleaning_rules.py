@@ -1,0 +1,191 @@
+"""The rules of data.filter: what each drops, what it must not drop, and what repairs do before."""
+
+import sys
+
+import pytest
+
+from transformer_mt.config.filter import FilterConfig
+from transformer_mt.data.cleaning.rules import numbers, repaired, rules_of
+from transformer_mt.errors import InputError
+from transformer_mt.text.languages import is_same_language
+from transformer_mt.text.scripts import script_share
+
+
+def reasons(pair, languages=("en", "de"), **chosen):
+    """The drop reason of the pair, or None."""
+    return next((r.reason for r in rules_of(FilterConfig(**chosen), languages) if r.drops(*pair)), None)
+
+
+@pytest.mark.parametrize(
+    "src, tgt, is_dropped",
+    [
+        ("Photo: Reuters", "Photo: Reuters", True),
+        ("Photo: Reuters", "photo - reuters!", True),
+        ("A dog runs.", "Ein Hund rennt.", False),
+        ("1.", "1.", False),  # the same in every language
+        ("***", "***", False),
+    ],
+)
+def test_copy(src, tgt, is_dropped):
+    assert reasons((src, tgt), copy=True) == ("copy" if is_dropped else None)
+
+
+@pytest.mark.parametrize(
+    "src, tgt, lang, is_dropped",
+    [
+        ("A dog runs.", "Собака бежит.", "de", True),
+        ("A dog runs.", "Собака бежит.", "ru", False),
+        ("A dog runs.", "A dog runs.", "zh_Hans", True),
+        ("My name is Tom.", "我叫Tom。", "zh", False),
+        ("42", "42", "zh", False),
+        ("A dog runs.", "Ein Hund — Собака — rennt.", "de", False),
+        ("A dog runs.", "Паc трчи.", "sr", False),
+        ("A dog runs.", "Pas trči.", "sr", False),
+        ("A dog runs.", "Паc трчи.", "sr_Latn", True),
+        ("A dog runs.", "whatever", "xx", False),  # a language whose script is not known
+    ],
+)
+def test_script(src, tgt, lang, is_dropped):
+    assert reasons((src, tgt), ("en", lang), script=True) == ("script" if is_dropped else None)
+
+
+def test_the_share_of_a_script():
+    assert script_share("abc где", "ru") == 0.5
+    assert script_share("abc", "en") == 1.0
+    assert script_share("12.", "en") is None
+    assert script_share("犬がいる", "ja") == 1.0
+    assert script_share("スーパー", "ja") == 1.0
+
+
+@pytest.mark.parametrize(
+    "src, tgt, is_dropped",
+    [
+        ("The dog runs through the garden.", "Der Hund rennt durch den Garten.", False),
+        ("Der Hund rennt durch den Garten.", "The dog runs through the garden.", True),  # swapped
+        ("Le chien court à travers le jardin.", "Der Hund rennt durch den Garten.", True),
+        ("The dog runs through the garden.", "The cat sleeps in the house.", True),
+        ("OK!", "OK!", False),  # too short to know
+    ],
+)
+def test_language(src, tgt, is_dropped):
+    assert reasons((src, tgt), language=True) == ("language" if is_dropped else None)
+
+
+def test_a_language_nothing_is_known_of_is_refused():
+    with pytest.raises(InputError, match="must be false for tlh, which py3langid does not know"):
+        rules_of(FilterConfig(language=True), ("en", "tlh"))
+
+
+def test_codes_of_one_language():
+    assert is_same_language("zh_Hans", "zh") and is_same_language("nb", "no")
+    assert not is_same_language("de", "nl")
+
+
+def test_the_extra_is_named_where_a_package_is_missing(monkeypatch):
+    from transformer_mt.text import languages
+
+    languages._model.cache_clear()
+    for module in ("py3langid.langid", "ftfy", "sacremoses"):
+        monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(InputError, match=r"py3langid must be installed .*transformer-mt\[clean\]"):
+        rules_of(FilterConfig(language=True), ("en", "de"))
+    with pytest.raises(InputError, match=r"ftfy must be installed .*transformer-mt\[clean\]"):
+        list(repaired([("fÃ¼r", "fÃ¼r")], FilterConfig(encoding="repair"), ("en", "de")))
+    with pytest.raises(InputError, match=r"sacremoses must be installed .*transformer-mt\[clean\]"):
+        list(repaired([("a", "b")], FilterConfig(detokenize=True), ("en", "de")))
+
+
+@pytest.mark.parametrize(
+    "src, tgt, is_dropped",
+    [
+        ("It has 25 rooms.", "Es hat 35 Zimmer.", True),
+        ("It has 25 rooms.", "Es hat 25 Zimmer.", False),
+        ("id " + "1" * 5000, "Kennung " + "2" * 5000, True),
+        ("It has 10 rooms.", "Es hat 12 Zimmer.", True),
+        ("1.50 euros or 20", "1,5 Euro oder 20", False),
+        ("It has twenty-five rooms.", "Es hat 25 Zimmer.", False),
+        ("1,000.50 euros", "1.000,50 Euro", False),
+        ("in the 1990s", "in den 90er Jahren", False),
+        ("at 8:30 p.m.", "um 20.30 Uhr", False),
+        ("160,000 people", "16万人", False),
+        ("on 03/2008", "am 3.2008", False),
+        ("rooms 25 and 31", "Zimmer 25 und 41", True),
+        ("２５ rooms", "25 Zimmer", False),
+        ("2 rooms", "3 Zimmer", False),  # one digit may be a word, or part of a name
+    ],
+)
+def test_numbers(src, tgt, is_dropped):
+    assert reasons((src, tgt), numbers=True) == ("numbers" if is_dropped else None)
+
+
+def test_the_numbers_of_a_text():
+    assert numbers("From 1,250.5 to 08 and 10:30, 7") == {"12505", "8", "1030"}
+
+
+@pytest.mark.parametrize(
+    "text, is_dropped",
+    [
+        ("<b>bold</b>", True),
+        ("Hello {{name}}", True),
+        ("see [[Link]]", True),
+        ("x < y and y > z", False),
+        ("a [note] (here) {one}", False),
+    ],
+)
+def test_markup(text, is_dropped):
+    for pair in ((text, "rein"), ("clean", text)):
+        assert reasons(pair, markup=True) == ("markup" if is_dropped else None)
+
+
+@pytest.mark.parametrize(
+    "text, is_dropped",
+    [
+        ("fÃ¼r die KÃ¶nigin", True),
+        ("itâ€™s here", True),
+        ("ÐŸÑ€Ð¸Ð²ÐµÑ‚", True),
+        ("ä¸­æ–‡", True),
+        ("a \ufffd b", True),
+        ("a \x93quote\x94", True),
+        ("&quot;quoted&quot;", True),
+        ("it &amp;#39;s", True),
+        ("für die Königin", False),
+        ("das „MENÜ“ — »ÄÖÜ«", False),
+        ("AT&T; R&D", False),
+        ("中文，「引號」。", False),
+        ("été à l’œuvre…", False),
+    ],
+)
+def test_encoding(text, is_dropped):
+    for pair in ((text, "rein"), ("clean", text)):
+        assert reasons(pair, encoding="drop") == ("encoding" if is_dropped else None)
+
+
+def test_repairs():
+    pairs = [
+        ("fÃ¼r die KÃ¶nigin", "it &amp;quot;s&amp;quot; a&nbsp;b"),
+        ("„MENÜ“ ﬁne “quotes” Ｆｕｌｌ", "plain & simple"),
+    ]
+    chosen = FilterConfig(encoding="repair")
+    assert list(repaired(pairs, chosen, ("en", "de"))) == [
+        ("für die Königin", 'it "s" a\xa0b'),
+        pairs[1],  # nothing else is changed
+    ]
+    tokenised = [("it &apos;s , here ( state @-@ of @-@ art ) .", "das ist &quot; gut &quot; , ja .")]
+    joined = list(repaired(tokenised, FilterConfig(detokenize=True), ("en", "de")))
+    assert joined == [("it's, here (state-of-art).", 'das ist "gut", ja.')]
+    assert list(repaired(tokenised, FilterConfig(), ("en", "de"))) == tokenised
+    of_one_side = list(repaired(tokenised, FilterConfig(detokenize="source"), ("en", "de")))
+    assert of_one_side == [(joined[0][0], tokenised[0][1])]
+
+
+def test_spaces_between_chinese_characters_are_removed(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sacremoses", None)  # needs no extra
+    pairs = [
+        ("It 's", "有趣 的 是 ， 他说： “好” 有 2 部 iPhone 手机"),
+        ("It 's", "カメラ　が あります"),
+    ]
+    chosen = FilterConfig(detokenize="target")
+    assert [tgt for _, tgt in repaired(pairs, chosen, ("en", "zh"))] == [
+        "有趣的是，他说：“好”有 2 部 iPhone 手机",
+        "カメラがあります",
+    ]

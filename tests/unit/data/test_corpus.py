@@ -1,0 +1,313 @@
+import gzip
+import json
+from pathlib import Path
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from transformer_mt.config import DataConfig
+from transformer_mt.config.corpus import FileCorpus
+from transformer_mt.data.corpora.corpus import UnknownSplitError, identity, read_corpus
+from transformer_mt.errors import InputError
+
+PAIRS = [("A dog.", "Ein Hund."), ("Two cats.", "Zwei Katzen."), ("", "Leer.")]
+
+
+def data(corpus, **more):
+    return DataConfig.model_validate(
+        {"source_lang": "en", "target_lang": "de", "train": corpus, "valid": {"toy": "valid"}, **more}
+    )
+
+
+def read(corpus, **more):
+    config = data(corpus, **more)
+    return list(read_corpus(config.train, config))
+
+
+def write_files(folder: Path, src: str, tgt: str) -> dict:
+    (folder / "a.en").write_text(src, encoding="utf-8")
+    (folder / "a.de").write_text(tgt, encoding="utf-8")
+    return {"source": str(folder / "a.en"), "target": str(folder / "a.de")}
+
+
+def test_two_files(tmp_path):
+    assert read(write_files(tmp_path, "A dog.\nTwo cats.\n\n", "Ein Hund.\r\nZwei Katzen.\r\nLeer.")) == PAIRS
+
+
+def test_two_packed_files(tmp_path):
+    for name, column in (("a.en.gz", 0), ("a.de.gz", 1)):
+        (tmp_path / name).write_bytes(
+            gzip.compress("\n".join(pair[column] for pair in PAIRS).encode() + b"\n")
+        )
+    assert read({"source": str(tmp_path / "a.en.gz"), "target": str(tmp_path / "a.de.gz")}) == PAIRS
+
+
+def test_files_of_different_length_name_both_counts(tmp_path):
+    with pytest.raises(InputError, match=r"a.en has 2 and .*a.de has 5"):
+        read(write_files(tmp_path, "a\nb\n", "a\nb\nc\nd\ne\n"))
+    with pytest.raises(InputError, match=r"a.en has 4 and .*a.de has 1"):
+        read(write_files(tmp_path, "a\nb\nc\nd\n", "a\n"))
+
+
+def test_one_file_of_each_kind(tmp_path):
+    tsv = tmp_path / "a.tsv"
+    tsv.write_text("id\tde\ten\n" + "".join(f"1\t{de}\t{en}\n" for en, de in PAIRS), encoding="utf-8")
+    assert read({"file": str(tsv)}) == PAIRS
+    csv = tmp_path / "a.csv"
+    csv.write_text('en,de\n"A ""big"", dog.","Ein ""großer"", Hund."\n', encoding="utf-8")
+    assert read({"file": str(csv)}) == [('A "big", dog.', 'Ein "großer", Hund.')]
+    csv.write_text('en,de\n"A\ndog.",Ein Hund.\n\n', encoding="utf-8")
+    # A cell is one sentence, a blank line is none
+    assert read({"file": str(csv)}) == [("A dog.", "Ein Hund.")]
+    tsv.write_text("en\tde\na\tb\n\n\t\n", encoding="utf-8")
+    assert read({"file": str(tsv)}) == [("a", "b"), ("", "")]
+    jsonl = tmp_path / "a.jsonl.gz"
+    jsonl.write_bytes(gzip.compress("\n".join(json.dumps({"en": en, "de": de}) for en, de in PAIRS).encode()))
+    assert read({"file": str(jsonl)}) == PAIRS
+    parquet = tmp_path / "a.parquet"
+    pyarrow.parquet.write_table(
+        pyarrow.table({"src": [en for en, _ in PAIRS], "tgt": [de for _, de in PAIRS]}), parquet
+    )
+    assert read({"file": str(parquet), "columns": ["src", "tgt"]}) == PAIRS
+
+
+def test_missing_column_lists_those_there_are(tmp_path):
+    path = tmp_path / "a.tsv"
+    path.write_text("english\tgerman\na\tb\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"no column `en`; the columns are english, german; set `columns"):
+        read({"file": str(path)})
+    (tmp_path / "a.jsonl").write_text('{"english": "a", "de": "b"}\n', encoding="utf-8")
+    with pytest.raises(InputError, match=r"a.jsonl:1: no column `en`; the columns are english, de"):
+        read({"file": str(tmp_path / "a.jsonl")})
+
+
+@pytest.mark.parametrize(
+    "name, content, message",
+    [
+        ("a.jsonl", "not json\n", r"a.jsonl:1: must be a JSON object a line"),
+        ("a.jsonl", '{"en": 3, "de": "x"}\n', r"must hold text, but hold 3"),
+        ("a.tsv", "en\tde\nonly one\n", r"row 2 must have 2 columns, but has 1"),
+        ("a.tsv", "en\tde\nHello\tworld\tHallo Welt\n", r"row 2 must have 2 columns, but has 3"),
+        ("a.csv", 'en,de\n"open,' + "x" * 200_000, r"row 2 is not CSV: .*is a quote left open"),
+        ("a.csv", 'en,de\n"Hello, world","Hallo\na,b\nc,d\n', r"row 2 is not CSV: .*is a quote left open"),
+        ("a.csv", '"en,de\nHello,Hallo\n', r"row 1 is not CSV: .*is a quote left open"),
+        ("a.csv", "en,de\rHello,Hallo\r", r"row 1 is not CSV"),
+        ("a.jsonl", '{"a":' * 200_000, r"a.jsonl:1: must be a JSON object a line: it is nested too deep"),
+        ("a.jsonl", '[{"en": "x", "de": "y"}]\n', r"a.jsonl:1: must be .*, but is a JSON array; `jq -c"),
+        ("a.jsonl", "3\n", r"a.jsonl:1: must be a JSON object a line, but is '3'"),
+        ("a.tsv", "PK\3\4 and more", r"a.tsv: must be text in UTF-8, but is a zip file, as .docx, .xlsx"),
+        ("a.tsv", "%PDF-1.7\n", r"a.tsv: must be text in UTF-8, but is a PDF file; save it as UTF-8 text"),
+        (
+            "a.jsonl",
+            '{"en": ' + "1" * 5000 + ', "de": "x"}',
+            r"a.jsonl:1: must be a JSON object a line: Exceeds",
+        ),
+        ("a.jsonl", '{"en": "\\ud800", "de": "x"}\n', r"a.jsonl:1: must be whole characters"),
+        ("a.tsv", "", r"must have sentence pairs, but is empty"),
+        ("a.tsv", "en\tde\n", r"must have sentence pairs, but is empty"),
+        ("a.parquet", "not parquet", r"must be a parquet file"),
+        ("a.txt", "x", r"must end in .tsv, .csv, .jsonl or .tmx .*, .parquet or .zip"),
+    ],
+)
+def test_bad_files_get_one_clear_line(tmp_path, name, content, message):
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    with pytest.raises(InputError, match=message) as error:
+        read({"file": str(tmp_path / name)})
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "corpus", [{"file": "no/such.tsv"}, {"file": "no/such.parquet"}, {"source": "no/a", "target": "no/b"}]
+)
+def test_missing_files_are_named(corpus):
+    with pytest.raises(InputError, match="no such file"):
+        read(corpus)
+
+
+@pytest.fixture
+def hub_folder(tmp_path):
+    """A local folder in the layout of the hub's WMT sets: configurations, parquet, a nested `translation`."""
+    folder = tmp_path / "wmt"
+    (folder / "de-en").mkdir(parents=True)
+    rows = [{"de": de, "en": en} for en, de in PAIRS]
+    for split in ("train", "validation"):
+        table = pyarrow.table({"translation": rows})
+        pyarrow.parquet.write_table(table, folder / "de-en" / f"{split}-00000-of-00001.parquet")
+    (folder / "README.md").write_text(
+        "---\nconfigs:\n- config_name: de-en\n  data_files:\n  - {split: train, path: de-en/train-*}\n"
+        "  - {split: validation, path: de-en/validation-*}\n---\n",
+        encoding="utf-8",
+    )
+    return folder
+
+
+def test_hub_layout_with_nested_translation(hub_folder):
+    assert read({"hub": str(hub_folder), "config": "de-en", "split": "train"}) == PAIRS
+
+
+@pytest.mark.parametrize(
+    "split, expected",
+    [
+        ("train[:2]", PAIRS[:2]),
+        ("train[1:]", PAIRS[1:]),
+        ("train[-1:]", PAIRS[-1:]),
+        ("train[:500000]", PAIRS),
+    ],
+)
+def test_slices_of_splits_are_pythons(hub_folder, split, expected):
+    assert read({"hub": str(hub_folder), "config": "de-en", "split": split}) == expected
+
+
+def test_hub_layout_with_flat_columns(tmp_path):
+    folder = tmp_path / "flat"
+    folder.mkdir()
+    lines = "".join(json.dumps({"en": en, "de": de}) + "\n" for en, de in PAIRS)
+    (folder / "train.jsonl").write_text(lines, encoding="utf-8")
+    (folder / "val.jsonl").write_text(lines, encoding="utf-8")
+    assert read({"split": "validation"}, hub=str(folder)) == PAIRS
+
+
+def test_unknown_split_lists_those_there_are(hub_folder):
+    with pytest.raises(UnknownSplitError, match=r"no split `test`; the splits are train, validation"):
+        read({"hub": str(hub_folder), "config": "de-en", "split": "test"})
+
+
+def test_unknown_configuration_of_a_set_is_one_line(hub_folder):
+    with pytest.raises(InputError, match=r"fr-en") as error:
+        read({"hub": str(hub_folder), "config": "fr-en", "split": "train"})
+    assert "\n" not in str(error.value)
+
+
+def test_folders_that_are_no_data_sets_are_one_line(tmp_path):
+    for name, content in (("script.py", "import datasets"), ("data.jsonl", "{broken")):
+        folder = tmp_path / name.replace(".", "_")
+        folder.mkdir()
+        (folder / name).write_text(content, encoding="utf-8")
+        with pytest.raises(InputError, match=r"cannot be read as a data set") as error:
+            read({"hub": str(folder), "split": "train"})
+        assert "\n" not in str(error.value)
+
+
+def test_parquet_whose_text_is_not_utf8_is_told(tmp_path):
+    column = pyarrow.array([b"fine", b"\xff"], pyarrow.binary()).view(pyarrow.string())
+    pyarrow.parquet.write_table(pyarrow.table({"en": column, "de": column}), tmp_path / "a.parquet")
+    with pytest.raises(InputError, match="a.parquet: is damaged or holds text that is not UTF-8"):
+        read({"file": str(tmp_path / "a.parquet")})
+
+
+def test_hub_layout_whose_text_is_not_utf8_is_told(tmp_path):
+    text = pyarrow.array([b"ok", b"\xff\xfe"]).view(pyarrow.utf8())
+    (tmp_path / "set").mkdir()
+    pyarrow.parquet.write_table(
+        pyarrow.table({"en": text, "de": text}), tmp_path / "set" / "train-00000.parquet"
+    )
+    with pytest.raises(InputError, match="set train: is damaged or holds text that is not UTF-8"):
+        read({"hub": str(tmp_path / "set"), "split": "train"})
+
+
+def test_only_the_columns_of_the_pair_are_decoded(tmp_path):
+    (tmp_path / "set").mkdir()
+    picture = pyarrow.array([b"\xff"]).view(pyarrow.utf8())
+    table = pyarrow.table({"en": ["a"], "de": ["b"], "picture": picture})
+    pyarrow.parquet.write_table(table, tmp_path / "set" / "train-00000.parquet")
+    assert read({"hub": str(tmp_path / "set"), "split": "train"}) == [("a", "b")]
+
+
+def test_a_download_that_breaks_off_is_told(monkeypatch):
+    import datasets
+    import huggingface_hub
+
+    def broken(*words, **options):
+        raise huggingface_hub.utils.httpx.ReadError("peer closed connection")
+
+    monkeypatch.setattr(datasets, "load_dataset_builder", broken)
+    with pytest.raises(
+        InputError, match=r"a/b: cannot be downloaded from the hub \(ReadError\); check the name"
+    ):
+        read({"hub": "a/b", "split": "train"})
+
+
+def test_a_pinned_state_of_a_set_is_what_is_asked_for(monkeypatch, hub_folder):
+    import datasets
+
+    asked = []
+    builder, names, load = (
+        datasets.load_dataset_builder,
+        datasets.get_dataset_split_names,
+        datasets.load_dataset,
+    )
+
+    def of_the_hub(ask):
+        return lambda hub, *words, revision, **options: (
+            asked.append(revision) or ask(str(hub_folder), *words, **options)
+        )
+
+    monkeypatch.setattr(datasets, "load_dataset_builder", of_the_hub(builder))
+    monkeypatch.setattr(datasets, "get_dataset_split_names", of_the_hub(names))
+    monkeypatch.setattr(datasets, "load_dataset", of_the_hub(load))
+    corpus = {"hub": "a/b", "config": "de-en", "split": "train", "revision": "v1.2"}
+    assert read(corpus) and asked == ["v1.2"] * 3
+    pinned, newest = (identity(data({**corpus, "revision": r}).train) for r in ("v1.2", None))
+    assert pinned != newest
+
+
+def test_unreachable_hub_says_what_to_do_instead():
+    with pytest.raises(
+        InputError, match=r"wmt/wmt14: cannot be downloaded from the hub .*set data.hub to the folder"
+    ) as error:
+        read({"hub": "wmt/wmt14", "config": "de-en", "split": "train"})
+    assert "\n" not in str(error.value)
+
+
+def test_missing_hub_folder_is_not_looked_for_on_the_hub():
+    with pytest.raises(InputError, match=r"\.\./nowhere/multi30k: no such folder"):
+        read({"hub": "../nowhere/multi30k", "split": "train"})
+
+
+def test_identity_changes_when_a_file_does(tmp_path):
+    corpus = data(write_files(tmp_path, "a\n", "b\n")).train
+    before = identity(corpus)
+    (tmp_path / "a.de").write_text("bb\n", encoding="utf-8")
+    assert identity(corpus) != before
+
+
+def test_toy_goes_both_ways_and_no_other():
+    english_first = read({"toy": "train", "size": 3})
+    config = DataConfig.model_validate(
+        {
+            "source_lang": "de",
+            "target_lang": "en",
+            "train": {"toy": "train", "size": 3},
+            "valid": {"toy": "valid"},
+        }
+    )
+    assert [(en, de) for de, en in read_corpus(config.train, config)] == english_first
+    french = config.model_copy(update={"source_lang": "fr"})
+    with pytest.raises(InputError, match="the toy language has en and de, but data asks for fr and en"):
+        read_corpus(french.train, french)
+
+
+@pytest.mark.parametrize("name, gap", [("a.tsv", "\t"), ("a.csv", ",")])
+def test_columns_by_number_are_of_a_table_without_header(tmp_path, name, gap):
+    rows = (["7", "Hello", "Hallo"], ["8", "Yes", "Ja"])
+    (tmp_path / name).write_text("".join(gap.join(row) + "\n" for row in rows), encoding="utf-8")
+    file = str(tmp_path / name)
+    assert read({"file": file, "columns": [2, 3]}) == [("Hello", "Hallo"), ("Yes", "Ja")]
+    assert read({"file": file, "columns": [3, 2]}) == [("Hallo", "Hello"), ("Ja", "Yes")]
+    with pytest.raises(InputError, match=f"{name}: must have a column 4, but has 3"):
+        read({"file": file, "columns": [2, 4]})
+    with pytest.raises(InputError, match=r"no column `en`; .* table without header .* `columns: \[1, 2\]`"):
+        read({"file": file})
+
+
+@pytest.mark.parametrize("columns", [[0, 1], [1], [1, "de"], ["en", "de", "fr"], "en", [True, False]])
+def test_wrong_columns_are_refused(columns):
+    with pytest.raises(ValueError, match=r"columns must be two names \(\[en, de\]\) or, for a table without"):
+        FileCorpus.model_validate({"file": "a.tsv", "columns": columns})
+
+
+def test_column_numbers_are_for_tables(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"en": "a", "de": "b"}\n', encoding="utf-8")
+    with pytest.raises(InputError, match=r"columns must be names, but are \[1, 2\]; numbers are for .tsv"):
+        read({"file": str(tmp_path / "a.jsonl"), "columns": [1, 2]})

@@ -1,0 +1,143 @@
+"""Sets held out of the training corpora by a hash of the normalised source."""
+
+import pytest
+
+from transformer_mt.config.corpus import FromTrain
+from transformer_mt.config.load import load_config
+from transformer_mt.data.corpora import toy
+from transformer_mt.data.corpora.held_out import HeldOutSplit
+from transformer_mt.data.preparation.prepare import prepare
+from transformer_mt.errors import InputError
+from transformer_mt.text.hashes import sentence_key
+
+PAIRS = list(toy.generate("train", 3000))
+
+
+def valid_pairs(data):
+    return [(src, reference) for src, (reference,) in data.valid[0].sentences]
+
+
+def write(path, pairs):
+    path.write_text("en\tde\n" + "".join(f"{en}\t{de}\n" for en, de in pairs), encoding="utf-8")
+    return {"file": str(path)}
+
+
+@pytest.fixture
+def prepared(tmp_path, write_config, monkeypatch):
+    """Prepare data with the given `data` section."""
+    monkeypatch.setenv("TRANSFORMER_MT_CACHE", str(tmp_path / "cache"))
+
+    def make(said=None, **data):
+        config = load_config(write_config(data=data, tokenizer={"vocab_size": 400}))
+        return prepare(config, (said if said is not None else []).append)
+
+    return make
+
+
+def test_one_in_so_many_sources_is_held_out():
+    split = HeldOutSplit("valid", FromTrain(share=0.1, max=50))
+    taken = [src for src, _ in PAIRS if split.takes(sentence_key(src))]
+    assert len(taken) == pytest.approx(300, rel=0.2)
+    other = HeldOutSplit("test", FromTrain(share=0.1, max=50))
+    both = [src for src in taken if other.takes(sentence_key(src))]
+    assert len(both) == pytest.approx(30, abs=20)  # independent samples
+
+
+def test_held_out_pairs_are_not_trained_on_and_the_smallest_are_scored(prepared, tmp_path):
+    file = write(tmp_path / "a.tsv", PAIRS)
+    held = {
+        "valid": {"from_train": {"share": 0.05, "max": 40}},
+        "test": [{"from_train": {"share": 0.03, "max": 30}}],
+    }
+    data = prepared(train=file, **held)
+    (corpus,) = data.corpora
+    assert len(valid_pairs(data)) == 40 and len(data.held_out["test"]) == 30
+    assert data.held_out["valid"] == valid_pairs(data)
+    assert corpus.counts["held out"] == pytest.approx(240, rel=0.25)
+    trained = {tuple(data.train.src(i).tolist()) for i in range(len(data.train))}
+    for src, _ in [*valid_pairs(data), *data.held_out["test"]]:
+        assert tuple(data.tokenizer.encode_src([src])[0]) not in trained
+    assert not {src for src, _ in valid_pairs(data)} & {src for src, _ in data.held_out["test"]}
+
+
+def test_the_first_pair_of_a_source_is_scored(prepared, tmp_path):
+    again = [(src.upper(), tgt + " noch einmal") for src, tgt in PAIRS]
+    file = write(tmp_path / "a.tsv", [*PAIRS, *again])
+    data = prepared(train=file, valid={"from_train": {"share": 0.05, "max": 1000}})
+    sources = [sentence_key(src) for src, _ in valid_pairs(data)]
+    assert len(set(sources)) == len(sources) and set(valid_pairs(data)) <= set(PAIRS)
+
+
+def test_adding_data_never_moves_a_held_out_sentence_into_training(prepared, tmp_path):
+    held = {"valid": {"from_train": {"share": 0.05, "max": 1000}}}
+    few, many = write(tmp_path / "few.tsv", PAIRS[:1500]), write(tmp_path / "many.tsv", PAIRS[1500:])
+    before = prepared(train=few, **held)
+    after = prepared(train=[many, few], **held)
+    assert set(valid_pairs(before)) <= set(valid_pairs(after))
+
+
+def test_tagged_entries_hold_out_but_are_not_scored(prepared, tmp_path):
+    plain, tagged = write(tmp_path / "a.tsv", PAIRS[:1500]), write(tmp_path / "b.tsv", PAIRS[1500:])
+    data = prepared(train=[plain, {**tagged, "tag": "<bt>"}], valid={"from_train": {"share": 0.1}})
+    assert set(valid_pairs(data)) <= set(PAIRS[:1500])
+    assert all(corpus.counts["held out"] > 100 for corpus in data.corpora)
+
+
+def test_synthetic_entries_are_not_scored_and_have_no_reference_of_a_test_set(prepared, tmp_path):
+    """The source of a back-translated pair is new; its target may be a reference."""
+    plain = write(tmp_path / "a.tsv", PAIRS[:1500])
+    other = [(f"{src} now", tgt) for src, tgt in PAIRS[1500:]]
+    made = {**write(tmp_path / "b.tsv", other), "synthetic": True}
+    test = write(tmp_path / "t.tsv", PAIRS[1500:1540])
+    data = prepared(train=[plain, made], valid={"from_train": {"share": 0.1}}, test=[test])
+    assert set(valid_pairs(data)) <= set(PAIRS[:1500])
+    references = {tgt for _, tgt in PAIRS[1500:1540]}
+    expected = sum(tgt in references for _, tgt in other)
+    assert data.corpora[1].counts["in validation or test"] == expected >= 40
+    data = prepared(train=[plain, {**made, "synthetic": False}], valid={"toy": "valid"}, test=[test])
+    assert "in validation or test" not in data.corpora[1].counts
+
+
+def test_a_share_that_holds_nothing_out_is_told(prepared, tmp_path):
+    with pytest.raises(
+        InputError, match=r"data.valid.from_train must hold out at least one pair, .* raise its share"
+    ):
+        prepared(train=write(tmp_path / "a.tsv", PAIRS[:20]), valid={"from_train": {"share": 0.0001}})
+
+
+def test_what_became_of_each_corpus_is_counted(prepared, tmp_path):
+    said = []
+    first = write(tmp_path / "a.tsv", [*PAIRS[:100], PAIRS[3], ("", "leer")])
+    second = write(tmp_path / "b.tsv", [*PAIRS[90:200], PAIRS[500]])
+    valid = write(tmp_path / "v.tsv", [PAIRS[500]])
+    train = [{**first, "name": "first"}, {**second, "weight": 2.0}]
+    data = prepared(said, train=train, valid=valid, max_length=200)
+    one, two = data.corpora
+    assert one.counts == {"read": 102, "empty side": 1, "duplicate": 1, "kept": 100} and one.name == "first"
+    assert two.counts == {"read": 111, "duplicate": 10, "in validation or test": 1, "kept": 100}
+    assert data.sizes == [100, 100] and data.weights == [1.0, 2.0]
+    assert one.source_tokens == data.train.src_lengths[:100].sum()
+    assert two.target_tokens == data.train.tgt_lengths[100:].sum()
+    table = said[-1]
+    assert "| first" in table and "uses per epoch" in table and str(tmp_path / "b.tsv") in table
+
+
+def test_a_corpus_by_itself_and_as_a_list_of_one_are_the_same(prepared, tmp_path):
+    file, valid = write(tmp_path / "a.tsv", PAIRS[:300]), {"toy": "valid", "size": 20}
+    alone, listed = prepared(train=file, valid=valid), prepared(train=[file], valid=valid)
+    weighted = prepared(train=[{**file, "weight": 3.0}], valid=valid)
+    assert alone.fingerprint == listed.fingerprint != weighted.fingerprint
+
+
+def test_a_tag_is_a_piece_that_no_text_becomes(prepared, tmp_path):
+    tagged = {**write(tmp_path / "a.tsv", [("<bt> a dog", "ein Hund"), *PAIRS[:300]]), "tag": "<bt>"}
+    valid = {"toy": "valid", "size": 20, "tag": "<clean>"}
+    data = prepared(train=[tagged], valid=valid)
+    tag = data.tokenizer.control_id("<bt>")
+    assert data.tokenizer.control_ids.keys() == {"<bt>", "<clean>"}
+    assert all(data.train.src(i)[0] == tag for i in range(len(data.train)))
+    assert (data.train.src(0)[1:] != tag).all()  # its characters in the text are other pieces
+    assert data.valid[0].pairs.src(0)[0] == data.tokenizer.control_id("<clean>")
+    assert tag not in data.tokenizer.encode_src(["<bt> <bt>"])[0]
+    with pytest.raises(InputError, match="`tag` must be one of <bt>, <clean>, but is <x>"):
+        data.tokenizer.control_id("<x>")

@@ -1,0 +1,167 @@
+"""BPE-dropout: other segmentations of the same words, the same wherever and whenever they are made."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from tests.conftest import ROOT
+from transformer_mt.config import TokenizerConfig
+from transformer_mt.data.batches.batching import TrainingBatches
+from transformer_mt.data.batches.encoded_pairs import Column, EncodedPairs, write_chunks
+from transformer_mt.data.batches.epoch_pairs import EpochPairs
+from transformer_mt.data.batches.subword_dropout import SubwordDropout
+from transformer_mt.data.corpora.toy import generate
+from transformer_mt.data.vocabulary.tokenizer import Tokenizer
+
+PAIRS = list(generate("train", 600))
+LINES = [side for pair in PAIRS for side in pair]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return Tokenizer.train(PAIRS, TokenizerConfig(vocab_size=600))
+
+
+def segmented(tokenizer, dropout, lines=LINES, seed=1, sample=0, **options):
+    column = Column.of(tokenizer.encode_src(lines))
+    sampler = SubwordDropout(tokenizer.src, dropout, seed, **options)
+    spelled = [ids.tolist() for ids in sampler.segment(column, np.arange(len(lines)), sample)]
+    assert sampler.lengths(column, np.arange(len(lines)), sample).tolist() == list(map(len, spelled))
+    return spelled
+
+
+def test_without_dropout_the_merges_are_sentencepieces(tokenizer):
+    assert segmented(tokenizer, 0.0) == tokenizer.encode_src(LINES)
+
+
+def test_the_text_stays_and_its_pieces_change(tokenizer):
+    usual, other = tokenizer.encode_src(LINES), segmented(tokenizer, 0.1)
+    assert [tokenizer.decode_tgt(ids) for ids in other] == [tokenizer.decode_tgt(ids) for ids in usual]
+    changed = sum(a != b for a, b in zip(usual, other)) / len(usual)
+    assert 0.3 < changed < 0.95
+    assert 1.05 < sum(map(len, other)) / sum(map(len, usual)) < 1.6
+
+
+def test_more_dropout_makes_more_pieces_and_all_of_it_letters(tokenizer):
+    few, many = (sum(map(len, segmented(tokenizer, dropout))) for dropout in (0.1, 0.5))
+    assert few < many
+    letters = segmented(tokenizer, 0.999, ["The dog sees the bird."])[0]
+    assert [tokenizer.src.id_to_piece(i) for i in letters] == list("▁The▁dog▁sees▁the▁bird.")
+
+
+def test_what_is_no_piece_is_left_alone(tokenizer):
+    lines = ["☃ 🜚 the dog", "", "ǻ"]
+    usual, other = tokenizer.encode_src(lines), segmented(tokenizer, 0.3, lines)
+    assert [tokenizer.decode_tgt(ids) for ids in other] == [tokenizer.decode_tgt(ids) for ids in usual]
+    assert other[1] == []
+
+
+def test_another_seed_gives_other_segmentations(tokenizer):
+    assert segmented(tokenizer, 0.2) == segmented(tokenizer, 0.2)
+    assert segmented(tokenizer, 0.2) != segmented(tokenizer, 0.2, seed=2)
+
+
+def test_another_process_gives_the_same(tokenizer, tmp_path):
+    tokenizer.save(tmp_path)
+    program = f"""
+from tests.unit.data.test_subword_dropout import segmented, Tokenizer
+from pathlib import Path
+print(segmented(Tokenizer.load(Path({str(tmp_path)!r})), 0.2))
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
+    assert result.stdout.strip() == str(segmented(tokenizer, 0.2)), result.stderr
+
+
+def test_another_epoch_and_another_row_give_other_segmentations(tokenizer):
+    assert segmented(tokenizer, 0.2) != segmented(tokenizer, 0.2, sample=1)
+    same = segmented(tokenizer, 0.2, ["the elephants sleep and the elephants sleep"] * 40)
+    assert len(set(map(tuple, same))) > 20
+
+
+def test_a_row_is_spelled_the_same_whatever_stands_beside_it(tokenizer):
+    sampler, ids = SubwordDropout(tokenizer.src, 0.2, seed=1), tokenizer.encode_src(LINES)
+    together = sampler.segment(Column.of(ids), np.arange(len(ids)), sample=3)
+    other = SubwordDropout(tokenizer.src, 0.2, seed=1)
+    for i in (7, 1000, 3):
+        (alone,) = other.segment(Column.of([ids[i]]), np.array([i]), sample=3)
+        assert alone.tolist() == together[i].tolist()
+
+
+def test_words_beyond_the_most_keep_their_segmentation(tokenizer):
+    usual = tokenizer.encode_src(LINES)
+    few, many = segmented(tokenizer, 0.3, most_words=20), segmented(tokenizer, 0.3)
+    assert usual != few != many and sum(map(len, usual)) < sum(map(len, few)) < sum(map(len, many))
+    assert [tokenizer.decode_tgt(ids) for ids in few] == [tokenizer.decode_tgt(ids) for ids in usual]
+    assert segmented(tokenizer, 0.3, most_words=0) == usual
+
+
+@pytest.fixture
+def pairs(tokenizer, tmp_path):
+    """Encoded, in two files, with an empty side."""
+    src, tgt = (
+        tokenizer.encode_src([src for src, _ in PAIRS]),
+        tokenizer.encode_tgt([tgt for _, tgt in PAIRS]),
+    )
+    src[0] = []
+    for name, part in (("a", slice(0, 100)), ("b", slice(100, None))):
+        write_chunks(tmp_path / name, [(Column.of(src[part]), Column.of(tgt[part]))])
+    return EncodedPairs([tmp_path / "a", tmp_path / "b"])
+
+
+def spelled(pairs, tokenizer, dropout, max_length, most_words=1000):
+    sides = [SubwordDropout(each, dropout, 1, most_words) for each in (tokenizer.src, tokenizer.tgt)]
+    return EpochPairs(pairs, max_length, None, sides)
+
+
+def test_batches_of_an_epoch_are_planned_by_its_own_lengths(tokenizer, pairs):
+    spelling = spelled(pairs, tokenizer, 0.2, max_length=64)
+    rows = np.random.default_rng(0).permutation(len(pairs))
+    for epoch in (0, 5):
+        lengths, made = spelling.lengths(epoch), spelling.rows(epoch, rows)
+        for of_side, ids in zip(lengths, made):
+            assert of_side[rows].tolist() == [len(each) + 1 for each in ids]
+    batches = TrainingBatches(pairs, 600, seed=1, changing=spelling)
+    epoch = []
+    while batches.epoch == 0:
+        epoch.append(batches.next_update()[0])
+    assert all(batch.num_positions <= 600 for batch in epoch)
+    assert sum(batch.num_tokens for batch in epoch) / sum(batch.tgt_in.numel() for batch in epoch) > 0.85
+
+
+def test_a_side_that_would_be_over_long_keeps_its_spelling(tokenizer, pairs):
+    longest = int(pairs.src_lengths.max())
+    spelling = spelled(pairs, tokenizer, 0.999, max_length=longest)
+    lengths, (src, _) = spelling.lengths(0), spelling.rows(0, np.arange(len(pairs)))
+    kept = [i for i in range(len(pairs)) if len(pairs.src(i)) and src[i].tolist() == pairs.src(i).tolist()]
+    assert (
+        kept
+        and all(len(ids) < longest for ids in src)
+        and (lengths[0] == [len(ids) + 1 for ids in src]).all()
+    )
+
+
+def test_each_side_has_its_own_words(tokenizer, pairs):
+    """With one vocabulary for both, the sources, which come first, do not take all the places."""
+    respelling = spelled(pairs, tokenizer, 0.5, max_length=100, most_words=30)
+    respelling.lengths(0)
+    every = np.arange(len(pairs))
+    for others, usual in zip(respelling.rows(0, every), (pairs.src, pairs.tgt)):
+        assert any(other.tolist() != usual(i).tolist() for i, other in enumerate(others))
+
+
+def test_words_met_first_have_other_spellings(tokenizer):
+    lines = ["dog cat house bird", "sees small big the"]
+    usual, other = tokenizer.encode_src(lines), segmented(tokenizer, 0.999, lines, most_words=4)
+    assert other[0] != usual[0] and other[1] == usual[1]
+
+
+def test_only_merges_can_be_left_out():
+    with pytest.raises(
+        ValidationError, match=r"tokenizer.bpe_dropout must be 0.0 with tokenizer.kind: unigram, but is 0.1"
+    ):
+        TokenizerConfig(kind="unigram", sampling=0.1)

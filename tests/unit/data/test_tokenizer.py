@@ -1,0 +1,144 @@
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from transformer_mt.config import TokenizerConfig
+from transformer_mt.data.corpora import toy
+from transformer_mt.data.vocabulary.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
+from transformer_mt.errors import InputError
+
+
+@pytest.fixture(scope="module")
+def pairs():
+    return list(toy.generate("train", 800))
+
+
+@pytest.fixture(scope="module")
+def tokenizer(pairs):
+    return Tokenizer.train(pairs, TokenizerConfig(vocab_size=450))
+
+
+def test_special_ids(tokenizer):
+    assert (PAD, UNK, BOS, EOS) == (0, 1, 2, 3)
+    assert [tokenizer.src.id_to_piece(i) for i in range(4)] == ["<pad>", "<unk>", "<s>", "</s>"]
+
+
+@settings(max_examples=100, deadline=None)
+@given(text=st.text(st.characters(exclude_categories=["Cs"]), max_size=30))
+def test_nothing_is_ever_unknown_and_a_decoded_line_is_one_line(tokenizer, text):
+    ids = tokenizer.encode_tgt([text])[0]
+    assert UNK not in ids
+    decoded = tokenizer.decode_tgt(ids)
+    assert "\n" not in decoded and "\r" not in decoded
+
+
+def test_bytes_that_spell_a_line_break_do_not_break_the_line(tokenizer):
+    newline = tokenizer.tgt.piece_to_id("<0x0A>")
+    word = tokenizer.encode_tgt(["Hund"])[0]
+    assert tokenizer.decode_tgt([*word, newline, *word]) == "Hund Hund"
+
+
+def test_text_comes_back(tokenizer, pairs):
+    german = [de for _, de in pairs[:50]]
+    assert [tokenizer.decode_tgt(ids) for ids in tokenizer.encode_tgt(german)] == german
+
+
+def test_special_ids_have_no_text(tokenizer):
+    ids = tokenizer.encode_tgt(["Ein Hund."])[0]
+    assert tokenizer.decode_tgt([BOS, *ids, EOS, PAD, PAD]) == "Ein Hund."
+
+
+def test_separate_vocabularies_save_and_load(pairs, tmp_path):
+    tokenizer = Tokenizer.train(pairs, TokenizerConfig(vocab_size=400, shared=False, kind="unigram"))
+    assert not tokenizer.shared
+    tokenizer.save(tmp_path)
+    loaded = Tokenizer.load(tmp_path)
+    assert loaded.fingerprint == tokenizer.fingerprint
+    assert loaded.encode_src(["The dog."]) != loaded.encode_tgt(["The dog."])
+
+
+def test_another_form_of_vocabulary_in_the_folder_is_replaced(pairs, tokenizer, tmp_path):
+    separate = Tokenizer.train(pairs, TokenizerConfig(vocab_size=400, shared=False))
+    for one, other in ((tokenizer, separate), (separate, tokenizer)):
+        one.save(tmp_path)
+        other.save(tmp_path)
+        assert Tokenizer.load(tmp_path).fingerprint == other.fingerprint
+
+
+def test_training_twice_gives_the_same_vocabulary(pairs, tokenizer):
+    assert Tokenizer.train(pairs, TokenizerConfig(vocab_size=450)).fingerprint == tokenizer.fingerprint
+
+
+def test_without_byte_fallback_a_strange_character_is_unknown(pairs):
+    tokenizer = Tokenizer.train(pairs, TokenizerConfig(vocab_size=200, byte_fallback=False))
+    assert UNK in tokenizer.encode_src(["中"])[0]
+
+
+@pytest.mark.parametrize("normalization, text", [("nmt_nfkc", ","), ("nfkc", ","), ("identity", "，")])
+def test_normalization(pairs, normalization, text):
+    tokenizer = Tokenizer.train(pairs, TokenizerConfig(vocab_size=450, normalization=normalization))
+    assert tokenizer.decode_tgt(tokenizer.encode_tgt(["，"])[0]) == text
+
+
+def test_a_smaller_coverage_leaves_rare_characters_to_bytes(pairs):
+    rare = [*pairs, ("ж", "ж")]
+    full, part = (
+        Tokenizer.train(rare, TokenizerConfig(vocab_size=450, character_coverage=c)) for c in (1.0, 0.98)
+    )
+    assert len(full.encode_src(["ж"])[0]) < len(part.encode_src(["ж"])[0])
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_a_vocabulary_too_large_or_too_small_is_told_with_the_bound(kind):
+    pairs = [("a b c d hello world", "hallo welt"), ("the dog", "der Hund")]
+    with pytest.raises(
+        InputError, match=r"`tokenizer.vocab_size` must be at most \d+ for this corpus, but is 8000"
+    ):
+        Tokenizer.train(pairs, TokenizerConfig(kind=kind, vocab_size=8000))
+    with pytest.raises(InputError, match=r"`tokenizer.vocab_size` must be more than 2\d\d, .*but is 100"):
+        Tokenizer.train(pairs, TokenizerConfig(kind=kind, vocab_size=100))
+
+
+def test_missing_and_damaged_models_are_told(tmp_path):
+    with pytest.raises(InputError, match="must hold tokenizer.model, but does not"):
+        Tokenizer.load(tmp_path)
+    (tmp_path / "tokenizer.model").write_bytes(b"nonsense")
+    with pytest.raises(InputError, match=f"{tmp_path}: the tokenizer must be .*, but is damaged"):
+        Tokenizer.load(tmp_path)
+
+
+def test_words_are_written_as_in_the_middle_of_a_sentence():
+    """A mark stands before a word only where words have spaces: Chinese has none."""
+    pairs = [("I see a dog.", "我看见一只大狗。"), ("The dog sleeps.", "狗睡觉。"), ("A cat.", "一只猫。")]
+    tokenizer = Tokenizer.train(pairs, TokenizerConfig(vocab_size=300))
+    assert tokenizer.as_written(["狗", "dog", ".", "大狗"]) == ["狗", "▁dog", ".", "大狗"]
+    assert tokenizer.as_written(["/"]) == ["<0x2F>"]  # a mark that has no piece of its own
+
+
+def test_spans_are_the_characters_each_piece_was_made_of(tiny_run):
+    tokenizer = Tokenizer.load(tiny_run)
+    text = "  The  dog\u2026 \ufb01nds 東 \U0001f600."
+    ids, spans = tokenizer.spans_src(text)
+    assert ids == tokenizer.encode_src([text])[0] and len(spans) == len(ids)
+    assert "".join(text[begin:end] for begin, end in spans).split() == text.split()
+    decoded = tokenizer.decode_tgt(ids)
+    of_target = tokenizer.spans_tgt(ids)
+    assert len(of_target) == len(ids) and "".join(decoded[b:e] for b, e in of_target) == decoded
+
+
+@pytest.mark.parametrize(
+    "kind, pieces", [("char", ["▁", "d", "e", "r", "▁", "H"]), ("word", ["▁der", "▁Hund"])]
+)
+def test_every_character_or_word_is_a_piece(pairs, kind, pieces):
+    config = TokenizerConfig(kind=kind, shared=False, byte_fallback=False, normalization="identity")
+    tokenizer = Tokenizer.train(pairs, config)
+    ids = tokenizer.encode_tgt(["der Hund"])[0]
+    assert tokenizer.pieces_tgt(ids)[: len(pieces)] == pieces and tokenizer.decode_tgt(ids) == "der Hund"
+    assert tokenizer.tgt.vocab_size() < 8000  # as many as there are
+
+
+def test_words_cannot_be_spelled_in_bytes():
+    with pytest.raises(
+        ValueError, match="byte_fallback must be false with tokenizer.kind: word, but is true"
+    ):
+        TokenizerConfig(kind="word")

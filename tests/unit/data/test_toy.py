@@ -1,0 +1,87 @@
+from collections import Counter
+
+from transformer_mt.data.corpora import toy, toy_words
+
+
+def test_pairs_are_distinct_deterministic_and_a_longer_list_begins_with_the_shorter():
+    pairs = list(toy.generate("train", 3000))
+    assert len({english for english, _ in pairs}) == 3000
+    assert pairs[:100] == list(toy.generate("train", 100))
+
+
+def test_splits_are_disjoint_and_test_sentences_ask_for_something_new():
+    """Recomputed from the words themselves: each test sentence holds an adjective before a noun, or a verb
+    with an object, that no training sentence has.
+    """
+    train, test, valid = (
+        dict(toy.generate(split, size)) for split, size in (("train", 20_000), ("test", 500), ("valid", 500))
+    )
+    assert not train.keys() & test.keys()
+    assert not train.keys() & valid.keys()
+    assert not test.keys() & valid.keys()
+    adjectives = {english for english, _ in toy_words.ADJECTIVES}
+    singular = {
+        form: noun.en
+        for noun in toy_words.PERSONS + toy_words.THINGS + [n for _, _, n in toy_words.PLACES]
+        for form in (noun.en, noun.en_plural)
+    }
+
+    def adjective_nouns(sentence):
+        words = sentence.lower().strip(".").replace(",", "").split()
+        return {(a, singular[n]) for a, n in zip(words, words[1:]) if a in adjectives and n in singular}
+
+    known = set().union(*map(adjective_nouns, train))
+    new = [sentence for sentence in test if adjective_nouns(sentence) - known]
+    # The others are new in their verb and object, which takes a parser to see from outside.
+    assert len(new) > 0.5 * len(test)
+    held_out = set().union(*map(adjective_nouns, new)) - known
+    assert all(toy._owner(pair) == "test" for pair in held_out)
+
+
+def test_every_word_of_the_test_set_was_met_in_training():
+    train = Counter(
+        word
+        for pair in toy.generate("train", 20_000)
+        for side in pair
+        for word in side.lower().strip(".").replace(",", "").split()
+    )
+    test = {
+        word
+        for pair in toy.generate("test", 500)
+        for side in pair
+        for word in side.lower().strip(".").replace(",", "").split()
+    }
+    assert test - train.keys() == set()
+
+
+def test_german_agrees_and_orders_its_verbs():
+    """A sample a German speaker has read."""
+    pairs = dict(toy.generate("train", 20_000))
+    assert (
+        pairs["The mother can cry behind a heavy door."]
+        == "Die Mutter kann hinter einer schweren Tür weinen."
+    )
+    german = list(pairs.values())
+    assert any(", weil " in sentence and sentence.endswith(" sieht.") for sentence in german)
+    assert any(sentence.startswith("Heute sieht ") for sentence in german)
+    assert any(" keinen " in sentence for sentence in german)
+    assert not any(" in dem " in sentence or " bei dem " in sentence for sentence in german)
+
+
+def test_the_language_has_some_200_words():
+    groups = (
+        "PERSONS",
+        "THINGS",
+        "PLACES",
+        "ADJECTIVES",
+        "TRANSITIVE",
+        "DITRANSITIVE",
+        "INTRANSITIVE",
+        "SPEECH",
+        "MODALS",
+        "PRONOUNS",
+        "TIMES",
+        "NUMBERS",
+        "CONJUNCTIONS",
+    )
+    assert 180 <= sum(len(getattr(toy_words, group)) for group in groups) <= 260

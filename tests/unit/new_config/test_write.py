@@ -1,0 +1,341 @@
+"""`transformer-mt new`: which corpora a user's files are, and the config that is written for them."""
+
+import bz2
+import gzip
+import json
+import lzma
+import zipfile
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from transformer_mt.config.load import load_config
+from transformer_mt.data.corpora import toy
+from transformer_mt.data.corpora.corpus import read_corpus
+from transformer_mt.errors import InputError
+from transformer_mt.new_config import write as write_module
+from transformer_mt.new_config.guess_corpora import guess_corpora
+from transformer_mt.new_config.sizing import SIZES, size_for
+from transformer_mt.new_config.write import new_config
+from transformer_mt.training.planning import speed
+
+PAIRS = list(toy.generate("train", 400))
+
+
+def lines(side):
+    return "".join(pair[side] + "\n" for pair in PAIRS)
+
+
+def tmx():
+    units = "".join(
+        f'<tu><tuv xml:lang="en"><seg>{en}</seg></tuv><tuv xml:lang="de"><seg>{de}</seg></tuv></tu>'
+        for en, de in PAIRS
+    )
+    return f'<?xml version="1.0" encoding="UTF-8"?><tmx version="1.4"><body>{units}</body></tmx>'
+
+
+@pytest.fixture(autouse=True)
+def in_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def read(guess, languages=("en", "de")):
+    """The pairs of a guessed corpus, as training would read them."""
+    entry = guess.corpus.model_dump(exclude_none=True, exclude_defaults=True)
+    values = {"source_lang": languages[0], "target_lang": languages[1], "train": entry, "valid": entry}
+    data = write_module.DataConfig.model_validate(values)
+    return list(read_corpus(data.train, data))
+
+
+def tsv(*columns, header=None):
+    rows = ["\t".join(cells) for cells in zip(*columns)]
+    return "\n".join([header, *rows] if header else rows) + "\n"
+
+
+EN, DE = [en for en, _ in PAIRS], [de for _, de in PAIRS]
+NUMBERS = [str(n) for n in range(len(PAIRS))]
+
+TABLES = {
+    "header.tsv": tsv(EN, DE, header="en\tde"),
+    "swapped.tsv": tsv(DE, EN, header="de\ten"),
+    "english_names.csv": "English,German,Notes\n" + "".join(f'"{en}","{de}",x\n' for en, de in PAIRS),
+    "longer_names.csv": "id,english_text,german_text\n"
+    + "".join(f'{n},"{en}","{de}"\n' for n, (en, de) in enumerate(PAIRS)),
+    "own_names.tsv": tsv(EN, DE, header="English\tDeutsch"),
+    "sides.tsv": tsv(NUMBERS, EN, DE, header="id\tsource\ttarget"),
+    "bare.tsv": tsv(EN, DE),
+    "bare_swapped.tsv": tsv(NUMBERS, DE, EN),
+    "semicolons.csv": "".join(f'"{en}";"{de}"\n' for en, de in PAIRS),
+    "commas.csv": "de,en\n" + "".join(f'"{de}","{en}"\n' for en, de in PAIRS),
+    "tabs.csv": tsv(EN, DE),
+    "names.jsonl": "".join(json.dumps({"de": de, "en": en}) + "\n" for en, de in PAIRS),
+    "nested.jsonl": "".join(json.dumps({"translation": {"de": de, "en": en}}) + "\n" for en, de in PAIRS),
+    "other.jsonl": "".join(json.dumps({"id": 1, "b": de, "a": en}) + "\n" for en, de in PAIRS),
+    "units.tmx": tmx(),
+    "short.csv": "Term EN,Term DE\n" + "".join(f'"{en}","{de}"\n' for en, de in PAIRS[:15]),
+    "text_in_translation.jsonl": "".join(
+        json.dumps({"translation": de, "source": en}) + "\n" for en, de in PAIRS
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("packed", ["", ".gz", ".bz2", ".xz"])
+def test_a_table_is_understood(tmp_path, name, packed):
+    pack = {"": lambda data: data, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}[packed]
+    (tmp_path / f"{name}{packed}").write_bytes(pack(TABLES[name].encode()))
+    (guess,) = guess_corpora([f"{name}{packed}"], "en", "de")
+    pairs = PAIRS[:15] if name == "short.csv" else PAIRS
+    assert read(guess) == pairs
+    (guess,) = guess_corpora([f"{name}{packed}"], "de", "en")
+    if name != "sides.tsv":  # whose columns say source and target
+        assert read(guess, ("de", "en")) == [(de, en) for en, de in pairs]
+
+
+def test_parquet_and_moses_files_are_understood(tmp_path):
+    table = pyarrow.table({"text": DE, "other": EN, "number": list(range(len(EN)))})
+    pyarrow.parquet.write_table(table, "named_otherwise.parquet")
+    with zipfile.ZipFile("moses.zip", "w") as archive:
+        archive.writestr("X.de-en.en", lines(0))
+        archive.writestr("X.de-en.de", lines(1))
+    for guess in guess_corpora(["named_otherwise.parquet", "moses.zip"], "en", "de"):
+        assert read(guess) == PAIRS
+
+
+def test_endings_in_capitals_are_read(tmp_path):
+    packed = gzip.compress(TABLES["commas.csv"].encode())
+    (tmp_path / "P.CSV.GZ").write_bytes(packed)
+    (guess,) = guess_corpora(["P.CSV.GZ"], "en", "de")
+    assert read(guess) == PAIRS
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("all.en", "all.de"),
+        ("all.de", "all.en"),
+        ("x_de.txt", "x_en.txt"),
+        ("en.txt.gz", "de.txt.gz"),
+        ("first.txt", "second.txt"),  # by their text
+        ("corpus.de_DE", "other.en_GB"),
+        ("Europarl.de-en.en", "Europarl.de-en.de"),  # as OPUS names them
+    ],
+)
+def test_two_text_files_are_a_corpus(tmp_path, names):
+    for name in names:
+        is_german = name.endswith((".de", ".de_DE")) or "_de" in name or name.startswith(("de.", "second"))
+        text = lines(int(is_german)).encode()
+        (tmp_path / name).write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
+    (guess,) = guess_corpora(names, "en", "de")
+    assert read(guess) == PAIRS
+    assert ("their text" in guess.assumed) == (names[0] == "first.txt")
+
+
+@pytest.mark.parametrize("codes", [("en", "zh_Hans"), ("en_GB", "zh-Hans"), ("en", "zh"), ("EN", "zh_CN")])
+def test_codes_in_names_may_have_scripts_and_countries(tmp_path, codes):
+    names = [f"{name}.{code}" for name in ("news", "talks") for code in codes]
+    for name in names:
+        (tmp_path / name).write_text("x\n", encoding="utf-8")
+    pairs = [(guess.corpus.source, guess.corpus.target) for guess in guess_corpora(names, "en", "zh_Hans")]
+    assert pairs == [(names[0], names[1]), (names[2], names[3])]
+
+
+def test_any_mixture_in_the_order_of_the_command_line(tmp_path):
+    for name in ("a.en", "a.de", "b.en", "b.de"):
+        (tmp_path / name).write_text(lines(int(name.endswith("de"))), encoding="utf-8")
+    (tmp_path / "t.tsv").write_text(TABLES["bare.tsv"], encoding="utf-8")
+    guesses = guess_corpora(["b.de", "t.tsv", "a.en", "b.en", "a.de"], "en", "de")
+    assert [getattr(g.corpus, "source", None) for g in guesses] == ["b.en", None, "a.en"]
+    assert [getattr(g.corpus, "target", None) for g in guesses] == ["b.de", None, "a.de"]
+
+
+@pytest.mark.parametrize(
+    "files, message",
+    [
+        (["no.tsv"], "no.tsv: no such file"),
+        (["no.parquet"], "no.parquet: no such file"),
+        (["alone.en"], "alone.en: must have a line-aligned file in the other language, but there is none"),
+        (["alone.en", "two.en"], "alone.en: must have a line-aligned file"),
+        (["empty.tsv"], "empty.tsv: a corpus must have sentence pairs, but is empty"),
+        (["folder"], "folder: must be a file, but is a folder"),
+        (["french.tsv"], "french.tsv: must have a column in en and one in de, but the best two have"),
+        (["one.tsv"], "one.tsv: must have a column in en and one in de, but the best two have 0% of its "),
+        (["titled.tsv"], "titled.tsv: row 1 must have 2 columns, as others have, but has 1; remove lines"),
+        (["bare.tsv", "./bare.tsv"], "./bare.tsv: must be named once, but is named again"),
+        (["bad.jsonl"], "bad.jsonl:1: must be a JSON object a line"),
+        (["mac.csv"], "mac.csv: row 1 is not CSV: new-line character seen in unquoted field"),
+        (["array.jsonl"], "array.jsonl:1: must be a JSON object a line, but is a JSON array; `jq"),
+    ],
+)
+def test_what_cannot_be_used_is_refused(tmp_path, files, message):
+    for name in ("alone.en", "two.en"):
+        (tmp_path / name).write_text(lines(0), encoding="utf-8")
+    (tmp_path / "empty.tsv").write_text("", encoding="utf-8")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "bare.tsv").write_text(TABLES["bare.tsv"], encoding="utf-8")
+    (tmp_path / "titled.tsv").write_text("My glossary\n" + TABLES["bare.tsv"], encoding="utf-8")
+    french = "Le chien court dans la rue.\tNous mangeons du pain avec nos amis.\n"
+    (tmp_path / "french.tsv").write_text(french * 50, encoding="utf-8")
+    (tmp_path / "one.tsv").write_text("A dog runs through the garden.\n" * 50, encoding="utf-8")
+    (tmp_path / "mac.csv").write_bytes(b"en,de\rA dog.,Ein Hund.\r")
+    (tmp_path / "bad.jsonl").write_text("{\n", encoding="utf-8")
+    (tmp_path / "array.jsonl").write_text('[\n{"en": "a", "de": "b"}\n]\n', encoding="utf-8")
+    with pytest.raises(InputError) as error:
+        guess_corpora(files, "en", "de")
+    assert str(error.value).startswith(message)
+
+
+# The config
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """A machine that takes as many seconds per update as `seconds` says, by width of the model."""
+    seconds = {256: 0.1, 512: 10.0}
+    monkeypatch.setattr(write_module, "seconds_per_update", lambda config, *_: seconds[config.model.d_model])
+    return seconds
+
+
+def test_one_endless_line_does_not_change_the_sizes(tmp_path, quick):
+    """It was counted as pieces of all pairs: a training of minutes was planned for hours."""
+    texts = {"": [], "long": ["word " * 200_000]}
+    for name, more in texts.items():
+        for side, language in enumerate(("en", "de")):
+            content = lines(side) + "".join(f"{text}\n" for text in more)
+            (tmp_path / f"all{name}.{language}").write_text(content, encoding="utf-8")
+        new_config("en", "de", [f"all{name}.en", f"all{name}.de"], tmp_path / f"{name}x.yaml", print)
+    plain, endless = (load_config(tmp_path / f"{name}x.yaml") for name in texts)
+    assert abs(endless.train.max_updates - plain.train.max_updates) <= 10  # there is one pair more
+    assert abs(endless.tokenizer.vocab_size - plain.tokenizer.vocab_size) <= 10
+
+
+def test_the_config_reads_back_and_names_the_files(tmp_path, quick):
+    for name in ("all.en", "all.de"):
+        (tmp_path / name).write_text(lines(int(name.endswith("de"))), encoding="utf-8")
+    said = []
+    new_config("en", "de", ["all.en", "all.de"], tmp_path / "mine.yaml", said.append)
+    config = load_config(tmp_path / "mine.yaml")
+    assert (config.data.train.source, config.data.train.target) == ("all.en", "all.de")
+    assert config.data.valid.from_train.share == 0.05
+    assert (config.data.augment.typos, config.data.augment.punctuation) == (0.1, 0.1)
+    assert 256 < config.tokenizer.vocab_size <= 500  # the sizes for 10,000 pairs have more
+    assert said[0] == "assumed: all.en (en) and all.de (de): line by line; languages by their names"
+    assert said[1] == "400 pairs"
+    updates = config.train.max_updates
+    assert said[-1].endswith(f"on this machine ({updates:,} updates of 0.10 s), validations not counted")
+    text = (tmp_path / "mine.yaml").read_text(encoding="utf-8")
+    assert text.count("#") >= 8 and all(len(line) <= 140 for line in text.split("\n"))
+    with pytest.raises(InputError, match=r"mine.yaml: must not exist yet, but does"):
+        new_config("en", "de", ["all.en", "all.de"], tmp_path / "mine.yaml", said.append)
+    with pytest.raises(InputError, match="a language must be a code such as en or zh_Hans, but is 'd'"):
+        new_config("en", "d", ["all.en", "all.de"], tmp_path / "other.yaml", said.append)
+    with pytest.raises(InputError, match="but jp is that of a country; Japanese is ja"):
+        new_config("en", "jp", ["all.en", "all.de"], tmp_path / "other.yaml", said.append)
+    with pytest.raises(InputError, match=r"write {hub: ., split: train} into a config by hand"):
+        new_config("en", "de", ["."], tmp_path / "other.yaml", said.append)
+    with pytest.raises(InputError, match="source and target language must differ, but both are en"):
+        new_config("en", "en", ["all.en", "all.de"], tmp_path / "other.yaml", said.append)
+
+
+@pytest.mark.parametrize(
+    "name, message",
+    [("my corpus.yaml", "the name of a config must begin"), ("file.txt/x.yaml", "cannot be written: ")],
+)
+def test_a_config_that_cannot_be_written_is_refused_before_any_work(tmp_path, quick, name, message):
+    (tmp_path / "file.txt").touch()
+    with pytest.raises(InputError, match=message):
+        new_config("en", "de", ["no.tsv"], tmp_path / name, print)
+
+
+@pytest.mark.parametrize("updates, every", [(100, 20), (250, 50), (3000, 200), (4, 1)])
+def test_a_training_has_at_least_five_validations(updates, every):
+    assert write_module._validate_every(updates) == every
+
+
+def test_too_few_pairs_are_refused(tmp_path, quick):
+    (tmp_path / "few.tsv").write_text("en\tde\n" + "A dog.\tEin Hund.\n" * 5, encoding="utf-8")
+    with pytest.raises(
+        InputError, match=r"few.tsv: must have at least 200 pairs with text on both sides, but have 5"
+    ):
+        new_config("en", "de", ["few.tsv"], tmp_path / "mine.yaml", print)
+
+
+def test_above_an_hour_the_largest_config_that_fits_one_is_named(tmp_path, quick, monkeypatch):
+    """With 500,000 pairs the wide model takes a day here, and the narrow one fits."""
+    (tmp_path / "t.tsv").write_text(TABLES["header.tsv"], encoding="utf-8")
+    monkeypatch.setattr(write_module, "size_for", lambda pairs: size_for(500_000))
+    original = write_module._read
+
+    def many(*args):
+        return write_module.replace(original(*args), pairs=500_000)
+
+    monkeypatch.setattr(write_module, "_read", many)
+    said = []
+    new_config("en", "de", ["t.tsv"], tmp_path / "mine.yaml", said.append)
+    command = next(text for text in said if text.startswith("in one hour: transformer-mt train"))
+    config = load_config(tmp_path / "mine.yaml", command.split("mine.yaml ")[1].split())
+    assert config.model.d_model == 256 and config.train.max_updates * 0.1 <= 3600
+    assert config.tokenizer.vocab_size <= 8000
+    assert load_config(tmp_path / "mine.yaml").model.d_model == 512
+
+
+def test_a_training_of_few_epochs_has_no_bpe_dropout(tmp_path, quick, monkeypatch):
+    """It costs three BLEU there; the hour has room for a part of the epochs."""
+    (tmp_path / "t.tsv").write_text(TABLES["header.tsv"], encoding="utf-8")
+    monkeypatch.setattr(write_module, "size_for", lambda pairs: size_for(10_000))
+    original = write_module._read
+
+    def many(*args):
+        return write_module.replace(original(*args), pairs=1_000_000)
+
+    monkeypatch.setattr(write_module, "_read", many)
+    said = []
+    new_config("en", "de", ["t.tsv"], tmp_path / "mine.yaml", said.append)
+    whole = load_config(tmp_path / "mine.yaml")
+    command = next(text for text in said if text.startswith("in one hour: transformer-mt train"))
+    short = load_config(tmp_path / "mine.yaml", command.split("mine.yaml ")[1].split())
+    assert whole.train.max_updates > 2 * short.train.max_updates
+    assert (whole.tokenizer.bpe_dropout, whole.model.dropout) == (0.1, 0.3)
+    assert (short.tokenizer.bpe_dropout, short.model.dropout) == (0.0, 0.1)
+
+
+def test_chinese_gets_what_it_needs(tmp_path, quick):
+    rows = [f"The dog number {n} runs.\t第{n}只狗在跑，很快。" for n in range(240)]
+    (tmp_path / "zh.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    new_config("en", "zh", ["zh.tsv"], tmp_path / "mine.yaml", print)
+    tokenizer = load_config(tmp_path / "mine.yaml").tokenizer
+    assert tokenizer.normalization == "identity" and tokenizer.vocab_size < 600  # so little text
+
+
+def test_more_characters_than_pieces_raise_the_vocabulary(tmp_path, quick):
+    rows = [f"The dog number {n} runs.\t{chr(0x4E00 + 2 * n)}只狗{chr(0x4E01 + 2 * n)}。" for n in range(900)]
+    (tmp_path / "zh.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    new_config("en", "zh", ["zh.tsv"], tmp_path / "mine.yaml", print)
+    assert load_config(tmp_path / "mine.yaml").tokenizer.vocab_size > 1800
+
+
+def test_a_language_of_which_nothing_is_known_may_be_any_text(tmp_path):
+    (tmp_path / "bare.tsv").write_text(TABLES["bare_swapped.tsv"], encoding="utf-8")
+    (guess,) = guess_corpora(["bare.tsv"], "en", "tlh")
+    assert read(guess, ("en", "tlh")) == PAIRS
+
+
+@pytest.mark.parametrize("pairs, expected", [(0, 0), (9_000, 0), (40_000, 1), (200_000, 2), (10**8, 4)])
+def test_the_size_for_an_amount_of_data(pairs, expected):
+    assert size_for(pairs) == SIZES[expected]
+
+
+def test_an_update_is_measured(write_config, monkeypatch):
+    monkeypatch.setattr(speed, "_MOST", 2)
+    config = load_config(write_config())
+    lengths = [(5, 6), (9, 8), (60, 64), (2, 2)]
+    assert 0 < speed.seconds_per_update(config, 450, lengths) < 60
+
+
+def test_lines_that_are_too_long_are_not_measured(write_config):
+    config = load_config(write_config(data={"max_length": 64}))
+    for lengths in ([(5, 6), (100_000, 3)], [(100_000, 3)]):
+        batches = speed.typical_batches(config, 450, lengths)
+        shapes = [next(batches) for _ in range(20)]
+        assert all(len(batch.src) >= 1 and batch.src.shape[1] <= 64 for batch in shapes)

@@ -1,0 +1,140 @@
+"""What may differ between the configs of one training."""
+
+import pytest
+
+from tests.conftest import TINY
+from transformer_mt.config import Config, DataConfig
+from transformer_mt.config.keys import marks
+from transformer_mt.config.section import Changeable, Mark, Section
+from transformer_mt.errors import InputError
+from transformer_mt.training.parallel.distributed import Ranks
+from transformer_mt.training.state import config_changes as changes
+from transformer_mt.training.state.config_changes import (
+    is_other_update_size,
+    note_other_update_size,
+    refuse_different_ranks,
+)
+
+HERE = {"train.device": "cuda", "train.precision": "bfloat16", "fresh": False}
+
+
+class Elsewhere(Ranks):
+    """Rank 0 of two; the other has a config of its own."""
+
+    def __init__(self, other):
+        super().__init__(0, 2)
+        self._other = other
+
+    def gather(self, value):
+        theirs = {**changes.flat(self._other.model_dump()), **HERE}
+        return [value, {key: theirs[key] for key in value}]
+
+
+def config(**train):
+    return Config.model_validate({**TINY, "train": {**TINY["train"], **train}})
+
+
+def test_machines_with_different_configs_are_refused():
+    with pytest.raises(
+        InputError, match="`train.learning_rate` is 0.01 on rank 0 and 0.02 on rank 1\nevery machine must"
+    ):
+        refuse_different_ranks(config(), HERE, Elsewhere(config(learning_rate=0.02)))
+
+
+def test_where_the_data_lies_is_each_machines_matter():
+    moved = Config.model_validate({**TINY, "data": {**TINY["data"], "train": {"toy": "train", "size": 1400}}})
+    refuse_different_ranks(config(), HERE, Elsewhere(moved))
+    refuse_different_ranks(config(), HERE, Ranks())
+
+
+def test_what_is_done_with_the_data_is_not():
+    shorter = Config.model_validate({**TINY, "data": {**TINY["data"], "max_length": 60}})
+    with pytest.raises(InputError, match="`data.max_length` is 64 on rank 0 and 60 on rank 1"):
+        refuse_different_ranks(config(), HERE, Elsewhere(shorter))
+
+
+@pytest.mark.parametrize(
+    "key, here, there",
+    [
+        ("fresh", True, "False"),
+        ("train.device", "cpu", "'cuda'"),
+        ("train.precision", "float16", "'bfloat16'"),
+    ],
+)
+def test_what_auto_is_and_a_fresh_start_are_the_same_on_all_machines(key, here, there):
+    with pytest.raises(InputError, match=f"`{key}` is {here!r} on rank 0 and {there} on rank 1"):
+        refuse_different_ranks(config(), {**HERE, key: here}, Elsewhere(config()))
+
+
+@pytest.mark.parametrize(
+    "before, ranks, accumulate, told",
+    [
+        (
+            8,
+            1,
+            1,
+            "batches in an update: 1 from here on (1 x accumulate), 8 before; train.accumulate=8 keeps it",
+        ),
+        (
+            4,
+            2,
+            1,
+            "batches in an update: 2 from here on (2 x accumulate), 4 before; train.accumulate=2 keeps it",
+        ),
+        (
+            2,
+            3,
+            1,
+            "batches in an update: 3 from here on (3 x accumulate), 2 before; no train.accumulate keeps it",
+        ),
+        (4, 2, 2, ""),
+        (None, 2, 2, ""),
+    ],
+)
+def test_another_size_of_the_updates_is_told(monkeypatch, before, ranks, accumulate, told):
+    said = []
+    monkeypatch.setattr(changes, "say_on_rank_zero", said.append)
+    now = config(accumulate=accumulate), Ranks(0, ranks)
+    if before is not None and is_other_update_size(before, *now):
+        note_other_update_size(before, *now)
+    assert "".join(said).startswith(told) and bool(said) is bool(told)
+
+
+def test_a_key_is_fixed_unless_its_field_is_marked():
+    class New(Section):
+        """A section somebody adds."""
+
+        unmarked: int = 1
+        marked: Changeable[int] = 1
+
+    assert marks(New, "unmarked") == set() and marks(New, "marked") == {Mark.CHANGEABLE}
+    fixed = {key for key in changes.flat(config().model_dump()) if not marks(Config, key)}
+    assert {"seed", "data.source_lang", "data.max_length", "tokenizer.vocab_size", "model.d_model"} <= fixed
+    assert {"model.attention.score", "train.batch_tokens", "train.optimizer"} <= fixed
+    assert not fixed & {"name", "decode.beam", "train.max_updates", "model.dropout", "tokenizer.bpe_dropout"}
+    assert marks(Config, "data.train.size") == marks(Config, "data.hub") == {Mark.LOCATION}
+    assert marks(Config, "evaluate.lowercase") == {Mark.CHANGEABLE, Mark.AFFECTS_SCORES}
+
+
+def test_fixed_keys_are_refused_and_changeable_ones_reported(monkeypatch, tmp_path):
+    said = []
+    monkeypatch.setattr(changes, "say_on_rank_zero", said.append)
+    changes.resumed_config(config(), config(learning_rate=0.02), tmp_path)
+    assert said == ["changed since the last checkpoint: `train.learning_rate` from 0.01 to 0.02"]
+    with pytest.raises(InputError, match="`train.optimizer` must stay 'muon' .*, but is 'adam'"):
+        changes.resumed_config(config(optimizer="muon"), config(optimizer="adam"), tmp_path)
+
+
+def test_of_a_list_of_corpora_only_what_differs_is_reported(monkeypatch, tmp_path):
+    said = []
+    monkeypatch.setattr(changes, "say_on_rank_zero", said.append)
+    entries = [{"toy": "train", "size": 10}, {"toy": "valid", "size": 10, "name": "b"}]
+    old, new = (
+        config().model_copy(update={"data": config().data.model_copy(update={"train": data.train})})
+        for data in (
+            DataConfig.model_validate({**config().data.model_dump(), "train": corpora})
+            for corpora in (entries, [entries[0], {**entries[1], "name": "c"}])
+        )
+    )
+    changes.resumed_config(old, new, tmp_path)
+    assert said == ["changed since the last checkpoint: `data.train.1.name` from 'b' to 'c'"]

@@ -1,0 +1,146 @@
+"""Gradients by several threads, each from a part of the batch."""
+
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+
+from tests.conftest import ROOT, TINY, train_interrupted
+from tests.unit.training.test_update import CPU, batch_of, pairs, tiny_model
+from transformer_mt.config import Config, TrainConfig, load_config
+from transformer_mt.config.model import AttentionConfig
+from transformer_mt.training.loop import train
+from transformer_mt.training.parallel.distributed import Ranks
+from transformer_mt.training.update import gradient_threads as module
+from transformer_mt.training.update.gradient_threads import gradient_threads
+from transformer_mt.training.update.optimizer import build_optimizer
+from transformer_mt.training.update.step import Objective, Updater
+
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
+
+@pytest.fixture(autouse=True)
+def three_threads(monkeypatch):
+    """However few cores there are, and however small the parts."""
+    monkeypatch.setattr(module, "_MIN_POSITIONS", 1)
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    yield
+    torch.set_num_threads(before)
+
+
+def trained(model, threads, batches, updates=4, dtype=torch.float32):
+    optimizer = build_optimizer(model, TrainConfig(eps=1e-3, optimizer="adamw"))
+    run = Updater(Objective(model, 0.1), optimizer, CPU, dtype, 1.0, Ranks(), print, threads=threads)
+    torch.manual_seed(5)
+    results = [run.update(batches, 0.01).result() for _ in range(updates)]
+    return results, {name: weight.detach().clone() for name, weight in model.named_parameters()}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"position": "relative"},
+        {"attention": AttentionConfig(score="additive")},
+        {"tie_embeddings": False},
+    ],
+    ids=["plain", "relative", "additive", "untied"],
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_threads_make_the_update_that_one_makes(changes, dtype):
+    """Also of several batches, and of one with fewer sentences than threads."""
+    batches = [batch_of(pairs(11)), batch_of(pairs(2, seed=1))]
+    (alone, weights), (together, same) = (
+        trained(tiny_model(**changes), threads, batches, dtype=dtype) for threads in (1, 3)
+    )
+    close = {"rtol": 1e-4, "atol": 1e-5} if dtype == torch.float32 else {"rtol": 0.05, "atol": 1e-2}
+    for name, weight in weights.items():
+        torch.testing.assert_close(weight, same[name], **close)
+    for left, right in zip(alone, together):
+        assert left.num_tokens == right.num_tokens
+        assert (left.loss, left.nll) == pytest.approx((right.loss, right.nll), rel=5e-3)
+
+
+def test_masks_are_the_same_each_time_and_others_in_each_part(monkeypatch):
+    """Although the threads draw them at the same time."""
+    batch = batch_of(pairs(1) * 9)  # nine times the same pair: only the masks differ
+    runs = [trained(tiny_model(dropout=0.3), 3, [batch]) for _ in range(4)]
+    for _, weights in runs[1:]:
+        assert all(torch.equal(weight, weights[name]) for name, weight in runs[0][1].items())
+    seen, original = [], module.GradientThreads._add
+    monkeypatch.setattr(
+        module.GradientThreads, "_add", lambda self, found: (seen.append(found), original(self, found))[1]
+    )
+    trained(tiny_model(dropout=0.3), 3, [batch], updates=1)
+    first, second, third = (part[0] for part in seen)
+    assert not torch.equal(first, second) and not torch.equal(second, third)
+
+
+def test_torchs_own_threads_are_back_after_an_error(monkeypatch):
+    model = tiny_model()
+    monkeypatch.setattr(model, "hidden", lambda *arguments: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        trained(model, 3, [batch_of(pairs(6))])
+    # A new thread has the number that was set last, in whatever thread.
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(torch.get_num_threads).result() == 3
+
+
+def test_a_training_by_threads_resumes_bit_for_bit(write_config, tmp_path, monkeypatch):
+    calls, original = [], module.GradientThreads.backward
+    monkeypatch.setattr(
+        module.GradientThreads,
+        "backward",
+        lambda self, batch, scale: (calls.append(len(batch.src)), original(self, batch, scale))[1],
+    )
+    config = load_config(
+        write_config(
+            data={"train": {"toy": "train", "size": 150}},
+            model={**TINY["model"], "dropout": 0.2},
+            train={"max_updates": 12, "average_checkpoints": 1},
+        )
+    )
+    whole = train(config, tmp_path / "whole")
+    train_interrupted(config, tmp_path / "stopped", 8)
+    stopped = train(config, tmp_path / "stopped")
+    assert calls
+    assert (whole / "model.safetensors").read_bytes() == (stopped / "model.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize(
+    "changes, dtype, threads",
+    [
+        ({}, torch.float32, 3),
+        ({"model": {"attention_dropout": 0.1}}, torch.bfloat16, 3),
+        ({"model": {"attention_dropout": 0.1}}, torch.float32, 1),
+        ({}, torch.float16, 1),
+        ({"model": {"attention": {"hard": True}}}, torch.float32, 1),
+        ({"model": {"kind": "recurrent"}}, torch.float32, 1),
+        ({"train": {"compile": True}}, torch.float32, 1),
+        ({"train": {"activation_checkpointing": True}}, torch.float32, 1),
+    ],
+)
+def test_other_randomness_than_dropout_keeps_to_one_thread(changes, dtype, threads):
+    config = Config.model_validate({**TINY, **changes})
+    assert gradient_threads(config, CPU, dtype) == threads
+    assert gradient_threads(config, torch.device("cuda"), dtype) == 1
+
+
+@pytest.mark.parametrize(
+    "user, found",
+    [({}, "1000 None"), ({"GOMP_SPINCOUNT": "7"}, "7 None"), ({"OMP_WAIT_POLICY": "active"}, "None active")],
+)
+def test_waiting_threads_leave_their_core_unless_the_user_chose(user, found):
+    """The setting is there before torch is imported."""
+    code = (
+        "import sys, os, transformer_mt\nassert 'torch' not in sys.modules\n"
+        "print(os.environ.get('GOMP_SPINCOUNT'), os.environ.get('OMP_WAIT_POLICY'))"
+    )
+    clean = {k: v for k, v in os.environ.items() if k not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
+    environment = {**clean, **user, "PYTHONPATH": str(ROOT)}
+    result = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert result.stdout.strip() == found, result.stderr

@@ -1,0 +1,96 @@
+"""Progress bars, times in words, and the estimate of a training's time."""
+
+import io
+import sys
+
+import pytest
+
+from tests.conftest import TINY
+from transformer_mt.cli import console
+from transformer_mt.config import Config
+from transformer_mt.progress_bar import duration, show_progress, time_left
+from transformer_mt.training.state.estimate import TimeEstimate
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def train_config(**settings):
+    return Config.model_validate({**TINY, "train": {**TINY["train"], **settings}}).train
+
+
+@pytest.mark.parametrize(
+    "seconds, text",
+    [
+        (3, "3 s"),
+        (89, "89 s"),
+        (90, "2 min"),
+        (5_340, "89 min"),
+        (12_000, "3 h 20 min"),
+        (36_000, "10 h"),
+        (172_800, "2 days 0 h"),
+        (10 * 86_400, "10 days"),
+    ],
+)
+def test_durations_have_at_most_two_units(seconds, text):
+    assert duration(seconds) == text
+
+
+def test_time_left_assumes_the_speed_so_far():
+    assert time_left(2, 10, 3.0) == 12.0
+
+
+def test_a_bar_is_only_drawn_on_a_terminal_and_after_two_seconds(monkeypatch):
+    for stream, delay, is_drawn in (
+        (Terminal(), 0.0, True),
+        (io.StringIO(), 0.0, False),
+        (Terminal(), 2.0, False),
+    ):
+        monkeypatch.setattr(sys, "stderr", stream)
+        monkeypatch.setattr("transformer_mt.progress_bar._DELAY_SECONDS", delay)
+        assert list(show_progress(range(3), "reading", 3)) == [0, 1, 2]
+        assert ("reading" in stream.getvalue()) is is_drawn
+
+
+def test_messages_do_not_write_over_a_bar(monkeypatch):
+    """The bar's line is cleared before a message, and drawn again after it."""
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    monkeypatch.setattr("transformer_mt.progress_bar._DELAY_SECONDS", 0.0)
+    with show_progress(None, "reading", 3) as bar:
+        bar.update(1)
+        console.say("line 7: a warning")
+        text = sys.stderr.getvalue()
+    before, after = text.split("line 7: a warning")
+    assert before.endswith("\r") and before.rpartition("\r")[0].endswith(" ") and "reading" in after
+
+
+def test_the_time_of_a_training_is_said_once_enough_is_measured():
+    train = train_config(max_updates=1000, validate_every=100)
+    estimate = TimeEstimate()
+    estimate.updated(1, 50.0)  # the first update compiles
+    for step in range(2, 21):
+        estimate.updated(1, 0.5)
+        assert estimate.left(step, train) is None and estimate.announcement(step, train, True) == []
+    estimate.updated(1, 0.5)
+    assert estimate.announcement(21, train, on_cpu=True) == [
+        "about 8 min for 979 more updates of 0.50 s, without the validations"
+    ]
+    assert estimate.announcement(21, train, on_cpu=True) == []
+    estimate.validated(10.0)
+    assert estimate.left(100, train) == pytest.approx(900 * 0.5 + 9 * 10.0)
+    train = train_config(max_updates=1000, validate_every=300)  # after 300, 600, 900 and 1,000
+    assert estimate.left(100, train) == pytest.approx(900 * 0.5 + 4 * 10.0)
+
+
+def test_slow_updates_are_estimated_early_and_a_long_training_on_a_cpu_is_advised():
+    train = train_config(max_updates=100_000)
+    for on_cpu in (True, False):
+        estimate = TimeEstimate()
+        for _ in range(4):
+            estimate.updated(1, 30.0)
+        said = estimate.announcement(4, train, on_cpu)
+        assert said[0] == "about 35 days for 99,996 more updates of 30.00 s, without the validations"
+        advice = [line for line in said if "more than a day on this CPU; lower train.max_updates" in line]
+        assert len(advice) == on_cpu

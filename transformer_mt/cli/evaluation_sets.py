@@ -1,0 +1,140 @@
+"""The options that name test sets, shared by `evaluate` and `compare`."""
+
+import argparse
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from transformer_mt.errors import InputError
+
+if TYPE_CHECKING:
+    from transformer_mt.config import Config
+    from transformer_mt.config.corpus import FromTrainCorpus, Readable
+    from transformer_mt.data.corpora.evaluation_sets import EvaluationSet
+    from transformer_mt.evaluation.external_metric import ExternalMetric
+
+
+def add_evaluation_sets(parser: argparse.ArgumentParser) -> None:
+    """--source and --reference."""
+    parser.add_argument(
+        "--source", metavar="FILE", action="append", default=[], help="sentences to translate, one per line"
+    )
+    parser.add_argument(
+        "--reference",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="their references, one per line; several for each --source are several references",
+    )
+
+
+def add_external(parser: argparse.ArgumentParser) -> None:
+    """--external."""
+    parser.add_argument(
+        "--external",
+        metavar="NAME=COMMAND",
+        action="append",
+        default=[],
+        help="a metric whose command reads JSON lines and prints one number for each",
+    )
+
+
+def files_of_sets(arguments: argparse.Namespace) -> list[tuple[str, list[str]]]:
+    """Each source file with those of its references. InputError if the numbers do not fit."""
+    sources, references = arguments.source, arguments.reference
+    each = len(references) // max(1, len(sources))
+    if len(references) != each * len(sources) or (sources and not each):
+        raise InputError(
+            "each --source needs a --reference, or the same number of them, but there are "
+            f"{len(sources)} and {len(references)}"
+        )
+    return [(source, references[i * each : (i + 1) * each]) for i, source in enumerate(sources)]
+
+
+def load_evaluation_sets(
+    arguments: argparse.Namespace, folder: Path | None, config: "Config | None"
+) -> list["EvaluationSet"]:
+    """The test sets that the arguments name, else those of the model in the folder; none if neither does."""
+    from transformer_mt.config.corpus import FilesCorpus
+    from transformer_mt.data.corpora.evaluation_sets import (
+        EvaluationSet,
+        describe_set,
+        read_references,
+        read_set,
+    )
+
+    if files := files_of_sets(arguments):
+        found = []
+        for i, (source, references) in enumerate(files):
+            sentences = list(read_references(source, references))
+            name = describe_set(FilesCorpus(source=source, target=references))
+            found.append(EvaluationSet(f"{i}-{Path(source).name}", name, sentences))
+        return _not_empty(found)
+    sets: list[Readable | FromTrainCorpus] = list(config.data.test) if config else []
+    return _not_empty(
+        [
+            EvaluationSet(
+                f"test-{i}",
+                describe_set(corpus) + _direction(config, corpus),
+                list(read_set(corpus, config.data, folder, "test")),
+                corpus.tag,
+                config.data.languages_of(corpus),
+            )
+            for i, corpus in enumerate(sets)
+            if config
+        ]
+    )
+
+
+def select_by_language(
+    tests: "Sequence[EvaluationSet]",
+    directions: Sequence[tuple[str, str]],
+    target: str | None,
+    source: str | None,
+) -> "list[EvaluationSet]":
+    """The sets of these languages, as a model of the `directions` calls them. InputError if there is none."""
+    from transformer_mt.translation.direction import name_in
+
+    found = list(tests)
+    for side, language in enumerate((source, target)):
+        codes = [direction[side] for direction in directions]
+        if language is not None:
+            wanted = name_in(codes, language)
+            found = [
+                test for test in found if test.languages and name_in(codes, test.languages[side]) == wanted
+            ]
+    if not found:
+        asked = [f"from {source}"] * bool(source) + [f"into {target}"] * bool(target)
+        there = ", ".join(" to ".join(test.languages) for test in tests if test.languages)
+        raise InputError(f"a test set must be {' '.join(asked)}, but those of the model are {there}")
+    return found
+
+
+def _direction(config: "Config", corpus: "Readable | FromTrainCorpus") -> str:
+    """The languages of a set, where the model has several directions."""
+    source, target = config.data.languages_of(corpus)
+    return f" ({source} to {target})" if len(config.data.directions) > 1 else ""
+
+
+def _not_empty(tests: "list[EvaluationSet]") -> "list[EvaluationSet]":
+    for test in tests:
+        if not test.sentences:
+            raise InputError(f"{test.corpus}: a test set must have sentences, but is empty")
+    return tests
+
+
+def external_metrics(arguments: argparse.Namespace, others: Collection[str]) -> list["ExternalMetric"]:
+    """The metrics of --external, whose names must not be those of the `others`."""
+    from transformer_mt.evaluation.external_metric import ExternalMetric
+
+    found = []
+    for text in arguments.external:
+        name, equals, command = text.partition("=")
+        if not equals or not name.strip():
+            raise InputError(f"--external must be NAME=COMMAND, but is {text}")
+        found.append(ExternalMetric(name.strip(), command))
+    if len({metric.name for metric in found}) < len(found):
+        raise InputError("--external must have another name each time, but has one twice")
+    if same := {metric.name for metric in found} & set(others):
+        raise InputError(f"--external must have another name than the metrics, but has {same.pop()}")
+    return found

@@ -1,0 +1,127 @@
+"""`data.augment`: training pairs changed to how people also write, differently in each epoch.
+
+The change of a pair is a function of the seed, the epoch and the row, so that the lengths of an epoch are
+known before its batches are built, and a resumed run sees the same text.
+"""
+
+from collections.abc import Sequence
+from itertools import takewhile
+from random import Random
+
+import numpy as np
+
+from transformer_mt.config.augment import AugmentConfig
+from transformer_mt.data.batches.encoded_pairs import Chunk, Column, EncodedPairs
+from transformer_mt.data.batches.row_random import random_bits, uniforms
+from transformer_mt.data.vocabulary.tokenizer import UNK, Tokenizer
+from transformer_mt.text.pair import Pair
+from transformer_mt.text.text_changes import (
+    Change,
+    FinalMark,
+    LowerCase,
+    Placeholder,
+    TitleCase,
+    Typos,
+    UpperCase,
+)
+from transformer_mt.text.unsegmented import joined
+
+_CASE, _PARTNER, _DETAILS = 0, 1, 2
+_FIRST_CHANGE = 3
+"""Which random number of a row decides what."""
+_MOST_BEFORE = 2
+"""Control pieces before a source: the target language and a tag."""
+
+
+class Augmentation:
+    """Changes rows of piece ids. A pair that would be over-long, and one with unknown characters, which have
+    no text, stays as it is.
+    """
+
+    def __init__(
+        self,
+        pairs: EncodedPairs,
+        tokenizer: Tokenizer,
+        config: AugmentConfig,
+        sizes: Sequence[int],
+        seed: int,
+        max_length: int,
+    ) -> None:
+        """`sizes` are the pairs of each corpus, in order: two pairs on a line are of the same one."""
+        self._starts = np.cumsum([0, *sizes])
+        self._pairs, self._tokenizer, self._seed, self._max_length = pairs, tokenizer, seed, max_length
+        self._config = config
+        cases: list[tuple[float, Change]] = [
+            (config.upper, UpperCase()), (config.title, TitleCase()), (config.lower, LowerCase()),
+        ]  # fmt: skip
+        self._bounds, self._cases = np.cumsum([p for p, _ in cases]), [change for _, change in cases]
+        self._changes: list[tuple[float, Change]] = [
+            (config.punctuation, FinalMark()),
+            (config.typos, Typos()),
+        ]
+        self._placeholder = Placeholder()
+        self._control_ids = set(tokenizer.control_ids.values())
+
+    def __call__(self, epoch: int, rows: np.ndarray, chunk: Chunk) -> Chunk:
+        """The columns of these rows as the epoch has them."""
+        chosen = self._chosen(epoch, rows)
+        src, tgt = ([column.row(i) for i in range(len(rows))] for column in chunk)
+        indices = np.array(
+            [i for i in np.flatnonzero(chosen.any(axis=0)) if not (UNK in src[i] or UNK in tgt[i])], np.int64
+        )
+        if not len(indices):
+            return chunk
+        texts: list[Pair] = []
+        for index in indices.tolist():
+            texts.append(self._changed(epoch, rows, chosen[:, index], index, (src[index], tgt[index])))
+        new_src = self._tokenizer.encode_src([text for text, _ in texts], num_threads=1)
+        new_tgt = self._tokenizer.encode_tgt([text for _, text in texts], num_threads=1)
+        for index, src_ids, tgt_ids in zip(indices.tolist(), new_src, new_tgt):
+            before = self._before(src[index])
+            fits = max(len(before) + len(src_ids), len(tgt_ids)) < self._max_length
+            # Without byte pieces a capital may be unknown to the vocabulary.
+            if src_ids and tgt_ids and fits and UNK not in src_ids and UNK not in tgt_ids:
+                src_ids = [*before, *src_ids]
+                src[index], tgt[index] = np.array(src_ids, np.int32), np.array(tgt_ids, np.int32)
+        return Column.of(src), Column.of(tgt)
+
+    def _chosen(self, epoch: int, rows: np.ndarray) -> np.ndarray:
+        """(kinds of change, rows) bool: which rows get a case, a partner, and each other change."""
+        case = uniforms(self._seed, epoch, rows, _CASE) < self._bounds[-1]
+        partner = uniforms(self._seed, epoch, rows, _PARTNER) < self._config.concat
+        probabilities = [self._config.placeholders, *(probability for probability, _ in self._changes)]
+        others = [
+            uniforms(self._seed, epoch, rows, _FIRST_CHANGE + number) < probability
+            for number, probability in enumerate(probabilities)
+        ]
+        return np.stack([case, partner, *others])
+
+    def _changed(
+        self, epoch: int, rows: np.ndarray, chosen: np.ndarray, index: int, ids: tuple[np.ndarray, np.ndarray]
+    ) -> Pair:
+        row = rows[index : index + 1]
+        rng = Random(int(random_bits(self._seed, epoch, row, _DETAILS)[0]))
+        src, tgt = self._text(*ids)
+        has_case, has_partner, has_placeholder, *others = chosen.tolist()
+        if has_partner:
+            corpus = int(np.searchsorted(self._starts, row[0], "right")) - 1
+            other = rng.randrange(int(self._starts[corpus]), int(self._starts[corpus + 1]))
+            other_src, other_tgt = self._pairs.src(other), self._pairs.tgt(other)
+            if not (UNK in other_src or UNK in other_tgt):
+                src, tgt = map(joined, (src, tgt), self._text(other_src, other_tgt))
+        for is_chosen, (_, change) in zip(others, self._changes):
+            if is_chosen:
+                src, tgt = change(src, tgt, rng)
+        if has_case:
+            kind = int(np.searchsorted(self._bounds, uniforms(self._seed, epoch, row, _CASE)[0], "right"))
+            src, tgt = self._cases[kind](src, tgt, rng)
+        if has_placeholder:  # last: in capitals it would be another one
+            src, tgt = self._placeholder(src, tgt, rng)
+        return src, tgt
+
+    def _text(self, src: np.ndarray, tgt: np.ndarray) -> Pair:
+        return self._tokenizer.src.decode(src.tolist()), self._tokenizer.tgt.decode(tgt.tolist())
+
+    def _before(self, src: np.ndarray) -> list[int]:
+        """The control pieces the source begins with."""
+        return list(takewhile(self._control_ids.__contains__, src[:_MOST_BEFORE].tolist()))

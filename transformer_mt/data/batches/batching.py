@@ -1,0 +1,259 @@
+"""Batches of similar length under a budget of padded tokens; their order is a pure function of
+(seed, epoch).
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from transformer_mt.data.batches.encoded_pairs import EncodedPairs
+from transformer_mt.data.batches.mixture import Mixture
+from transformer_mt.data.vocabulary.tokenizer import BOS, EOS, PAD
+
+# Target lengths that share a bucket. Two keep 95 % of the tokens of a 4,096-token batch of Multi30k real, and
+# still let the random order decide which sentences share a batch; one keeps less (batches span buckets),
+# three and four pad more.
+_BUCKET = 2
+
+
+class ChangingPairs(Protocol):
+    """Pairs whose pieces change from epoch to epoch."""
+
+    def lengths(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
+        """Of the sources and of the targets of all rows, EOS counted."""
+        ...
+
+    def rows(self, epoch: int, rows: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """Piece ids of the sources and of the targets of some rows."""
+        ...
+
+
+@dataclass(frozen=True)
+class Batch:
+    """B sentence pairs, padded to the longest on each side. Masks: True = a real token."""
+
+    src: Tensor
+    """(B, S) piece ids, EOS last."""
+    src_mask: Tensor
+    """(B, S) bool."""
+    tgt_in: Tensor
+    """(B, T) BOS, then piece ids."""
+    tgt_out: Tensor
+    """(B, T) piece ids, EOS last, PAD after."""
+    real: Tensor
+    """(num_tokens,) the positions of the real target tokens in tgt_out.flatten(): loss is computed there
+    only.
+    """
+    num_tokens: int
+    """Real target tokens, EOS counted: what losses are divided by and speed is counted in."""
+
+    @property
+    def num_positions(self) -> int:
+        """Sentences x longest side, padding counted."""
+        return len(self.src) * max(self.src.size(1), self.tgt_in.size(1))
+
+    def split(self, most: int) -> list["Batch"]:
+        """The same sentences in batches of at most `most` positions, or of one sentence."""
+        return self._in_pieces(max(1, most // max(self.src.size(1), self.tgt_in.size(1))))
+
+    def parts(self, count: int) -> list["Batch"]:
+        """The same sentences in at most so many batches of about equal size."""
+        return self._in_pieces(-(-len(self.src) // count))
+
+    def _in_pieces(self, size: int) -> list["Batch"]:
+        """In batches of so many sentences."""
+        if size >= len(self.src):
+            return [self]
+        columns = (self.src, self.src_mask, self.tgt_in, self.tgt_out)
+        parts = zip(*(column.split(size) for column in columns))
+        batches = [
+            _with_real_positions(src, src_mask, tgt_in, tgt_out) for src, src_mask, tgt_in, tgt_out in parts
+        ]
+        return batches if self.num_tokens else [batch.idle() for batch in batches]
+
+    def idle(self) -> "Batch":
+        """The same sentences without anything to predict: what is computed of them adds nothing."""
+        return replace(self, real=self.real[:0], num_tokens=0)
+
+    def pinned(self) -> "Batch":
+        """In pinned memory, from which a GPU copies asynchronously."""
+        return self._each(Tensor.pin_memory)
+
+    def to(self, device: torch.device) -> "Batch":
+        """On the device; the copy from pinned memory is asynchronous."""
+        return self._each(lambda tensor: tensor.to(device, non_blocking=device.type == "cuda"))
+
+    def _each(self, move: Callable[[Tensor], Tensor]) -> "Batch":
+        tensors = move(self.src), move(self.src_mask), move(self.tgt_in), move(self.tgt_out), move(self.real)
+        return Batch(*tensors, self.num_tokens)
+
+
+def plan_epoch(
+    src_lengths: np.ndarray, tgt_lengths: np.ndarray, batch_tokens: int, seed: int, epoch: int
+) -> list[np.ndarray]:
+    """The batches of one epoch, each an array of row numbers, each pair once.
+
+    In a batch, sentences x longest side (of both sides) is at most `batch_tokens`.
+    """
+    rng = np.random.default_rng([seed, epoch])
+    # Buckets by target length; inside them by source length, up in one and down in the next, so that a batch
+    # that spans two buckets meets like with like. The grid of buckets moves from epoch to epoch.
+    bucket = (tgt_lengths + rng.integers(_BUCKET)) // _BUCKET
+    snake = np.where(bucket % 2 == 0, src_lengths, -src_lengths)
+    order = np.lexsort((rng.random(len(bucket), dtype=np.float32), snake, bucket))
+    bounds = _bounds(np.maximum(src_lengths, tgt_lengths)[order], batch_tokens)
+    batches = np.split(order.astype(np.int32), bounds) if len(order) else []
+    return [batches[i] for i in rng.permutation(len(batches))]
+
+
+def _bounds(lengths: np.ndarray, batch_tokens: int) -> list[int]:
+    """Where sentences in this order begin a new batch: each takes as many as the budget allows."""
+    bounds, start = [], 0
+    while start < len(lengths):
+        # No more than these fit, because the first one is not longer than the longest. At least one is taken.
+        window = lengths[start : start + batch_tokens // max(1, int(lengths[start])) + 1]
+        positions = np.maximum.accumulate(window) * np.arange(1, len(window) + 1)
+        fitting = max(1, int(np.searchsorted(positions, batch_tokens, "right")))
+        start += fitting
+        if start < len(lengths):
+            bounds.append(start)
+    return bounds
+
+
+def make_batch(src: Sequence[np.ndarray], tgt: Sequence[np.ndarray]) -> Batch:
+    """Pad the pairs of piece ids, without BOS and EOS, into a Batch."""
+    src_ids = _pad(src, add=EOS, first=False)
+    tgt_in, tgt_out = _pad(tgt, add=BOS, first=True), _pad(tgt, add=EOS, first=False)
+    return _with_real_positions(src_ids, src_ids != PAD, tgt_in, tgt_out)
+
+
+def _with_real_positions(src: Tensor, src_mask: Tensor, tgt_in: Tensor, tgt_out: Tensor) -> Batch:
+    real = (tgt_out != PAD).flatten().nonzero()[:, 0]
+    return Batch(src, src_mask, tgt_in, tgt_out, real, len(real))
+
+
+def _pad(rows: Sequence[np.ndarray], add: int, first: bool) -> Tensor:
+    """(B, longest + 1): the rows with `add` before or after them, then PAD."""
+    padded = np.full((len(rows), 1 + max(map(len, rows))), PAD, np.int64)
+    for i, row in enumerate(rows):
+        if first:
+            padded[i, 0] = add
+            padded[i, 1 : len(row) + 1] = row
+        else:
+            padded[i, : len(row)] = row
+            padded[i, len(row)] = add
+    return torch.from_numpy(padded)
+
+
+class TrainingBatches:
+    """Endless batches over the epochs. Its state is two numbers; any position is reached by one `plan_epoch`.
+
+    All ranks iterate over the same plan and each builds only its own batches. So the position is the same on
+    all ranks, and stays valid if a run is resumed with another number of ranks. The plan of the next epoch is
+    made ahead of time by a thread.
+    """
+
+    def __init__(
+        self,
+        pairs: EncodedPairs,
+        batch_tokens: int,
+        seed: int,
+        rank: int = 0,
+        num_ranks: int = 1,
+        changing: ChangingPairs | None = None,
+        mixture: Mixture | None = None,
+        update_tokens: int = 0,
+    ) -> None:
+        """With `changing`, batches are planned and made of the pieces it gives the pairs in an epoch; a
+        `mixture` chooses the pairs of an epoch. With `update_tokens` the plan is one of whole updates of so
+        many padded tokens, and `batch_tokens` only limits what a rank computes at a time.
+        """
+        self._pairs, self._batch_tokens, self._seed = pairs, batch_tokens, seed
+        self._rank, self._num_ranks, self._changing = rank, num_ranks, changing
+        self._mixture, self._update_tokens = mixture, update_tokens
+        self.epoch, self.index = 0, 0
+        self._planner = ThreadPoolExecutor(1, "plan")
+        self._plans: dict[int, Future[list[np.ndarray]]] = {}
+
+    def next_update(self, accumulate: int = 1) -> list[Batch]:
+        """This rank's batches of the next update: `accumulate`, or with `update_tokens` as many as needed."""
+        if self._update_tokens:
+            return self._share(self._next_rows())
+        mine = []
+        for i in range(accumulate * self._num_ranks):
+            rows = self._next_rows()
+            if i % self._num_ranks == self._rank:
+                mine.append(self._make(rows))
+        return mine
+
+    def _share(self, rows: np.ndarray) -> list[Batch]:
+        """This rank's share of an update, in batches of at most `batch_tokens`."""
+        mine = rows[self._rank :: self._num_ranks]
+        if not len(mine):  # fewer sentences than ranks: this one computes without adding anything
+            return [self._make(rows[:1]).idle()]
+        return self._make(mine).split(self._batch_tokens)
+
+    def _make(self, rows: np.ndarray) -> Batch:
+        if self._changing is not None:
+            return make_batch(*self._changing.rows(self.epoch, rows))
+        return make_batch([self._pairs.src(i) for i in rows], [self._pairs.tgt(i) for i in rows])
+
+    def _next_rows(self) -> np.ndarray:
+        while self.index >= len(self._batches_of(self.epoch)):  # a small weight leaves whole epochs empty
+            self.epoch, self.index = self.epoch + 1, 0
+        rows = self._batches_of(self.epoch)[self.index]
+        self.index += 1
+        return rows
+
+    def _batches_of(self, epoch: int) -> list[np.ndarray]:
+        """The plan of the epoch. Plans of earlier epochs are dropped, and that of the next is begun."""
+        for number in (epoch, epoch + 1):
+            if number not in self._plans:
+                self._plans[number] = self._planner.submit(self._plan, number)
+        self._plans = {number: plan for number, plan in self._plans.items() if number >= epoch}
+        return self._plans[epoch].result()
+
+    def _plan(self, epoch: int) -> list[np.ndarray]:
+        pairs, budget = self._pairs, self._update_tokens or self._batch_tokens
+        lengths = self._changing.lengths(epoch) if self._changing else (pairs.src_lengths, pairs.tgt_lengths)
+        rows = self._mixture.rows(epoch) if self._mixture else None
+        if rows is None:
+            return plan_epoch(*lengths, budget, self._seed, epoch)
+        src_lengths, tgt_lengths = (side[rows] for side in lengths)
+        return [
+            rows[batch].astype(np.int32)
+            for batch in plan_epoch(src_lengths, tgt_lengths, budget, self._seed, epoch)
+        ]
+
+    def close(self) -> None:
+        """End the thread, without waiting for the plan it is making."""
+        self._planner.shutdown(wait=False, cancel_futures=True)
+
+    def updates_of_first_epoch(self, accumulate: int) -> float:
+        """The updates in which the first epoch is trained."""
+        # A resumed run has no other use for the plan of the first epoch.
+        batches = len(self._batches_of(0) if self.epoch == 0 else self._plan(0))
+        return batches if self._update_tokens else batches / (accumulate * self._num_ranks)
+
+    @property
+    def epochs(self) -> float:
+        """Epochs done, with the fraction of the present one."""
+        return self.epoch + self.index / max(1, len(self._batches_of(self.epoch)))
+
+    def state_dict(self) -> dict[str, int]:
+        return {"epoch": self.epoch, "index": self.index}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.epoch, self.index = state["epoch"], state["index"]
+        self._plans = {}
+
+
+def validation_batches(pairs: EncodedPairs, batch_tokens: int) -> Iterator[Batch]:
+    """Every pair once, in a fixed order."""
+    for rows in plan_epoch(pairs.src_lengths, pairs.tgt_lengths, batch_tokens, seed=0, epoch=0):
+        yield make_batch([pairs.src(i) for i in rows], [pairs.tgt(i) for i in rows])

@@ -1,0 +1,91 @@
+"""The training pairs as each epoch has them: changed by `data.augment`, spelled by BPE-dropout."""
+
+import threading
+from collections.abc import Sequence
+
+import numpy as np
+
+from transformer_mt.config import Config
+from transformer_mt.data.batches.augmentation import Augmentation
+from transformer_mt.data.batches.encoded_pairs import Chunk, Column, EncodedPairs
+from transformer_mt.data.batches.subword_dropout import SubwordDropout
+from transformer_mt.data.vocabulary.tokenizer import Tokenizer
+
+
+def epoch_pairs(
+    config: Config, pairs: EncodedPairs, sizes: Sequence[int], tokenizer: Tokenizer
+) -> "EpochPairs | None":
+    """The pairs as the config asks for; None where they are the same in all epochs. `sizes` are those of the
+    corpora.
+    """
+    dropout, seed, max_length = config.tokenizer.bpe_dropout, config.seed, config.data.max_length
+    augmentation, sides = None, None
+    if config.data.augment.is_on:
+        augmentation = Augmentation(pairs, tokenizer, config.data.augment, sizes, seed, max_length)
+    if dropout:
+        # One per side, also with a shared vocabulary: its table of words is limited, and the sources, which
+        # are read first, would fill it.
+        sides = SubwordDropout(tokenizer.src, dropout, seed), SubwordDropout(tokenizer.tgt, dropout, seed)
+    return EpochPairs(pairs, max_length, augmentation, sides) if augmentation or sides else None
+
+
+class EpochPairs:
+    """Pairs whose pieces change from epoch to epoch; a side that dropout would make over-long keeps its usual
+    pieces.
+    """
+
+    def __init__(
+        self,
+        pairs: EncodedPairs,
+        max_length: int,
+        augmentation: Augmentation | None,
+        sides: tuple[SubwordDropout, SubwordDropout] | None,
+    ) -> None:
+        """`sides` segment the sources and the targets."""
+        self._pairs, self._max_length = pairs, max_length
+        self._augmentation, self._sides = augmentation, sides
+        if augmentation and sides:
+            # Only the words of the unchanged corpus have other segmentations: augmentation makes new
+            # misspelled words in every epoch.
+            for number, side in enumerate(sides):
+                for column in pairs.columns(number):
+                    side.learn(column)
+                side.end_learning()
+        # The plan of the next epoch is made while batches of this one are.
+        self._lock = threading.Lock()
+
+    def lengths(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
+        """(R,) of the sources and of the targets of all rows, the EOS counted that batches add."""
+        parts: tuple[list[np.ndarray], list[np.ndarray]] = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
+        first = 0
+        for chunk in zip(self._pairs.columns(0), self._pairs.columns(1)):
+            rows = np.arange(first, first + len(chunk[0].lengths))
+            for side, column in enumerate(self._changed(epoch, rows, chunk)):
+                parts[side].append(self._lengths(side, epoch, rows, column).astype(np.int32) + 1)
+            first += len(rows)
+        return np.concatenate(parts[0]), np.concatenate(parts[1])
+
+    def rows(self, epoch: int, rows: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """Piece ids of the sources and of the targets of some rows."""
+        src, tgt = [self._pairs.src(i) for i in rows], [self._pairs.tgt(i) for i in rows]
+        columns = self._changed(epoch, rows, (Column.of(src), Column.of(tgt)))
+        return self._segmented(0, epoch, rows, columns[0]), self._segmented(1, epoch, rows, columns[1])
+
+    def _changed(self, epoch: int, rows: np.ndarray, chunk: Chunk) -> Chunk:
+        return self._augmentation(epoch, rows, chunk) if self._augmentation else chunk
+
+    def _lengths(self, side: int, epoch: int, rows: np.ndarray, column: Column) -> np.ndarray:
+        usual = column.lengths
+        if self._sides is None:
+            return usual
+        with self._lock:  # a chunk at a time, so that batches do not wait for the whole plan
+            lengths = self._sides[side].lengths(column, rows, 2 * epoch + side)
+        return np.where(lengths < self._max_length, lengths, usual)
+
+    def _segmented(self, side: int, epoch: int, rows: np.ndarray, column: Column) -> list[np.ndarray]:
+        usual = [column.row(i) for i in range(len(rows))]
+        if self._sides is None:
+            return usual
+        with self._lock:
+            others = self._sides[side].segment(column, rows, 2 * epoch + side)
+        return [other if len(other) < self._max_length else ids for other, ids in zip(others, usual)]

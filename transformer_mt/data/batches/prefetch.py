@@ -1,0 +1,55 @@
+"""Batches made before the update that needs them."""
+
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import torch
+
+from transformer_mt.data.batches.batching import Batch, TrainingBatches
+
+
+class BatchPrefetcher:
+    """While an update computes, a thread makes the batches of the next one, and puts them where a GPU can
+    fetch them.
+
+    Its state is the position after the batches handed out: prefetched ones are made again by a resumed run.
+    """
+
+    def __init__(self, batches: TrainingBatches, accumulate: int, device: torch.device) -> None:
+        self._batches, self._accumulate, self._pinned = batches, accumulate, device.type == "cuda"
+        self._thread = ThreadPoolExecutor(1, "batches")
+        self._next: Future[tuple[list[Batch], dict[str, int], float]] | None = None
+        self._position, self.epochs = batches.state_dict(), 0.0
+        """Epochs done, with the fraction of the present one."""
+
+    @property
+    def updates_per_epoch(self) -> float:
+        """The updates in which the first epoch is trained."""
+        return self._batches.updates_of_first_epoch(self._accumulate)
+
+    def next_update(self) -> list[Batch]:
+        """This rank's batches of the next update."""
+        made = self._next or self._thread.submit(self._make)
+        batches, self._position, self.epochs = made.result()
+        self._next = self._thread.submit(self._make)
+        return batches
+
+    def _make(self) -> tuple[list[Batch], dict[str, int], float]:
+        batches = self._batches.next_update(self._accumulate)
+        if self._pinned:
+            batches = [batch.pinned() for batch in batches]
+        return batches, self._batches.state_dict(), self._batches.epochs
+
+    def close(self) -> None:
+        """End the thread, without waiting for the batches it is making."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._batches.close()
+
+    def state_dict(self) -> dict[str, int]:
+        return self._position
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        if self._next is not None:
+            self._next.result()
+            self._next = None
+        self._batches.load_state_dict(state)
+        self._position, self.epochs = self._batches.state_dict(), self._batches.epochs

@@ -1,0 +1,174 @@
+"""The cleaning rules of `data.filter`: a small class per drop reason, and the repairs before them."""
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol
+
+from transformer_mt.config.filter import FilterConfig
+from transformer_mt.data.cleaning import drop_reasons
+from transformer_mt.errors import InputError
+from transformer_mt.text.languages import LanguageIdentifier
+from transformer_mt.text.mojibake import is_escaped, is_wrongly_decoded
+from transformer_mt.text.pair import Pair
+from transformer_mt.text.scripts import script_share
+
+
+class Rule(Protocol):
+    """Says of a pair whether it is dropped; both sides are stripped and not empty."""
+
+    reason: str
+
+    def drops(self, src: str, tgt: str) -> bool: ...
+
+
+class CopyRule:
+    """The source equals the target, apart from capitals, spacing and punctuation."""
+
+    reason = drop_reasons.COPY
+
+    def drops(self, src: str, tgt: str) -> bool:
+        if src != tgt and abs(len(src) - len(tgt)) > 10:
+            return False
+        letters = _letters(src)  # numbers and marks alone are the same in all languages
+        return bool(letters) and letters == _letters(tgt)
+
+
+def _letters(text: str) -> str:
+    return "".join(filter(str.isalpha, text.casefold()))
+
+
+class ScriptRule:
+    """Most letters of a side are not of its language's script."""
+
+    reason = drop_reasons.SCRIPT
+    LEAST = 0.3
+    """The share of the letters that must be of the script: a Chinese sentence may hold an English name, which
+    has several times as many letters as a Chinese one.
+    """
+
+    def __init__(self, languages: tuple[str, str]) -> None:
+        self._languages = languages
+
+    def drops(self, src: str, tgt: str) -> bool:
+        return any(
+            (share := script_share(text, language)) is not None and share < self.LEAST
+            for text, language in zip((src, tgt), self._languages)
+        )
+
+
+class LanguageRule:
+    """A side is in another language than it should be."""
+
+    reason = drop_reasons.LANGUAGE
+
+    def __init__(self, languages: tuple[str, str]) -> None:
+        self._languages, self._identifier = languages, LanguageIdentifier()
+        for language in languages:
+            if not self._identifier.knows(language):
+                raise InputError(
+                    f"data.filter.language must be false for {language}, which py3langid does not know, but "
+                    "is true"
+                )
+
+    def drops(self, src: str, tgt: str) -> bool:
+        return any(self._identifier.is_other(text, lang) for text, lang in zip((src, tgt), self._languages))
+
+
+class NumbersRule:
+    """Each side has a number of two or more digits that the other side has not. A number on one side only may
+    be spelled as a word on the other.
+    """
+
+    reason = drop_reasons.NUMBERS
+
+    def drops(self, src: str, tgt: str) -> bool:
+        first, second = numbers(src), numbers(tgt)
+        return bool(first and second and _lacks(first, second) and _lacks(second, first))
+
+
+# Digits with the marks inside a number: 1,000.5 and 1.000,5 and 10:30.
+_NUMBER = re.compile(r"\d+(?:[.,:'’/ \u00a0\u202f-]\d+)*")
+
+
+def numbers(text: str) -> set[str]:
+    """The numbers of two or more digits in a text, without the marks in them and without leading zeros."""
+    found = set()
+    for number in _NUMBER.findall(text):
+        digits = "".join(str(unicodedata.decimal(c)) for c in number if c.isdecimal())
+        if len(digits) > 1:
+            found.add(digits.lstrip("0") or "0")
+    return found
+
+
+def _lacks(numbers: set[str], other: set[str]) -> bool:
+    """Whether a number has no counterpart."""
+    return any(not any(_may_be_same(number, each) for each in other) for number in numbers)
+
+
+def _may_be_same(number: str, other: str) -> bool:
+    """The same digits but for zeros at the end (1.50), a part of them (1990s and 90er), or the hour of the
+    other clock (8:30 and 20:30).
+    """
+    is_part = number in other or other in number
+    return is_part or number.rstrip("0") == other.rstrip("0") or _is_same_hour(number, other)
+
+
+def _is_same_hour(number: str, other: str) -> bool:
+    if max(len(number), len(other)) > 4:
+        return False
+    first, second = sorted((int(number), int(other)))
+    return second <= 2400 and second - first in (12, 120, 1200)
+
+
+class MarkupRule:
+    """A side has tags or template braces."""
+
+    reason = drop_reasons.MARKUP
+    PATTERN = re.compile(r"</?[A-Za-z][^<>]*>|<!--|\{\{|\}\}|\[\[|\]\]|\$\{\w")
+
+    def drops(self, src: str, tgt: str) -> bool:
+        return bool(self.PATTERN.search(src) or self.PATTERN.search(tgt))
+
+
+class EncodingRule:
+    """A side was decoded wrongly, or has control or replacement characters or HTML escapes."""
+
+    reason = drop_reasons.ENCODING
+
+    def drops(self, src: str, tgt: str) -> bool:
+        return any(is_escaped(text) or is_wrongly_decoded(text) for text in (src, tgt))
+
+
+def rules_of(chosen: FilterConfig, languages: tuple[str, str]) -> list[Rule]:
+    """The rules that look at one pair at a time, the quickest first."""
+    rules: list[tuple[object, Callable[[], Rule]]] = [
+        (chosen.copy, CopyRule),
+        (chosen.markup, MarkupRule),
+        (chosen.encoding, EncodingRule),
+        (chosen.numbers, NumbersRule),
+        (chosen.script, lambda: ScriptRule(languages)),
+        (chosen.language, lambda: LanguageRule(languages)),
+    ]
+    return [rule() for is_on, rule in rules if is_on]
+
+
+def repaired(pairs: Iterable[Pair], chosen: FilterConfig, languages: tuple[str, str]) -> Iterator[Pair]:
+    """The pairs after the repairs that are asked for."""
+    if chosen.encoding != "repair" and not chosen.detokenize:
+        return iter(pairs)
+    from transformer_mt.text.repairs import detokenizer, repair_encoding
+
+    sides: list[list[Callable[[str], str]]] = [[], []]
+    for side, steps, language in zip(("source", "target"), sides, languages):
+        if chosen.encoding == "repair":
+            steps.append(repair_encoding)
+        if chosen.detokenize in (True, side):
+            steps.append(detokenizer(language))
+    return ((_apply(sides[0], src), _apply(sides[1], tgt)) for src, tgt in pairs)
+
+
+def _apply(steps: list[Callable[[str], str]], text: str) -> str:
+    for step in steps:
+        text = step(text)
+    return text

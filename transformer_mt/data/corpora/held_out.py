@@ -1,0 +1,80 @@
+"""Sets held out of the training corpora, and what counts as a leak of a set into training.
+
+Both depend on the normalised source alone: a sentence with other capitals, spacing or compatibility
+characters is the same sentence.
+"""
+
+import heapq
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from transformer_mt.config import DataConfig
+from transformer_mt.config.corpus import FromTrain, FromTrainCorpus
+from transformer_mt.text.pair import Pair
+
+# Different salts: the validation and the test set are independent samples.
+_SALTS = {"test": 0x9E3779B97F4A7C15, "valid": 0xBF58476D1CE4E5B9}
+_MASK = 2**64 - 1
+
+
+def _salted(key: int, salt: int) -> float:
+    """A number in [0, 1) that depends on the key and the salt (the finaliser of SplitMix64)."""
+    x = (key + salt) & _MASK
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK
+    return (x ^ (x >> 31)) / 2**64
+
+
+class HeldOutSplit:
+    """One set that is held out of the training corpora."""
+
+    def __init__(self, name: str, settings: FromTrain) -> None:
+        """`name` is valid or test."""
+        self.name, self._settings, self._salt = name, settings, _SALTS[name]
+        # The pairs with the smallest hashes so far: (-hash, row, pair), so that the largest comes first.
+        self._heap: list[tuple[float, int, Pair]] = []
+        self._there: set[float] = set()
+
+    def takes(self, key: int) -> bool:
+        """Whether pairs with this source are held out."""
+        return _salted(key, self._salt) < self._settings.share
+
+    def add(self, key: int, row: int, pair: Pair) -> None:
+        """A pair that may be scored; the first pair of a source counts."""
+        value = _salted(key, self._salt)
+        if value in self._there:
+            return
+        if len(self._heap) < self._settings.max:
+            heapq.heappush(self._heap, (-value, row, pair))
+        elif value < -self._heap[0][0]:
+            self._there.discard(-heapq.heappushpop(self._heap, (-value, row, pair))[0])
+        else:
+            return
+        self._there.add(value)
+
+    def pairs(self) -> list[Pair]:
+        """The pairs to score, in the order of the corpora."""
+        return [pair for _, _, pair in sorted(self._heap, key=lambda item: item[1])]
+
+
+def splits_of(data: DataConfig) -> list[HeldOutSplit]:
+    """The sets that are held out of the training corpora; a pair that both would take is for the test."""
+    splits = [HeldOutSplit("test", c.from_train) for c in data.test if isinstance(c, FromTrainCorpus)]
+    valid = [HeldOutSplit("valid", c.from_train) for c in data.valid_sets if isinstance(c, FromTrainCorpus)]
+    return [*splits, *valid]
+
+
+def held_out_file(folder: Path, name: str) -> Path:
+    """Where a run, or the cache, keeps the set."""
+    return folder / f"held_out.{name}.jsonl"
+
+
+def as_lines(rows: Iterable[Sequence[str]]) -> str:
+    """Pairs, or sources with their references, as the text of a JSON lines file."""
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+
+def rows_of(file: Path) -> list[list[str]]:
+    """What `as_lines` wrote to the file."""
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").split("\n") if line]

@@ -1,0 +1,107 @@
+"""Sentence pairs of the Hugging Face hub, or of a local folder in the hub's layout."""
+
+import logging
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from transformer_mt.config.corpus import HubCorpus
+from transformer_mt.data.corpora.hub_files import file_lists, rows_of_files
+from transformer_mt.data.corpora.tables import pair_of
+from transformer_mt.errors import InputError
+from transformer_mt.text.pair import Pair
+
+
+class UnknownSplitError(InputError):
+    """The hub's set has no such split."""
+
+
+def read_hub(corpus: HubCorpus, languages: list[str]) -> Iterator[Pair]:
+    """The pairs of a set on the hub, or of a folder in its layout; `languages` are the columns where the
+    corpus names none. UnknownSplitError if it has no such split; a negative bound counts from its end.
+    """
+    match = re.fullmatch(r"([\w.-]+)(?:\[(-?\d*):(-?\d*)\])?", corpus.split)
+    assert match, corpus.split  # config/corpus.py has checked the form
+    name, *bounds = match.groups()
+    start, stop = (int(bound) if bound else None for bound in bounds)
+    columns = corpus.columns or languages
+    loaded = _load_hub(corpus, name)
+    if isinstance(loaded, list):  # addresses of parquet files, none of which is fetched yet
+        described = _described(corpus)
+        for row in rows_of_files(loaded, columns, start, stop, described):
+            yield pair_of(row, columns, corpus.hub)
+        return
+    yield from _rows_of(loaded, corpus, columns, start, stop)
+
+
+def _rows_of(
+    dataset: Any, corpus: HubCorpus, columns: list[str], start: int | None, stop: int | None
+) -> Iterator[Pair]:
+    wanted = columns if set(columns) <= set(dataset.column_names) else ["translation"]
+    if set(wanted) <= set(dataset.column_names):  # else the error of pair_of shows what there is
+        dataset = dataset.select_columns(wanted)  # others, of pictures perhaps, are not decoded
+    rows = range(len(dataset))[start:stop]
+    for begin in range(rows.start, rows.stop, 1000):
+        # By slices: a row at a time is ten times slower.
+        try:
+            part = dataset[begin : min(begin + 1000, rows.stop)]
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(
+                f"{_described(corpus)}: is damaged or holds text that is not UTF-8: {error}"
+            ) from None
+        for i in range(len(next(iter(part.values()), []))):
+            yield pair_of({column: part[column][i] for column in part}, columns, corpus.hub)
+
+
+def _load_hub(corpus: HubCorpus, split: str) -> Any:
+    """One split of a set: the addresses of its parquet files on the hub, or a memory-mapped data set where it
+    is in another format or a local folder in the hub's layout.
+    """
+    import datasets
+    import huggingface_hub
+
+    # What a broken connection raises: newer versions of the hub's library let it through as it is.
+    network_error = getattr(getattr(huggingface_hub.utils, "httpx", None), "HTTPError", OSError)
+    local = Path(corpus.hub).is_dir()
+    if not local and (corpus.hub.startswith((".", "/", "~")) or corpus.hub.count("/") > 1):
+        raise InputError(f"{corpus.hub}: no such folder; paths are taken from the folder you start in")
+    datasets.utils.logging.set_verbosity_error()
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # one line of ours reports its retries
+    if not sys.stderr.isatty():
+        datasets.disable_progress_bars()
+    try:
+        if not local and (files := file_lists(corpus)) is not None:
+            if split not in files:
+                raise UnknownSplitError(
+                    f"{corpus.hub}: no split `{split}`; the splits are {', '.join(files)}"
+                )
+            return files[split]
+        # The names first: a misspelt split must not cost a download.
+        splits = datasets.get_dataset_split_names(corpus.hub, corpus.config, revision=corpus.revision)
+        if split not in splits:
+            raise UnknownSplitError(f"{corpus.hub}: no split `{split}`; the splits are {', '.join(splits)}")
+        return datasets.load_dataset(corpus.hub, corpus.config, split=split, revision=corpus.revision)
+    except InputError:
+        raise
+    except (datasets.exceptions.DatasetNotFoundError, ConnectionError, OSError, network_error) as error:
+        if local:
+            raise InputError(f"{corpus.hub}: cannot be read as a data set: {_one_line(error)}") from None
+        raise InputError(
+            f"{corpus.hub}: cannot be downloaded from the hub ({type(error).__name__}); check the name and "
+            "the network, or download it elsewhere and set data.hub to the folder"
+        ) from None
+    except (ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
+        # Among them an unknown configuration, with the list of those there are, and what a cause says better.
+        raise InputError(
+            f"{corpus.hub}: cannot be read as a data set: {_one_line(error.__cause__ or error)}"
+        ) from None
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:400] or type(error).__name__
+
+
+def _described(corpus: HubCorpus) -> str:
+    return " ".join(filter(None, [corpus.hub, corpus.config, corpus.split]))

@@ -1,0 +1,59 @@
+"""Corpora of OPUS (Tiedemann 2012) in Moses format, found by its public web service."""
+
+import os
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from transformer_mt.cache import cache_root
+from transformer_mt.config.corpus import OpusCorpus
+from transformer_mt.data.corpora.download import download, fetch_json
+from transformer_mt.data.corpora.moses import read_moses_zip
+from transformer_mt.errors import InputError, WorkError
+from transformer_mt.text.pair import Pair
+
+_SERVICE = "https://opus.nlpl.eu/opusapi/"
+
+
+def read_opus(corpus: OpusCorpus, languages: list[str]) -> Iterator[Pair]:
+    """The pairs of the corpus, downloaded once. `languages` are its own codes where they differ."""
+    languages = corpus.languages or languages
+    return read_moses_zip(str(_zip_file(corpus, languages)), languages)
+
+
+def _zip_file(corpus: OpusCorpus, languages: list[str]) -> Path:
+    first, second = sorted(languages)
+    folder = cache_root() / "downloads" / "opus" / corpus.opus / corpus.version
+    file = folder / f"{first}-{second}.txt.zip"
+    if file.exists():
+        return file
+    return download(_address(corpus, first, second), file, _described(corpus), zipfile.is_zipfile)
+
+
+def _address(corpus: OpusCorpus, first: str, second: str) -> str:
+    """Where the zip file is. InputError if OPUS does not have it."""
+    service = os.environ.get("TRANSFORMER_MT_OPUS", _SERVICE)
+    query = {"corpus": corpus.opus, "source": first, "target": second, "preprocessing": "moses"}
+    found = _corpora(service, {**query, "version": corpus.version}, corpus)
+    for entry in found:
+        if (url := str(entry.get("url"))).endswith(".zip"):
+            return url
+    versions = sorted({str(entry.get("version")) for entry in _corpora(service, query, corpus)})
+    there = f"; its versions are {', '.join(versions)}" if versions else ""
+    raise InputError(
+        f"{_described(corpus)}: OPUS must have it for {first} and {second}, but has not{there}; its codes "
+        "of the languages may differ: set `languages: [en, zh_CN]`"
+    )
+
+
+def _corpora(service: str, query: dict[str, str], corpus: OpusCorpus) -> list[dict[str, Any]]:
+    answer = fetch_json(service, query, _described(corpus))
+    found = answer.get("corpora") if isinstance(answer, dict) else None
+    if not isinstance(found, list) or not all(isinstance(entry, dict) for entry in found):
+        raise WorkError(f"{service}: must answer with a list of corpora, but does not; try again later")
+    return found
+
+
+def _described(corpus: OpusCorpus) -> str:
+    return f"opus {corpus.opus} {corpus.version}"

@@ -1,0 +1,161 @@
+"""Sentence pairs in files with columns: .tsv, .csv, .jsonl, .parquet."""
+
+import csv
+import itertools
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from transformer_mt.config.corpus import Columns, FileCorpus
+from transformer_mt.errors import InputError
+from transformer_mt.text.lines import read_lines
+from transformer_mt.text.pair import Pair
+
+
+def read_rows(corpus: FileCorpus, columns: Columns, suffix: str) -> Iterator[Pair]:
+    """The pairs of a text table (.tsv, .csv) or of one with named values (.jsonl, .parquet)."""
+    if suffix in (".tsv", ".csv"):
+        return _read_text_table(corpus, columns, text_rows(corpus.file, suffix, corpus.delimiter))
+    if corpus.delimiter:
+        raise InputError(f"{corpus.file}: delimiter requires a .tsv or .csv file, but is given")
+    names = [column for column in columns if isinstance(column, str)]
+    if len(names) < 2:
+        raise InputError(
+            f"{corpus.file}: columns must be names, but are {columns}; numbers are for .tsv and .csv"
+        )
+    return _read_named(names, named_rows(corpus.file, suffix))
+
+
+def text_rows(path: str, suffix: str, delimiter: str | None) -> Iterator[tuple[int, list[str]]]:
+    """(number, cells) of the rows of a .tsv or .csv file, without blank lines."""
+    if suffix == ".tsv":
+        gap = delimiter or "\t"
+        rows: Iterator[list[str]] = (line.split(gap) for line in read_lines(path))
+    else:
+        lines = (line + "\n" for line in read_lines(path))
+        rows = csv.reader(lines, strict=True, delimiter=delimiter or ",")
+    for number in itertools.count(1):
+        try:
+            row = next(rows, None)
+        except csv.Error as error:
+            raise InputError(
+                f"{path}: row {number} is not CSV: {error}; is a quote left open, or does a line end in CR?"
+            ) from None
+        if row is None:
+            return
+        if row not in ([], [""]):
+            yield number, row
+
+
+def named_rows(path: str, suffix: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(location, values by column) of the rows of a .jsonl or .parquet file."""
+    if suffix == ".parquet":
+        for row in _parquet_rows(path):
+            yield path, row
+        return
+    for number, line in enumerate(read_lines(path), start=1):
+        if line.strip():
+            yield f"{path}:{number}", _json_row(line, f"{path}:{number}")
+
+
+def _read_text_table(
+    corpus: FileCorpus, columns: Columns, rows: Iterator[tuple[int, list[str]]]
+) -> Iterator[Pair]:
+    """The two columns of each row. Columns given by number, from 1 on, mean that there is no header."""
+    header: list[str] = []
+    for number, row in rows:
+        if not header:
+            header = row
+            src, tgt = (_column(column, header, corpus.file) for column in columns)
+            if isinstance(columns[0], str):
+                continue
+        if len(row) != len(header):
+            raise InputError(
+                f"{corpus.file}: row {number} must have {len(header)} columns, but has {len(row)}"
+            )
+        yield _sentence(row[src]), _sentence(row[tgt])
+
+
+def _column(name: str | int, columns: list[str], location: str) -> int:
+    """The index of a column, given by its name or by its number from 1 on."""
+    if isinstance(name, int):
+        if name > len(columns):
+            raise InputError(f"{location}: must have a column {name}, but has {len(columns)}")
+        return name - 1
+    if name not in columns:
+        there = ", ".join(column if len(column) <= 40 else f"{column[:40]}…" for column in columns)
+        raise InputError(
+            f"{location}: no column `{name}`; the columns are {there}; set `columns: [source, target]`, or "
+            "for a table without header their numbers, `columns: [1, 2]`"
+        )
+    return columns.index(name)
+
+
+def _read_named(columns: list[str], rows: Iterator[tuple[str, dict[str, Any]]]) -> Iterator[Pair]:
+    for location, row in rows:
+        pair = pair_of(row, columns, location)
+        try:
+            "".join(pair).encode()
+        except UnicodeEncodeError:  # JSON can spell half a character: "\\ud800"
+            raise InputError(
+                f"{location}: must be whole characters, but holds half a surrogate pair"
+            ) from None
+        yield pair
+
+
+def _json_row(line: str, location: str) -> dict[str, Any]:
+    """The JSON object in a line of a .jsonl file; InputError if there is none."""
+    must = f"{location}: must be a JSON object a line"
+    if line.lstrip().startswith("["):
+        raise InputError(f"{must}, but is a JSON array; `jq -c '.[]' FILE` writes its objects as lines")
+    try:
+        row = json.loads(line)
+    except RecursionError:
+        raise InputError(f"{must}: it is nested too deep") from None
+    except ValueError as error:  # a number of thousands of digits, too
+        raise InputError(f"{must}: {getattr(error, 'msg', error)}") from None
+    if not isinstance(row, dict):
+        raise InputError(f"{must}, but is {line[:40]!r}")
+    return row
+
+
+def _parquet_rows(path: str) -> Iterator[dict[str, Any]]:
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        table = pyarrow.parquet.ParquetFile(path)
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file; paths are taken from the folder you start in") from None
+    except (OSError, pyarrow.ArrowException) as error:
+        raise InputError(f"{path}: must be a parquet file: {error}") from None
+    batches = table.iter_batches(batch_size=10_000)
+    while True:
+        try:
+            rows = next(batches).to_pylist()
+        except StopIteration:
+            return
+        except (OSError, pyarrow.ArrowException, UnicodeDecodeError) as error:
+            raise InputError(f"{path}: is damaged or holds text that is not UTF-8: {error}") from None
+        yield from rows
+
+
+def pair_of(row: dict[str, Any], columns: list[str], location: str) -> Pair:
+    """The two columns of a row, which may stand inside a `translation` column, as the WMT sets have it."""
+    nested = row.get("translation")
+    if isinstance(nested, dict) and not all(name in row for name in columns):
+        row = nested
+    for name in columns:
+        _column(name, list(row), location)
+    src, tgt = (row[name] for name in columns)
+    if not (isinstance(src, str | None) and isinstance(tgt, str | None)):
+        raise InputError(
+            f"{location}: columns `{columns[0]}` and `{columns[1]}` must hold text, but hold {src!r} "
+            f"and {tgt!r}"
+        )
+    return _sentence(src or ""), _sentence(tgt or "")
+
+
+def _sentence(text: str) -> str:
+    """A newline inside a cell is white space: a sentence is one line everywhere else."""
+    return " ".join(text.split("\n"))

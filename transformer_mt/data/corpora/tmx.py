@@ -1,0 +1,102 @@
+"""Sentence pairs in TMX files (Translation Memory eXchange 1.4), read unit by unit in flat memory."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from transformer_mt.errors import InputError
+from transformer_mt.text.compressed import DAMAGED
+from transformer_mt.text.lines import open_bytes
+
+# Inline elements whose content is formatting code of the original document, not text.
+_CODES = {"bpt", "ept", "it", "ph", "ut"}
+_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
+
+
+def read_tmx(path: str, languages: list[str]) -> Iterator[tuple[str, str]]:
+    """(source, target) of each unit that has both languages, formatting codes left out.
+
+    A unit's language fits if it is the same (`de-AT` and `de_at`), or if its first part is (`de` and
+    `de-AT`).
+    InputError for XML that is damaged or defines entities, and if no unit has both languages.
+    """
+    from lxml import etree
+
+    seen: dict[str, None] = {}
+    found = False
+    with open_bytes(path) as file:
+        # No entities, no DTD, no network: a corpus must not read other files or grow without bound.
+        units = etree.iterparse(
+            file, events=("start", "end"), resolve_entities=False, load_dtd=False, no_network=True
+        )
+        try:
+            for event, element in units:
+                if event == "start":
+                    if element.getparent() is None:
+                        _refuse_entities(element.getroottree(), path)
+                    continue
+                if _name(element) != "tu":
+                    continue
+                texts = _texts(element)
+                seen |= dict.fromkeys(texts)
+                pair = [_of_language(texts, language) for language in languages]
+                _forget(element)
+                if pair[0] is not None and pair[1] is not None:
+                    found = True
+                    yield pair[0], pair[1]
+        except etree.XMLSyntaxError as error:
+            raise InputError(f"{path}: must be a TMX file, but its XML is damaged: {error.msg}") from None
+        except DAMAGED as error:
+            raise InputError(f"{path}: cannot be read: {error}") from None
+    if not found:
+        there = ", ".join(list(seen)[:10]) or "no text"
+        raise InputError(
+            f"{path}: must have units in {languages[0]} and {languages[1]}, but has {there}; set `columns`"
+        )
+
+
+def _refuse_entities(tree: Any, path: str) -> None:
+    dtd = tree.docinfo.internalDTD
+    if dtd is not None and any(True for _ in dtd.iterentities()):
+        raise InputError(f"{path}: must not define XML entities, but does; write the characters themselves")
+
+
+def _name(element: Any) -> str:
+    """The element's name without its namespace, which some programs write."""
+    return str(element.tag).rpartition("}")[2]
+
+
+def _texts(unit: Any) -> dict[str, str]:
+    """The text of the unit in each language, the first one where there are several."""
+    texts: dict[str, str] = {}
+    for variant in unit.iterfind("{*}tuv"):
+        segment = variant.find("{*}seg")
+        language = variant.get(_LANG) or variant.get("lang") or ""
+        if segment is not None:
+            texts.setdefault(language, " ".join("".join(_pieces(segment)).split()))
+    return texts
+
+
+def _pieces(element: Any) -> Iterator[str]:
+    """The text inside an element, without formatting codes."""
+    yield element.text or ""
+    for child in element:
+        if isinstance(child.tag, str) and _name(child) not in _CODES:  # a comment's tag is a function
+            yield from _pieces(child)
+        yield child.tail or ""
+
+
+def _of_language(texts: dict[str, str], language: str) -> str | None:
+    """The text in the language: of exactly its code, else of a code with the same first part."""
+    codes = {code.lower().replace("_", "-"): text for code, text in texts.items()}
+    wanted = language.lower().replace("_", "-")
+    if wanted in codes:
+        return codes[wanted]
+    first = wanted.split("-")[0]
+    return next((text for code, text in codes.items() if code.split("-")[0] == first), None)
+
+
+def _forget(unit: Any) -> None:
+    """Free the unit and those before it: the tree would grow with the file."""
+    unit.clear(keep_tail=False)
+    while unit.getprevious() is not None:
+        del unit.getparent()[0]

@@ -1,0 +1,61 @@
+"""Text pairs into piece ids, on all cores, in order."""
+
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
+
+from transformer_mt.config import DataConfig
+from transformer_mt.cpu import usable_cores
+from transformer_mt.data.batches.encoded_pairs import Chunk, Column
+from transformer_mt.data.cleaning import drop_reasons
+from transformer_mt.data.vocabulary.tokenizer import Tokenizer
+from transformer_mt.text.pair import Pair
+
+_PAIRS = 10_000
+
+
+def encoded_chunks(
+    pairs: Iterable[Pair],
+    tokenizer: Tokenizer,
+    data: DataConfig,
+    counts: Counter[str],
+    pieces: Sequence[str] = (),
+) -> Iterator[Chunk]:
+    """The pairs that fit, as ids, each source after the control pieces; drop reasons are counted.
+
+    Threads suffice: SentencePiece releases Python's lock.
+    """
+    before = [tokenizer.control_id(piece) for piece in pieces]
+    pairs, workers = iter(pairs), usable_cores()
+    waiting: deque[Future[tuple[Chunk, Counter[str]]]] = deque()
+
+    def first() -> Chunk:
+        chunk, reasons = waiting.popleft().result()
+        counts.update(reasons)
+        return chunk
+
+    with ThreadPoolExecutor(workers) as pool:
+        while rows := list(islice(pairs, _PAIRS)):
+            waiting.append(pool.submit(_encode, rows, tokenizer, data, before))
+            if len(waiting) > 2 * workers:
+                yield first()
+        while waiting:
+            yield first()
+
+
+def _encode(
+    pairs: list[Pair], tokenizer: Tokenizer, data: DataConfig, before: list[int]
+) -> tuple[Chunk, Counter[str]]:
+    counts: Counter[str] = Counter()
+    kept: tuple[list[list[int]], list[list[int]]] = [], []
+    src_rows = tokenizer.encode_src([src for src, _ in pairs], num_threads=1)
+    tgt_rows = tokenizer.encode_tgt([tgt for _, tgt in pairs], num_threads=1)
+    for src, tgt in zip(src_rows, tgt_rows):
+        src = before + src if before and src else src
+        length_reason = drop_reasons.length_reason(len(src), len(tgt), data.max_length, data.max_length_ratio)
+        counts[length_reason or drop_reasons.KEPT] += 1
+        if length_reason is None:
+            kept[0].append(src)
+            kept[1].append(tgt)
+    return (Column.of(kept[0]), Column.of(kept[1])), counts

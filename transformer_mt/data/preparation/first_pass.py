@@ -1,0 +1,214 @@
+"""The first pass over the training corpora: the drop reason of each row, and the vocabulary.
+
+Rows are numbered over all corpora, one after the other. The second pass is in `shards.py`.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import accumulate, compress
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from transformer_mt.config import Config, DataConfig
+from transformer_mt.config.corpus import Corpus, FromTrainCorpus, Readable
+from transformer_mt.data.cleaning import drop_reasons
+from transformer_mt.data.cleaning.model_score import LogProbs, scores_file, worst_rows
+from transformer_mt.data.cleaning.reason_file import ReasonFile, TrainingCorpus, read_reasons
+from transformer_mt.data.cleaning.rules import repaired, rules_of
+from transformer_mt.data.corpora.corpus import (
+    Pair,
+    UnknownSplitError,
+    described_access,
+    identity,
+    name_of,
+    read_corpus,
+)
+from transformer_mt.data.corpora.evaluation_sets import EvaluationSentence, describe_set, read_set
+from transformer_mt.data.corpora.held_out import as_lines, held_out_file, splits_of
+from transformer_mt.data.vocabulary.tokenizer import Tokenizer
+from transformer_mt.errors import InputError
+from transformer_mt.files import fsync, write_text
+from transformer_mt.progress_bar import show_progress
+from transformer_mt.text.hashes import sentence_key
+from transformer_mt.text.sentences import has_several_sentences
+
+TOKENIZER_PAIRS = 500_000  # evenly spaced over the corpora; more change the pieces little and take long
+SENTENCE_PAIRS = 20_000  # evenly spaced: enough to say which share of the sources has several sentences
+
+FIRST_PASS_FOLDER = "first_pass"
+FIRST_PASS_FILE = "first_pass.json"  # says that it is done
+
+Say = Callable[[str], None]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class FirstPassResult:
+    """The result of the first pass."""
+
+    reasons: np.ndarray
+    """The drop reason of each row, as an index into drop_reasons.REASONS."""
+    sizes: list[int]
+    """Rows of each corpus."""
+    several_sentences: float
+    """Share of the training sources with more than one sentence."""
+
+
+def read_first_pass(folder: Path) -> FirstPassResult | None:
+    """What the first pass left in the folder; None unless it is done."""
+    try:
+        facts = json.loads((folder / FIRST_PASS_FILE).read_text(encoding="utf-8"))
+        reasons = read_reasons(folder / FIRST_PASS_FOLDER)
+    except FileNotFoundError:
+        return None
+    return FirstPassResult(reasons, facts["sizes"], facts["several_sentences"])
+
+
+def first_pass(
+    config: Config, folder: Path, say: Say, tokenizer: Tokenizer | None, log_probs: LogProbs
+) -> tuple[FirstPassResult, Tokenizer]:
+    """The drop reason of each row, the vocabulary learnt from those kept, and the sets held out of them. All
+    are saved in the folder.
+    """
+    data = config.data
+    if (done := read_first_pass(folder)) is not None:
+        say("resuming the preparation of the data, which was interrupted")
+        return done, Tokenizer.load(folder)
+    splits = splits_of(data)
+    held_out = evaluation_keys(data, say)
+    row_reasons = ReasonFile(folder / FIRST_PASS_FOLDER, held_out.sources, data.remove_duplicates, splits)
+    sample = _evenly_spaced(row_reasons.walk(_corpora(data, held_out.targets, say)), TOKENIZER_PAIRS)
+    reasons = row_reasons.finish()
+    for split in splits:
+        if not (pairs := split.pairs()):
+            raise InputError(
+                f"data.{split.name}.from_train must hold out at least one pair, but none has so small a "
+                "hash; raise its share"
+            )
+        write_text(held_out_file(folder, split.name), as_lines(pairs))
+    reasons = _without_worst(row_reasons, reasons, data, log_probs, say)
+    fsync(row_reasons.reasons_file)
+    if tokenizer is None:
+        names = ", ".join(name_of(entry) for entry in data.entries)
+        say(f"learning {config.tokenizer.vocab_size:,} {config.tokenizer.kind} pieces from {names}")
+        kept = drop_reasons.REASONS.index(drop_reasons.KEPT)
+        learnt_from = [pair for row, pair in sample if reasons[row] == kept]
+        if not learnt_from:
+            raise InputError(
+                f"{names}: no training pair is left after cleaning; every one is empty or held out"
+            )
+        tokenizer = Tokenizer.train(learnt_from, config.tokenizer, data.control_pieces)
+    for piece in data.control_pieces:
+        tokenizer.control_id(piece)  # InputError now if a resumed vocabulary does not have it
+    tokenizer.save(folder)
+    sources = [src for _, (src, _) in sample[:: -(-len(sample) // SENTENCE_PAIRS) or 1]]
+    several = sum(has_several_sentences(src, data.source_lang) for src in sources) / max(1, len(sources))
+    write_text(
+        folder / FIRST_PASS_FILE, json.dumps({"sizes": row_reasons.sizes, "several_sentences": several})
+    )
+    return FirstPassResult(reasons, row_reasons.sizes, several), tokenizer
+
+
+def _corpora(data: DataConfig, held_out_targets: set[int], say: Say) -> Iterator[TrainingCorpus]:
+    for entry in data.entries:
+        say(f"reading {described_access(entry)} (training)")
+        pairs = show_progress(training_pairs(entry, data), "reading", unit="pairs")
+        rules = rules_of(data.filter_of(entry), data.languages_of(entry))
+        target = data.languages_of(entry)[1] if len(data.targets) > 1 else ""
+        may_be_scored = not (entry.tag or entry.synthetic)
+        # The source of back-translated text is new, its target may be a reference.
+        yield TrainingCorpus(
+            pairs, rules, may_be_scored, target, held_out_targets if entry.synthetic else frozenset()
+        )
+
+
+def training_pairs(entry: Corpus, data: DataConfig) -> Iterator[Pair]:
+    """The pairs of a training corpus after the repairs that its filter asks for, before any is dropped."""
+    return repaired(read_corpus(entry, data), data.filter_of(entry), data.languages_of(entry))
+
+
+def _without_worst(
+    row_reasons: ReasonFile, reasons: np.ndarray, data: DataConfig, log_probs: LogProbs, say: Say
+) -> np.ndarray:
+    """The drop reasons after the rule `model_score`, which compares the kept pairs of a corpus."""
+    starts = [0, *accumulate(row_reasons.sizes)]
+    for entry, start, stop in zip(data.entries, starts, starts[1:]):
+        settings = data.filter_of(entry).model_score
+        if settings is None:
+            continue
+        is_kept: np.ndarray = reasons[start:stop] == drop_reasons.REASONS.index(drop_reasons.KEPT)
+        rows = start + np.flatnonzero(is_kept)
+        say(
+            f"scoring {len(rows):,} pairs of {name_of(entry)} with {settings.forward} and {settings.backward}"
+        )
+        pairs = ((src.strip(), tgt.strip()) for src, tgt in compress(training_pairs(entry, data), is_kept))
+        shown = show_progress(pairs, "scoring", len(rows), unit="pairs")
+        file = scores_file(identity(entry), data.filter_of(entry), data.languages_of(entry), is_kept)
+        reasons = row_reasons.drop(
+            worst_rows(rows, shown, data.languages_of(entry), settings, log_probs, file),
+            drop_reasons.MODEL_SCORE,
+        )
+    return reasons
+
+
+@dataclass(frozen=True)
+class EvaluationKeys:
+    """Keys of the validation and test sets that are corpora of their own."""
+
+    sources: set[int]
+    """Of their sources; with several directions also of their targets, which another one reads."""
+    targets: set[int]
+
+
+def evaluation_keys(data: DataConfig, say: Say) -> EvaluationKeys:
+    """What training pairs must not have."""
+    keys = EvaluationKeys(set(), set())
+    for corpus in (*data.valid_sets, *data.test):
+        if isinstance(corpus, FromTrainCorpus):
+            continue
+        try:
+            for src, tgt in read_corpus(corpus, data):
+                for side, found in ((src, keys.sources), (tgt, keys.targets)):
+                    if side.strip():
+                        found.add(sentence_key(side))
+        except UnknownSplitError as error:
+            if any(corpus is each for each in data.valid_sets):
+                raise
+            # Training does not need it; `evaluate` will refuse.
+            say(f"warning: test set left out of the leak check: {error}")
+    if len(data.directions) > 1:
+        both = keys.sources | keys.targets
+        return EvaluationKeys(both, both)
+    return keys
+
+
+def validation_sentences(
+    corpus: Readable | FromTrainCorpus, data: DataConfig, folder: Path
+) -> list[EvaluationSentence]:
+    """A validation set as text, without empty sources and references. InputError if nothing is left."""
+    kept = []
+    for src, references in read_set(corpus, data, folder, "valid"):
+        references = tuple(reference for reference in references if reference.strip())
+        if src.strip() and references:
+            kept.append((src, references))
+    if not kept:
+        raise InputError(
+            f"{describe_set(corpus)}: the validation set must have sentence pairs, but all have an empty side"
+        )
+    return kept
+
+
+def _evenly_spaced(pairs: Iterable[T], most: int) -> list[T]:
+    """At most `most` of the pairs, evenly spaced, in one pass of unknown length."""
+    sample: list[T] = []
+    stride = 1
+    for i, pair in enumerate(pairs):
+        if i % stride == 0:
+            sample.append(pair)
+            if len(sample) > most:
+                del sample[1::2]
+                stride *= 2
+    return sample

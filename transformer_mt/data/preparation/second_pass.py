@@ -1,0 +1,174 @@
+"""The second pass over the training corpora: the ids of the kept rows, in shards.
+
+A shard is encoded by one process, and several may encode different ones: the ranks of a training, and
+machines that share the cache.
+"""
+
+import json
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import accumulate, islice, takewhile
+from pathlib import Path
+
+import numpy as np
+
+from transformer_mt.config import Config, DataConfig
+from transformer_mt.data.batches.encoded_pairs import Chunk, write_chunks
+from transformer_mt.data.cleaning import drop_reasons
+from transformer_mt.data.corpora.corpus import name_of
+from transformer_mt.data.preparation.encode import encoded_chunks
+from transformer_mt.data.preparation.first_pass import FIRST_PASS_FOLDER, FirstPassResult, Say, training_pairs
+from transformer_mt.data.vocabulary.tokenizer import Tokenizer
+from transformer_mt.files import fsync, write_text
+from transformer_mt.locks import lock_shard
+from transformer_mt.progress_bar import show_progress
+from transformer_mt.text.pair import Pair
+
+SHARD = 500_000  # rows; an interruption loses at most the work on one
+_SKIPPED_AT_ONCE = 10_000  # rows read before the next look at whether to stop
+
+
+@dataclass
+class CorpusCounts:
+    """What became of the pairs of one training corpus."""
+
+    name: str
+    counts: dict[str, int]
+    """Rows by drop reason, `read` and `kept` included."""
+    source_tokens: int = 0
+    """Pieces of the kept pairs, end-of-sentence counted."""
+    target_tokens: int = 0
+
+
+def second_pass(
+    config: Config, folder: Path, say: Say, tokenizer: Tokenizer, first: FirstPassResult
+) -> tuple[list[CorpusCounts], list[str]]:
+    """Encode the kept rows; shards that are there stay, and helpers may encode some. Returns the counts of
+    each corpus and a fingerprint of each shard.
+    """
+    total = len(first.reasons)
+    encoder = ShardEncoder(config, folder, tokenizer, first)
+    done = sum(mark.exists() for mark in encoder.marks)
+    bar = show_progress(None, "encoding", total, min(total, done * SHARD), unit="pairs")
+    for wait in (False, True):  # first those that no helper encodes, then wait for the helpers
+        for i in range(len(encoder.marks)):
+            if encoder.encode(i, wait) and len(encoder.marks) > 1:
+                done = min(total, SHARD * sum(mark.exists() for mark in encoder.marks))
+                say(f"encoded {done:,} of {total:,} pairs")
+                bar.update(done - bar.n)
+    bar.close()
+    return _sums(config.data, first, encoder.marks), [_facts(mark)["fingerprint"] for mark in encoder.marks]
+
+
+class ShardEncoder:
+    """Encodes shards of so many rows, each by one process: the first that asks for it."""
+
+    def __init__(self, config: Config, folder: Path, tokenizer: Tokenizer, first: FirstPassResult) -> None:
+        """`folder` holds what the first pass found, and gets the shards."""
+        self._config, self._folder, self._tokenizer, self._first = config, folder, tokenizer, first
+        self.marks = [folder / f"train-{i:05d}.json" for i in range(-(-len(first.reasons) // SHARD))]
+        """Written when a shard is complete."""
+        self._starts = [0, *accumulate(first.sizes)]
+        self._readers: dict[int, tuple[Iterator[Pair], int]] = {}
+        """Of each corpus that is being read its pairs, and how many were taken."""
+
+    def encode(self, number: int, wait: bool, stop: Callable[[], bool] = lambda: False) -> bool:
+        """Encode this shard unless it is complete, or another process encodes it; `wait` waits for that one.
+        Returns whether it was encoded here; nothing is once `stop` returns True.
+        """
+        mark = self.marks[number]
+        rows = number * SHARD, min((number + 1) * SHARD, len(self._first.reasons))
+        if mark.exists():
+            return False
+        # Before the lock: a process that joins late may read for minutes until it is there.
+        if not wait and not self._move_to(rows, stop):
+            return False
+        lock = lock_shard(self._folder / FIRST_PASS_FOLDER / f"{mark.stem}.lock", wait)
+        if lock is None:
+            return False
+        with lock:
+            if mark.exists():
+                return False
+            counts: dict[int, CorpusCounts] = {}
+            arrow = mark.with_suffix(".arrow")
+            fingerprint = write_chunks(arrow, takewhile(lambda chunk: not stop(), self._chunks(rows, counts)))
+            if stop():
+                return False
+            fsync(arrow)
+            facts = {"fingerprint": fingerprint, "corpora": {n: asdict(each) for n, each in counts.items()}}
+            write_text(mark, json.dumps(facts))
+            return True
+
+    def _chunks(self, rows: tuple[int, int], counts: dict[int, CorpusCounts]) -> Iterator[Chunk]:
+        """The encoded rows from the first to before the last of `rows`, which may lie in several corpora;
+        fills their counts.
+        """
+        data, kept = self._config.data, drop_reasons.REASONS.index(drop_reasons.KEPT)
+        for number, (entry, start, stop) in enumerate(zip(data.entries, self._starts, self._starts[1:])):
+            begin, end = max(rows[0], start), min(rows[1], stop)
+            if begin >= end:
+                continue
+            reasons = self._first.reasons[begin:end]
+            pairs = self._pairs(number, begin - start, end - start)
+            wanted = (
+                (src.strip(), tgt.strip()) for (src, tgt), reason in zip(pairs, reasons) if reason == kept
+            )
+            found: Counter[str] = Counter()
+            mine = counts[number] = CorpusCounts(name_of(entry), {})
+            for chunk in encoded_chunks(wanted, self._tokenizer, data, found, data.pieces_before(entry)):
+                mine.source_tokens += len(chunk[0].values) + len(chunk[0].lengths)
+                mine.target_tokens += len(chunk[1].values) + len(chunk[1].lengths)
+                yield chunk
+            mine.counts = dict(found)
+
+    def _move_to(self, rows: tuple[int, int], stop: Callable[[], bool]) -> bool:
+        """Read the corpus in which these rows begin up to them; returns whether that was not stopped."""
+        number = bisect_right(self._starts, rows[0]) - 1
+        self._reader_at(number, rows[0] - self._starts[number], stop)
+        return not stop()
+
+    def _pairs(self, number: int, begin: int, end: int) -> Iterator[Pair]:
+        """These pairs of a corpus."""
+        reader = self._reader_at(number, begin)
+        self._readers[number] = reader, end
+        return islice(reader, end - begin)
+
+    def _reader_at(self, number: int, begin: int, stop: Callable[[], bool] = lambda: False) -> Iterator[Pair]:
+        """The pairs of a corpus from `begin` on, unless stopped before. The reader of an earlier shard is
+        used again if it has not passed `begin`; else the corpus is read from its beginning.
+        """
+        reader, taken = self._readers.get(number, (iter(()), begin + 1))
+        if taken > begin:
+            reader, taken = training_pairs(self._config.data.entries[number], self._config.data), 0
+        while taken < begin and not stop():
+            step = min(_SKIPPED_AT_ONCE, begin - taken)
+            next(islice(reader, step, step), None)
+            taken += step
+        self._readers[number] = reader, taken
+        return reader
+
+
+def _sums(data: DataConfig, first: FirstPassResult, marks: Sequence[Path]) -> list[CorpusCounts]:
+    """The counts of each corpus over both passes and all shards."""
+    found = []
+    starts = [0, *accumulate(first.sizes)]
+    shards = [_facts(mark)["corpora"] for mark in marks]
+    for number, (entry, start, stop) in enumerate(zip(data.entries, starts, starts[1:])):
+        of_each = np.bincount(first.reasons[start:stop], minlength=len(drop_reasons.REASONS))
+        counts = Counter(dict(zip(drop_reasons.REASONS, of_each.tolist())))
+        counts[drop_reasons.READ], counts[drop_reasons.KEPT] = stop - start, 0
+        mine = CorpusCounts(name_of(entry), {})
+        for shard in shards:
+            if part := shard.get(str(number)):
+                counts.update(part["counts"])
+                mine.source_tokens += part["source_tokens"]
+                mine.target_tokens += part["target_tokens"]
+        mine.counts = dict(+counts)
+        found.append(mine)
+    return found
+
+
+def _facts(mark: Path) -> dict:
+    return json.loads(mark.read_text(encoding="utf-8"))

@@ -1,0 +1,266 @@
+"""SentencePiece vocabularies: train, load, encode, decode. The special ids live here."""
+
+import hashlib
+import io
+import re
+import signal
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from itertools import accumulate, pairwise
+from pathlib import Path
+from typing import Any
+
+import sentencepiece
+
+from transformer_mt.config import TokenizerConfig
+from transformer_mt.cpu import usable_cores
+from transformer_mt.errors import InputError, Setting
+from transformer_mt.files import write_bytes
+from transformer_mt.text.unsegmented import count_unsegmented
+
+PAD, UNK, BOS, EOS = 0, 1, 2, 3
+
+_LANGUAGE_PIECE = re.compile(r">>.+<<")
+# Whatever spelled them, these must never stand inside a translation: one line in is one line out.
+_LINE_BREAKS = re.compile(r"\s*[\r\n]+\s*")
+
+
+class VocabularySizeError(InputError):
+    """No vocabulary of this size can be learnt from the text; `nearest` is the nearest size that can."""
+
+    def __init__(self, text: str, nearest: int) -> None:
+        super().__init__(text)
+        self.nearest = nearest
+
+
+class Tokenizer:
+    """A SentencePiece model for each side; the same one where the vocabulary is shared."""
+
+    def __init__(self, src_model: bytes, tgt_model: bytes | None = None) -> None:
+        self._models = [src_model] if tgt_model is None else [src_model, tgt_model]
+        if not all(self._models):  # SentencePiece would wait for one to be loaded
+            raise InputError("the tokenizer must be a SentencePiece model, but is damaged: it is empty")
+        try:
+            sides = [sentencepiece.SentencePieceProcessor(model_proto=model) for model in self._models]
+        except RuntimeError as error:
+            reason = str(error).strip().splitlines()[-1]
+            raise InputError(
+                f"the tokenizer must be a SentencePiece model, but is damaged: {reason}"
+            ) from None
+        self.src, self.tgt = sides[0], sides[-1]
+        for side in sides:
+            ids = (side.pad_id(), side.unk_id(), side.bos_id(), side.eos_id())
+            if ids != (PAD, UNK, BOS, EOS):
+                raise InputError(
+                    f"the tokenizer must have the ids PAD 0, UNK 1, BOS 2, EOS 3, but has {ids}; is it whole?"
+                )
+
+    @property
+    def models(self) -> list[bytes]:
+        """The SentencePiece models: one, or the source's and the target's."""
+        return self._models
+
+    @property
+    def shared(self) -> bool:
+        return len(self._models) == 1
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of everything in the vocabularies."""
+        return hashlib.sha256(b"\0".join(self._models)).hexdigest()
+
+    def encode_src(self, lines: Sequence[str], num_threads: int | None = None) -> list[list[int]]:
+        """Piece ids of source lines, without BOS and EOS; by default on all cores."""
+        return self.src.encode(list(lines), num_threads=num_threads or usable_cores())
+
+    def encode_tgt(self, lines: Sequence[str], num_threads: int | None = None) -> list[list[int]]:
+        """Piece ids of target lines, without BOS and EOS; by default on all cores."""
+        return self.tgt.encode(list(lines), num_threads=num_threads or usable_cores())
+
+    def decode_tgt(self, ids: Sequence[int]) -> str:
+        """Text of target ids, on one line; special ids have no text."""
+        return _LINE_BREAKS.sub(" ", self.tgt.decode([i for i in ids if i not in (PAD, BOS, EOS)])).strip()
+
+    def spans_src(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        """The ids of a source text, and the characters (begin, end) that each piece was made of."""
+        pieces = self.src.encode(text, return_type="proto").pieces
+        return [piece.id for piece in pieces], _spans(pieces, text)
+
+    def spans_tgt(self, ids: Sequence[int]) -> list[tuple[int, int]]:
+        """The characters (begin, end) that each of the ids has in `decode_tgt` of them all."""
+        decoded = self.tgt.decode(list(ids), return_type="proto")
+        text = self.decode_tgt(ids)
+        start = len(decoded.text) - len(decoded.text.lstrip())
+        return [
+            (min(max(begin - start, 0), len(text)), min(max(end - start, 0), len(text)))
+            for begin, end in _spans(decoded.pieces, decoded.text)
+        ]
+
+    def pieces_tgt(self, ids: Sequence[int]) -> list[str]:
+        return [self.all_pieces_tgt[i] for i in ids]
+
+    def pieces_src(self, ids: Sequence[int]) -> list[str]:
+        return [self.all_pieces_src[i] for i in ids]
+
+    @cached_property
+    def all_pieces_tgt(self) -> list[str]:
+        """Every target piece; its index is its id."""
+        return _pieces(self.tgt)
+
+    @cached_property
+    def all_pieces_src(self) -> list[str]:
+        """Every source piece; its index is its id."""
+        return self.all_pieces_tgt if self.shared else _pieces(self.src)
+
+    def as_written(self, words: Sequence[str]) -> list[str]:
+        """Target words as pieces write them: each space a mark, and one before the word, where words have
+        spaces.
+
+        What has no letter or digit, such as a full stop, goes without that one: it follows words. So does
+        what begins with a character of a script without spaces.
+        """
+        written = ["".join(self.pieces_tgt(self.tgt.encode(word))) for word in words]
+        return [
+            text
+            if any(map(str.isalnum, word)) and not count_unsegmented(word.lstrip()[:1])
+            else text.removeprefix("▁")
+            for text, word in zip(written, words)
+        ]
+
+    def save(self, folder: Path) -> None:
+        for other in _paths(folder, not self.shared):
+            # Of an earlier run in this folder: `load` must not take it for this one's
+            other.unlink(missing_ok=True)
+        for path, model in zip(_paths(folder, self.shared), self._models):
+            write_bytes(path, model)
+
+    @classmethod
+    def load(cls, folder: Path) -> "Tokenizer":
+        """The tokenizer in a run's folder: tokenizer.model, or tokenizer.src.model and
+        tokenizer.tgt.model.
+        """
+        shared, separate = _paths(folder, True), _paths(folder, False)
+        paths = shared if shared[0].exists() else separate
+        try:
+            models = [path.read_bytes() for path in paths]
+            return cls(*models)
+        except FileNotFoundError:
+            raise InputError(
+                f"{folder}: must hold tokenizer.model, but does not; is it a run's folder?"
+            ) from None
+        except InputError as error:
+            raise InputError(f"{folder}: {error}") from None
+
+    @cached_property
+    def control_ids(self) -> dict[str, int]:
+        """The ids of tags and language pieces: pieces that no text is ever encoded to."""
+        pieces = enumerate(self.all_pieces_src)
+        return {piece: i for i, piece in pieces if i > EOS and self.src.is_control(i)}
+
+    def control_id(self, piece: str) -> int:
+        """The id of a tag or a language piece. InputError if the vocabulary does not have it."""
+        if piece not in self.control_ids:
+            tags = [each for each in self.control_ids if not _LANGUAGE_PIECE.fullmatch(each)]
+            there = f"one of {', '.join(tags)}" if tags else "left out, because the model has no tags"
+            raise InputError(Setting("tag"), f" must be {there}, but is {piece}")
+        return self.control_ids[piece]
+
+    @classmethod
+    def train(
+        cls, pairs: Iterable[tuple[str, str]], config: TokenizerConfig, control_pieces: Sequence[str] = ()
+    ) -> "Tokenizer":
+        """Learn the pieces of both sides of `pairs`, one vocabulary or two; control pieces are the
+        source's.
+        """
+        if config.shared:
+            return cls(_train((side for pair in pairs for side in pair), config, control_pieces))
+        pairs = list(pairs)
+        return cls(
+            _train((src for src, _ in pairs), config, control_pieces),
+            _train((tgt for _, tgt in pairs), config),
+        )
+
+
+def _paths(folder: Path, shared: bool) -> list[Path]:
+    names = ["tokenizer.model"] if shared else ["tokenizer.src.model", "tokenizer.tgt.model"]
+    return [Path(folder) / name for name in names]
+
+
+def _pieces(model: sentencepiece.SentencePieceProcessor) -> list[str]:
+    return [model.id_to_piece(i) for i in range(model.vocab_size())]
+
+
+def _spans(pieces: Sequence[Any], text: str) -> list[tuple[int, int]]:
+    # `begin` and `end` of a piece count bytes. The surfaces together are the text, without outer white space.
+    start = max(0, text.find("".join(piece.surface for piece in pieces)))
+    ends = list(accumulate((len(piece.surface) for piece in pieces), initial=start))
+    return list(pairwise(ends))
+
+
+def _train(lines: Iterable[str], config: TokenizerConfig, control_pieces: Sequence[str] = ()) -> bytes:
+    model = io.BytesIO()
+    try:
+        with _stoppable():
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=iter(lines),
+                model_writer=model,
+                model_type=config.kind,
+                vocab_size=config.vocab_size,
+                # Characters and words are as many as there are.
+                hard_vocab_limit=config.kind not in ("char", "word"),
+                byte_fallback=config.byte_fallback,
+                character_coverage=config.character_coverage,
+                normalization_rule_name=config.normalization,
+                pad_id=PAD,
+                unk_id=UNK,
+                bos_id=BOS,
+                eos_id=EOS,
+                control_symbols=list(control_pieces),
+                num_threads=min(16, usable_cores()),
+                minloglevel=2,
+            )
+    except RuntimeError as error:
+        if "KeyboardInterrupt" in str(error):  # SentencePiece wraps what its iterator raises
+            raise KeyboardInterrupt from None
+        raise _in_words_of_the_yaml(str(error), config) from None
+    return model.getvalue()
+
+
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """Ctrl-C and SIGTERM end the process at once: Python's handlers would wait for minutes until
+    SentencePiece is through.
+    """
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number, handler in before.items():
+        if callable(handler):
+            signal.signal(number, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _in_words_of_the_yaml(message: str, config: TokenizerConfig) -> InputError:
+    """SentencePiece's reason to refuse."""
+    most = re.search(r"Vocabulary size too high \((\d+)\).*?<= (\d+)", message, re.DOTALL)
+    if most:
+        return VocabularySizeError(
+            f"`tokenizer.vocab_size` must be at most {most[2]} for this corpus, but is {config.vocab_size}",
+            int(most[2]),
+        )
+    numbers = re.search(r"smaller than required_chars.*?(\d+)\D+(\d+)", message, re.DOTALL)
+    if numbers:
+        least = max(map(int, numbers.groups()))
+        return VocabularySizeError(
+            f"`tokenizer.vocab_size` must be more than {least}, the characters, bytes and special pieces of "
+            f"this corpus, but is {config.vocab_size}",
+            least + 1,
+        )
+    reason = message.splitlines()[-1]
+    return InputError(f"SentencePiece could not learn {config.vocab_size} pieces from this corpus: {reason}")

@@ -1,0 +1,178 @@
+"""Lines of text, by the one rule of the project: a line ends at LF or CRLF only, and text is UTF-8.
+
+Python's own `splitlines` also ends lines at U+2028, VT, FF and NEL, which real corpora hold inside sentences;
+two files split that way no longer align.
+"""
+
+import bz2
+import gzip
+import lzma
+import os
+import select
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import IO
+
+from transformer_mt.errors import InputError
+from transformer_mt.text.compressed import COMPRESSED, DAMAGED, open_compressed
+
+
+def open_bytes(path: str | Path) -> IO[bytes]:
+    """The file for reading, decompressed if its name ends in .gz, .bz2, .xz or .zst."""
+    path = Path(path)
+    if path.is_dir():
+        raise InputError(f"{path}: must be a file, but is a folder")
+    try:
+        return open_compressed(path)
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file; paths are taken from the folder you start in") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+def read_lines(path: str | Path) -> Iterator[str]:
+    """Lines of the file without their ends. InputError names the file and line of bytes that are
+    not UTF-8.
+    """
+    with open_bytes(path) as file:
+        yield from decoded_lines(file, str(path))
+
+
+def decoded_lines(file: IO[bytes], path: str) -> Iterator[str]:
+    """Lines of an opened file, which errors call `path`."""
+    number = 0
+    while True:
+        try:
+            raw = file.readline()
+        except DAMAGED as error:
+            raise InputError(f"{path}: cannot be read after line {number}: {error}") from None
+        if not raw:
+            return
+        number += 1
+        if number == 1:
+            refuse_formats(raw, path)
+        try:
+            # Some editors begin a file with a byte-order mark; it is not part of the first sentence.
+            yield strip_end(raw).decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            byte = error.object[error.start]  # the mark is gone from it
+            raise InputError(
+                f"{path}:{number}: must be UTF-8, but byte {byte:#04x} is not; convert the file (iconv) first"
+            ) from None
+
+
+def cut_to_whole_lines(path: Path) -> int:
+    """Truncate an incomplete last line, left by an interruption, and return the number of lines. A missing
+    file has 0.
+    """
+    if not path.exists():
+        return 0
+    with path.open("r+b") as file:
+        count = whole = position = 0
+        while block := file.read(1 << 20):
+            count += block.count(b"\n")
+            if (last := block.rfind(b"\n")) >= 0:
+                whole = position + last + 1
+            position += len(block)
+        file.truncate(whole)
+    return count
+
+
+# How files begin that are no text: a zip (.docx, .xlsx, .odt), PDF, gzip under another name, pictures, and
+# UTF-16.
+_BINARY_BEGINNINGS = {
+    b"PK\x03\x04": "a zip file, as .docx, .xlsx and .odt are",
+    b"%PDF-": "a PDF file",
+    b"\x1f\x8b": "a gzip file without .gz at the end of its name",
+    b"\xd0\xcf\x11\xe0": "an old Office file",
+    b"\x89PNG": "a picture",
+    b"\xff\xd8\xff": "a picture",
+    b"{\\rtf": "an RTF file",
+    b"\xff\xfe": "UTF-16",
+    b"\xfe\xff": "UTF-16",
+}
+
+
+def refuse_formats(beginning: bytes, name: str) -> None:
+    """InputError if a file begins like one that is not plain text."""
+    for begins, kind in _BINARY_BEGINNINGS.items():
+        if beginning.startswith(begins):
+            raise InputError(f"{name}: must be text in UTF-8, but is {kind}; save it as UTF-8 text first")
+
+
+def refuse_binary(lines: Sequence[bytes], first: int, name: str) -> None:
+    """InputError if these lines, of which the first has the number `first`, are plainly not text."""
+    if first == 1 and lines:
+        refuse_formats(lines[0], name)
+    for number, line in enumerate(lines, start=first):
+        if b"\0" in line:
+            raise InputError(
+                f"{name}: must be text in UTF-8, but has a NUL byte in line {number}; save it as UTF-8 text "
+                "first"
+            )
+
+
+def count_lines(path: str) -> int | None:
+    """The lines of a file; None for what is no ordinary file, or must be decompressed to be counted."""
+    if not os.path.isfile(path) or path.endswith(COMPRESSED):
+        return None
+    with open(path, "rb") as file:
+        blocks = iter(lambda: file.read(1 << 20), b"")
+        count, last = 0, b"\n"
+        for block in blocks:
+            count, last = count + block.count(b"\n"), block[-1:]
+    return count + (last != b"\n")
+
+
+def strip_end(raw: bytes) -> bytes:
+    """The line without its LF or CRLF."""
+    return raw[:-2] if raw.endswith(b"\r\n") else raw.removesuffix(b"\n")
+
+
+def read_ready(stream: IO[bytes], name: str, most: Callable[[], int]) -> Iterator[list[bytes]]:
+    """Lines of the stream, without their ends, as lists; of a pipe or terminal, those there are so far.
+    `most` returns the greatest length of the next list, and is called when that is asked for.
+
+    A list is yielded as soon as no more input is ready, so that a caller that writes one line and waits gets
+    an answer. InputErrors call the stream `name`.
+    """
+    descriptor = _descriptor(stream)
+    ready: list[bytes] = []
+    size = most()
+    begun: list[bytes] = []  # parts of a line whose end has not come yet
+    while True:
+        try:
+            if descriptor is None:
+                data = stream.read(1 << 16)
+            else:
+                if ready and not select.select([descriptor], [], [], 0)[0]:
+                    yield ready
+                    ready = []
+                data = os.read(descriptor, 1 << 16)
+        except DAMAGED as error:
+            raise InputError(f"{name}: cannot be read: {error}") from None
+        if not data:
+            break
+        first, *others = data.split(b"\n")
+        begun.append(first)
+        for part in others:
+            ready.append(b"".join(begun).removesuffix(b"\r"))
+            begun = [part]
+        while len(ready) >= size:
+            yield ready[:size]
+            ready = ready[size:]
+            size = most()
+    if last := b"".join(begun):
+        ready.append(last)
+    if ready:
+        yield ready
+
+
+def _descriptor(stream: IO[bytes]) -> int | None:
+    """The file descriptor to poll, or None where there is none: a compressed file, or bytes in memory."""
+    if isinstance(stream, gzip.GzipFile | bz2.BZ2File | lzma.LZMAFile):
+        return None
+    try:
+        return stream.fileno()
+    except (OSError, AttributeError):
+        return None

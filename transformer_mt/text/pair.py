@@ -1,0 +1,4 @@
+"""A sentence pair."""
+
+Pair = tuple[str, str]
+"""A source and its translation."""

@@ -1,0 +1,194 @@
+"""Validations, and the model they choose for the run's folder: the best so far, at the end the average."""
+
+import json
+import math
+import os
+from dataclasses import asdict
+from pathlib import Path
+
+from torch import Tensor
+
+from transformer_mt import checkpoint
+from transformer_mt.checkpoint import CheckpointError
+from transformer_mt.config import DecodeConfig
+from transformer_mt.errors import WorkError
+from transformer_mt.evaluation.calibration import calibrate
+from transformer_mt.files import write_text
+from transformer_mt.progress_bar import show_progress
+from transformer_mt.training.parallel.sharding import load_full_weights
+from transformer_mt.training.reporting.metrics_log import say_on_rank_zero
+from transformer_mt.training.reporting.report import write_report
+from transformer_mt.training.state.run import Run
+from transformer_mt.training.validate import SetScores, Validation, validate
+from transformer_mt.translation.confidence import CALIBRATION_FILE
+from transformer_mt.translation.direction import translator_for_set
+from transformer_mt.translation.translator import Translator
+
+_METADATA_KEY = "transformer_mt"
+
+
+def validate_and_publish(run: Run) -> None:
+    """Validate; a new best becomes the run's model, and is saved."""
+    config, progress = run.config, run.progress
+    result = validate(run.full_model(), run.data, config, run.device, run.ranks)
+    if not math.isfinite(result.score) and config.train.monitor == "loss":
+        raise WorkError(
+            "the validation loss is not finite; resume from the last checkpoint with a lower "
+            "train.learning_rate"
+        )
+    is_best = progress.validated(result.score)
+    _record(run, result, "valid", is_best=is_best)
+    if is_best:
+        run.save()  # before the model is published: a model without a checkpoint could not be resumed
+        publish(run, run.weights(), result.score)
+
+
+def _record(run: Run, result: Validation, event: str, **facts: object) -> None:
+    """Write a validation to metrics.jsonl, the screen and the report."""
+    step, deciding = run.progress.step, result.deciding
+    run.metrics_log.write(
+        event,
+        step=step,
+        epoch=run.batches.epochs,
+        tokens=run.progress.tokens,
+        seconds=run.progress.seconds,
+        loss=deciding.loss,
+        ppl=deciding.ppl,
+        scores=[vars(score) for score in deciding.scores],
+        samples=result.samples,
+        **({"sets": [asdict(each) for each in result.sets]} if len(result.sets) > 1 else {}),
+        **facts,
+    )
+    best = "  (best so far)" if facts.get("is_best") else ""
+    of_what = "the average of checkpoints" if event == "average" else f"validation at {step:,}"
+    say_on_rank_zero(f"{of_what}: {_in_words(deciding)}{best}")
+    for each in result.sets if len(result.sets) > 1 else []:
+        say_on_rank_zero(f"    {each.name}: {_in_words(each)}")
+    for src, reference, translation in result.samples:
+        say_on_rank_zero(f"    {src}\n      is   {reference}\n      got  {translation}")
+    if run.ranks.is_rank_zero:
+        write_report(run.folder, run.config, run.metrics_log.entries(), say_on_rank_zero)
+
+
+def _in_words(result: SetScores) -> str:
+    scores = (f"{score.name} {score.value:.2f}" for score in result.scores)
+    return "  ".join([f"loss {result.loss:.3f}", f"ppl {result.ppl:.2f}", *scores])
+
+
+def publish(run: Run, weights: checkpoint.Tensors, score: float | None) -> bool:
+    """Write `weights` as the run's model unless the present model scores better, for example the average that
+    an earlier, shorter training published. Returns True if it was written.
+    """
+    if not run.ranks.is_rank_zero:
+        return False
+    config, file = run.config, run.folder / "model.safetensors"
+    # The name holds the settings the score depends on: scores under others are not comparable.
+    train, rules = config.train, config.evaluate
+    monitor = "bleu" if train.monitor == "BLEU" else train.monitor  # as in runs of released versions
+    name = f"{monitor} of {train.validate_sentences}, {rules.tokenize}, lowercase {rules.lowercase}"
+    limits, usual = config.decode, DecodeConfig()
+    if (limits.max_length, limits.max_length_ratio) != (usual.max_length, usual.max_length_ratio):
+        name += f", at most {limits.max_length} pieces, {limits.max_length_ratio} times the source's"
+    if not limits.split_sentences:
+        name += ", whole lines"
+    if len(run.data.valid) > 1:
+        name += f", {train.monitor_set} of {', '.join(each.name for each in run.data.valid)}"
+    facts = {"config": config.name, "step": run.progress.step, "score": {name: score}}
+    try:
+        if score is not None and file.exists() and _published_score(file, name) > score:
+            return False
+        (run.folder / CALIBRATION_FILE).unlink(missing_ok=True)  # of the model before
+        # One key: the order of several differs from run to run, and with it the bytes of the file.
+        checkpoint.save_weights(file, weights, {_METADATA_KEY: json.dumps(facts, sort_keys=True)})
+    except CheckpointError as error:
+        raise WorkError(f"{error}; free some space and run the same command to resume") from None
+    return True
+
+
+def _published_score(file: Path, name: str) -> float:
+    """The score a published model was chosen by; -inf if it has none under these settings."""
+    try:
+        facts = checkpoint.metadata(file)
+    except CheckpointError as error:
+        say_on_rank_zero(f"{error}; it is replaced")
+        return -math.inf
+    if _METADATA_KEY in facts:
+        score = json.loads(facts[_METADATA_KEY]).get("score", {}).get(name)
+    else:  # of versions before 0.2: one key for each fact
+        score = facts.get(name)
+    return -math.inf if score in (None, "None") else float(score)
+
+
+def finish(run: Run) -> None:
+    """Average checkpoints; the run's model is the average if it validates at least as well as the best single
+    one.
+    """
+    progress, ranks = run.progress, run.ranks
+    # The last update was reached without a validation: max_updates was lowered
+    if progress.best_step is None:
+        run.saved_step = None  # save this step again: its checkpoint has no score
+        validate_and_publish(run)
+    assert progress.best_step is not None and progress.best_score is not None
+    chosen, weights = f"update {progress.best_step:,}", _best_weights(run) if ranks.is_rank_zero else {}
+    score = progress.best_score
+    steps = ranks.broadcast(run.averaging.readable_steps(run.progress) if ranks.is_rank_zero else [])
+    if len(steps) > 1:
+        files = show_progress(map(run.averaging.file, steps), "averaging", len(steps), unit="checkpoints")
+        average = checkpoint.average(files) if ranks.is_rank_zero else None
+        average = ranks.broadcast_tensors(average)
+        load_full_weights(run.model, average, "the average")
+        result = validate(run.full_model(), run.data, run.config, run.device, ranks)
+        of_average = result.score
+        # Scores are often equal, as BLEU is 0 for a model of few updates: then the loss decides.
+        better = of_average > score or (of_average == score and result.deciding.loss <= _best_loss(run))
+        _record(run, result, "average", steps=steps, chosen=better)
+        if better:
+            weights, score = average, of_average
+            chosen = f"the average of updates {', '.join(f'{step:,}' for step in steps)}"
+    if ranks.is_rank_zero and not publish(run, weights, score):
+        chosen = "the model of an earlier training in this folder, which scored better"
+    if ranks.is_rank_zero:
+        _calibrate(run)
+    run.metrics_log.write(
+        "end",
+        step=progress.step,
+        epoch=run.batches.epochs,
+        tokens=progress.tokens,
+        skipped=progress.skipped,
+        seconds=progress.seconds,
+        model=chosen,
+    )
+    if ranks.is_rank_zero:
+        write_report(run.folder, run.config, run.metrics_log.entries(), say_on_rank_zero)
+        write_text(run.folder / "finished.json", f'{{"step": {progress.step}}}\n')
+    say_on_rank_zero(f'done: {run.folder} holds {chosen}; try: translate {os.path.relpath(run.folder)} "..."')
+
+
+def _calibrate(run: Run) -> None:
+    """How much the probabilities of the model in the run's folder say about its translations."""
+    if (run.folder / CALIBRATION_FILE).exists():  # the model is that of an earlier end
+        return
+    valid = run.data.valid[0]
+    translator = translator_for_set(Translator.load(run.folder, str(run.device)), valid.languages)
+    if fit := calibrate(
+        translator, valid.sentences[: run.config.train.validate_sentences], run.config, valid.tag
+    ):
+        fit.save(run.folder)
+
+
+def _best_loss(run: Run) -> float:
+    """The validation loss of the best checkpoint; infinite if metrics.jsonl has lost it."""
+    losses = [
+        entry["loss"]
+        for entry in (run.metrics_log.entries() if run.ranks.is_rank_zero else [])
+        if entry["event"] == "valid" and entry["step"] == run.progress.best_step
+    ]
+    return run.ranks.broadcast(losses[-1] if losses else math.inf)
+
+
+def _best_weights(run: Run) -> dict[str, Tensor]:
+    try:
+        return checkpoint.load(run.checkpoints / f"step-{run.progress.best_step:08d}").tensors["model"]
+    except CheckpointError as error:
+        say_on_rank_zero(f"{error}; keeping the model published when it was the best")
+        return checkpoint.load_weights(run.folder / "model.safetensors")

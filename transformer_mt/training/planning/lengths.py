@@ -1,0 +1,48 @@
+"""How many pairs a config trains on, and how long they are: what a plan needs of the data."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from transformer_mt.config import Config
+from transformer_mt.config.inherit import inherit
+from transformer_mt.data.batches.epoch_pairs import epoch_pairs
+from transformer_mt.data.batches.mixture import Mixture
+from transformer_mt.data.preparation.prepare import prepare
+from transformer_mt.data.vocabulary.given_tokenizer import config_from_tokenizer, given_tokenizer
+from transformer_mt.training.reporting.metrics_log import say_on_rank_zero
+from transformer_mt.training.state.parent import Parent
+from transformer_mt.translation.pair_log_probs import forget_models, log_probs
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """The pairs of an epoch."""
+
+    src: np.ndarray
+    """Pieces of each source with end-of-sentence."""
+    tgt: np.ndarray
+    vocab_size: int
+    """Of the larger vocabulary, where there are two."""
+    copies: float = 1.0
+    """The epoch has so many times these pairs, where they are a sample."""
+
+
+def lengths_of(config: Config) -> tuple[Config, Lengths]:
+    """Prepare the data as a training does, or find them prepared. Returns also the config with the keys that
+    its parent or its vocabulary decides.
+    """
+    if config.init_from:
+        config = inherit(config, Parent.open(Path(config.init_from)).config)
+    tokenizer = given_tokenizer(config)
+    if tokenizer is not None and config.tokenizer.file:
+        config = config_from_tokenizer(config, tokenizer)
+    data = prepare(config, say_on_rank_zero, tokenizer, log_probs)
+    forget_models()
+    changing = epoch_pairs(config, data.train, data.sizes, data.tokenizer)
+    lengths = changing.lengths(0) if changing else (data.train.src_lengths, data.train.tgt_lengths)
+    rows = Mixture(data.sizes, data.weights, config.seed).rows(0)
+    src, tgt = lengths if rows is None else (side[rows] for side in lengths)
+    vocab_size = max(data.tokenizer.src.vocab_size(), data.tokenizer.tgt.vocab_size())
+    return config, Lengths(np.asarray(src), np.asarray(tgt), vocab_size)

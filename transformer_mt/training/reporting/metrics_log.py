@@ -1,0 +1,91 @@
+"""The output of a run: messages on stderr, a progress bar, metrics.jsonl, and the loggers of the config."""
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from transformer_mt.config import Config
+from transformer_mt.files import read_objects, write_text
+from transformer_mt.training.reporting.loggers import Loggers
+
+
+def say_on_rank_zero(text: str) -> None:
+    """Print a message on stderr, above the progress bar: once, by rank 0."""
+    if os.environ.get("RANK", "0") == "0":
+        tqdm.write(text, file=sys.stderr)
+
+
+class MetricsLog:
+    """metrics.jsonl, one object per line, and the progress bar; ranks other than 0 write nothing."""
+
+    def __init__(self, folder: Path, active: bool = True, loggers: Sequence[str] = ()) -> None:
+        self.path = folder / "metrics.jsonl"
+        self._active = active
+        self._bar: tqdm | None = None
+        self._loggers = Loggers(loggers if active else (), say_on_rank_zero)
+
+    def rewind(self, step: int) -> None:
+        """Remove what was written after update `step`, and the end: a resumed run writes it again."""
+        if not self._active:
+            return
+        entries = [
+            entry
+            for entry in self.entries()
+            if entry["step"] <= step and entry["event"] not in ("average", "end")
+        ]
+        write_text(self.path, "".join(json.dumps(entry, ensure_ascii=False) + "\n" for entry in entries))
+
+    def begin(self, config: Config, step: int) -> None:
+        """Forget what was written after update `step`, and start the loggers."""
+        self.rewind(step)
+        self._loggers.begin(self.path.parent, config, step)
+
+    def entries(self) -> list[dict[str, Any]]:
+        """What was written so far; a last line cut by a crash is left out."""
+        return read_objects(self.path) if self.path.exists() else []
+
+    def write(self, event: str, **facts: Any) -> None:
+        """Add one object."""
+        if not self._active:
+            return
+        entry = {"event": event} | {key: _rounded(value) for key, value in facts.items()}
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(entry, ensure_ascii=False) + "\n")
+        self._loggers.write(entry)
+
+    def open_bar(self, step: int, total: int) -> None:
+        # No bar in a log file: the messages are enough there.
+        self._bar = tqdm(
+            total=total,
+            initial=step,
+            unit="update",
+            file=sys.stderr,
+            dynamic_ncols=True,
+            bar_format="{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}, {postfix}]",
+            disable=not (self._active and sys.stderr.isatty()),
+        )
+
+    def advance(self, step: int, facts: str) -> None:
+        """Set the bar to update `step`, followed by the newest numbers."""
+        if self._bar is not None:
+            self._bar.set_postfix_str(facts, refresh=False)
+            self._bar.update(step - self._bar.n)
+
+    def close_bar(self) -> None:
+        """End the progress bar; what follows is only written."""
+        if self._bar is not None:
+            self._bar.close()
+
+    def close(self) -> None:
+        """End the progress bar and the loggers."""
+        self.close_bar()
+        self._loggers.close()
+
+
+def _rounded(value: Any) -> Any:
+    return float(f"{value:.7g}") if isinstance(value, float) else value

@@ -1,0 +1,240 @@
+"""report.md of a run: its settings, how the training went, its scores."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from transformer_mt import plots
+from transformer_mt.config import Config
+from transformer_mt.config.dump import changed_settings
+from transformer_mt.config.model import ModelConfig
+from transformer_mt.data.cleaning.drop_reasons import READ, REASONS
+from transformer_mt.data.corpora.corpus import name_of
+from transformer_mt.errors import InputError
+from transformer_mt.evaluation import fine_tuning, robustness
+from transformer_mt.evaluation.outputs import NOT_ITS_OWN, facts_of, kept_table, matches_model
+from transformer_mt.files import write_text
+from transformer_mt.markdown import table
+from transformer_mt.training.reporting.diagnosis import diagnosis
+from transformer_mt.translation.confidence import CALIBRATION_FILE
+
+_KEPT_TABLES = {
+    "Gained and forgotten by fine-tuning": fine_tuning.FINE_TUNING_FILE,
+    "Robustness to how people write": robustness.ROBUSTNESS_FILE,
+}
+
+
+def write_report(
+    folder: Path, config: Config, entries: Sequence[dict[str, Any]], say: Callable[[str], None]
+) -> None:
+    """Write report.md and learning_curve.png; without matplotlib the report has no picture and says why.
+
+    `entries` are those of metrics.jsonl; the test scores are read from the run's folder.
+    """
+    try:
+        plots.learning_curve(entries, folder / "learning_curve.png")
+        picture = "![learning curve](learning_curve.png)"
+    except InputError as error:
+        picture = f"No picture: {error}."
+    except OSError as error:
+        say(f"warning: could not draw the learning curve: {error}")
+        picture = "No picture: it could not be written."
+    text = report(config, entries, picture, test_scores(folder), _corpora(folder))
+    for title, name in _KEPT_TABLES.items():
+        if kept := kept_table(folder, name):
+            text += f"\n## {title}\n\n{kept}"
+    end = f"\n## Verdict\n\n{sentences}\n" if (sentences := diagnosis(config, entries)) else ""
+    write_text(folder / "report.md", text + _confidence(folder, say) + end)
+
+
+def _confidence(folder: Path, say: Callable[[str], None]) -> str:
+    """What confidence is worth, with its picture; empty where the model was not calibrated."""
+    file = folder / CALIBRATION_FILE
+    if not file.exists():
+        return ""
+    facts = json.loads(file.read_text(encoding="utf-8"))
+    before, after = facts["error_before"], facts["error_after"]
+    text = (
+        f"\n## Confidence\n\nFitted on {facts['sentences']:,} translations of the validation set. "
+        f"On the same number of other sentences its mean error is {after:.3f} (expected calibration error, "
+        f"chrF from 0 to 1); that of the plain probabilities is {before:.3f}.\n"
+    )
+    try:
+        plots.reliability(facts["bins"], folder / "reliability.png")
+        return f"{text}\n![confidence and chrF](reliability.png)\n"
+    except InputError:  # without matplotlib, as the learning curve says
+        return text
+    except OSError as error:
+        say(f"warning: could not draw the confidence: {error}")
+        return text
+
+
+def report(
+    config: Config,
+    entries: Sequence[dict[str, Any]],
+    picture: str,
+    tests: Sequence[tuple[str, dict[str, Any]]] = (),
+    corpora: Sequence[dict[str, Any]] = (),
+) -> str:
+    """The report as Markdown. `tests` are (name, what evaluation/NAME.scores.json holds), `corpora` what
+    data.json holds.
+    """
+    languages = ", ".join(f"{source} to {target}" for source, target in config.data.directions)
+    names = ", ".join(map(name_of, config.data.entries))
+    parts = [f"# {config.name}", f"{names}: {languages}.", facts_table(config, entries), picture]
+    parts += [_tests(tests), _validations(entries), _samples(entries), _data(corpora), _settings(config)]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def facts_table(config: Config, entries: Sequence[dict[str, Any]]) -> str:
+    starts, trained, ends = (
+        [e for e in entries if e["event"] == event] for event in ("start", "train", "end")
+    )
+    if not starts:
+        return ""
+    start = starts[-1]
+    versions = f"transformer_mt {start['transformer_mt']}, torch {start['torch']}, Python {start['python']}"
+    cpu = f"{start['processor']}, {start['cores']} cores, {start['threads']} threads"
+    rows = [
+        ("network", _network(config.model)),
+        ("parameters", f"{start['parameters']:,}"),
+        ("precision", f"{start['precision']} on {start['device']}"),
+        ("machine", start["gpu"] or cpu),
+        ("versions", versions),
+        ("commit", start["commit"]),
+        ("seed", config.seed),
+    ]
+    if config.init_from:
+        rows.append(("fine-tuned from", config.init_from))
+    # The end is later than the last line of updates, unless train.log_every divides its step.
+    if counted := [*trained[-1:], *(end for end in ends[-1:] if "tokens" in end)]:
+        last = max(counted, key=lambda entry: entry["step"])
+        speed = last["tokens"] / max(1e-9, last["seconds"])
+        trained_on = f"{last['epoch']:.1f} epochs, {last['tokens']:,} target tokens"
+        rows += [
+            ("updates", f"{last['step']:,} of {config.train.max_updates:,} ({trained_on})"),
+            (
+                "training time",
+                f"{last['seconds'] / 60:.1f} min in updates, {speed:,.0f} target tokens per second",
+            ),
+            ("skipped updates", f"{last['skipped']:,}"),
+        ]
+    if ends:
+        rows.append(("model", ends[-1]["model"]))
+    return table(rows, ["", ""])
+
+
+def _network(model: ModelConfig) -> str:
+    layers = f"{model.num_encoder_layers} + {model.num_decoder_layers} layers, d_model {model.d_model}"
+    if model.kind == "recurrent":
+        return f"{model.recurrent.cell}, {model.recurrent.decoder} decoder, {layers}"
+    return f"transformer, {layers}, d_ff {model.d_ff}, {model.num_heads} heads, {model.norm}-norm"
+
+
+def test_scores(folder: Path) -> list[tuple[str, dict[str, Any]]]:
+    """The test scores of the model that is in the folder now: not those of an earlier one, or of it with
+    others, nor what `compare` translated if `evaluate` did, too.
+    """
+    files = {
+        file.name.removesuffix(".scores.json"): file
+        for file in sorted((folder / "evaluation").glob("*.scores.json"))
+        if matches_model(file, folder) and not file.name.startswith(NOT_ITS_OWN)
+    }
+    return [
+        (name, facts)
+        for name, file in files.items()
+        if not (name.startswith("compare-") and name.removeprefix("compare-") in files)
+        and (facts := facts_of(file))
+    ]
+
+
+def _corpora(folder: Path) -> list[dict[str, Any]]:
+    file = folder / "data.json"
+    return json.loads(file.read_text(encoding="utf-8")) if file.exists() else []
+
+
+def _data(corpora: Sequence[dict[str, Any]]) -> str:
+    """What became of the pairs of each training corpus: a column a corpus."""
+    if not corpora:
+        return ""
+    reasons = [name for name in (READ, *REASONS) if any(corpus["counts"].get(name) for corpus in corpora)]
+    rows = [[reason, *(f"{corpus['counts'].get(reason, 0):,}" for corpus in corpora)] for reason in reasons]
+    for key in ("source_tokens", "target_tokens"):
+        rows.append([key.replace("_", " "), *(f"{corpus[key]:,}" for corpus in corpora)])
+    rows.append(["uses per epoch", *(f"{corpus['uses_per_epoch']:g}" for corpus in corpora)])
+    return f"## Training pairs\n\n{table(rows, ['', *(corpus['name'] for corpus in corpora)])}"
+
+
+def _tests(tests: Sequence[tuple[str, dict[str, Any]]]) -> str:
+    if not tests:
+        return ""
+    names = list(dict.fromkeys(score["name"] for _, facts in tests for score in facts["scores"]))
+    rows = [
+        (
+            facts.get("corpus") or name,
+            f"{facts['sentences']:,}",
+            facts.get("search", ""),
+            *(score_cell(facts["scores"], name) for name in names),
+        )
+        for name, facts in tests
+    ]
+    signatures = signature_lines(score for _, facts in tests for score in facts["scores"])
+    return f"## Test\n\n{table(rows, ['test set', 'sentences', 'search', *names])}\n\n{signatures}"
+
+
+def _validations(entries: Sequence[dict[str, Any]]) -> str:
+    valid = [entry for entry in entries if entry["event"] in ("valid", "average")]
+    if not valid:
+        return ""
+    names = [score["name"] for score in valid[-1]["scores"]]
+    sets = [(each["name"], each["scores"][0]["name"]) for each in valid[-1].get("sets", [])]
+    rows = [
+        (
+            f"{entry['step']:,}",
+            f"{entry['seconds'] / 60:.1f}",
+            f"{entry['loss']:.3f}",
+            f"{entry['ppl']:.2f}",
+            *(score_cell(entry["scores"], name) for name in names),
+            *(_score_of_set(entry, name, metric) for name, metric in sets),
+            "average" if entry["event"] == "average" else "best so far" if entry.get("is_best") else "",
+        )
+        for entry in valid
+    ]
+    head = ["update", "minutes", "loss", "perplexity", *names, *map(" ".join, sets), ""]
+    signatures = signature_lines(valid[-1]["scores"])
+    return f"## Validation\n\nGreedy translations.\n\n{table(rows, head)}\n\n{signatures}"
+
+
+def _score_of_set(entry: dict[str, Any], name: str, metric: str) -> str:
+    """The score of a validation set; empty where the set was not there at that time."""
+    return next(
+        (score_cell(each["scores"], metric) for each in entry.get("sets", []) if each["name"] == name), ""
+    )
+
+
+def score_cell(scores: Sequence[dict[str, Any]], name: str) -> str:
+    """The score of this name; empty where another metric was chosen at that time."""
+    return next(
+        (f"{score['value']:.{score.get('digits', 2)}f}" for score in scores if score["name"] == name), ""
+    )
+
+
+def signature_lines(scores: Any) -> str:
+    """A line for each metric and way to compute it."""
+    lines = dict.fromkeys(f"- {score['name']}: `{score['signature']}`" for score in scores)
+    return "\n".join(lines)
+
+
+def _samples(entries: Sequence[dict[str, Any]]) -> str:
+    valid = [entry for entry in entries if entry["event"] in ("valid", "average")]
+    if not valid:
+        return ""
+    lines = ["## Samples", ""]
+    for src, reference, translation in valid[-1]["samples"]:
+        lines += [f"- {src}", f"  - reference: {reference}", f"  - translation: {translation}"]
+    return "\n".join(lines)
+
+
+def _settings(config: Config) -> str:
+    return f"## Settings that differ from the defaults\n\n```yaml\n{changed_settings(config)}```"

@@ -1,0 +1,67 @@
+"""The weights of checkpoints that are averaged at the end of a training."""
+
+from pathlib import Path
+
+from transformer_mt import checkpoint
+from transformer_mt.checkpoint import CheckpointError
+from transformer_mt.config import TrainConfig
+from transformer_mt.training.reporting.metrics_log import say_on_rank_zero
+from transformer_mt.training.state.progress import Progress
+
+
+class Averaging:
+    """A folder of weights; hard links, so they cost nothing while their checkpoints exist."""
+
+    def __init__(self, folder: Path, train: TrainConfig) -> None:
+        self._folder, self._train = folder, train
+
+    def file(self, step: int) -> Path:
+        """Where the weights of an update are."""
+        return self._folder / f"step-{step:08d}.safetensors"
+
+    def keep(self, path: Path, progress: Progress) -> None:
+        """Link the weights of a new checkpoint, and drop those that are no longer wanted."""
+        if self._train.average_checkpoints == 1:
+            return
+        self._folder.mkdir(exist_ok=True)
+        link = self._folder / f"{path.name}.safetensors"
+        try:
+            link.unlink(missing_ok=True)
+            link.hardlink_to(path / "model.safetensors")
+        except OSError:  # a file system without hard links
+            checkpoint.save_weights(link, checkpoint.load_weights(path / "model.safetensors"))
+        wanted = {self.file(step) for step in self.steps(progress)}
+        for file in self._folder.glob("step-*.safetensors"):
+            if file not in wanted:
+                file.unlink()
+
+    def steps(self, progress: Progress) -> list[int]:
+        """Steps of the checkpoints whose weights are to be averaged, of those kept so far.
+
+        Checkpoints written by an interruption, outside the `save_every` schedule, are ignored: an interrupted
+        run then averages the same steps as an uninterrupted one.
+        """
+        train = self._train
+        there = sorted(
+            int(path.stem.removeprefix("step-")) for path in self._folder.glob("step-*.safetensors")
+        )
+        there = [step for step in there if 0 < step <= progress.step]  # update 0 is the parent's model
+        scheduled = [step for step in there if step % train.save_every == 0 or step == train.max_updates]
+        if train.average == "last":
+            return scheduled[-train.average_checkpoints :]
+        scores, best_steps = dict(progress.scores), progress.best_steps()
+        candidates = [step for step in there if step in scores and (step in scheduled or step in best_steps)]
+        return sorted(
+            sorted(candidates, key=lambda step: (-scores[step], -step))[: train.average_checkpoints]
+        )
+
+    def readable_steps(self, progress: Progress) -> list[int]:
+        """The steps to average, without damaged files."""
+        found = []
+        for step in self.steps(progress):
+            try:
+                checkpoint.load_weights(self.file(step))
+                found.append(step)
+            except CheckpointError as error:
+                say_on_rank_zero(f"{error}; it is left out of the average")
+        return found

@@ -1,0 +1,113 @@
+"""Which keys may change when a run is resumed, and which must be equal on all ranks."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from transformer_mt.config import Config
+from transformer_mt.config.keys import flat, marks
+from transformer_mt.config.section import Mark
+from transformer_mt.errors import InputError, Setting
+from transformer_mt.training.parallel.distributed import Ranks
+from transformer_mt.training.reporting.metrics_log import say_on_rank_zero
+
+
+def resumed_config(old: Config, new: Config, folder: Path) -> Config:
+    """The new config, with the values that were found for `auto`. Keys that changed since the checkpoint are
+    reported; InputError for those that are fixed, as a key is unless its field is marked.
+    """
+    if new.train.batch_tokens == "auto":
+        found = {"batch_tokens": old.train.batch_tokens}
+        new = new.model_copy(update={"train": new.train.model_copy(update=found)})
+    if new.decode.split_sentences == "auto":
+        kept = {"split_sentences": old.decode.split_sentences}
+        new = new.model_copy(update={"decode": new.decode.model_copy(update=kept)})
+    if new.init_from and new.data.language_pieces == "auto":
+        pieces = {"language_pieces": old.data.language_pieces}
+        new = new.model_copy(update={"data": new.data.model_copy(update=pieces)})
+    before, after = flat(old.model_dump()), flat(new.model_dump())
+    changed = [key for key in sorted(before.keys() | after.keys()) if before.get(key) != after.get(key)]
+    refused = [key for key in changed if not marks(Config, key) & {Mark.CHANGEABLE, Mark.LOCATION}]
+    if refused:
+        lines = [
+            f"`{key}` must stay {before.get(key)!r} when a run is resumed, but is {after.get(key)!r}"
+            for key in refused
+        ]
+        raise InputError(
+            "\n".join([*lines, f"{folder}: put them back, or start over with "]),
+            Setting("fresh", True),
+            ", or train under another name",
+        )
+    if new.train.max_epochs and new.train.max_updates > old.train.max_updates:
+        changed.remove("train.max_updates")  # the checkpoint has the updates of its epochs instead
+    for key in changed:
+        for inner, old_value, new_value in _differences(key, before.get(key), after.get(key)):
+            say_on_rank_zero(
+                f"changed since the last checkpoint: `{inner}` from {old_value!r} to {new_value!r}"
+            )
+    return new
+
+
+def _differences(key: str, old: Any, new: Any) -> Iterator[tuple[str, Any, Any]]:
+    """(key, old value, new value) of what differs; within lists of as many corpora, that of each corpus."""
+    if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for number, (one, other) in enumerate(zip(old, new)):
+            yield from _differences(f"{key}.{number}", one, other)
+    elif isinstance(old, dict) and isinstance(new, dict):
+        for name in sorted(old.keys() | new.keys()):
+            yield from _differences(f"{key}.{name}", old.get(name), new.get(name))
+    elif old != new:
+        yield key, old, new
+
+
+def changed_score_keys(old: dict[str, Any], new: Config) -> list[str]:
+    """The changed keys that make scores incomparable."""
+    before, after = flat(old), flat(new.model_dump())
+    changed = [key for key in after if before.get(key) != after[key]]
+    return [key for key in changed if Mark.AFFECTS_SCORES in marks(Config, key)]
+
+
+def refuse_different_ranks(config: Config, found: dict[str, Any], ranks: Ranks) -> None:
+    """Refuse machines that were started differently: each would follow its own config. Where data lies may
+    differ.
+
+    `found` holds the command's options, and the values of `auto` on this machine.
+    """
+    settings = flat(config.model_dump())
+    mine = {key: value for key, value in settings.items() if Mark.LOCATION not in marks(Config, key)}
+    first, *others = ranks.gather(mine | found)
+    for rank, other in enumerate(others, start=1):
+        if differs := [
+            key for key in sorted(first.keys() | other.keys()) if first.get(key) != other.get(key)
+        ]:
+            lines = [
+                f"`{key}` is {first.get(key)!r} on rank 0 and {other.get(key)!r} on rank {rank}"
+                for key in differs
+            ]
+            raise InputError(
+                "\n".join(
+                    [
+                        *lines,
+                        "every machine must have the same config; start all with the same file and key=value",
+                    ]
+                )
+            )
+
+
+def is_other_update_size(batches: int, config: Config, ranks: Ranks) -> bool:
+    """Whether an update has another number of batches than the `batches` at the checkpoint."""
+    return not config.train.update_tokens and batches != ranks.size * config.train.accumulate
+
+
+def note_other_update_size(batches: int, config: Config, ranks: Ranks) -> None:
+    """Say that an update has another number of batches than at the checkpoint, and how to keep it."""
+    now = ranks.size * config.train.accumulate
+    keeps, rest = divmod(batches, ranks.size)
+    advice = (
+        f"train.accumulate={keeps} keeps it"
+        if not rest
+        else "no train.accumulate keeps it with so many processes"
+    )
+    say_on_rank_zero(
+        f"batches in an update: {now} from here on ({ranks.size} x accumulate), {batches} before; {advice}"
+    )

@@ -1,0 +1,199 @@
+"""A run: its folder and everything that changes in training, built from a config, saved and
+restored as one.
+"""
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from transformer_mt import checkpoint
+from transformer_mt.checkpoint import Checkpoint, CheckpointError
+from transformer_mt.config import Config
+from transformer_mt.data.batches.prefetch import BatchPrefetcher
+from transformer_mt.data.preparation.prepare import PreparedData
+from transformer_mt.data.vocabulary.tokenizer import Tokenizer
+from transformer_mt.errors import InputError, Setting, WorkError
+from transformer_mt.locks import FolderLock
+from transformer_mt.model.build import build_model
+from transformer_mt.model.interface import TranslationModel
+from transformer_mt.training.parallel.distributed import Ranks
+from transformer_mt.training.parallel.sharding import full_weights, load_full_weights
+from transformer_mt.training.reporting.metrics_log import MetricsLog, say_on_rank_zero
+from transformer_mt.training.state.averaging import Averaging
+from transformer_mt.training.state.config_changes import (
+    changed_score_keys,
+    is_other_update_size,
+    note_other_update_size,
+)
+from transformer_mt.training.state.estimate import TimeEstimate
+from transformer_mt.training.state.progress import Progress
+from transformer_mt.training.state.random_state import random_states, restore_random_states
+from transformer_mt.training.update.optimizer import load_optimizer_tensors, optimizer_tensors
+from transformer_mt.training.update.schedule import updates_of_epochs
+from transformer_mt.training.update.step import PendingResult, Updater
+
+
+@dataclass
+class Run:
+    """The objects of one training."""
+
+    config: Config
+    folder: Path
+    data: PreparedData
+    device: torch.device
+    model: TranslationModel
+    updater: Updater
+    batches: BatchPrefetcher
+    progress: Progress
+    metrics_log: MetricsLog
+    ranks: Ranks
+    lock: FolderLock | None
+    """Held by rank 0 until the run is closed."""
+    saved_step: int | None = None
+    saved_at: float = field(default_factory=time.monotonic)
+    """When the last checkpoint was written."""
+    pending: list[PendingResult] = field(default_factory=list)
+    """Updates whose results were not read from the device yet."""
+    pending_since: float = 0.0
+    estimate: TimeEstimate = field(default_factory=TimeEstimate)
+
+    def close(self) -> None:
+        """End the batch thread and the progress bar, and let others train in the folder."""
+        self.metrics_log.close()
+        self.batches.close()
+        if self.lock is not None:
+            self.lock.release()
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.folder / "checkpoints"
+
+    @property
+    def averaging(self) -> Averaging:
+        """Those of the checkpoints that will be averaged."""
+        return Averaging(self.folder / "averaging", self.config.train)
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that is not a tensor."""
+        train = self.config.train
+        return {
+            "progress": self.progress.state_dict(),
+            "batches": self.batches.state_dict(),
+            "scaler": self.updater.scaler.state_dict(),
+            "data_fingerprint": self.data.fingerprint,
+            "batches_per_update": None if train.update_tokens else self.ranks.size * train.accumulate,
+            "micro_batch_tokens": self.updater.micro_batch_tokens,
+            "config": self.config.model_dump(),
+        }
+
+    def save(self) -> None:
+        """Write a checkpoint unless this step has one; keep the newest and the best. A collective
+        operation.
+        """
+        if self.saved_step == self.progress.step:
+            return
+        self.saved_step, self.saved_at = self.progress.step, time.monotonic()
+        tensors = {"rng": random_states(self.device, self.ranks), "model": self.weights()}
+        if self._needs_weights:
+            tensors["optimizer"] = optimizer_tensors(self.updater.optimizer, self.model)
+        if not self.ranks.is_rank_zero:
+            return
+        try:
+            path = checkpoint.save(self.checkpoints, self.progress.step, tensors, self.state_dict())
+        except CheckpointError as error:
+            saved = checkpoint.all_checkpoints(self.checkpoints)
+            last = f"the newest checkpoint is {saved[-1].name}" if saved else "there is no checkpoint yet"
+            raise WorkError(
+                f"{error}; {last}; free some space and run the same command to resume from it"
+            ) from None
+        checkpoint.rotate(self.checkpoints, self.config.train.keep_checkpoints, self.progress.best_step)
+        self.averaging.keep(path, self.progress)
+
+    def restore(self, saved: Checkpoint) -> None:
+        """Become the run that wrote the checkpoint."""
+        state = saved.state
+        if state["data_fingerprint"] != self.data.fingerprint:
+            raise InputError(
+                f"{self.folder}: the training or validation data changed since this run began; ",
+                "bring the old data back, or start over with ", Setting("fresh", True),
+            )  # fmt: skip
+        load_full_weights(self.model, saved.tensors["model"], str(saved.path))
+        load_optimizer_tensors(self.updater.optimizer, self.model, saved.tensors.get("optimizer", {}))
+        if self.updater.scaler.is_enabled() and state["scaler"]:  # another precision has none
+            self.updater.scaler.load_state_dict(state["scaler"])
+        self.batches.load_state_dict(state["batches"])
+        self.progress.load_state_dict(state["progress"])
+        batches = state.get("batches_per_update")
+        if batches is not None and is_other_update_size(batches, self.config, self.ranks):
+            note_other_update_size(batches, self.config, self.ranks)
+            self.progress.resized_at_step = self.progress.step
+            self.progress.resized_at_epoch = self.batches.epochs
+        self._keep_micro_batches(state)
+        if changed := changed_score_keys(Config.model_validate(state["config"]).model_dump(), self.config):
+            say_on_rank_zero(f"scores before and after a change of {', '.join(changed)} are not comparable")
+            say_on_rank_zero("the search for the best checkpoint starts again")
+            self.progress.reset_scores()
+        restore_random_states(
+            saved.tensors["rng"], self.device, self.ranks, self.config.seed + self.progress.step
+        )
+        self.saved_step = self.progress.step
+        self.limit_epochs()  # before weights are kept: those of the last update are
+        if self.ranks.is_rank_zero:
+            self.averaging.keep(saved.path, self.progress)
+
+    def limit_epochs(self) -> None:
+        """Set `train.max_updates` to the updates of `train.max_epochs`, if they are fewer."""
+        train, progress = self.config.train, self.progress
+        if train.max_epochs:
+            epochs = train.max_epochs - progress.resized_at_epoch
+            updates = progress.resized_at_step + updates_of_epochs(epochs, self.batches.updates_per_epoch)
+            limited = train.model_copy(update={"max_updates": max(1, min(train.max_updates, updates))})
+            self.config = self.config.model_copy(update={"train": limited})
+
+    def _keep_micro_batches(self, state: dict[str, Any]) -> None:
+        """Keep the size found after out-of-memory: another split has other dropout masks. A change of
+        the config overrides it.
+        """
+        before, now = (
+            state["config"]["train"].get("micro_batch_tokens", 0),
+            self.config.train.micro_batch_tokens,
+        )
+        found = state.get("micro_batch_tokens", before)
+        if before == now != found:
+            self.updater.micro_batch_tokens = found
+            say_on_rank_zero(
+                f"in micro-batches of at most {found:,} positions, as before; train.micro_batch_tokens sets "
+                "another number"
+            )
+
+    @property
+    def _needs_weights(self) -> bool:
+        """Whether rank 0, which writes, needs this rank's shards."""
+        return self.ranks.is_rank_zero or self.config.train.parallel == "fsdp"
+
+    def weights(self) -> checkpoint.Tensors:
+        """The model's full weights on the CPU, on rank 0; a collective operation. Other ranks may get an
+        empty dict.
+        """
+        return full_weights(self.model) if self._needs_weights else {}
+
+    def full_model(self) -> TranslationModel:
+        """The model with all its weights on this device: the one trained, or a copy where ranks hold a part
+        each.
+        """
+        if self.config.train.parallel != "fsdp":
+            return self.model
+        # Building the copy makes random weights; a validation must not change the random state of the
+        # training.
+        with torch.random.fork_rng(devices=[]):
+            copy = model_for(self.config, self.data.tokenizer).to(self.device)
+        checkpoint.load_model_weights(copy, full_weights(self.model), "the model")
+        return copy
+
+
+def model_for(config: Config, tokenizer: Tokenizer) -> TranslationModel:
+    src_vocab, tgt_vocab = tokenizer.src.vocab_size(), tokenizer.tgt.vocab_size()
+    return build_model(config.model, src_vocab, tgt_vocab, tokenizer.shared, config.data.max_length)

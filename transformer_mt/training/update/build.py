@@ -1,0 +1,75 @@
+"""From a config and a model to what makes its updates."""
+
+from collections.abc import Callable
+
+import torch
+
+from transformer_mt.config import Config, TrainConfig
+from transformer_mt.model.interface import TranslationModel
+from transformer_mt.training.parallel.distributed import Ranks, wrap_distributed
+from transformer_mt.training.update.activation_checkpointing import checkpoint_activations
+from transformer_mt.training.update.gradient_threads import gradient_threads
+from transformer_mt.training.update.optimizer import build_optimizer
+from transformer_mt.training.update.step import Objective, Updater
+
+
+def is_compiled(train: TrainConfig, device: torch.device) -> bool:
+    """Whether a training on the device uses torch.compile."""
+    return train.compile is True or (train.compile == "auto" and device.type == "cuda")
+
+
+def build_updater(
+    config: Config,
+    model: TranslationModel,
+    device: torch.device,
+    dtype: torch.dtype,
+    ranks: Ranks,
+    say: Callable[[str], None],
+    threads: int | None = None,
+) -> Updater:
+    """What updates the model, which is on the device, as the config says; `threads` of a CPU compute parts of
+    a batch, by default as many as may.
+    """
+    train, compiled = config.train, is_compiled(config.train, device)
+    if compiled and model.compiles:
+        say("torch.compile is on: the first updates take much longer than the others")
+    objective: torch.nn.Module = Objective(model, train.label_smoothing, compiled)
+    if train.activation_checkpointing:
+        checkpoint_activations(model.blocks)
+    objective = wrap_distributed(objective, model.blocks, train, ranks, device)
+    # After wrapping: FSDP2 replaces the parameters.
+    optimizer = build_optimizer(model, train)
+    if threads is None:
+        threads = gradient_threads(config, device, dtype)
+    return Updater(
+        objective,
+        optimizer,
+        device,
+        dtype,
+        train.max_grad_norm,
+        ranks,
+        say,
+        train.micro_batch_tokens,
+        threads,
+    )
+
+
+def build_trial_updater(
+    config: Config,
+    model: TranslationModel,
+    device: torch.device,
+    dtype: torch.dtype,
+    say: Callable[[str], None],
+    micro_batch_tokens: int = 0,
+    threads: int | None = None,
+) -> Updater:
+    """The same for some updates that are only measured: on one device, and not compiled, which takes longer
+    than they do.
+    """
+    alone = {"compile": False, "parallel": "ddp", "fsdp_weights": "fp32", "share_muon": False}
+    train = config.train.model_copy(update={**alone, "micro_batch_tokens": micro_batch_tokens})
+    if threads is None:
+        threads = gradient_threads(config, device, dtype)
+    return build_updater(
+        config.model_copy(update={"train": train}), model, device, dtype, Ranks(), say, threads
+    )

@@ -1,0 +1,103 @@
+"""Cross-entropy with label smoothing: a sum over the target tokens, never a mean.
+
+Letters: R target tokens, D width, V vocabulary, C target tokens of a chunk.
+"""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from transformer_mt.model.kernels.cpu_code import uses_cpu_code
+
+# Logits are computed in chunks of about so many numbers (32 MB in float32 on a CPU: the size of its cache).
+_CHUNK_ON_CPU = 2**23
+_CHUNK = 2**27
+
+# Factor on gradients of logits, which are at most 1, before they are rounded to float16: sums of them stay
+# far below its maximum of 65,504.
+_HALF_SCALE = 2.0**8
+
+
+class _ProjectedCrossEntropy(torch.autograd.Function):
+    """Projection, loss and both their gradients, chunk by chunk: the logits of all tokens never exist
+    together.
+
+    The gradient of the logits is (softmax - target) times one scalar factor from the backward pass. So each
+    chunk's gradients are computed in the forward pass, while its logits are still in the cache.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, hidden_RD: Tensor, weight_VD: Tensor, targets_R: Tensor, smoothing: float) -> Any:
+        dtype = _product_dtype(hidden_RD)
+        V = len(weight_VD)
+        size = max(1, (_CHUNK_ON_CPU if uses_cpu_code(hidden_RD) else _CHUNK) // V)
+        weight = weight_VD.to(dtype)
+        needs_gradient = any(ctx.needs_input_grad)
+        hidden_gradient_RD = torch.empty_like(hidden_RD) if needs_gradient else None
+        weight_gradient_VD = torch.zeros_like(weight_VD) if needs_gradient else None
+        nll, target_logits = hidden_RD.new_zeros(2, dtype=torch.float32).unbind()
+        for start in range(0, len(targets_R), size):
+            hidden_CD = hidden_RD[start : start + size].to(dtype)
+            targets_C1 = targets_R[start : start + size, None]
+            logits_CV = hidden_CD @ weight.T
+            p_CV = logits_CV.softmax(dim=-1, dtype=torch.float32)
+            # A separate log_softmax is not needed: log p of the target is computed from p. This avoids a
+            # second pass with exponentials.
+            chunk_nll = -p_CV.gather(1, targets_C1).clamp_min(torch.finfo(torch.float32).tiny).log().sum()
+            nll = nll + chunk_nll
+            target_logits = target_logits + logits_CV.gather(1, targets_C1).float().sum()
+            if hidden_gradient_RD is not None and weight_gradient_VD is not None:
+                gradient_CV = p_CV.sub_(smoothing / V)
+                gradient_CV.scatter_add_(
+                    1, targets_C1, gradient_CV.new_full(targets_C1.shape, smoothing - 1.0)
+                )
+                if dtype == torch.float16:  # its smallest numbers would be rounded to zero
+                    gradient_CV.mul_(_HALF_SCALE)
+                gradient_CV = gradient_CV.to(dtype)
+                hidden_gradient_RD[start : start + size] = gradient_CV @ weight
+                weight_gradient_VD += gradient_CV.T @ hidden_CD
+        # For each token: mean over V of -log p = nll + target logit - mean logit. The mean logits, summed
+        # over the tokens, equal the product of the summed outputs and the mean weight row.
+        mean_logits = (hidden_RD.sum(0, dtype=torch.float32) * weight_VD.mean(0, dtype=torch.float32)).sum()
+        if dtype == torch.float16 and hidden_gradient_RD is not None and weight_gradient_VD is not None:
+            hidden_gradient_RD /= _HALF_SCALE
+            weight_gradient_VD /= _HALF_SCALE
+        loss = nll + smoothing * (target_logits - mean_logits)
+        ctx.save_for_backward(hidden_gradient_RD, weight_gradient_VD)
+        ctx.mark_non_differentiable(nll)
+        return loss, nll
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        hidden_gradient_RD, weight_gradient_VD = ctx.saved_tensors
+        return hidden_gradient_RD * grads[0], weight_gradient_VD * grads[0], None, None
+
+
+def _product_dtype(tensor: Tensor) -> torch.dtype:
+    """What autocast would multiply in."""
+    kind = tensor.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else tensor.dtype
+
+
+def projected_cross_entropy(
+    hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float
+) -> tuple[Tensor, Tensor]:
+    """(R, D) outputs of the decoder, (V, D) weight of the output projection, (R,) ids of the tokens that
+    follow -> (loss, nll), both summed in float32.
+
+    loss = (1 - e) nll + e * mean over the vocabulary of -log p (paper, section 5.4, e = `smoothing`); only it
+    has a gradient.
+    """
+    loss, nll = _ProjectedCrossEntropy.apply(hidden, weight, targets, smoothing)
+    return loss, nll
+
+
+def plain_cross_entropy(
+    hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float
+) -> tuple[Tensor, Tensor]:
+    """The same with torch's functions: the slow reference that tests compare with the chunked version."""
+    logits = F.linear(hidden, weight).float()
+    loss = F.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing)
+    return loss, F.cross_entropy(logits.detach(), targets, reduction="sum")

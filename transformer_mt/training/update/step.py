@@ -1,0 +1,195 @@
+"""One update of the weights. Its arithmetic: the sum of all losses over the number of all target tokens."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from transformer_mt.data.batches.batching import Batch
+from transformer_mt.device import autocast, is_out_of_memory
+from transformer_mt.errors import WorkError
+from transformer_mt.model.interface import TranslationModel
+from transformer_mt.training.parallel.distributed import Ranks, needs_equal_passes, no_grad_sync
+from transformer_mt.training.parallel.sharding import full_tensor
+from transformer_mt.training.update.gradient_threads import GradientThreads
+from transformer_mt.training.update.loss import projected_cross_entropy
+
+
+@dataclass(frozen=True)
+class UpdateResult:
+    """The result of one update."""
+
+    loss: float
+    """Smoothed loss, summed over the target tokens."""
+    nll: float
+    """Negative log-likelihood, summed over the target tokens."""
+    num_tokens: int
+    grad_norm: float
+    """Length of the gradient before clipping."""
+    skipped: bool
+    """The gradient was not finite: nothing was changed."""
+
+
+class PendingResult:
+    """The result of an update that the device may still compute; `result` waits for it."""
+
+    def __init__(self, values: Tensor, num_tokens: int, ranks: Ranks) -> None:
+        self._values, self._num_tokens, self._ranks = values, num_tokens, ranks
+
+    def result(self) -> UpdateResult:
+        """Loss and nll are summed over the ranks: a collective operation."""
+        loss, nll, grad_norm, finite = self._values.tolist()
+        loss, nll = self._ranks.sum(loss, nll)
+        return UpdateResult(loss, nll, self._num_tokens, grad_norm, skipped=not finite)
+
+
+class Objective(nn.Module):
+    """The training objective as a module: a batch -> (loss, nll), both summed over its real target tokens."""
+
+    def __init__(self, model: TranslationModel, label_smoothing: float, compiled: bool = False) -> None:
+        super().__init__()
+        self.model, self.label_smoothing = model, label_smoothing
+        self._hidden = (
+            torch.compile(model.hidden, dynamic=True) if compiled and model.compiles else model.hidden
+        )
+
+    def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        hidden = (
+            self._hidden(batch.src, batch.src_mask, batch.tgt_in).flatten(0, 1).index_select(0, batch.real)
+        )
+        targets = batch.tgt_out.flatten().index_select(0, batch.real)
+        return projected_cross_entropy(hidden, self.model.output.weight, targets, self.label_smoothing)
+
+
+class Updater:
+    """Applies updates to a model: forward, backward, clip, step."""
+
+    def __init__(
+        self,
+        objective: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        device: torch.device,
+        dtype: torch.dtype,
+        max_grad_norm: float,
+        ranks: Ranks,
+        say: Callable[[str], None],
+        micro_batch_tokens: int = 0,
+        threads: int = 1,
+    ) -> None:
+        """`objective` is an Objective, wrapped by `wrap_distributed` or not; batches of more than
+        `micro_batch_tokens` positions are computed in parts, unless it is 0. With several `threads` of a CPU
+        (`gradient_threads`) each computes a part of a batch.
+        """
+        self._objective, self.optimizer, self._ranks, self._say = objective, optimizer, ranks, say
+        self._parameters = list(objective.parameters())
+        self._device, self.dtype = device, dtype
+        self._max_grad_norm = max_grad_norm
+        self.micro_batch_tokens = micro_batch_tokens
+        self._threads = None
+        if threads > 1 and ranks.size == 1:
+            self._threads = GradientThreads(objective, self._parameters, dtype, threads)
+        # Loss scaling for float16 only: its smallest gradients would underflow.
+        self.scaler = torch.amp.GradScaler(device.type, enabled=dtype == torch.float16, init_scale=2.0**14)
+
+    def update(self, batches: Sequence[Batch], learning_rate: float) -> PendingResult:
+        """One update from all the batches of all the ranks: the same as from one batch of all their
+        sentences.
+
+        Does not wait for the device.
+        """
+        num_tokens = int(self._ranks.sum(sum(batch.num_tokens for batch in batches))[0])
+        pieces = self._small_enough(batches)
+        while (sums := self._gradients(pieces, num_tokens)) is None:
+            pieces = self._halved(pieces)
+        self.scaler.unscale_(self.optimizer)
+        limit = self._max_grad_norm or float("inf")
+        grad_norm = full_tensor(torch.nn.utils.clip_grad_norm_(self._parameters, limit))
+        # A loss that is not finite has no finite gradient; equal on all ranks
+        finite = torch.isfinite(grad_norm)
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate
+        self._step_if(finite)
+        self.scaler.update()
+        self.optimizer.zero_grad(set_to_none=True)
+        return PendingResult(torch.stack([*sums, grad_norm, finite]), num_tokens, self._ranks)
+
+    def _gradients(self, batches: Sequence[Batch], num_tokens: int) -> tuple[Tensor, Tensor] | None:
+        """Accumulate the gradients of the loss over the batches. Returns (loss, nll), or None when out of
+        memory.
+        """
+        loss_sum, nll_sum = torch.zeros(2, device=self._device).unbind()
+
+        def scaled(loss: Tensor) -> Tensor:
+            # DDP and FSDP average gradients over ranks, but our loss is a sum.
+            return self.scaler.scale(loss * (self._ranks.size / num_tokens))
+
+        try:
+            for i, batch in enumerate(batches, start=1):
+                batch = batch.to(self._device)
+                if self._threads is not None:
+                    loss, nll = self._threads.backward(batch, scaled)
+                else:
+                    with no_grad_sync(self._objective, last=i == len(batches)):
+                        with autocast(self._device, self.dtype):
+                            loss, nll = self._objective(batch)
+                        scaled(loss).backward()
+                loss_sum = loss_sum + loss.detach()
+                nll_sum = nll_sum + nll
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+            # The peers already wait for this rank's gradients: it cannot repeat the update
+            if self._ranks.size > 1:
+                most = self._largest(batches)
+                raise WorkError(
+                    f"not enough memory for a batch of {most:,} positions; run the same command with "
+                    f"train.micro_batch_tokens={most // 2} to resume, with the same updates"
+                ) from None
+            return None
+        return loss_sum, nll_sum
+
+    def _halved(self, batches: Sequence[Batch]) -> list[Batch]:
+        """After the memory was not enough: the same sentences in batches of half the positions."""
+        self.optimizer.zero_grad(set_to_none=True)
+        if self._device.type == "cuda":
+            torch.cuda.empty_cache()
+        most = self._largest(batches)
+        self.micro_batch_tokens = most // 2
+        smaller = self._small_enough(batches)
+        self._say(
+            f"not enough memory for a batch of {most:,} positions: from here on in micro-batches of at most "
+            f"{self.micro_batch_tokens:,}; the update is the same, train.batch_tokens need not change"
+        )
+        return smaller
+
+    def _largest(self, batches: Sequence[Batch]) -> int:
+        """Positions of the largest batch, for which the memory was not enough; WorkError if it cannot be
+        halved.
+        """
+        largest = max(batches, key=lambda batch: batch.num_positions)
+        if len(largest.src) == 1:
+            raise WorkError(
+                f"the {self._device} has not enough memory for one sentence of {largest.num_positions:,} "
+                "positions; train under another name with a lower data.max_length or a smaller model"
+            )
+        return largest.num_positions
+
+    def _small_enough(self, batches: Sequence[Batch]) -> list[Batch]:
+        pieces = list(batches)
+        if self.micro_batch_tokens:
+            pieces = [piece for batch in batches for piece in batch.split(self.micro_batch_tokens)]
+        if needs_equal_passes(self._objective):
+            pieces += [pieces[-1].idle()] * (max(self._ranks.gather(len(pieces))) - len(pieces))
+        return pieces
+
+    def _step_if(self, finite: Tensor) -> None:
+        """Let the optimizer step unless the gradient is not finite."""
+        if self.scaler.is_enabled():
+            self.scaler.step(self.optimizer)
+        elif self.optimizer.defaults.get("fused"):
+            # The fused kernels read this on the device: no synchronisation.
+            self.optimizer.found_inf = (~finite).float()  # type: ignore[attr-defined]
+            self.optimizer.step()
+        elif finite:
+            self.optimizer.step()

@@ -1,0 +1,289 @@
+"""Searching an exported model with CTranslate2. Imports no torch, because the import takes longer than
+translating a sentence.
+"""
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from transformer_mt.config import DecodeConfig
+from transformer_mt.cpu import usable_cores
+from transformer_mt.data.vocabulary.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
+from transformer_mt.errors import InputError, Setting, WorkError
+from transformer_mt.search.hypothesis import Hypothesis, LengthPenalty, ranked
+from transformer_mt.translation.engines.engine import Ids, Request
+
+# Settings of which CTranslate2 supports one value only.
+_ONLY = {
+    "search": "beam",
+    "length_penalty_form": "plain",
+    "coverage_penalty": 0.0,
+    "diversity": 0.0,
+    "repetition_penalty": 1.0,
+    "banned": [],
+}
+
+# Larger batches are no faster on a CPU, and the cores would finish their last ones at different times.
+_TOKENS_OF_A_CORE = 1024
+
+# Results whose tokens are scored again in one call.
+_SCORED_TOGETHER = 64
+
+# Seconds between checks whether a batch is done: each check takes time from a worker.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.0005, 0.01
+
+
+def import_ctranslate2() -> Any:
+    """The library; InputError says which extra brings it."""
+    try:
+        import ctranslate2
+    except ImportError as error:
+        raise InputError(
+            f"this needs CTranslate2: pip install 'transformer-mt[ctranslate2]' ({error})"
+        ) from None
+    return ctranslate2
+
+
+def check_settings(settings: DecodeConfig) -> None:
+    """InputError, one line per setting, if CTranslate2 does not support the search."""
+    parts: list[str | Setting] = []
+    for key, value in _ONLY.items():
+        if (found := getattr(settings, key)) != value:
+            parts += [
+                "\n", Setting(f"decode.{key}"), f" must be {value!r} with ", Setting("engine", "ctranslate2"),
+                f", but is {found!r}; translate with the run's folder instead",
+            ]  # fmt: skip
+    if "stop_early" in settings.model_fields_set and not settings.stop_early:
+        parts += [
+            "\n", Setting("decode.stop_early"), " must be true with ", Setting("engine", "ctranslate2"),
+            ", but is False; leave it out, or translate with the run's folder instead",
+        ]  # fmt: skip
+    if parts:
+        raise InputError(*parts[1:])
+
+
+def supported_settings(settings: DecodeConfig) -> tuple[DecodeConfig, list[str]]:
+    """The settings with unsupported ones at their supported value, and the names of those."""
+    missing = [key for key, value in _ONLY.items() if getattr(settings, key) != value]
+    of_sampling = {"samples", "temperature", "top_k", "top_p"} if "search" in missing else set()
+    kept = settings.model_dump(exclude={*missing, *of_sampling})
+    return DecodeConfig.model_validate(kept), missing
+
+
+def choose_device_name(device: str, dtype: str | None) -> str:
+    """The device as CTranslate2 calls it: cpu, cuda or cuda:N. InputError if it is not there, or has no such
+    arithmetic.
+    """
+    library = import_ctranslate2()
+    kind, _, index = device.partition(":")
+    if kind not in ("auto", "cpu", "cuda") or (index and not (index.isdecimal() and kind == "cuda")):
+        raise InputError(
+            Setting("device"),
+            " must be auto, cpu, cuda or cuda:N with ",
+            Setting("engine", "ctranslate2"),
+            f", but is {device}",
+        )
+    gpus = library.get_cuda_device_count()
+    if kind == "auto":
+        kind = "cuda" if gpus else "cpu"
+    if kind == "cuda" and int(index or 0) >= gpus:
+        raise InputError(
+            f"the device must exist, but {device} does not: this machine has {gpus} CUDA GPUs; use cpu"
+        )
+    kinds = library.get_supported_compute_types(kind)
+    if dtype is not None and dtype not in kinds:
+        raise InputError(
+            Setting("dtype"), f" must be one of {', '.join(sorted(kinds))} on this {kind}, but is {dtype}"
+        )
+    return f"{kind}:{index}" if index else kind
+
+
+class CTranslate2Engine:
+    """An exported model. Each core runs one single-threaded worker: synchronising several threads in a step
+    takes longer than it saves (docs/measurements/performance.md).
+    """
+
+    name = "ctranslate2"
+
+    def __init__(
+        self, folder: Path, tokenizer: Tokenizer, device: str, dtype: str, max_positions: int
+    ) -> None:
+        self.max_positions: int | None = max_positions
+        self.folder, self.device, self.dtype = folder, device, dtype
+        self.is_on_cpu = device == "cpu"
+        self.src_pieces = tokenizer.all_pieces_src
+        self.tgt_pieces = tokenizer.all_pieces_tgt
+        self.tgt_ids = {piece: i for i, piece in enumerate(self.tgt_pieces)}
+        self._never = (PAD, UNK, BOS, *(tokenizer.control_ids.values() if tokenizer.shared else ()))
+        self._library_model: Any = None
+        self._workers = 0
+
+    @classmethod
+    def load(
+        cls, folder: Path, tokenizer: Tokenizer, device: str = "auto", dtype: str | None = None
+    ) -> "CTranslate2Engine":
+        """The export in `folder`; arithmetic as exported, as far as the device has it, unless `dtype` says
+        another.
+        """
+        kind = choose_device_name(device, dtype)
+        try:
+            positions = int(json.loads((folder / "export.json").read_text(encoding="utf-8"))["positions"])
+        except (OSError, ValueError, KeyError, TypeError):
+            raise InputError(
+                f"{folder}: must hold a whole export.json, but does not; export it again"
+            ) from None
+        return cls(folder, tokenizer, kind, dtype or "default", positions)
+
+    def check(self, settings: DecodeConfig) -> None:
+        check_settings(settings)
+
+    def search(
+        self, requests: Sequence[Request], settings: DecodeConfig, n_best: int
+    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+        return self._search(requests, settings, min(n_best, settings.beam)) if requests else iter(())
+
+    def token_log_probs(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[float]]:
+        sources = [[self.src_pieces[i] for i in src] for src, _ in pairs]
+        targets = [[self.tgt_pieces[i] for i in tgt] for _, tgt in pairs]
+        results = self._model(len(pairs)).score_batch(
+            sources, targets, max_batch_size=4096, batch_type="tokens", max_input_length=0
+        )
+        return [result.log_probs for result in results]
+
+    def cross_attention(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[list[float]]]:
+        sources = [[self.src_pieces[i] for i in src] for src, _ in pairs]
+        targets = [[self.tgt_pieces[i] for i in tgt] for _, tgt in pairs]
+        found: list[list[list[float]]] = [[] for _ in pairs]
+        by_length: dict[int, list[int]] = {}
+        for i, target in enumerate(targets):
+            by_length.setdefault(len(target), []).append(i)
+        for length, rows in by_length.items():  # each is to be decoded to its own length
+            results = self._model(1).translate_batch(
+                [sources[i] for i in rows],
+                [targets[i] for i in rows],
+                beam_size=1,
+                return_attention=True,
+                max_decoding_length=max(1, length),
+                max_batch_size=_SCORED_TOGETHER,
+                max_input_length=0,
+            )
+            for i, result in zip(rows, results):
+                found[i] = [row[: len(sources[i])] for row in result.attention[0][:length]]
+        return found
+
+    def _search(
+        self, requests: Sequence[Request], settings: DecodeConfig, n_best: int
+    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+        penalty = LengthPenalty(settings.length_penalty)
+        longest = max(r.limit for r in requests)
+        never = [[self.tgt_pieces[token]] for token in self._never]
+        # When CTranslate2 forbids or forces tokens, its scores differ from ours, so all of the beam is scored
+        # and ranked again.
+        ruled = bool(settings.min_length or settings.no_repeat_ngram)
+        # Without a length penalty it stops once the requested number of hypotheses has ended; only the first
+        # of them is then certain to be the best.
+        early = n_best > 1 and not settings.length_penalty
+        asked = settings.beam if ruled or early or any(r.prefix for r in requests) else n_best
+        unscored: list[tuple[int, Request, list[Ids]]] = []
+        for i, (request, result) in enumerate(zip(requests, self._ask(requests, settings, asked, longest))):
+            found = self._ids(result)
+            # It may write tokens that have no text, and it stops at the longest request's limit.
+            forbidden = any(token in tokens for tokens in found for token in self._never)
+            stopped = any(len(tokens) > request.limit or tokens[-1:] != [EOS] for tokens in found)
+            # Greedy search goes the same way whatever its limit
+            if forbidden or (stopped and settings.beam > 1):
+                (result,) = self._ask(
+                    [request], settings, settings.beam, request.limit, suppress_sequences=never
+                )
+                found = self._ids(result)
+            ended = [len(tokens) <= request.limit and tokens[-1:] == [EOS] for tokens in found]
+            whole = [
+                tokens if end else [*tokens[: request.limit - 1], EOS] for tokens, end in zip(found, ended)
+            ]
+            if ruled or request.prefix or forbidden or stopped:
+                unscored.append((i, request, whole))
+                if len(unscored) == _SCORED_TOGETHER:
+                    yield from self._scored(unscored, penalty, n_best)
+                    unscored = []
+                continue
+            log_probs = [score * penalty(len(tokens)) for score, tokens in zip(result.scores, found)]
+            yield i, _ranked(whole, log_probs, penalty)[:n_best]
+        yield from self._scored(unscored, penalty, n_best)
+
+    def _scored(
+        self, found: list[tuple[int, Request, list[Ids]]], penalty: LengthPenalty, n_best: int
+    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+        """The hypotheses of some requests with the probabilities of the model, all scored in one call."""
+        pairs = [(request.src, tokens[:-1]) for _, request, whole in found for tokens in whole]
+        scores = iter(self.token_log_probs(pairs) if pairs else [])
+        for i, _, whole in found:
+            yield i, _ranked(whole, [sum(next(scores)) for _ in whole], penalty)[:n_best]
+
+    def _ids(self, result: Any) -> list[list[int]]:
+        return [[self.tgt_ids[piece] for piece in pieces] for pieces in result.hypotheses]
+
+    def _ask(
+        self, requests: Sequence[Request], settings: DecodeConfig, n_best: int, limit: int, **options: Any
+    ) -> Iterator[Any]:
+        """CTranslate2's results in order, each as soon as it is available."""
+        model, lengths = self._model(len(requests)), [len(r.src) + 1 for r in requests]
+        most = settings.batch_tokens // settings.beam
+        if self.device == "cpu":
+            most = min(most, _TOKENS_OF_A_CORE, sum(lengths) // self._workers)
+        promises = model.translate_batch(
+            [[self.src_pieces[i] for i in r.src] for r in requests],
+            [[self.tgt_pieces[i] for i in r.prefix] for r in requests]
+            if any(r.prefix for r in requests)
+            else None,
+            max_batch_size=max(most, *lengths),
+            batch_type="tokens",
+            asynchronous=True,
+            beam_size=settings.beam,
+            num_hypotheses=n_best,
+            length_penalty=settings.length_penalty,
+            no_repeat_ngram_size=settings.no_repeat_ngram,
+            min_decoding_length=settings.min_length,
+            max_decoding_length=limit,
+            max_input_length=0,
+            return_scores=True,
+            return_end_token=True,
+            **options,
+        )
+        for promise in promises:
+            pause = _FIRST_PAUSE
+            while not promise.done():
+                time.sleep(pause)  # result() would block Ctrl-C
+                pause = min(1.2 * pause, _LONGEST_PAUSE)
+            try:
+                yield promise.result()
+            except (RuntimeError, ValueError) as error:
+                raise WorkError(f"CTranslate2 could not translate: {error}") from None
+
+    def _model(self, requests: int) -> Any:
+        """CTranslate2's translator with one worker per core, or with one worker for a single request."""
+        library = import_ctranslate2()
+        workers = usable_cores() if requests > 1 and self.device == "cpu" else 1
+        if self._library_model is None or self._workers < workers:
+            kind, _, index = self.device.partition(":")
+            try:
+                self._library_model = library.Translator(
+                    str(self.folder), kind, device_index=int(index or 0), compute_type=self.dtype,
+                    inter_threads=workers, intra_threads=1, max_queued_batches=-1,  # asking never waits
+                )  # fmt: skip
+            except (RuntimeError, ValueError) as error:
+                raise WorkError(
+                    f"{self.folder}: CTranslate2 cannot load it: {error}; export it again"
+                ) from None
+            self._workers = workers
+        return self._library_model
+
+
+def _ranked(found: Sequence[Ids], log_probs: Sequence[float], penalty: LengthPenalty) -> list[Hypothesis]:
+    return ranked(
+        [
+            Hypothesis(tokens=tokens, log_prob=value, score=value / penalty(len(tokens)))
+            for tokens, value in zip(found, log_probs)
+        ]
+    )

@@ -1,0 +1,59 @@
+"""What looks wrong with a translation, judged from the two texts alone."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from transformer_mt.text.unsegmented import count_unsegmented
+
+# A URL is matched only at its first character: otherwise the time for a line without spaces would be
+# quadratic in its length.
+URL = re.compile(r"(?:https?://|www\.)[^\s<>\"]*[^\s<>\".,;:!?)]|(?<![\w.+-])[\w.+-]+@[\w-]+\.[\w.-]*\w")
+# 1,250 and 1.250 and 1 250: the separator between groups of three digits differs between languages.
+_GROUPED = re.compile(r"(?<![\d.,])\d{1,3}(?:[.,'’ \u00a0\u202f]\d{3})+(?!\d)")
+_NUMBER = re.compile(r"\d+")
+
+
+def text_flags(source: str, translation: str, src_pieces: int, tokens: Sequence[str]) -> Iterator[str]:
+    """`copied`, `repeating`, `length_ratio`, `missing_number`, `missing_url`: those that are true."""
+    if translation == source.strip() and _num_words(source) > 1 and any(map(str.isalpha, source)):
+        yield "copied"  # one word may be a name
+    if _repeats(tokens):
+        yield "repeating"
+    longer, shorter = max(src_pieces, len(tokens)), min(src_pieces, len(tokens))
+    if longer > 3 * shorter + 5:
+        yield "length_ratio"
+    # Most lines have neither: then the translation is not searched for them.
+    if (numbers := _numbers(source)) and numbers - _numbers(translation):
+        yield "missing_number"
+    if (urls := _urls(source)) and urls - _urls(translation):
+        yield "missing_url"
+
+
+def _num_words(text: str) -> int:
+    return len(text.split()) + count_unsegmented(text) // 3
+
+
+def _numbers(text: str) -> Counter[str]:
+    """The numbers of a text, those with decimals in two parts, as 3.5 is 3,5 elsewhere and 10:30 is 10.30."""
+    if not _NUMBER.search(text):
+        return Counter()
+    whole = _GROUPED.sub(lambda grouped: "".join(_NUMBER.findall(grouped.group())), URL.sub(" ", text))
+    return Counter(_NUMBER.findall(whole))
+
+
+def _urls(text: str) -> Counter[str]:
+    return Counter(URL.findall(text) if any(mark in text for mark in ("://", "www.", "@")) else ())
+
+
+def _repeats(tokens: Sequence[str]) -> bool:
+    """Whether one to four pieces come four times in a row; marks such as ... do not count."""
+    if len(tokens) - len(set(tokens)) < 3 or max(Counter(tokens).values()) < 4:
+        return False
+    for n in range(1, 5):
+        for start in range(len(tokens) - 4 * n + 1):
+            first = tokens[start : start + n]
+            again = all(tokens[start + k * n : start + (k + 1) * n] == first for k in range(1, 4))
+            if again and any(c.isalnum() for piece in first for c in piece):
+                return True
+    return False
