@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING, Any
 
 from transformer_mt.cpu import wait_without_spinning
+from transformer_mt.version import __version__
 
-__version__ = "0.1.0"
 __all__ = ["Translator", "__version__", "load_config", "train"]
 
 if TYPE_CHECKING:

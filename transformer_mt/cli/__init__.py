@@ -15,7 +15,6 @@ import warnings
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from transformer_mt import __version__
 from transformer_mt.cli import (
     backtranslate,
     compare,
@@ -35,6 +34,7 @@ from transformer_mt.cli import (
 from transformer_mt.cli.console import Parser, say, subcommands
 from transformer_mt.cli.flags import name_by_flags
 from transformer_mt.errors import InputError, Notice, Setting, WorkError
+from transformer_mt.version import __version__
 
 # In these commands positional words may come before, between and after the options.
 _INTERMIXED = (

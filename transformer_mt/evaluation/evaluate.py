@@ -13,7 +13,6 @@ from transformer_mt.evaluation.metric import Metric, Score
 from transformer_mt.evaluation.metrics import build_metrics, corpus_scores, tokenised_note
 from transformer_mt.files import digest, write_text
 from transformer_mt.progress_bar import show_progress
-from transformer_mt.translation.direction import translator_for_set
 from transformer_mt.translation.result import Options
 from transformer_mt.translation.translator import Translator
 
@@ -81,7 +80,7 @@ def evaluate(
     set's; `weights` are kept with the result.
     """
     if test.languages:
-        translator = translator_for_set(translator, test.languages)
+        translator = translator.for_set(test.languages)
     metrics = build_metrics(config.evaluate, translator.target_lang)  # before any work
     tag = tag or test.tag
     sources, references = test.sources, test.references

@@ -13,7 +13,6 @@ from transformer_mt.evaluation.metrics import build_metrics, corpus_scores
 from transformer_mt.markdown import table
 from transformer_mt.text.text_changes import Change, NoFinalMark, TitleCase, Typos, UpperCase
 from transformer_mt.text.unsegmented import joined
-from transformer_mt.translation.direction import translator_for_set
 from transformer_mt.translation.result import Options
 from transformer_mt.translation.translator import Translator
 
@@ -51,7 +50,7 @@ def measure(
 ) -> Iterator[Row]:
     """The scores of the test set as it is, and in each form."""
     if test.languages:
-        translator = translator_for_set(translator, test.languages)
+        translator = translator.for_set(test.languages)
     metrics = build_metrics(config.evaluate, translator.target_lang)
     for form, sentences in forms(test).items():
         say(f"{test.corpus}, {form}: {len(sentences):,} lines")

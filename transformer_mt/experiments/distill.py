@@ -42,7 +42,6 @@ from transformer_mt.files import digest, write_text
 from transformer_mt.locks import start_over
 from transformer_mt.markdown import table
 from transformer_mt.training.loop import train
-from transformer_mt.translation.direction import translator_for_set
 from transformer_mt.translation.engines.ctranslate2_engine import import_ctranslate2
 from transformer_mt.translation.model_folder import load_run_config
 from transformer_mt.translation.result import Options
@@ -232,7 +231,7 @@ def _translate(
 ) -> tuple[str, str]:  # fmt: skip
     """Write the corpus `file`; its columns, which are the languages as the teacher calls them."""
     first, *others = plan.teachers
-    translator = translator_for_set(Translator.load(first, ensemble=others), languages)
+    translator = Translator.load(first, ensemble=others).for_set(languages)
     tag = _known_tag(tag, translator)
     task = SyntheticCorpusTask(translator, plan.teachers, text, True, plan.choice, tag)
     if counts := make_corpus(task, file, say):
@@ -257,7 +256,7 @@ def _measure(
     keep_freed_memory(one_heap=True)
     first, *others = models
     translator = Translator.load(first, device="cpu", ensemble=others)
-    translator = translator_for_set(translator, languages)
+    translator = translator.for_set(languages)
     options = Options(tag=_known_tag(tag, translator))
     sources, references = [src for src, _ in test], [targets for _, targets in test]
     list(translator.stream(sources[:32], options))  # what is done once is not measured

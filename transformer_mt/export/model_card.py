@@ -9,7 +9,6 @@ from typing import Any
 
 from huggingface_hub import EvalResult, ModelCardData
 
-from transformer_mt import __version__
 from transformer_mt.config import Config
 from transformer_mt.config.corpus import HubCorpus
 from transformer_mt.data.cleaning.drop_reasons import READ, REASONS
@@ -19,6 +18,7 @@ from transformer_mt.files import read_objects
 from transformer_mt.markdown import table
 from transformer_mt.text.languages import base_code, is_natural
 from transformer_mt.training.reporting.report import facts_table, score_cell, signature_lines, test_scores
+from transformer_mt.version import __version__
 
 _ON_THE_HUB = {"Hugging Face": "transformers"}
 """The hub's names of the libraries that load a target."""

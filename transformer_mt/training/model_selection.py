@@ -21,7 +21,6 @@ from transformer_mt.training.reporting.report import write_report
 from transformer_mt.training.state.run import Run
 from transformer_mt.training.validate import SetScores, Validation, validate
 from transformer_mt.translation.confidence import CALIBRATION_FILE
-from transformer_mt.translation.direction import translator_for_set
 from transformer_mt.translation.translator import Translator
 
 _METADATA_KEY = "transformer_mt"
@@ -169,7 +168,7 @@ def _calibrate(run: Run) -> None:
     if (run.folder / CALIBRATION_FILE).exists():  # the model is that of an earlier end
         return
     valid = run.data.valid[0]
-    translator = translator_for_set(Translator.load(run.folder, str(run.device)), valid.languages)
+    translator = Translator.load(run.folder, str(run.device)).for_set(valid.languages)
     if fit := calibrate(
         translator, valid.sentences[: run.config.train.validate_sentences], run.config, valid.tag
     ):

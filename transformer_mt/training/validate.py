@@ -19,7 +19,6 @@ from transformer_mt.model.interface import TranslationModel
 from transformer_mt.progress_bar import show_progress
 from transformer_mt.training.parallel.distributed import Ranks
 from transformer_mt.training.update.step import Objective
-from transformer_mt.translation.direction import translator_for_set
 from transformer_mt.translation.result import Options, Translation
 from transformer_mt.translation.translator import Translator
 
@@ -79,7 +78,7 @@ def validate(
     for each in data.valid:
         sentences = each.sentences[: config.train.validate_sentences]
         sources, references = [src for src, _ in sentences], [targets for _, targets in sentences]
-        own = translator_for_set(translator, each.languages)
+        own = translator.for_set(each.languages)
         metrics = build_metrics(config.evaluate, own.target_lang, validation_metrics(config))
         translations = _translate(own, sources, Options(tag=each.tag), ranks)
         scores = corpus_scores(metrics, sources, translations, references)

@@ -1,13 +1,9 @@
 """The languages a model reads and writes."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.text.languages import base_code
-
-if TYPE_CHECKING:
-    from transformer_mt.translation.translator import Translator
 
 Direction = tuple[str, str]
 """Source and target language."""
@@ -37,17 +33,6 @@ def can_translate(directions: Sequence[Direction], has_pieces: bool, languages: 
     if source in sources and target in targets:
         return True
     return len(targets) == 1 and not has_pieces and target not in sources - targets
-
-
-def translator_for_set(translator: "Translator", languages: Direction) -> "Translator":
-    """The translator for a validation or test set. InputError if it is not one for the model."""
-    if not can_translate(translator.directions, bool(translator.planner.language_ids), languages):
-        known = ", ".join(f"{source} to {target}" for source, target in translator.directions)
-        raise InputError(f"the model translates {known}, but the set is {languages[0]} to {languages[1]}")
-    try:
-        return translator.towards(languages[1], languages[0])
-    except InputError:
-        return translator
 
 
 def name_in(known: Sequence[str], language: str) -> str | None:

@@ -22,7 +22,7 @@ from transformer_mt.translation.assembly import (
     merge_candidates,
 )
 from transformer_mt.translation.confidence import Calibration
-from transformer_mt.translation.direction import find_direction
+from transformer_mt.translation.direction import Direction, can_translate, find_direction
 from transformer_mt.translation.engines.engine import Engine, Ids
 from transformer_mt.translation.model_folder import is_exported, load_run_config
 from transformer_mt.translation.result import Candidate, Options, Translation
@@ -62,6 +62,18 @@ class Translator:
         other, usual = copy.copy(self), (self.source_lang, self.target_lang)
         other._set_direction(find_direction(self.directions, target, source, usual))
         return other
+
+    def for_set(self, languages: Direction) -> "Translator":
+        """The translator for a validation or test set of these languages. InputError if the model does not
+        translate between them.
+        """
+        if not can_translate(self.directions, bool(self.planner.language_ids), languages):
+            known = ", ".join(f"{source} to {target}" for source, target in self.directions)
+            raise InputError(f"the model translates {known}, but the set is {languages[0]} to {languages[1]}")
+        try:
+            return self.towards(languages[1], languages[0])
+        except InputError:
+            return self
 
     def _set_direction(self, direction: tuple[str, str]) -> None:
         self.source_lang, self.target_lang = direction

@@ -23,7 +23,7 @@ from transformer_mt.evaluation.metric import Score
 from transformer_mt.files import read_objects
 from transformer_mt.training.loop import train
 from transformer_mt.training.validate import SetScores, mean_of
-from transformer_mt.translation.direction import can_translate, translator_for_set
+from transformer_mt.translation.direction import can_translate
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -192,7 +192,7 @@ def test_a_model_does_not_take_a_set_of_the_other_direction(tiny_run, languages,
     assert can_translate(translator.directions, False, languages) == fits
     if not fits:
         with pytest.raises(InputError, match="the model translates en to de, but the set is"):
-            translator_for_set(translator, languages)
+            translator.for_set(languages)
 
 
 def test_a_model_that_is_asked_for_languages_takes_only_those(both):
@@ -202,7 +202,7 @@ def test_a_model_that_is_asked_for_languages_takes_only_those(both):
     ):  # fmt: skip
         assert can_translate(translator.directions, True, languages) == fits
     with pytest.raises(InputError, match="the model translates en to de, de to en, but the set is en to fr"):
-        translator_for_set(translator, ("en", "fr"))
+        translator.for_set(("en", "fr"))
 
 
 @pytest.mark.parametrize(

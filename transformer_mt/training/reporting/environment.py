@@ -9,8 +9,8 @@ import numpy
 import sentencepiece
 import torch
 
-from transformer_mt import __version__
 from transformer_mt.cpu import cpu_name, usable_cores
+from transformer_mt.version import __version__
 
 
 def environment() -> dict[str, Any]:
