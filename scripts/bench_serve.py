@@ -103,8 +103,9 @@ def direct(arguments: argparse.Namespace, lines: Sequence[str]) -> float:
     folder = str(arguments.model)
     if arguments.engine == "ctranslate2":
         from transformer_mt.export.cache import exported
+        from transformer_mt.runs.folder import RunFolder
 
-        folder = str(exported(arguments.model, print))
+        folder = str(exported(RunFolder(arguments.model), print))
     given = json.dumps([folder, list(lines)])
     return float(subprocess.run([sys.executable, "-c", code], input=given, text=True, check=True,
                                 stdout=subprocess.PIPE).stdout)  # fmt: skip

@@ -148,6 +148,7 @@ class Ours:
 
     def __init__(self, variant: Variant, options: argparse.Namespace, shape: str, folder: str) -> None:
         from transformer_mt.config import Config
+        from transformer_mt.runs.folder import RunFolder
         from transformer_mt.training.setup import open_run
 
         use_torch_version(variant.without)
@@ -168,7 +169,7 @@ class Ours:
                     "train": {"batch_tokens": options.batch_tokens, "device": options.device, **how},
                 }
             ),
-            Path(folder),
+            RunFolder(folder),
             fresh=False,
         )
         self.run.model.train()

@@ -22,6 +22,7 @@ from pathlib import Path
 from unittest import mock
 
 from transformer_mt.device import keep_freed_memory
+from transformer_mt.runs.folder import RunFolder
 
 BEAMS = (5, 1)
 
@@ -261,9 +262,10 @@ def main() -> None:
     lines = [line for line in lines if line]
     with tempfile.TemporaryDirectory() as folder:
         exports = {}
+        run = RunFolder(arguments.run)
         for kind in ("float32", "int8"):
             exports[kind] = Path(folder) / kind
-            print(export(arguments.run, exports[kind], ToCTranslate2(kind), str(arguments.source), print))
+            print(export(run, exports[kind], ToCTranslate2(kind), str(arguments.source), print))
         if arguments.busy:
             beside_another_program(arguments.run, exports["int8"], lines, arguments.rounds)
             return

@@ -23,8 +23,8 @@ from transformer_mt.documents.html import parse_html
 from transformer_mt.documents.marked_text import MarkedText
 from transformer_mt.documents.translate import translate_pieces
 from transformer_mt.model import interface
+from transformer_mt.runs.folder import RunFolder
 from transformer_mt.translation.alignment import find_words
-from transformer_mt.translation.model_folder import load_run_config
 from transformer_mt.translation.translator import Translator
 
 LEAST_COUNT, LEAST_ASSOCIATION = 15, 0.6
@@ -42,7 +42,7 @@ def main() -> None:
     args = parser.parse_args()
     if args.layer:
         interface.alignment_layer = lambda num_decoder_layers: args.layer - 1
-    config = load_run_config(args.model)
+    config = RunFolder(args.model).config()
     training = pairs_of(config, "train", args.training_pairs)
     partners = dictionary(training)
     translator = Translator.load(args.model)

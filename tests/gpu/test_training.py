@@ -2,8 +2,6 @@
 and resumed.
 """
 
-from pathlib import Path
-
 import pytest
 import torch
 
@@ -14,6 +12,7 @@ from transformer_mt.config import TrainConfig
 from transformer_mt.config.load import load_config
 from transformer_mt.data.batches.batching import TrainingBatches
 from transformer_mt.data.batches.prefetch import BatchPrefetcher
+from transformer_mt.runs.folder import RunFolder
 from transformer_mt.training.batch_budget import (
     find_budget,
     longest_batch,
@@ -152,7 +151,7 @@ def config(write_config, tmp_path, monkeypatch, device):
 
 
 def test_prefetched_batches_are_pinned_and_the_same(cuda, config):
-    data = open_run(config(), Path("runs/x")).data
+    data = open_run(config(), RunFolder("runs/x")).data
     made = [BatchPrefetcher(TrainingBatches(data.train, 600, 1), 2, place) for place in (CPU, cuda)]
     for _ in range(3):
         plain, pinned = (each.next_update() for each in made)
@@ -175,7 +174,7 @@ def test_a_run_resumes_where_it_stopped(config, words):
     for name, stops in (("straight", [24]), ("stopped", [12, 24])):
         for stop in stops:
             folder = train(config(*same, *words, f"name={name}", f"train.max_updates={stop}"))
-        ends.append(open_run(config(*same, *words, f"name={name}"), folder))
+        ends.append(open_run(config(*same, *words, f"name={name}"), RunFolder(folder)))
     straight, stopped = (dict(end.model.named_parameters()) for end in ends)
     for name, weight in straight.items():  # some kernels add in any order: not bit for bit
         torch.testing.assert_close(stopped[name], weight, atol=2e-2, rtol=2e-2)
@@ -215,7 +214,7 @@ def test_the_largest_budget_fits(cuda, config):
     torch.cuda.empty_cache()
     torch.cuda.set_per_process_memory_fraction(min(1.0, 3e9 / total))
     try:
-        run = open_run(config("train.batch_tokens=600"), Path("runs/y"))
+        run = open_run(config("train.batch_tokens=600"), RunFolder("runs/y"))
         tokens = find_budget(run.config, run.data, cuda)
         torch.cuda.empty_cache()
         reset_peak(cuda)
@@ -227,6 +226,6 @@ def test_the_largest_budget_fits(cuda, config):
 
 
 def test_auto_is_the_gpu_in_bf16_compiled(cuda, config):
-    run = open_run(config("train.device=auto", "train.precision=auto"), Path("runs/z"))
+    run = open_run(config("train.device=auto", "train.precision=auto"), RunFolder("runs/z"))
     assert run.device.type == "cuda" and run.updater.dtype in (torch.bfloat16, torch.float16)
     assert run.updater._objective._hidden != run.model.hidden  # compiled

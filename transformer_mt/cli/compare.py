@@ -92,11 +92,11 @@ def _compare(arguments: argparse.Namespace) -> int:
     if arguments.html and not Path(arguments.html).absolute().parent.is_dir():
         raise InputError(f"{arguments.html}: must be in a folder that exists")
     from transformer_mt.evaluation.comparison import compare
-    from transformer_mt.translation.model_folder import load_run_config
+    from transformer_mt.runs.folder import RunFolder
 
     named = _systems(arguments.systems)
-    folder = next((system.paths[0] for system in named if system.is_model), None)
-    config = load_run_config(folder) if folder else None
+    folder = next((RunFolder(system.paths[0]) for system in named if system.is_model), None)
+    config = folder.config() if folder else None
     metrics = _metrics(arguments, config)
     tests = load_evaluation_sets(arguments, folder, config) or _sets_of_files(named)
     tests = _of_languages(arguments.to, tests, config)
@@ -164,7 +164,9 @@ def _systems(texts: list[str]) -> list[_Named]:
 def _short_name(path: Path) -> str:
     """The folder's name, or the file's; that of the run for what `evaluate` wrote there."""
     path = path.resolve()
-    if path.parent.name == "evaluation" and path.suffix == ".jsonl":
+    from transformer_mt.runs.folder import RunFolder
+
+    if RunFolder(path.parent.parent).translations_file(path.stem) == path:
         return path.parent.parent.name
     return path.name if path.is_dir() else path.stem
 
@@ -208,6 +210,7 @@ def _translated(
     from transformer_mt.evaluation.comparison import System
     from transformer_mt.evaluation.outputs import read_translations
     from transformer_mt.evaluation.translated import translated
+    from transformer_mt.runs.folder import RunFolder
 
     for system in named:  # before any work
         if not system.is_model and len(system.paths) != len(tests):
@@ -220,7 +223,7 @@ def _translated(
     ]
     runs: dict[str, list[list[list[str]]]] = {}
     for system, of_files in zip(named, read):
-        run = of_files or translated(system.paths[0], tests, arguments.device, say)
+        run = of_files or translated(RunFolder(system.paths[0]), tests, arguments.device, say)
         runs.setdefault(system.name, []).append(run)
     return [System(name, found) for name, found in runs.items()]
 

@@ -25,9 +25,9 @@ def _show(arguments: argparse.Namespace) -> int:
 
     config = load_config(arguments.config, arguments.overrides)
     if config.init_from:
-        from transformer_mt.translation.model_folder import load_run_config
+        from transformer_mt.runs.folder import RunFolder
 
-        config = inherit(config, load_run_config(Path(config.init_from)))
+        config = inherit(config, RunFolder(Path(config.init_from)).config())
     print(dump_config(config, comments=True), end="")
     return 0
 

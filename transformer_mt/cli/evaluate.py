@@ -3,7 +3,6 @@
 import argparse
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transformer_mt.cli.console import say
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from transformer_mt.config import Config
     from transformer_mt.data.corpora.evaluation_sets import EvaluationSet
     from transformer_mt.evaluation.evaluate import Evaluation
+    from transformer_mt.runs.folder import RunFolder
     from transformer_mt.translation.translator import Translator
 
 _ABOUT = (
@@ -51,13 +51,14 @@ def add_command(commands: Any) -> None:
 def _evaluate(arguments: argparse.Namespace) -> int:
     files_of_sets(arguments)  # refused before any work
     from transformer_mt.evaluation.evaluate import evaluate
-    from transformer_mt.evaluation.outputs import NOT_ITS_OWN, weights_digest
-    from transformer_mt.translation.model_folder import load_run_config
+    from transformer_mt.evaluation.outputs import NOT_ITS_OWN
+    from transformer_mt.runs.folder import RunFolder
 
-    folder = Path(arguments.model)
-    config = load_run_config(folder)
+    folder = RunFolder(arguments.model)
+    config = folder.config()
     external = external_metrics(arguments, config.evaluate.metrics)
-    weights = weights_digest(folder)  # before the model is read: a training may write a better one meanwhile
+    # Before the model is read: a training may write a better one meanwhile
+    weights = folder.weights_digest()
     tests = load_evaluation_sets(arguments, folder, config)
     if not tests:
         raise InputError(f"{folder}: its config has no data.test; give --source FILE --reference FILE")
@@ -108,10 +109,10 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _save(evaluation: "Evaluation", folder: Path, test: "EvaluationSet") -> WorkError | None:
+def _save(evaluation: "Evaluation", folder: "RunFolder", test: "EvaluationSet") -> WorkError | None:
     """Keep it in the run's folder; the error if that takes no files."""
     try:
-        evaluation.save(folder / "evaluation", test)
+        evaluation.save(folder, test)
     except WorkError as error:
         return error
     return None
@@ -119,7 +120,7 @@ def _save(evaluation: "Evaluation", folder: Path, test: "EvaluationSet") -> Work
 
 def _test_robustness(
     arguments: argparse.Namespace,
-    folder: Path,
+    folder: "RunFolder",
     config: "Config",
     translator: "Translator",
     tests: "list[EvaluationSet]",
@@ -154,27 +155,28 @@ def _compare_with_parent(
     from transformer_mt.evaluation import fine_tuning
     from transformer_mt.evaluation.comparison import System, compare
     from transformer_mt.evaluation.metrics import metrics_by_test
-    from transformer_mt.evaluation.outputs import keep_table, weights_digest
+    from transformer_mt.evaluation.outputs import keep_table
     from transformer_mt.evaluation.translated import translated
+    from transformer_mt.runs.folder import RunFolder
     from transformer_mt.translation.direction import can_translate
-    from transformer_mt.translation.model_folder import load_run_config
 
-    folder = Path(arguments.model)
-    expected = fine_tuning.weights_of_parent(folder)
+    folder = RunFolder(arguments.model)
+    expected = folder.weights_of_parent()
     if config.init_from is None or expected is None or (arguments.json and not weights):
         return
-    parent = Path(config.init_from)
-    if parent.parent.resolve() == folder.resolve():  # what a student began with is no model of its own
+    parent = RunFolder(config.init_from)
+    # What a student began with is no model of its own
+    if parent.path.parent.resolve() == folder.path.resolve():
         return
-    if weights_digest(parent) != expected:
+    if parent.weights_digest() != expected:
         say(f"no comparison with {parent}: the weights that this model began with are not at this path")
         return
     if not (arguments.source or arguments.to or vars(arguments)["from"]):
-        of_parent = load_evaluation_sets(arguments, parent, load_run_config(parent))
+        of_parent = load_evaluation_sets(arguments, parent, parent.config())
         known = [(test.languages, test.sentences) for test in tests]
         new = [test for test in of_parent if (test.languages, test.sentences) not in known]
         tests = [*tests, *(replace(test, name=f"parent-{test.name}") for test in new)]
-    both = [load_run_config(parent).data, config.data]
+    both = [parent.config().data, config.data]
     for test in list(tests):
         if test.languages and not all(
             can_translate(data.directions, data.has_language_pieces, test.languages) for data in both
@@ -194,11 +196,9 @@ def _compare_with_parent(
         keep_table(folder, fine_tuning.FINE_TUNING_FILE, table, weights)
 
 
-def _update_report(folder: Path, config: "Config") -> None:
+def _update_report(folder: "RunFolder", config: "Config") -> None:
     """Write the scores into the report of the run, if the folder is that of a run."""
-    metrics = folder / "metrics.jsonl"
-    if metrics.exists():
-        from transformer_mt.files import read_objects
+    if folder.metrics_file.exists():
         from transformer_mt.training.reporting.report import write_report
 
-        write_report(folder, config, read_objects(metrics), say)
+        write_report(folder, config, say)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from transformer_mt.config.corpus import FromTrainCorpus, Readable
     from transformer_mt.data.corpora.evaluation_sets import EvaluationSet
     from transformer_mt.evaluation.external_metric import ExternalMetric
+    from transformer_mt.runs.folder import RunFolder
 
 
 def add_evaluation_sets(parser: argparse.ArgumentParser) -> None:
@@ -52,7 +53,7 @@ def files_of_sets(arguments: argparse.Namespace) -> list[tuple[str, list[str]]]:
 
 
 def load_evaluation_sets(
-    arguments: argparse.Namespace, folder: Path | None, config: "Config | None"
+    arguments: argparse.Namespace, folder: "RunFolder | None", config: "Config | None"
 ) -> list["EvaluationSet"]:
     """The test sets that the arguments name, else those of the model in the folder; none if neither does."""
     from transformer_mt.config.corpus import FilesCorpus
@@ -76,7 +77,7 @@ def load_evaluation_sets(
             EvaluationSet(
                 f"test-{i}",
                 describe_set(corpus) + _direction(config, corpus),
-                list(read_set(corpus, config.data, folder, "test")),
+                list(read_set(corpus, config.data, folder.path if folder else None, "test")),
                 corpus.tag,
                 config.data.languages_of(corpus),
             )

@@ -42,9 +42,10 @@ def add_command(commands: Any) -> None:
 
 def _export(arguments: argparse.Namespace) -> int:
     from transformer_mt.export.export import export
+    from transformer_mt.runs.folder import RunFolder
 
     target = _target(arguments.to, arguments.quantization)
-    run, out = Path(arguments.model), Path(arguments.out)
+    run, out = RunFolder(arguments.model), Path(arguments.out)
     print(export(run, out, target, arguments.probe, say, arguments.license))
     return 0
 

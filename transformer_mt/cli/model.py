@@ -70,7 +70,7 @@ def load_translator(
     settings = _settings(decode, Path(arguments.model))
     if options is not None:
         options.check(settings)
-    from transformer_mt.translation.model_folder import is_exported
+    from transformer_mt.runs.folder import RunFolder
     from transformer_mt.translation.translator import Translator
 
     folder = Path(arguments.model)
@@ -79,7 +79,7 @@ def load_translator(
             Setting("ensemble"), " requires ", Setting("engine", "torch"),
             ", but the engine is ctranslate2",
         )  # fmt: skip
-    if arguments.engine == "ctranslate2" and not is_exported(folder):
+    if arguments.engine == "ctranslate2" and not RunFolder(folder).is_export:
         from transformer_mt.export.cache import exported
         from transformer_mt.translation.engines.ctranslate2_engine import check_settings, choose_device_name
 
@@ -87,7 +87,7 @@ def load_translator(
             settings = settings.model_copy(update={"stop_early": True})
         check_settings(settings)
         choose_device_name(arguments.device, arguments.dtype)
-        folder = exported(folder, say)
+        folder = exported(RunFolder(folder), say)
     elif arguments.device == "auto" or arguments.device == "cpu":
         _keep_memory(folder)
     translator = Translator.load(
@@ -124,9 +124,9 @@ def _settings(decode: dict[str, Any], folder: Path) -> DecodeConfig:
     """The model's settings, overridden by those given. InputError if a given setting has no effect with this
     search; the config may contain settings for other searches.
     """
-    from transformer_mt.translation.model_folder import load_run_config
+    from transformer_mt.runs.folder import RunFolder
 
-    settings = load_run_config(folder, decode).decode
+    settings = RunFolder(folder).config(decode).decode
     check_searches(DecodeConfig, _DECODE, decode, settings.search)
     return settings
 
@@ -135,9 +135,9 @@ def _keep_memory(folder: Path) -> None:
     """Keep freed memory in the process: faster decoding on glibc. Safe here because this process only
     translates.
     """
-    from transformer_mt.translation.model_folder import is_exported
+    from transformer_mt.runs.folder import RunFolder
 
-    if folder.is_dir() and not is_exported(folder):
+    if folder.is_dir() and not RunFolder(folder).is_export:
         from transformer_mt.device import keep_freed_memory
 
         keep_freed_memory(one_heap=True)

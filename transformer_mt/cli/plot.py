@@ -71,15 +71,15 @@ def _attention(arguments: argparse.Namespace) -> int:
 
 def _curves(arguments: argparse.Namespace) -> int:
     output = _picture(arguments.output)
-    folders = [Path(run) for run in arguments.runs]
-    for run in folders:
-        if not (run / "metrics.jsonl").exists():
-            raise InputError(f"{run}: must be a run's folder, but holds no metrics.jsonl")
-    from transformer_mt.files import read_objects
     from transformer_mt.plots import curves
+    from transformer_mt.runs.folder import RunFolder
 
-    entries = [read_objects(run / "metrics.jsonl") for run in folders]
-    curves(list(zip(_names(folders), entries)), arguments.against, output)
+    runs = list(map(RunFolder, arguments.runs))
+    for run in runs:
+        if not run.metrics_file.exists():
+            raise InputError(f"{run}: must be a run's folder, but holds no {run.metrics_file.name}")
+    names = _names([run.path for run in runs])
+    curves(list(zip(names, [run.entries() for run in runs])), arguments.against, output)
     return 0
 
 

@@ -13,13 +13,6 @@ from transformer_mt.files import digest, write_text
 if TYPE_CHECKING:
     from transformer_mt.translation.translator import Translator
 
-# Files of a model's folder that translations depend on; each kind of folder has some of them.
-_MODEL_FILES = (
-    "model.safetensors", "model.bin", "config.yaml",
-    "tokenizer.model", "tokenizer.src.model", "tokenizer.tgt.model",
-)  # fmt: skip
-
-
 _LANGUAGES = "the setting languages"
 
 
@@ -51,10 +44,12 @@ def facts(models: list[Path], settings: dict[str, Any], files: dict[str, str | N
 
     Standard input is not among them: it cannot be read twice.
     """
+    from transformer_mt.runs.folder import RunFolder
+
     found = {f"the setting {name}": json.dumps(value, ensure_ascii=False) for name, value in settings.items()}
     for number, folder in enumerate(models):
-        paths = [folder / name for name in _MODEL_FILES if (folder / name).exists()]
-        found["the model" if number == 0 else f"model {number + 1}"] = digest(*paths)
+        files_of_model = RunFolder(folder).translation_files
+        found["the model" if number == 0 else f"model {number + 1}"] = digest(*files_of_model)
     for name, path in files.items():
         found[name] = digest(Path(path)) if path and os.path.isfile(path) else "none"
     return found

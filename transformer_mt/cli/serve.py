@@ -73,9 +73,9 @@ def _serve(arguments: argparse.Namespace) -> int:
 
 def _directions(model: Path) -> list[dict[str, str]]:
     """The options for each direction of a model with several; none for others."""
-    from transformer_mt.translation.model_folder import load_run_config
+    from transformer_mt.runs.folder import RunFolder
 
-    data = load_run_config(model).data
+    data = RunFolder(model).config().data
     if len(data.directions) == 1:
         return [{}]
     return [{"from": source, "to": target} for source, target in data.directions]

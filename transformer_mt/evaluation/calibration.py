@@ -3,7 +3,6 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +12,8 @@ from transformer_mt.data.corpora.evaluation_sets import EvaluationSentence
 from transformer_mt.evaluation.metrics import build_metrics
 from transformer_mt.files import write_text
 from transformer_mt.progress_bar import show_progress
-from transformer_mt.translation.confidence import CALIBRATION_FILE, Calibration
+from transformer_mt.runs.folder import RunFolder
+from transformer_mt.translation.confidence import Calibration
 from transformer_mt.translation.result import Options
 from transformer_mt.translation.translator import Translator
 
@@ -43,9 +43,9 @@ class Fit:
     bins: list[tuple[float, float, float]]
     """Of each part: the mean confidence, the mean plain probability and the mean chrF."""
 
-    def save(self, folder: Path) -> None:
+    def save(self, folder: RunFolder) -> None:
         facts = {**vars(self.calibration), **{k: v for k, v in vars(self).items() if k != "calibration"}}
-        write_text(folder / CALIBRATION_FILE, json.dumps(facts, indent=1) + "\n")
+        write_text(folder.calibration_file, json.dumps(facts, indent=1) + "\n")
 
 
 def calibrate(

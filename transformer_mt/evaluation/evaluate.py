@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from transformer_mt.config import Config
@@ -13,6 +12,7 @@ from transformer_mt.evaluation.metric import Metric, Score
 from transformer_mt.evaluation.metrics import build_metrics, corpus_scores, tokenised_note
 from transformer_mt.files import digest, write_text
 from transformer_mt.progress_bar import show_progress
+from transformer_mt.runs.folder import RunFolder
 from transformer_mt.translation.result import Options
 from transformer_mt.translation.translator import Translator
 
@@ -48,8 +48,8 @@ class Evaluation:
         more = corpus_scores(metrics, test.sources, translations, test.references)
         return replace(self, scores=[*self.scores, *more])
 
-    def save(self, folder: Path, test: EvaluationSet) -> None:
-        """Write NAME.jsonl (the rows) and NAME.scores.json. WorkError where the folder takes none."""
+    def save(self, folder: RunFolder, test: EvaluationSet) -> None:
+        """Write the rows and the scores into the folder. WorkError where it takes none."""
         rows = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in self.rows)
         scores = [asdict(score) for score in self.scores]
         summary = {
@@ -57,14 +57,14 @@ class Evaluation:
             "decode": self.decode, "tag": self.tag, "languages": self.languages, "weights": self.weights,
         }  # fmt: skip
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            write_text(folder / f"{test.name}.jsonl", rows)
-            summary["rows"] = digest(folder / f"{test.name}.jsonl")
-            write_text(folder / f"{test.name}.scores.json", json.dumps(summary, indent=1) + "\n")
+            folder.evaluation.mkdir(parents=True, exist_ok=True)
+            write_text(file := folder.translations_file(test.name), rows)
+            summary["rows"] = digest(file)
+            write_text(folder.scores_file(test.name), json.dumps(summary, indent=1) + "\n")
         except OSError as error:
             raise WorkError(
-                f"{folder}: the translations could not be written: {error.strerror}; free some space "
-                "or check the folder's rights"
+                f"{folder.evaluation}: the translations could not be written: {error.strerror}; free some "
+                "space or check the folder's rights"
             ) from None
 
 

@@ -1,14 +1,9 @@
 """What fine-tuning gained and what it forgot: the run it began from and the new one on the same test sets."""
 
-import json
-from pathlib import Path
-
 from transformer_mt.evaluation.comparison import Cell, Comparison
 from transformer_mt.markdown import table
 
 FINE_TUNING_FILE = "fine_tuning.md"
-PARENT = "parent.json"
-"""In the run's folder: what it began from."""
 _SIGNIFICANT = 0.05
 
 
@@ -41,12 +36,3 @@ def _in_a_word(change: float, cell: Cell, higher_is_better: bool | None) -> str:
     if higher_is_better is None:
         return "changed"
     return "gained" if (change > 0) == higher_is_better else "forgotten"
-
-
-def weights_of_parent(folder: Path) -> str | None:
-    """The digest of the weights that the run in the folder began from; None where it is not known."""
-    try:
-        facts = json.loads((folder / PARENT).read_text(encoding="utf-8"))
-        return str(facts["weights"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None

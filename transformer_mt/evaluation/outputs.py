@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Iterator
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from transformer_mt.data.corpora.evaluation_sets import EvaluationSet
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.files import digest, write_text
+from transformer_mt.runs.folder import RunFolder, facts_of
 from transformer_mt.text.compressed import without_compression
 from transformer_mt.text.lines import read_lines
 
@@ -56,15 +56,18 @@ def set_of_file(file: Path, position: int = 0) -> EvaluationSet:
 
 
 def kept_translations(
-    folder: Path, test: EvaluationSet, decode: dict[str, Any], weights: str | None, usual: tuple[str, str]
+    folder: RunFolder,
+    test: EvaluationSet,
+    decode: dict[str, Any],
+    weights: str | None,
+    usual: tuple[str, str],
 ) -> list[str] | None:
     """Those kept in the model's folder, if these weights alone made them of this test set by this search;
     else None. `usual` are the languages of sets that name none.
     """
     wanted = {"sentences": len(test.sentences), "decode": decode, "tag": test.tag, "weights": weights}
-    for scores in sorted((folder / "evaluation").glob("*.scores.json")):
-        rows = scores.with_name(scores.name.replace(".scores.json", ".jsonl"))
-        facts = facts_of(scores)
+    for scores in folder.scores_files():
+        rows, facts = folder.translations_file(folder.set_of(scores)), facts_of(scores)
         if not rows.exists() or any(facts.get(key) != value for key, value in wanted.items()):
             continue
         if tuple(facts.get("languages", usual)) != (test.languages or usual):
@@ -77,66 +80,42 @@ def kept_translations(
     return None
 
 
-def keep_table(folder: Path, name: str, table: str, weights: str) -> None:
+def keep_table(folder: RunFolder, name: str, table: str, weights: str) -> None:
     """Keep a table about the run's model with it, whose `weights` had this digest; its report shows it.
     WorkError if the folder takes none.
     """
     try:
-        (folder / "evaluation").mkdir(exist_ok=True)
-        write_text(folder / "evaluation" / name, table)
+        folder.evaluation.mkdir(exist_ok=True)
+        write_text(folder.evaluation / name, table)
         write_text(_facts_file(folder, name), json.dumps({"weights": weights}) + "\n")
     except OSError as error:
         raise WorkError(f"{folder}: the table could not be written: {error.strerror}") from None
 
 
-def kept_table(folder: Path, name: str) -> str:
+def kept_table(folder: RunFolder, name: str) -> str:
     """The table kept with the run's present model; empty without one."""
-    file, facts = folder / "evaluation" / name, _facts_file(folder, name)
+    file, facts = folder.evaluation / name, _facts_file(folder, name)
     if not file.exists() or not matches_model(facts if facts.exists() else file, folder):
         return ""
     return file.read_text(encoding="utf-8")
 
 
-def _facts_file(folder: Path, name: str) -> Path:
-    return folder / "evaluation" / f"{name}.json"
+def _facts_file(folder: RunFolder, name: str) -> Path:
+    return folder.evaluation / f"{name}.json"
 
 
-def matches_model(file: Path, folder: Path) -> bool:
+def matches_model(file: Path, folder: RunFolder) -> bool:
     """Whether a JSON file about a model was written for the weights that the run's folder has now. Compares
     the digest in the file, which is None where another model translated, too, as in an ensemble. A file of an
     older version has none: then the times of the files are compared.
     """
-    model = folder / "model.safetensors"
+    model = folder.weights_file
     if not model.exists() or not file.exists():
         return False
     facts = facts_of(file)
     if "weights" in facts:
-        return bool(facts["weights"] == weights_digest(folder))
+        return bool(facts["weights"] == folder.weights_digest())
     return file.stat().st_mtime >= model.stat().st_mtime
-
-
-def weights_digest(folder: Path) -> str | None:
-    """A digest of the weights in the folder of a run or an export; None without any."""
-    for name in ("model.safetensors", "model.bin"):
-        file = folder / name
-        if file.exists():
-            stat = file.stat()
-            return _digest(file.resolve(), stat.st_size, stat.st_mtime_ns)
-    return None
-
-
-@lru_cache(maxsize=64)
-def _digest(file: Path, size: int, changed: int) -> str:
-    return digest(file)
-
-
-def facts_of(scores: Path) -> dict[str, Any]:
-    """What a scores file holds; nothing where it is damaged."""
-    try:
-        facts = json.loads(scores.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return facts if isinstance(facts, dict) else {}
 
 
 def _rows(file: Path) -> Iterator[dict[str, Any]]:

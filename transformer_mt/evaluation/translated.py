@@ -2,26 +2,24 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from transformer_mt.data.corpora.evaluation_sets import EvaluationSet
-from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.evaluation.evaluate import evaluate
-from transformer_mt.evaluation.outputs import kept_translations, weights_digest
-from transformer_mt.translation.model_folder import load_run_config
+from transformer_mt.evaluation.outputs import kept_translations
+from transformer_mt.runs.folder import RunFolder
 from transformer_mt.translation.translator import Translator
 
 
 def translated(
-    folder: Path, tests: Sequence[EvaluationSet], device: str, say: Callable[[str], None]
+    folder: RunFolder, tests: Sequence[EvaluationSet], device: str, say: Callable[[str], None]
 ) -> list[list[str]]:
     """The translations of each test set by the model in the folder; those kept there are used again where
     they are still its own.
     """
-    config, weights = load_run_config(folder), weights_digest(folder)
+    config, weights = folder.config(), folder.weights_digest()
     usual = config.data.source_lang, config.data.target_lang
-    tags = Tokenizer.load(folder).control_ids if any(test.tag for test in tests) else {}
+    tags = folder.tokenizer().control_ids if any(test.tag for test in tests) else {}
     translator, found = None, []
     for test in tests:
         if test.tag and test.tag not in tags:
@@ -29,7 +27,7 @@ def translated(
             test = replace(test, tag=None)
         kept = kept_translations(folder, test, config.decode.model_dump(), weights, usual)
         if kept is None:
-            translator = translator or Translator.load(folder, device)
+            translator = translator or Translator.load(folder.path, device)
             say(f"{folder}: translates {test.corpus}, {translator.searched}")
             try:
                 evaluation = evaluate(translator, test, config, say, weights=weights)
@@ -37,7 +35,7 @@ def translated(
                 raise InputError(f"{folder}: {test.corpus}: ", *error.parts) from None
             try:
                 # Under a name of its own: the folder may hold an `evaluate` of another set or search.
-                evaluation.save(folder / "evaluation", replace(test, name=f"compare-{test.name}"))
+                evaluation.save(folder, replace(test, name=f"compare-{test.name}"))
             except WorkError as error:  # the folder of a shared model may be read-only
                 say(f"warning: {error}")
             kept = [row["translation"] for row in evaluation.rows]

@@ -25,8 +25,8 @@ from transformer_mt.experiments.synthetic import (
     with_corpora,
 )
 from transformer_mt.locks import start_over
+from transformer_mt.runs.folder import RunFolder
 from transformer_mt.training.loop import train
-from transformer_mt.translation.model_folder import load_run_config
 from transformer_mt.translation.translator import Translator
 
 
@@ -76,7 +76,7 @@ def run_chain(path: Path, out: Path | None, say: Callable[[str], None], fresh: b
     folder = out or Path("runs") / chain.name
     backward_path = Path(chain.backward) if Path(chain.backward).is_dir() else path.parent / chain.backward
     forward = load_config(path.parent / chain.forward)
-    backward = load_run_config(backward_path) if backward_path.is_dir() else load_config(backward_path)
+    backward = RunFolder(backward_path).config() if backward_path.is_dir() else load_config(backward_path)
     _check_directions(path, backward, forward)
     _check_search(path, {**backward.decode.model_dump(), **chain.decode})
     for text in chain.text:
@@ -85,7 +85,7 @@ def run_chain(path: Path, out: Path | None, say: Callable[[str], None], fresh: b
     texts = TextSource.of_files([Path(text) for text in chain.text])
     if texts.total == 0:
         raise InputError(f"{path}: text must have lines, but {', '.join(chain.text)} is empty")
-    if not fresh and (folder / "config.yaml").exists():
+    if not fresh and RunFolder(folder).config_file.exists():
         raise InputError(
             f"{folder}: must be a folder of its own for the chain, but is that of a training; give another"
         )

@@ -5,7 +5,6 @@ people's.
 """
 
 import hashlib
-import json
 import multiprocessing
 import shutil
 import time
@@ -38,12 +37,12 @@ from transformer_mt.experiments.warm_start import check_warm_start, warm_started
 from transformer_mt.export.ctranslate2_support import reasons_against
 from transformer_mt.export.export import export
 from transformer_mt.export.to_ctranslate2 import ToCTranslate2
-from transformer_mt.files import digest, write_text
+from transformer_mt.files import write_text
 from transformer_mt.locks import start_over
 from transformer_mt.markdown import table
+from transformer_mt.runs.folder import RunFolder, facts_of
 from transformer_mt.training.loop import train
 from transformer_mt.translation.engines.ctranslate2_engine import import_ctranslate2
-from transformer_mt.translation.model_folder import load_run_config
 from transformer_mt.translation.result import Options
 from transformer_mt.translation.translator import Translator
 
@@ -88,7 +87,7 @@ def distill(
     folder = out or Path("runs") / config.name
     import_ctranslate2()  # what the export needs may be missing: report it before the training
     teacher = plan.teachers[0]
-    theirs = load_run_config(teacher).data
+    theirs = RunFolder(teacher).config().data
     known_directions, mine = _directions(theirs), _directions(config.data)
     if missing := [direction for direction in mine if direction not in known_directions]:
         known = ", ".join(f"{source} to {target}" for source, target in known_directions)
@@ -128,16 +127,17 @@ def distill(
         config = warm_started(teacher, config, folder / "warm_start")
     train(with_corpora(config, _distilled_entries(plan, more_text, config, folder, say)), folder)
     refused = None
-    if not _is_export_of(folder, folder / "int8"):
-        shutil.rmtree(folder / "int8", ignore_errors=True)
+    student, int8 = RunFolder(folder), RunFolder(folder / "int8")
+    if not _is_export_of(student, int8):
+        shutil.rmtree(int8.path, ignore_errors=True)
         try:
-            say(str(export(folder, folder / "int8", ToCTranslate2("int8"), None, say)))
+            say(str(export(student, int8.path, ToCTranslate2("int8"), None, say)))
         except WorkError as error:
             refused = error
     models = {
         "teacher": teacher,
         "student": folder,
-        **({} if refused else {"student, int8": folder / "int8"}),
+        **({} if refused else {"student, int8": int8.path}),
     }
     rows = []
     for name, model in models.items():
@@ -169,7 +169,7 @@ def _check_folder(folder: Path, plan: Plan) -> None:
             raise InputError(
                 f"{folder}: must be another folder than the teacher's; name one with ", Setting("out")
             )
-    if (folder / "config.yaml").exists() and not list(folder.glob("distilled*.origin.json")):
+    if RunFolder(folder).config_file.exists() and not list(folder.glob("distilled*.origin.json")):
         raise InputError(
             f"{folder}: must be a folder of its own, but is that of another training; name another with ",
             Setting("out"), ", or move this one aside with ", Setting("fresh"),
@@ -181,15 +181,11 @@ def _directions(data: DataConfig) -> list[tuple[str, str]]:
     return data.directions if len(data.targets) > 1 else [(data.source_lang, data.target_lang)]
 
 
-def _is_export_of(run: Path, exported: Path) -> bool:
+def _is_export_of(run: RunFolder, exported: RunFolder) -> bool:
     """Whether the export was made from the weights and the search that the run has now."""
-    try:
-        facts = json.loads((exported / "export.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    if facts_of(exported.export_facts_file).get("weights") != run.weights_digest():
         return False
-    if facts.get("weights") != digest(run / "model.safetensors"):
-        return False
-    return load_run_config(exported).decode == load_run_config(run).decode
+    return exported.config().decode == run.config().decode
 
 
 def _distilled_entries(
@@ -265,9 +261,8 @@ def _measure(
     seconds = time.perf_counter() - start
     metrics = build_metrics(config.evaluate, translator.target_lang, ["BLEU", "chrF"])
     bleu, chrf = corpus_scores(metrics, sources, [result.translation for result in results], references)
-    names = ("model.bin", "model.safetensors")
-    files = [next(model / name for name in names if (model / name).exists()) for model in models]
-    size = sum(file.stat().st_size for file in files) / 1e6
+    files = [RunFolder(model).model_file for model in models]
+    size = sum(file.stat().st_size for file in files if file) / 1e6
     return Row(name, bleu, chrf, translator.searched, size, len(test) / seconds)
 
 

@@ -21,6 +21,7 @@ from transformer_mt.experiments.sweep_plan import Job, Sweep
 from transformer_mt.files import write_text
 from transformer_mt.locks import set_aside
 from transformer_mt.progress_bar import duration, time_left
+from transformer_mt.runs.folder import RunFolder
 
 # Seconds between lines that say how far the jobs are.
 _SAY_EVERY = 60.0
@@ -106,7 +107,7 @@ class Runner:
                 self._say(
                     f"{job.variant}, seed {job.seed}: was trained with other settings; that is now {aside}"
                 )
-            for scores in job.folder.glob("evaluation/*.scores.json"):
+            for scores in RunFolder(job.folder).scores_files():
                 scores.unlink()  # of another search
         job.folder.mkdir(parents=True, exist_ok=True)
         write_text(file, dump_config(job.config))
@@ -154,11 +155,9 @@ class Runner:
 
 def is_done(job: Job) -> bool:
     """Whether the job was trained, by this very config, and scored."""
-    model, finished = job.folder / "model.safetensors", job.folder / "finished.json"
-    scores = [job.folder / "evaluation" / f"test-{i}.scores.json" for i in range(len(job.config.data.test))]
-    if not all(file.exists() for file in (model, finished, *scores)):
-        return False
-    if not all(matches_model(file, job.folder) for file in scores):
+    run = RunFolder(job.folder)
+    scores = [run.scores_file(f"test-{i}") for i in range(len(job.config.data.test))]
+    if not run.is_finished or not all(matches_model(file, run) for file in scores):
         return False
     file = job.folder / "job.yaml"
     return file.exists() and file.read_text(encoding="utf-8") == dump_config(job.config)

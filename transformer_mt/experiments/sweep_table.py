@@ -16,8 +16,9 @@ from transformer_mt.evaluation.metrics import metrics_by_test
 from transformer_mt.evaluation.outputs import read_translations, set_of_file
 from transformer_mt.experiments.sweep_jobs import is_done
 from transformer_mt.experiments.sweep_plan import Job, Sweep
-from transformer_mt.files import read_objects, write_text
+from transformer_mt.files import write_text
 from transformer_mt.markdown import table
+from transformer_mt.runs.folder import RunFolder, facts_of
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ def write_table(sweep: Sweep) -> str | None:
     """Write table.md, table.json and curves.png into the sweep's folder; gives back the table, None before
     anything is done.
     """
-    done = {job: _entries(job.folder) for job in sweep.jobs if is_done(job)}
+    done = {job: RunFolder(job.folder).entries() for job in sweep.jobs if is_done(job)}
     if not done:
         return None
     comparison = _compare(list(done), sweep)
@@ -60,10 +61,6 @@ def write_table(sweep: Sweep) -> str | None:
     write_text(sweep.folder / "table.md", f"{text}\n{picture}\n")
     write_text(sweep.folder / "table.json", json.dumps([asdict(row) for row in rows], indent=1) + "\n")
     return text
-
-
-def _entries(folder: Path) -> list[dict[str, Any]]:
-    return read_objects(folder / "metrics.jsonl")
 
 
 def _compare(done: Sequence[Job], sweep: Sweep) -> Comparison | None:
@@ -87,7 +84,7 @@ def _compare(done: Sequence[Job], sweep: Sweep) -> Comparison | None:
 
 
 def _outputs(job: Job) -> list[Path]:
-    return [job.folder / "evaluation" / f"test-{i}.jsonl" for i in range(len(job.config.data.test))]
+    return [RunFolder(job.folder).translations_file(f"test-{i}") for i in range(len(job.config.data.test))]
 
 
 def _validation_metric(entries: Sequence[dict[str, Any]]) -> tuple[str, str]:
@@ -129,7 +126,7 @@ def _kept(entries: Sequence[dict[str, Any]], metric: tuple[str, str]) -> float |
 
 
 def _scores(job: Job) -> dict[str, Any]:
-    return json.loads((job.folder / "evaluation" / "test-0.scores.json").read_text(encoding="utf-8"))
+    return facts_of(RunFolder(job.folder).scores_file("test-0"))
 
 
 def _table(

@@ -20,11 +20,11 @@ from transformer_mt.config.corpus import Corpus
 from transformer_mt.config.filter import FilterConfig
 from transformer_mt.data.cleaning.rules import Rule, rules_of
 from transformer_mt.errors import InputError, WorkError
-from transformer_mt.evaluation.outputs import weights_digest
 from transformer_mt.experiments.origin import check_origin, record_origin
 from transformer_mt.files import digest, fsync
 from transformer_mt.locks import lock_output
 from transformer_mt.progress_bar import show_progress
+from transformer_mt.runs.folder import RunFolder
 from transformer_mt.text.lines import count_lines, cut_to_whole_lines, read_lines
 from transformer_mt.training.parallel.distributed import Ranks
 from transformer_mt.translation.chunk_size import ChunkSize
@@ -98,7 +98,7 @@ class SyntheticCorpusTask:
         """What the corpus is made from."""
         decode = self.translator.decode.model_dump(exclude={"batch_tokens"})
         return {
-            "model": " ".join(str(weights_digest(model)) for model in self.models),
+            "model": " ".join(str(RunFolder(model).weights_digest()) for model in self.models),
             "search": json.dumps([decode, self.tag, *self.languages], sort_keys=True),
             "engine": f"{self.translator.engine.name} {self.translator.engine.dtype}",
             "text": self.text.content,

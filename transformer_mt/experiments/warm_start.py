@@ -5,30 +5,26 @@ from pathlib import Path
 
 import torch
 
-from transformer_mt.checkpoint import load_weights, save_weights
+from transformer_mt.checkpoint import save_weights
 from transformer_mt.config import Config
 from transformer_mt.config.dump import dump_config
-from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.files import write_text
+from transformer_mt.runs.folder import RunFolder
 from transformer_mt.training.state.run import model_for
-from transformer_mt.translation.model_folder import load_run_config
 
 _LAYER = re.compile(r"(encoder|decoder)\.layers\.(\d+)\.")
 
 
 def check_warm_start(teacher: Path, config: Config) -> None:
     """InputError unless the student can begin with the teacher's weights."""
-    if not (teacher / "model.safetensors").exists():
-        raise InputError(
-            f"{teacher}: must be a run's folder for a student to begin with its weights, but is none"
-        )
+    theirs = RunFolder(teacher).config()
+    RunFolder(teacher).check_weights()
     for key, is_given in (("init_from", config.init_from), ("tokenizer.file", config.tokenizer.file)):
         if is_given:
             raise InputError(
                 Setting(key), " must be left out for a student that begins with its teacher's weights"
             )
-    theirs = load_run_config(teacher)
     if theirs.model.d_model != config.model.d_model:
         raise InputError(
             f"a student that begins with its teacher's weights must have its model.d_model "
@@ -40,8 +36,8 @@ def warm_started(teacher: Path, config: Config, folder: Path) -> Config:
     """The student's config, beginning from a run that is written into the folder: a model of the student's
     shape with the teacher's vocabulary, and the teacher's weights where they have the student's shape.
     """
-    theirs = load_run_config(teacher)
-    tokenizer = Tokenizer.load(teacher)
+    run = RunFolder(teacher)
+    theirs, tokenizer = run.config(), run.tokenizer()
     config = config.model_copy(update={"tokenizer": theirs.tokenizer.model_copy(update={
         "bpe_dropout": config.tokenizer.bpe_dropout, "file": None,
     })})  # fmt: skip
@@ -55,15 +51,16 @@ def warm_started(teacher: Path, config: Config, folder: Path) -> Config:
         "encoder": (config.model.num_encoder_layers, theirs.model.num_encoder_layers),
         "decoder": (config.model.num_decoder_layers, theirs.model.num_decoder_layers),
     }
-    found = load_weights(teacher / "model.safetensors")
+    found = run.weights()
     for name, weight in weights.items():
         other = found.get(_name_in_teacher(name, depth))
         if other is not None and other.shape == weight.shape:
             weights[name] = other.clone()  # a layer of the teacher may begin several of the student's
+    begun = RunFolder(folder)
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer.save(folder)
-    save_weights(folder / "model.safetensors", weights)
-    write_text(folder / "config.yaml", dump_config(config))
+    save_weights(begun.weights_file, weights)
+    write_text(begun.config_file, dump_config(config))
     return config.model_copy(update={"init_from": str(folder)})
 
 

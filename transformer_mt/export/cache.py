@@ -7,19 +7,20 @@ from pathlib import Path
 from transformer_mt.cache import cache_root
 from transformer_mt.errors import InputError
 from transformer_mt.files import digest
+from transformer_mt.runs.folder import RunFolder
 from transformer_mt.translation.engines.ctranslate2_engine import import_ctranslate2
 
 
-def exported(run: Path, say: Callable[[str], None]) -> Path:
+def exported(run: RunFolder, say: Callable[[str], None]) -> Path:
     """The folder of the run's float32 export, made now if these weights were not exported before."""
-    weights = run / "model.safetensors"
-    if not weights.exists():
-        raise InputError(f"{run}: no model.safetensors yet; training writes it at its first validation")
+    run.check_weights()
     # Another version of the exporting code or of CTranslate2 exports again.
     code = Path(__file__).with_name("ctranslate2_spec.py")
     version = import_ctranslate2().__version__
-    folder = cache_root() / "exports" / f"{digest(weights, run / 'config.yaml', code)}-{version}"
-    if not (folder / "model.bin").exists() or not (folder / "export.json").exists():
+    key = digest(run.weights_file, run.config_file, code)
+    folder = cache_root() / "exports" / f"{key}-{version}"
+    kept = RunFolder(folder)
+    if not (kept.is_export and kept.export_facts_file.exists()):
         shutil.rmtree(folder, ignore_errors=True)  # an incomplete one
         # Imports torch, which the export itself does without
         from transformer_mt.export.export import export
@@ -29,6 +30,6 @@ def exported(run: Path, say: Callable[[str], None]) -> Path:
         try:
             say(str(export(run, folder, ToCTranslate2(), None, say)))
         except (InputError, OSError):
-            if not (folder / "export.json").exists():  # another process was faster
+            if not kept.export_facts_file.exists():  # another process was faster
                 raise
     return folder

@@ -13,13 +13,13 @@ from transformer_mt.export.format import ExportFormat, TrainedRun
 from transformer_mt.export.model_card import card_facts, model_card
 from transformer_mt.export.proof import Proof, probe_sentences, prove
 from transformer_mt.files import write_text
+from transformer_mt.runs.folder import RunFolder
 from transformer_mt.translation.engines.torch_engine import load_model
-from transformer_mt.translation.model_folder import is_exported, load_run_config
 from transformer_mt.translation.translator import Translator
 
 
 def export(
-    run: Path,
+    run: RunFolder,
     out: Path,
     target: ExportFormat,
     probe: str | None,
@@ -32,9 +32,8 @@ def export(
     InputError if the target cannot hold it, with every reason; WorkError if it translates otherwise than the
     run does.
     """
-    config = load_run_config(run)
-    if is_exported(run):
-        raise InputError(f"{run}: must be a run's folder, but is exported already; name the run it came from")
+    config = run.config()
+    run.check_weights()
     if out.exists():
         raise InputError(f"{out}: must not be there yet, but is; remove it or name another folder")
     if reasons := target.reasons_against(config):

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.model.interface import TranslationModel
+from transformer_mt.runs.folder import RunFolder
 from transformer_mt.translation.result import Translation
 
 
@@ -15,7 +16,7 @@ from transformer_mt.translation.result import Translation
 class TrainedRun:
     """A run that is exported, and what was loaded from its folder."""
 
-    folder: Path
+    folder: RunFolder
     config: Config
     model: TranslationModel
     tokenizer: Tokenizer

@@ -3,7 +3,6 @@
 It says what the run's folder knows, and nothing else.
 """
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,8 @@ from transformer_mt.config.corpus import HubCorpus
 from transformer_mt.data.cleaning.drop_reasons import READ, REASONS
 from transformer_mt.export.format import ExportFormat
 from transformer_mt.export.proof import Proof
-from transformer_mt.files import read_objects
 from transformer_mt.markdown import table
+from transformer_mt.runs.folder import RunFolder
 from transformer_mt.text.languages import base_code, is_natural
 from transformer_mt.training.reporting.report import facts_table, score_cell, signature_lines, test_scores
 from transformer_mt.version import __version__
@@ -24,7 +23,7 @@ _ON_THE_HUB = {"Hugging Face": "transformers"}
 """The hub's names of the libraries that load a target."""
 
 
-def card_facts(run: Path, config: Config, proof: Proof, license: str | None) -> dict[str, Any]:
+def card_facts(run: RunFolder, config: Config, proof: Proof, license: str | None) -> dict[str, Any]:
     """What is known about the model, as JSON."""
     data = config.data
     facts: dict[str, Any] = {
@@ -46,10 +45,10 @@ def card_facts(run: Path, config: Config, proof: Proof, license: str | None) -> 
     return {key: value for key, value in facts.items() if value not in (None, [], "")}
 
 
-def model_card(facts: dict[str, Any], run: Path, config: Config, target: ExportFormat, out: str) -> str:
+def model_card(facts: dict[str, Any], run: RunFolder, config: Config, target: ExportFormat, out: str) -> str:
     """The card of the export named `out`, in Markdown."""
     languages = ", ".join(facts["directions"])
-    journal = run / "metrics.jsonl"
+    entries = run.entries()
     parts = [
         f"---\n{_header(facts, config, target)}\n---",
         f"# {facts['name']}: {languages}",
@@ -58,7 +57,7 @@ def model_card(facts: dict[str, Any], run: Path, config: Config, target: ExportF
         _limits(facts),
         _scores(facts),
         _data(facts),
-        "## Training\n\n" + facts_table(config, read_objects(journal)) if journal.exists() else "",
+        "## Training\n\n" + facts_table(config, entries) if entries else "",
         _proof(facts, target),
     ]
     return "\n\n".join(filter(None, parts)) + "\n"
@@ -73,10 +72,9 @@ def _is_path(word: str) -> bool:
     return word.startswith(("/", ".", "~")) or word.count("/") > 1 or ("/" in word and Path(word).exists())
 
 
-def _corpora(run: Path, config: Config) -> list[dict[str, Any]]:
+def _corpora(run: RunFolder, config: Config) -> list[dict[str, Any]]:
     """Counts and licence of each training corpus."""
-    file = run / "data.json"
-    counted = json.loads(file.read_text(encoding="utf-8")) if file.exists() else []
+    counted = run.corpora()
     if len(counted) != len(config.data.entries):
         return []
     return [

@@ -17,6 +17,7 @@ from transformer_mt.errors import InputError, Setting, WorkError
 from transformer_mt.evaluation.sacrebleu_metrics import build_bleu
 from transformer_mt.export.format import ExportFormat, Output
 from transformer_mt.progress_bar import show_progress
+from transformer_mt.runs.folder import RunFolder
 from transformer_mt.text.lines import read_lines
 from transformer_mt.text.unsegmented import has_no_word_spaces
 from transformer_mt.translation.translator import Translator
@@ -58,7 +59,7 @@ class Proof:
 
 
 def probe_sentences(
-    run: Path, config: Config, tokenizer: Tokenizer, file: str | None, say: Callable[[str], None]
+    run: RunFolder, config: Config, tokenizer: Tokenizer, file: str | None, say: Callable[[str], None]
 ) -> list[str]:
     """Sentences of the file, else of the validation set, else of test sets the run was scored on, else of
     random pieces.
@@ -70,9 +71,9 @@ def probe_sentences(
         return sentences
     try:
         valid = config.data.valid_sets[0]
-        return _first(src for src, _ in read_set(valid, config.data, run, "valid"))
+        return _first(src for src, _ in read_set(valid, config.data, run.path, "valid"))
     except InputError as error:
-        for scored in sorted((run / "evaluation").glob("*.jsonl")):
+        for scored in sorted(run.evaluation.glob("*.jsonl")):
             say(f"{error}; the probe is made of the sources in {scored} instead")
             return _first(json.loads(line)["source"] for line in read_lines(scored))
         say(f"{error}; the probe is made of random pieces instead; a file of sentences gives a better one")

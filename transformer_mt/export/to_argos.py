@@ -3,7 +3,6 @@
 import importlib.util
 import multiprocessing
 import os
-import shutil
 import tempfile
 import zipfile
 from collections.abc import Sequence
@@ -57,7 +56,7 @@ class ToArgos:
     def write(self, run: TrainedRun, folder: Path) -> None:
         (folder / "model").mkdir()
         write_model(run.model, run.tokenizer, run.config, folder / "model", self.quantization)
-        shutil.copyfile(run.folder / "tokenizer.model", folder / "sentencepiece.model")
+        (folder / "sentencepiece.model").write_bytes(run.tokenizer.models[0])
 
     def metadata(self, config: Config) -> dict[str, Any]:
         source, target = config.data.source_lang, config.data.target_lang

@@ -11,16 +11,11 @@ from transformer_mt.config.dump import dump_config
 from transformer_mt.export.ctranslate2_spec import write_model
 from transformer_mt.export.ctranslate2_support import reasons_against
 from transformer_mt.export.format import Output, TrainedRun, num_positions
-from transformer_mt.files import digest, write_text
+from transformer_mt.files import write_text
+from transformer_mt.runs.folder import RunFolder
 from transformer_mt.translation.engines.ctranslate2_engine import import_ctranslate2, supported_settings
 from transformer_mt.translation.result import Translation
 from transformer_mt.translation.translator import Translator
-
-# What `translate` and `evaluate` need besides CTranslate2's own files.
-_OF_THE_RUN = (
-    "tokenizer.model", "tokenizer.src.model", "tokenizer.tgt.model",
-    "held_out.valid.jsonl", "held_out.test.jsonl", "calibration.json",
-)  # fmt: skip
 
 
 class ToCTranslate2:
@@ -41,13 +36,12 @@ class ToCTranslate2:
 
     def write(self, run: TrainedRun, folder: Path) -> None:
         write_model(run.model, run.tokenizer, run.config, folder, self.quantization)
-        for name in _OF_THE_RUN:
-            if (run.folder / name).exists():
-                shutil.copyfile(run.folder / name, folder / name)
-        write_text(folder / "config.yaml", dump_config(run.config))
-        weights = digest(run.folder / "model.safetensors")
+        for file in run.folder.shared_with_exports:
+            shutil.copyfile(file, folder / file.name)
+        exported, weights = RunFolder(folder), run.folder.weights_digest()
+        write_text(exported.config_file, dump_config(run.config))
         facts = {"run": run.config.name, "weights": weights, "positions": num_positions(run.config)}
-        write_text(folder / "export.json", json.dumps(facts, indent=1) + "\n")
+        write_text(exported.export_facts_file, json.dumps(facts, indent=1) + "\n")
 
     def translate(self, folder: Path, sentences: Sequence[str]) -> Sequence[Output]:
         results = Translator.load(folder, device="cpu").translate(sentences)

@@ -5,7 +5,6 @@ Pre-norm models are Pegasus there, post-norm ones Marian; the tokenizer is Maria
 
 import json
 import math
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -200,9 +199,8 @@ def _special_ids() -> dict[str, Any]:
 
 def _write_tokenizer(run: TrainedRun, folder: Path, positions: int) -> None:
     tokenizer = run.tokenizer
-    names = ("tokenizer.model",) * 2 if tokenizer.shared else ("tokenizer.src.model", "tokenizer.tgt.model")
-    for theirs, ours in zip(("source.spm", "target.spm"), names):
-        shutil.copyfile(run.folder / ours, folder / theirs)
+    (folder / "source.spm").write_bytes(tokenizer.models[0])
+    (folder / "target.spm").write_bytes(tokenizer.models[-1])
     _write_json(folder / "vocab.json", {piece: i for i, piece in enumerate(tokenizer.all_pieces_src)})
     if not tokenizer.shared:
         ids = {piece: i for i, piece in enumerate(tokenizer.all_pieces_tgt)}

@@ -13,6 +13,7 @@ from transformer_mt.errors import InputError, WorkError
 from transformer_mt.evaluation.metrics import tokenised_note
 from transformer_mt.memory import peak_memory
 from transformer_mt.progress_bar import duration
+from transformer_mt.runs.folder import RunFolder
 from transformer_mt.training.interrupts import Interrupts
 from transformer_mt.training.model_selection import finish, publish, validate_and_publish
 from transformer_mt.training.parallel.distributed import Ranks, refuse_lost_rank
@@ -43,7 +44,7 @@ def train(config: Config, out: str | Path | None = None, fresh: bool = False) ->
     """
     if not isinstance(config, Config):
         raise InputError(f"train() must get a Config, as load_config(path) returns, but got {config!r}")
-    folder = Path(out) if out else Path("runs") / config.name
+    folder = RunFolder(out or Path("runs") / config.name)
     device = choose_device(config.train.device)
     use_device(device)
     ranks = Ranks.join(device)
@@ -75,7 +76,7 @@ def train(config: Config, out: str | Path | None = None, fresh: bool = False) ->
             ) from None
         raise
     ranks.leave()
-    return folder
+    return folder.path
 
 
 def _train(run: Run) -> None:
@@ -154,14 +155,13 @@ def _out_of_patience(run: Run) -> bool:
 
 def _is_finished(run: Run) -> bool:
     """Whether the run was also averaged and published: one killed before that is not finished."""
-    written = (run.folder / "finished.json").exists() and (run.folder / "model.safetensors").exists()
-    return _is_done(run) and bool(run.ranks.broadcast(written))
+    return _is_done(run) and bool(run.ranks.broadcast(run.folder.is_finished))
 
 
 def _begin(run: Run) -> None:
     """Mark the run as unfinished, and remove from its log what came after the checkpoint."""
     if run.ranks.is_rank_zero:
-        (run.folder / "finished.json").unlink(missing_ok=True)
+        run.folder.finished_file.unlink(missing_ok=True)
     run.metrics_log.begin(run.config, run.progress.step if run.saved_step is not None else -1)
 
 

@@ -20,7 +20,6 @@ from transformer_mt.training.reporting.metrics_log import say_on_rank_zero
 from transformer_mt.training.reporting.report import write_report
 from transformer_mt.training.state.run import Run
 from transformer_mt.training.validate import SetScores, Validation, validate
-from transformer_mt.translation.confidence import CALIBRATION_FILE
 from transformer_mt.translation.translator import Translator
 
 _METADATA_KEY = "transformer_mt"
@@ -66,7 +65,7 @@ def _record(run: Run, result: Validation, event: str, **facts: object) -> None:
     for src, reference, translation in result.samples:
         say_on_rank_zero(f"    {src}\n      is   {reference}\n      got  {translation}")
     if run.ranks.is_rank_zero:
-        write_report(run.folder, run.config, run.metrics_log.entries(), say_on_rank_zero)
+        write_report(run.folder, run.config, say_on_rank_zero)
 
 
 def _in_words(result: SetScores) -> str:
@@ -80,7 +79,7 @@ def publish(run: Run, weights: checkpoint.Tensors, score: float | None) -> bool:
     """
     if not run.ranks.is_rank_zero:
         return False
-    config, file = run.config, run.folder / "model.safetensors"
+    config, file = run.config, run.folder.weights_file
     # The name holds the settings the score depends on: scores under others are not comparable.
     train, rules = config.train, config.evaluate
     monitor = "bleu" if train.monitor == "BLEU" else train.monitor  # as in runs of released versions
@@ -96,7 +95,7 @@ def publish(run: Run, weights: checkpoint.Tensors, score: float | None) -> bool:
     try:
         if score is not None and file.exists() and _published_score(file, name) > score:
             return False
-        (run.folder / CALIBRATION_FILE).unlink(missing_ok=True)  # of the model before
+        run.folder.calibration_file.unlink(missing_ok=True)  # of the model before
         # One key: the order of several differs from run to run, and with it the bytes of the file.
         checkpoint.save_weights(file, weights, {_METADATA_KEY: json.dumps(facts, sort_keys=True)})
     except CheckpointError as error:
@@ -158,17 +157,18 @@ def finish(run: Run) -> None:
         model=chosen,
     )
     if ranks.is_rank_zero:
-        write_report(run.folder, run.config, run.metrics_log.entries(), say_on_rank_zero)
-        write_text(run.folder / "finished.json", f'{{"step": {progress.step}}}\n')
-    say_on_rank_zero(f'done: {run.folder} holds {chosen}; try: translate {os.path.relpath(run.folder)} "..."')
+        write_report(run.folder, run.config, say_on_rank_zero)
+        write_text(run.folder.finished_file, f'{{"step": {progress.step}}}\n')
+    model = os.path.relpath(run.folder.path)
+    say_on_rank_zero(f'done: {run.folder} holds {chosen}; try: translate {model} "..."')
 
 
 def _calibrate(run: Run) -> None:
     """How much the probabilities of the model in the run's folder say about its translations."""
-    if (run.folder / CALIBRATION_FILE).exists():  # the model is that of an earlier end
+    if run.folder.calibration_file.exists():  # the model is that of an earlier end
         return
     valid = run.data.valid[0]
-    translator = Translator.load(run.folder, str(run.device)).for_set(valid.languages)
+    translator = Translator.load(run.folder.path, str(run.device)).for_set(valid.languages)
     if fit := calibrate(
         translator, valid.sentences[: run.config.train.validate_sentences], run.config, valid.tag
     ):
@@ -179,7 +179,7 @@ def _best_loss(run: Run) -> float:
     """The validation loss of the best checkpoint; infinite if metrics.jsonl has lost it."""
     losses = [
         entry["loss"]
-        for entry in (run.metrics_log.entries() if run.ranks.is_rank_zero else [])
+        for entry in (run.folder.entries() if run.ranks.is_rank_zero else [])
         if entry["event"] == "valid" and entry["step"] == run.progress.best_step
     ]
     return run.ranks.broadcast(losses[-1] if losses else math.inf)
@@ -187,7 +187,7 @@ def _best_loss(run: Run) -> float:
 
 def _best_weights(run: Run) -> dict[str, Tensor]:
     try:
-        return checkpoint.load(run.checkpoints / f"step-{run.progress.best_step:08d}").tensors["model"]
+        return checkpoint.load(run.folder.checkpoints / f"step-{run.progress.best_step:08d}").tensors["model"]
     except CheckpointError as error:
         say_on_rank_zero(f"{error}; keeping the model published when it was the best")
-        return checkpoint.load_weights(run.folder / "model.safetensors")
+        return run.folder.weights()

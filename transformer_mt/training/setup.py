@@ -22,11 +22,12 @@ from transformer_mt.data.batches.prefetch import BatchPrefetcher
 from transformer_mt.data.corpora.held_out import as_lines, held_out_file
 from transformer_mt.data.preparation.prepare import PreparedData, help_prepare, prepare
 from transformer_mt.data.vocabulary.given_tokenizer import config_from_tokenizer, given_tokenizer
-from transformer_mt.data.vocabulary.tokenizer import Tokenizer
+from transformer_mt.data.vocabulary.tokenizer import Tokenizer, tokenizer_files
 from transformer_mt.device import keep_freed_memory
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.files import write_text
 from transformer_mt.locks import FolderLock, lock_folder, set_aside
+from transformer_mt.runs.folder import RunFolder
 from transformer_mt.text.languages import base_code, is_natural
 from transformer_mt.training.batch_budget import find_budget
 from transformer_mt.training.early_checks import check_early
@@ -44,7 +45,7 @@ from transformer_mt.translation.pair_log_probs import forget_models, log_probs
 _SEVERAL_SENTENCES = 0.2
 
 
-def open_run(config: Config, folder: Path, fresh: bool = False, ranks: Ranks | None = None) -> Run:
+def open_run(config: Config, folder: RunFolder, fresh: bool = False, ranks: Ranks | None = None) -> Run:
     """The run in `folder`, at its newest undamaged checkpoint or at its beginning; `fresh` moves an old run
     aside first.
 
@@ -57,26 +58,26 @@ def open_run(config: Config, folder: Path, fresh: bool = False, ranks: Ranks | N
     return run
 
 
-def _open_run(config: Config, folder: Path, fresh: bool, ranks: Ranks, held: ExitStack) -> Run:
+def _open_run(config: Config, folder: RunFolder, fresh: bool, ranks: Ranks, held: ExitStack) -> Run:
     # 1. What needs no file, so that a mistake is reported within seconds.
     device, dtype = check_early(config, fresh, ranks)
     _check_folder(folder, fresh)
     if ranks.is_rank_zero:
-        _check_writable(folder)
+        _check_writable(folder.path)
     # 2. Lock an existing folder before a checkpoint is read: loading may set damaged checkpoints aside.
     lock = None
-    if ranks.is_rank_zero and folder.is_dir() and not fresh:
-        lock = held.enter_context(lock_folder(folder))
+    if ranks.is_rank_zero and folder.path.is_dir() and not fresh:
+        lock = held.enter_context(lock_folder(folder.path))
     # 3. The checkpoint before the data, because its tokenizer prepares the data.
     saved = None if fresh else _newest(folder, ranks)
-    if config.init_from and Path(config.init_from).resolve() == folder.resolve():
+    if config.init_from and Path(config.init_from).resolve() == folder.path.resolve():
         raise InputError(
             f"`init_from` must be another run, but is {folder}, this run's own folder; train under another "
             "name"
         )
-    parent = Parent.open(Path(config.init_from)) if config.init_from and saved is None else None
+    parent = Parent.open(RunFolder(config.init_from)) if config.init_from and saved is None else None
     config = _check_config(config, saved, parent, folder, fresh)
-    tokenizer = Tokenizer.load(folder) if saved is not None else given_tokenizer(config)
+    tokenizer = folder.tokenizer() if saved is not None else given_tokenizer(config)
     if tokenizer is not None and config.tokenizer.file:
         config = config_from_tokenizer(config, tokenizer)
     # 4. The data before the folder is created or moved: most mistakes are found here.
@@ -86,8 +87,8 @@ def _open_run(config: Config, folder: Path, fresh: bool, ranks: Ranks, held: Exi
     config = _without_auto(config, data, device, ranks)
     # 5. With `fresh` the lock is taken after the old folder was moved.
     if ranks.is_rank_zero and lock is None:
-        lock = held.enter_context(_create_folder(folder, fresh))
-        if checkpoint.all_checkpoints(folder / "checkpoints"):
+        lock = held.enter_context(_create_folder(folder.path, fresh))
+        if checkpoint.all_checkpoints(folder.checkpoints):
             raise InputError(
                 f"{folder}: must be new, but another process trained in it meanwhile; run the same command "
                 "to resume"
@@ -104,24 +105,23 @@ def _open_run(config: Config, folder: Path, fresh: bool, ranks: Ranks, held: Exi
         )
     if ranks.is_rank_zero:
         if saved is None:
-            data.tokenizer.save(folder)
+            data.tokenizer.save(folder.path)
         if parent is not None:
             parent.record(folder)
         _write_facts(data, folder)
-        write_text(folder / "config.yaml", dump_config(run.config, comments=True))
+        write_text(folder.config_file, dump_config(run.config, comments=True))
     return run
 
 
-def _check_folder(folder: Path, fresh: bool) -> None:
+def _check_folder(folder: RunFolder, fresh: bool) -> None:
     """InputError if the folder is a file, or with `fresh` if it has files and is not that of a run."""
-    if not folder.exists():
+    if not folder.path.exists():
         return
-    if not folder.is_dir():
+    if not folder.path.is_dir():
         raise InputError(f"{folder}: must be the run's folder, but is a file")
-    is_run = any((folder / name).exists() for name in ("config.yaml", "metrics.jsonl", "checkpoints"))
     # What `inspect` wrote before the first training may be moved, too.
-    has_files = any(not path.name.startswith((".", "inspect.")) for path in folder.iterdir())
-    if fresh and not is_run and has_files:
+    has_files = any(not path.name.startswith((".", "inspect.")) for path in folder.path.iterdir())
+    if fresh and not folder.is_run and has_files:
         raise InputError(
             f"{folder}: must be a run's folder to be moved aside, but has files and no config.yaml; train "
             "under another name"
@@ -141,7 +141,7 @@ def _check_writable(folder: Path) -> None:
 
 
 def _check_config(
-    config: Config, saved: Checkpoint | None, parent: Parent | None, folder: Path, fresh: bool
+    config: Config, saved: Checkpoint | None, parent: Parent | None, folder: RunFolder, fresh: bool
 ) -> Config:
     """The config that training continues with; InputError if it does not fit the checkpoint or the parent."""
     if saved is not None:
@@ -154,7 +154,7 @@ def _check_config(
     else:
         for code in dict.fromkeys(code for direction in config.data.directions for code in direction):
             check_language(code)  # not in the config's types: what was trained with another remains usable
-        if not fresh and (folder / "model.safetensors").exists():
+        if not fresh and folder.weights_file.exists():
             raise InputError(
                 f"{folder}: must hold the checkpoints of its model to be resumed, but holds none; start ",
                 "over with ", Setting("fresh", True), ", which moves it aside, or train under another name",
@@ -180,10 +180,10 @@ def _note_other_directions(config: Config, parent: Parent) -> None:
         say_on_rank_zero(f"note: {parent.folder} translates {of_parent}, and this run {own}")
 
 
-def _refuse_foreign_tokenizer(folder: Path, tokenizer: Tokenizer) -> None:
+def _refuse_foreign_tokenizer(folder: RunFolder, tokenizer: Tokenizer) -> None:
     """InputError if the new run would overwrite a vocabulary that the user put into its folder."""
-    there = list(folder.glob("tokenizer*.model")) if folder.is_dir() else []
-    if there and not (folder / "config.yaml").exists() and there[0].read_bytes() not in tokenizer.models:
+    there = [file for file in tokenizer_files(folder.path) if file.exists()]
+    if there and not folder.config_file.exists() and there[0].read_bytes() not in tokenizer.models:
         raise InputError(
             f"{there[0]}: a new run's folder must not hold a vocabulary, which it would overwrite; to train "
             "with it, put it elsewhere and name it in `tokenizer.file`"
@@ -223,19 +223,19 @@ def _create_folder(folder: Path, fresh: bool) -> FolderLock:
     return lock_folder(folder)
 
 
-def _write_facts(data: PreparedData, folder: Path) -> None:
+def _write_facts(data: PreparedData, folder: RunFolder) -> None:
     """Write what became of the corpora, and the sets held out of them: `evaluate` needs them later."""
     corpora = [
         {**asdict(corpus), "uses_per_epoch": weight} for corpus, weight in zip(data.corpora, data.weights)
     ]
-    write_text(folder / "data.json", json.dumps(corpora, indent=1, ensure_ascii=False) + "\n")
+    write_text(folder.corpora_file, json.dumps(corpora, indent=1, ensure_ascii=False) + "\n")
     for name, pairs in data.held_out.items():
-        write_text(held_out_file(folder, name), as_lines(pairs))
+        write_text(held_out_file(folder.path, name), as_lines(pairs))
 
 
 def _build(
-    config: Config, folder: Path, data: PreparedData, device: torch.device, dtype: torch.dtype, ranks: Ranks,
-    lock: FolderLock | None, parent: Parent | None,
+    config: Config, folder: RunFolder, data: PreparedData, device: torch.device, dtype: torch.dtype,
+    ranks: Ranks, lock: FolderLock | None, parent: Parent | None,
 ) -> Run:  # fmt: skip
     """The run at update 0: model, optimizer, batches."""
     train = config.train
@@ -272,7 +272,7 @@ def _build(
     )
 
 
-def _config_of(saved: Checkpoint, folder: Path) -> Config:
+def _config_of(saved: Checkpoint, folder: RunFolder) -> Config:
     try:
         return Config.model_validate(saved.state["config"])
     except ValidationError as error:
@@ -283,9 +283,9 @@ def _config_of(saved: Checkpoint, folder: Path) -> Config:
         ) from None  # fmt: skip
 
 
-def _newest(folder: Path, ranks: Ranks) -> Checkpoint | None:
+def _newest(folder: RunFolder, ranks: Ranks) -> Checkpoint | None:
     """The newest undamaged checkpoint; rank 0 finds it, because it sets damaged ones aside."""
-    saved = checkpoint.newest(folder / "checkpoints", say_on_rank_zero) if ranks.is_rank_zero else None
+    saved = folder.newest_checkpoint(say_on_rank_zero) if ranks.is_rank_zero else None
     path = ranks.broadcast(saved and str(saved.path))
     if ranks.is_rank_zero or path is None:
         return saved

@@ -1,12 +1,9 @@
 """How good a translation probably is, by the probabilities the model itself gives it."""
 
-import json
 import math
 from dataclasses import dataclass
-from pathlib import Path
 
-CALIBRATION_FILE = "calibration.json"
-"""In the folder of a run or an export."""
+from transformer_mt.runs.folder import RunFolder
 
 
 @dataclass(frozen=True)
@@ -19,12 +16,12 @@ class Calibration:
     """One in twenty translations of the validation set has a lower confidence; at most 0.5."""
 
     @classmethod
-    def load(cls, folder: Path) -> "Calibration | None":
+    def load(cls, folder: RunFolder) -> "Calibration | None":
         """That of the model in the folder; None if it has none."""
         try:
-            facts = json.loads((folder / CALIBRATION_FILE).read_text(encoding="utf-8"))
+            facts = folder.calibration()
             return cls(*(float(facts[key]) for key in ("intercept", "slope", "low")))
-        except (OSError, ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError):
             return None
 
     def confidence(self, log_prob: float, pieces: int) -> float:

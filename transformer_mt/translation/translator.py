@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError, Setting
+from transformer_mt.runs.folder import RunFolder
 from transformer_mt.text.languages import is_natural
 from transformer_mt.translation.assembly import (
     NOTHING,
@@ -24,7 +25,6 @@ from transformer_mt.translation.assembly import (
 from transformer_mt.translation.confidence import Calibration
 from transformer_mt.translation.direction import Direction, can_translate, find_direction
 from transformer_mt.translation.engines.engine import Engine, Ids
-from transformer_mt.translation.model_folder import is_exported, load_run_config
 from transformer_mt.translation.result import Candidate, Options, Translation
 from transformer_mt.translation.units import Line, Planner, Unit, searched_units
 
@@ -113,9 +113,9 @@ class Translator:
         `ensemble` names runs that translate with it. `dtype` is float32 for a run, and what was exported for
         an export.
         """
-        folder = Path(folder)
-        config = load_run_config(folder, decode)
-        if is_exported(folder):
+        run = RunFolder(folder)
+        config = run.config(decode)
+        if run.is_export:
             if engine == "torch":
                 raise InputError(
                     f"{folder}: an exported model must have ", Setting("engine", "ctranslate2"),
@@ -125,24 +125,24 @@ class Translator:
                 raise InputError(
                     f"{folder}: an exported model translates alone; name the folders of runs instead"
                 )
-            tokenizer = Tokenizer.load(folder)
+            tokenizer = run.tokenizer()
             from transformer_mt.translation.engines.ctranslate2_engine import CTranslate2Engine
 
-            loaded = CTranslate2Engine.load(folder, tokenizer, device, dtype)
-            return cls(loaded, tokenizer, config, calibration=Calibration.load(folder))
+            loaded = CTranslate2Engine.load(run.path, tokenizer, device, dtype)
+            return cls(loaded, tokenizer, config, calibration=Calibration.load(run))
         if engine == "ctranslate2":
             raise InputError(
                 f"{folder}: must be an exported model, but is a run; export it with: transformer-mt export "
                 f"{folder} DIR"
             )
-        if wrong := next((other for other in ensemble if is_exported(Path(other))), None):
+        if wrong := next((other for other in ensemble if RunFolder(other).is_export), None):
             raise InputError(f"{wrong}: must be a run's folder to translate in an ensemble, but is an export")
         from transformer_mt.translation.engines.torch_engine import TorchEngine
 
-        folders = [folder, *map(Path, ensemble)]
-        configs = [config, *(load_run_config(other) for other in folders[1:])]
-        searcher = TorchEngine.load(folders, configs, device, dtype or "float32")
-        calibration = None if ensemble else Calibration.load(folder)
+        runs = [run, *map(RunFolder, ensemble)]
+        configs = [config, *(other.config() for other in runs[1:])]
+        searcher = TorchEngine.load(runs, configs, device, dtype or "float32")
+        calibration = None if ensemble else Calibration.load(run)
         return cls(searcher, searcher.tokenizer, config, others=configs[1:], calibration=calibration)
 
     @classmethod

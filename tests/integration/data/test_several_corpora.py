@@ -11,6 +11,7 @@ from tests.integration.cli.test_cli import cli
 from tests.warm import run_cli
 from transformer_mt import Translator
 from transformer_mt.config.load import load_config
+from transformer_mt.runs.folder import RunFolder
 from transformer_mt.training.setup import open_run
 from transformer_mt.training.validate import validate
 
@@ -126,7 +127,7 @@ def test_a_tagged_validation_set_is_translated_with_its_tag(write_config, tmp_pa
         lambda self, lines, options: (seen.append(options.tag), stream(self, lines, options))[1],
     )
     data = {"train": {"toy": "train", "size": 300}, "valid": {"toy": "valid", "size": 10, "tag": "<other>"}}
-    with closing(open_run(load_config(write_config(data=data)), tmp_path / "run")) as opened:
+    with closing(open_run(load_config(write_config(data=data)), RunFolder(tmp_path / "run"))) as opened:
         validate(opened.model, opened.data, opened.config, opened.device)
     assert seen == ["<other>"]
 
@@ -136,7 +137,7 @@ def test_an_epoch_has_the_weights_and_an_update_the_size_of_the_config(write_con
         "train": [{"toy": "train", "size": 400, "weight": 2.0}, {"toy": "valid", "size": 300, "weight": 0.5}]
     }
     config = load_config(write_config(data=data), ["train.update_tokens=1500", "train.batch_tokens=300"])
-    with closing(open_run(config, tmp_path / "run")) as opened:
+    with closing(open_run(config, RunFolder(tmp_path / "run"))) as opened:
         sizes, sentences, updates = opened.data.sizes, 0, []
         while opened.batches.epochs < 1.0:
             batches = opened.batches.next_update()

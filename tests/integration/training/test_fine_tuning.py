@@ -97,7 +97,7 @@ def test_learned_positions_end_where_the_parents_do(child_config, parent, tmp_pa
 def test_a_folder_without_a_model_is_no_parent(child_config, parent, tmp_path):
     (parent / "model.safetensors").unlink()
     with pytest.raises(
-        InputError, match=r"`init_from` must be the folder of a trained run, but .* has no model.safetensors"
+        InputError, match=r"`init_from` must be the folder of a trained run; .*: no model.safetensors yet"
     ):
         train(load_config(child_config()), tmp_path / "child")
 

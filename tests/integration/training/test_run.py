@@ -21,6 +21,7 @@ from transformer_mt.config.load import load_config
 from transformer_mt.data.corpora import toy
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.locks import lock_folder
+from transformer_mt.runs.folder import RunFolder
 from transformer_mt.training import loop
 from transformer_mt.training import model_selection as publish
 from transformer_mt.training.parallel.distributed import Ranks
@@ -519,7 +520,7 @@ def test_ranks_share_a_validation(write_config, tmp_path, monkeypatch):
         def gather(self, value):
             return [value, value]
 
-    run = open_run(load_config(write_config()), tmp_path / "run")
+    run = open_run(load_config(write_config()), RunFolder(tmp_path / "run"))
     summed, seen, place = [], [], torch.device("cpu")
     stream = Translator.stream
     monkeypatch.setattr(

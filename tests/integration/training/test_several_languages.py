@@ -21,6 +21,7 @@ from transformer_mt.errors import InputError
 from transformer_mt.evaluation.evaluate import evaluate
 from transformer_mt.evaluation.metric import Score
 from transformer_mt.files import read_objects
+from transformer_mt.runs.folder import RunFolder
 from transformer_mt.training.loop import train
 from transformer_mt.training.validate import SetScores, mean_of
 from transformer_mt.translation.direction import can_translate
@@ -395,8 +396,8 @@ def test_kept_translations_are_those_into_the_same_language(both, tmp_path):
     run = shutil.copytree(both, tmp_path / "run")
     sentences = [("A dog sleeps.", ("Ein Hund schläft.",)), ("A cat sings.", ("Eine Katze singt.",))]
     sets = [Sentences(f"test-{target}", target, sentences, None, ("en", target)) for target in ("de", "en")]
-    into_german, into_english = translated(run, sets, "cpu", print)
-    again = translated(run, sets[::-1], "cpu", print)
+    into_german, into_english = translated(RunFolder(run), sets, "cpu", print)
+    again = translated(RunFolder(run), sets[::-1], "cpu", print)
     assert again == [into_english, into_german] and into_german != into_english
 
 

@@ -417,10 +417,8 @@ def test_configs_that_ship_with_the_package_are_found_by_their_name(tmp_path, mo
 
 def test_a_wheel_holds_every_package_and_the_configs():
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
-    packages = {
-        "transformer_mt",
-        *(f"transformer_mt.{p.parent.name}" for p in ROOT.glob("transformer_mt/*/__init__.py")),
-    }
+    files = ROOT.glob("transformer_mt/**/__init__.py")
+    packages = {".".join(file.parent.relative_to(ROOT).parts) for file in files}
     assert set(settings["packages"]) == packages | {"transformer_mt.configs"}
     assert settings["package-dir"] == {"transformer_mt.configs": "configs"}
 

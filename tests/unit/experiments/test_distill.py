@@ -13,6 +13,7 @@ from transformer_mt.config.filter import FilterConfig
 from transformer_mt.config.load import load_config
 from transformer_mt.data.corpora import toy
 from transformer_mt.errors import InputError
+from transformer_mt.runs.folder import RunFolder
 
 pytest.importorskip("ctranslate2")
 
@@ -192,22 +193,20 @@ def test_an_export_with_another_search_is_made_again(tiny_run, tmp_path):
     from transformer_mt.export.to_ctranslate2 import ToCTranslate2
 
     run = shutil.copytree(tiny_run, tmp_path / "run")
-    export(run, run / "int8", ToCTranslate2(), None, print)  # int8 needs a better model
-    assert _is_export_of(run, run / "int8")
+    export(RunFolder(run), run / "int8", ToCTranslate2(), None, print)  # int8 needs a better model
+    assert _is_export_of(RunFolder(run), RunFolder(run / "int8"))
     changed = load_config(run / "config.yaml", ["decode.beam=1"])
     (run / "config.yaml").write_text(dump_config(changed), encoding="utf-8")
-    assert not _is_export_of(run, run / "int8")
+    assert not _is_export_of(RunFolder(run), RunFolder(run / "int8"))
 
 
 def test_an_export_gives_no_weights_to_begin_with(tiny_run, write_config, tmp_path):
     from transformer_mt.experiments import distill
 
     export = shutil.copytree(tiny_run, tmp_path / "export")
-    (export / "model.safetensors").unlink()
+    (export / "model.safetensors").rename(export / "model.bin")
     config = load_config(write_config(), ["name=student"])
-    with pytest.raises(
-        InputError, match="export: must be a run's folder for a student to begin with its wei"
-    ):
+    with pytest.raises(InputError, match="export: must be a run's folder, but is exported already"):
         distill.distill(distill.Plan([export], warm_start=True), config, tmp_path / "student", print)
 
 

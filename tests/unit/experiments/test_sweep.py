@@ -13,12 +13,12 @@ import yaml
 from tests.conftest import TINY
 from transformer_mt.config.dump import dump_config
 from transformer_mt.errors import InputError
-from transformer_mt.evaluation.outputs import weights_digest
 from transformer_mt.experiments import sweep_jobs as jobs
 from transformer_mt.experiments.sweep_jobs import Runner, is_done
 from transformer_mt.experiments.sweep_plan import load_sweep
 from transformer_mt.experiments.sweep_table import write_table
 from transformer_mt.locks import lock_folder
+from transformer_mt.runs.folder import RunFolder
 
 SWEEP = {
     "base": "tiny.yaml",
@@ -161,7 +161,7 @@ def test_a_job_is_done_when_this_very_config_was_trained_and_scored(write_sweep,
     assert not is_done(job)
     file = job.folder / "evaluation" / "test-0.scores.json"
     facts = json.loads(file.read_text(encoding="utf-8"))
-    own = weights_digest(job.folder)
+    own = RunFolder(job.folder).weights_digest()
     file.write_text(json.dumps({**facts, "weights": own}), encoding="utf-8")
     os.utime(file, (0, 0))  # as a copy of the folder may leave it
     assert is_done(job)

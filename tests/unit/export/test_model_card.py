@@ -13,6 +13,7 @@ from transformer_mt.config.load import load_config
 from transformer_mt.export.export import export
 from transformer_mt.export.model_card import without_folders
 from transformer_mt.export.to_ctranslate2 import ToCTranslate2
+from transformer_mt.runs.folder import RunFolder
 
 TRAIN = (
     "data.train=[{toy: train, size: 1500, name: toys, license: CC0-1.0}, "
@@ -40,7 +41,7 @@ def run(tiny_run, tmp_path):
 
 
 def exported(run, out, license=None):
-    export(run, out, ToCTranslate2(), None, lambda text: None, license)
+    export(RunFolder(run), out, ToCTranslate2(), None, lambda text: None, license)
     return ModelCard.load(out / "README.md"), json.loads((out / "metadata.json").read_text(encoding="utf-8"))
 
 

@@ -11,7 +11,7 @@ pytest.importorskip("babel")
 from transformer_mt.errors import InputError
 from transformer_mt.export.export import export
 from transformer_mt.export.to_argos import ToArgos
-from transformer_mt.translation.model_folder import load_run_config
+from transformer_mt.runs.folder import RunFolder
 from transformer_mt.translation.result import Translation
 
 
@@ -19,7 +19,7 @@ from transformer_mt.translation.result import Translation
 def test_a_package_is_proven_by_argos(tiny_run, tmp_path, quantization):
     said: list[str] = []
     out = tmp_path / "new" / "en_de.argosmodel"
-    proof = export(tiny_run, out, ToArgos(quantization), None, said.append, "cc0-1.0")
+    proof = export(RunFolder(tiny_run), out, ToArgos(quantization), None, said.append, "cc0-1.0")
     assert proof.quantization == quantization and proof.sentences + proof.left_out == 40
     assert "the export has decode.beam 4 (here 5), decode.length_penalty 0.2 (here 1.0)" in said[0]
     with zipfile.ZipFile(out) as archive:
@@ -37,7 +37,7 @@ def test_a_package_is_proven_by_argos(tiny_run, tmp_path, quantization):
 
 def test_two_vocabularies_are_refused(untrained_run, tmp_path):
     with pytest.raises(InputError, match=r"tokenizer.shared must be true, but is false\nTrain one with one"):
-        export(untrained_run(shared=False), tmp_path / "m.argosmodel", ToArgos(), None, print)
+        export(RunFolder(untrained_run(shared=False)), tmp_path / "m.argosmodel", ToArgos(), None, print)
 
 
 def test_underscores_become_spaces_as_in_argos_and_lines_it_divides_are_left_out():
@@ -49,7 +49,7 @@ def test_underscores_become_spaces_as_in_argos_and_lines_it_divides_are_left_out
 
 
 def test_languages_have_the_codes_of_argos(tiny_run):
-    config = load_run_config(tiny_run)
+    config = RunFolder(tiny_run).config()
 
     def codes(source, target):
         data = config.data.model_copy(update={"source_lang": source, "target_lang": target})

@@ -23,10 +23,10 @@ from transformer_mt.export.export import export
 from transformer_mt.export.format import Output
 from transformer_mt.export.to_ctranslate2 import ToCTranslate2
 from transformer_mt.model.build import build_model
+from transformer_mt.runs.folder import RunFolder
 from transformer_mt.translation.engines.ctranslate2_engine import CTranslate2Engine
 from transformer_mt.translation.engines.engine import Request
 from transformer_mt.translation.engines.torch_engine import TorchEngine, load_model
-from transformer_mt.translation.model_folder import load_run_config
 
 KINDS = [
     {},
@@ -104,8 +104,8 @@ def test_positions_inside_attention_are_the_same_step_by_step(position, tokenize
 @pytest.fixture(scope="module")
 def trained(tiny_run, tmp_path_factory):
     folder = tmp_path_factory.mktemp("trained") / "ct2"
-    export(tiny_run, folder, ToCTranslate2(), None, print)
-    model, tokenizer = load_model(tiny_run, load_run_config(tiny_run))
+    export(RunFolder(tiny_run), folder, ToCTranslate2(), None, print)
+    model, tokenizer = load_model(RunFolder(tiny_run), RunFolder(tiny_run).config())
     return TorchEngine(model.eval(), tokenizer), CTranslate2Engine.load(folder, tokenizer, "cpu"), tokenizer
 
 
@@ -140,7 +140,7 @@ def test_both_engines_find_the_same(trained, tiny_run, changes):
     ours, theirs, tokenizer = trained
     sources = tokenizer.encode_src([english for english, _ in toy.generate("test", 20)])
     limit, prefix = changes.get("limit", 30), changes.get("prefix", [])
-    settings = load_run_config(tiny_run).decode
+    settings = RunFolder(tiny_run).config().decode
     settings = settings.model_copy(update={k: v for k, v in changes.items() if k not in ("limit", "prefix")})
     requests = [Request(src, limit, prefix) for src in sources]
     expected, found = (dict(engine.search(requests, settings, settings.beam)) for engine in (ours, theirs))
@@ -174,8 +174,10 @@ def test_both_engines_find_the_same(trained, tiny_run, changes):
 def test_what_must_be_scored_again_is_scored_together(trained, tiny_run, monkeypatch, changes):
     _, theirs, tokenizer = trained
     sources = tokenizer.encode_src([english for english, _ in toy.generate("test", 20)])
-    settings = load_run_config(tiny_run).decode.model_copy(
-        update={k: v for k, v in changes.items() if k != "prefix"}
+    settings = (
+        RunFolder(tiny_run)
+        .config()
+        .decode.model_copy(update={k: v for k, v in changes.items() if k != "prefix"})
     )
     calls, score = [], CTranslate2Engine.token_log_probs
     monkeypatch.setattr(
@@ -192,7 +194,7 @@ def test_limits_of_batch_mates_change_nothing(trained, tiny_run, beam):
     """CTranslate2 has one limit for all: a request with a lower one ends as it would alone."""
     ours, theirs, tokenizer = trained
     sources = tokenizer.encode_src([english for english, _ in toy.generate("test", 12)])
-    settings = load_run_config(tiny_run).decode.model_copy(update={"beam": beam})
+    settings = RunFolder(tiny_run).config().decode.model_copy(update={"beam": beam})
     requests = [Request(src, 40 if i % 2 else 3 + i // 2) for i, src in enumerate(sources)]
     together = dict(theirs.search(requests, settings, 1))
     for i, request in enumerate(requests):
@@ -326,13 +328,13 @@ def test_settings_ctranslate2_has_not_are_left_out_of_an_export_and_said(tiny_ru
     ]
     (run / "config.yaml").write_text(dump_config(load_config(run / "config.yaml", wanted)), encoding="utf-8")
     said: list[str] = []
-    export(run, tmp_path / "ct2", ToCTranslate2(), None, said.append)
+    export(RunFolder(run), tmp_path / "ct2", ToCTranslate2(), None, said.append)
     assert (
         said[0]
         == "CTranslate2 cannot search as this run does; the export has decode.search beam (here mbr), "
         "decode.repetition_penalty 1.0 (here 1.2)"
     )
-    decode = load_run_config(tmp_path / "ct2").decode
+    decode = RunFolder(tmp_path / "ct2").config().decode
     assert (decode.search, decode.samples, decode.repetition_penalty, decode.length_penalty) == (
         "beam",
         1,

@@ -15,8 +15,8 @@ from transformer_mt.export import to_huggingface
 from transformer_mt.export.export import export
 from transformer_mt.export.to_argos import ToArgos
 from transformer_mt.export.to_huggingface import ToHuggingFace
+from transformer_mt.runs.folder import RunFolder
 from transformer_mt.translation.engines.torch_engine import load_model
-from transformer_mt.translation.model_folder import load_run_config
 
 KINDS = [
     (True, {"position": "sinusoidal"}),
@@ -40,9 +40,11 @@ def test_an_exported_model_translates_and_computes_as_its_run(shared, model, unt
     run = untrained_run(shared, **model)
     probe = tmp_path / "probe.txt"
     probe.write_text("".join(f"{src}\n" for src, _ in toy.generate("test", 6)), encoding="utf-8")
-    proof = export(run, tmp_path / "hf", ToHuggingFace(), str(probe), print)  # compares translations
+    proof = export(
+        RunFolder(run), tmp_path / "hf", ToHuggingFace(), str(probe), print
+    )  # compares translations
     assert proof.identical + proof.left_out >= 6
-    ours, tokenizer = load_model(run, load_run_config(run))
+    ours, tokenizer = load_model(RunFolder(run), RunFolder(run).config())
     theirs, their_tokenizer = load(tmp_path / "hf")
     text = "A cat </s> sings. <pad> ünd 猫 >>de<<x"  # nothing of it is special
     ids = tokenizer.encode_src([text])[0]
@@ -63,8 +65,8 @@ def test_greedy_translations_and_their_scores_are_the_same(tiny_run, tmp_path):
         (run / name).symlink_to(tiny_run / name)
     from transformer_mt.config.dump import dump_config
 
-    (run / "config.yaml").write_text(dump_config(load_run_config(tiny_run, decode)), encoding="utf-8")
-    proof = export(run, tmp_path / "hf", ToHuggingFace(), None, print)
+    (run / "config.yaml").write_text(dump_config(RunFolder(tiny_run).config(decode)), encoding="utf-8")
+    proof = export(RunFolder(run), tmp_path / "hf", ToHuggingFace(), None, print)
     assert proof.identical >= 30 and proof.largest_difference < 1e-5
     generation = json.loads((tmp_path / "hf" / "generation_config.json").read_text())
     assert (generation["num_beams"], generation["length_penalty"]) == (1, 0.5)
@@ -80,14 +82,14 @@ def test_an_export_that_computes_otherwise_is_not_kept(tiny_run, tmp_path, monke
 
     monkeypatch.setattr(to_huggingface, "weights", not_permuted)
     with pytest.raises(WorkError, match="it was not kept"):
-        export(tiny_run, tmp_path / "hf", ToHuggingFace(), None, print)
+        export(RunFolder(tiny_run), tmp_path / "hf", ToHuggingFace(), None, print)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_what_transformers_cannot_hold_is_refused_with_all_reasons(untrained_run, tmp_path):
     run = untrained_run(False, position="rotary", activation="swiglu", tie_embeddings=False)
     with pytest.raises(InputError) as error:
-        export(run, tmp_path / "hf", ToHuggingFace(), None, print)
+        export(RunFolder(run), tmp_path / "hf", ToHuggingFace(), None, print)
     assert str(error.value).split("\n") == [
         "Hugging Face cannot hold this model: model.position must be sinusoidal, but is rotary",
         "Hugging Face cannot hold this model: tokenizer.shared must be true with norm: pre, but is false",
@@ -95,7 +97,7 @@ def test_what_transformers_cannot_hold_is_refused_with_all_reasons(untrained_run
         "Hugging Face cannot hold this model: model.activation must be relu or gelu, but is swiglu",
         ToHuggingFace.advice,
     ]
-    config = load_run_config(run)
+    config = RunFolder(run).config()
     attention = AttentionConfig(score=ScoresConfig(cross="additive"), window=3, cross="local_m", hard=True)
     odd = {"attention": attention, "position": "sinusoidal", "activation": "relu", "norm": "post"}
     odd_config = config.model_copy(update={"model": config.model.model_copy(update=odd)})
@@ -113,14 +115,14 @@ def test_what_transformers_cannot_hold_is_refused_with_all_reasons(untrained_run
 
 @pytest.mark.parametrize("target", [ToHuggingFace, ToArgos])
 def test_language_pieces_are_refused_where_nothing_puts_them_before_a_source(untrained_run, target):
-    config = load_run_config(untrained_run())
+    config = RunFolder(untrained_run()).config()
     data = config.data.model_copy(update={"language_pieces": True})
     (reason,) = target().reasons_against(config.model_copy(update={"data": data}))
     assert reason == "data.language_pieces must be false, but is true; its parent has several languages"
 
 
 def test_settings_of_the_search_that_transformers_has_not_are_said(tiny_run, tmp_path):
-    config = load_run_config(tiny_run, {"length_penalty_form": "gnmt", "repetition_penalty": 1.5})
+    config = RunFolder(tiny_run).config({"length_penalty_form": "gnmt", "repetition_penalty": 1.5})
     supported, without = ToHuggingFace().supported_settings(config.decode)
     assert without == ["length_penalty_form", "lowercase_capitals", "repetition_penalty"]
     assert (supported.length_penalty_form, supported.repetition_penalty) == ("plain", 1.0)

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from transformer_mt.config.load import load_config
+from transformer_mt.runs.folder import RunFolder
 from transformer_mt.training import batch_budget as budget
 from transformer_mt.training import setup as run
 from transformer_mt.training.batch_budget import largest_budget, longest_batch
@@ -55,7 +56,7 @@ def test_auto_is_found_once_and_written_down(write_config, tmp_path, monkeypatch
     said = []
     monkeypatch.setattr(run, "say_on_rank_zero", said.append)
     config = load_config(write_config(train={"batch_tokens": "auto"}))
-    opened = open_run(config, tmp_path / "run")
+    opened = open_run(config, RunFolder(tmp_path / "run"))
     assert opened.config.train.batch_tokens == 1536
     assert any("train.batch_tokens: auto is 1,536 here" in text for text in said)
     assert "batch_tokens: 1536" in (tmp_path / "run" / "config.yaml").read_text(encoding="utf-8")
@@ -64,13 +65,13 @@ def test_auto_is_found_once_and_written_down(write_config, tmp_path, monkeypatch
     opened.save()
     opened.close()
     monkeypatch.setattr(run, "find_budget", None)  # would raise
-    assert open_run(config, tmp_path / "run").config.train.batch_tokens == 1536
+    assert open_run(config, RunFolder(tmp_path / "run")).config.train.batch_tokens == 1536
 
 
 def test_finding_it_changes_nothing_of_the_training(write_config, tmp_path, monkeypatch):
     monkeypatch.setattr(budget, "largest_budget", measuring(600))
-    given = open_run(load_config(write_config(train={"batch_tokens": 600})), tmp_path / "given")
-    found = open_run(load_config(write_config(train={"batch_tokens": "auto"})), tmp_path / "found")
+    given = open_run(load_config(write_config(train={"batch_tokens": 600})), RunFolder(tmp_path / "given"))
+    found = open_run(load_config(write_config(train={"batch_tokens": "auto"})), RunFolder(tmp_path / "found"))
     for left, right in zip(given.model.parameters(), found.model.parameters()):
         assert torch.equal(left, right)
     assert torch.equal(given.batches.next_update()[0].src, found.batches.next_update()[0].src)

@@ -120,6 +120,6 @@ def test_odd_curves_do_not_stop_a_training():
     assert diagnosis(config(), no_loss) == ""
 
 
-def test_a_report_ends_with_the_verdict(tiny_run):
+def test_a_report_ends_with_the_diagnosis(tiny_run):
     report = (tiny_run / "report.md").read_text(encoding="utf-8")
-    assert report.rstrip().split("\n## ")[-1].startswith("Verdict\n\n")
+    assert report.rstrip().split("\n## ")[-1].startswith("Diagnosis\n\n")

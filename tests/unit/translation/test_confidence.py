@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from transformer_mt.evaluation.calibration import expected_error, fit
+from transformer_mt.runs.folder import RunFolder
 from transformer_mt.translation.confidence import Calibration
 
 
@@ -60,12 +61,12 @@ def test_the_expected_error_is_the_mean_distance_in_ten_parts():
 
 
 def test_a_file_that_is_none_gives_no_confidence(tmp_path):
-    assert Calibration.load(tmp_path) is None
+    assert Calibration.load(RunFolder(tmp_path)) is None
     for text in ("{", "[]", '{"intercept": 1}', '{"intercept": "x", "slope": 1, "low": 0}'):
         (tmp_path / "calibration.json").write_text(text, encoding="utf-8")
-        assert Calibration.load(tmp_path) is None
+        assert Calibration.load(RunFolder(tmp_path)) is None
     (tmp_path / "calibration.json").write_text(
         json.dumps({"intercept": 0.0, "slope": 1.0, "low": 0.2}), encoding="utf-8"
     )
-    found = Calibration.load(tmp_path)
+    found = Calibration.load(RunFolder(tmp_path))
     assert found.confidence(0.0, 5) == 0.5 and found.confidence(-1e9, 1) == pytest.approx(0.0)

@@ -8,7 +8,8 @@ from transformer_mt import Translator
 from transformer_mt.config import DecodeConfig
 from transformer_mt.data.corpora import toy
 from transformer_mt.errors import InputError
-from transformer_mt.translation import ctranslate2_engine, torch_engine
+from transformer_mt.runs.folder import RunFolder
+from transformer_mt.translation.engines import ctranslate2_engine, torch_engine
 
 SAMPLE = {"search": "sample", "samples": 4}
 
@@ -63,7 +64,7 @@ def load(request, tiny_run, tmp_path_factory):
         from transformer_mt.export.to_ctranslate2 import ToCTranslate2
 
         folder = tmp_path_factory.mktemp("keys") / "ct2"
-        export(tiny_run, folder, ToCTranslate2(), None, print)
+        export(RunFolder(tiny_run), folder, ToCTranslate2(), None, print)
     return lambda settings: Translator.load(folder, device="cpu", decode=settings)
 
 
@@ -124,7 +125,7 @@ def test_batch_tokens_bounds_a_batch_of_ctranslate2(tiny_run, sentences, tmp_pat
     from transformer_mt.export.export import export
     from transformer_mt.export.to_ctranslate2 import ToCTranslate2
 
-    export(tiny_run, tmp_path / "ct2", ToCTranslate2(), None, print)
+    export(RunFolder(tiny_run), tmp_path / "ct2", ToCTranslate2(), None, print)
     translator = Translator.load(tmp_path / "ct2", device="cpu", decode={"batch_tokens": 200})
     asked = []
 

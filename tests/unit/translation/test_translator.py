@@ -18,8 +18,8 @@ from transformer_mt.config import DecodeConfig, TokenizerConfig
 from transformer_mt.data.corpora import toy
 from transformer_mt.data.vocabulary.tokenizer import EOS, UNK, Tokenizer
 from transformer_mt.errors import InputError, WorkError
+from transformer_mt.runs.folder import RunFolder
 from transformer_mt.search.hypothesis import Hypothesis
-from transformer_mt.translation.model_folder import load_run_config
 from transformer_mt.translation.scoring import Pair, score
 
 ODD = [
@@ -42,7 +42,7 @@ ODD = [
 @pytest.fixture(scope="module")
 def translator(tiny_run):
     translator = Translator.load(tiny_run, device="cpu")
-    translator.config = load_run_config(tiny_run)
+    translator.config = RunFolder(tiny_run).config()
     return translator
 
 

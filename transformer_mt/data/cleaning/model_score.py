@@ -17,6 +17,7 @@ from transformer_mt.cache import cache_root
 from transformer_mt.config.filter import FilterConfig, ModelScore
 from transformer_mt.errors import InputError
 from transformer_mt.files import fsync
+from transformer_mt.runs.folder import RunFolder
 from transformer_mt.text.pair import Pair
 
 LogProbs = Callable[[str, Sequence[Pair], tuple[str, str]], np.ndarray]
@@ -30,15 +31,14 @@ _PAIRS = 2000
 def identity_of_models(settings: ModelScore) -> list[list[str | int]]:
     """Facts that change when one of the models does. InputError if there is none."""
     facts: list[list[str | int]] = []
-    for folder in map(Path, (settings.forward, settings.backward)):
-        names = ("model.safetensors", "model.bin")
-        files = [folder / name for name in names if (folder / name).exists()]
-        if not files:
+    for folder in (settings.forward, settings.backward):
+        file = RunFolder(folder).model_file
+        if file is None:
             raise InputError(
                 f"{folder}: must be a run or an exported model, to score pairs (data.filter.model_score), "
                 "but holds no weights"
             )
-        facts += [[str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns] for file in files]
+        facts.append([str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns])
     return facts
 
 

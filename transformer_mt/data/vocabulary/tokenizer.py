@@ -183,6 +183,11 @@ class Tokenizer:
         )
 
 
+def tokenizer_files(folder: Path) -> list[Path]:
+    """The files that `save` may have written into the folder."""
+    return [*_paths(folder, True), *_paths(folder, False)]
+
+
 def _paths(folder: Path, shared: bool) -> list[Path]:
     names = ["tokenizer.model"] if shared else ["tokenizer.src.model", "tokenizer.tgt.model"]
     return [Path(folder) / name for name in names]

@@ -1,7 +1,6 @@
 """How many pairs a config trains on, and how long they are: what a plan needs of the data."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -11,6 +10,7 @@ from transformer_mt.data.batches.epoch_pairs import epoch_pairs
 from transformer_mt.data.batches.mixture import Mixture
 from transformer_mt.data.preparation.prepare import prepare
 from transformer_mt.data.vocabulary.given_tokenizer import config_from_tokenizer, given_tokenizer
+from transformer_mt.runs.folder import RunFolder
 from transformer_mt.training.reporting.metrics_log import say_on_rank_zero
 from transformer_mt.training.state.parent import Parent
 from transformer_mt.translation.pair_log_probs import forget_models, log_probs
@@ -34,7 +34,7 @@ def lengths_of(config: Config) -> tuple[Config, Lengths]:
     its parent or its vocabulary decides.
     """
     if config.init_from:
-        config = inherit(config, Parent.open(Path(config.init_from)).config)
+        config = inherit(config, Parent.open(RunFolder(config.init_from)).config)
     tokenizer = given_tokenizer(config)
     if tokenizer is not None and config.tokenizer.file:
         config = config_from_tokenizer(config, tokenizer)

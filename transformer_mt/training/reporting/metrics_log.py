@@ -4,13 +4,13 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
 from transformer_mt.config import Config
-from transformer_mt.files import read_objects, write_text
+from transformer_mt.files import write_text
+from transformer_mt.runs.folder import RunFolder
 from transformer_mt.training.reporting.loggers import Loggers
 
 
@@ -23,8 +23,8 @@ def say_on_rank_zero(text: str) -> None:
 class MetricsLog:
     """metrics.jsonl, one object per line, and the progress bar; ranks other than 0 write nothing."""
 
-    def __init__(self, folder: Path, active: bool = True, loggers: Sequence[str] = ()) -> None:
-        self.path = folder / "metrics.jsonl"
+    def __init__(self, folder: RunFolder, active: bool = True, loggers: Sequence[str] = ()) -> None:
+        self.folder = folder
         self._active = active
         self._bar: tqdm | None = None
         self._loggers = Loggers(loggers if active else (), say_on_rank_zero)
@@ -35,26 +35,23 @@ class MetricsLog:
             return
         entries = [
             entry
-            for entry in self.entries()
+            for entry in self.folder.entries()
             if entry["step"] <= step and entry["event"] not in ("average", "end")
         ]
-        write_text(self.path, "".join(json.dumps(entry, ensure_ascii=False) + "\n" for entry in entries))
+        lines = (json.dumps(entry, ensure_ascii=False) + "\n" for entry in entries)
+        write_text(self.folder.metrics_file, "".join(lines))
 
     def begin(self, config: Config, step: int) -> None:
         """Forget what was written after update `step`, and start the loggers."""
         self.rewind(step)
-        self._loggers.begin(self.path.parent, config, step)
-
-    def entries(self) -> list[dict[str, Any]]:
-        """What was written so far; a last line cut by a crash is left out."""
-        return read_objects(self.path) if self.path.exists() else []
+        self._loggers.begin(self.folder.path, config, step)
 
     def write(self, event: str, **facts: Any) -> None:
         """Add one object."""
         if not self._active:
             return
         entry = {"event": event} | {key: _rounded(value) for key, value in facts.items()}
-        with self.path.open("a", encoding="utf-8") as file:
+        with self.folder.metrics_file.open("a", encoding="utf-8") as file:
             file.write(json.dumps(entry, ensure_ascii=False) + "\n")
         self._loggers.write(entry)
 

@@ -1,8 +1,6 @@
 """report.md of a run: its settings, how the training went, its scores."""
 
-import json
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 from transformer_mt import plots
@@ -13,11 +11,11 @@ from transformer_mt.data.cleaning.drop_reasons import READ, REASONS
 from transformer_mt.data.corpora.corpus import name_of
 from transformer_mt.errors import InputError
 from transformer_mt.evaluation import fine_tuning, robustness
-from transformer_mt.evaluation.outputs import NOT_ITS_OWN, facts_of, kept_table, matches_model
+from transformer_mt.evaluation.outputs import NOT_ITS_OWN, kept_table, matches_model
 from transformer_mt.files import write_text
 from transformer_mt.markdown import table
+from transformer_mt.runs.folder import RunFolder, facts_of
 from transformer_mt.training.reporting.diagnosis import diagnosis
-from transformer_mt.translation.confidence import CALIBRATION_FILE
 
 _KEPT_TABLES = {
     "Gained and forgotten by fine-tuning": fine_tuning.FINE_TUNING_FILE,
@@ -25,35 +23,32 @@ _KEPT_TABLES = {
 }
 
 
-def write_report(
-    folder: Path, config: Config, entries: Sequence[dict[str, Any]], say: Callable[[str], None]
-) -> None:
-    """Write report.md and learning_curve.png; without matplotlib the report has no picture and says why.
-
-    `entries` are those of metrics.jsonl; the test scores are read from the run's folder.
+def write_report(folder: RunFolder, config: Config, say: Callable[[str], None]) -> None:
+    """Write report.md and learning_curve.png from what the run's folder holds; without matplotlib the report
+    has no picture and says why.
     """
+    entries = folder.entries()
     try:
-        plots.learning_curve(entries, folder / "learning_curve.png")
+        plots.learning_curve(entries, folder.learning_curve_file)
         picture = "![learning curve](learning_curve.png)"
     except InputError as error:
         picture = f"No picture: {error}."
     except OSError as error:
         say(f"warning: could not draw the learning curve: {error}")
         picture = "No picture: it could not be written."
-    text = report(config, entries, picture, test_scores(folder), _corpora(folder))
+    text = report(config, entries, picture, test_scores(folder), folder.corpora())
     for title, name in _KEPT_TABLES.items():
         if kept := kept_table(folder, name):
             text += f"\n## {title}\n\n{kept}"
-    end = f"\n## Verdict\n\n{sentences}\n" if (sentences := diagnosis(config, entries)) else ""
-    write_text(folder / "report.md", text + _confidence(folder, say) + end)
+    end = f"\n## Diagnosis\n\n{sentences}\n" if (sentences := diagnosis(config, entries)) else ""
+    write_text(folder.report_file, text + _confidence(folder, say) + end)
 
 
-def _confidence(folder: Path, say: Callable[[str], None]) -> str:
+def _confidence(folder: RunFolder, say: Callable[[str], None]) -> str:
     """What confidence is worth, with its picture; empty where the model was not calibrated."""
-    file = folder / CALIBRATION_FILE
-    if not file.exists():
+    facts = folder.calibration()
+    if not facts:
         return ""
-    facts = json.loads(file.read_text(encoding="utf-8"))
     before, after = facts["error_before"], facts["error_after"]
     text = (
         f"\n## Confidence\n\nFitted on {facts['sentences']:,} translations of the validation set. "
@@ -61,7 +56,7 @@ def _confidence(folder: Path, say: Callable[[str], None]) -> str:
         f"chrF from 0 to 1); that of the plain probabilities is {before:.3f}.\n"
     )
     try:
-        plots.reliability(facts["bins"], folder / "reliability.png")
+        plots.reliability(facts["bins"], folder.reliability_file)
         return f"{text}\n![confidence and chrF](reliability.png)\n"
     except InputError:  # without matplotlib, as the learning curve says
         return text
@@ -132,13 +127,13 @@ def _network(model: ModelConfig) -> str:
     return f"transformer, {layers}, d_ff {model.d_ff}, {model.num_heads} heads, {model.norm}-norm"
 
 
-def test_scores(folder: Path) -> list[tuple[str, dict[str, Any]]]:
+def test_scores(folder: RunFolder) -> list[tuple[str, dict[str, Any]]]:
     """The test scores of the model that is in the folder now: not those of an earlier one, or of it with
     others, nor what `compare` translated if `evaluate` did, too.
     """
     files = {
-        file.name.removesuffix(".scores.json"): file
-        for file in sorted((folder / "evaluation").glob("*.scores.json"))
+        folder.set_of(file): file
+        for file in folder.scores_files()
         if matches_model(file, folder) and not file.name.startswith(NOT_ITS_OWN)
     }
     return [
@@ -147,11 +142,6 @@ def test_scores(folder: Path) -> list[tuple[str, dict[str, Any]]]:
         if not (name.startswith("compare-") and name.removeprefix("compare-") in files)
         and (facts := facts_of(file))
     ]
-
-
-def _corpora(folder: Path) -> list[dict[str, Any]]:
-    file = folder / "data.json"
-    return json.loads(file.read_text(encoding="utf-8")) if file.exists() else []
 
 
 def _data(corpora: Sequence[dict[str, Any]]) -> str:

@@ -1,18 +1,18 @@
 """Which keys may change when a run is resumed, and which must be equal on all ranks."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from transformer_mt.config import Config
 from transformer_mt.config.keys import flat, marks
 from transformer_mt.config.section import Mark
 from transformer_mt.errors import InputError, Setting
+from transformer_mt.runs.folder import RunFolder
 from transformer_mt.training.parallel.distributed import Ranks
 from transformer_mt.training.reporting.metrics_log import say_on_rank_zero
 
 
-def resumed_config(old: Config, new: Config, folder: Path) -> Config:
+def resumed_config(old: Config, new: Config, folder: RunFolder) -> Config:
     """The new config, with the values that were found for `auto`. Keys that changed since the checkpoint are
     reported; InputError for those that are fixed, as a key is unless its field is marked.
     """

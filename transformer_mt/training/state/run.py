@@ -4,7 +4,6 @@ restored as one.
 
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,6 +18,7 @@ from transformer_mt.errors import InputError, Setting, WorkError
 from transformer_mt.locks import FolderLock
 from transformer_mt.model.build import build_model
 from transformer_mt.model.interface import TranslationModel
+from transformer_mt.runs.folder import RunFolder
 from transformer_mt.training.parallel.distributed import Ranks
 from transformer_mt.training.parallel.sharding import full_weights, load_full_weights
 from transformer_mt.training.reporting.metrics_log import MetricsLog, say_on_rank_zero
@@ -41,7 +41,7 @@ class Run:
     """The objects of one training."""
 
     config: Config
-    folder: Path
+    folder: RunFolder
     data: PreparedData
     device: torch.device
     model: TranslationModel
@@ -68,13 +68,9 @@ class Run:
             self.lock.release()
 
     @property
-    def checkpoints(self) -> Path:
-        return self.folder / "checkpoints"
-
-    @property
     def averaging(self) -> Averaging:
         """Those of the checkpoints that will be averaged."""
-        return Averaging(self.folder / "averaging", self.config.train)
+        return Averaging(self.folder.averaging, self.config.train)
 
     def state_dict(self) -> dict[str, Any]:
         """All that is not a tensor."""
@@ -102,14 +98,15 @@ class Run:
         if not self.ranks.is_rank_zero:
             return
         try:
-            path = checkpoint.save(self.checkpoints, self.progress.step, tensors, self.state_dict())
+            path = checkpoint.save(self.folder.checkpoints, self.progress.step, tensors, self.state_dict())
         except CheckpointError as error:
-            saved = checkpoint.all_checkpoints(self.checkpoints)
+            saved = checkpoint.all_checkpoints(self.folder.checkpoints)
             last = f"the newest checkpoint is {saved[-1].name}" if saved else "there is no checkpoint yet"
             raise WorkError(
                 f"{error}; {last}; free some space and run the same command to resume from it"
             ) from None
-        checkpoint.rotate(self.checkpoints, self.config.train.keep_checkpoints, self.progress.best_step)
+        kept = self.config.train.keep_checkpoints
+        checkpoint.rotate(self.folder.checkpoints, kept, self.progress.best_step)
         self.averaging.keep(path, self.progress)
 
     def restore(self, saved: Checkpoint) -> None:

@@ -3,14 +3,13 @@
 import random
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from transformer_mt.checkpoint import CheckpointError, load_model_weights, load_weights
+from transformer_mt.checkpoint import CheckpointError, load_model_weights
 from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.data.vocabulary.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from transformer_mt.device import allow_tf32, choose_device, use_device
@@ -18,6 +17,7 @@ from transformer_mt.errors import InputError, Setting, WorkError
 from transformer_mt.model.build import build_model
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.model.recorder import AttentionRecorder
+from transformer_mt.runs.folder import RunFolder
 from transformer_mt.search.beam import SpecialIds, beam_search
 from transformer_mt.search.coverage import Coverage
 from transformer_mt.search.ensemble import Ensemble
@@ -56,7 +56,7 @@ class TorchEngine:
 
     @classmethod
     def load(
-        cls, folders: Sequence[Path], configs: Sequence[Config], device: str, dtype: str
+        cls, runs: Sequence[RunFolder], configs: Sequence[Config], device: str, dtype: str
     ) -> "TorchEngine":
         """The models in the folders of runs; several are an ensemble, and must have one tokenizer."""
         chosen = choose_device(device)
@@ -68,14 +68,13 @@ class TorchEngine:
                 f", but is {dtype}",
             )  # fmt: skip
         models: list[TranslationModel] = []
-        for folder, config in zip(folders, configs):
-            model, own = load_model(folder, config)
+        for run, config in zip(runs, configs):
+            model, own = load_model(run, config)
             if not models:
                 tokenizer = own
             elif own.fingerprint != tokenizer.fingerprint:
                 raise InputError(
-                    f"{folder}: its tokenizer must be that of {folders[0]} to translate together, but is "
-                    "another"
+                    f"{run}: its tokenizer must be that of {runs[0]} to translate together, but is another"
                 )
             model.to(chosen, getattr(torch, dtype)).eval()
             pack(model)
@@ -215,16 +214,13 @@ class TorchEngine:
             torch.set_num_threads(threads)
 
 
-def load_model(folder: Path, config: Config) -> tuple[TranslationModel, Tokenizer]:
-    """The model in a run's folder, on the CPU, and its tokenizer."""
-    weights_file = folder / "model.safetensors"
-    if not weights_file.exists():
-        raise InputError(f"{folder}: no model.safetensors yet; training writes it at its first validation")
-    tokenizer = Tokenizer.load(folder)
+def load_model(run: RunFolder, config: Config) -> tuple[TranslationModel, Tokenizer]:
+    """The model of a run, on the CPU, and its tokenizer."""
+    weights, tokenizer = run.weights(), run.tokenizer()
     sizes = tokenizer.src.vocab_size(), tokenizer.tgt.vocab_size()
     model = build_model(config.model, *sizes, tokenizer.shared, config.data.max_length)
     try:
-        load_model_weights(model, load_weights(weights_file), str(weights_file))
+        load_model_weights(model, weights, str(run.weights_file))
     except CheckpointError as error:
         raise WorkError(f"{error}; copy the run's folder again, or resume the training") from None
     return model, tokenizer

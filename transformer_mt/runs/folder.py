@@ -1,0 +1,198 @@
+"""The folder of a run, or of an exported model: which file is where, and how each is read."""
+
+import json
+import warnings
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from transformer_mt.config import Config, load_config
+from transformer_mt.data.corpora.held_out import held_out_file
+from transformer_mt.data.vocabulary.tokenizer import Tokenizer, tokenizer_files
+from transformer_mt.errors import InputError, Notice, WorkError
+from transformer_mt.files import digest, read_objects
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from transformer_mt.checkpoint import Checkpoint
+
+_SCORES = ".scores.json"
+
+
+class RunFolder:
+    """A folder in which a model is trained, or an export for CTranslate2, which holds what translation needs.
+
+    Nothing is read before it is asked for, and torch is imported only for weights and checkpoints.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = path = Path(path)
+        self.config_file = path / "config.yaml"
+        self.weights_file = path / "model.safetensors"  # from the first validation on
+        self.exported_file = path / "model.bin"  # the weights of an export
+        self.export_facts_file = path / "export.json"  # what an export was made of; written last
+        self.calibration_file = path / "calibration.json"  # turns probabilities into confidence
+        self.checkpoints = path / "checkpoints"
+        self.averaging = path / "averaging"  # weights of the checkpoints that are averaged at the end
+        self.metrics_file = path / "metrics.jsonl"
+        self.report_file = path / "report.md"
+        self.learning_curve_file = path / "learning_curve.png"
+        self.reliability_file = path / "reliability.png"  # confidence against quality
+        self.corpora_file = path / "data.json"  # what became of the pairs of each training corpus
+        self.parent_file = path / "parent.json"  # what a fine-tuned run began from
+        self.finished_file = path / "finished.json"  # written when the model is averaged and published
+        self.evaluation = path / "evaluation"  # translations and scores of test sets
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    def translations_file(self, name: str) -> Path:
+        """The translations of the test set of this name: `test-0`."""
+        return self.evaluation / f"{name}.jsonl"
+
+    def scores_file(self, name: str) -> Path:
+        """The scores of the test set of this name."""
+        return self.evaluation / f"{name}{_SCORES}"
+
+    def scores_files(self) -> list[Path]:
+        """The scores of all test sets."""
+        return sorted(self.evaluation.glob(f"*{_SCORES}"))
+
+    @staticmethod
+    def set_of(scores_file: Path) -> str:
+        """The name of the test set that a file of scores belongs to."""
+        return scores_file.name.removesuffix(_SCORES)
+
+    @property
+    def is_export(self) -> bool:
+        """Whether the folder is an export for CTranslate2."""
+        return self.exported_file.exists()
+
+    @property
+    def is_run(self) -> bool:
+        """Whether a training has begun in the folder."""
+        return any(path.exists() for path in (self.config_file, self.metrics_file, self.checkpoints))
+
+    @property
+    def is_finished(self) -> bool:
+        return self.finished_file.exists() and self.weights_file.exists()
+
+    @property
+    def model_file(self) -> Path | None:
+        """The weights of a run or an export; None without any."""
+        return next((file for file in (self.weights_file, self.exported_file) if file.exists()), None)
+
+    @property
+    def translation_files(self) -> list[Path]:
+        """The files that translations depend on."""
+        files = [self.weights_file, self.exported_file, self.config_file, *tokenizer_files(self.path)]
+        return [file for file in files if file.exists()]
+
+    @property
+    def shared_with_exports(self) -> list[Path]:
+        """The files that an export has as the run has them."""
+        held_out = [held_out_file(self.path, name) for name in ("valid", "test")]
+        files = [*tokenizer_files(self.path), *held_out, self.calibration_file]
+        return [file for file in files if file.exists()]
+
+    def config(self, decode: dict[str, Any] | None = None) -> Config:
+        """The config, with the given settings of `decode` changed. InputError if there is none."""
+        if not self.path.is_dir():
+            there = Path("runs") / self.path.name
+            hint = (
+                f"did you mean {there}?"
+                if there.is_dir()
+                else "a model is the folder of a run, such as runs/demo"
+            )
+            raise InputError(f"{self}: no such folder; {hint}")
+        if not self.config_file.exists():
+            raise InputError(f"{self}: must be a run's folder, but holds no {self.config_file.name}")
+        overrides = [f"decode.{key}={_yaml(value)}" for key, value in (decode or {}).items()]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Notice)  # old names of keys are not the user's mistake here
+            config = load_config(self.config_file, overrides)
+        if "stop_early" in config.decode.model_fields_set:
+            return config
+        # Configs of versions before this key lack it. Those versions always stopped early.
+        return config.model_copy(update={"decode": config.decode.model_copy(update={"stop_early": True})})
+
+    def tokenizer(self) -> Tokenizer:
+        """The vocabulary. InputError if there is none."""
+        return Tokenizer.load(self.path)
+
+    def check_weights(self) -> None:
+        """InputError if the folder is not that of a run that has a model."""
+        if self.is_export:
+            raise InputError(
+                f"{self}: must be a run's folder, but is exported already; name the run it came from"
+            )
+        if not self.weights_file.exists():
+            raise InputError(f"{self}: no {self.weights_file.name} yet; training writes it at its first validation")
+
+    def weights(self) -> "dict[str, Tensor]":
+        """The weights of a run by their names, on the CPU. InputError if there are none, WorkError if they
+        are damaged.
+        """
+        from transformer_mt.checkpoint import CheckpointError, load_weights
+
+        self.check_weights()
+        try:
+            return load_weights(self.weights_file)
+        except CheckpointError as error:
+            raise WorkError(f"{error}; copy the run's folder again, or resume the training") from None
+
+    def weights_digest(self) -> str | None:
+        """A digest of the weights of a run or an export; None without any."""
+        if (file := self.model_file) is None:
+            return None
+        stat = file.stat()
+        return _digest(file.resolve(), stat.st_size, stat.st_mtime_ns)
+
+    def entries(self) -> list[dict[str, Any]]:
+        """The objects of metrics.jsonl, without a last one that a crash has cut; none before a training."""
+        return read_objects(self.metrics_file) if self.metrics_file.exists() else []
+
+    def corpora(self) -> list[dict[str, Any]]:
+        """What became of the pairs of each training corpus; empty before the data are prepared."""
+        file = self.corpora_file
+        return json.loads(file.read_text(encoding="utf-8")) if file.exists() else []
+
+    def calibration(self) -> dict[str, Any]:
+        """The facts of calibration.json; empty where the model has none or the file is damaged."""
+        return facts_of(self.calibration_file)
+
+    def weights_of_parent(self) -> str | None:
+        """The digest of the weights that a fine-tuned run began from; None where it is not known."""
+        weights = facts_of(self.parent_file).get("weights")
+        return None if weights is None else str(weights)
+
+    def newest_checkpoint(self, report: Callable[[str], None]) -> "Checkpoint | None":
+        """The newest undamaged checkpoint; damaged ones are reported and set aside."""
+        from transformer_mt import checkpoint
+
+        return checkpoint.newest(self.checkpoints, report)
+
+
+def facts_of(file: Path) -> dict[str, Any]:
+    """The JSON object in a file; nothing where it is missing or damaged."""
+    try:
+        facts = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return facts if isinstance(facts, dict) else {}
+
+
+@lru_cache(maxsize=64)
+def _digest(file: Path, size: int, changed: int) -> str:
+    return digest(file)
+
+
+def _yaml(value: Any) -> str:
+    """A setting as the YAML that reads back as it."""
+    return (
+        str(value)
+        if isinstance(value, int | float) and not isinstance(value, bool)
+        else json.dumps(value, ensure_ascii=False)
+    )
