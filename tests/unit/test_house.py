@@ -28,7 +28,7 @@ ALLOWED = {
     "data": set(),
     "data.corpora": {"config", "text"},
     "data.vocabulary": {"config", "text"},
-    "runs": {"config", "data.corpora", "data.vocabulary"},
+    "runs": {"config", "data.corpora", "data.vocabulary", "text"},
     "data.cleaning": {"config", "data.corpora", "runs", "text"},
     "data.batches": {"config", "data.vocabulary", "text"},
     "data.preparation": {
@@ -56,8 +56,8 @@ ALLOWED = {
         "training.update", "translation",
     },
     "training.planning": {
-        "config", "data.batches", "data.preparation", "data.vocabulary", "model.build", "model.kernels",
-        "runs", "training", "training.reporting", "training.state", "training.update", "translation",
+        "config", "data.batches", "data.preparation", "model.build", "model.kernels", "runs", "training",
+        "training.reporting", "training.state", "training.update", "translation",
     },
     "inspection": {"config", "data.cleaning", "data.corpora", "data.preparation", "data.vocabulary", "text"},
     "new_config": {"config", "data.corpora", "data.vocabulary", "inspection", "text", "training.planning"},

@@ -1,7 +1,6 @@
 """transformer-mt config show, transformer-mt config schema"""
 
 import argparse
-from pathlib import Path
 from typing import Any
 
 
@@ -20,14 +19,14 @@ def add_command(commands: Any) -> None:
 
 def _show(arguments: argparse.Namespace) -> int:
     from transformer_mt.config.dump import dump_config
-    from transformer_mt.config.inherit import inherit
     from transformer_mt.config.load import load_config
 
     config = load_config(arguments.config, arguments.overrides)
     if config.init_from:
         from transformer_mt.runs.folder import RunFolder
+        from transformer_mt.runs.resolve import with_parent
 
-        config = inherit(config, RunFolder(Path(config.init_from)).config())
+        config = with_parent(config, RunFolder(config.init_from).config())
     print(dump_config(config, comments=True), end="")
     return 0
 

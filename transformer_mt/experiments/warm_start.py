@@ -11,6 +11,7 @@ from transformer_mt.config.dump import dump_config
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.files import write_text
 from transformer_mt.runs.folder import RunFolder
+from transformer_mt.runs.resolve import changed
 from transformer_mt.training.state.run import model_for
 
 _LAYER = re.compile(r"(encoder|decoder)\.layers\.(\d+)\.")
@@ -38,13 +39,10 @@ def warm_started(teacher: Path, config: Config, folder: Path) -> Config:
     """
     run = RunFolder(teacher)
     theirs, tokenizer = run.config(), run.tokenizer()
-    config = config.model_copy(update={"tokenizer": theirs.tokenizer.model_copy(update={
-        "bpe_dropout": config.tokenizer.bpe_dropout, "file": None,
-    })})  # fmt: skip
+    settings = {**theirs.tokenizer.model_dump(), "bpe_dropout": config.tokenizer.bpe_dropout, "file": None}
+    config = changed(config, "tokenizer", **settings)
     if theirs.data.has_language_pieces and config.data.language_pieces == "auto":
-        # The teacher has never seen a source without.
-        data = config.data.model_copy(update={"language_pieces": True})
-        config = config.model_copy(update={"data": data})
+        config = changed(config, "data", language_pieces=True)  # the teacher has never seen a source without
     torch.manual_seed(config.seed)
     weights = {name: p.detach().clone() for name, p in model_for(config, tokenizer).named_parameters()}
     depth = {

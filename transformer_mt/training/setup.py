@@ -5,6 +5,7 @@ from contextlib import ExitStack, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryFile
+from typing import Any
 
 import torch
 from pydantic import ValidationError
@@ -13,7 +14,6 @@ from transformer_mt import checkpoint
 from transformer_mt.checkpoint import Checkpoint
 from transformer_mt.config import Config
 from transformer_mt.config.dump import dump_config
-from transformer_mt.config.inherit import inherit, with_keys_of
 from transformer_mt.config.language import check_language
 from transformer_mt.data.batches.batching import TrainingBatches
 from transformer_mt.data.batches.epoch_pairs import epoch_pairs
@@ -21,28 +21,30 @@ from transformer_mt.data.batches.mixture import Mixture
 from transformer_mt.data.batches.prefetch import BatchPrefetcher
 from transformer_mt.data.corpora.held_out import as_lines, held_out_file
 from transformer_mt.data.preparation.prepare import PreparedData, help_prepare, prepare
-from transformer_mt.data.vocabulary.given_tokenizer import config_from_tokenizer, given_tokenizer
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer, tokenizer_files
 from transformer_mt.device import keep_freed_memory
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.files import write_text
 from transformer_mt.locks import FolderLock, lock_folder, set_aside
+from transformer_mt.model.interface import TranslationModel
 from transformer_mt.runs.folder import RunFolder
-from transformer_mt.text.languages import base_code, is_natural
+from transformer_mt.runs.resolve import Origin, resolve, updates_of_epochs
+from transformer_mt.text.languages import base_code
 from transformer_mt.training.batch_budget import find_budget
 from transformer_mt.training.early_checks import check_early
 from transformer_mt.training.parallel.distributed import Ranks
 from transformer_mt.training.reporting.metrics_log import MetricsLog, say_on_rank_zero
-from transformer_mt.training.state.config_changes import resumed_config
+from transformer_mt.training.state.config_changes import (
+    is_other_update_size,
+    note_other_update_size,
+    report_changes,
+)
 from transformer_mt.training.state.parent import Parent
 from transformer_mt.training.state.progress import Progress
 from transformer_mt.training.state.run import Run, model_for
 from transformer_mt.training.update.build import build_updater
+from transformer_mt.training.update.step import Updater
 from transformer_mt.translation.pair_log_probs import forget_models, log_probs
-
-# If at least this fraction of the training sources has several sentences, the model has learnt to translate
-# several sentences at once.
-_SEVERAL_SENTENCES = 0.2
 
 
 def open_run(config: Config, folder: RunFolder, fresh: bool = False, ranks: Ranks | None = None) -> Run:
@@ -76,15 +78,15 @@ def _open_run(config: Config, folder: RunFolder, fresh: bool, ranks: Ranks, held
             "name"
         )
     parent = Parent.open(RunFolder(config.init_from)) if config.init_from and saved is None else None
-    config = _check_config(config, saved, parent, folder, fresh)
-    tokenizer = folder.tokenizer() if saved is not None else given_tokenizer(config)
-    if tokenizer is not None and config.tokenizer.file:
-        config = config_from_tokenizer(config, tokenizer)
-    # 4. The data before the folder is created or moved: most mistakes are found here.
-    data = _prepare_data(config, tokenizer, ranks)
-    if saved is None and not fresh:
-        _refuse_foreign_tokenizer(folder, data.tokenizer)
-    config = _without_auto(config, data, device, ranks)
+    before = _config_of(saved, folder) if saved is not None else None
+    if parent is not None:
+        _note_other_directions(config, parent)
+    # 4. The config and the data before the folder is created or moved: most mistakes are found here.
+    origin = Origin(before, folder.tokenizer() if saved else None, parent.config if parent else None)
+    prepared = _Preparation(folder, fresh, saved, before, device, ranks)
+    held.callback(prepared.close)
+    config = resolve(config, origin, prepared)
+    data, batches = prepared.data, prepared.batches(config)
     # 5. With `fresh` the lock is taken after the old folder was moved.
     if ranks.is_rank_zero and lock is None:
         lock = held.enter_context(_create_folder(folder.path, fresh))
@@ -94,11 +96,21 @@ def _open_run(config: Config, folder: RunFolder, fresh: bool, ranks: Ranks, held
                 "to resume"
             )
     # 6. The objects, and last the checkpoint's state in them.
-    run = _build(config, folder, data, device, dtype, ranks, lock, parent)
-    held.callback(run.batches.close)
-    if saved is None:
-        run.limit_epochs()
-    else:
+    model, updater = _network(config, data, device, dtype, ranks, parent)
+    run = Run(
+        config=config,
+        folder=folder,
+        data=data,
+        device=device,
+        model=model,
+        updater=updater,
+        batches=batches,
+        progress=prepared.progress,
+        metrics_log=MetricsLog(folder, active=ranks.is_rank_zero, loggers=config.train.loggers),
+        ranks=ranks,
+        lock=lock,
+    )
+    if saved is not None:
         run.restore(saved)
         say_on_rank_zero(
             f"resuming from {saved.path}: update {run.progress.step:,} of {run.config.train.max_updates:,}"
@@ -111,6 +123,93 @@ def _open_run(config: Config, folder: RunFolder, fresh: bool, ranks: Ranks, held
         _write_facts(data, folder)
         write_text(folder.config_file, dump_config(run.config, comments=True))
     return run
+
+
+class _Preparation:
+    """The data of a run and its position in them, as `resolve` asks for them."""
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        fresh: bool,
+        saved: Checkpoint | None,
+        before: Config | None,
+        device: torch.device,
+        ranks: Ranks,
+    ) -> None:
+        """`before` is the config of the checkpoint that is resumed."""
+        self._folder, self._fresh, self._saved, self._before = folder, fresh, saved, before
+        self._device, self._ranks = device, ranks
+        self.data: PreparedData
+        self.progress = Progress()
+        self._batches: BatchPrefetcher | None = None
+
+    def prepare(self, config: Config, tokenizer: Tokenizer | None) -> None:
+        """Check the config, then prepare its data. InputError if the data do not fit it or the checkpoint."""
+        _check_config(config, self._before, self._folder, self._fresh)
+        self.data = _prepare_data(config, tokenizer, self._ranks)
+        if self._saved is None and not self._fresh:
+            _refuse_foreign_tokenizer(self._folder, self.data.tokenizer)
+        if self._saved is not None and self._saved.state["data_fingerprint"] != self.data.fingerprint:
+            raise InputError(
+                f"{self._folder}: the training or validation data changed since this run began; ",
+                "bring the old data back, or start over with ", Setting("fresh", True),
+            )  # fmt: skip
+        if self._device.type == "cpu":
+            keep_freed_memory()  # before the memory is measured
+
+    @property
+    def several_sentences(self) -> float:
+        return self.data.several_sentences
+
+    def batch_tokens(self, config: Config) -> int:
+        """The most tokens that fit the device of every rank."""
+        tokens = min(self._ranks.gather(find_budget(config, self.data, self._device)))
+        say_on_rank_zero(
+            f"train.batch_tokens: auto is {tokens:,} here; config.yaml in the run's folder holds the number"
+        )
+        return tokens
+
+    def last_update(self, config: Config) -> int:
+        """The update at which `train.max_epochs` are trained. Epochs before a change of the update's size
+        had another number of updates.
+        """
+        batches, progress = self.batches(config), self.progress
+        epochs = config.train.max_epochs - progress.resized_at_epoch
+        return progress.resized_at_step + updates_of_epochs(epochs, batches.updates_per_epoch)
+
+    def batches(self, config: Config) -> BatchPrefetcher:
+        """The batches, at the position of the checkpoint; `progress` is then the checkpoint's, too."""
+        if self._batches is not None:
+            return self._batches
+        train, data = config.train, self.data
+        plan = TrainingBatches(
+            data.train,
+            int(train.batch_tokens),
+            config.seed,
+            self._ranks.rank,
+            self._ranks.size,
+            epoch_pairs(config, data.train, data.sizes, data.tokenizer),
+            Mixture(data.sizes, data.weights, config.seed),
+            train.update_tokens,
+        )
+        self._batches = BatchPrefetcher(plan, train.accumulate, self._device)
+        if self._saved is not None:
+            self._restore(self._saved.state, self._batches, config)
+        return self._batches
+
+    def _restore(self, state: dict[str, Any], batches: BatchPrefetcher, config: Config) -> None:
+        batches.load_state_dict(state["batches"])
+        self.progress.load_state_dict(state["progress"])
+        before = state.get("batches_per_update")
+        if before is not None and is_other_update_size(before, config, self._ranks):
+            note_other_update_size(before, config, self._ranks)
+            self.progress.resized_at_step = self.progress.step
+            self.progress.resized_at_epoch = batches.epochs
+
+    def close(self) -> None:
+        if self._batches is not None:
+            self._batches.close()
 
 
 def _check_folder(folder: RunFolder, fresh: bool) -> None:
@@ -140,17 +239,10 @@ def _check_writable(folder: Path) -> None:
         ) from None  # fmt: skip
 
 
-def _check_config(
-    config: Config, saved: Checkpoint | None, parent: Parent | None, folder: RunFolder, fresh: bool
-) -> Config:
-    """The config that training continues with; InputError if it does not fit the checkpoint or the parent."""
-    if saved is not None:
-        old = _config_of(saved, folder)
-        if config.init_from:  # the run has its own copy of the parent's keys
-            config = with_keys_of(config, old, ("model", "tokenizer"))
-        elif config.tokenizer.file:
-            config = with_keys_of(config, old, ("tokenizer",))
-        config = resumed_config(old, config, folder)
+def _check_config(config: Config, before: Config | None, folder: RunFolder, fresh: bool) -> None:
+    """InputError if the config does not fit that of the checkpoint, or if there should be a checkpoint."""
+    if before is not None:
+        report_changes(before, config, folder)
     else:
         for code in dict.fromkeys(code for direction in config.data.directions for code in direction):
             check_language(code)  # not in the config's types: what was trained with another remains usable
@@ -159,12 +251,8 @@ def _check_config(
                 f"{folder}: must hold the checkpoints of its model to be resumed, but holds none; start ",
                 "over with ", Setting("fresh", True), ", which moves it aside, or train under another name",
             )  # fmt: skip
-        if parent is not None:
-            _note_other_directions(config, parent)
-            config = inherit(config, parent.config)
     if config.train.parallel == "fsdp" and config.train.batch_tokens == "auto":
         raise InputError("train.batch_tokens must be a number with train.parallel: fsdp, but is auto")
-    return config
 
 
 def _note_other_directions(config: Config, parent: Parent) -> None:
@@ -208,13 +296,6 @@ def _prepare_data(config: Config, tokenizer: Tokenizer | None, ranks: Ranks) -> 
     return data
 
 
-def _without_auto(config: Config, data: PreparedData, device: torch.device, ranks: Ranks) -> Config:
-    """The config with the values found for `auto`; config.yaml in the run's folder keeps them."""
-    if device.type == "cpu":
-        keep_freed_memory()  # before the memory is measured
-    return _with_sentence_splitting(_with_budget(config, data, device, ranks), data)
-
-
 def _create_folder(folder: Path, fresh: bool) -> FolderLock:
     """Create the run's folder and lock it; with `fresh` an old one is moved aside first."""
     if fresh and folder.is_dir():
@@ -233,12 +314,15 @@ def _write_facts(data: PreparedData, folder: RunFolder) -> None:
         write_text(held_out_file(folder.path, name), as_lines(pairs))
 
 
-def _build(
-    config: Config, folder: RunFolder, data: PreparedData, device: torch.device, dtype: torch.dtype,
-    ranks: Ranks, lock: FolderLock | None, parent: Parent | None,
-) -> Run:  # fmt: skip
-    """The run at update 0: model, optimizer, batches."""
-    train = config.train
+def _network(
+    config: Config,
+    data: PreparedData,
+    device: torch.device,
+    dtype: torch.dtype,
+    ranks: Ranks,
+    parent: Parent | None,
+) -> tuple[TranslationModel, Updater]:
+    """The model at update 0 and what updates it."""
     torch.manual_seed(config.seed)
     model = model_for(config, data.tokenizer)
     if parent is not None:
@@ -247,29 +331,7 @@ def _build(
     updater = build_updater(config, model, device, dtype, ranks, say_on_rank_zero)
     if not ranks.is_rank_zero:
         torch.manual_seed(config.seed + ranks.rank)  # equal weights on each rank, but different dropout
-    plan = TrainingBatches(
-        data.train,
-        int(train.batch_tokens),
-        config.seed,
-        ranks.rank,
-        ranks.size,
-        epoch_pairs(config, data.train, data.sizes, data.tokenizer),
-        Mixture(data.sizes, data.weights, config.seed),
-        train.update_tokens,
-    )
-    return Run(
-        config=config,
-        folder=folder,
-        data=data,
-        device=device,
-        model=model,
-        updater=updater,
-        batches=BatchPrefetcher(plan, train.accumulate, device),
-        progress=Progress(),
-        metrics_log=MetricsLog(folder, active=ranks.is_rank_zero, loggers=train.loggers),
-        ranks=ranks,
-        lock=lock,
-    )
+    return model, updater
 
 
 def _config_of(saved: Checkpoint, folder: RunFolder) -> Config:
@@ -292,25 +354,3 @@ def _newest(folder: RunFolder, ranks: Ranks) -> Checkpoint | None:
     if not Path(path).exists():
         raise InputError(f"{path}: every machine must see the run's folder, but rank {ranks.rank} does not")
     return checkpoint.load(Path(path))
-
-
-def _with_sentence_splitting(config: Config, data: PreparedData) -> Config:
-    """The config with true or false where `decode.split_sentences` is auto: translation needs no training
-    data then.
-    """
-    if config.decode.split_sentences != "auto":
-        return config
-    is_single = data.several_sentences < _SEVERAL_SENTENCES and is_natural(config.data.source_lang)
-    found = {"split_sentences": is_single}
-    return config.model_copy(update={"decode": config.decode.model_copy(update=found)})
-
-
-def _with_budget(config: Config, data: PreparedData, device: torch.device, ranks: Ranks) -> Config:
-    """The config with a number where `train.batch_tokens` is auto."""
-    if config.train.batch_tokens != "auto":
-        return config
-    tokens = min(ranks.gather(find_budget(config, data, device)))
-    say_on_rank_zero(
-        f"train.batch_tokens: auto is {tokens:,} here; config.yaml in the run's folder holds the number"
-    )
-    return config.model_copy(update={"train": config.train.model_copy(update={"batch_tokens": tokens})})

@@ -10,9 +10,10 @@ from sentencepiece import sentencepiece_model_pb2
 from tests.conftest import TINY
 from transformer_mt.config import load_config
 from transformer_mt.data.corpora import toy
-from transformer_mt.data.vocabulary.given_tokenizer import config_from_tokenizer, given_tokenizer
+from transformer_mt.data.vocabulary.given_tokenizer import given_tokenizer
 from transformer_mt.data.vocabulary.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from transformer_mt.errors import InputError
+from transformer_mt.runs.resolve import with_vocabulary
 from transformer_mt.training.loop import train
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
@@ -91,7 +92,7 @@ def test_two_files_are_the_two_sides(configured):
     source, target = learnt(), learnt(model_type="unigram")
     config = configured(source, target)
     tokenizer = given_tokenizer(config)
-    assert not tokenizer.shared and not config_from_tokenizer(config, tokenizer).tokenizer.shared
+    assert not tokenizer.shared and not with_vocabulary(config, tokenizer).tokenizer.shared
     assert tokenizer.pieces_tgt(tokenizer.encode_tgt(["The dog."])[0]) != tokenizer.pieces_src(
         tokenizer.encode_src(["The dog."])[0]
     )
@@ -100,20 +101,20 @@ def test_two_files_are_the_two_sides(configured):
 def test_both_files_must_allow_bpe_dropout(configured):
     config = configured(learnt(), learnt(model_type="unigram"), bpe_dropout=0.1)
     with pytest.raises(InputError, match="must be 0.0 with a file of kind bpe and unigram, but is 0.1"):
-        config_from_tokenizer(config, given_tokenizer(config))
+        with_vocabulary(config, given_tokenizer(config))
 
 
 def test_the_true_size_may_be_given_also_with_tags(configured):
     config = configured(learnt(pad_id=0, unk_id=1, bos_id=2, eos_id=3), vocab_size=300)
     tagged = config.data.model_copy(update={"train": config.data.train.model_copy(update={"tag": "<bt>"})})
     config = config.model_copy(update={"data": tagged})
-    assert config_from_tokenizer(config, given_tokenizer(config)).tokenizer.vocab_size == 301
+    assert with_vocabulary(config, given_tokenizer(config)).tokenizer.vocab_size == 301
 
 
 def test_what_the_file_decides_must_not_be_asked_for_otherwise(configured):
     config = configured(learnt(model_type="unigram"), kind="bpe", vocab_size=8000, bpe_dropout=0.1)
     with pytest.raises(InputError) as error:
-        config_from_tokenizer(config, given_tokenizer(config))
+        with_vocabulary(config, given_tokenizer(config))
     assert str(error.value).splitlines() == [
         "`tokenizer.kind` must be 'unigram', as in tokenizer.file, but is 'bpe'; leave it out",
         "`tokenizer.vocab_size` must be 301, as in tokenizer.file, but is 8000; leave it out",

@@ -119,10 +119,10 @@ def test_a_key_is_fixed_unless_its_field_is_marked():
 def test_fixed_keys_are_refused_and_changeable_ones_reported(monkeypatch, tmp_path):
     said = []
     monkeypatch.setattr(changes, "say_on_rank_zero", said.append)
-    changes.resumed_config(config(), config(learning_rate=0.02), tmp_path)
+    changes.report_changes(config(), config(learning_rate=0.02), tmp_path)
     assert said == ["changed since the last checkpoint: `train.learning_rate` from 0.01 to 0.02"]
     with pytest.raises(InputError, match="`train.optimizer` must stay 'muon' .*, but is 'adam'"):
-        changes.resumed_config(config(optimizer="muon"), config(optimizer="adam"), tmp_path)
+        changes.report_changes(config(optimizer="muon"), config(optimizer="adam"), tmp_path)
 
 
 def test_of_a_list_of_corpora_only_what_differs_is_reported(monkeypatch, tmp_path):
@@ -136,5 +136,5 @@ def test_of_a_list_of_corpora_only_what_differs_is_reported(monkeypatch, tmp_pat
             for corpora in (entries, [entries[0], {**entries[1], "name": "c"}])
         )
     )
-    changes.resumed_config(old, new, tmp_path)
+    changes.report_changes(old, new, tmp_path)
     assert said == ["changed since the last checkpoint: `data.train.1.name` from 'b' to 'c'"]

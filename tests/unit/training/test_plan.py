@@ -8,13 +8,13 @@ import yaml
 from tests.conftest import ROOT, TINY
 from transformer_mt.config import Config
 from transformer_mt.errors import InputError
+from transformer_mt.runs.resolve import updates_of_epochs
 from transformer_mt.training.batch_budget import longest_batch
 from transformer_mt.training.planning import plan as plan_module
 from transformer_mt.training.planning.cluster import DEVICES, Cluster, Device, cluster_named
 from transformer_mt.training.planning.lengths import Lengths
 from transformer_mt.training.planning.plan import plan_training
 from transformer_mt.training.planning.update_cost import muon_work, update_cost
-from transformer_mt.training.update.schedule import updates_of_epochs
 
 VOCABULARY = 8000
 

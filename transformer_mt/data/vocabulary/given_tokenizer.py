@@ -5,11 +5,7 @@ from.
 from pathlib import Path
 
 from transformer_mt.config import Config
-from transformer_mt.data.vocabulary.sentencepiece_file import (
-    tokenizer_settings,
-    with_control_pieces,
-    with_special_ids,
-)
+from transformer_mt.data.vocabulary.sentencepiece_file import with_control_pieces, with_special_ids
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
 
@@ -25,31 +21,6 @@ def given_tokenizer(config: Config) -> Tokenizer | None:
     else:
         return None
     return Tokenizer(with_control_pieces(models[0], config.data.control_pieces), *models[1:])
-
-
-def config_from_tokenizer(config: Config, tokenizer: Tokenizer) -> Config:
-    """The config with the keys of `tokenizer` that the file decides. InputError, with all reasons, where the
-    config asks for something else.
-    """
-    given, reasons = config.tokenizer, []
-    facts = {"shared": tokenizer.shared, **tokenizer_settings(tokenizer.models[0])}
-    before_tags = facts["vocab_size"] - len(tokenizer.control_ids)
-    for key, value in facts.items():
-        found = getattr(given, key)
-        is_without_tags = key == "vocab_size" and before_tags <= found <= value
-        if key in given.model_fields_set and found != value and not is_without_tags:
-            reasons.append(
-                f"`tokenizer.{key}` must be {value!r}, as in tokenizer.file, but is {found!r}; leave it out"
-            )
-    kinds = [tokenizer_settings(model)["kind"] for model in tokenizer.models]
-    if given.bpe_dropout and set(kinds) != {"bpe"}:
-        reasons.append(
-            f"`tokenizer.bpe_dropout` must be 0.0 with a file of kind {' and '.join(kinds)}, but is "
-            f"{given.bpe_dropout}"
-        )
-    if reasons:
-        raise InputError("\n".join(reasons))
-    return config.model_copy(update={"tokenizer": given.model_copy(update=facts)})
 
 
 def _read(file: str) -> bytes:

@@ -5,12 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from transformer_mt.config import Config
-from transformer_mt.config.inherit import inherit
 from transformer_mt.data.batches.epoch_pairs import epoch_pairs
 from transformer_mt.data.batches.mixture import Mixture
 from transformer_mt.data.preparation.prepare import prepare
-from transformer_mt.data.vocabulary.given_tokenizer import config_from_tokenizer, given_tokenizer
 from transformer_mt.runs.folder import RunFolder
+from transformer_mt.runs.resolve import Origin, with_origin
 from transformer_mt.training.reporting.metrics_log import say_on_rank_zero
 from transformer_mt.training.state.parent import Parent
 from transformer_mt.translation.pair_log_probs import forget_models, log_probs
@@ -33,11 +32,8 @@ def lengths_of(config: Config) -> tuple[Config, Lengths]:
     """Prepare the data as a training does, or find them prepared. Returns also the config with the keys that
     its parent or its vocabulary decides.
     """
-    if config.init_from:
-        config = inherit(config, Parent.open(RunFolder(config.init_from)).config)
-    tokenizer = given_tokenizer(config)
-    if tokenizer is not None and config.tokenizer.file:
-        config = config_from_tokenizer(config, tokenizer)
+    parent = Parent.open(RunFolder(config.init_from)).config if config.init_from else None
+    config, tokenizer = with_origin(config, Origin(parent=parent))
     data = prepare(config, say_on_rank_zero, tokenizer, log_probs)
     forget_models()
     changing = epoch_pairs(config, data.train, data.sizes, data.tokenizer)

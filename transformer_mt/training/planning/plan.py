@@ -11,13 +11,13 @@ from transformer_mt.data.batches.batching import Batch, plan_epoch
 from transformer_mt.device import choose_device, choose_precision
 from transformer_mt.errors import InputError
 from transformer_mt.memory import free_memory, peak_memory, reset_peak
+from transformer_mt.runs.resolve import changed, updates_of_epochs
 from transformer_mt.training.batch_budget import largest_budget, longest_batch
 from transformer_mt.training.planning.cluster import SECONDS_PER_OPERATION, UTILISATION, Cluster
 from transformer_mt.training.planning.lengths import Lengths
 from transformer_mt.training.planning.speed import seconds_per_update
 from transformer_mt.training.planning.update_cost import UpdateCost, muon_work, update_cost
 from transformer_mt.training.update.build import is_compiled
-from transformer_mt.training.update.schedule import updates_of_epochs
 
 # Pairs whose lengths are enough to make typical batches of.
 _SAMPLE = 10_000
@@ -93,7 +93,7 @@ def _with_budget(config: Config, lengths: Lengths, cluster: Cluster | None) -> C
         return update_cost(config, lengths.vocab_size, batch, dtype, on_gpu).peak_bytes
 
     tokens = largest_budget(measure, int(available), least=max(1024, config.data.max_length))
-    return config.model_copy(update={"train": config.train.model_copy(update={"batch_tokens": tokens})})
+    return changed(config, "train", batch_tokens=tokens)
 
 
 def _available(cluster: Cluster | None, device: torch.device) -> float:

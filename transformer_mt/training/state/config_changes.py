@@ -12,19 +12,10 @@ from transformer_mt.training.parallel.distributed import Ranks
 from transformer_mt.training.reporting.metrics_log import say_on_rank_zero
 
 
-def resumed_config(old: Config, new: Config, folder: RunFolder) -> Config:
-    """The new config, with the values that were found for `auto`. Keys that changed since the checkpoint are
-    reported; InputError for those that are fixed, as a key is unless its field is marked.
+def report_changes(old: Config, new: Config, folder: RunFolder) -> None:
+    """Report keys that changed since the checkpoint. InputError for those that are fixed, as a key is unless
+    its field is marked.
     """
-    if new.train.batch_tokens == "auto":
-        found = {"batch_tokens": old.train.batch_tokens}
-        new = new.model_copy(update={"train": new.train.model_copy(update=found)})
-    if new.decode.split_sentences == "auto":
-        kept = {"split_sentences": old.decode.split_sentences}
-        new = new.model_copy(update={"decode": new.decode.model_copy(update=kept)})
-    if new.init_from and new.data.language_pieces == "auto":
-        pieces = {"language_pieces": old.data.language_pieces}
-        new = new.model_copy(update={"data": new.data.model_copy(update=pieces)})
     before, after = flat(old.model_dump()), flat(new.model_dump())
     changed = [key for key in sorted(before.keys() | after.keys()) if before.get(key) != after.get(key)]
     refused = [key for key in changed if not marks(Config, key) & {Mark.CHANGEABLE, Mark.LOCATION}]
@@ -45,7 +36,6 @@ def resumed_config(old: Config, new: Config, folder: RunFolder) -> Config:
             say_on_rank_zero(
                 f"changed since the last checkpoint: `{inner}` from {old_value!r} to {new_value!r}"
             )
-    return new
 
 
 def _differences(key: str, old: Any, new: Any) -> Iterator[tuple[str, Any, Any]]:

@@ -14,7 +14,7 @@ from transformer_mt.config import Config
 from transformer_mt.data.batches.prefetch import BatchPrefetcher
 from transformer_mt.data.preparation.prepare import PreparedData
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
-from transformer_mt.errors import InputError, Setting, WorkError
+from transformer_mt.errors import WorkError
 from transformer_mt.locks import FolderLock
 from transformer_mt.model.build import build_model
 from transformer_mt.model.interface import TranslationModel
@@ -25,14 +25,11 @@ from transformer_mt.training.reporting.metrics_log import MetricsLog, say_on_ran
 from transformer_mt.training.state.averaging import Averaging
 from transformer_mt.training.state.config_changes import (
     changed_score_keys,
-    is_other_update_size,
-    note_other_update_size,
 )
 from transformer_mt.training.state.estimate import TimeEstimate
 from transformer_mt.training.state.progress import Progress
 from transformer_mt.training.state.random_state import random_states, restore_random_states
 from transformer_mt.training.update.optimizer import load_optimizer_tensors, optimizer_tensors
-from transformer_mt.training.update.schedule import updates_of_epochs
 from transformer_mt.training.update.step import PendingResult, Updater
 
 
@@ -110,24 +107,12 @@ class Run:
         self.averaging.keep(path, self.progress)
 
     def restore(self, saved: Checkpoint) -> None:
-        """Become the run that wrote the checkpoint."""
+        """Become the run that wrote the checkpoint, whose batches and progress are restored already."""
         state = saved.state
-        if state["data_fingerprint"] != self.data.fingerprint:
-            raise InputError(
-                f"{self.folder}: the training or validation data changed since this run began; ",
-                "bring the old data back, or start over with ", Setting("fresh", True),
-            )  # fmt: skip
         load_full_weights(self.model, saved.tensors["model"], str(saved.path))
         load_optimizer_tensors(self.updater.optimizer, self.model, saved.tensors.get("optimizer", {}))
         if self.updater.scaler.is_enabled() and state["scaler"]:  # another precision has none
             self.updater.scaler.load_state_dict(state["scaler"])
-        self.batches.load_state_dict(state["batches"])
-        self.progress.load_state_dict(state["progress"])
-        batches = state.get("batches_per_update")
-        if batches is not None and is_other_update_size(batches, self.config, self.ranks):
-            note_other_update_size(batches, self.config, self.ranks)
-            self.progress.resized_at_step = self.progress.step
-            self.progress.resized_at_epoch = self.batches.epochs
         self._keep_micro_batches(state)
         if changed := changed_score_keys(Config.model_validate(state["config"]).model_dump(), self.config):
             say_on_rank_zero(f"scores before and after a change of {', '.join(changed)} are not comparable")
@@ -137,18 +122,8 @@ class Run:
             saved.tensors["rng"], self.device, self.ranks, self.config.seed + self.progress.step
         )
         self.saved_step = self.progress.step
-        self.limit_epochs()  # before weights are kept: those of the last update are
         if self.ranks.is_rank_zero:
             self.averaging.keep(saved.path, self.progress)
-
-    def limit_epochs(self) -> None:
-        """Set `train.max_updates` to the updates of `train.max_epochs`, if they are fewer."""
-        train, progress = self.config.train, self.progress
-        if train.max_epochs:
-            epochs = train.max_epochs - progress.resized_at_epoch
-            updates = progress.resized_at_step + updates_of_epochs(epochs, self.batches.updates_per_epoch)
-            limited = train.model_copy(update={"max_updates": max(1, min(train.max_updates, updates))})
-            self.config = self.config.model_copy(update={"train": limited})
 
     def _keep_micro_batches(self, state: dict[str, Any]) -> None:
         """Keep the size found after out-of-memory: another split has other dropout masks. A change of

@@ -7,11 +7,6 @@ import math
 from transformer_mt.config import TrainConfig
 
 
-def updates_of_epochs(epochs: float, updates_per_epoch: float) -> int:
-    """The updates in which so many epochs are trained; a seventh of 29 updates, seven times, is 29."""
-    return math.ceil(round(epochs * updates_per_epoch, 6))
-
-
 def inverse_sqrt(step: int, peak: float, warmup: int) -> float:
     """Linear to `peak` over the warm-up, then peak * sqrt(warmup / step) (paper, equation 3, scaled to its
     peak).

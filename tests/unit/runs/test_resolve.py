@@ -1,0 +1,134 @@
+"""From the config a user wrote to the one that is trained: each step, and their order."""
+
+import pytest
+
+from tests.conftest import TINY
+from transformer_mt.config import Config
+from transformer_mt.errors import InputError
+from transformer_mt.runs.resolve import (
+    Origin,
+    changed,
+    resolve,
+    with_checkpoint,
+    with_keys_of,
+    with_last_update,
+    with_parent,
+    with_sentence_splitting,
+)
+
+
+def config(**sections):
+    """TINY with other values, an emptied section where a value is None."""
+    values = {key: value for key, value in TINY.items() if sections.get(key, "") is not None}
+    for key, changes in sections.items():
+        if changes is not None:
+            values[key] = {**values.get(key, {}), **changes} if isinstance(changes, dict) else changes
+    return Config.model_validate(values)
+
+
+class Prepared:
+    """Data of which one source in three has several sentences; 900 tokens fit, an epoch ends at update 7."""
+
+    several_sentences = 0.3
+
+    def __init__(self):
+        self.asked = []
+
+    def prepare(self, config, tokenizer):
+        self.asked.append(("prepare", config, tokenizer))
+
+    def batch_tokens(self, config):
+        self.asked.append(("batch_tokens", config))
+        return 900
+
+    def last_update(self, config):
+        self.asked.append(("last_update", config))
+        return 7
+
+
+def test_a_config_that_leaves_nothing_open_is_trained_as_it_is():
+    written, prepared = config(decode={"split_sentences": True}), Prepared()
+    assert resolve(written, Origin(), prepared) == written
+    assert prepared.asked == [("prepare", written, None)]
+
+
+def test_what_is_open_is_settled_in_order():
+    prepared = Prepared()
+    written = config(train={"batch_tokens": "auto", "max_epochs": 1.0})
+    resolved = resolve(written, Origin(), prepared)
+    assert [name for name, *_ in prepared.asked] == ["prepare", "batch_tokens", "last_update"]
+    assert prepared.asked[-1][1].train.batch_tokens == 900  # the epoch's updates depend on it
+    expected = changed(written, "train", batch_tokens=900, max_updates=7)
+    assert resolved == changed(expected, "decode", split_sentences=False)
+    assert written.train.batch_tokens == "auto"  # a config never changes
+
+
+def test_a_resumed_run_keeps_what_was_found_for_it():
+    before = config(train={"batch_tokens": 777}, decode={"split_sentences": True})
+    prepared = Prepared()
+    now = config(train={"batch_tokens": "auto"}, decode={"split_sentences": "auto"})
+    resolved = resolve(now, Origin(checkpoint=before), prepared)
+    assert (resolved.train.batch_tokens, resolved.decode.split_sentences) == (777, True)
+    assert [name for name, *_ in prepared.asked] == ["prepare"]
+
+
+def test_a_fine_tuned_run_keeps_the_keys_it_took_from_its_parent():
+    before = config(init_from="runs/parent", data={"language_pieces": True})
+    now = config(init_from="runs/parent", model=None, tokenizer=None)
+    assert with_checkpoint(now, before) == before
+    other = config(model=None)
+    assert with_checkpoint(other, before).model == other.model  # without init_from the config must name them
+
+
+def test_keys_that_are_left_out_are_the_parents():
+    parent = config(model={"norm": "post"}, tokenizer={"vocab_size": 300})
+    child = config(init_from="runs/parent", model={"dropout": 0.3, "norm": "post"}, tokenizer=None)
+    filled = with_parent(child, parent)
+    assert (filled.model.d_model, filled.model.norm, filled.model.dropout) == (32, "post", 0.3)
+    assert filled.tokenizer.vocab_size == 300 and filled.data.language_pieces == "auto"
+
+
+def test_a_child_asks_for_language_pieces_if_its_parent_has_seen_no_source_without():
+    parent, child = config(data={"language_pieces": True}), config(init_from="runs/parent")
+    assert with_parent(child, parent).data.language_pieces is True
+    own = config(init_from="runs/parent", data={"language_pieces": False})
+    assert with_parent(own, parent).data.language_pieces is False
+
+
+def test_all_reasons_against_a_parent_are_told_at_once():
+    parent = config(model={"position": "learned"})
+    child = config(
+        init_from="runs/parent",
+        data={"max_length": 32},
+        model={"d_model": 64},
+        tokenizer={"vocab_size": 500, "file": "a.model"},
+    )
+    with pytest.raises(InputError) as error:
+        with_parent(child, parent)
+    assert str(error.value).splitlines() == [
+        "`tokenizer.vocab_size` must be 450, as in runs/parent, but is 500",
+        "`model.d_model` must be 32, as in runs/parent, but is 64",
+        "`data.max_length` must be 64, as in runs/parent, but is 32",
+        "`tokenizer.file` must be left out with init_from, which brings its own vocabulary",
+    ]
+
+
+def test_keys_of_another_config_must_fit_the_own_ones():
+    mine, theirs = config(model={"num_heads": 4}), config(model={"d_model": 30, "num_heads": 2})
+    filled = with_keys_of(config(model=None), theirs, ["model"])
+    assert (filled.model.d_model, filled.model.num_heads) == (30, 2)
+    with pytest.raises(InputError, match="model.num_heads must divide model.d_model"):
+        with_keys_of(changed(mine, "model", d_model=30), theirs, ["model"])
+
+
+@pytest.mark.parametrize("share, language, expected", [
+    (0.19, "en", True), (0.2, "en", False), (0.0, "phonemes", False),
+])  # fmt: skip
+def test_lines_are_split_if_the_model_has_hardly_seen_several_sentences(share, language, expected):
+    written = changed(config(), "data", source_lang=language)
+    assert with_sentence_splitting(written, share).decode.split_sentences is expected
+
+
+@pytest.mark.parametrize("last, expected", [(7, 7), (0, 1), (24, 24), (25, 24)])
+def test_epochs_limit_the_updates_and_never_raise_them(last, expected):
+    assert with_last_update(config(), last).train.max_updates == expected

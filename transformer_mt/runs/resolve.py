@@ -1,0 +1,200 @@
+"""From the config that a user wrote to the one that is trained.
+
+`resolve` applies the steps in order; each is a function from a config to a config. After it, nothing changes
+the config of a run.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from transformer_mt.config import Config
+from transformer_mt.config.keys import flat, marks
+from transformer_mt.config.messages import sentence
+from transformer_mt.config.section import Mark
+from transformer_mt.data.vocabulary.given_tokenizer import given_tokenizer
+from transformer_mt.data.vocabulary.sentencepiece_file import tokenizer_settings
+from transformer_mt.data.vocabulary.tokenizer import Tokenizer
+from transformer_mt.errors import InputError
+from transformer_mt.text.languages import is_natural
+
+# If at least this fraction of the training sources has several sentences, the model has learnt to translate
+# several sentences at once.
+_SEVERAL_SENTENCES = 0.2
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What a training continues: a checkpoint, or at its beginning the run in `init_from`; None without."""
+
+    checkpoint: Config | None = None
+    """The config that the checkpoint was written with."""
+    tokenizer: Tokenizer | None = None
+    """The vocabulary of the run that is resumed."""
+    parent: Config | None = None
+    """The config of the run in `init_from`."""
+
+
+class Preparation(Protocol):
+    """What the prepared data decide."""
+
+    def prepare(self, config: Config, tokenizer: Tokenizer | None) -> None:
+        """Prepare the data of a config whose vocabulary is settled; None is one to be learnt. The rest may be
+        asked for afterwards.
+        """
+        ...
+
+    @property
+    def several_sentences(self) -> float:
+        """Share of the training sources with more than one sentence."""
+        ...
+
+    def batch_tokens(self, config: Config) -> int:
+        """The most tokens of a batch that fit the device."""
+        ...
+
+    def last_update(self, config: Config) -> int:
+        """The update at which `train.max_epochs` are trained."""
+        ...
+
+
+def resolve(config: Config, origin: Origin, preparation: Preparation) -> Config:
+    """The config that is trained. InputError where the config contradicts the checkpoint's vocabulary, the
+    parent or `tokenizer.file`.
+    """
+    config, tokenizer = with_origin(config, origin)
+    preparation.prepare(config, tokenizer)
+    if config.train.batch_tokens == "auto":
+        config = changed(config, "train", batch_tokens=preparation.batch_tokens(config))
+    if config.decode.split_sentences == "auto":
+        config = with_sentence_splitting(config, preparation.several_sentences)
+    if config.train.max_epochs:
+        config = with_last_update(config, preparation.last_update(config))
+    return config
+
+
+def with_origin(config: Config, origin: Origin) -> tuple[Config, Tokenizer | None]:
+    """The config with what is settled before the data are prepared, and its vocabulary; None is one to be
+    learnt.
+    """
+    if origin.checkpoint is not None:
+        config = with_checkpoint(config, origin.checkpoint)
+    elif origin.parent is not None:
+        config = with_parent(config, origin.parent)
+    tokenizer = origin.tokenizer or given_tokenizer(config)
+    if tokenizer is not None and config.tokenizer.file:
+        config = with_vocabulary(config, tokenizer)
+    return config, tokenizer
+
+
+def with_checkpoint(config: Config, checkpoint: Config) -> Config:
+    """The config with what a resumed run has settled already: keys that its parent or its vocabulary decided,
+    and the values found for `auto`.
+    """
+    if config.init_from:  # the run has its own copy of the parent's keys
+        config = with_keys_of(config, checkpoint, ("model", "tokenizer"))
+    elif config.tokenizer.file:
+        config = with_keys_of(config, checkpoint, ("tokenizer",))
+    if config.train.batch_tokens == "auto":
+        config = changed(config, "train", batch_tokens=checkpoint.train.batch_tokens)
+    if config.decode.split_sentences == "auto":
+        config = changed(config, "decode", split_sentences=checkpoint.decode.split_sentences)
+    if config.init_from and config.data.language_pieces == "auto":
+        config = changed(config, "data", language_pieces=checkpoint.data.language_pieces)
+    return config
+
+
+def with_parent(config: Config, parent: Config) -> Config:
+    """The config with the parent's keys of `model` and `tokenizer` where it leaves them out. InputError, with
+    all reasons, where it has another vocabulary, shape or mechanism.
+    """
+    filled = with_keys_of(config, parent, ("model", "tokenizer"))
+    filled = changed(filled, "tokenizer", file=None)
+    if parent.data.has_language_pieces and config.data.language_pieces == "auto":
+        filled = changed(filled, "data", language_pieces=True)  # the parent has never seen a source without
+    mine, theirs = flat(filled.model_dump()), flat(parent.model_dump())
+    fixed = [key for key in mine if key.startswith(("model.", "tokenizer.")) and key != "tokenizer.file"]
+    if parent.model.has_max_positions:
+        fixed.append("data.max_length")
+    reasons = [
+        f"`{key}` must be {theirs.get(key)!r}, as in {config.init_from}, but is {mine[key]!r}"
+        for key in fixed
+        if mine[key] != theirs.get(key) and Mark.CHANGEABLE not in marks(Config, key)
+    ]
+    if config.tokenizer.file:
+        reasons.append("`tokenizer.file` must be left out with init_from, which brings its own vocabulary")
+    if reasons:
+        raise InputError("\n".join(reasons))
+    return filled
+
+
+def with_vocabulary(config: Config, tokenizer: Tokenizer) -> Config:
+    """The config with the keys of `tokenizer` that `tokenizer.file` decides. InputError, with all reasons,
+    where the config asks for something else.
+    """
+    given, reasons = config.tokenizer, []
+    facts = {"shared": tokenizer.shared, **tokenizer_settings(tokenizer.models[0])}
+    before_tags = facts["vocab_size"] - len(tokenizer.control_ids)
+    for key, value in facts.items():
+        found = getattr(given, key)
+        is_without_tags = key == "vocab_size" and before_tags <= found <= value
+        if key in given.model_fields_set and found != value and not is_without_tags:
+            reasons.append(
+                f"`tokenizer.{key}` must be {value!r}, as in tokenizer.file, but is {found!r}; leave it out"
+            )
+    kinds = [tokenizer_settings(model)["kind"] for model in tokenizer.models]
+    if given.bpe_dropout and set(kinds) != {"bpe"}:
+        reasons.append(
+            f"`tokenizer.bpe_dropout` must be 0.0 with a file of kind {' and '.join(kinds)}, but is "
+            f"{given.bpe_dropout}"
+        )
+    if reasons:
+        raise InputError("\n".join(reasons))
+    return changed(config, "tokenizer", **facts)
+
+
+def with_sentence_splitting(config: Config, several_sentences: float) -> Config:
+    """The config with true or false for `decode.split_sentences`: translation needs no training data then."""
+    is_single = several_sentences < _SEVERAL_SENTENCES and is_natural(config.data.source_lang)
+    return changed(config, "decode", split_sentences=is_single)
+
+
+def with_last_update(config: Config, last_update: int) -> Config:
+    """The config with the updates of `train.max_epochs` as `train.max_updates`, if they are fewer."""
+    return changed(config, "train", max_updates=max(1, min(config.train.max_updates, last_update)))
+
+
+def updates_of_epochs(epochs: float, updates_per_epoch: float) -> int:
+    """The updates in which this many epochs are trained; a seventh of 29 updates, seven times, is 29."""
+    return math.ceil(round(epochs * updates_per_epoch, 6))
+
+
+def with_keys_of(config: Config, other: Config, sections: Sequence[str]) -> Config:
+    """The config whose keys of these sections are those of `other` where it leaves them out."""
+    values = config.model_dump()
+    for name in sections:
+        values[name] = _filled(getattr(config, name), getattr(other, name))
+    try:
+        return Config.model_validate(values)
+    except ValidationError as error:
+        parts = [part for problem in error.errors() for part in ["\n", *sentence(problem, {}, Config)]]
+        raise InputError(*parts[1:]) from None
+
+
+def _filled(mine: BaseModel, theirs: BaseModel) -> dict[str, Any]:
+    values = theirs.model_dump()
+    for name in mine.model_fields_set:
+        own, other = getattr(mine, name), getattr(theirs, name)
+        both = isinstance(own, BaseModel) and isinstance(other, BaseModel)
+        values[name] = _filled(own, other) if both else mine.model_dump()[name]
+    return values
+
+
+def changed(config: Model, section: str, **values: Any) -> Model:
+    """The config with other values of some keys of a section."""
+    return config.model_copy(update={section: getattr(config, section).model_copy(update=values)})
