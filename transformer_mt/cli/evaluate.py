@@ -71,7 +71,9 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     is_own = is_plain and not arguments.tag
     not_saved: WorkError | None = None
     for test in tests:
-        evaluation = evaluate(translator, test, config, say, arguments.tag, weights if is_plain else None)
+        evaluation = evaluate(
+            translator, test, config.evaluate, say, arguments.tag, weights if is_plain else None
+        )
         # The report and the card of an export show only what the model alone translates in its usual way.
         kept_as = test if is_own else replace(test, name=f"{NOT_ITS_OWN}{test.name}")
         if external:
@@ -135,7 +137,7 @@ def _test_robustness(
     rows = [
         row
         for test in tests
-        for row in robustness.measure(translator, test, config, say, arguments.tag or test.tag)
+        for row in robustness.measure(translator, test, config.evaluate, say, arguments.tag or test.tag)
     ]
     if arguments.json:
         for row in rows:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from transformer_mt.errors import InputError
 
 if TYPE_CHECKING:
-    from transformer_mt.config import Config
+    from transformer_mt.config import Config, DataConfig
     from transformer_mt.config.corpus import FromTrainCorpus, Readable
     from transformer_mt.data.corpora.evaluation_sets import EvaluationSet
     from transformer_mt.evaluation.external_metric import ExternalMetric
@@ -76,7 +76,7 @@ def load_evaluation_sets(
         [
             EvaluationSet(
                 f"test-{i}",
-                describe_set(corpus) + _direction(config, corpus),
+                describe_set(corpus) + _direction(config.data, corpus),
                 list(read_set(corpus, config.data, folder.path if folder else None, "test")),
                 corpus.tag,
                 config.data.languages_of(corpus),
@@ -111,10 +111,10 @@ def select_by_language(
     return found
 
 
-def _direction(config: "Config", corpus: "Readable | FromTrainCorpus") -> str:
+def _direction(data: "DataConfig", corpus: "Readable | FromTrainCorpus") -> str:
     """The languages of a set, where the model has several directions."""
-    source, target = config.data.languages_of(corpus)
-    return f" ({source} to {target})" if len(config.data.directions) > 1 else ""
+    source, target = data.languages_of(corpus)
+    return f" ({source} to {target})" if len(data.directions) > 1 else ""
 
 
 def _not_empty(tests: "list[EvaluationSet]") -> "list[EvaluationSet]":

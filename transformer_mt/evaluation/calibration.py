@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from transformer_mt.config import Config
+from transformer_mt.config import EvaluateConfig
 from transformer_mt.data.corpora.evaluation_sets import EvaluationSentence
 from transformer_mt.evaluation.metrics import build_metrics
 from transformer_mt.files import write_text
@@ -49,7 +49,7 @@ class Fit:
 
 
 def calibrate(
-    translator: Translator, sentences: Sequence[EvaluationSentence], config: Config, tag: str | None
+    translator: Translator, sentences: Sequence[EvaluationSentence], rules: EvaluateConfig, tag: str | None
 ) -> Fit | None:
     """The confidence of the translator's own search; None if there are too few sentences."""
     sentences = sentences[:_MOST]
@@ -58,7 +58,7 @@ def calibrate(
     sources = [src for src, _ in sentences]
     stream = translator.stream(sources, Options(tag=tag))
     results = list(show_progress(stream, "calibration", len(sources), unit="sentences"))
-    (chrf,) = build_metrics(config.evaluate, translator.target_lang, ["chrF"])
+    (chrf,) = build_metrics(rules, translator.target_lang, ["chrF"])
     references = [targets for _, targets in sentences]
     statistics = chrf.statistics(sources, [result.translation for result in results], references)
     quality = np.array([chrf.sentence_value(row) for row in statistics.tolist()]) / 100

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from transformer_mt.config import Config
+from transformer_mt.config import EvaluateConfig
 from transformer_mt.data.corpora.evaluation_sets import EvaluationSet
 from transformer_mt.errors import WorkError
 from transformer_mt.evaluation.metric import Metric, Score
@@ -71,7 +71,7 @@ class Evaluation:
 def evaluate(
     translator: Translator,
     test: EvaluationSet,
-    config: Config,
+    rules: EvaluateConfig,
     say: Callable[[str], None],
     tag: str | None = None,
     weights: str | None = None,
@@ -81,7 +81,7 @@ def evaluate(
     """
     if test.languages:
         translator = translator.for_set(test.languages)
-    metrics = build_metrics(config.evaluate, translator.target_lang)  # before any work
+    metrics = build_metrics(rules, translator.target_lang)  # before any work
     tag = tag or test.tag
     sources, references = test.sources, test.references
     stream = translator.stream(sources, Options(tag=tag))
@@ -96,7 +96,7 @@ def evaluate(
     if len(problems) > _SHOWN_PROBLEMS:
         say(f"and {len(problems) - _SHOWN_PROBLEMS:,} more such lines")
     scores = corpus_scores(metrics, sources, [result.translation for result in results], references)
-    if note := tokenised_note([targets[0] for targets in references], config.evaluate.tokenize):
+    if note := tokenised_note([targets[0] for targets in references], rules.tokenize):
         say(note)
     rows = [
         {

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from random import Random
 from typing import Any
 
-from transformer_mt.config import Config
+from transformer_mt.config import EvaluateConfig
 from transformer_mt.data.corpora.evaluation_sets import EvaluationSentence, EvaluationSet
 from transformer_mt.evaluation.metric import Score
 from transformer_mt.evaluation.metrics import build_metrics, corpus_scores
@@ -46,12 +46,16 @@ class Row:
 
 
 def measure(
-    translator: Translator, test: EvaluationSet, config: Config, say: Callable[[str], None], tag: str | None
+    translator: Translator,
+    test: EvaluationSet,
+    rules: EvaluateConfig,
+    say: Callable[[str], None],
+    tag: str | None,
 ) -> Iterator[Row]:
     """The scores of the test set as it is, and in each form."""
     if test.languages:
         translator = translator.for_set(test.languages)
-    metrics = build_metrics(config.evaluate, translator.target_lang)
+    metrics = build_metrics(rules, translator.target_lang)
     for form, sentences in forms(test).items():
         say(f"{test.corpus}, {form}: {len(sentences):,} lines")
         sources, references = [src for src, _ in sentences], [targets for _, targets in sentences]

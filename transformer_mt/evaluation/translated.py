@@ -30,7 +30,7 @@ def translated(
             translator = translator or Translator.load(folder.path, device)
             say(f"{folder}: translates {test.corpus}, {translator.searched}")
             try:
-                evaluation = evaluate(translator, test, config, say, weights=weights)
+                evaluation = evaluate(translator, test, config.evaluate, say, weights=weights)
             except InputError as error:
                 raise InputError(f"{folder}: {test.corpus}: ", *error.parts) from None
             try:

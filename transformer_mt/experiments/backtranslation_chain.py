@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field, ValidationError, field_validator
 
-from transformer_mt.config import Config, DecodeConfig
+from transformer_mt.config import Config, DataConfig, DecodeConfig
 from transformer_mt.config.config import NAME_PATTERN
 from transformer_mt.config.corpus import TAG, FileCorpus
 from transformer_mt.config.filter import FilterConfig
@@ -77,7 +77,7 @@ def run_chain(path: Path, out: Path | None, say: Callable[[str], None], fresh: b
     backward_path = Path(chain.backward) if Path(chain.backward).is_dir() else path.parent / chain.backward
     forward = load_config(path.parent / chain.forward)
     backward = RunFolder(backward_path).config() if backward_path.is_dir() else load_config(backward_path)
-    _check_directions(path, backward, forward)
+    _check_directions(path, backward.data, forward.data)
     _check_search(path, {**backward.decode.model_dump(), **chain.decode})
     for text in chain.text:
         if not Path(text).is_file():
@@ -108,10 +108,11 @@ def run_chain(path: Path, out: Path | None, say: Callable[[str], None], fresh: b
     return train(_with_synthetic(forward, chain, synthetic), folder / "forward")
 
 
-def _check_directions(path: Path, backward: Config, forward: Config) -> None:
-    wanted = forward.data.target_lang, forward.data.source_lang
-    data = backward.data  # a corpus may call the languages by the names of its columns
-    known = data.directions if len(data.targets) > 1 else [(data.source_lang, data.target_lang)]
+def _check_directions(path: Path, backward: DataConfig, forward: DataConfig) -> None:
+    wanted = forward.target_lang, forward.source_lang
+    # A corpus may call the languages by the names of its columns.
+    own = (backward.source_lang, backward.target_lang)
+    known = backward.directions if len(backward.targets) > 1 else [own]
     if wanted not in known:
         found = ", ".join(f"{source} to {target}" for source, target in known)
         raise InputError(

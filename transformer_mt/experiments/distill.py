@@ -14,11 +14,11 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
 
-from transformer_mt.config import Config, DataConfig
+from transformer_mt.config import Config, DataConfig, EvaluateConfig
 from transformer_mt.config.corpus import Corpus, CorpusOptions, FileCorpus, FromTrainCorpus
 from transformer_mt.config.filter import FilterConfig
 from transformer_mt.data.cleaning.rules import rules_of
-from transformer_mt.data.corpora.evaluation_sets import EvaluationSentence, read_set
+from transformer_mt.data.corpora.evaluation_sets import EvaluationSet, describe_set, read_set
 from transformer_mt.data.preparation.first_pass import training_pairs
 from transformer_mt.device import keep_freed_memory
 from transformer_mt.errors import InputError, Setting, WorkError
@@ -45,6 +45,8 @@ from transformer_mt.training.loop import train
 from transformer_mt.translation.engines.ctranslate2_engine import import_ctranslate2
 from transformer_mt.translation.result import Options
 from transformer_mt.translation.translator import Translator
+
+_INT8 = "int8"  # the folder of the exported student, inside its run's folder
 
 
 @dataclass(frozen=True)
@@ -85,81 +87,110 @@ def distill(
     int8 student translates too differently to be kept.
     """
     folder = out or Path("runs") / config.name
-    import_ctranslate2()  # what the export needs may be missing: report it before the training
-    teacher = plan.teachers[0]
-    theirs = RunFolder(teacher).config().data
-    known_directions, mine = _directions(theirs), _directions(config.data)
-    if missing := [direction for direction in mine if direction not in known_directions]:
-        known = ", ".join(f"{source} to {target}" for source, target in known_directions)
-        source, target = missing[0]
-        raise InputError(
-            f"the student must translate {known} like its teacher, but translates {source} to {target}"
-        )
-    if reasons := reasons_against(config.model):
-        raise InputError(
-            "the student must be what CTranslate2 can run, to become int8: " + "; ".join(reasons)
-        )
-    data = config.data
-    scored, split = (data.test[0], "test") if data.test else (data.valid_sets[0], "valid")
-    for key, sets in (("valid", data.valid_sets), ("test", data.test)):
-        if any(isinstance(each, FromTrainCorpus) for each in sets):
-            raise InputError(
-                f"data.{key} of the student must be a corpus of its own, but is held out of its training "
-                "corpora, which are machine translations"
-            )
-    assert not isinstance(scored, FromTrainCorpus)
-    if any(data.filter_of(entry).model_score for entry in data.entries):
-        raise InputError(
-            "data.filter.model_score of the student must be left out; choose by the teacher's score with ",
-            Setting("keep"),
-        )
-    test, languages = list(read_set(scored, data, None, split)), data.languages_of(scored)
-    more_text = TextSource.of_files(plan.texts) if plan.texts else None
-    if more_text is not None and more_text.total == 0:
-        raise InputError(f"{', '.join(map(str, plan.texts))}: must have lines to translate, but is empty")
-    if plan.warm_start:
-        check_warm_start(teacher, config)
+    _check_student(plan, config)
+    test, more_text = _test_set(config.data), _more_text(plan)
     if fresh:
         start_over(folder, [*plan.teachers, *plan.texts], say)
     else:
         _check_folder(folder, plan)
     if plan.warm_start:
-        config = warm_started(teacher, config, folder / "warm_start")
-    train(with_corpora(config, _distilled_entries(plan, more_text, config, folder, say)), folder)
-    refused = None
-    student, int8 = RunFolder(folder), RunFolder(folder / "int8")
-    if not _is_export_of(student, int8):
-        shutil.rmtree(int8.path, ignore_errors=True)
-        try:
-            say(str(export(student, int8.path, ToCTranslate2("int8"), None, say)))
-        except WorkError as error:
-            refused = error
-    models = {
-        "teacher": teacher,
-        "student": folder,
-        **({} if refused else {"student, int8": int8.path}),
-    }
-    rows = []
-    for name, model in models.items():
-        say(f"measuring {name}")
-        # In a process of its own, as `translate` would be: what training left in this one's memory halves the
-        # speed.
-        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
-            others = plan.teachers[1:] if name == "teacher" else []
-            arguments = (name, [model, *others], test, languages, scored.tag, config)
-            try:
-                rows.append(process.submit(_measure, *arguments).result())
-            except BrokenProcessPool:
-                raise WorkError(
-                    f"measuring {name}: its process was ended, probably for lack of memory; close other "
-                    "programs and run the same command to resume"
-                ) from None
+        config = warm_started(plan.teachers[0], config, folder / "warm_start")
+    train(with_corpora(config, _distilled_entries(plan, more_text, config.data, folder, say)), folder)
+    refused = _export(folder, say)
+    models = {"teacher": list(plan.teachers), "student": [folder]}
+    if refused is None:
+        models["student, int8"] = [folder / _INT8]
+    rows = [_measure_alone(name, folders, test, config.evaluate, say) for name, folders in models.items()]
     text = _table(rows)
     write_text(folder / "distillation.md", text)
-    if refused:
+    if refused is not None:
         say(text)
         raise refused
     return text
+
+
+def _check_student(plan: Plan, config: Config) -> None:
+    """InputError, before any work, if the student cannot learn from its teachers or cannot become int8."""
+    import_ctranslate2()
+    known, mine = _directions(RunFolder(plan.teachers[0]).config().data), _directions(config.data)
+    if missing := [direction for direction in mine if direction not in known]:
+        names = ", ".join(f"{source} to {target}" for source, target in known)
+        source, target = missing[0]
+        raise InputError(
+            f"the student must translate {names} like its teacher, but translates {source} to {target}"
+        )
+    if reasons := reasons_against(config.model):
+        raise InputError(
+            "the student must be what CTranslate2 can run, to become int8: " + "; ".join(reasons)
+        )
+    if any(config.data.filter_of(entry).model_score for entry in config.data.entries):
+        raise InputError(
+            "data.filter.model_score of the student must be left out; choose by the teacher's score with ",
+            Setting("keep"),
+        )
+    if plan.warm_start:
+        check_warm_start(plan.teachers[0], config)
+
+
+def _test_set(data: DataConfig) -> EvaluationSet:
+    """The set that all models are compared on: the first test set, else the first validation set. InputError
+    if a set is held out of the student's training corpora.
+    """
+    for key, sets in (("valid", data.valid_sets), ("test", data.test)):
+        if any(isinstance(corpus, FromTrainCorpus) for corpus in sets):
+            raise InputError(
+                f"data.{key} of the student must be a corpus of its own, but is held out of its training "
+                "corpora, which are machine translations"
+            )
+    name, corpus = ("test", data.test[0]) if data.test else ("valid", data.valid_sets[0])
+    sentences = list(read_set(corpus, data, None, name))
+    return EvaluationSet(name, describe_set(corpus), sentences, corpus.tag, data.languages_of(corpus))
+
+
+def _more_text(plan: Plan) -> TextSource | None:
+    """The lines that are translated besides the sources of the training corpora."""
+    if not plan.texts:
+        return None
+    text = TextSource.of_files(plan.texts)
+    if text.total == 0:
+        raise InputError(f"{', '.join(map(str, plan.texts))}: must have lines to translate, but is empty")
+    return text
+
+
+def _export(folder: Path, say: Callable[[str], None]) -> WorkError | None:
+    """Export the student as int8 unless its present model is exported already; the error if the export
+    translates too differently.
+    """
+    student, int8 = RunFolder(folder), RunFolder(folder / _INT8)
+    if _is_export_of(student, int8):
+        return None
+    shutil.rmtree(int8.path, ignore_errors=True)
+    try:
+        say(str(export(student, int8.path, ToCTranslate2("int8"), None, say)))
+    except WorkError as error:
+        return error
+    return None
+
+
+def _measure_alone(
+    name: str,
+    folders: Sequence[Path],
+    test: EvaluationSet,
+    rules: EvaluateConfig,
+    say: Callable[[str], None],
+) -> Row:
+    """A row of the table, measured in a process of its own, as `translate` would be: what training left in
+    this one's memory halves the speed.
+    """
+    say(f"measuring {name}")
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+        try:
+            return process.submit(_measure, name, folders, test, rules).result()
+        except BrokenProcessPool:
+            raise WorkError(
+                f"measuring {name}: its process was ended, probably for lack of memory; close other "
+                "programs and run the same command to resume"
+            ) from None
 
 
 def _check_folder(folder: Path, plan: Plan) -> None:
@@ -189,33 +220,33 @@ def _is_export_of(run: RunFolder, exported: RunFolder) -> bool:
 
 
 def _distilled_entries(
-    plan: Plan, more_text: TextSource | None, config: Config, folder: Path, say: Callable[[str], None]
+    plan: Plan, more_text: TextSource | None, data: DataConfig, folder: Path, say: Callable[[str], None]
 ) -> list[Corpus]:
     """The student's training entries: the teachers' translations of the sources of the config's entries and
     of `more_text`, and where asked the entries themselves.
     """
     found: list[Corpus] = []
-    entries = config.data.entries
+    entries = data.entries
     for number, entry in enumerate(entries, start=1):
         file = folder / ("distilled.jsonl" if len(entries) == 1 else f"distilled-{number}.jsonl")
-        languages = config.data.languages_of(entry)
-        columns = _translate(plan, _sources(entry, config), entry.tag, languages, file, say)
+        languages = data.languages_of(entry)
+        columns = _translate(plan, _sources(entry, data), entry.tag, languages, file, say)
         kept = entry.model_dump(include=set(CorpusOptions.model_fields), exclude={"filter", "reverse"})
         kept |= {"source_lang": languages[0], "target_lang": languages[1]}
         found.append(FileCorpus(**kept, file=str(file), columns=list(columns), filter=FilterConfig()))
     if more_text is not None:
-        file, languages = folder / "distilled-text.jsonl", (config.data.source_lang, config.data.target_lang)
+        file, languages = folder / "distilled-text.jsonl", (data.source_lang, data.target_lang)
         columns = _translate(plan, more_text, None, languages, file, say)
         found.append(FileCorpus(name="text", file=str(file), columns=list(columns), filter=FilterConfig()))
     return [*found, *(entries if plan.with_references else [])]
 
 
-def _sources(entry: Corpus, config: Config) -> TextSource:
+def _sources(entry: Corpus, data: DataConfig) -> TextSource:
     """The sources of the pairs that the entry's cleaning rules keep."""
-    rules = rules_of(config.data.filter_of(entry), config.data.languages_of(entry))
+    rules = rules_of(data.filter_of(entry), data.languages_of(entry))
     kept = [
         src
-        for src, tgt in training_pairs(entry, config.data)
+        for src, tgt in training_pairs(entry, data)
         if not any(rule.drops(src.strip(), tgt.strip()) for rule in rules)
     ]
     return TextSource(lambda: kept, hashlib.sha256("\n".join(kept).encode()).hexdigest()[:24], len(kept))
@@ -240,30 +271,29 @@ def _known_tag(tag: str | None, translator: Translator) -> str | None:
     return tag if tag in translator.tokenizer.control_ids else None
 
 
-def _measure(
-    name: str,
-    models: Sequence[Path],
-    test: Sequence[EvaluationSentence],
-    languages: tuple[str, str],
-    tag: str | None,
-    config: Config,
-) -> Row:
+def _measure(name: str, folders: Sequence[Path], test: EvaluationSet, rules: EvaluateConfig) -> Row:
     """A row of the table; several models translate together."""
     keep_freed_memory(one_heap=True)
-    first, *others = models
-    translator = Translator.load(first, device="cpu", ensemble=others)
-    translator = translator.for_set(languages)
-    options = Options(tag=_known_tag(tag, translator))
-    sources, references = [src for src, _ in test], [targets for _, targets in test]
-    list(translator.stream(sources[:32], options))  # what is done once is not measured
+    first, *others = folders
+    assert test.languages is not None
+    translator = Translator.load(first, device="cpu", ensemble=others).for_set(test.languages)
+    files = [RunFolder(folder).model_file for folder in folders]
+    return _timed(name, translator, test, rules, sum(file.stat().st_size for file in files if file) / 1e6)
+
+
+def _timed(
+    name: str, translator: Translator, test: EvaluationSet, rules: EvaluateConfig, megabytes: float
+) -> Row:
+    """The speed and the scores of the translator, with the test set's tag before each source."""
+    options = Options(tag=_known_tag(test.tag, translator))
+    list(translator.stream(test.sources[:32], options))  # what is done once is not measured
     start = time.perf_counter()
-    results = list(translator.stream(sources, options))
+    results = list(translator.stream(test.sources, options))
     seconds = time.perf_counter() - start
-    metrics = build_metrics(config.evaluate, translator.target_lang, ["BLEU", "chrF"])
-    bleu, chrf = corpus_scores(metrics, sources, [result.translation for result in results], references)
-    files = [RunFolder(model).model_file for model in models]
-    size = sum(file.stat().st_size for file in files if file) / 1e6
-    return Row(name, bleu, chrf, translator.searched, size, len(test) / seconds)
+    metrics = build_metrics(rules, translator.target_lang, ["BLEU", "chrF"])
+    translations = [result.translation for result in results]
+    bleu, chrf = corpus_scores(metrics, test.sources, translations, test.references)
+    return Row(name, bleu, chrf, translator.searched, megabytes, len(results) / seconds)
 
 
 def _table(rows: Sequence[Row]) -> str:

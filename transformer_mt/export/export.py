@@ -48,7 +48,7 @@ def export(
     config = config.model_copy(update={"decode": decode})
     trained = TrainedRun(run, config, *load_model(run, config))
     trained.model.eval()
-    sentences = probe_sentences(run, config, trained.tokenizer, probe, say)
+    sentences = probe_sentences(run, config.data, trained.tokenizer, probe, say)
     made = [folder for folder in out.parents if not folder.exists()]
     out.parent.mkdir(parents=True, exist_ok=True)
     unproven = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from transformer_mt.config import Config, DecodeConfig
+from transformer_mt.config import Config, DataConfig, DecodeConfig
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.runs.folder import RunFolder
@@ -83,10 +83,10 @@ class ExportFormat(Protocol):
         ...
 
 
-def reasons_against_language_pieces(config: Config) -> list[str]:
+def reasons_against_language_pieces(data: DataConfig) -> list[str]:
     """Why a format cannot run the model that has no pieces before the source which ask for a language."""
-    if len(config.data.targets) > 1:
-        return [f"data.train must have one target language, but has {len(config.data.targets)}"]
-    if config.data.has_language_pieces:
+    if len(data.targets) > 1:
+        return [f"data.train must have one target language, but has {len(data.targets)}"]
+    if data.has_language_pieces:
         return ["data.language_pieces must be false, but is true; its parent has several languages"]
     return []

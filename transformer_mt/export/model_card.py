@@ -8,7 +8,7 @@ from typing import Any
 
 from huggingface_hub import EvalResult, ModelCardData
 
-from transformer_mt.config import Config
+from transformer_mt.config import Config, DataConfig
 from transformer_mt.config.corpus import HubCorpus
 from transformer_mt.data.cleaning.drop_reasons import READ, REASONS
 from transformer_mt.export.format import ExportFormat
@@ -33,7 +33,7 @@ def card_facts(run: RunFolder, config: Config, proof: Proof, license: str | None
         "target_lang": data.target_lang,
         "license": license,
         "made_with": f"transformer_mt {__version__}",
-        "training": _corpora(run, config),
+        "training": _corpora(run, config.data),
         "scores": [
             {**scores, "corpus": without_folders(scores.get("corpus") or name)}
             for name, scores in test_scores(run)
@@ -72,15 +72,15 @@ def _is_path(word: str) -> bool:
     return word.startswith(("/", ".", "~")) or word.count("/") > 1 or ("/" in word and Path(word).exists())
 
 
-def _corpora(run: RunFolder, config: Config) -> list[dict[str, Any]]:
+def _corpora(run: RunFolder, data: DataConfig) -> list[dict[str, Any]]:
     """Counts and licence of each training corpus."""
     counted = run.corpora()
-    if len(counted) != len(config.data.entries):
+    if len(counted) != len(data.entries):
         return []
     return [
         {**corpus, "name": without_folders(corpus["name"])}
         | ({"license": entry.license} if entry.license else {})
-        for corpus, entry in zip(counted, config.data.entries)
+        for corpus, entry in zip(counted, data.entries)
     ]
 
 
@@ -101,7 +101,7 @@ def _header(facts: dict[str, Any], config: Config, target: ExportFormat) -> str:
         entry.hub for entry in config.data.entries if isinstance(entry, HubCorpus) and not _is_path(entry.hub)
     ]
     header = ModelCardData(
-        language=list(dict.fromkeys(base_code(code) for code in _languages(config) if is_natural(code))),
+        language=list(dict.fromkeys(base_code(code) for code in _languages(config.data) if is_natural(code))),
         license=facts.get("license"),
         library_name=_ON_THE_HUB.get(target.name, target.name.lower()),
         pipeline_tag="translation",
@@ -112,8 +112,8 @@ def _header(facts: dict[str, Any], config: Config, target: ExportFormat) -> str:
     return header.to_yaml(line_break="\n").rstrip()
 
 
-def _languages(config: Config) -> list[str]:
-    return [language for direction in config.data.directions for language in direction]
+def _languages(data: DataConfig) -> list[str]:
+    return [language for direction in data.directions for language in direction]
 
 
 def _limits(facts: dict[str, Any]) -> str:

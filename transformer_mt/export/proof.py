@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from transformer_mt.config import Config
+from transformer_mt.config import DataConfig
 from transformer_mt.cpu import has_exact_int8_products
 from transformer_mt.data.corpora.evaluation_sets import read_set
 from transformer_mt.data.vocabulary.tokenizer import EOS, Tokenizer
@@ -59,7 +59,7 @@ class Proof:
 
 
 def probe_sentences(
-    run: RunFolder, config: Config, tokenizer: Tokenizer, file: str | None, say: Callable[[str], None]
+    run: RunFolder, data: DataConfig, tokenizer: Tokenizer, file: str | None, say: Callable[[str], None]
 ) -> list[str]:
     """Sentences of the file, else of the validation set, else of test sets the run was scored on, else of
     random pieces.
@@ -70,8 +70,8 @@ def probe_sentences(
             raise InputError(f"{file}: must hold sentences, but is empty")
         return sentences
     try:
-        valid = config.data.valid_sets[0]
-        return _first(src for src, _ in read_set(valid, config.data, run.path, "valid"))
+        valid = data.valid_sets[0]
+        return _first(src for src, _ in read_set(valid, data, run.path, "valid"))
     except InputError as error:
         for scored in sorted(run.evaluation.glob("*.jsonl")):
             say(f"{error}; the probe is made of the sources in {scored} instead")

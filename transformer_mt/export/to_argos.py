@@ -48,7 +48,7 @@ class ToArgos:
 
     def reasons_against(self, config: Config) -> list[str]:
         reasons = reasons_against(config.model)
-        reasons += reasons_against_language_pieces(config)
+        reasons += reasons_against_language_pieces(config.data)
         if not config.tokenizer.shared:
             reasons.append("tokenizer.shared must be true, but is false")
         return reasons

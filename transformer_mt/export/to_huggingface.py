@@ -11,7 +11,7 @@ from typing import Any
 
 from safetensors.torch import save_file
 
-from transformer_mt.config import Config, DecodeConfig
+from transformer_mt.config import Config, DecodeConfig, ModelConfig
 from transformer_mt.data.vocabulary.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.export.format import Output, TrainedRun, num_positions, reasons_against_language_pieces
@@ -68,7 +68,7 @@ class ToHuggingFace:
             for key, (found, value, where) in needed.items()
             if found != value
         ]
-        reasons += reasons_against_language_pieces(config)
+        reasons += reasons_against_language_pieces(config.data)
         if model.activation == "swiglu":
             reasons.append("model.activation must be relu or gelu, but is swiglu")
         scores = model.attention.scores().model_dump()
@@ -84,7 +84,7 @@ class ToHuggingFace:
         positions = num_positions(run.config)
         tensors = weights(run.model, positions)
         save_file(tensors, folder / "model.safetensors", {"format": "pt"})
-        _write_json(folder / "config.json", _config(run.config, run.tokenizer, positions))
+        _write_json(folder / "config.json", _config(run.config.model, run.tokenizer, positions))
         _write_json(
             folder / "generation_config.json", _generation_config(run.config, run.tokenizer, positions)
         )
@@ -137,8 +137,7 @@ Give it one sentence at a time: it does not divide texts.
         folder.rename(out)
 
 
-def _config(config: Config, tokenizer: Tokenizer, positions: int) -> dict[str, Any]:
-    c = config.model
+def _config(c: ModelConfig, tokenizer: Tokenizer, positions: int) -> dict[str, Any]:
     pre_norm = c.norm == "pre"
     sizes = tokenizer.src.vocab_size(), tokenizer.tgt.vocab_size()
     found = {

@@ -169,9 +169,8 @@ def _calibrate(run: Run) -> None:
         return
     valid = run.data.valid[0]
     translator = Translator.load(run.folder.path, str(run.device)).for_set(valid.languages)
-    if fit := calibrate(
-        translator, valid.sentences[: run.config.train.validate_sentences], run.config, valid.tag
-    ):
+    sentences = valid.sentences[: run.config.train.validate_sentences]
+    if fit := calibrate(translator, sentences, run.config.evaluate, valid.tag):
         fit.save(run.folder)
 
 

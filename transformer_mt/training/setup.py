@@ -202,8 +202,8 @@ class _Preparation:
         batches.load_state_dict(state["batches"])
         self.progress.load_state_dict(state["progress"])
         before = state.get("batches_per_update")
-        if before is not None and is_other_update_size(before, config, self._ranks):
-            note_other_update_size(before, config, self._ranks)
+        if before is not None and is_other_update_size(before, config.train, self._ranks):
+            note_other_update_size(before, config.train, self._ranks)
             self.progress.resized_at_step = self.progress.step
             self.progress.resized_at_epoch = batches.epochs
 

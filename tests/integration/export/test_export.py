@@ -149,7 +149,7 @@ def test_the_probe_without_the_validation_set_is_what_the_run_was_scored_on(tiny
     config = load_config(tiny_run / "config.yaml", ["data.valid={file: gone.tsv}"])
     said: list[str] = []
     tokenizer = RunFolder(tiny_run).tokenizer()
-    assert probe_sentences(RunFolder(tmp_path), config, tokenizer, None, said.append) == ["The dog."]
+    assert probe_sentences(RunFolder(tmp_path), config.data, tokenizer, None, said.append) == ["The dog."]
     assert "the probe is made of the sources in" in said[0]
 
 

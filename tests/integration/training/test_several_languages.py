@@ -131,7 +131,7 @@ def test_bleu_is_computed_with_the_tokenizer_of_the_sets_own_language(both):
     translator = Translator.load(both, "cpu")
     for languages in (("en", "de"), ("de", "en")):
         test = Sentences("x", "x", [("A dog.", ("Ein Hund.",))], None, languages)
-        assert "tok:13a" in evaluate(translator, test, config, print).scores[0].signature
+        assert "tok:13a" in evaluate(translator, test, config.evaluate, print).scores[0].signature
 
 
 def test_the_command_line_names_the_languages(both, capfdbinary):
@@ -173,7 +173,7 @@ def test_a_model_of_one_language_takes_a_set_of_another(tiny_run):
     """As one whose language has another code than the training corpora."""
     translator, config = Translator.load(tiny_run, "cpu"), load_config(tiny_run / "config.yaml")
     test = Sentences("x", "x", [("A dog.", ("Ein Hund.",))], None, ("nl", "de"))
-    assert evaluate(translator, test, config, print).scores
+    assert evaluate(translator, test, config.evaluate, print).scores
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import json
 import shutil
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from transformer_mt.config.dump import dump_config
 from transformer_mt.config.filter import FilterConfig
 from transformer_mt.config.load import load_config
 from transformer_mt.data.corpora import toy
+from transformer_mt.data.corpora.evaluation_sets import EvaluationSet
 from transformer_mt.errors import InputError
 from transformer_mt.runs.folder import RunFolder
 
@@ -87,9 +89,9 @@ def test_what_the_students_rules_drop_is_not_translated(tiny_run, write_config, 
     (corpus,), _ = entries_of(distill, plan, config, tmp_path / "student", monkeypatch)
     assert [row["en"] for row in rows_of(corpus)] == [english for english, _ in good]
     # With other rules the text to translate is another: what was translated before does not stand for it.
-    content = distill._sources(config.data.entries[0], config).content
+    content = distill._sources(config.data.entries[0], config.data).content
     other = load_config(write_config(data={"train": {"file": str(tmp_path / "a.tsv")}}), ["name=student"])
-    assert distill._sources(other.data.entries[0], other).content != content
+    assert distill._sources(other.data.entries[0], other.data).content != content
     assert not corpus.synthetic  # a translation may be equal to a reference
 
 
@@ -175,16 +177,28 @@ def test_a_corpus_may_call_its_languages_by_other_names(tiny_run, write_config, 
     assert corpus.columns == ["en", "de"] and all({"en", "de"} <= row.keys() for row in rows_of(corpus))
 
 
-def test_the_tag_of_the_test_set_is_before_its_sources(tiny_run, write_config, monkeypatch):
+def test_the_tag_of_the_test_set_is_before_its_sources(tiny_run, write_config):
     from transformer_mt.experiments import distill
 
-    config, tags = load_config(write_config()), []
-    monkeypatch.setattr(distill, "_known_tag", lambda tag, translator: tags.append(tag))
-    test = [("The dog sleeps.", ("Der Hund schläft.",))] * 2
-    row = distill._measure("student", [tiny_run], test, ("en", "de"), "<formal>", config)
-    assert tags == ["<formal>"] and row.sentences_per_second > 0
+    class WithTag(Translator):
+        """Knows <formal>, and translates as if it were not there."""
+
+        def stream(self, lines, options):
+            tags.append(options.tag)
+            return super().stream(lines)
+
+    rules, tags = load_config(write_config()).evaluate, []
+    sentences = [("The dog sleeps.", ("Der Hund schläft.",))] * 2
+    test = EvaluationSet("test", "a set", sentences, "<formal>", ("en", "de"))
+    translator = WithTag.load(tiny_run)
+    distill._timed("student", translator, test, rules, 1.0)
+    assert tags == [None, None]  # a model without the tag was trained on no such corpus
+    translator.tokenizer.control_ids = {"<formal>": 4}
+    row = distill._timed("student", translator, test, rules, 1.0)
+    assert tags[2:] == ["<formal>", "<formal>"] and row.sentences_per_second > 0
     # Names of columns are languages of the model, too, where it has one direction.
-    assert distill._measure("student", [tiny_run], test, ("English", "German"), None, config).bleu == row.bleu
+    named = replace(test, tag=None, languages=("English", "German"))
+    assert distill._measure("student", [tiny_run], named, rules).bleu == row.bleu
 
 
 def test_an_export_with_another_search_is_made_again(tiny_run, tmp_path):

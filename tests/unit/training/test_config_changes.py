@@ -94,7 +94,7 @@ def test_what_auto_is_and_a_fresh_start_are_the_same_on_all_machines(key, here, 
 def test_another_size_of_the_updates_is_told(monkeypatch, before, ranks, accumulate, told):
     said = []
     monkeypatch.setattr(changes, "say_on_rank_zero", said.append)
-    now = config(accumulate=accumulate), Ranks(0, ranks)
+    now = config(accumulate=accumulate).train, Ranks(0, ranks)
     if before is not None and is_other_update_size(before, *now):
         note_other_update_size(before, *now)
     assert "".join(said).startswith(told) and bool(said) is bool(told)

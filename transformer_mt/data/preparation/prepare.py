@@ -104,13 +104,13 @@ def prepare(
     folder = cache_root() / _key(config, None)
     if (
         folder.is_dir()
-        and (data := _open(config, folder, say))
+        and (data := _open(config.data, folder, say))
         and (tokenizer is None or data.tokenizer.fingerprint == tokenizer.fingerprint)
     ):
         return _announce(data, say, f"from the cache {folder}")
     if tokenizer is not None:
         folder = cache_root() / _key(config, tokenizer)
-        if folder.is_dir() and (data := _open(config, folder, say)):
+        if folder.is_dir() and (data := _open(config.data, folder, say)):
             return _announce(data, say, f"from the cache {folder}")
     return _announce(_build(config, folder, say, tokenizer, log_probs), say, f"cached in {folder}")
 
@@ -144,17 +144,16 @@ def _set_identity(corpus: Readable | FromTrainCorpus) -> dict[str, Any]:
     return corpus.model_dump() if isinstance(corpus, FromTrainCorpus) else identity(corpus)
 
 
-def _open(config: Config, folder: Path, say: Say) -> PreparedData | None:
+def _open(data: DataConfig, folder: Path, say: Say) -> PreparedData | None:
     """Load a cache folder. If it is damaged, report it and return None."""
     try:
         facts = json.loads((folder / "facts.json").read_text(encoding="utf-8"))
         train = EncodedPairs(sorted(folder.glob("train-*.arrow")))
-        names = map(name_of, config.data.entries)  # another name is no other data
+        names = map(name_of, data.entries)  # another name is no other data
         corpora = [CorpusCounts(**{**each, "name": name}) for each, name in zip(facts["corpora"], names)]
         sizes = [corpus.counts.get(drop_reasons.KEPT, 0) for corpus in corpora]
         if len(train) != sum(sizes):
             raise ValueError(f"{len(train):,} of its {sum(sizes):,} pairs are left")
-        data = config.data
         weights = effective_weights(
             [entry.weight for entry in data.entries], sizes, data.temperature, data.temperature_groups
         )
@@ -215,9 +214,8 @@ def _build(
         with _lock(root, config, part, say):
             _remove_abandoned(root)
             if folder.is_dir():
-                if data := _open(
-                    config, folder, lambda text: None
-                ):  # another process made it while this one waited
+                # Another process may have made it while this one waited.
+                if data := _open(config.data, folder, lambda text: None):
                     return data
                 shutil.rmtree(folder)  # damaged, as was said
             part.mkdir(exist_ok=True)
@@ -236,7 +234,7 @@ def _build(
                 )
             part.rename(folder)
             shutil.rmtree(folder / FIRST_PASS_FOLDER)  # last: until here an interrupted run can resume
-            if data := _open(config, folder, say):
+            if data := _open(config.data, folder, say):
                 return data
             raise WorkError(f"{folder}: must read as it was written, but does not; check the disk")
     except (OSError, pyarrow.ArrowException) as error:

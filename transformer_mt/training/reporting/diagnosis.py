@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from statistics import mean
 from typing import Any
 
-from transformer_mt.config import Config
+from transformer_mt.config import Config, TrainConfig
 
 _LEAST_VALIDATIONS = 3
 _ROSE = 0.7  # nats per token, from the lowest to the last training loss: diverged
@@ -32,7 +32,7 @@ def diagnosis(config: Config, entries: Sequence[dict[str, Any]]) -> str:
         )
     fell = _fall(losses)
     if not config.init_from and mean(losses[-3:]) > _LEARNED_LITTLE * losses[0] and fell < _FALLS_FAST:
-        return _learned_little(config, trained[-1]["step"], losses, fell, rate)
+        return _learned_little(config.train, trained[-1]["step"], losses, fell, rate)
     names = {entry["scores"][0]["name"] for entry in valid}
     if len(names) > 1 or not all(math.isfinite(entry["loss"]) for entry in valid):
         return ""  # another metric is monitored since a resumption, or no validation pair fits a batch
@@ -42,7 +42,7 @@ def diagnosis(config: Config, entries: Sequence[dict[str, Any]]) -> str:
             f"train.validate_every ({config.train.validate_every:,})."
         )
     if valid[0]["step"] == 0 and _best_of(valid) is valid[0] and not _average_was_chosen(entries):
-        return _parent_is_best(config, valid[0])
+        return _parent_is_best(config.train, valid[0])
     return _of_validations(config, trained, losses, valid, ends[-1]["step"])
 
 
@@ -63,12 +63,12 @@ def _fall(losses: Sequence[float]) -> float:
     return mean(third[:ends]) - mean(third[-ends:])
 
 
-def _learned_little(config: Config, step: int, losses: Sequence[float], fell: float, rate: str) -> str:
+def _learned_little(train: TrainConfig, step: int, losses: Sequence[float], fell: float, rate: str) -> str:
     little = f"Little was learned: the training loss went from {losses[0]:.2f} to {losses[-1]:.2f} "
-    if step <= config.train.warmup:
+    if step <= train.warmup:
         return (
             f"{little}while the learning rate still rose. Train longer, or shorten train.warmup "
-            f"({config.train.warmup:,})."
+            f"({train.warmup:,})."
         )
     if fell > _FALLS:
         return f"{little}and falls slowly, so the learning rate is too low. Try three times {rate}."
@@ -105,18 +105,19 @@ def _of_validations(
             f"and {name} changed by {gained * max(1.0, most):.2f}. A larger model or more data may bring "
             "more, more updates will not."
         )
+    resume = _how_to_continue(config.train, valid, end_step)
     return (
         f"The model still improves: in its last third the validation loss {sign} by {abs(fell):.2f} and "
-        f"{name} changed by {gained * max(1.0, most):.2f}. Raise {_how_to_continue(config, valid, end_step)}."
+        f"{name} changed by {gained * max(1.0, most):.2f}. Raise {resume}."
     )
 
 
-def _parent_is_best(config: Config, before: dict[str, Any]) -> str:
+def _parent_is_best(train: TrainConfig, before: dict[str, Any]) -> str:
     score = before["scores"][0]
     return (
         f"Fine-tuning did not help: the parent model has the best {score['name']}, {score['value']:.2f}. Try "
-        f"a third of train.learning_rate ({config.train.learning_rate:g}), a longer train.warmup "
-        f"({config.train.warmup:,}) or more pairs."
+        f"a third of train.learning_rate ({train.learning_rate:g}), a longer train.warmup "
+        f"({train.warmup:,}) or more pairs."
     )
 
 
@@ -132,9 +133,9 @@ def _regularisers(config: Config) -> str:
     return f"{dropout} or tokenizer.bpe_dropout ({config.tokenizer.bpe_dropout:g})"
 
 
-def _how_to_continue(config: Config, valid: Sequence[dict[str, Any]], end_step: int) -> str:
+def _how_to_continue(train: TrainConfig, valid: Sequence[dict[str, Any]], end_step: int) -> str:
     """The key that ended the training, and whether the training can be resumed."""
-    train, resume = config.train, "and run the same command to resume"
+    resume = "and run the same command to resume"
     # A training that max_epochs ended has fewer updates than max_updates, too.
     is_out_of_patience = 0 < train.patience <= len(valid) - 1 - valid.index(_best_of(valid))
     if is_out_of_patience and end_step < train.max_updates:

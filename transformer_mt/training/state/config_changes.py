@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from transformer_mt.config import Config
+from transformer_mt.config import Config, TrainConfig
 from transformer_mt.config.keys import flat, marks
 from transformer_mt.config.section import Mark
 from transformer_mt.errors import InputError, Setting
@@ -84,14 +84,14 @@ def refuse_different_ranks(config: Config, found: dict[str, Any], ranks: Ranks) 
             )
 
 
-def is_other_update_size(batches: int, config: Config, ranks: Ranks) -> bool:
+def is_other_update_size(batches: int, train: TrainConfig, ranks: Ranks) -> bool:
     """Whether an update has another number of batches than the `batches` at the checkpoint."""
-    return not config.train.update_tokens and batches != ranks.size * config.train.accumulate
+    return not train.update_tokens and batches != ranks.size * train.accumulate
 
 
-def note_other_update_size(batches: int, config: Config, ranks: Ranks) -> None:
+def note_other_update_size(batches: int, train: TrainConfig, ranks: Ranks) -> None:
     """Say that an update has another number of batches than at the checkpoint, and how to keep it."""
-    now = ranks.size * config.train.accumulate
+    now = ranks.size * train.accumulate
     keeps, rest = divmod(batches, ranks.size)
     advice = (
         f"train.accumulate={keeps} keeps it"
