@@ -18,7 +18,6 @@ from pathlib import Path
 
 from lxml import html as lxml_html
 
-from transformer_mt.data.corpora.corpus import read_corpus
 from transformer_mt.documents.html import parse_html
 from transformer_mt.documents.marked_text import MarkedText
 from transformer_mt.documents.translate import translate_pieces
@@ -83,7 +82,7 @@ def pairs_of(config, split: str, most: int) -> list[tuple[str, str]]:
     corpora = getattr(config.data, split)
     found = []
     for corpus in corpora if isinstance(corpora, list) else [corpora]:
-        for pair, _ in zip(read_corpus(corpus, config.data), range(most)):
+        for pair, _ in zip(corpus.read(config.data.languages), range(most)):
             found.append((pair[0], pair[1]))
     return found
 

@@ -21,18 +21,11 @@ from transformer_mt import Translator, load_config, train
 from transformer_mt.cli import build_parser
 from transformer_mt.cli.console import subcommands
 from transformer_mt.config import Config
-from transformer_mt.config.corpus import (
-    CORPORA,
-    FileCorpus,
-    FilesCorpus,
-    FromTrain,
-    HubCorpus,
-    OpusCorpus,
-    SacrebleuCorpus,
-    ToyCorpus,
-)
 from transformer_mt.config.dump import flow
-from transformer_mt.config.section import Mark
+from transformer_mt.config.keys import CORPORA
+from transformer_mt.config.parts.section import Mark
+from transformer_mt.data.corpora.held_out import FromTrain
+from transformer_mt.data.corpora.kinds import SETS
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.markdown import table
 from transformer_mt.translation.result import Candidate, Options, Translation
@@ -59,7 +52,7 @@ def config_page() -> str:
         "The value of `data.train` and `data.valid`, and each item of `data.test`. The first key says which "
         "kind it is; a slice of `data.hub` needs `split` alone.",
     ]
-    for kind in (FilesCorpus, FileCorpus, HubCorpus, OpusCorpus, ToyCorpus, SacrebleuCorpus):
+    for kind in (kind for kind in SETS if not kind.is_held_out):
         parts += [
             f"### {kind.__name__.removesuffix('Corpus')}",
             _sentence(kind),

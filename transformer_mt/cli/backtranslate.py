@@ -10,7 +10,7 @@ from transformer_mt.cli.model import add_model, add_search, load_translator
 from transformer_mt.errors import InputError, Setting
 
 if TYPE_CHECKING:
-    from transformer_mt.config.filter import FilterConfig
+    from transformer_mt.config.parts.filter import FilterConfig
 
 _ABOUT = (
     "Make a training corpus of monolingual text: a model from the target language makes the sources. "
@@ -115,7 +115,7 @@ def _chain(arguments: argparse.Namespace) -> int:
 
 
 def _rules(text: str) -> "FilterConfig":
-    from transformer_mt.config.filter import FilterConfig
+    from transformer_mt.config.parts.filter import FilterConfig
 
     names = [name.strip() for name in text.split(",") if name.strip()]
     if wrong := next((name for name in names if name not in _RULES), None):

@@ -230,11 +230,10 @@ def _translated(
 
 def _word_counts(config: "Config | None") -> "Counter[str] | None":
     """How often words stand in the sources the first model was trained on; None where these are not here."""
-    from transformer_mt.data.corpora.corpus import is_remote
     from transformer_mt.data.preparation.first_pass import training_pairs
     from transformer_mt.evaluation.breakdown import count_words
 
-    if config is None or any(is_remote(entry) for entry in config.data.entries):
+    if config is None or any(entry.is_remote for entry in config.data.entries):
         return None
     try:
         counts: Counter[str] = Counter()

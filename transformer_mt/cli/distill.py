@@ -64,7 +64,7 @@ def _distill(arguments: argparse.Namespace) -> int:
         raise InputError("distill must run in one process; start it without torchrun")
     config = load_config(arguments.config, arguments.overrides)
     texts = existing_files(arguments.text)
-    from transformer_mt.config.filter import FilterConfig
+    from transformer_mt.config.parts.filter import FilterConfig
     from transformer_mt.experiments.distill import Plan, distill
     from transformer_mt.experiments.synthetic import REJECTED_FLAGS, PairSelection
     from transformer_mt.training.loop import Interrupted

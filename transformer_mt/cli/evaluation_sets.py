@@ -9,8 +9,8 @@ from transformer_mt.errors import InputError
 
 if TYPE_CHECKING:
     from transformer_mt.config import Config, DataConfig
-    from transformer_mt.config.corpus import FromTrainCorpus, Readable
     from transformer_mt.data.corpora.evaluation_sets import EvaluationSet
+    from transformer_mt.data.corpora.held_out import AnySet
     from transformer_mt.evaluation.external_metric import ExternalMetric
     from transformer_mt.runs.folder import RunFolder
 
@@ -56,28 +56,23 @@ def load_evaluation_sets(
     arguments: argparse.Namespace, folder: "RunFolder | None", config: "Config | None"
 ) -> list["EvaluationSet"]:
     """The test sets that the arguments name, else those of the model in the folder; none if neither does."""
-    from transformer_mt.config.corpus import FilesCorpus
-    from transformer_mt.data.corpora.evaluation_sets import (
-        EvaluationSet,
-        describe_set,
-        read_references,
-        read_set,
-    )
+    from transformer_mt.data.corpora.evaluation_sets import EvaluationSet, read_set
+    from transformer_mt.data.corpora.files import FilesCorpus, read_references
 
     if files := files_of_sets(arguments):
         found = []
         for i, (source, references) in enumerate(files):
             sentences = list(read_references(source, references))
-            name = describe_set(FilesCorpus(source=source, target=references))
+            name = FilesCorpus(source=source, target=references).describe()
             found.append(EvaluationSet(f"{i}-{Path(source).name}", name, sentences))
         return _not_empty(found)
-    sets: list[Readable | FromTrainCorpus] = list(config.data.test) if config else []
+    sets: list[AnySet] = list(config.data.test) if config else []
     return _not_empty(
         [
             EvaluationSet(
                 f"test-{i}",
-                describe_set(corpus) + _direction(config.data, corpus),
-                list(read_set(corpus, config.data, folder.path if folder else None, "test")),
+                corpus.describe() + _direction(config.data, corpus),
+                list(read_set(corpus, config.data.languages, folder.path if folder else None, "test")),
                 corpus.tag,
                 config.data.languages_of(corpus),
             )
@@ -111,7 +106,7 @@ def select_by_language(
     return found
 
 
-def _direction(data: "DataConfig", corpus: "Readable | FromTrainCorpus") -> str:
+def _direction(data: "DataConfig", corpus: "AnySet") -> str:
     """The languages of a set, where the model has several directions."""
     source, target = data.languages_of(corpus)
     return f" ({source} to {target})" if len(data.directions) > 1 else ""

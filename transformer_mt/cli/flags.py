@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from transformer_mt.cli.console import subcommands
-from transformer_mt.config.section import Flag, OnlyForSearches
+from transformer_mt.config.parts.section import Flag, OnlyForSearches
 from transformer_mt.config.yaml_loader import Loader
 from transformer_mt.errors import InputError, Setting
 

@@ -8,7 +8,7 @@ from transformer_mt.config.data import DataConfig
 from transformer_mt.config.decode import DecodeConfig
 from transformer_mt.config.evaluate import EvaluateConfig
 from transformer_mt.config.model import ModelConfig
-from transformer_mt.config.section import Changeable, Section
+from transformer_mt.config.parts.section import Changeable, Section
 from transformer_mt.config.tokenizer import TokenizerConfig
 from transformer_mt.config.train import TrainConfig
 

@@ -1,22 +1,27 @@
 """The YAML's `data` section: which sentence pairs."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from transformer_mt.config.augment import AugmentConfig
-from transformer_mt.config.corpus import (
-    Corpora,
-    Corpus,
-    EvaluationCorpora,
-    EvaluationCorpus,
-    FromTrainCorpus,
-    SacrebleuCorpus,
-    corpus_kind,
-)
-from transformer_mt.config.filter import FilterConfig
-from transformer_mt.config.language import Language
-from transformer_mt.config.section import Changeable, Location, Positive, Section
+from transformer_mt.config.parts.filter import FilterConfig
+from transformer_mt.config.parts.language import Language
+from transformer_mt.config.parts.section import Changeable, Location, Positive, Section
+from transformer_mt.data.corpora.held_out import AnySet
+from transformer_mt.data.corpora.hub import HubCorpus
+from transformer_mt.data.corpora.kind import Corpus, Languages
+from transformer_mt.data.corpora.kinds import EvaluationCorpus, TrainingCorpus, kind_of
+
+_list_or_one = Discriminator(lambda corpora: "list" if isinstance(corpora, list) else "one")
+Corpora = Annotated[
+    Annotated[TrainingCorpus, Tag("one")] | Annotated[list[TrainingCorpus], Tag("list")], _list_or_one
+]
+"""One corpus, or several."""
+EvaluationCorpora = Annotated[
+    Annotated[EvaluationCorpus, Tag("one")] | Annotated[list[EvaluationCorpus], Tag("list")], _list_or_one
+]
+"""One set, or several."""
 
 
 class DataConfig(Section):
@@ -71,7 +76,7 @@ class DataConfig(Section):
             return data
 
         def complete(corpus: Any) -> Any:
-            if not isinstance(corpus, dict) or corpus_kind(corpus) != "hub" or "hub" in corpus:
+            if not isinstance(corpus, dict) or kind_of(corpus) != HubCorpus.__name__ or "hub" in corpus:
                 return corpus
             inherited = {"hub": data["hub"]} | ({"config": data["config"]} if data.get("config") else {})
             return inherited | corpus
@@ -93,36 +98,26 @@ class DataConfig(Section):
             raise ValueError(
                 f"the names of the corpora in data.train must differ, but are {', '.join(names)}"
             )
-        if any(e.several_references or isinstance(getattr(e, "target", None), list) for e in self.entries):
+        if any(entry.has_several_references for entry in self.entries):
             raise ValueError("data.train must not have several references, which only test sets have")
         if not self.valid_sets:
             raise ValueError("data.valid must be a set or a list of sets, but is an empty list")
-        names = [c.name for c in self.valid_sets if not isinstance(c, FromTrainCorpus) and c.name]
+        names = [corpus.name for corpus in self.valid_sets if corpus.name]
         if len(set(names)) < len(names):
             raise ValueError(f"the names of the sets in data.valid must differ, but are {', '.join(names)}")
         self._check_languages()
         for key, corpora in (("data.valid", self.valid_sets), ("data.test", self.test)):
             if any(corpus.weight != 1.0 for corpus in corpora):
                 raise ValueError(f"{key} must not have a weight, which only training corpora have")
-            if any(getattr(corpus, "synthetic", False) for corpus in corpora):
+            if any(corpus.synthetic for corpus in corpora):
                 raise ValueError(f"{key} must not be synthetic: a score is of what people wrote")
-            if any(getattr(corpus, "filter", None) for corpus in corpora):
+            if any(corpus.filter for corpus in corpora):
                 raise ValueError(f"{key} must not have a filter: a score is of the whole set")
-            if sum(isinstance(corpus, FromTrainCorpus) for corpus in corpora) > 1:
+            if sum(corpus.is_held_out for corpus in corpora) > 1:
                 raise ValueError(f"{key} must have at most one from_train, but has several")
         return self
 
     def _check_languages(self) -> None:
-        for corpus in [*self.entries, *self.valid_sets, *self.test]:
-            if corpus.reverse and isinstance(corpus, SacrebleuCorpus):
-                raise ValueError(
-                    "a set of sacrebleu must have source_lang and target_lang instead of reverse: it has "
-                    "both directions"
-                )
-            if corpus.reverse and isinstance(getattr(corpus, "target", None), list):
-                raise ValueError(
-                    "a set with several references must not have reverse: each source has one text"
-                )
         if self.language_pieces is False and len(self.targets) > 1 and not all(e.tag for e in self.entries):
             raise ValueError(
                 f"data.language_pieces must be auto or true with several target languages "
@@ -132,14 +127,14 @@ class DataConfig(Section):
         sets = [*self.valid_sets, *self.test]
         if len(self.targets) == 1 and not any(corpus.reverse for corpus in [*self.entries, *sets]):
             return  # codes may differ where columns are called otherwise
-        if (self.source_lang, self.target_lang) not in self.directions:
+        if self.languages not in self.directions:
             raise ValueError(
                 f"data.source_lang and data.target_lang must be those of a training corpus, but none is "
                 f"{self.source_lang} to {self.target_lang}"
             )
         for key, corpora in (("data.valid", self.valid_sets), ("data.test", self.test)):
             for corpus in corpora:
-                if isinstance(corpus, FromTrainCorpus):
+                if corpus.is_held_out:
                     if len(self.targets) == 1:
                         continue
                     raise ValueError(
@@ -157,7 +152,7 @@ class DataConfig(Section):
         return self.train if isinstance(self.train, list) else [self.train]
 
     @property
-    def valid_sets(self) -> list[EvaluationCorpus]:
+    def valid_sets(self) -> list[AnySet]:
         """The validation sets."""
         return self.valid if isinstance(self.valid, list) else [self.valid]
 
@@ -165,14 +160,14 @@ class DataConfig(Section):
         """The cleaning rules of a training corpus."""
         return self.filter if entry.filter is None else entry.filter
 
-    def stored_languages_of(self, corpus: EvaluationCorpus) -> tuple[str, str]:
-        """The languages of a corpus as it is stored: its columns."""
-        return corpus.source_lang or self.source_lang, corpus.target_lang or self.target_lang
+    @property
+    def languages(self) -> Languages:
+        """Source and target language of corpora that name none."""
+        return self.source_lang, self.target_lang
 
-    def languages_of(self, corpus: EvaluationCorpus) -> tuple[str, str]:
+    def languages_of(self, corpus: AnySet) -> Languages:
         """Source and target language of a corpus."""
-        stored = self.stored_languages_of(corpus)
-        return (stored[1], stored[0]) if corpus.reverse else stored
+        return corpus.direction(self.languages)
 
     @property
     def directions(self) -> list[tuple[str, str]]:
@@ -204,7 +199,7 @@ class DataConfig(Section):
         """
         return f">>{target}<<" if self.has_language_pieces else None
 
-    def pieces_before(self, corpus: EvaluationCorpus) -> list[str]:
+    def pieces_before(self, corpus: AnySet) -> list[str]:
         """The control pieces before each source of a corpus: its target language and its tag."""
         return [piece for piece in (self.language_piece(self.languages_of(corpus)[1]), corpus.tag) if piece]
 

@@ -9,8 +9,7 @@ import yaml
 from pydantic import BaseModel
 
 from transformer_mt.config.config import Config
-from transformer_mt.config.corpus import CORPORA
-from transformer_mt.config.keys import keys
+from transformer_mt.config.keys import CORPORA, keys
 from transformer_mt.config.yaml_loader import Loader
 
 

@@ -11,7 +11,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from transformer_mt.config.config import Config
-from transformer_mt.config.corpus import CORPORA
+from transformer_mt.config.keys import CORPORA
 from transformer_mt.config.messages import OVERRIDDEN, is_of_other_member, sentence
 from transformer_mt.config.yaml_loader import Loader
 from transformer_mt.errors import InputError, Notice

@@ -5,8 +5,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from transformer_mt.config.corpus import CORPORA
-from transformer_mt.config.keys import keys
+from transformer_mt.config.keys import CORPORA, keys
+from transformer_mt.data.corpora.kinds import SETS
 from transformer_mt.errors import Setting, UserError
 
 _UNION_MEMBERS = ("bool", "int", "constrained-int", "constrained-str", "ScoresConfig")
@@ -56,7 +56,7 @@ OTHER_NAMES = {
 }  # fmt: skip
 """What keys of other toolkits are called here."""
 
-_CORPUS_TAGS = ("hub", "files", "file", "opus", "toy", "held", "sacrebleu")
+_CORPUS_TAGS = tuple(kind.__name__ for kind in SETS)
 
 OVERRIDDEN = "command line"
 """The location of a value that is in no file."""

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from transformer_mt.config.evaluate import Metric, metric_name
-from transformer_mt.config.section import Changeable, Mark, NonNegative, Positive, Probability, Section
+from transformer_mt.config.parts.section import Changeable, Mark, NonNegative, Positive, Probability, Section
 
 Monitor = Annotated[Literal["loss", Metric], BeforeValidator(metric_name)]
 

@@ -8,12 +8,13 @@ from pydantic import Field, ValidationError, field_validator
 
 from transformer_mt.config import Config, DataConfig, DecodeConfig
 from transformer_mt.config.config import NAME_PATTERN
-from transformer_mt.config.corpus import TAG, FileCorpus
-from transformer_mt.config.filter import FilterConfig
 from transformer_mt.config.load import load_config, load_yaml
 from transformer_mt.config.messages import sentence
-from transformer_mt.config.section import Section
+from transformer_mt.config.parts.filter import FilterConfig
+from transformer_mt.config.parts.section import Section
 from transformer_mt.data.cleaning.rules import rules_of
+from transformer_mt.data.corpora.file import FileCorpus
+from transformer_mt.data.corpora.kind import TAG
 from transformer_mt.errors import InputError
 from transformer_mt.experiments.synthetic import (
     PairSelection,

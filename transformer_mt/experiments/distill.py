@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from transformer_mt.config import Config, DataConfig, EvaluateConfig
-from transformer_mt.config.corpus import Corpus, CorpusOptions, FileCorpus, FromTrainCorpus
-from transformer_mt.config.filter import FilterConfig
+from transformer_mt.config.parts.filter import FilterConfig
 from transformer_mt.data.cleaning.rules import rules_of
-from transformer_mt.data.corpora.evaluation_sets import EvaluationSet, describe_set, read_set
+from transformer_mt.data.corpora.evaluation_sets import EvaluationSet, read_set
+from transformer_mt.data.corpora.file import FileCorpus
+from transformer_mt.data.corpora.kind import Corpus
 from transformer_mt.data.preparation.first_pass import training_pairs
 from transformer_mt.device import keep_freed_memory
 from transformer_mt.errors import InputError, Setting, WorkError
@@ -137,14 +138,14 @@ def _test_set(data: DataConfig) -> EvaluationSet:
     if a set is held out of the student's training corpora.
     """
     for key, sets in (("valid", data.valid_sets), ("test", data.test)):
-        if any(isinstance(corpus, FromTrainCorpus) for corpus in sets):
+        if any(corpus.is_held_out for corpus in sets):
             raise InputError(
                 f"data.{key} of the student must be a corpus of its own, but is held out of its training "
                 "corpora, which are machine translations"
             )
     name, corpus = ("test", data.test[0]) if data.test else ("valid", data.valid_sets[0])
-    sentences = list(read_set(corpus, data, None, name))
-    return EvaluationSet(name, describe_set(corpus), sentences, corpus.tag, data.languages_of(corpus))
+    sentences = list(read_set(corpus, data.languages, None, name))
+    return EvaluationSet(name, corpus.describe(), sentences, corpus.tag, data.languages_of(corpus))
 
 
 def _more_text(plan: Plan) -> TextSource | None:
@@ -231,7 +232,7 @@ def _distilled_entries(
         file = folder / ("distilled.jsonl" if len(entries) == 1 else f"distilled-{number}.jsonl")
         languages = data.languages_of(entry)
         columns = _translate(plan, _sources(entry, data), entry.tag, languages, file, say)
-        kept = entry.model_dump(include=set(CorpusOptions.model_fields), exclude={"filter", "reverse"})
+        kept = entry.model_dump(include=set(Corpus.model_fields), exclude={"filter", "reverse"})
         kept |= {"source_lang": languages[0], "target_lang": languages[1]}
         found.append(FileCorpus(**kept, file=str(file), columns=list(columns), filter=FilterConfig()))
     if more_text is not None:

@@ -10,10 +10,9 @@ from pydantic import Field, field_validator
 
 from transformer_mt.config import Config
 from transformer_mt.config.config import NAME_PATTERN
-from transformer_mt.config.corpus import FromTrainCorpus
 from transformer_mt.config.dump import flow
 from transformer_mt.config.load import load_config, load_yaml
-from transformer_mt.config.section import Section
+from transformer_mt.config.parts.section import Section
 from transformer_mt.errors import InputError
 
 Settings = dict[str, Any]
@@ -147,7 +146,7 @@ def _check_comparable(path: Path, first: Job, job: Job) -> None:
     keys = ["data.source_lang", "data.target_lang", "data.valid", "data.test", "evaluate"]
     keys += ["train.validate_sentences", "train.monitor_set"]
     sets = [*first.config.data.valid_sets, *first.config.data.test]
-    if any(isinstance(each, FromTrainCorpus) for each in sets):
+    if any(corpus.is_held_out for corpus in sets):
         keys += ["data.train", "data.filter"]
     for key in keys:
         one, other = (attrgetter(key)(each.config) for each in (first, job))

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from transformer_mt import plots
-from transformer_mt.data.corpora.evaluation_sets import describe_set
 from transformer_mt.errors import InputError
 from transformer_mt.evaluation.comparison import Cell, Comparison, System, compare
 from transformer_mt.evaluation.comparison_table import as_markdown
@@ -70,7 +69,7 @@ def _compare(done: Sequence[Job], sweep: Sweep) -> Comparison | None:
     if not tests:
         return None
     tests = [
-        replace(test, corpus=describe_set(corpus), languages=config.data.languages_of(corpus))
+        replace(test, corpus=corpus.describe(), languages=config.data.languages_of(corpus))
         for test, corpus in zip(tests, config.data.test)
     ]
     systems = []

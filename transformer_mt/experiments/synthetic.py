@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from transformer_mt.config import Config
-from transformer_mt.config.corpus import Corpus
-from transformer_mt.config.filter import FilterConfig
+from transformer_mt.config.parts.filter import FilterConfig
 from transformer_mt.data.cleaning.rules import Rule, rules_of
+from transformer_mt.data.corpora.kind import Corpus
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.experiments.origin import check_origin, record_origin
 from transformer_mt.files import digest, fsync

@@ -71,7 +71,7 @@ def probe_sentences(
         return sentences
     try:
         valid = data.valid_sets[0]
-        return _first(src for src, _ in read_set(valid, data, run.path, "valid"))
+        return _first(src for src, _ in read_set(valid, data.languages, run.path, "valid"))
     except InputError as error:
         for scored in sorted(run.evaluation.glob("*.jsonl")):
             say(f"{error}; the probe is made of the sources in {scored} instead")

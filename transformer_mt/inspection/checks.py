@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence, Set
 from typing import Literal
 
 from transformer_mt.config import DataConfig
-from transformer_mt.config.filter import FilterConfig
+from transformer_mt.config.parts.filter import FilterConfig
 from transformer_mt.data.cleaning.rules import CopyRule, MarkupRule, NumbersRule, ScriptRule
 from transformer_mt.inspection.finding import Finding, IsOn, always, never
 from transformer_mt.inspection.samples import UNCOUNTED, FrequentKeys, Group, GroupSample, weight_of

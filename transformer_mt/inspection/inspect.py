@@ -8,9 +8,8 @@ from typing import Literal
 import numpy as np
 
 from transformer_mt.config import Config
-from transformer_mt.config.corpus import FromTrainCorpus
-from transformer_mt.config.filter import FilterConfig
-from transformer_mt.data.corpora.corpus import name_of, read_corpus
+from transformer_mt.config.parts.filter import FilterConfig
+from transformer_mt.data.corpora.held_out import FromTrainCorpus
 from transformer_mt.data.preparation.first_pass import evaluation_keys, training_pairs
 from transformer_mt.data.vocabulary.given_tokenizer import given_tokenizer
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
@@ -79,25 +78,23 @@ def inspect(config: Config, say: Callable[[str], None]) -> Inspection:
     held_out = evaluation_keys(data, say)
     reports = []
     for entry in data.entries:
-        say(f"looking at {name_of(entry)}")
+        say(f"looking at {entry.title}")
         languages = data.languages_of(entry)
         rules = data.filter_of(entry)
         targets = held_out.targets if entry.synthetic else frozenset()
         checks = build_checks(languages, identifier, rules.detokenize)
         checks.append(LeakCheck(held_out.sources, targets))
-        report = inspect_corpus(
-            name_of(entry), training_pairs(entry, data), languages, checks, is_training=True
-        )
+        report = inspect_corpus(entry.title, training_pairs(entry, data), languages, checks, is_training=True)
         for finding in report.findings:
             finding.mark_if_handled(rules, data)
         reports.append(report)
     for corpus in (*data.valid_sets, *data.test):
         if isinstance(corpus, FromTrainCorpus):
             continue
-        say(f"looking at {name_of(corpus)}")
+        say(f"looking at {corpus.title}")
         languages = data.languages_of(corpus)
         checks = build_checks(languages, identifier)
-        report = inspect_corpus(name_of(corpus), read_corpus(corpus, data), languages, checks)
+        report = inspect_corpus(corpus.title, corpus.read(data.languages), languages, checks)
         for finding in report.findings:
             finding.mark_if_handled(FilterConfig(), data)  # no rule is applied to such a set
             finding.action = "these pairs are scored as they are: look at the examples"

@@ -10,10 +10,9 @@ from tempfile import TemporaryDirectory, TemporaryFile
 from transformer_mt.config import Config, DataConfig
 from transformer_mt.config.config import NAME_PATTERN
 from transformer_mt.config.dump import flow
-from transformer_mt.config.language import check_language
 from transformer_mt.config.load import load_config
+from transformer_mt.config.parts.language import check_language
 from transformer_mt.config.tokenizer import TokenizerConfig
-from transformer_mt.data.corpora.corpus import read_corpus
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer, VocabularySizeError
 from transformer_mt.errors import InputError
 from transformer_mt.files import write_text
@@ -102,7 +101,7 @@ def _read(source_lang: str, target_lang: str, guesses: list[Guess]) -> Data:
     config = DataConfig(source_lang=source_lang, target_lang=target_lang, train=first, valid=first)
     sample, pairs = BlockSample(), 0
     for guess in guesses:
-        for pair in show_progress(read_corpus(guess.corpus, config), "reading", unit="pairs"):
+        for pair in show_progress(guess.corpus.read(config.languages), "reading", unit="pairs"):
             sample.add(pairs, (pair[0].strip(), pair[1].strip()))
             pairs += 1
     chosen = [pair for block in sample.blocks() for pair in block.pairs if all(pair)]

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 from transformer_mt.config import Config
 from transformer_mt.config.keys import flat, marks
 from transformer_mt.config.messages import sentence
-from transformer_mt.config.section import Mark
+from transformer_mt.config.parts.section import Mark
 from transformer_mt.data.vocabulary.given_tokenizer import given_tokenizer
 from transformer_mt.data.vocabulary.sentencepiece_file import tokenizer_settings
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer

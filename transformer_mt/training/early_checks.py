@@ -3,8 +3,6 @@
 import torch
 
 from transformer_mt.config import Config
-from transformer_mt.config.corpus import FromTrainCorpus
-from transformer_mt.data.corpora.evaluation_sets import name_of_set
 from transformer_mt.device import allow_tf32, choose_device, choose_precision, use_device
 from transformer_mt.errors import InputError
 from transformer_mt.evaluation.metrics import build_metrics
@@ -43,7 +41,7 @@ def check_early(config: Config, fresh: bool, ranks: Ranks) -> tuple[torch.device
 
 def _check_sets(config: Config) -> None:
     """InputError if the validation sets cannot be translated, scored, or told apart."""
-    names = [name_of_set(corpus) for corpus in config.data.valid_sets]
+    names = [corpus.title for corpus in config.data.valid_sets]
     if config.train.monitor_set not in ("mean", *names):
         raise InputError(
             f"train.monitor_set must be mean or one of the validation sets ({', '.join(names)}), but is "
@@ -57,12 +55,10 @@ def _check_sets(config: Config) -> None:
     data = config.data
     for corpus in data.valid_sets:
         languages = data.languages_of(corpus)
-        if not isinstance(corpus, FromTrainCorpus) and not can_translate(
-            data.directions, data.has_language_pieces, languages
-        ):
+        if not corpus.is_held_out and not can_translate(data.directions, data.has_language_pieces, languages):
             known = ", ".join(f"{source} to {target}" for source, target in data.directions)
             raise InputError(
-                f"data.valid must be sets that the model translates ({known}), but {name_of_set(corpus)} is "
+                f"data.valid must be sets that the model translates ({known}), but {corpus.title} is "
                 f"{languages[0]} to {languages[1]}"
             )
     # What a metric needs may be missing: report it now, not at the first validation.

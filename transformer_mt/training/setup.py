@@ -14,7 +14,7 @@ from transformer_mt import checkpoint
 from transformer_mt.checkpoint import Checkpoint
 from transformer_mt.config import Config
 from transformer_mt.config.dump import dump_config
-from transformer_mt.config.language import check_language
+from transformer_mt.config.parts.language import check_language
 from transformer_mt.data.batches.batching import TrainingBatches
 from transformer_mt.data.batches.epoch_pairs import epoch_pairs
 from transformer_mt.data.batches.mixture import Mixture

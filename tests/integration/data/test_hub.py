@@ -28,9 +28,9 @@ configs:
 SCRIPT = """
 import json, sys
 from huggingface_hub import constants
+from transformer_mt.data.corpora.hub import UnknownSplitError
 from transformer_mt.config import DataConfig
 from transformer_mt.data.corpora import hub_files
-from transformer_mt.data.corpora.corpus import read_corpus
 from transformer_mt.errors import InputError, WorkError
 hub_files._WAIT = 0.0
 constants.DOWNLOAD_CHUNK_SIZE = 10_000
@@ -39,7 +39,7 @@ for split in sys.argv[2:]:
     values = {"source_lang": "en", "target_lang": "de", "train": corpus, "valid": {"toy": "valid"}}
     data = DataConfig.model_validate(values)
     try:
-        pairs = list(read_corpus(data.train, data))
+        pairs = list(data.train.read(data.languages))
         print(json.dumps([len(pairs), pairs[0], pairs[-1]]))
     except (InputError, WorkError) as error:
         print(json.dumps([type(error).__name__, str(error)]))

@@ -11,9 +11,8 @@ import yaml
 from tests.conftest import TINY, run_cli
 from transformer_mt import Translator
 from transformer_mt.config import load_config
-from transformer_mt.config.filter import FilterConfig
+from transformer_mt.config.parts.filter import FilterConfig
 from transformer_mt.data.corpora import toy
-from transformer_mt.data.corpora.corpus import read_corpus
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.experiments import synthetic
 from transformer_mt.experiments.backtranslation_chain import run_chain
@@ -66,7 +65,7 @@ def test_training_reads_it(translator, tiny_run, text, tmp_path, write_config):
     backtranslate(translator, [tiny_run], [text], out, ALL, print)
     corpus = {"file": str(out), "tag": "<bt>"}
     config = load_config(write_config(data={"source_lang": "de", "target_lang": "en", "train": corpus}))
-    pairs = list(read_corpus(config.data.entries[0], config.data))
+    pairs = list(config.data.entries[0].read(config.data.languages))
     assert pairs == [(row["de"], row["en"]) for row in read_objects(out)]
 
 

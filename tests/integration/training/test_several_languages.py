@@ -14,7 +14,6 @@ from transformer_mt.cli import resume
 from transformer_mt.cli.evaluation_sets import select_by_language
 from transformer_mt.config import load_config
 from transformer_mt.data.corpora import toy
-from transformer_mt.data.corpora.corpus import read_corpus
 from transformer_mt.data.corpora.evaluation_sets import EvaluationSet as Sentences
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
@@ -73,8 +72,8 @@ def test_a_reversed_corpus_is_swapped(write_config, tmp_path):
             }
         )
     ).data
-    assert list(read_corpus(data.entries[0], data)) == [("Ein Hund.", "A dog."), ("Eine Katze.", "A cat.")]
-    assert list(read_corpus(data.entries[1], data)) == [("Ein Hund.", "A dog.")]
+    assert list(data.entries[0].read(data.languages)) == [("Ein Hund.", "A dog."), ("Eine Katze.", "A cat.")]
+    assert list(data.entries[1].read(data.languages)) == [("Ein Hund.", "A dog.")]
     assert data.directions == [("de", "en")] and data.control_pieces == []
 
 

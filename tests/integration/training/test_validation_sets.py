@@ -98,7 +98,7 @@ def test_pairs_of_one_source_are_one_sentence(write_config, tmp_path):
     several = {"file": file, "several_references": True}
     config = load_config(write_config(data={"valid": several, "test": [several]}))
     expected = [("a", ("x", "z")), ("b", ("y",))]  # an empty one says nothing
-    assert list(read_set(config.data.test[0], config.data, None, "test")) == expected
+    assert list(read_set(config.data.test[0], config.data.languages, None, "test")) == expected
     (valid,) = prepare(config, print).valid
     assert valid.sentences == expected
     assert len(valid.pairs) == 3  # all references count for the loss
@@ -113,7 +113,7 @@ def test_a_file_for_each_reference(write_config, tmp_path, tiny_run, capfdbinary
         (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     files = {"source": str(tmp_path / "src"), "target": [str(tmp_path / "a"), str(tmp_path / "b")]}
     config = load_config(write_config(data={"test": [files]}))
-    found = list(read_set(config.data.test[0], config.data, None, "test"))
+    found = list(read_set(config.data.test[0], config.data.languages, None, "test"))
     assert found == [("The dog sleeps.", ("x", "z")), ("The dog sleeps.", ("y", "w"))]
     words = (
         "--source",
@@ -131,7 +131,7 @@ def test_a_file_for_each_reference(write_config, tmp_path, tiny_run, capfdbinary
     with pytest.raises(
         InputError, match=r"same number of lines, but .*src has 2 and .*a has 2 and .*b has 1"
     ):
-        list(read_set(config.data.test[0], config.data, None, "test"))
+        list(read_set(config.data.test[0], config.data.languages, None, "test"))
 
 
 @pytest.mark.parametrize(

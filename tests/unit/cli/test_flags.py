@@ -9,7 +9,7 @@ from pydantic import Field
 from transformer_mt.cli.console import Parser
 from transformer_mt.cli.flags import add_flags, check_searches, given, name_by_flags
 from transformer_mt.config import DecodeConfig
-from transformer_mt.config.section import Flag, OnlyForSearches, Section
+from transformer_mt.config.parts.section import Flag, OnlyForSearches, Section
 from transformer_mt.errors import InputError, Setting
 
 

@@ -7,11 +7,12 @@ import yaml
 
 from tests.conftest import ROOT
 from transformer_mt.config import Config
-from transformer_mt.config.corpus import FilesCorpus, HubCorpus
 from transformer_mt.config.dump import dump_config, json_schema
 from transformer_mt.config.keys import keys
 from transformer_mt.config.load import load_config
 from transformer_mt.config.messages import OTHER_NAMES
+from transformer_mt.data.corpora.files import FilesCorpus
+from transformer_mt.data.corpora.hub import HubCorpus
 from transformer_mt.errors import InputError, Notice
 from transformer_mt.experiments.sweep_plan import load_sweep
 

@@ -7,8 +7,8 @@ import pyarrow.parquet
 import pytest
 
 from transformer_mt.config import DataConfig
-from transformer_mt.config.corpus import FileCorpus
-from transformer_mt.data.corpora.corpus import UnknownSplitError, identity, read_corpus
+from transformer_mt.data.corpora.file import FileCorpus
+from transformer_mt.data.corpora.hub import UnknownSplitError
 from transformer_mt.errors import InputError
 
 PAIRS = [("A dog.", "Ein Hund."), ("Two cats.", "Zwei Katzen."), ("", "Leer.")]
@@ -22,7 +22,7 @@ def data(corpus, **more):
 
 def read(corpus, **more):
     config = data(corpus, **more)
-    return list(read_corpus(config.train, config))
+    return list(config.train.read(config.languages))
 
 
 def write_files(folder: Path, src: str, tgt: str) -> dict:
@@ -248,7 +248,7 @@ def test_a_pinned_state_of_a_set_is_what_is_asked_for(monkeypatch, hub_folder):
     monkeypatch.setattr(datasets, "load_dataset", of_the_hub(load))
     corpus = {"hub": "a/b", "config": "de-en", "split": "train", "revision": "v1.2"}
     assert read(corpus) and asked == ["v1.2"] * 3
-    pinned, newest = (identity(data({**corpus, "revision": r}).train) for r in ("v1.2", None))
+    pinned, newest = (data({**corpus, "revision": r}).train.identity() for r in ("v1.2", None))
     assert pinned != newest
 
 
@@ -267,9 +267,9 @@ def test_missing_hub_folder_is_not_looked_for_on_the_hub():
 
 def test_identity_changes_when_a_file_does(tmp_path):
     corpus = data(write_files(tmp_path, "a\n", "b\n")).train
-    before = identity(corpus)
+    before = corpus.identity()
     (tmp_path / "a.de").write_text("bb\n", encoding="utf-8")
-    assert identity(corpus) != before
+    assert corpus.identity() != before
 
 
 def test_toy_goes_both_ways_and_no_other():
@@ -282,10 +282,10 @@ def test_toy_goes_both_ways_and_no_other():
             "valid": {"toy": "valid"},
         }
     )
-    assert [(en, de) for de, en in read_corpus(config.train, config)] == english_first
+    assert [(en, de) for de, en in config.train.read(config.languages)] == english_first
     french = config.model_copy(update={"source_lang": "fr"})
     with pytest.raises(InputError, match="the toy language has en and de, but data asks for fr and en"):
-        read_corpus(french.train, french)
+        french.train.read(french.languages)
 
 
 @pytest.mark.parametrize("name, gap", [("a.tsv", "\t"), ("a.csv", ",")])

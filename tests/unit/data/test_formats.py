@@ -12,7 +12,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from transformer_mt.config import DataConfig
-from transformer_mt.data.corpora.corpus import read_corpus
 from transformer_mt.errors import InputError
 
 PAIRS = [("A dog.", "Ein Hund."), ("Two  cats.", "Zwei Katzen."), ("", "Leer.")]
@@ -21,7 +20,7 @@ PAIRS = [("A dog.", "Ein Hund."), ("Two  cats.", "Zwei Katzen."), ("", "Leer.")]
 def read(corpus, source="en", target="de"):
     data = {"source_lang": source, "target_lang": target, "train": corpus, "valid": {"toy": "valid"}}
     config = DataConfig.model_validate(data)
-    return list(read_corpus(config.train, config))
+    return list(config.train.read(config.languages))
 
 
 def pack(path: Path, content: bytes) -> str:
@@ -141,7 +140,7 @@ def test_a_large_tmx_needs_little_memory(tmp_path):
         }
     )
     tracemalloc.start()
-    count = sum(1 for _ in read_corpus(config.train, config))
+    count = sum(1 for _ in config.train.read(config.languages))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert count == 20_000 and peak < 5_000_000  # the file has 8 MB
@@ -237,7 +236,7 @@ def test_sacrebleus_test_sets_by_name(tmp_path, monkeypatch):
 
     def pairs(name, **languages):
         config = DataConfig.model_validate({**data, **languages, "test": [{"sacrebleu": name}]})
-        return list(read_corpus(config.test[0], config))
+        return list(config.test[0].read(config.languages))
 
     assert pairs("wmt14") == [("A dog.", "Ein Hund."), ("Two.", "Zwei.")]
     with pytest.raises(InputError, match="sacrebleu: no test set wmt41; did you mean wmt"):

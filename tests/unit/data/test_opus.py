@@ -10,7 +10,6 @@ from tests.file_server import serving
 from transformer_mt.cache import cache_root
 from transformer_mt.config import DataConfig
 from transformer_mt.data.corpora import download
-from transformer_mt.data.corpora.corpus import describe, described_access, read_corpus
 from transformer_mt.errors import InputError, WorkError
 
 PAIRS = [(f"Sentence number {n}, with some words.", f"Satz Nummer {n}, mit Wörtern.") for n in range(3000)]
@@ -56,13 +55,13 @@ def data(source="en", target="de", **entry):
 
 
 def read(config):
-    return list(read_corpus(config.train, config))
+    return list(config.train.read(config.languages))
 
 
 def test_a_corpus_is_downloaded_once(opus):
     config = data()
-    assert describe(config.train) == "opus Books v1"
-    assert described_access(config.train).endswith("from the network or its local cache")
+    assert config.train.describe() == "opus Books v1"
+    assert config.train.describe_access().endswith("from the network or its local cache")
     assert read(config) == PAIRS
     assert read(config) == PAIRS
     assert read(data("de", "en")) == [(de, en) for en, de in PAIRS]

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from transformer_mt.cache import cache_root
-from transformer_mt.config.filter import FilterConfig
 from transformer_mt.config.load import load_config
+from transformer_mt.config.parts.filter import FilterConfig
 from transformer_mt.data.cleaning import model_score
 from transformer_mt.data.preparation import first_pass as passes
 from transformer_mt.data.preparation import prepare as prepare_module

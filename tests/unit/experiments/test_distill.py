@@ -10,8 +10,8 @@ import torch
 
 from transformer_mt import Translator
 from transformer_mt.config.dump import dump_config
-from transformer_mt.config.filter import FilterConfig
 from transformer_mt.config.load import load_config
+from transformer_mt.config.parts.filter import FilterConfig
 from transformer_mt.data.corpora import toy
 from transformer_mt.data.corpora.evaluation_sets import EvaluationSet
 from transformer_mt.errors import InputError

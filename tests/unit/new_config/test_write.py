@@ -12,7 +12,6 @@ import pytest
 
 from transformer_mt.config.load import load_config
 from transformer_mt.data.corpora import toy
-from transformer_mt.data.corpora.corpus import read_corpus
 from transformer_mt.errors import InputError
 from transformer_mt.new_config import write as write_module
 from transformer_mt.new_config.guess_corpora import guess_corpora
@@ -45,7 +44,7 @@ def read(guess, languages=("en", "de")):
     entry = guess.corpus.model_dump(exclude_none=True, exclude_defaults=True)
     values = {"source_lang": languages[0], "target_lang": languages[1], "train": entry, "valid": entry}
     data = write_module.DataConfig.model_validate(values)
-    return list(read_corpus(data.train, data))
+    return list(data.train.read(data.languages))
 
 
 def tsv(*columns, header=None):

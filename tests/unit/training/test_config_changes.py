@@ -5,7 +5,7 @@ import pytest
 from tests.conftest import TINY
 from transformer_mt.config import Config, DataConfig
 from transformer_mt.config.keys import marks
-from transformer_mt.config.section import Changeable, Mark, Section
+from transformer_mt.config.parts.section import Changeable, Mark, Section
 from transformer_mt.errors import InputError
 from transformer_mt.training.parallel.distributed import Ranks
 from transformer_mt.training.state import config_changes as changes

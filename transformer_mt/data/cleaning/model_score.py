@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from transformer_mt.cache import cache_root
-from transformer_mt.config.filter import FilterConfig, ModelScore
+from transformer_mt.config.parts.filter import FilterConfig, ModelScore
 from transformer_mt.errors import InputError
 from transformer_mt.files import fsync
 from transformer_mt.runs.folder import RunFolder

@@ -5,7 +5,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
-from transformer_mt.config.filter import FilterConfig
+from transformer_mt.config.parts.filter import FilterConfig
 from transformer_mt.data.cleaning import drop_reasons
 from transformer_mt.errors import InputError
 from transformer_mt.text.languages import LanguageIdentifier

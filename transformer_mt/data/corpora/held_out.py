@@ -6,11 +6,15 @@ characters is the same sentence.
 
 import heapq
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any, ClassVar
 
-from transformer_mt.config import DataConfig
-from transformer_mt.config.corpus import FromTrain, FromTrainCorpus
+from pydantic import Field
+
+from transformer_mt.config.parts.section import Positive, Section
+from transformer_mt.data.corpora.kind import Corpus, EvaluationSentence, Languages
+from transformer_mt.errors import InputError
 from transformer_mt.text.pair import Pair
 
 # Different salts: the validation and the test set are independent samples.
@@ -24,6 +28,51 @@ def _salted(key: int, salt: int) -> float:
     x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK
     return (x ^ (x >> 31)) / 2**64
+
+
+class FromTrain(Section):
+    """Pairs held out of the training corpora: those whose normalised source has a small hash. Adding data
+    never moves a held-out sentence into training.
+    """
+
+    share: float = Field(0.01, gt=0.0, le=0.5)
+    """The share of the training sources that is held out, in every entry."""
+    max: Positive = 1000
+    """At most this many pairs are scored, those with the smallest hashes, of entries that have no tag and are
+    not synthetic.
+    """
+
+
+class FromTrainCorpus(Section):
+    """A set held out of the training corpora."""
+
+    KEYS: ClassVar[tuple[str, ...]] = ("from_train",)
+    EXAMPLE: ClassVar[str] = "held out of training: {from_train: {share: 0.01}}"
+
+    from_train: FromTrain
+    """How many pairs."""
+
+    is_held_out: ClassVar[bool] = True
+    # It is scored without a tag, and not trained on.
+    name: ClassVar[str | None] = None
+    tag: ClassVar[str | None] = None
+    synthetic: ClassVar[bool] = False
+    filter: ClassVar[None] = None
+    source_lang: ClassVar[str | None] = None
+    target_lang: ClassVar[str | None] = None
+    reverse: ClassVar[bool] = False
+    weight: ClassVar[float] = 1.0
+    several_references: ClassVar[bool] = False
+    title: ClassVar[str] = "held out"
+
+    def describe(self) -> str:
+        return f"{self.from_train.share:.2%} of the training corpora"
+
+    def direction(self, languages: Languages) -> Languages:
+        return languages
+
+    def identity(self) -> dict[str, Any]:
+        return self.model_dump()
 
 
 class HeldOutSplit:
@@ -58,11 +107,18 @@ class HeldOutSplit:
         return [pair for _, _, pair in sorted(self._heap, key=lambda item: item[1])]
 
 
-def splits_of(data: DataConfig) -> list[HeldOutSplit]:
+AnySet = Corpus | FromTrainCorpus
+"""A validation or test set."""
+
+
+def splits_of(valid: Iterable[AnySet], test: Iterable[AnySet]) -> list[HeldOutSplit]:
     """The sets that are held out of the training corpora; a pair that both would take is for the test."""
-    splits = [HeldOutSplit("test", c.from_train) for c in data.test if isinstance(c, FromTrainCorpus)]
-    valid = [HeldOutSplit("valid", c.from_train) for c in data.valid_sets if isinstance(c, FromTrainCorpus)]
-    return [*splits, *valid]
+    return [
+        HeldOutSplit(name, corpus.from_train)
+        for name, corpora in (("test", test), ("valid", valid))
+        for corpus in corpora
+        if isinstance(corpus, FromTrainCorpus)
+    ]
 
 
 def held_out_file(folder: Path, name: str) -> Path:
@@ -78,3 +134,13 @@ def as_lines(rows: Iterable[Sequence[str]]) -> str:
 def rows_of(file: Path) -> list[list[str]]:
     """What `as_lines` wrote to the file."""
     return [json.loads(line) for line in file.read_text(encoding="utf-8").split("\n") if line]
+
+
+def read_held_out(folder: Path, name: str) -> Iterator[EvaluationSentence]:
+    """The set that a run, or the cache, holds out of training. InputError if it is not there."""
+    file = held_out_file(folder, name)
+    if not file.exists():
+        raise InputError(
+            f"{file}: must hold the {name} set held out of training, but is not there; train first"
+        )
+    return ((src, (tgt,)) for src, tgt in rows_of(file))

@@ -5,10 +5,12 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from transformer_mt.config.corpus import HubCorpus
+from pydantic import Field
+
 from transformer_mt.data.corpora.hub_files import file_lists, rows_of_files
+from transformer_mt.data.corpora.kind import Corpus, Languages
 from transformer_mt.data.corpora.tables import pair_of
 from transformer_mt.errors import InputError
 from transformer_mt.text.pair import Pair
@@ -18,19 +20,52 @@ class UnknownSplitError(InputError):
     """The hub's set has no such split."""
 
 
+class HubCorpus(Corpus):
+    """A set on the Hugging Face hub, or a local folder in the hub's layout."""
+
+    KEYS: ClassVar[tuple[str, ...]] = ("hub",)
+    EXAMPLE: ClassVar[str] = "{split: ...} of data.hub, {hub: ..., split: ...}"
+
+    hub: str
+    """Name on the hub (`wmt/wmt14`) or a local folder; `data.hub` is the default."""
+    config: str | None = None
+    """The set's configuration (`de-en`); `data.config` is the default."""
+    split: str = Field(pattern=r"^[\w.-]+(\[(-?\d+)?:(-?\d+)?\])?$")
+    """A split, or a slice of one: `train`, `train[:500000]`."""
+    columns: list[str] | None = Field(None, min_length=2, max_length=2)
+    """Source and target column; by default the two languages, alone or inside a `translation` column."""
+    revision: str | None = None
+    """A commit, tag or branch of the set on the hub, so that it stays what it is; by default its newest
+    state.
+    """
+
+    def describe(self) -> str:
+        return " ".join(filter(None, [self.hub, self.config, self.split]))
+
+    @property
+    def is_remote(self) -> bool:
+        return not Path(self.hub).is_dir()
+
+    def local_files(self) -> list[Path]:
+        folder = Path(self.hub)
+        return sorted(path for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else []
+
+    def stored_pairs(self, languages: Languages) -> Iterator[Pair]:
+        return read_hub(self, list(languages))
+
+
 def read_hub(corpus: HubCorpus, languages: list[str]) -> Iterator[Pair]:
     """The pairs of a set on the hub, or of a folder in its layout; `languages` are the columns where the
     corpus names none. UnknownSplitError if it has no such split; a negative bound counts from its end.
     """
     match = re.fullmatch(r"([\w.-]+)(?:\[(-?\d*):(-?\d*)\])?", corpus.split)
-    assert match, corpus.split  # config/corpus.py has checked the form
+    assert match, corpus.split  # the key's pattern has checked the form
     name, *bounds = match.groups()
     start, stop = (int(bound) if bound else None for bound in bounds)
     columns = corpus.columns or languages
     loaded = _load_hub(corpus, name)
     if isinstance(loaded, list):  # addresses of parquet files, none of which is fetched yet
-        described = _described(corpus)
-        for row in rows_of_files(loaded, columns, start, stop, described):
+        for row in rows_of_files(loaded, columns, start, stop, corpus.describe()):
             yield pair_of(row, columns, corpus.hub)
         return
     yield from _rows_of(loaded, corpus, columns, start, stop)
@@ -49,7 +84,7 @@ def _rows_of(
             part = dataset[begin : min(begin + 1000, rows.stop)]
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(
-                f"{_described(corpus)}: is damaged or holds text that is not UTF-8: {error}"
+                f"{corpus.describe()}: is damaged or holds text that is not UTF-8: {error}"
             ) from None
         for i in range(len(next(iter(part.values()), []))):
             yield pair_of({column: part[column][i] for column in part}, columns, corpus.hub)
@@ -72,7 +107,7 @@ def _load_hub(corpus: HubCorpus, split: str) -> Any:
     if not sys.stderr.isatty():
         datasets.disable_progress_bars()
     try:
-        if not local and (files := file_lists(corpus)) is not None:
+        if not local and (files := file_lists(corpus.hub, corpus.config, corpus.revision)) is not None:
             if split not in files:
                 raise UnknownSplitError(
                     f"{corpus.hub}: no split `{split}`; the splits are {', '.join(files)}"
@@ -101,7 +136,3 @@ def _load_hub(corpus: HubCorpus, split: str) -> Any:
 
 def _one_line(error: BaseException) -> str:
     return " ".join(str(error).split())[:400] or type(error).__name__
-
-
-def _described(corpus: HubCorpus) -> str:
-    return " ".join(filter(None, [corpus.hub, corpus.config, corpus.split]))

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from transformer_mt.cache import cache_root
-from transformer_mt.config.corpus import HubCorpus
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.files import write_text
 
@@ -21,18 +20,18 @@ _WAIT = 1.0
 _NETWORK_PACKAGES = {"httpx", "httpx2", "httpcore", "httpcore2", "huggingface_hub", "hf_xet", "requests"}
 
 
-def file_lists(corpus: HubCorpus) -> dict[str, list[str]] | None:
+def file_lists(hub: str, config: str | None, revision: str | None) -> dict[str, list[str]] | None:
     """The parquet files of each split, as addresses with the commit; None if the set is in another format.
 
     The answer of the hub is kept, so that what was fetched can be read without a network.
     """
     import datasets
 
-    facts = [corpus.hub, corpus.config, corpus.revision]
+    facts = [hub, config, revision]
     name = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:24]
     kept = cache_root() / "downloads" / "hub" / f"{name}.json"
     try:
-        builder = datasets.load_dataset_builder(corpus.hub, corpus.config, revision=corpus.revision)
+        builder = datasets.load_dataset_builder(hub, config, revision=revision)
     except Exception:
         if kept.exists():
             return dict(json.loads(kept.read_text(encoding="utf-8")))

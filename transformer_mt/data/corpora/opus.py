@@ -4,11 +4,14 @@ import os
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
+
+from pydantic import Field
 
 from transformer_mt.cache import cache_root
-from transformer_mt.config.corpus import OpusCorpus
+from transformer_mt.config.parts.language import Language
 from transformer_mt.data.corpora.download import download, fetch_json
+from transformer_mt.data.corpora.kind import Corpus, Languages
 from transformer_mt.data.corpora.moses import read_moses_zip
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.text.pair import Pair
@@ -16,10 +19,29 @@ from transformer_mt.text.pair import Pair
 _SERVICE = "https://opus.nlpl.eu/opusapi/"
 
 
-def read_opus(corpus: OpusCorpus, languages: list[str]) -> Iterator[Pair]:
-    """The pairs of the corpus, downloaded once. `languages` are its own codes where they differ."""
-    languages = corpus.languages or languages
-    return read_moses_zip(str(_zip_file(corpus, languages)), languages)
+class OpusCorpus(Corpus):
+    """A corpus of OPUS (opus.nlpl.eu) in Moses format, downloaded once."""
+
+    KEYS: ClassVar[tuple[str, ...]] = ("opus",)
+    EXAMPLE: ClassVar[str] = "{opus: ..., version: ...}"
+
+    opus: str = Field(pattern=r"^[\w.+-]+$")
+    """Its name there: `News-Commentary`."""
+    version: str = Field(pattern=r"^[\w.+-]+$")
+    """Its version: `v16`."""
+    languages: list[Language] | None = Field(None, min_length=2, max_length=2)
+    """Source and target in OPUS's codes, where they differ: `[en, zh_CN]`."""
+
+    def describe(self) -> str:
+        return f"opus {self.opus} {self.version}"
+
+    @property
+    def is_remote(self) -> bool:
+        return True
+
+    def stored_pairs(self, languages: Languages) -> Iterator[Pair]:
+        own = self.languages or list(languages)
+        return read_moses_zip(str(_zip_file(self, own)), own)
 
 
 def _zip_file(corpus: OpusCorpus, languages: list[str]) -> Path:
@@ -28,7 +50,7 @@ def _zip_file(corpus: OpusCorpus, languages: list[str]) -> Path:
     file = folder / f"{first}-{second}.txt.zip"
     if file.exists():
         return file
-    return download(_address(corpus, first, second), file, _described(corpus), zipfile.is_zipfile)
+    return download(_address(corpus, first, second), file, corpus.describe(), zipfile.is_zipfile)
 
 
 def _address(corpus: OpusCorpus, first: str, second: str) -> str:
@@ -42,18 +64,14 @@ def _address(corpus: OpusCorpus, first: str, second: str) -> str:
     versions = sorted({str(entry.get("version")) for entry in _corpora(service, query, corpus)})
     there = f"; its versions are {', '.join(versions)}" if versions else ""
     raise InputError(
-        f"{_described(corpus)}: OPUS must have it for {first} and {second}, but has not{there}; its codes "
+        f"{corpus.describe()}: OPUS must have it for {first} and {second}, but has not{there}; its codes "
         "of the languages may differ: set `languages: [en, zh_CN]`"
     )
 
 
 def _corpora(service: str, query: dict[str, str], corpus: OpusCorpus) -> list[dict[str, Any]]:
-    answer = fetch_json(service, query, _described(corpus))
+    answer = fetch_json(service, query, corpus.describe())
     found = answer.get("corpora") if isinstance(answer, dict) else None
     if not isinstance(found, list) or not all(isinstance(entry, dict) for entry in found):
         raise WorkError(f"{service}: must answer with a list of corpora, but does not; try again later")
     return found
-
-
-def _described(corpus: OpusCorpus) -> str:
-    return f"opus {corpus.opus} {corpus.version}"

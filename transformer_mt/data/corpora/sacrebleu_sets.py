@@ -3,12 +3,51 @@
 import difflib
 import logging
 from collections.abc import Iterator
+from typing import ClassVar
 
+from pydantic import Field, model_validator
+
+from transformer_mt.data.corpora.kind import Corpus, EvaluationSentence, Languages
 from transformer_mt.errors import InputError
 from transformer_mt.text.lines import read_lines
+from transformer_mt.text.pair import Pair
 
 
-def read_sacrebleu(name: str, languages: list[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
+class SacrebleuCorpus(Corpus):
+    """A test set that sacreBLEU knows by name."""
+
+    KEYS: ClassVar[tuple[str, ...]] = ("sacrebleu",)
+    EXAMPLE: ClassVar[str] = "{sacrebleu: ...}"
+
+    sacrebleu: str = Field(min_length=1)
+    """Its name: `wmt14`, `wmt20`, `iwslt17`; `sacrebleu --list` shows all. The languages choose the pair."""
+
+    @model_validator(mode="after")
+    def _has_both_directions(self) -> "SacrebleuCorpus":
+        if self.reverse:
+            raise ValueError(
+                "a set of sacrebleu must have source_lang and target_lang instead of reverse: it has both "
+                "directions"
+            )
+        return self
+
+    def describe(self) -> str:
+        return f"sacrebleu {self.sacrebleu}"
+
+    @property
+    def is_remote(self) -> bool:
+        return True
+
+    def stored_pairs(self, languages: Languages) -> Iterator[Pair]:
+        return ((src, references[0]) for src, references in read_sacrebleu(self.sacrebleu, list(languages)))
+
+    def sentences(self, languages: Languages) -> Iterator[EvaluationSentence]:
+        if self.several_references:
+            return read_sacrebleu(self.sacrebleu, list(self.stored_languages(languages)))
+        return super().sentences(languages)
+
+
+def read_sacrebleu(name: str, languages: list[str]) -> Iterator[EvaluationSentence]:
     """(source, references) of a test set; sacreBLEU keeps it in ~/.sacrebleu or $SACREBLEU.
 
     InputError if there is no such set or language pair, or if it cannot be downloaded.

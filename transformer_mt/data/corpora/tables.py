@@ -6,24 +6,24 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from transformer_mt.config.corpus import Columns, FileCorpus
 from transformer_mt.errors import InputError
 from transformer_mt.text.lines import read_lines
 from transformer_mt.text.pair import Pair
 
+Columns = list[str] | list[int]
+"""Source and target column, by name or by number from 1 on."""
 
-def read_rows(corpus: FileCorpus, columns: Columns, suffix: str) -> Iterator[Pair]:
+
+def read_rows(path: str, columns: Columns, suffix: str, delimiter: str | None) -> Iterator[Pair]:
     """The pairs of a text table (.tsv, .csv) or of one with named values (.jsonl, .parquet)."""
     if suffix in (".tsv", ".csv"):
-        return _read_text_table(corpus, columns, text_rows(corpus.file, suffix, corpus.delimiter))
-    if corpus.delimiter:
-        raise InputError(f"{corpus.file}: delimiter requires a .tsv or .csv file, but is given")
+        return _read_text_table(path, columns, text_rows(path, suffix, delimiter))
+    if delimiter:
+        raise InputError(f"{path}: delimiter requires a .tsv or .csv file, but is given")
     names = [column for column in columns if isinstance(column, str)]
     if len(names) < 2:
-        raise InputError(
-            f"{corpus.file}: columns must be names, but are {columns}; numbers are for .tsv and .csv"
-        )
-    return _read_named(names, named_rows(corpus.file, suffix))
+        raise InputError(f"{path}: columns must be names, but are {columns}; numbers are for .tsv and .csv")
+    return _read_named(names, named_rows(path, suffix))
 
 
 def text_rows(path: str, suffix: str, delimiter: str | None) -> Iterator[tuple[int, list[str]]]:
@@ -58,21 +58,17 @@ def named_rows(path: str, suffix: str) -> Iterator[tuple[str, dict[str, Any]]]:
             yield f"{path}:{number}", _json_row(line, f"{path}:{number}")
 
 
-def _read_text_table(
-    corpus: FileCorpus, columns: Columns, rows: Iterator[tuple[int, list[str]]]
-) -> Iterator[Pair]:
+def _read_text_table(path: str, columns: Columns, rows: Iterator[tuple[int, list[str]]]) -> Iterator[Pair]:
     """The two columns of each row. Columns given by number, from 1 on, mean that there is no header."""
     header: list[str] = []
     for number, row in rows:
         if not header:
             header = row
-            src, tgt = (_column(column, header, corpus.file) for column in columns)
+            src, tgt = (_column(column, header, path) for column in columns)
             if isinstance(columns[0], str):
                 continue
         if len(row) != len(header):
-            raise InputError(
-                f"{corpus.file}: row {number} must have {len(header)} columns, but has {len(row)}"
-            )
+            raise InputError(f"{path}: row {number} must have {len(header)} columns, but has {len(row)}")
         yield _sentence(row[src]), _sentence(row[tgt])
 
 

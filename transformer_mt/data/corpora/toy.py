@@ -16,7 +16,10 @@ import random
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
 
+from transformer_mt.config.parts.section import Positive
+from transformer_mt.data.corpora.kind import Corpus, Languages
 from transformer_mt.data.corpora.toy_words import (
     ADJECTIVES,
     CONJUNCTIONS,
@@ -34,6 +37,8 @@ from transformer_mt.data.corpora.toy_words import (
     Noun,
     Verb,
 )
+from transformer_mt.errors import InputError
+from transformer_mt.text.pair import Pair
 
 VERSION = 1  # of the language: raise it when a change alters any sentence
 
@@ -46,6 +51,34 @@ _NO = {"nom": "kein keine kein keine", "acc": "keinen keine kein keine", "dat": 
 _AFTER_DEFINITE = {"nom": "e e e en", "acc": "en e e en", "dat": "en en en en"}
 _AFTER_INDEFINITE = {"nom": "er e es en", "acc": "en e es en", "dat": "en en en en"}
 _ALONE_PLURAL = {"nom": "e", "acc": "e", "dat": "en"}
+
+
+class ToyCorpus(Corpus):
+    """The built-in English-German toy language."""
+
+    KEYS: ClassVar[tuple[str, ...]] = ("toy",)
+    EXAMPLE: ClassVar[str] = "{toy: ...}"
+
+    toy: Literal["train", "valid", "test"]
+    """Which of its three disjoint splits."""
+    size: Positive | None = None
+    """How many pairs; by default 40,000 of train, 500 of valid and of test."""
+
+    def describe(self) -> str:
+        return f"toy {self.toy}"
+
+    def stored_pairs(self, languages: Languages) -> Iterator[Pair]:
+        if {language.lower() for language in languages} != {"en", "de"}:
+            raise InputError(
+                f"the toy language has en and de, but data asks for {languages[0]} and {languages[1]}"
+            )
+        pairs = generate(self.toy, self.size)
+        return pairs if languages[0].lower() == "en" else ((de, en) for en, de in pairs)
+
+    def identity(self) -> dict[str, Any]:
+        facts = super().identity()
+        del facts["files"]  # caches made before there was the list stay valid
+        return facts | {"toy_version": VERSION}
 
 
 def generate(split: str, size: int | None = None) -> Iterator[tuple[str, str]]:

@@ -13,26 +13,26 @@ from typing import TypeVar
 import numpy as np
 
 from transformer_mt.config import Config, DataConfig
-from transformer_mt.config.corpus import Corpus, FromTrainCorpus, Readable
 from transformer_mt.data.cleaning import drop_reasons
 from transformer_mt.data.cleaning.model_score import LogProbs, scores_file, worst_rows
 from transformer_mt.data.cleaning.reason_file import ReasonFile, TrainingCorpus, read_reasons
 from transformer_mt.data.cleaning.rules import repaired, rules_of
-from transformer_mt.data.corpora.corpus import (
-    Pair,
-    UnknownSplitError,
-    described_access,
-    identity,
-    name_of,
-    read_corpus,
+from transformer_mt.data.corpora.evaluation_sets import read_set
+from transformer_mt.data.corpora.held_out import (
+    AnySet,
+    FromTrainCorpus,
+    as_lines,
+    held_out_file,
+    splits_of,
 )
-from transformer_mt.data.corpora.evaluation_sets import EvaluationSentence, describe_set, read_set
-from transformer_mt.data.corpora.held_out import as_lines, held_out_file, splits_of
+from transformer_mt.data.corpora.hub import UnknownSplitError
+from transformer_mt.data.corpora.kind import Corpus, EvaluationSentence
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.files import fsync, write_text
 from transformer_mt.progress_bar import show_progress
 from transformer_mt.text.hashes import sentence_key
+from transformer_mt.text.pair import Pair
 from transformer_mt.text.sentences import has_several_sentences
 
 TOKENIZER_PAIRS = 500_000  # evenly spaced over the corpora; more change the pieces little and take long
@@ -77,7 +77,7 @@ def first_pass(
     if (done := read_first_pass(folder)) is not None:
         say("resuming the preparation of the data, which was interrupted")
         return done, Tokenizer.load(folder)
-    splits = splits_of(data)
+    splits = splits_of(data.valid_sets, data.test)
     held_out = evaluation_keys(data, say)
     row_reasons = ReasonFile(folder / FIRST_PASS_FOLDER, held_out.sources, data.remove_duplicates, splits)
     sample = _evenly_spaced(row_reasons.walk(_corpora(data, held_out.targets, say)), TOKENIZER_PAIRS)
@@ -92,7 +92,7 @@ def first_pass(
     reasons = _without_worst(row_reasons, reasons, data, log_probs, say)
     fsync(row_reasons.reasons_file)
     if tokenizer is None:
-        names = ", ".join(name_of(entry) for entry in data.entries)
+        names = ", ".join(entry.title for entry in data.entries)
         say(f"learning {config.tokenizer.vocab_size:,} {config.tokenizer.kind} pieces from {names}")
         kept = drop_reasons.REASONS.index(drop_reasons.KEPT)
         learnt_from = [pair for row, pair in sample if reasons[row] == kept]
@@ -114,7 +114,7 @@ def first_pass(
 
 def _corpora(data: DataConfig, held_out_targets: set[int], say: Say) -> Iterator[TrainingCorpus]:
     for entry in data.entries:
-        say(f"reading {described_access(entry)} (training)")
+        say(f"reading {entry.describe_access()} (training)")
         pairs = show_progress(training_pairs(entry, data), "reading", unit="pairs")
         rules = rules_of(data.filter_of(entry), data.languages_of(entry))
         target = data.languages_of(entry)[1] if len(data.targets) > 1 else ""
@@ -127,7 +127,7 @@ def _corpora(data: DataConfig, held_out_targets: set[int], say: Say) -> Iterator
 
 def training_pairs(entry: Corpus, data: DataConfig) -> Iterator[Pair]:
     """The pairs of a training corpus after the repairs that its filter asks for, before any is dropped."""
-    return repaired(read_corpus(entry, data), data.filter_of(entry), data.languages_of(entry))
+    return repaired(entry.read(data.languages), data.filter_of(entry), data.languages_of(entry))
 
 
 def _without_worst(
@@ -141,12 +141,10 @@ def _without_worst(
             continue
         is_kept: np.ndarray = reasons[start:stop] == drop_reasons.REASONS.index(drop_reasons.KEPT)
         rows = start + np.flatnonzero(is_kept)
-        say(
-            f"scoring {len(rows):,} pairs of {name_of(entry)} with {settings.forward} and {settings.backward}"
-        )
+        say(f"scoring {len(rows):,} pairs of {entry.title} with {settings.forward} and {settings.backward}")
         pairs = ((src.strip(), tgt.strip()) for src, tgt in compress(training_pairs(entry, data), is_kept))
         shown = show_progress(pairs, "scoring", len(rows), unit="pairs")
-        file = scores_file(identity(entry), data.filter_of(entry), data.languages_of(entry), is_kept)
+        file = scores_file(entry.identity(), data.filter_of(entry), data.languages_of(entry), is_kept)
         reasons = row_reasons.drop(
             worst_rows(rows, shown, data.languages_of(entry), settings, log_probs, file),
             drop_reasons.MODEL_SCORE,
@@ -170,7 +168,7 @@ def evaluation_keys(data: DataConfig, say: Say) -> EvaluationKeys:
         if isinstance(corpus, FromTrainCorpus):
             continue
         try:
-            for src, tgt in read_corpus(corpus, data):
+            for src, tgt in corpus.read(data.languages):
                 for side, found in ((src, keys.sources), (tgt, keys.targets)):
                     if side.strip():
                         found.add(sentence_key(side))
@@ -185,18 +183,16 @@ def evaluation_keys(data: DataConfig, say: Say) -> EvaluationKeys:
     return keys
 
 
-def validation_sentences(
-    corpus: Readable | FromTrainCorpus, data: DataConfig, folder: Path
-) -> list[EvaluationSentence]:
+def validation_sentences(corpus: AnySet, data: DataConfig, folder: Path) -> list[EvaluationSentence]:
     """A validation set as text, without empty sources and references. InputError if nothing is left."""
     kept = []
-    for src, references in read_set(corpus, data, folder, "valid"):
+    for src, references in read_set(corpus, data.languages, folder, "valid"):
         references = tuple(reference for reference in references if reference.strip())
         if src.strip() and references:
             kept.append((src, references))
     if not kept:
         raise InputError(
-            f"{describe_set(corpus)}: the validation set must have sentence pairs, but all have an empty side"
+            f"{corpus.describe()}: the validation set must have sentence pairs, but all have an empty side"
         )
     return kept
 

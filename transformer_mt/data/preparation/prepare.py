@@ -22,15 +22,20 @@ import pyarrow
 
 from transformer_mt.cache import cache_root
 from transformer_mt.config import Config, DataConfig
-from transformer_mt.config.corpus import FromTrainCorpus, Readable
-from transformer_mt.config.filter import FilterConfig
+from transformer_mt.config.parts.filter import FilterConfig
 from transformer_mt.data.batches.encoded_pairs import EncodedPairs, write_chunks
 from transformer_mt.data.batches.mixture import effective_weights
 from transformer_mt.data.cleaning import drop_reasons
 from transformer_mt.data.cleaning.model_score import LogProbs, identity_of_models
-from transformer_mt.data.corpora.corpus import described_access, identity, name_of
-from transformer_mt.data.corpora.evaluation_sets import EvaluationSentence, name_of_set
-from transformer_mt.data.corpora.held_out import as_lines, held_out_file, rows_of, splits_of
+from transformer_mt.data.corpora.held_out import (
+    AnySet,
+    FromTrainCorpus,
+    as_lines,
+    held_out_file,
+    rows_of,
+    splits_of,
+)
+from transformer_mt.data.corpora.kind import EvaluationSentence
 from transformer_mt.data.preparation.encode import encoded_chunks
 from transformer_mt.data.preparation.first_pass import (
     FIRST_PASS_FILE,
@@ -120,9 +125,9 @@ def _key(config: Config, tokenizer: Tokenizer | None) -> str:
     facts = {
         "format": FORMAT,
         "languages": [data.source_lang, data.target_lang],
-        "train": [identity(entry) for entry in data.entries],
-        "valid": [_set_identity(corpus) for corpus in data.valid_sets],
-        "test": [_set_identity(corpus) for corpus in data.test],
+        "train": [entry.identity() for entry in data.entries],
+        "valid": [corpus.identity() for corpus in data.valid_sets],
+        "test": [corpus.identity() for corpus in data.test],
         "cleaning": [data.max_length, data.max_length_ratio, data.remove_duplicates],
         "filters": [_filter_identity(data.filter_of(entry)) for entry in data.entries],
         "tokenizer": tokenizer.fingerprint
@@ -140,16 +145,12 @@ def _filter_identity(chosen: FilterConfig) -> dict[str, Any]:
     return chosen.model_dump() | {"models": models}
 
 
-def _set_identity(corpus: Readable | FromTrainCorpus) -> dict[str, Any]:
-    return corpus.model_dump() if isinstance(corpus, FromTrainCorpus) else identity(corpus)
-
-
 def _open(data: DataConfig, folder: Path, say: Say) -> PreparedData | None:
     """Load a cache folder. If it is damaged, report it and return None."""
     try:
         facts = json.loads((folder / "facts.json").read_text(encoding="utf-8"))
         train = EncodedPairs(sorted(folder.glob("train-*.arrow")))
-        names = map(name_of, data.entries)  # another name is no other data
+        names = (entry.title for entry in data.entries)  # another name is no other data
         corpora = [CorpusCounts(**{**each, "name": name}) for each, name in zip(facts["corpora"], names)]
         sizes = [corpus.counts.get(drop_reasons.KEPT, 0) for corpus in corpora]
         if len(train) != sum(sizes):
@@ -165,7 +166,10 @@ def _open(data: DataConfig, folder: Path, say: Say) -> PreparedData | None:
             corpora=corpora,
             weights=weights,
             several_sentences=facts["several_sentences"],
-            held_out={split.name: _pairs(held_out_file(folder, split.name)) for split in splits_of(data)},
+            held_out={
+                split.name: _pairs(held_out_file(folder, split.name))
+                for split in splits_of(data.valid_sets, data.test)
+            },
         )
     except (OSError, ValueError, KeyError, TypeError, pyarrow.ArrowException) as error:
         # A file cut short is an OSError without a number; one that may not be read, or a broken disk, is no
@@ -183,12 +187,10 @@ def _pairs(file: Path) -> list[Pair]:
     return [(src, tgt) for src, tgt in rows_of(file)]
 
 
-def _open_validation(
-    folder: Path, number: int, corpus: Readable | FromTrainCorpus, data: DataConfig
-) -> ValidationSet:
+def _open_validation(folder: Path, number: int, corpus: AnySet, data: DataConfig) -> ValidationSet:
     sentences = [(src, tuple(references)) for src, *references in rows_of(folder / f"valid-{number}.jsonl")]
     pairs = EncodedPairs([folder / f"valid-{number}.arrow"])
-    return ValidationSet(name_of_set(corpus), pairs, sentences, corpus.tag, data.languages_of(corpus))
+    return ValidationSet(corpus.title, pairs, sentences, corpus.tag, data.languages_of(corpus))
 
 
 def _with_weights(fingerprint: str, weights: Sequence[float]) -> str:
@@ -279,12 +281,12 @@ def _prepare_into(
     data = config.data
     for corpus in data.valid_sets:
         if not isinstance(corpus, FromTrainCorpus):
-            say(f"reading {described_access(corpus)} (validation)")
+            say(f"reading {corpus.describe_access()} (validation)")
             validation_sentences(corpus, data, folder)  # before hours of work
     first, tokenizer = first_pass(config, folder, say, tokenizer, log_probs)
     corpora, fingerprints = second_pass(config, folder, say, tokenizer, first)
     if not any(corpus.counts.get(drop_reasons.KEPT) for corpus in corpora):
-        names = ", ".join(name_of(entry) for entry in data.entries)
+        names = ", ".join(entry.title for entry in data.entries)
         raise InputError(f"{names}: no training pair is left after cleaning:\n{corpus_table(corpora)}")
     for number, corpus in enumerate(data.valid_sets):
         valid = validation_sentences(corpus, data, folder)

@@ -17,7 +17,6 @@ import numpy as np
 from transformer_mt.config import Config, DataConfig
 from transformer_mt.data.batches.encoded_pairs import Chunk, write_chunks
 from transformer_mt.data.cleaning import drop_reasons
-from transformer_mt.data.corpora.corpus import name_of
 from transformer_mt.data.preparation.encode import encoded_chunks
 from transformer_mt.data.preparation.first_pass import FIRST_PASS_FOLDER, FirstPassResult, Say, training_pairs
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
@@ -116,7 +115,7 @@ class ShardEncoder:
                 (src.strip(), tgt.strip()) for (src, tgt), reason in zip(pairs, reasons) if reason == kept
             )
             found: Counter[str] = Counter()
-            mine = counts[number] = CorpusCounts(name_of(entry), {})
+            mine = counts[number] = CorpusCounts(entry.title, {})
             for chunk in encoded_chunks(wanted, self._tokenizer, data, found, data.pieces_before(entry)):
                 mine.source_tokens += len(chunk[0].values) + len(chunk[0].lengths)
                 mine.target_tokens += len(chunk[1].values) + len(chunk[1].lengths)
@@ -159,7 +158,7 @@ def _sums(data: DataConfig, first: FirstPassResult, marks: Sequence[Path]) -> li
         of_each = np.bincount(first.reasons[start:stop], minlength=len(drop_reasons.REASONS))
         counts = Counter(dict(zip(drop_reasons.REASONS, of_each.tolist())))
         counts[drop_reasons.READ], counts[drop_reasons.KEPT] = stop - start, 0
-        mine = CorpusCounts(name_of(entry), {})
+        mine = CorpusCounts(entry.title, {})
         for shard in shards:
             if part := shard.get(str(number)):
                 counts.update(part["counts"])

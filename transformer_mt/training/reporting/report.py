@@ -8,7 +8,6 @@ from transformer_mt.config import Config
 from transformer_mt.config.dump import changed_settings
 from transformer_mt.config.model import ModelConfig
 from transformer_mt.data.cleaning.drop_reasons import READ, REASONS
-from transformer_mt.data.corpora.corpus import name_of
 from transformer_mt.errors import InputError
 from transformer_mt.evaluation import fine_tuning, robustness
 from transformer_mt.evaluation.outputs import NOT_ITS_OWN, kept_table, matches_model
@@ -76,7 +75,7 @@ def report(
     data.json holds.
     """
     languages = ", ".join(f"{source} to {target}" for source, target in config.data.directions)
-    names = ", ".join(map(name_of, config.data.entries))
+    names = ", ".join(entry.title for entry in config.data.entries)
     parts = [f"# {config.name}", f"{names}: {languages}.", facts_table(config, entries), picture]
     parts += [_tests(tests), _validations(entries), _samples(entries), _data(corpora), _settings(config)]
     return "\n\n".join(filter(None, parts)) + "\n"

@@ -5,7 +5,7 @@ from typing import Any
 
 from transformer_mt.config import Config, TrainConfig
 from transformer_mt.config.keys import flat, marks
-from transformer_mt.config.section import Mark
+from transformer_mt.config.parts.section import Mark
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.training.parallel.distributed import Ranks

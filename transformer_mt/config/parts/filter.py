@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from transformer_mt.config.section import Section
+from transformer_mt.config.parts.section import Section
 
 
 class ModelScore(Section):

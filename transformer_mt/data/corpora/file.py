@@ -1,0 +1,66 @@
+"""One file of pairs: a kind of corpus. The file's ending says what it is."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BeforeValidator, Field
+
+from transformer_mt.data.corpora.kind import Corpus, Languages
+from transformer_mt.data.corpora.moses import read_moses_zip
+from transformer_mt.data.corpora.tables import Columns, read_rows
+from transformer_mt.data.corpora.tmx import read_tmx
+from transformer_mt.errors import InputError
+from transformer_mt.text.compressed import COMPRESSED, without_compression
+from transformer_mt.text.pair import Pair
+
+
+def _check_columns(columns: Any) -> Any:
+    if columns is None:
+        return columns
+    kinds = {type(column) for column in columns} if isinstance(columns, list) and len(columns) == 2 else set()
+    if kinds != {str} and not (kinds == {int} and min(columns) > 0):
+        raise ValueError(
+            "columns must be two names ([en, de]) or, for a table without header, two numbers from 1 on "
+            f"([1, 2]), but is {columns!r}"
+        )
+    return columns
+
+
+class FileCorpus(Corpus):
+    """One file of pairs: .tsv, .csv, .jsonl, .tmx (plain, .gz, .bz2, .xz or .zst), .parquet, or .zip in
+    OPUS's Moses format.
+    """
+
+    KEYS: ClassVar[tuple[str, ...]] = ("file",)
+    EXAMPLE: ClassVar[str] = "{file: ...}"
+
+    file: str
+    """The file; its ending says what it is."""
+    columns: Annotated[Columns | None, BeforeValidator(_check_columns)] = None
+    """Source and target column, by name, or by number from 1 on for a table without header; by default the
+    two languages. Of .tmx and .zip these are language codes.
+    """
+    delimiter: str | None = Field(None, min_length=1, max_length=1)
+    """Between the columns of .tsv and .csv; by default a tab and a comma."""
+
+    def describe(self) -> str:
+        return self.file
+
+    def local_files(self) -> list[Path]:
+        return [Path(self.file)]
+
+    def stored_pairs(self, languages: Languages) -> Iterator[Pair]:
+        suffix = Path(without_compression(self.file)).suffix.lower()
+        columns = self.columns or list(languages)
+        if suffix in (".tsv", ".csv", ".jsonl", ".json", ".parquet"):
+            return read_rows(self.file, columns, suffix, self.delimiter)
+        names = [str(column) for column in columns]
+        if suffix == ".tmx":
+            return read_tmx(self.file, names)
+        if suffix == ".zip":
+            return read_moses_zip(self.file, names)
+        raise InputError(
+            f"{self.file}: a corpus file must end in .tsv, .csv, .jsonl or .tmx ({', '.join(COMPRESSED)} may "
+            "follow), .parquet or .zip (Moses format)"
+        )

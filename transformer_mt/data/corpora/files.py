@@ -1,0 +1,90 @@
+"""Two line-aligned text files: a kind of corpus."""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BeforeValidator, model_validator
+
+from transformer_mt.data.corpora.kind import Corpus, EvaluationSentence, Languages, not_blank
+from transformer_mt.errors import InputError
+from transformer_mt.text.lines import read_lines
+from transformer_mt.text.pair import Pair
+
+
+def _check_target(target: Any) -> Any:
+    files = target if isinstance(target, list) else [target]
+    if not files or not all(isinstance(file, str) for file in files):
+        raise ValueError(
+            "target must be a file, or of a test set a list of files with a reference each, but is "
+            f"{target!r}"
+        )
+    return target
+
+
+class FilesCorpus(Corpus):
+    """Two line-aligned text files, plain, .gz, .bz2, .xz or .zst."""
+
+    KEYS: ClassVar[tuple[str, ...]] = ("source", "target")
+    EXAMPLE: ClassVar[str] = "{source: ..., target: ...}"
+
+    source: str
+    """File of source sentences, one a line."""
+    target: Annotated[str | list[str], BeforeValidator(_check_target)]
+    """File of their translations, line by line; of a validation or test set also a list of such files, a
+    reference each.
+    """
+
+    @property
+    def targets(self) -> list[str]:
+        """The files of translations."""
+        return self.target if isinstance(self.target, list) else [self.target]
+
+    @model_validator(mode="after")
+    def _one_text_per_source(self) -> "FilesCorpus":
+        if self.reverse and isinstance(self.target, list):
+            raise ValueError("a set with several references must not have reverse: each source has one text")
+        return self
+
+    def describe(self) -> str:
+        return " + ".join([self.source, *self.targets])
+
+    def _location(self) -> str:
+        return f"{self.source} and {' and '.join(self.targets)}"
+
+    def local_files(self) -> list[Path]:
+        return [Path(file) for file in (self.source, *self.targets)]
+
+    @property
+    def has_several_references(self) -> bool:
+        return self.several_references or isinstance(self.target, list)
+
+    def stored_pairs(self, languages: Languages) -> Iterator[Pair]:
+        rows = read_aligned([self.source, *self.targets])
+        return ((src, tgt) for src, *targets in rows for tgt in targets)
+
+    def sentences(self, languages: Languages) -> Iterator[EvaluationSentence]:
+        if len(self.targets) > 1:
+            return read_references(self.source, self.targets)
+        return super().sentences(languages)
+
+
+def read_references(source: str, references: Sequence[str]) -> Iterator[EvaluationSentence]:
+    """The sentences of line-aligned files. A blank line is no reference where another file has one."""
+    for src, *targets in read_aligned([source, *references]):
+        yield src, not_blank(targets)
+
+
+def read_aligned(files: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """The same line of all files; InputError with their numbers of lines if these differ."""
+    readers = [read_lines(file) for file in files]
+    for count, lines in enumerate(itertools.zip_longest(*readers)):
+        if None in lines:
+            counts = [
+                count if line is None else count + 1 + sum(1 for _ in reader)
+                for line, reader in zip(lines, readers)
+            ]
+            has = " and ".join(f"{file} has {number:,}" for file, number in zip(files, counts))
+            raise InputError(f"the files must have the same number of lines, but {has}")
+        yield lines

@@ -1,0 +1,152 @@
+"""What every kind of corpus has: the keys of the YAML that all share, and the methods each defines."""
+
+import itertools
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from transformer_mt.config.parts.filter import FilterConfig
+from transformer_mt.config.parts.language import Language
+from transformer_mt.config.parts.section import Section
+from transformer_mt.errors import InputError
+from transformer_mt.text.pair import Pair
+
+TAG = r"^(>?[^>\s]\S*|>)$"
+"""A piece before a source; those that begin with `>>` are for languages."""
+
+Languages = tuple[str, str]
+"""Source and target."""
+
+EvaluationSentence = tuple[str, tuple[str, ...]]
+"""A source and its references."""
+
+
+class Corpus(Section):
+    """A kind of corpus: what the YAML says of it, and how it is described and read. A subclass adds its own
+    keys.
+    """
+
+    KEYS: ClassVar[tuple[str, ...]]
+    """Keys that only this kind has: they say which kind a corpus of the YAML is."""
+    EXAMPLE: ClassVar[str]
+    """How the YAML names such a corpus, for error messages."""
+    is_held_out: ClassVar[bool] = False
+    """Whether it is made of the training corpora."""
+
+    name: str | None = Field(None, min_length=1)
+    """Its name in tables and reports; by default its location."""
+    weight: float = Field(1.0, gt=0.0, le=1000.0)
+    """Of a training corpus: each pair is used so many times per epoch; 0.5 uses all pairs in two epochs."""
+    tag: str | None = Field(None, pattern=TAG)
+    """A piece of its own before each source, such as <bt>; the same characters in a text never become it."""
+    synthetic: bool = False
+    """Of a training corpus: a model wrote one side. Its pairs are never held out to be scored, and are left
+    out if either side is in a validation or test set that is a corpus of its own.
+    """
+    license: str | None = None
+    """The licence of the corpus, for reports."""
+    source_lang: Language | None = None
+    """Its source language and default column, if it is not `data.source_lang`."""
+    target_lang: Language | None = None
+    """Its target language and default column, if it is not `data.target_lang`."""
+    reverse: bool = False
+    """Swap the sides: what is stored as source is the target. The languages are named as they are stored."""
+    filter: FilterConfig | None = None
+    """Of a training corpus: its cleaning rules, instead of those of `data.filter`."""
+    several_references: bool = False
+    """Of a validation or test set: pairs with the same source are one sentence with several references; of a
+    set that sacreBLEU knows, all its references count, not only the first.
+    """
+
+    def describe(self) -> str:
+        """The corpus in a few words."""
+        raise NotImplementedError
+
+    def stored_pairs(self, languages: Languages) -> Iterator[Pair]:
+        """(source, target) pairs in the corpus's own order, in the languages that they are stored in.
+
+        InputError for a missing file, split or column at the first pair, for bytes that are not UTF-8 when
+        they are read.
+        """
+        raise NotImplementedError
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the corpus comes from the network."""
+        return False
+
+    def local_files(self) -> list[Path]:
+        """The files whose change is a change of the corpus."""
+        return []
+
+    @property
+    def has_several_references(self) -> bool:
+        """Whether a source may have several targets that count as one sentence."""
+        return self.several_references
+
+    @property
+    def title(self) -> str:
+        """The name of the corpus in tables."""
+        return self.name or self.describe()
+
+    def describe_access(self) -> str:
+        """The corpus in a few words, and that it comes from the network if it does."""
+        return self.describe() + (", from the network or its local cache" if self.is_remote else "")
+
+    def stored_languages(self, languages: Languages) -> Languages:
+        """The languages that it is stored in: its columns. `languages` are those of the config."""
+        return self.source_lang or languages[0], self.target_lang or languages[1]
+
+    def direction(self, languages: Languages) -> Languages:
+        """Source and target language. `languages` are those of the config."""
+        source, target = self.stored_languages(languages)
+        return (target, source) if self.reverse else (source, target)
+
+    def read(self, languages: Languages) -> Iterator[Pair]:
+        """(source, target) pairs of the corpus. InputError says what is wrong with it, also if it is empty.
+        `languages` are those of the config.
+        """
+        pairs = self.stored_pairs(self.stored_languages(languages))
+        first = next(pairs, None)
+        if first is None:
+            raise InputError(f"{self._location()}: a corpus must have sentence pairs, but is empty")
+        pairs = itertools.chain([first], pairs)
+        return ((tgt, src) for src, tgt in pairs) if self.reverse else pairs
+
+    def _location(self) -> str:
+        return self.describe()
+
+    def sentences(self, languages: Languages) -> Iterator[EvaluationSentence]:
+        """The sentences of a validation or test set, each with its references."""
+        pairs = self.read(languages)
+        return by_source(pairs) if self.several_references else ((src, (tgt,)) for src, tgt in pairs)
+
+    def identity(self) -> dict[str, Any]:
+        """Facts that change when the corpus does: its keys, and size and time of each local file."""
+        facts: dict[str, Any] = self.model_dump(exclude={"name", "weight", "license"})
+        if not self.synthetic:  # caches made before the key existed stay valid
+            del facts["synthetic"]
+        files = []
+        for path in self.local_files():
+            if not path.exists():
+                raise InputError(f"{path}: no such file; paths are taken from the folder you start in")
+            stat = path.stat()
+            files.append([str(path.resolve()), stat.st_size, stat.st_mtime_ns])
+        return facts | {"files": files}
+
+
+def by_source(pairs: Iterable[Pair]) -> Iterator[EvaluationSentence]:
+    """Each source once, where it first stands, with all its targets. A blank one is no reference where there
+    is another.
+    """
+    references: dict[str, list[str]] = {}
+    for src, tgt in pairs:
+        references.setdefault(src, []).append(tgt)
+    return ((src, not_blank(targets)) for src, targets in references.items())
+
+
+def not_blank(targets: list[str]) -> tuple[str, ...]:
+    """The references that are not blank; the first if all are."""
+    return tuple(filter(str.strip, targets)) or tuple(targets[:1])
