@@ -7,6 +7,7 @@ of each. It is written under another name, flushed to the disk, and only then re
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -79,7 +80,7 @@ def load(path: Path) -> Checkpoint:
         state = json.loads((path / "state.json").read_text(encoding="utf-8"))
         files = [name for name in manifest if name.endswith(".safetensors")]
         return Checkpoint(
-            path, {name.removesuffix(".safetensors"): load_file(path / name) for name in files}, state
+            path, {name.removesuffix(".safetensors"): _read_tensors(path / name) for name in files}, state
         )
     except (FileNotFoundError, ValueError, SafetensorError) as error:
         raise CheckpointError(f"{path} is damaged: {_reason(error)}") from error
@@ -143,7 +144,7 @@ def save_weights(path: Path, weights: Tensors, metadata: Mapping[str, str] | Non
 def load_weights(path: Path) -> dict[str, Tensor]:
     """Read one file of weights."""
     try:
-        return load_file(path)
+        return _read_tensors(path)
     except (OSError, SafetensorError) as error:
         raise CheckpointError(f"{path} is damaged: {_reason(error)}") from error
 
@@ -198,6 +199,14 @@ def load_model_weights(
                 f"{location} does not fit the config: {name} must have shape {expected}, but has {found}"
             )
         copy(parameter, weights[name])
+
+
+def _read_tensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a file. Earlier versions called a decoder layer's cross-attention `src_attention`."""
+    return {
+        re.sub(r"\.src_(attention|residual)\.", r".cross_\1.", name): tensor
+        for name, tensor in load_file(path).items()
+    }
 
 
 def _write_tensors(path: Path, tensors: Tensors, metadata: Mapping[str, str] | None = None) -> None:

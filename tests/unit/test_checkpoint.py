@@ -187,3 +187,20 @@ def test_weights_may_be_read_by_whom_the_umask_lets(tmp_path):
     checkpoint.save_weights(tmp_path / "a.safetensors", {"w": torch.ones(2)})
     (tmp_path / "b").write_text("", encoding="utf-8")
     assert (tmp_path / "a.safetensors").stat().st_mode == (tmp_path / "b").stat().st_mode
+
+
+def test_weights_of_earlier_versions_are_read_under_their_new_names(tmp_path):
+    old = {
+        f"decoder.layers.0.{name}.weight": torch.ones(2)
+        for name in ("src_attention.query", "src_residual.norm")
+    }
+    checkpoint.save_weights(tmp_path / "model.safetensors", {**old, "src_embedding.weight": torch.ones(1)})
+    assert set(checkpoint.load_weights(tmp_path / "model.safetensors")) == {
+        "decoder.layers.0.cross_attention.query.weight",
+        "decoder.layers.0.cross_residual.norm.weight",
+        "src_embedding.weight",
+    }
+    saved = {"optimizer": {"exp_avg.decoder.layers.0.src_attention.query.weight": torch.ones(2)}}
+    path = checkpoint.save(tmp_path, 1, saved, {})
+    (name,) = checkpoint.load(path).tensors["optimizer"]
+    assert name == "exp_avg.decoder.layers.0.cross_attention.query.weight"

@@ -94,11 +94,8 @@ def load_translator(
         folder, arguments.device, arguments.dtype, decode, arguments.engine, arguments.ensemble
     )
     translator = _in_direction(translator, arguments, any_direction)
-    if not getattr(arguments, "retry", False):  # an option of `translate`
-        return translator
-    from transformer_mt.translation.retry import RetryingTranslator
-
-    return RetryingTranslator(translator)
+    # An option of `translate`
+    return translator.retrying() if getattr(arguments, "retry", False) else translator
 
 
 def _in_direction(

@@ -25,7 +25,7 @@ CHANGES: dict[str, Change] = {
     "without final mark": NoFinalMark(),
 }
 _MOST_WORDS = 200
-_COUNTED_FLAGS = {"copied", "repeating", "length_ratio", "cut", "none"}
+_COUNTED_FLAGS = {"copied", "repeating", "length_ratio", "truncated", "no_hypothesis"}
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ Back-translation (Sennrich et al. 2016): the text is of the target language, a b
 sources. Distillation (Kim and Rush 2016): the text is of the source language, teachers make the targets.
 """
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,15 +24,17 @@ from transformer_mt.files import digest, fsync
 from transformer_mt.locks import lock_output
 from transformer_mt.progress_bar import show_progress
 from transformer_mt.runs.folder import RunFolder
+from transformer_mt.text.hashes import text_key
 from transformer_mt.text.lines import count_lines, cut_to_whole_lines, read_lines
 from transformer_mt.training.parallel.distributed import Ranks
 from transformer_mt.translation.chunk_size import ChunkSize
+from transformer_mt.translation.flags import known_flags
 from transformer_mt.translation.result import Options
 from transformer_mt.translation.translator import Translator
 
 EMPTY, REPEATED, LONG, LOW = "empty", "repeated", "over-long", "low score"
 READ, KEPT = "read", "kept"
-REJECTED_FLAGS = ("none", "cut", "copied", "repeating", "length_ratio")
+REJECTED_FLAGS = ("no_hypothesis", "truncated", "copied", "repeating", "length_ratio")
 """Flags of a translation that is nothing to learn from."""
 
 
@@ -97,12 +98,14 @@ class SyntheticCorpusTask:
     def facts(self) -> dict[str, str]:
         """What the corpus is made from."""
         decode = self.translator.decode.model_dump(exclude={"batch_tokens"})
+        # Under the names of earlier versions: what these have translated stays valid.
+        flags = [{"no_hypothesis": "none", "truncated": "cut"}.get(flag, flag) for flag in self.choice.flags]
         return {
             "model": " ".join(str(RunFolder(model).weights_digest()) for model in self.models),
             "search": json.dumps([decode, self.tag, *self.languages], sort_keys=True),
             "engine": f"{self.translator.engine.name} {self.translator.engine.dtype}",
             "text": self.text.content,
-            "choice": json.dumps([self.choice.rules.model_dump(), self.choice.keep, self.choice.flags]),
+            "choice": json.dumps([self.choice.rules.model_dump(), self.choice.keep, flags]),
         }
 
 
@@ -187,10 +190,10 @@ def _translate_into(
 def _worth_translating(step: SyntheticCorpusTask, counts: Counter[str]) -> Iterator[str]:
     """Lines that are not empty, not there before, and not longer than what the model was trained on."""
     translator = step.translator
-    seen: set[bytes] = set()  # about 70 MB for a million lines
+    seen: set[int] = set()  # about 70 MB for a million lines
     for line in map(str.strip, step.text.read()):
         counts[READ] += 1
-        key = hashlib.blake2b(line.encode(), digest_size=8).digest()
+        key = text_key(line)
         if not line:
             counts[EMPTY] += 1
         elif key in seen:
@@ -265,10 +268,10 @@ def _rows(part: Path) -> Iterator[Row]:
 def _reason(row: Row, step: SyntheticCorpusTask, rules: Sequence[Rule]) -> str | None:
     """Why the row is no pair to learn from; None if it is one."""
     src, tgt = (row[language].strip() for language in step.languages)
-    if wrong := next((flag for flag in row["flags"] if flag in step.choice.flags), None):
+    if wrong := next((flag for flag in known_flags(row["flags"]) if flag in step.choice.flags), None):
         return str(wrong)
     if not (src and tgt):
-        return "none"
+        return "no_hypothesis"
     return next((rule.reason for rule in rules if rule.drops(src, tgt)), None)
 
 

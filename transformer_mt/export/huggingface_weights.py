@@ -46,7 +46,7 @@ def _layer(name: str, layer: nn.Module, order: Tensor) -> Named:
     assert isinstance(layer, EncoderLayer | DecoderLayer)
     sublayers: list[tuple[str, Any, Residual]] = [("self_attn", layer.self_attention, layer.self_residual)]
     if isinstance(layer, DecoderLayer):
-        sublayers.append(("encoder_attn", layer.src_attention, layer.src_residual))
+        sublayers.append(("encoder_attn", layer.cross_attention, layer.cross_residual))
     for sublayer, attention, residual in sublayers:
         for ours, theirs in (("query", "q"), ("key", "k"), ("value", "v")):
             yield from _permuted_inputs(f"{name}.{sublayer}.{theirs}_proj", getattr(attention, ours), order)

@@ -90,13 +90,13 @@ class DecoderLayer(nn.Module):
     def __init__(
         self,
         self_attention: MultiHeadAttention,
-        src_attention: MultiHeadAttention,
+        cross_attention: MultiHeadAttention,
         feed_forward: nn.Module,
         residual: Callable[[], Residual],
     ) -> None:
         super().__init__()
         self.self_attention, self.self_residual = self_attention, residual()
-        self.src_attention, self.src_residual = src_attention, residual()
+        self.cross_attention, self.cross_residual = cross_attention, residual()
         self.feed_forward, self.ffn_residual = feed_forward, residual()
 
     def forward(
@@ -110,11 +110,11 @@ class DecoderLayer(nn.Module):
             return self.self_attention(x, *self.self_attention.keys_values(x), causal=True, recorder=recorder)
 
         def attend_to_source(x: Tensor) -> Tensor:
-            return self.src_attention(
-                x, *self.src_attention.keys_values(memory_BSD), mask=mask, recorder=recorder
+            return self.cross_attention(
+                x, *self.cross_attention.keys_values(memory_BSD), mask=mask, recorder=recorder
             )
 
-        x_BTD = self.src_residual(self.self_residual(x_BTD, attend_to_self), attend_to_source)
+        x_BTD = self.cross_residual(self.self_residual(x_BTD, attend_to_self), attend_to_source)
         return self.ffn_residual(x_BTD, self.feed_forward)
 
     def step(
@@ -136,7 +136,7 @@ class DecoderLayer(nn.Module):
             )
 
         def attend_to_source(x: Tensor) -> Tensor:
-            return self.src_attention(
+            return self.cross_attention(
                 x,
                 layer.src_keys,
                 layer.src_values,
@@ -145,7 +145,7 @@ class DecoderLayer(nn.Module):
                 recorder=recorder,
             )
 
-        x_BWD = self.src_residual(self.self_residual(x_BWD, attend_to_self), attend_to_source)
+        x_BWD = self.cross_residual(self.self_residual(x_BWD, attend_to_self), attend_to_source)
         return self.ffn_residual(x_BWD, self.feed_forward)
 
 
@@ -180,7 +180,7 @@ class Decoder(nn.Module):
         made once.
         """
         return DecoderState.start(
-            [layer.src_attention.keys_values(memory_BSD) for layer in self.layers], src_mask
+            [layer.cross_attention.keys_values(memory_BSD) for layer in self.layers], src_mask
         )
 
     def forward(
@@ -258,7 +258,7 @@ class Transformer(TranslationModel):
     @property
     def attentions(self) -> dict[str, list[MultiHeadAttention]]:
         return {
-            "cross": [layer.src_attention for layer in self.decoder.layers],
+            "cross": [layer.cross_attention for layer in self.decoder.layers],
             "encoder": [layer.self_attention for layer in self.encoder.layers],
             "decoder": [layer.self_attention for layer in self.decoder.layers],
         }

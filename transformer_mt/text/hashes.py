@@ -2,8 +2,11 @@
 
 import hashlib
 import unicodedata
+from typing import Any
 
 from transformer_mt.text.pair import Pair
+
+_MASK = 2**64 - 1
 
 
 def pair_key(pair: Pair, near: bool = False) -> int:
@@ -17,6 +20,15 @@ def pair_key(pair: Pair, near: bool = False) -> int:
 def text_key(text: str) -> int:
     """64 bits that stand for the text."""
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
+
+
+def splitmix64(x: Any) -> Any:
+    """64 bits that look random, a function of 64 bits (Steele et al. 2014): of an int, or of each number in
+    an array of uint64.
+    """
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 & _MASK
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EB & _MASK
+    return x ^ (x >> 31)
 
 
 def near_text(text: str) -> str:

@@ -9,14 +9,9 @@ from transformer_mt.search.hypothesis import Hypothesis, ranked
 from transformer_mt.translation.flags import text_flags
 from transformer_mt.translation.result import Candidate, Translation
 from transformer_mt.translation.splitting import Splitter
-from transformer_mt.translation.units import Line, Unit
+from transformer_mt.translation.units import TranslatedLine, Unit
 
 NOTHING = Candidate(translation="", score=0.0, log_prob=0.0, tokens=[])
-
-
-def candidate_at(unit: Unit, rank: int) -> Candidate:
-    """The unit's candidate of this rank, 0 being the best; an empty one if the unit has no candidates."""
-    return (unit.candidates or [NOTHING])[rank : rank + 1][0]
 
 
 def by_utility(
@@ -50,48 +45,51 @@ def candidates_of(
     return list(found.values())
 
 
-def joined(line: Line, n_best: int, splitter: Splitter) -> list[Candidate]:
+def joined(line: TranslatedLine, n_best: int, splitter: Splitter) -> list[Candidate]:
     """The line's n best translations: the k-th joins the k-th best of each unit. Their number is the
     smallest over the units.
     """
     if not line.units:
         return [NOTHING]
     if len(line.units) == 1:
-        return (line.units[0].candidates or [NOTHING])[:n_best]
-    gaps = [unit.segment.gap for unit in line.units]
+        return line.units[0].candidates[:n_best]
+    gaps = [translated.unit.segment.gap for translated in line.units]
     found = []
-    for candidates in zip(*(unit.candidates or [NOTHING] for unit in line.units)):
+    for candidates in zip(*(translated.candidates for translated in line.units)):
         text = splitter.join(gaps, [candidate.translation for candidate in candidates])
         found.append(replace(merge_candidates(candidates), translation=text))
     return found[:n_best]
 
 
-def line_result(line: Line, n_best: int, splitter: Splitter, is_natural: bool = True) -> Translation:
+def line_result(
+    line: TranslatedLine, n_best: int, splitter: Splitter, is_natural: bool = True
+) -> Translation:
     """A line's translation, put together from those of its units. What looks wrong with it is only known
     where both languages are natural ones.
     """
     if not line.units:
         return Translation(
-            source=line.source, translation="", score=0.0, log_prob=0.0, tokens=[], n_best=[NOTHING],
+            source=line.line.source, translation="", score=0.0, log_prob=0.0, tokens=[], n_best=[NOTHING],
             problems=["there is nothing to translate"], flags=["empty"],
         )  # fmt: skip
+    source = line.line.source
     problems = [problem for unit in line.units for problem in unit.problems]
     flags = [flag for unit in line.units for flag in unit.flags]
     if len(line.units) > 1:
         flags.insert(0, "split")
-    if line.is_too_long:
+    if line.line.is_too_long:
         problems.insert(0, f"the source was translated in {len(line.units)} parts: it is too long for one")
     candidates = joined(line, n_best, splitter)
     best = candidates[0]
     if is_natural:
-        src_pieces = sum(len(unit.src) for unit in line.units)
-        suspicious = list(text_flags(line.source, best.translation, src_pieces, best.tokens))
-        if "none" in flags or any(unit.spans for unit in line.units):
+        src_pieces = sum(len(unit.src) for unit in line.line.units)
+        suspicious = list(text_flags(source, best.translation, src_pieces, best.tokens))
+        if "no_hypothesis" in flags or any(unit.spans for unit in line.units):
             # Protected text, or nothing, has no tokens then.
             suspicious = [flag for flag in suspicious if flag != "length_ratio"]
         flags += suspicious
     return Translation(
-        source=line.source,
+        source=source,
         translation=best.translation,
         score=best.score,
         log_prob=best.log_prob,
@@ -113,11 +111,13 @@ def merge_candidates(candidates: Sequence[Candidate]) -> Candidate:
     )
 
 
-def _was_changed(line: Line) -> bool:
+def _was_changed(line: TranslatedLine) -> bool:
     """Whether the line was searched for in other texts than itself: `score` needs them."""
-    return len(line.units) > 1 or any(unit.is_in_capitals for unit in line.units)
+    return len(line.units) > 1 or any(unit.is_in_capitals for unit in line.line.units)
 
 
-def _segments(line: Line) -> list[dict[str, Any]]:
-    best = [(unit.candidates or [NOTHING])[0] for unit in line.units]
-    return [{"source": unit.segment.searched, "tokens": len(c.tokens)} for unit, c in zip(line.units, best)]
+def _segments(line: TranslatedLine) -> list[dict[str, Any]]:
+    return [
+        {"source": translated.unit.segment.searched, "tokens": len(translated.candidates[0].tokens)}
+        for translated in line.units
+    ]

@@ -8,9 +8,8 @@ import numpy as np
 
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.translation.alignment import AlignedSegment, Span, align_segment, identity
-from transformer_mt.translation.assembly import candidate_at
 from transformer_mt.translation.engines.engine import Ids
-from transformer_mt.translation.units import Unit
+from transformer_mt.translation.units import TranslatedUnit
 
 
 class LineAlignment:
@@ -19,7 +18,7 @@ class LineAlignment:
     def __init__(
         self,
         tokenizer: Tokenizer,
-        searched: Sequence[Unit],
+        searched: Sequence[TranslatedUnit],
         pairs: Sequence[tuple[Ids, Ids]],
         attentions: Sequence[Sequence[Sequence[float]]],
         language: str,
@@ -28,7 +27,8 @@ class LineAlignment:
         `language` is that of the target.
         """
         self._of_unit = {}
-        for unit, (src, tgt), attention in zip(searched, pairs, attentions):
+        for translated, (src, tgt), attention in zip(searched, pairs, attentions):
+            unit = translated.unit
             aligned = align_segment(tokenizer, unit.segment.searched, src, tgt, attention)
             if unit.is_in_capitals:
                 # From positions in the translation as it was found to those in capitals: ß becomes SS.
@@ -36,24 +36,27 @@ class LineAlignment:
                 starts = [0, *accumulate(map(len, capitals))]
                 words = [(starts[begin], starts[end]) for begin, end in aligned.target]
                 aligned = replace(aligned, target=words)
-            self._of_unit[id(unit)] = aligned
+            self._of_unit[id(translated)] = aligned
 
-    def of(self, units: Sequence[Unit], source: str, translation: str, rank: int) -> list[AlignedSegment]:
+    def of(
+        self, units: Sequence[TranslatedUnit], source: str, translation: str, rank: int
+    ) -> list[AlignedSegment]:
         """The segments of `source` and of its candidate `translation`."""
         found: list[AlignedSegment] = []
         src = tgt = 0
-        for unit in units:
-            text = candidate_at(unit, rank).translation
-            src = max(src, source.find(unit.segment.text, src))
+        for translated in units:
+            segment, text = translated.unit.segment.text, translated.candidates[rank].translation
+            src = max(src, source.find(segment, src))
             tgt = max(tgt, translation.find(text, tgt))
-            found += [segment.moved(src, tgt) for segment in self._segments(unit, text, rank)]
-            src, tgt = src + len(unit.segment.text), tgt + len(text)
+            found += [aligned.moved(src, tgt) for aligned in self._segments(translated, text, rank)]
+            src, tgt = src + len(segment), tgt + len(text)
         return found
 
-    def _segments(self, unit: Unit, translation: str, rank: int) -> Iterator[AlignedSegment]:
+    def _segments(self, translated: TranslatedUnit, translation: str, rank: int) -> Iterator[AlignedSegment]:
         """Those of one unit and its translation."""
-        if not unit.spans:
-            found = self._of_unit[id(unit)]
+        unit = translated.unit
+        if not translated.spans:
+            found = self._of_unit[id(translated)]
             if unit.protected:
                 for source, target in _pairs(unit.protected.find(unit.segment.text), unit.segment.text,
                                              unit.protected.find(translation), translation):  # fmt: skip
@@ -61,7 +64,7 @@ class LineAlignment:
             yield found
             return
         src = tgt = 0
-        for span, line in unit.spans:
+        for span, line in translated.spans:
             if line is None:
                 tgt = max(tgt, translation.find(span.text, tgt))
                 if span.protected:

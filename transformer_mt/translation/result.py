@@ -89,7 +89,8 @@ class Translation:
     problems: list[str] = field(default_factory=list)
     """Sentences such as "the translation was stopped ..."; empty when all is well."""
     flags: list[str] = field(default_factory=list)
-    """A word for each problem (empty, split, cut, none, apart) and each suspicion (docs/how_to/translate.md).
+    """A word for each problem (empty, split, truncated, no_hypothesis, protected_split) and for what looks
+    wrong (docs/how_to/translate.md).
     """
     n_best: list[Candidate] = field(default_factory=list)
     """The n best, the first being this one."""

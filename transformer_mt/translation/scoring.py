@@ -10,6 +10,7 @@ from transformer_mt.errors import InputError
 from transformer_mt.search.hypothesis import LengthPenalty
 from transformer_mt.text.lines import read_lines
 from transformer_mt.translation.engines.engine import Ids
+from transformer_mt.translation.flags import known_flags
 from transformer_mt.translation.translator import Translator
 
 
@@ -88,20 +89,20 @@ def pairs_of_json(translator: Translator, path: str, most: int) -> Iterator[list
                 source, target, pieces = facts["source"], facts["translation"], facts["tokens"]
                 parts = facts.get("segments") or [{"source": source, "tokens": len(pieces)}]
                 sources, sizes = [part["source"] for part in parts], [int(part["tokens"]) for part in parts]
-                is_apart = "apart" in facts["flags"]
+                is_split = "protected_split" in known_flags(facts["flags"])
                 strange = [piece for piece in pieces if piece not in ids]
                 damaged = not all(isinstance(each, str) for each in sources)
-                if damaged or (sum(sizes) != len(pieces) and not is_apart):
+                if damaged or (sum(sizes) != len(pieces) and not is_split):
                     raise ValueError
                 tag = facts.get("tag")
             except (ValueError, KeyError, TypeError):
                 raise InputError(
                     f"{path}:{number}: must be a line of JSON that translate wrote, but is not"
                 ) from None
-            if is_apart:
+            if is_split:
                 raise InputError(
-                    f"{path}:{number}: must have been translated in one piece to be scored, but has the flag "
-                    "apart: the text around protected text was translated alone; leave this line out"
+                    f"{path}:{number}: must have been translated in one piece to be scored, but the text "
+                    "around protected text was translated alone (flag protected_split); leave this line out"
                 )
             if strange:
                 raise InputError(

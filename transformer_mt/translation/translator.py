@@ -2,7 +2,6 @@
 
 import copy
 import math
-from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,11 +11,11 @@ from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.runs.folder import RunFolder
+from transformer_mt.search.hypothesis import Hypothesis
 from transformer_mt.text.languages import is_natural
 from transformer_mt.translation.assembly import (
     NOTHING,
     by_utility,
-    candidate_at,
     candidates_of,
     joined,
     line_result,
@@ -25,8 +24,10 @@ from transformer_mt.translation.assembly import (
 from transformer_mt.translation.confidence import Calibration
 from transformer_mt.translation.direction import Direction, can_translate, find_direction
 from transformer_mt.translation.engines.engine import Engine, Ids
+from transformer_mt.translation.protected_text import ProtectedText, Span
 from transformer_mt.translation.result import Candidate, Options, Translation
-from transformer_mt.translation.units import Line, Planner, Unit, searched_units
+from transformer_mt.translation.retry import better, looks_wrong, options_of, wider
+from transformer_mt.translation.units import LinesInOrder, Planner, TranslatedLine, TranslatedUnit, Unit
 
 if TYPE_CHECKING:
     from transformer_mt.model.interface import TranslationModel
@@ -53,6 +54,8 @@ class Translator:
         self.directions = data.directions
         """Source and target language of what the model was trained on."""
         self._configs = [config, *others]
+        self._second: Translator | None = None
+        """The search by which lines that look wrong are translated again."""
         self._set_direction((data.source_lang, data.target_lang))
 
     def towards(self, target: str | None, source: str | None = None) -> "Translator":
@@ -61,6 +64,15 @@ class Translator:
         """
         other, usual = copy.copy(self), (self.source_lang, self.target_lang)
         other._set_direction(find_direction(self.directions, target, source, usual))
+        return other
+
+    def retrying(self) -> "Translator":
+        """The translator that translates a line which looks wrong again, by a wider search, and keeps the
+        better translation. Its first result comes when all lines are done.
+        """
+        other, second = copy.copy(self), copy.copy(self)
+        second.decode = wider(self.decode)
+        other._second = second
         return other
 
     def for_set(self, languages: Direction) -> "Translator":
@@ -77,6 +89,9 @@ class Translator:
 
     def _set_direction(self, direction: tuple[str, str]) -> None:
         self.source_lang, self.target_lang = direction
+        if self._second is not None:
+            self._second = copy.copy(self._second)
+            self._second._set_direction(direction)
         self._is_natural = all(map(is_natural, direction))
         self.planner = Planner(self.tokenizer, self._configs, self.engine.max_positions, direction)
 
@@ -172,6 +187,21 @@ class Translator:
         self, lines: Sequence[str], options: Options = Options(), max_length: int | None = None
     ) -> Iterator[Translation]:
         """One Translation per line, in order, each as soon as it and those before it are done."""
+        if self._second is None:
+            yield from self._stream(lines, options, max_length)
+            return
+        self._second.check(options)
+        results = list(self._stream(lines, options, max_length))
+        wrong = [i for i, result in enumerate(results) if looks_wrong(result)]
+        again = self._second.stream([lines[i] for i in wrong], options_of(options, wrong), max_length)
+        for i, second in zip(wrong, list(again)):
+            results[i] = better(results[i], second)
+        yield from results
+
+    def _stream(
+        self, lines: Sequence[str], options: Options, max_length: int | None
+    ) -> Iterator[Translation]:
+        """The same by the first search alone."""
         if isinstance(lines, str):
             raise InputError("lines must be a list of sentences, but are one text; give [text]")
         least = max(1, self.decode.min_length)
@@ -188,27 +218,33 @@ class Translator:
             raise InputError(
                 f"there must be one pattern per line ({len(lines)}), but there are {len(protected)}"
             )
-        waiting = deque(self.planner.lines(lines, options.prefixes, settings, protected, options.tag))
+        planned = self.planner.lines(lines, options.prefixes, settings, protected, options.tag)
+        units = [unit for line in planned for unit in line.units]
+        in_order = LinesInOrder(planned)
+        yield from self._results(in_order, options)  # blank lines at the beginning
+        lost: list[int] = []
+        for number, translated in self._search(units, settings, options):
+            if translated is None:
+                lost.append(number)
+            else:
+                in_order.add(number, translated)
+            yield from self._results(in_order, options)
+        around = self._translate_around([units[number] for number in lost], settings, options)
+        for number, translated in zip(lost, around):
+            in_order.add(number, translated)
+        yield from self._results(in_order, options)
 
-        def done() -> Iterator[Translation]:
-            while waiting and waiting[0].is_done:
-                line = waiting.popleft()
-                result = line_result(line, options.n_best, self.planner.splitter, self._is_natural)
-                result = self._with_confidence(result)
-                yield self._aligned(result, line) if options.align else result
+    def _results(self, in_order: LinesInOrder, options: Options) -> Iterator[Translation]:
+        """The results of the lines that are done."""
+        for line in in_order.done():
+            result = line_result(line, options.n_best, self.planner.splitter, self._is_natural)
+            result = self._with_confidence(result)
+            yield self._aligned(result, line) if options.align else result
 
-        yield from done()  # blank lines at the beginning
-        lost: list[Unit] = []
-        for unit in self._search([unit for line in waiting for unit in line.units], settings, options):
-            if unit.candidates is None:
-                lost.append(unit)
-            yield from done()
-        if lost:
-            self._translate_around(lost, settings, options)
-        yield from done()
-
-    def _search(self, units: Sequence[Unit], settings: DecodeConfig, options: Options) -> Iterator[Unit]:
-        """Each unit as soon as it was searched, with its candidates; None where no candidate kept the
+    def _search(
+        self, units: Sequence[Unit], settings: DecodeConfig, options: Options
+    ) -> Iterator[tuple[int, TranslatedUnit | None]]:
+        """(number, result) of each unit as soon as it was searched; None where no candidate kept the
         protected text.
         """
         if not units:
@@ -217,28 +253,34 @@ class Translator:
         # be duplicates or lack the protected text.
         several = settings.search == "mbr" or options.n_best > 1 or any(unit.protected for unit in units)
         wanted = settings.num_hypotheses if several else 1
-        for i, hypotheses in self.engine.search([unit.request for unit in units], settings, wanted):
-            unit = units[i]
-            if settings.search == "mbr" and hypotheses:
-                hypotheses = by_utility(hypotheses, self.tokenizer, settings.utility, self.target_lang)
-            candidates = candidates_of(hypotheses, self.tokenizer, unit, self.target_lang)
-            if (protected := unit.protected) is not None:
-                candidates = [c for c in candidates if protected.survived(unit.segment.text, c.translation)]
-                unit.candidates = candidates[: options.n_best] or None
-            else:
-                unit.candidates = candidates[: options.n_best]
-            if not hypotheses:
-                unit.candidates = [NOTHING]
-                unit.flags.append("none")
-                unit.problems.append("the rules of the search leave no translation")
-            elif candidates and self._was_cut(unit, candidates[0]):
-                unit.flags.append("cut")
-                unit.problems.append(f"the translation was stopped at {unit.limit - 1} pieces")
-            yield unit
+        for number, hypotheses in self.engine.search([unit.request for unit in units], settings, wanted):
+            yield number, self._translated(units[number], hypotheses, settings, options)
 
-    def _translate_around(self, units: Sequence[Unit], settings: DecodeConfig, options: Options) -> None:
-        """For units whose protected text did not survive: the text around it is translated alone, all in
-        one batch.
+    def _translated(
+        self, unit: Unit, hypotheses: Sequence[Hypothesis], settings: DecodeConfig, options: Options
+    ) -> TranslatedUnit | None:
+        """The unit with its candidates; None where none kept the protected text."""
+        if not hypotheses:
+            problem = "the rules of the search leave no translation"
+            return TranslatedUnit(unit, [NOTHING], ["no_hypothesis"], [problem])
+        if settings.search == "mbr":
+            hypotheses = by_utility(hypotheses, self.tokenizer, settings.utility, self.target_lang)
+        candidates = candidates_of(hypotheses, self.tokenizer, unit, self.target_lang)
+        if (protected := unit.protected) is not None:
+            candidates = [c for c in candidates if protected.survived(unit.segment.text, c.translation)]
+            if not candidates:
+                return None
+        best = candidates[: options.n_best]
+        if not self._was_truncated(unit, best[0]):
+            return TranslatedUnit(unit, best)
+        problem = f"the translation was stopped at {unit.limit - 1} pieces"
+        return TranslatedUnit(unit, best, ["truncated"], [problem])
+
+    def _translate_around(
+        self, units: Sequence[Unit], settings: DecodeConfig, options: Options
+    ) -> list[TranslatedUnit]:
+        """Units whose protected text did not survive: the text around it is translated alone, all in one
+        batch.
         """
         protections = [unit.protected for unit in units if unit.protected is not None]
         spans = [protected.spans(unit.segment.text) for unit, protected in zip(units, protections)]
@@ -251,29 +293,48 @@ class Translator:
                     texts.append(span.text.strip())
                     prefixes.append(unit.prefix_text if starts_translatable and span is own[0] else "")
                     capitals.append(unit.is_in_capitals)
-        lines = self.planner.lines(texts, prefixes, settings, tag=options.tag, in_capitals=capitals)
-        for _ in self._search([part for line in lines for part in line.units], settings, options):
-            pass
-        parts = iter(lines)
-        for unit, own, protected in zip(units, spans, protections):
-            unit.spans = [(span, next(parts) if span.translatable else None) for span in own]
-            mine = [line for _, line in unit.spans if line is not None]
-            each = [joined(line, options.n_best, self.planner.splitter) for line in mine]
-            unit.candidates = []
-            for rank in range(min(map(len, each), default=1)):
-                chosen = [candidates[rank] for candidates in each]
-                text = protected.rejoin(own, [candidate.translation for candidate in chosen])
-                if unit.prefix_text and not own[0].translatable:
-                    text = f"{unit.prefix_text} {text.lstrip()}"
-                unit.candidates.append(replace(merge_candidates(chosen), translation=text))
-            if mine:
-                unit.flags.append("apart")
-                unit.problems.append(
-                    "protected text was lost in the translation; the text around it was translated separately"
-                )
-            for part in (part for line in mine for part in line.units):
-                unit.flags += part.flags
-                unit.problems += part.problems
+        planned = self.planner.lines(texts, prefixes, settings, tag=options.tag, in_capitals=capitals)
+        in_order = LinesInOrder(planned)
+        for number, part in self._search(
+            [part for line in planned for part in line.units], settings, options
+        ):
+            assert part is not None  # nothing in it is protected
+            in_order.add(number, part)
+        lines = in_order.done()
+        return [
+            self._rejoined(
+                unit, protected, [(s, next(lines) if s.translatable else None) for s in own], options
+            )
+            for unit, own, protected in zip(units, spans, protections)
+        ]
+
+    def _rejoined(
+        self,
+        unit: Unit,
+        protected: ProtectedText,
+        spans: list[tuple[Span, TranslatedLine | None]],
+        options: Options,
+    ) -> TranslatedUnit:
+        """The unit whose spans were translated one by one."""
+        lines = [line for _, line in spans if line is not None]
+        of_lines = [joined(line, options.n_best, self.planner.splitter) for line in lines]
+        candidates = []
+        for rank in range(min(map(len, of_lines), default=1)):
+            chosen = [of_line[rank] for of_line in of_lines]
+            text = protected.rejoin([span for span, _ in spans], [c.translation for c in chosen])
+            if unit.prefix_text and not spans[0][0].translatable:
+                text = f"{unit.prefix_text} {text.lstrip()}"
+            candidates.append(replace(merge_candidates(chosen), translation=text))
+        flags, problems = [], []
+        if lines:
+            flags.append("protected_split")
+            problems.append(
+                "protected text was lost in the translation; the text around it was translated separately"
+            )
+        for part in (part for line in lines for part in line.units):
+            flags += part.flags
+            problems += part.problems
+        return TranslatedUnit(unit, candidates, flags, problems, spans)
 
     @property
     def searched(self) -> str:
@@ -290,6 +351,8 @@ class Translator:
         """InputError, before any work, if the options do not fit the search or one another."""
         self.engine.check(self.decode)
         options.check(self.decode)
+        if self._second is not None:
+            self._second.check(options)
         if options.tag is not None:
             self.tokenizer.control_id(options.tag)
 
@@ -300,7 +363,7 @@ class Translator:
         low = ["low_confidence"] if confidence < self.calibration.low else []
         return replace(result, confidence=round(confidence, 4), flags=[*result.flags, *low])
 
-    def _was_cut(self, unit: Unit, candidate: Candidate) -> bool:
+    def _was_truncated(self, unit: Unit, candidate: Candidate) -> bool:
         """Whether the candidate ended at its limit although the model found another token likelier than the
         end.
         """
@@ -309,13 +372,13 @@ class Translator:
         log_probs = self.engine.token_log_probs([(unit.src, self._ids(candidate))])[0]
         return log_probs[-1] < math.log(0.5)
 
-    def _aligned(self, result: Translation, line: Line) -> Translation:
+    def _aligned(self, result: Translation, line: TranslatedLine) -> Translation:
         """The result with alignments: positions count over the pieces of all units."""
         from transformer_mt.translation.line_alignment import LineAlignment  # NumPy takes time to import
 
-        searched = list(searched_units(line.units))
+        searched = [unit for translated in line.units for unit in translated.searched]
         ranks = range(len(result.n_best))
-        pairs = [(unit.src, self._ids(candidate_at(unit, rank))) for rank in ranks for unit in searched]
+        pairs = [(one.unit.src, self._ids(one.candidates[rank])) for rank in ranks for one in searched]
         attentions = self.engine.cross_attention(pairs)
         source_tokens: list[str] = []
         alignment: list[int] = []
@@ -327,7 +390,7 @@ class Translator:
             own = slice(rank * len(searched), (rank + 1) * len(searched))
             aligned = LineAlignment(self.tokenizer, searched, pairs[own], attentions[own], self.target_lang)
             n_best.append(
-                replace(candidate, aligned=aligned.of(line.units, line.source, candidate.translation, rank))
+                replace(candidate, aligned=aligned.of(line.units, result.source, candidate.translation, rank))
             )
         return replace(result, n_best=n_best, source_tokens=source_tokens, alignment=alignment)
 

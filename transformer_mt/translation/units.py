@@ -1,7 +1,8 @@
 """Lines as units of work for an engine: each unit is a segment of a line that is searched by itself."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from transformer_mt.config import Config, DecodeConfig
@@ -16,9 +17,9 @@ from transformer_mt.translation.result import Candidate
 from transformer_mt.translation.splitting import Segment, Splitter
 
 
-@dataclass
+@dataclass(frozen=True)
 class Unit:
-    """A segment of a line, and what was found for it."""
+    """A segment of a line, as it is searched for."""
 
     segment: Segment
     src: Ids
@@ -27,14 +28,8 @@ class Unit:
     """Most pieces of its translation, EOS counted."""
     prefix: Ids = field(default_factory=list)
     prefix_text: str = ""
-    candidates: list[Candidate] | None = None
-    """Best first; None until it was searched."""
-    problems: list[str] = field(default_factory=list)
-    flags: list[str] = field(default_factory=list)
     protected: ProtectedText | None = None
     """None where the segment has no protected text."""
-    spans: "list[tuple[Span, Line | None]]" = field(default_factory=list)
-    """Of a unit whose protected text did not survive: its spans, and the lines that translate them."""
 
     @property
     def is_in_capitals(self) -> bool:
@@ -50,16 +45,7 @@ class Unit:
         return Request(self.src, self.limit, self.prefix)
 
 
-def searched_units(units: Sequence[Unit]) -> Iterator[Unit]:
-    """The units an engine searched: in place of one translated span by span, those of the spans."""
-    for unit in units:
-        if not unit.spans:
-            yield unit
-        for _, line in unit.spans:
-            yield from searched_units(line.units) if line else ()
-
-
-@dataclass
+@dataclass(frozen=True)
 class Line:
     """A line and its units; none where there is nothing to translate."""
 
@@ -68,9 +54,58 @@ class Line:
     is_too_long: bool = False
     """Whether a sentence of it had to be divided."""
 
+
+@dataclass(frozen=True)
+class TranslatedUnit:
+    """What was found for a unit."""
+
+    unit: Unit
+    candidates: list[Candidate]
+    """Best first, at least one."""
+    flags: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    spans: "list[tuple[Span, TranslatedLine | None]]" = field(default_factory=list)
+    """Of a unit whose protected text did not survive: its spans, and the lines that translate them."""
+
     @property
-    def is_done(self) -> bool:
-        return all(unit.candidates is not None for unit in self.units)
+    def searched(self) -> "Iterator[TranslatedUnit]":
+        """What an engine searched: this unit, or the units of its spans."""
+        if not self.spans:
+            yield self
+        for _, line in self.spans:
+            for unit in line.units if line else ():
+                yield from unit.searched
+
+
+@dataclass(frozen=True)
+class TranslatedLine:
+    """A line and what was found for its units."""
+
+    line: Line
+    units: list[TranslatedUnit]
+
+
+class LinesInOrder:
+    """Collects translated units in any order; gives back each line as soon as it and those before it are
+    translated.
+    """
+
+    def __init__(self, lines: Iterable[Line]) -> None:
+        self._waiting = deque(lines)
+        self._found: dict[int, TranslatedUnit] = {}
+        self._first = 0  # the number of the first unit that waits
+
+    def add(self, number: int, unit: TranslatedUnit) -> None:
+        """`number` counts the units of all lines."""
+        self._found[number] = unit
+
+    def done(self) -> Iterator[TranslatedLine]:
+        while self._waiting:
+            numbers = range(self._first, self._first + len(self._waiting[0].units))
+            if not all(number in self._found for number in numbers):
+                return
+            self._first = numbers.stop
+            yield TranslatedLine(self._waiting.popleft(), [self._found.pop(number) for number in numbers])
 
 
 class Planner:
@@ -128,32 +163,34 @@ class Planner:
         given = iter(self.tokenizer.encode_tgt(prefixes)) if prefixes else None
         lines = []
         for (source, prefix_text), own, protection in zip(_pairs(sources, prefixes), segments, protections):
-            line = Line(source, [])
+            units: list[Unit] = []
+            is_too_long = False
             for segment in own:
                 ids = next(encoded)
                 if len(before) + len(ids) < self.max_src_length:
-                    line.units += self._units([segment], [ids], settings, before)
+                    units += self._units([segment], [ids], settings, before)
                 else:
                     parts = self.splitter.fit(segment.text)
                     parts[-1:] = [replace(parts[-1], gap=parts[-1].gap + segment.gap)]
                     if segment.lowercased is not None:
                         parts = [self._lowercased(part, protection) for part in parts]
-                    line.units += self._units(
-                        parts, self.tokenizer.encode_src([p.searched for p in parts]), settings, before
-                    )
-                    line.is_too_long = True
+                    ids_of_parts = self.tokenizer.encode_src([part.searched for part in parts])
+                    units += self._units(parts, ids_of_parts, settings, before)
+                    is_too_long = True
             prefix = next(given) if given else []
             if UNK in prefix:
                 raise InputError(
                     f"a prefix must be written in characters the model knows, but is {prefix_text!r}"
                 )
-            if line.units and prefix:  # a given prefix does not count against the limit
-                first = line.units[0]
-                first.prefix, first.prefix_text = prefix, prefix_text
-                first.limit = min(first.limit + len(prefix), self.max_positions or sys.maxsize)
-            for unit in line.units:
-                unit.protected = protection if protection and protection.is_in(unit.segment.text) else None
-            lines.append(line)
+            if units and prefix:  # a given prefix does not count against the limit
+                limit = min(units[0].limit + len(prefix), self.max_positions or sys.maxsize)
+                units[0] = replace(units[0], prefix=prefix, prefix_text=prefix_text, limit=limit)
+            if protection:
+                units = [
+                    replace(unit, protected=protection) if protection.is_in(unit.segment.text) else unit
+                    for unit in units
+                ]
+            lines.append(Line(source, units, is_too_long))
         return lines
 
     def ids_before(self, tag: str | None) -> Ids:

@@ -37,7 +37,7 @@ def test_the_weights_are_those_the_formula_gives(tiny_run):
     translator = Translator.load(tiny_run, device="cpu")
     seen = look(translator, "The dog sleeps.", "Der Hund schläft.")
     model = translator.engine.model
-    attention = model.decoder.layers[0].src_attention
+    attention = model.decoder.layers[0].cross_attention
     kept = {}
     handle = attention.register_forward_hook(
         lambda module, inputs, output: kept.update(x=inputs[0], keys=inputs[1])

@@ -125,7 +125,11 @@ def test_a_refusal_is_shown_with_its_reason(page, status, error, shown):
 
 
 def test_what_may_be_wrong_is_said_in_plain_words(page):
-    line = {"source": "a", "flags": ["cut", "missing_number"], "candidates": [{"text": "b", "score": -1}]}
+    line = {
+        "source": "a",
+        "flags": ["truncated", "missing_number"],
+        "candidates": [{"text": "b", "score": -1}],
+    }
     page.route("**/details", lambda route: route.fulfill(json={"lines": [{**line, "segments": []}]}))
     page.fill("#source", "a")
     translated(page)

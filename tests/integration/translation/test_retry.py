@@ -10,7 +10,6 @@ from tests.integration.cli.test_cli import cli
 from transformer_mt.config import load_config
 from transformer_mt.training.loop import train
 from transformer_mt.translation import retry
-from transformer_mt.translation.retry import RetryingTranslator
 from transformer_mt.translation.translator import Translator
 
 LINES = ["The dog sleeps.", "The cat sees 37 birds.", "", "An old teacher sings in the garden."]
@@ -95,16 +94,17 @@ def test_suspicious_lines_are_translated_again_and_both_are_recorded(calibrated,
 
 
 def test_what_repeats_itself_is_not_kept(calibrated):
-    translator = RetryingTranslator(Translator.load(calibrated))
+    translator = Translator.load(calibrated).retrying()
     (result,) = translator.translate(["The dog " * 12])
-    assert translator._again.decode.no_repeat_ngram == 3 and translator._again.decode.beam == 10
+    second = retry.wider(translator.decode)
+    assert second.no_repeat_ngram == 3 and second.beam == 10
     plain = Translator.load(calibrated).translate(["The dog " * 12])[0]
     if "repeating" in plain.flags:
         assert "repeating" not in result.flags
 
 
 def test_options_of_single_lines_stay_with_their_lines(calibrated):
-    translator = RetryingTranslator(Translator.load(calibrated))
+    translator = Translator.load(calibrated).retrying()
     lines, prefixes = ["The dog sleeps.", "The cat sees 37 birds."], ["Ein", "Zwei"]
     results = translator.translate(lines, prefixes=prefixes, protect=["dog", "37"])
     assert [result.source for result in results] == lines

@@ -268,7 +268,8 @@ def test_protected_text_and_flags(tiny_run, capfdbinary):
     )[1]
     row = json.loads(out)
     assert (
-        row["translation"].count("<b>") == row["translation"].count("</b>") == 1 and "apart" in row["flags"]
+        row["translation"].count("<b>") == row["translation"].count("</b>") == 1
+        and "protected_split" in row["flags"]
     )
     assert row["problems"][0].startswith("protected text was lost")
     row = json.loads(cli(capfdbinary, "translate", tiny_run, "--json", "The dog sleeps. " * 30)[1])
@@ -405,7 +406,8 @@ def test_score_mistakes(tiny_run, source, tmp_path, capfdbinary, words, message)
             {"tokens": ["no-such-piece"]},
             "its tokens must be pieces of this model, but 'no-such-piece' is none",
         ),
-        ({"flags": ["apart"]}, "must have been translated in one piece to be scored, but has the flag apart"),
+        ({"flags": ["apart"]}, "must have been translated in one piece to be scored, but the text around"),
+        ({"flags": ["protected_split"]}, "must have been translated in one piece to be scored, but the text"),
         ({"source": 7}, "must be a line of JSON that translate wrote, but is not"),
         (
             {"segments": [{"source": "The dog.", "tokens": 2}]},

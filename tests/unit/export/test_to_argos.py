@@ -45,7 +45,7 @@ def test_underscores_become_spaces_as_in_argos_and_lines_it_divides_are_left_out
         return ToArgos().expected(Translation("x", text, -1.0, -1.0, [], **others))
 
     assert expected("snake_case").translation == "snake case"
-    assert expected("x", flags=["cut"]) is None and expected("x", segments=[{}]) is None
+    assert expected("x", flags=["truncated"]) is None and expected("x", segments=[{}]) is None
 
 
 def test_languages_have_the_codes_of_argos(tiny_run):

@@ -259,7 +259,7 @@ def test_an_export_that_translates_otherwise_is_refused(tokenizers, tmp_path, ti
     expected = ours.translate(sentences)
     assert proof.compare(expected, theirs.translate(sentences), "float32", "de").identical == 20
     with torch.no_grad():
-        theirs.engine.model.decoder.layers[0].src_residual.norm.weight.mul_(-3.0)
+        theirs.engine.model.decoder.layers[0].cross_residual.norm.weight.mul_(-3.0)
     found = theirs.translate(sentences)
     with pytest.raises(WorkError, match=r"must translate 99.5% of the lines identically .* it was not kept"):
         proof.compare(expected, found, "float32", "de")

@@ -80,12 +80,12 @@ def test_decoder_layer(norm):
     layer = ours(norm).decoder.layers[0]
     theirs = nn.TransformerDecoderLayer(D, H, FF, dropout=0.0, batch_first=True, norm_first=norm == "pre")
     copy_attention(theirs.self_attn, layer.self_attention)
-    copy_attention(theirs.multihead_attn, layer.src_attention)
+    copy_attention(theirs.multihead_attn, layer.cross_attention)
     theirs.linear1.load_state_dict(layer.feed_forward.inner.state_dict())
     theirs.linear2.load_state_dict(layer.feed_forward.outer.state_dict())
     for norm_module, residual in (
         (theirs.norm1, layer.self_residual),
-        (theirs.norm2, layer.src_residual),
+        (theirs.norm2, layer.cross_residual),
         (theirs.norm3, layer.ffn_residual),
     ):
         norm_module.load_state_dict(residual.norm.state_dict())
@@ -95,8 +95,8 @@ def test_decoder_layer(norm):
     causal = nn.Transformer.generate_square_subsequent_mask(4)
     their_output = theirs(x, memory, tgt_mask=causal, memory_key_padding_mask=~real)
     weights = [
-        (layer.src_attention.output.weight, theirs.multihead_attn.out_proj.weight),
+        (layer.cross_attention.output.weight, theirs.multihead_attn.out_proj.weight),
         (layer.feed_forward.outer.weight, theirs.linear2.weight),
-        (layer.src_residual.norm.bias, theirs.norm2.bias),
+        (layer.cross_residual.norm.bias, theirs.norm2.bias),
     ]
     compare(x, our_output, their_output, weights)

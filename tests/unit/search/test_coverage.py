@@ -29,7 +29,7 @@ def test_the_penalty_is_what_a_whole_forward_says():
     for b, hypotheses in enumerate(found):
         for h in hypotheses:
             one = src[b : b + 1, : 4 if b == 1 else 6]
-            attention = model.decoder.layers[2].src_attention
+            attention = model.decoder.layers[2].cross_attention
             recorder = AttentionRecorder(attention)
             model.hidden(one, one != 0, torch.tensor([[2, *h.tokens[:-1]]]), recorder)
             paid = recorder.of(attention)[0][0].mean(0).sum(0)  # (H, T, S) -> (S,)

@@ -11,7 +11,8 @@ import numpy as np
 import sentencepiece
 
 from transformer_mt.data.batches.encoded_pairs import Column
-from transformer_mt.data.batches.row_random import A, B, C, mixed
+from transformer_mt.data.batches.row_random import A, B, C
+from transformer_mt.text.hashes import splitmix64
 
 # Sampled segmentations per word; each occurrence of the word uses one of them.
 _SEGMENTATIONS = 16
@@ -88,7 +89,7 @@ class SubwordDropout:
         word_W = self._words_at(column.values, begins_W, sizes_W)
         key = np.uint64((self._seed * int(B) + sample * int(C)) % 2**64)
         position_W = (begins_W - offsets[row_W]).astype(np.uint64)
-        hash_W = mixed(mixed(rows[row_W].astype(np.uint64) * A + key) + position_W * B)
+        hash_W = splitmix64(splitmix64(rows[row_W].astype(np.uint64) * A + key) + position_W * B)
         k_W = (hash_W % np.uint64(_SEGMENTATIONS)).astype(int)
         known = word_W >= 0
         wanted = np.unique(word_W[known] * _SEGMENTATIONS + k_W[known])
@@ -112,7 +113,7 @@ class SubwordDropout:
             return begins_W
         ids = values[begins_W[0] : begins_W[-1] + sizes_W[-1]].astype(np.uint64)
         position = np.arange(len(ids)) - np.repeat(begins_W - begins_W[0], sizes_W)
-        hash_W = np.add.reduceat(mixed(ids * A + position.astype(np.uint64) * C), begins_W - begins_W[0])
+        hash_W = np.add.reduceat(splitmix64(ids * A + position.astype(np.uint64) * C), begins_W - begins_W[0])
         different, first, which = np.unique(hash_W, return_index=True, return_inverse=True)
         in_order = np.argsort(first)
         for value, i in zip(different[in_order].tolist(), first[in_order].tolist()):

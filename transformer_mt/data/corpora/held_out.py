@@ -15,19 +15,16 @@ from pydantic import Field
 from transformer_mt.config.parts.section import Positive, Section
 from transformer_mt.data.corpora.kind import Corpus, EvaluationSentence, Languages
 from transformer_mt.errors import InputError
+from transformer_mt.text.hashes import splitmix64
 from transformer_mt.text.pair import Pair
 
 # Different salts: the validation and the test set are independent samples.
 _SALTS = {"test": 0x9E3779B97F4A7C15, "valid": 0xBF58476D1CE4E5B9}
-_MASK = 2**64 - 1
 
 
 def _salted(key: int, salt: int) -> float:
-    """A number in [0, 1) that depends on the key and the salt (the finaliser of SplitMix64)."""
-    x = (key + salt) & _MASK
-    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
-    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK
-    return (x ^ (x >> 31)) / 2**64
+    """A number in [0, 1) that depends on the key and the salt."""
+    return splitmix64((key + salt) % 2**64) / 2**64
 
 
 class FromTrain(Section):

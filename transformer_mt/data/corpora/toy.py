@@ -11,7 +11,6 @@ these; every test sentence has at least one of its own. So no test sentence, nor
 stands in the training.
 """
 
-import hashlib
 import random
 import zlib
 from collections.abc import Iterator
@@ -38,6 +37,7 @@ from transformer_mt.data.corpora.toy_words import (
     Verb,
 )
 from transformer_mt.errors import InputError
+from transformer_mt.text.hashes import text_key
 from transformer_mt.text.pair import Pair
 
 VERSION = 1  # of the language: raise it when a change alters any sentence
@@ -84,7 +84,7 @@ class ToyCorpus(Corpus):
 def generate(split: str, size: int | None = None) -> Iterator[tuple[str, str]]:
     """`size` distinct (English, German) pairs of the split, always the same ones in the same order."""
     rng = random.Random(f"toy {VERSION} {split}")
-    seen: set[bytes] = set()
+    seen: set[int] = set()
     remaining = SIZES[split] if size is None else size
     while remaining:
         sentence = _Sentence(rng)
@@ -92,7 +92,7 @@ def generate(split: str, size: int | None = None) -> Iterator[tuple[str, str]]:
         owners = {_owner(combination) for combination in sentence.combinations}
         if not (owners == {"train"} if split == "train" else split in owners and owners <= {"train", split}):
             continue
-        key = hashlib.blake2b(english.encode(), digest_size=8).digest()
+        key = text_key(english)
         if key not in seen:
             seen.add(key)
             remaining -= 1

@@ -4,9 +4,9 @@
 const FLAGS = {
   split: null, // usual for a line of several sentences
   empty: null,
-  cut: "The translation was stopped at its length limit: its end is missing.",
-  none: "No translation was found.",
-  apart: "Protected text was lost, so the text around it was translated in parts.",
+  truncated: "The translation was stopped at its length limit: its end is missing.",
+  no_hypothesis: "No translation was found.",
+  protected_split: "Protected text was lost, so the text around it was translated in parts.",
   copied: "The translation equals the source.",
   repeating: "The translation repeats itself.",
   length_ratio: "The translation is much longer or shorter than the source.",
