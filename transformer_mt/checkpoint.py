@@ -201,17 +201,18 @@ def load_model_weights(
         copy(parameter, weights[name])
 
 
+# In files, cross-attention has the name it had in the first version: old and new ones read each other's.
+_IN_FILE, _IN_MODEL = r"\.src_(attention|residual)\.", r"\.cross_(attention|residual)\."
+
+
 def _read_tensors(path: Path) -> dict[str, Tensor]:
-    """The tensors of a file. Earlier versions called a decoder layer's cross-attention `src_attention`."""
-    return {
-        re.sub(r"\.src_(attention|residual)\.", r".cross_\1.", name): tensor
-        for name, tensor in load_file(path).items()
-    }
+    return {re.sub(_IN_FILE, r".cross_\1.", name): tensor for name, tensor in load_file(path).items()}
 
 
 def _write_tensors(path: Path, tensors: Tensors, metadata: Mapping[str, str] | None = None) -> None:
     try:
-        save_file(dict(tensors), path, dict(metadata or {}))
+        named = {re.sub(_IN_MODEL, r".src_\1.", name): tensor for name, tensor in tensors.items()}
+        save_file(named, path, dict(metadata or {}))
     except SafetensorError as error:  # safetensors hides the OSError inside
         raise OSError(str(error)) from error
     # safetensors makes files that only their owner may read; a model is shared like any other file.

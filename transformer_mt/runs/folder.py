@@ -129,7 +129,9 @@ class RunFolder:
                 f"{self}: must be a run's folder, but is exported already; name the run it came from"
             )
         if not self.weights_file.exists():
-            raise InputError(f"{self}: no {self.weights_file.name} yet; training writes it at its first validation")
+            raise InputError(
+                f"{self}: no {self.weights_file.name} yet; training writes it at its first validation"
+            )
 
     def weights(self) -> "dict[str, Tensor]":
         """The weights of a run by their names, on the CPU. InputError if there are none, WorkError if they

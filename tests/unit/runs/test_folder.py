@@ -44,7 +44,9 @@ def test_what_is_missing_is_named(run, tmp_path):
 
 def test_damaged_weights_are_no_mistake_of_the_user(run):
     run.weights_file.write_bytes(run.weights_file.read_bytes()[:100])
-    with pytest.raises(WorkError, match="is damaged: .*; copy the run's folder again, or resume the training"):
+    with pytest.raises(
+        WorkError, match="is damaged: .*; copy the run's folder again, or resume the training"
+    ):
         run.weights()
 
 
