@@ -44,7 +44,7 @@ def prepare_once(languages: list[str], files: list[str], chosen: dict) -> None:
     }
     config = Config.model_validate(values)
     begun = time.perf_counter()
-    data = prepare(config, lambda text: None)
+    data = prepare(config)
     seconds = time.perf_counter() - begun
     status = Path("/proc/self/status").read_text(encoding="utf-8").split("\n")
     peak = next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) / 1024

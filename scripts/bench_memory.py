@@ -52,12 +52,12 @@ def _train(pairs: int, updates: int) -> None:
 
     keep_freed_memory()
     config = _config(pairs)
-    data = prepare(config, say=lambda text: None)
+    data = prepare(config)
     vocab = data.tokenizer.src.vocab_size()
     model = build_model(config.model, vocab, vocab, True, 256).train()
     optimizer = build_optimizer(model, config.train)
     objective = Objective(model, label_smoothing=0.1)
-    updater = Updater(objective, optimizer, torch.device("cpu"), torch.float32, 1.0, Ranks(), say=print)
+    updater = Updater(objective, optimizer, torch.device("cpu"), torch.float32, 1.0, Ranks())
     batches = TrainingBatches(data.train, config.train.batch_tokens, seed=1)
     for _ in range(updates):
         updater.update(batches.next_update(), 1e-4)
@@ -66,7 +66,7 @@ def _train(pairs: int, updates: int) -> None:
 def _prepare(pairs: int, updates: int) -> None:
     from transformer_mt.data.preparation.prepare import prepare
 
-    prepare(_config(pairs), say=lambda text: None)
+    prepare(_config(pairs))
 
 
 def _measure(stage: Callable[[int, int], None], pairs: int, updates: int, queue) -> None:

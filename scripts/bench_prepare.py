@@ -68,7 +68,7 @@ def sentencepiece_alone(folder: Path, pairs: int) -> float:
     from transformer_mt.data.preparation.prepare import prepare
     from transformer_mt.text.lines import read_lines
 
-    tokenizer = prepare(config_of(folder), lambda text: None).tokenizer
+    tokenizer = prepare(config_of(folder)).tokenizer
     src, tgt = (
         list(islice(read_lines(str(folder / f"big.{side}")), min(pairs, 200_000))) for side in ("en", "de")
     )

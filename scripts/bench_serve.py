@@ -105,7 +105,7 @@ def direct(arguments: argparse.Namespace, lines: Sequence[str]) -> float:
         from transformer_mt.export.cache import exported
         from transformer_mt.runs.folder import RunFolder
 
-        folder = str(exported(RunFolder(arguments.model), print))
+        folder = str(exported(RunFolder(arguments.model)))
     given = json.dumps([folder, list(lines)])
     return float(subprocess.run([sys.executable, "-c", code], input=given, text=True, check=True,
                                 stdout=subprocess.PIPE).stdout)  # fmt: skip

@@ -265,7 +265,7 @@ def main() -> None:
         run = RunFolder(arguments.run)
         for kind in ("float32", "int8"):
             exports[kind] = Path(folder) / kind
-            print(export(run, exports[kind], ToCTranslate2(kind), str(arguments.source), print))
+            print(export(run, exports[kind], ToCTranslate2(kind), str(arguments.source)))
         if arguments.busy:
             beside_another_program(arguments.run, exports["int8"], lines, arguments.rounds)
             return

@@ -4,7 +4,7 @@ import itertools
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,16 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     os.environ["TRANSFORMER_MT_CACHE"] = str(tmp_path_factory.mktemp("cache"))
     os.environ["HF_HOME"] = str(tmp_path_factory.mktemp("hf"))
     os.environ["HF_HUB_OFFLINE"] = "1"
+
+
+@pytest.fixture
+def said() -> Iterator[list[str]]:
+    """The messages of this process so far."""
+    from transformer_mt.messages import messages_to
+
+    messages: list[str] = []
+    with messages_to(messages.append):
+        yield messages
 
 
 def no_learning_curves(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from transformer_mt.errors import Setting, WorkError
 from transformer_mt.files import fsync
+from transformer_mt.messages import say
 
 Tensors = Mapping[str, Tensor]
 
@@ -91,7 +92,7 @@ def all_checkpoints(root: Path) -> list[Path]:
     return sorted(path for path in root.glob("step-*") if path.is_dir())
 
 
-def newest(root: Path, report: Callable[[str], None]) -> Checkpoint | None:
+def newest(root: Path) -> Checkpoint | None:
     """The newest undamaged checkpoint, or None if there are no checkpoints.
 
     Damaged ones are reported and renamed, so that `rotate` does not count them. CheckpointError if all
@@ -105,7 +106,7 @@ def newest(root: Path, report: Callable[[str], None]) -> Checkpoint | None:
         try:
             return load(path)
         except CheckpointError as error:
-            report(f"{error}; taking the checkpoint before it" if path != paths[0] else str(error))
+            say(f"{error}; taking the checkpoint before it" if path != paths[0] else str(error))
             damaged = path.with_name(f"damaged-{path.name}")
             shutil.rmtree(damaged, ignore_errors=True)
             path.rename(damaged)

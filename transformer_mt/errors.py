@@ -40,7 +40,3 @@ class InputError(UserError, ValueError):
 
 class WorkError(UserError, RuntimeError):
     """The request was valid, but the work failed. Exit status 1."""
-
-
-class Notice(UserWarning):
-    """A warning for the user; the work continues. The command line prints it as one line."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from transformer_mt.errors import InputError, Setting
+from transformer_mt.messages import say
 
 
 class FolderLock:
@@ -82,7 +83,7 @@ def _file_lock(folder: Path) -> FileLock:
     return FileLock(folder / ".lock", thread_local=False)
 
 
-def start_over(folder: Path, inputs: Sequence[Path], say: Callable[[str], None]) -> None:
+def start_over(folder: Path, inputs: Sequence[Path]) -> None:
     """Move an old folder aside. InputError if one of the inputs of what follows is in it."""
     if not folder.is_dir():
         return

@@ -37,7 +37,7 @@ def updater(device, parallel, optimizer, dtype=torch.float32, compiled=False):
             device,
         )
     made = build_optimizer(model, TrainConfig(optimizer=optimizer, eps=1e-3))
-    return model, Updater(objective, made, device, dtype, 1.0, Ranks(), print)
+    return model, Updater(objective, made, device, dtype, 1.0, Ranks())
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])

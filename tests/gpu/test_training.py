@@ -34,7 +34,7 @@ PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float
 def updater_on(place, dtype=torch.float32, compiled=False, model=None, **config):
     model = (model or tiny_model()).to(place)
     optimizer = build_optimizer(model, TrainConfig(**config))
-    return Updater(Objective(model, 0.1, compiled), optimizer, place, dtype, 1.0, Ranks(), print)
+    return Updater(Objective(model, 0.1, compiled), optimizer, place, dtype, 1.0, Ranks())
 
 
 def weights(updater):

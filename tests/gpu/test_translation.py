@@ -44,7 +44,7 @@ def test_batches_do_not_change_translations(tiny_run, sentences, device):
 
 def test_an_export_proves_itself_and_ctranslate2_runs_it_on_the_gpu(tiny_run, sentences, device, tmp_path):
     library = pytest.importorskip("ctranslate2")
-    export(RunFolder(tiny_run), tmp_path / "ct2", ToCTranslate2(), None, print)
+    export(RunFolder(tiny_run), tmp_path / "ct2", ToCTranslate2(), None)
     if device.type == "cuda" and not library.get_cuda_device_count():
         pytest.skip("this CTranslate2 was built without CUDA")
     expected = Translator.load(tiny_run, device="cpu").translate(sentences)

@@ -15,7 +15,8 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 # Modules that everything but the model may import; they import one another only.
 SMALL = {
-    "cache", "checkpoint", "cpu", "device", "errors", "files", "locks", "markdown", "memory", "plots",
+    "cache", "checkpoint", "cpu", "device", "errors", "files", "locks", "markdown", "memory", "messages",
+    "plots",
     "progress_bar", "version",
 }  # fmt: skip
 # What the modules of a package may import from the project besides themselves and SMALL. A package inside
@@ -58,7 +59,7 @@ ALLOWED = {
     },
     "training.planning": {
         "config", "data.batches", "data.preparation", "model.build", "model.kernels", "runs", "training",
-        "training.reporting", "training.state", "training.update", "translation",
+        "training.state", "training.update", "translation",
     },
     "inspection": {
         "config", "config.parts", "data.cleaning", "data.corpora", "data.preparation", "data.vocabulary",

@@ -31,9 +31,9 @@ from transformer_mt.cli import (
     train,
     translate,
 )
-from transformer_mt.cli.console import Parser, say, subcommands
+from transformer_mt.cli.console import Parser, say_error, subcommands
 from transformer_mt.cli.flags import name_by_flags
-from transformer_mt.errors import InputError, Notice, Setting, WorkError
+from transformer_mt.errors import InputError, Setting, WorkError
 from transformer_mt.version import __version__
 
 # In these commands positional words may come before, between and after the options.
@@ -119,8 +119,7 @@ def _run(parser: argparse.ArgumentParser, arguments: argparse.Namespace, is_proc
 def _show_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, *rest: Any
 ) -> None:
-    is_ours = issubclass(category, Notice)
-    say(str(message) if is_ours else warnings.formatwarning(message, category, filename, lineno).rstrip())
+    say_error(warnings.formatwarning(message, category, filename, lineno).rstrip())
 
 
 def _is_rank() -> bool:
@@ -145,7 +144,7 @@ def _status_of(parser: argparse.ArgumentParser, arguments: argparse.Namespace, i
             sys.stdout.flush()  # reports a full disk or a closed pipe here, not at Python's exit
         return status
     except (InputError, WorkError) as error:
-        say(error.text(name_by_flags(parser)))
+        say_error(error.text(name_by_flags(parser)))
         return 2 if isinstance(error, InputError) else 1
     except RuntimeError as error:
         if "torch" not in sys.modules:
@@ -158,7 +157,7 @@ def _status_of(parser: argparse.ArgumentParser, arguments: argparse.Namespace, i
             "not enough memory; lower ", Setting("decode.batch_tokens"), " or ", Setting("decode.beam"),
             ", or close other programs",
         )  # fmt: skip
-        say(advice.text(name_by_flags(parser)))
+        say_error(advice.text(name_by_flags(parser)))
         return 1
     except BrokenPipeError:
         # The reader of our output has closed it; Python must not complain when it flushes at exit.
@@ -166,14 +165,14 @@ def _status_of(parser: argparse.ArgumentParser, arguments: argparse.Namespace, i
         return 128 + signal.SIGPIPE
     except OSError as error:
         # A full disk or a removed folder; files that were complete are still complete.
-        say(
+        say_error(
             f"{error.filename or 'a file'}: {error.strerror or error}; free some space or check the path, "
             "then run it again"
         )
         return 1
     except KeyboardInterrupt as stop:
         is_resumable = hasattr(arguments, "resume") and arguments.output  # of `translate`
-        say("stopped; run it again with --resume to continue" if is_resumable else "stopped")
+        say_error("stopped; run it again with --resume to continue" if is_resumable else "stopped")
         status = 128 + (stop.args[0] if stop.args else signal.SIGINT)
         if is_process:
             _end_now(status)  # not after the threads that still compute

@@ -5,9 +5,10 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from transformer_mt.cli.console import existing_files, say, share
+from transformer_mt.cli.console import existing_files, share
 from transformer_mt.cli.model import add_model, add_search, load_translator
 from transformer_mt.errors import InputError, Setting
+from transformer_mt.messages import say
 
 if TYPE_CHECKING:
     from transformer_mt.config.parts.filter import FilterConfig
@@ -83,7 +84,7 @@ def _backtranslate(arguments: argparse.Namespace) -> int:
     choice = PairSelection(rules, keep)
     step = SyntheticCorpusTask(translator, models, TextSource.of_files(texts), is_source=False, choice=choice)
     try:
-        counts = make_corpus(step, Path(arguments.out), say, ranks)
+        counts = make_corpus(step, Path(arguments.out), ranks)
     except RuntimeError as error:
         refuse_lost_rank(error)
         raise
@@ -107,7 +108,7 @@ def _chain(arguments: argparse.Namespace) -> int:
 
     try:
         folder = Path(arguments.out) if arguments.out else None
-        run_chain(Path(arguments.model), folder, say, arguments.fresh)
+        run_chain(Path(arguments.model), folder, arguments.fresh)
     except Interrupted as stop:
         say(str(stop))
         return 128 + stop.signal_number

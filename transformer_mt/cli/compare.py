@@ -8,7 +8,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from transformer_mt.cli.console import positive, say
+from transformer_mt.cli.console import positive
 from transformer_mt.cli.evaluation_sets import (
     add_evaluation_sets,
     add_external,
@@ -18,6 +18,7 @@ from transformer_mt.cli.evaluation_sets import (
     select_by_language,
 )
 from transformer_mt.errors import InputError, Setting, WorkError
+from transformer_mt.messages import say
 
 if TYPE_CHECKING:
     from transformer_mt.config import Config
@@ -223,7 +224,7 @@ def _translated(
     ]
     runs: dict[str, list[list[list[str]]]] = {}
     for system, of_files in zip(named, read):
-        run = of_files or translated(RunFolder(system.paths[0]), tests, arguments.device, say)
+        run = of_files or translated(RunFolder(system.paths[0]), tests, arguments.device)
         runs.setdefault(system.name, []).append(run)
     return [System(name, found) for name, found in runs.items()]
 

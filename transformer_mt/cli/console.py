@@ -4,24 +4,18 @@ import argparse
 import difflib
 import os
 import re
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
 from transformer_mt.errors import InputError
+from transformer_mt.messages import write
 
 
-def say(text: str) -> None:
-    """Print a line on stderr, with the rank if there are several processes."""
+def say_error(text: str) -> None:
+    """Print a line on stderr, with the rank if there are several processes: any of them may fail."""
     rank = f"rank {os.environ.get('RANK', '?')}: " if int(os.environ.get("WORLD_SIZE", 1)) > 1 else ""
-    if sys.stderr is None:  # closed (2>&-): print would write it among the results
-        return
-    if "tqdm" in sys.modules:
-        sys.modules["tqdm"].tqdm.write(rank + text, file=sys.stderr)  # above a bar, not over it
-    else:
-        print(rank + text, file=sys.stderr)
-    sys.stderr.flush()
+    write(rank + text)
 
 
 class Parser(argparse.ArgumentParser):
@@ -43,7 +37,7 @@ class Parser(argparse.ArgumentParser):
                 message = f"{option} is not an option{_nearest(option, _options(self))}"
         message = re.sub(r"^argument (-\S+): ", r"\1 ", message)
         message += "" if "did you mean" in message else f"; {self.prog} --help shows what there is"
-        say(message)
+        say_error(message)
         raise SystemExit(2)
 
 

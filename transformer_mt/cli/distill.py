@@ -5,8 +5,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from transformer_mt.cli.console import existing_files, say, share
+from transformer_mt.cli.console import existing_files, share
 from transformer_mt.errors import InputError
+from transformer_mt.messages import say
 
 _ABOUT = (
     "Train a small, fast student on a teacher's translations of the training sentences, export it in int8, "
@@ -80,7 +81,7 @@ def _distill(arguments: argparse.Namespace) -> int:
     )
     try:
         folder = Path(arguments.out) if arguments.out else None
-        print(distill(plan, config, folder, say, arguments.fresh), end="")
+        print(distill(plan, config, folder, arguments.fresh), end="")
     except Interrupted as stop:
         say(str(stop))
         return 128 + stop.signal_number

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import IO
 
 from transformer_mt.cli import resume
-from transformer_mt.cli.console import say
 from transformer_mt.cli.model import load_translator
 from transformer_mt.errors import InputError
+from transformer_mt.messages import say
 
 
 def translate(arguments: argparse.Namespace, format: str) -> int:

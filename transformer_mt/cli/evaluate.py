@@ -5,7 +5,6 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from transformer_mt.cli.console import say
 from transformer_mt.cli.evaluation_sets import (
     add_evaluation_sets,
     add_external,
@@ -16,6 +15,7 @@ from transformer_mt.cli.evaluation_sets import (
 )
 from transformer_mt.cli.model import add_model, add_search, load_translator
 from transformer_mt.errors import InputError, WorkError
+from transformer_mt.messages import say
 
 if TYPE_CHECKING:
     from transformer_mt.config import Config
@@ -71,9 +71,7 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     is_own = is_plain and not arguments.tag
     not_saved: WorkError | None = None
     for test in tests:
-        evaluation = evaluate(
-            translator, test, config.evaluate, say, arguments.tag, weights if is_plain else None
-        )
+        evaluation = evaluate(translator, test, config.evaluate, arguments.tag, weights if is_plain else None)
         # The report and the card of an export show only what the model alone translates in its usual way.
         kept_as = test if is_own else replace(test, name=f"{NOT_ITS_OWN}{test.name}")
         if external:
@@ -137,7 +135,7 @@ def _test_robustness(
     rows = [
         row
         for test in tests
-        for row in robustness.measure(translator, test, config.evaluate, say, arguments.tag or test.tag)
+        for row in robustness.measure(translator, test, config.evaluate, arguments.tag or test.tag)
     ]
     if arguments.json:
         for row in rows:
@@ -187,9 +185,7 @@ def _compare_with_parent(
             tests.remove(test)
     if not tests:
         return
-    systems = [
-        System(str(each), [translated(each, tests, arguments.device, say)]) for each in (parent, folder)
-    ]
+    systems = [System(str(each), [translated(each, tests, arguments.device)]) for each in (parent, folder)]
     comparison = compare(tests, systems, metrics_by_test(config.evaluate, config.data.target_lang))
     table = fine_tuning.before_and_after(comparison)
     if not arguments.json:
@@ -203,4 +199,4 @@ def _update_report(folder: "RunFolder", config: "Config") -> None:
     if folder.metrics_file.exists():
         from transformer_mt.training.reporting.report import write_report
 
-        write_report(folder, config, say)
+        write_report(folder, config)

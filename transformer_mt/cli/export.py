@@ -4,7 +4,6 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from transformer_mt.cli.console import say
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.export.ctranslate2_support import QUANTIZATIONS
 
@@ -46,7 +45,7 @@ def _export(arguments: argparse.Namespace) -> int:
 
     target = _target(arguments.to, arguments.quantization)
     run, out = RunFolder(arguments.model), Path(arguments.out)
-    print(export(run, out, target, arguments.probe, say, arguments.license))
+    print(export(run, out, target, arguments.probe, arguments.license))
     return 0
 
 

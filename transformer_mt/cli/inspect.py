@@ -4,8 +4,6 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from transformer_mt.cli.console import say
-
 
 def add_command(commands: Any) -> None:
     about = (
@@ -30,9 +28,10 @@ def _inspect(arguments: argparse.Namespace) -> int:
     from transformer_mt.files import write_text
     from transformer_mt.inspection.inspect import inspect
     from transformer_mt.inspection.report import html_page, markdown
+    from transformer_mt.messages import say
 
     config = load_config(arguments.config, arguments.overrides)
-    inspection = inspect(config, say)
+    inspection = inspect(config)
     report = markdown(inspection)
     print(report, end="", flush=True)
     folder = Path(arguments.out or Path("runs") / config.name)

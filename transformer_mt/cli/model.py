@@ -4,10 +4,10 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from transformer_mt.cli.console import say
 from transformer_mt.cli.flags import add_flags, check_searches, given
 from transformer_mt.config.decode import DecodeConfig
 from transformer_mt.errors import InputError, Setting
+from transformer_mt.messages import say
 
 if TYPE_CHECKING:
     from transformer_mt.translation.result import Options
@@ -87,7 +87,7 @@ def load_translator(
             settings = settings.model_copy(update={"stop_early": True})
         check_settings(settings)
         choose_device_name(arguments.device, arguments.dtype)
-        folder = exported(RunFolder(folder), say)
+        folder = exported(RunFolder(folder))
     elif arguments.device == "auto" or arguments.device == "cpu":
         _keep_memory(folder)
     translator = Translator.load(

@@ -5,8 +5,6 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from transformer_mt.cli.console import say
-
 _FORMATS = """\
 files: two line-aligned text files, .tsv, .csv, .jsonl, .parquet, .tmx, or .zip in OPUS's Moses format, in any
 mixture; each may be compressed (.gz, .bz2, .xz, .zst)."""
@@ -27,10 +25,11 @@ def add_command(commands: Any) -> None:
 
 
 def _new(arguments: argparse.Namespace) -> int:
+    from transformer_mt.messages import say
     from transformer_mt.new_config.write import new_config
 
     out = Path(arguments.out or f"{arguments.source_lang}_{arguments.target_lang}.yaml")
-    new_config(arguments.source_lang, arguments.target_lang, arguments.files, out, say)
+    new_config(arguments.source_lang, arguments.target_lang, arguments.files, out)
     config = shlex.quote(str(out))
     say(f"next: transformer-mt inspect {config}; transformer-mt train {config}")
     return 0

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 from tabulate import tabulate
 
-from transformer_mt.cli.console import say
 from transformer_mt.config import Config
 from transformer_mt.errors import InputError
+from transformer_mt.messages import say
 from transformer_mt.progress_bar import duration
 
 if TYPE_CHECKING:

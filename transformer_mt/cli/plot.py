@@ -5,9 +5,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from transformer_mt.cli.console import say
 from transformer_mt.cli.model import add_model, load_translator
 from transformer_mt.errors import InputError
+from transformer_mt.messages import say
 
 
 def add_command(commands: Any) -> None:

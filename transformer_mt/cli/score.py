@@ -5,9 +5,9 @@ import json
 import math
 from typing import Any
 
-from transformer_mt.cli.console import say
 from transformer_mt.cli.model import add_model, load_translator
 from transformer_mt.errors import InputError
+from transformer_mt.messages import say
 
 _ABOUT = (
     "Print what probability the model gives each target line as a translation of its source line, "

@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from transformer_mt.cli.console import positive, say
+from transformer_mt.cli.console import positive
 from transformer_mt.cli.model import add_engine, add_search, load_translator
 from transformer_mt.errors import InputError
 
@@ -67,7 +67,7 @@ def _serve(arguments: argparse.Namespace) -> int:
         for model in arguments.models
         for direction in _directions(Path(model))
     ]
-    serve(loads, arguments.host, arguments.port, say, limits, keys, arguments.cors, arguments.behind_proxy)
+    serve(loads, arguments.host, arguments.port, limits, keys, arguments.cors, arguments.behind_proxy)
     return 0
 
 

@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from transformer_mt.cli.console import positive, say
+from transformer_mt.cli.console import positive
 from transformer_mt.errors import InputError, WorkError
+from transformer_mt.messages import say
 
 _ABOUT = (
     "Train variants of one config, each with several seeds, score them, and print one table: parameters, "
@@ -83,7 +84,7 @@ def _sweep(arguments: argparse.Namespace) -> int:
             signal.signal(signal_number, stop)
     table_now = _seldom(lambda: write_table(sweep))
     try:
-        failures = Runner(sweep, devices, say).run(done=table_now)
+        failures = Runner(sweep, devices).run(done=table_now)
     except KeyboardInterrupt as stopped:
         say("stopped; run the same command to resume")
         return 128 + stopped.args[0]

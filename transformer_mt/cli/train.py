@@ -5,9 +5,10 @@ import os
 import signal
 from typing import Any
 
-from transformer_mt.cli.console import positive, say
+from transformer_mt.cli.console import positive
 from transformer_mt.cli.plan import print_plan
 from transformer_mt.errors import InputError
+from transformer_mt.messages import say
 
 
 def add_command(commands: Any) -> None:
@@ -63,14 +64,12 @@ def _train(arguments: argparse.Namespace) -> int:
         options = [f"--out={arguments.out}"] if arguments.out else []
         options += ["--fresh"] if arguments.fresh else []
         exec_torchrun(arguments.gpus, ["train", arguments.config, *arguments.overrides, *options])
-    if os.environ.get("RANK", "0") == "0":
-        say(f"{config.name}: loading PyTorch")  # takes seconds
+    say(f"{config.name}: loading PyTorch")  # takes seconds
     from transformer_mt.training.loop import Interrupted, train
 
     try:
         train(config, arguments.out, arguments.fresh)
     except Interrupted as stop:
-        if os.environ.get("RANK", "0") == "0":  # they all stop at the same update
-            say(str(stop))
+        say(str(stop))
         return 128 + stop.signal_number
     return 0

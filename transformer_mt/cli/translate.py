@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from transformer_mt.cli import document, resume
-from transformer_mt.cli.console import positive, say
+from transformer_mt.cli.console import positive
 from transformer_mt.cli.model import add_model, add_search, load_translator
 from transformer_mt.cli.translate_checks import check_options
 from transformer_mt.documents.formats import format_of
 from transformer_mt.errors import InputError
+from transformer_mt.messages import say
 
 if TYPE_CHECKING:
     from transformer_mt.translation.result import Options, Translation

@@ -3,7 +3,6 @@
 import difflib
 import json
 import typing
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,8 @@ from transformer_mt.config.config import Config
 from transformer_mt.config.keys import CORPORA
 from transformer_mt.config.messages import OVERRIDDEN, is_of_other_member, sentence
 from transformer_mt.config.yaml_loader import Loader
-from transformer_mt.errors import InputError, Notice
+from transformer_mt.errors import InputError
+from transformer_mt.messages import say
 
 _RENAMED = {"tokenizer.sampling": "tokenizer.bpe_dropout"}
 """Old names of keys; the sections themselves read them."""
@@ -48,10 +48,7 @@ def load_yaml(kind: type[Kind], path: str | Path, overrides: list[str] | tuple[s
     values.setdefault("name", path.stem)
     for old, new in _RENAMED.items():
         if old in where:
-            warnings.warn(
-                Notice(f"{where[old]}: `{old}` is now called `{new}`; the old name is still read"),
-                stacklevel=2,
-            )
+            say(f"{where[old]}: `{old}` is now called `{new}`; the old name is still read")
     try:
         return kind.model_validate(values)
     except ValidationError as error:

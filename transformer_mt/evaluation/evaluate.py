@@ -1,7 +1,7 @@
 """Translate a test set, score it, and keep both with the model."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -11,6 +11,7 @@ from transformer_mt.errors import WorkError
 from transformer_mt.evaluation.metric import Metric, Score
 from transformer_mt.evaluation.metrics import build_metrics, corpus_scores, tokenised_note
 from transformer_mt.files import digest, write_text
+from transformer_mt.messages import say
 from transformer_mt.progress_bar import show_progress
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.translation.result import Options
@@ -72,7 +73,6 @@ def evaluate(
     translator: Translator,
     test: EvaluationSet,
     rules: EvaluateConfig,
-    say: Callable[[str], None],
     tag: str | None = None,
     weights: str | None = None,
 ) -> Evaluation:

@@ -1,7 +1,7 @@
 """A test set in variants of real input: in capitals, with typos, without marks, several sentences a line."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from random import Random
 from typing import Any
@@ -12,6 +12,7 @@ from transformer_mt.data.corpora.kind import EvaluationSentence
 from transformer_mt.evaluation.metric import Score
 from transformer_mt.evaluation.metrics import build_metrics, corpus_scores
 from transformer_mt.markdown import table
+from transformer_mt.messages import say
 from transformer_mt.text.text_changes import Change, NoFinalMark, TitleCase, Typos, UpperCase
 from transformer_mt.text.unsegmented import joined
 from transformer_mt.translation.result import Options
@@ -50,7 +51,6 @@ def measure(
     translator: Translator,
     test: EvaluationSet,
     rules: EvaluateConfig,
-    say: Callable[[str], None],
     tag: str | None,
 ) -> Iterator[Row]:
     """The scores of the test set as it is, and in each form."""

@@ -1,19 +1,18 @@
 """A model's translations of test sets, made once and kept with it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from transformer_mt.data.corpora.evaluation_sets import EvaluationSet
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.evaluation.evaluate import evaluate
 from transformer_mt.evaluation.outputs import kept_translations
+from transformer_mt.messages import say
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.translation.translator import Translator
 
 
-def translated(
-    folder: RunFolder, tests: Sequence[EvaluationSet], device: str, say: Callable[[str], None]
-) -> list[list[str]]:
+def translated(folder: RunFolder, tests: Sequence[EvaluationSet], device: str) -> list[list[str]]:
     """The translations of each test set by the model in the folder; those kept there are used again where
     they are still its own.
     """
@@ -30,7 +29,7 @@ def translated(
             translator = translator or Translator.load(folder.path, device)
             say(f"{folder}: translates {test.corpus}, {translator.searched}")
             try:
-                evaluation = evaluate(translator, test, config.evaluate, say, weights=weights)
+                evaluation = evaluate(translator, test, config.evaluate, weights=weights)
             except InputError as error:
                 raise InputError(f"{folder}: {test.corpus}: ", *error.parts) from None
             try:

@@ -1,6 +1,5 @@
 """The whole way of back-translation in one file: backward model, synthetic sources, forward model."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from transformer_mt.experiments.synthetic import (
     with_corpora,
 )
 from transformer_mt.locks import start_over
+from transformer_mt.messages import say
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.training.loop import train
 from transformer_mt.translation.translator import Translator
@@ -67,7 +67,7 @@ class ChainConfig(Section):
     """How many times per epoch each synthetic pair is used."""
 
 
-def run_chain(path: Path, out: Path | None, say: Callable[[str], None], fresh: bool = False) -> Path:
+def run_chain(path: Path, out: Path | None, fresh: bool = False) -> Path:
     """Train the backward model, translate the text, train the forward model; gives back its folder.
 
     A step that was interrupted is resumed, and one that is done is not done again. `fresh` moves an old
@@ -94,7 +94,7 @@ def run_chain(path: Path, out: Path | None, say: Callable[[str], None], fresh: b
     check_columns(languages)
     rules_of(chain.filter, languages)  # an extra that is missing, or a language that a rule does not know
     if fresh:
-        start_over(folder, [backward_path, *map(Path, chain.text)], say)
+        start_over(folder, [backward_path, *map(Path, chain.text)])
     trained = backward_path if backward_path.is_dir() else train(backward, folder / "backward")
     synthetic = folder / "synthetic.jsonl"
     translator = Translator.load(trained, forward.train.device, decode=chain.decode)
@@ -102,7 +102,7 @@ def run_chain(path: Path, out: Path | None, say: Callable[[str], None], fresh: b
         translator = translator.towards(forward.data.source_lang, forward.data.target_lang)
     choice = PairSelection(chain.filter, chain.keep)
     step = SyntheticCorpusTask(translator, [trained], texts, is_source=False, choice=choice)
-    counts = make_corpus(step, synthetic, say)
+    counts = make_corpus(step, synthetic)
     if counts:
         say(f"{synthetic}: {counts_in_words(counts)}")
     del translator, step  # its memory is for the training

@@ -8,7 +8,7 @@ import hashlib
 import multiprocessing
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -41,6 +41,7 @@ from transformer_mt.export.to_ctranslate2 import ToCTranslate2
 from transformer_mt.files import write_text
 from transformer_mt.locks import start_over
 from transformer_mt.markdown import table
+from transformer_mt.messages import say
 from transformer_mt.runs.folder import RunFolder, facts_of
 from transformer_mt.training.loop import train
 from transformer_mt.translation.engines.ctranslate2_engine import import_ctranslate2
@@ -78,9 +79,7 @@ class Plan:
     """Whether it begins with weights of the first teacher."""
 
 
-def distill(
-    plan: Plan, config: Config, out: Path | None, say: Callable[[str], None], fresh: bool = False
-) -> str:
+def distill(plan: Plan, config: Config, out: Path | None, fresh: bool = False) -> str:
     """Train and export the student; the table of teacher, student and int8 student, also in its
     distillation.md.
 
@@ -91,17 +90,17 @@ def distill(
     _check_student(plan, config)
     test, more_text = _test_set(config.data), _more_text(plan)
     if fresh:
-        start_over(folder, [*plan.teachers, *plan.texts], say)
+        start_over(folder, [*plan.teachers, *plan.texts])
     else:
         _check_folder(folder, plan)
     if plan.warm_start:
         config = warm_started(plan.teachers[0], config, folder / "warm_start")
-    train(with_corpora(config, _distilled_entries(plan, more_text, config.data, folder, say)), folder)
-    refused = _export(folder, say)
+    train(with_corpora(config, _distilled_entries(plan, more_text, config.data, folder)), folder)
+    refused = _export(folder)
     models = {"teacher": list(plan.teachers), "student": [folder]}
     if refused is None:
         models["student, int8"] = [folder / _INT8]
-    rows = [_measure_alone(name, folders, test, config.evaluate, say) for name, folders in models.items()]
+    rows = [_measure_alone(name, folders, test, config.evaluate) for name, folders in models.items()]
     text = _table(rows)
     write_text(folder / "distillation.md", text)
     if refused is not None:
@@ -158,7 +157,7 @@ def _more_text(plan: Plan) -> TextSource | None:
     return text
 
 
-def _export(folder: Path, say: Callable[[str], None]) -> WorkError | None:
+def _export(folder: Path) -> WorkError | None:
     """Export the student as int8 unless its present model is exported already; the error if the export
     translates too differently.
     """
@@ -167,7 +166,7 @@ def _export(folder: Path, say: Callable[[str], None]) -> WorkError | None:
         return None
     shutil.rmtree(int8.path, ignore_errors=True)
     try:
-        say(str(export(student, int8.path, ToCTranslate2("int8"), None, say)))
+        say(str(export(student, int8.path, ToCTranslate2("int8"), None)))
     except WorkError as error:
         return error
     return None
@@ -178,7 +177,6 @@ def _measure_alone(
     folders: Sequence[Path],
     test: EvaluationSet,
     rules: EvaluateConfig,
-    say: Callable[[str], None],
 ) -> Row:
     """A row of the table, measured in a process of its own, as `translate` would be: what training left in
     this one's memory halves the speed.
@@ -221,7 +219,7 @@ def _is_export_of(run: RunFolder, exported: RunFolder) -> bool:
 
 
 def _distilled_entries(
-    plan: Plan, more_text: TextSource | None, data: DataConfig, folder: Path, say: Callable[[str], None]
+    plan: Plan, more_text: TextSource | None, data: DataConfig, folder: Path
 ) -> list[Corpus]:
     """The student's training entries: the teachers' translations of the sources of the config's entries and
     of `more_text`, and where asked the entries themselves.
@@ -231,13 +229,13 @@ def _distilled_entries(
     for number, entry in enumerate(entries, start=1):
         file = folder / ("distilled.jsonl" if len(entries) == 1 else f"distilled-{number}.jsonl")
         languages = data.languages_of(entry)
-        columns = _translate(plan, _sources(entry, data), entry.tag, languages, file, say)
+        columns = _translate(plan, _sources(entry, data), entry.tag, languages, file)
         kept = entry.model_dump(include=set(Corpus.model_fields), exclude={"filter", "reverse"})
         kept |= {"source_lang": languages[0], "target_lang": languages[1]}
         found.append(FileCorpus(**kept, file=str(file), columns=list(columns), filter=FilterConfig()))
     if more_text is not None:
         file, languages = folder / "distilled-text.jsonl", (data.source_lang, data.target_lang)
-        columns = _translate(plan, more_text, None, languages, file, say)
+        columns = _translate(plan, more_text, None, languages, file)
         found.append(FileCorpus(name="text", file=str(file), columns=list(columns), filter=FilterConfig()))
     return [*found, *(entries if plan.with_references else [])]
 
@@ -255,14 +253,13 @@ def _sources(entry: Corpus, data: DataConfig) -> TextSource:
 
 def _translate(
     plan: Plan, text: TextSource, tag: str | None, languages: tuple[str, str], file: Path,
-    say: Callable[[str], None],
 ) -> tuple[str, str]:  # fmt: skip
     """Write the corpus `file`; its columns, which are the languages as the teacher calls them."""
     first, *others = plan.teachers
     translator = Translator.load(first, ensemble=others).for_set(languages)
     tag = _known_tag(tag, translator)
     task = SyntheticCorpusTask(translator, plan.teachers, text, True, plan.choice, tag)
-    if counts := make_corpus(task, file, say):
+    if counts := make_corpus(task, file):
         say(f"{file}: {counts_in_words(counts)}")
     return task.languages
 

@@ -20,6 +20,7 @@ from transformer_mt.evaluation.outputs import matches_model
 from transformer_mt.experiments.sweep_plan import Job, Sweep
 from transformer_mt.files import write_text
 from transformer_mt.locks import set_aside
+from transformer_mt.messages import say
 from transformer_mt.progress_bar import duration, time_left
 from transformer_mt.runs.folder import RunFolder
 
@@ -30,9 +31,9 @@ _SAY_EVERY = 60.0
 class Runner:
     """Runs jobs in parallel, one per device or per share of this machine's cores."""
 
-    def __init__(self, sweep: Sweep, devices: Sequence[str | None], say: Callable[[str], None]) -> None:
+    def __init__(self, sweep: Sweep, devices: Sequence[str | None]) -> None:
         """`devices`, such as cuda:0, are for one job at a time each; None is the device of the config."""
-        self.sweep, self._say = sweep, say
+        self.sweep = sweep
         self._devices: SimpleQueue[str | None] = SimpleQueue()
         for device in devices:
             self._devices.put(device)
@@ -57,16 +58,14 @@ class Runner:
                         future.result()
                     except WorkError as error:
                         failures.append(str(error))
-                        self._say(str(error))
+                        say(str(error))
                     left = time_left(number, len(futures), time.monotonic() - begun)
-                    self._say(
-                        f"{before + number} of {len(self.sweep.jobs)} trainings, about {duration(left)} left"
-                    )
+                    say(f"{before + number} of {len(self.sweep.jobs)} trainings, about {duration(left)} left")
                     try:
                         done()
                     except (InputError, WorkError, OSError) as error:
                         # Asked for again after the next job, and at the end
-                        self._say(f"no table yet: {error}")
+                        say(f"no table yet: {error}")
             except BaseException:
                 self._stop()
                 pool.shutdown(wait=True, cancel_futures=True)
@@ -77,9 +76,7 @@ class Runner:
         device = self._devices.get()
         override = [f"train.device={device}"] if device else []
         try:
-            self._say(
-                f"{job.variant}, seed {job.seed}: trains in {job.folder}{f' on {device}' if device else ''}"
-            )
+            say(f"{job.variant}, seed {job.seed}: trains in {job.folder}{f' on {device}' if device else ''}")
             self._make_ready(job)
             with (job.folder / "log.txt").open("a", encoding="utf-8") as log:
                 self._call(
@@ -89,7 +86,7 @@ class Runner:
                     self._call(
                         job, log, "evaluate", str(job.folder), "--device", device or job.config.train.device
                     )
-            self._say(f"{job.variant}, seed {job.seed}: done")
+            say(f"{job.variant}, seed {job.seed}: done")
         except (InputError, OSError) as error:
             raise WorkError(f"{job.variant}, seed {job.seed}: {error}") from None
         finally:
@@ -104,9 +101,7 @@ class Runner:
         if job.folder.exists() and before != dump_config(job.config):
             if not _is_same_training(file, job.config):
                 aside = set_aside(job.folder)
-                self._say(
-                    f"{job.variant}, seed {job.seed}: was trained with other settings; that is now {aside}"
-                )
+                say(f"{job.variant}, seed {job.seed}: was trained with other settings; that is now {aside}")
             for scores in RunFolder(job.folder).scores_files():
                 scores.unlink()  # of another search
         job.folder.mkdir(parents=True, exist_ok=True)
@@ -133,7 +128,7 @@ class Runner:
                     status = process.wait(_SAY_EVERY)
                     break
                 except subprocess.TimeoutExpired:
-                    self._say(f"{job.variant}, seed {job.seed}: {_last_line(job.folder / 'log.txt')}")
+                    say(f"{job.variant}, seed {job.seed}: {_last_line(job.folder / 'log.txt')}")
         finally:
             with self._lock:
                 self._running.pop(job, None)

@@ -22,6 +22,7 @@ from transformer_mt.errors import InputError, WorkError
 from transformer_mt.experiments.origin import check_origin, record_origin
 from transformer_mt.files import digest, fsync
 from transformer_mt.locks import lock_output
+from transformer_mt.messages import say
 from transformer_mt.progress_bar import show_progress
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.text.hashes import text_key
@@ -118,9 +119,7 @@ def check_columns(languages: tuple[str, str]) -> None:
         )
 
 
-def make_corpus(
-    step: SyntheticCorpusTask, out: Path, say: Callable[[str], None], ranks: Ranks | None = None
-) -> Counter[str]:
+def make_corpus(step: SyntheticCorpusTask, out: Path, ranks: Ranks | None = None) -> Counter[str]:
     """Write the lines with their translations to `out`, a corpus file in JSON lines; gives back the number of
     lines by what became of them, nothing if the file is there already.
 
@@ -150,15 +149,13 @@ def make_corpus(
             if part.stat().st_size:  # the choice is made when all is translated: it may still change
                 check_origin(part, {name: facts[name] for name in facts if name != "choice"}, origin)
             record_origin(origin, facts)
-            _translate_into(part, step, counts, say, ranks)
+            _translate_into(part, step, counts, ranks)
             _write_kept(part, out, step, rules, counts)
     ranks.broadcast(None)
     return counts
 
 
-def _translate_into(
-    part: Path, step: SyntheticCorpusTask, counts: Counter[str], say: Callable[[str], None], ranks: Ranks
-) -> None:
+def _translate_into(part: Path, step: SyntheticCorpusTask, counts: Counter[str], ranks: Ranks) -> None:
     """All lines with their translations, one JSON object each; those in the file already stay."""
     done = cut_to_whole_lines(part)
     models = ", ".join(map(str, step.models))

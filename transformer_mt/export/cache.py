@@ -1,17 +1,17 @@
 """A run's export made once and kept, for `--engine ctranslate2` on a run's folder."""
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 from transformer_mt.cache import cache_root
 from transformer_mt.errors import InputError
 from transformer_mt.files import digest
+from transformer_mt.messages import say
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.translation.engines.ctranslate2_engine import import_ctranslate2
 
 
-def exported(run: RunFolder, say: Callable[[str], None]) -> Path:
+def exported(run: RunFolder) -> Path:
     """The folder of the run's float32 export, made now if these weights were not exported before."""
     run.check_weights()
     # Another version of the exporting code or of CTranslate2 exports again.
@@ -28,7 +28,7 @@ def exported(run: RunFolder, say: Callable[[str], None]) -> Path:
 
         say(f"exporting {run} to {folder}, once")
         try:
-            say(str(export(run, folder, ToCTranslate2(), None, say)))
+            say(str(export(run, folder, ToCTranslate2(), None)))
         except (InputError, OSError):
             if not kept.export_facts_file.exists():  # another process was faster
                 raise

@@ -4,7 +4,6 @@ import contextlib
 import json
 import shutil
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from transformer_mt.export.format import ExportFormat, TrainedRun
 from transformer_mt.export.model_card import card_facts, model_card
 from transformer_mt.export.proof import Proof, probe_sentences, prove
 from transformer_mt.files import write_text
+from transformer_mt.messages import say
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.translation.engines.torch_engine import load_model
 from transformer_mt.translation.translator import Translator
@@ -23,7 +23,6 @@ def export(
     out: Path,
     target: ExportFormat,
     probe: str | None,
-    say: Callable[[str], None],
     license: str | None = None,
 ) -> Proof:
     """Write the model of `run` to `out` in the target's form with a model card, and check its output; on
@@ -48,7 +47,7 @@ def export(
     config = config.model_copy(update={"decode": decode})
     trained = TrainedRun(run, config, *load_model(run, config))
     trained.model.eval()
-    sentences = probe_sentences(run, config.data, trained.tokenizer, probe, say)
+    sentences = probe_sentences(run, config.data, trained.tokenizer, probe)
     made = [folder for folder in out.parents if not folder.exists()]
     out.parent.mkdir(parents=True, exist_ok=True)
     unproven = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))

@@ -4,7 +4,7 @@ the outputs are compared.
 
 import json
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -16,6 +16,7 @@ from transformer_mt.data.vocabulary.tokenizer import EOS, Tokenizer
 from transformer_mt.errors import InputError, Setting, WorkError
 from transformer_mt.evaluation.sacrebleu_metrics import build_bleu
 from transformer_mt.export.format import ExportFormat, Output
+from transformer_mt.messages import say
 from transformer_mt.progress_bar import show_progress
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.text.lines import read_lines
@@ -58,9 +59,7 @@ class Proof:
         )
 
 
-def probe_sentences(
-    run: RunFolder, data: DataConfig, tokenizer: Tokenizer, file: str | None, say: Callable[[str], None]
-) -> list[str]:
+def probe_sentences(run: RunFolder, data: DataConfig, tokenizer: Tokenizer, file: str | None) -> list[str]:
     """Sentences of the file, else of the validation set, else of test sets the run was scored on, else of
     random pieces.
     """

@@ -1,7 +1,7 @@
 """An inspection of all corpora of a config before training: one pass over each, in flat memory."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -27,6 +27,7 @@ from transformer_mt.inspection.checks import (
 from transformer_mt.inspection.finding import Example, Finding
 from transformer_mt.inspection.samples import Block, BlockSample
 from transformer_mt.inspection.shifted_lines import find_shifts
+from transformer_mt.messages import say
 from transformer_mt.progress_bar import show_progress
 from transformer_mt.text.languages import LanguageIdentifier, is_natural
 from transformer_mt.text.pair import Pair
@@ -67,7 +68,7 @@ class Inspection:
     """Pieces of the vocabulary that the tokens are counted with."""
 
 
-def inspect(config: Config, say: Callable[[str], None]) -> Inspection:
+def inspect(config: Config) -> Inspection:
     """Look at the training corpora, after the repairs of data.filter, and at the validation and test sets."""
     data, notes = config.data, []
     identifier: LanguageIdentifier | None = None
@@ -75,7 +76,7 @@ def inspect(config: Config, say: Callable[[str], None]) -> Inspection:
         identifier = LanguageIdentifier()
     except InputError as error:
         notes.append(f"Languages were not checked: {error}.")
-    held_out = evaluation_keys(data, say)
+    held_out = evaluation_keys(data)
     reports = []
     for entry in data.entries:
         say(f"looking at {entry.title}")

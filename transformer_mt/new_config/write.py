@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
@@ -17,6 +17,7 @@ from transformer_mt.data.vocabulary.tokenizer import Tokenizer, VocabularySizeEr
 from transformer_mt.errors import InputError
 from transformer_mt.files import write_text
 from transformer_mt.inspection.samples import BlockSample
+from transformer_mt.messages import say
 from transformer_mt.new_config.guess_corpora import Guess, guess_corpora
 from transformer_mt.new_config.sizing import UNSEGMENTED_LEAST, Size, shortened, size_for, smaller
 from transformer_mt.progress_bar import duration, show_progress
@@ -51,9 +52,7 @@ class Data:
     sample: list[tuple[str, str]]
 
 
-def new_config(
-    source_lang: str, target_lang: str, files: Sequence[str], out: Path, say: Callable[[str], None]
-) -> None:
+def new_config(source_lang: str, target_lang: str, files: Sequence[str], out: Path) -> None:
     """Write a config for the files to `out`, and say what was assumed and how long the training will take."""
     if out.exists():
         raise InputError(f"{out}: must not exist yet, but does; name another file, or remove it")

@@ -1,8 +1,6 @@
 """The folder of a run, or of an exported model: which file is where, and how each is read."""
 
 import json
-import warnings
-from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from transformer_mt.config import Config, load_config
 from transformer_mt.data.corpora.held_out import held_out_file
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer, tokenizer_files
-from transformer_mt.errors import InputError, Notice, WorkError
+from transformer_mt.errors import InputError, WorkError
 from transformer_mt.files import digest, read_objects
+from transformer_mt.messages import messages_to
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -110,8 +109,7 @@ class RunFolder:
         if not self.config_file.exists():
             raise InputError(f"{self}: must be a run's folder, but holds no {self.config_file.name}")
         overrides = [f"decode.{key}={_yaml(value)}" for key, value in (decode or {}).items()]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Notice)  # old names of keys are not the user's mistake here
+        with messages_to(lambda text: None):  # old names of keys are not the user's mistake here
             config = load_config(self.config_file, overrides)
         if "stop_early" in config.decode.model_fields_set:
             return config
@@ -170,11 +168,11 @@ class RunFolder:
         weights = facts_of(self.parent_file).get("weights")
         return None if weights is None else str(weights)
 
-    def newest_checkpoint(self, report: Callable[[str], None]) -> "Checkpoint | None":
+    def newest_checkpoint(self) -> "Checkpoint | None":
         """The newest undamaged checkpoint; damaged ones are reported and set aside."""
         from transformer_mt import checkpoint
 
-        return checkpoint.newest(self.checkpoints, report)
+        return checkpoint.newest(self.checkpoints)
 
 
 def facts_of(file: Path) -> dict[str, Any]:

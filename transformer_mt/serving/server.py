@@ -12,6 +12,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from transformer_mt.cpu import usable_cores
 from transformer_mt.errors import InputError, Setting
+from transformer_mt.messages import say
 from transformer_mt.serving.app import build_app
 from transformer_mt.serving.batcher import Batcher
 from transformer_mt.serving.directions import Directions
@@ -73,7 +74,6 @@ def serve(
     loads: Sequence[Callable[[], Translator]],
     host: str,
     port: int,
-    say: Callable[[str], None],
     limits: Limits,
     keys: ApiKeys | None = None,
     origins: Sequence[str] = (),

@@ -47,12 +47,9 @@ def find_budget(config: Config, data: PreparedData, device: torch.device) -> int
     """
     model = model_for(config, data.tokenizer).to(device)
 
-    def fail(message: str) -> None:
-        raise torch.OutOfMemoryError(message)
-
     # Each rank tries its own sizes: none may wait for another's step.
     dtype = choose_precision(config.train.precision, device)
-    updater = build_trial_updater(config, model, device, dtype, fail)
+    updater = build_trial_updater(config, model, device, dtype, may_halve=False)
     limit = free_memory(device)
 
     def measure(tokens: int) -> int:

@@ -5,8 +5,9 @@ makes it save and continue.
 import os
 import signal
 import threading
-from collections.abc import Callable
 from types import FrameType, TracebackType
+
+from transformer_mt.messages import say
 
 
 class Interrupts:
@@ -14,8 +15,7 @@ class Interrupts:
     number, except under torchrun.
     """
 
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
+    def __init__(self) -> None:
         self.received: signal.Signals | None = None
         self.save_requested = False
         """Whether SIGUSR1 came since the last checkpoint; the loop sets it back."""
@@ -37,7 +37,7 @@ class Interrupts:
             return
         self.received = signal.Signals(number)
         at_once = "" if _is_under_torchrun() else "; press again to stop at once without saving"
-        self._say(f"stopping and saving after this update{at_once}")
+        say(f"stopping and saving after this update{at_once}")
 
     def _request_save(self, number: int, frame: FrameType | None) -> None:
         self.save_requested = True

@@ -12,13 +12,13 @@ from transformer_mt.device import choose_device, is_compiler_error, is_out_of_me
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.evaluation.metrics import tokenised_note
 from transformer_mt.memory import peak_memory
+from transformer_mt.messages import say
 from transformer_mt.progress_bar import duration
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.training.interrupts import Interrupts
 from transformer_mt.training.model_selection import finish, publish, validate_and_publish
 from transformer_mt.training.parallel.distributed import Ranks, refuse_lost_rank
 from transformer_mt.training.reporting.environment import environment
-from transformer_mt.training.reporting.metrics_log import say_on_rank_zero
 from transformer_mt.training.setup import open_run
 from transformer_mt.training.state.progress import MAX_SKIPS, LogWindow
 from transformer_mt.training.state.run import Run
@@ -84,7 +84,7 @@ def _train(run: Run) -> None:
     if _is_finished(run):
         limits = "train.max_epochs and train.max_updates" if config.train.max_epochs else "train.max_updates"
         more = "train.patience" if _out_of_patience(run) else limits
-        say_on_rank_zero(
+        say(
             f"{folder}: finished at update {run.progress.step:,}; raise {more} to continue, or train "
             "under another name"
         )
@@ -96,7 +96,7 @@ def _train(run: Run) -> None:
     if run.saved_step is None and config.init_from:
         _validate(run)  # what the parent can do: no later model of this run may be worse
     run.model.train()
-    with Interrupts(say_on_rank_zero) as interrupts:
+    with Interrupts() as interrupts:
         while not _is_done(run):
             _update(run)
             if _due(run, config.train.log_every):
@@ -110,7 +110,7 @@ def _train(run: Run) -> None:
                 interrupts.save_requested = False
                 _collect_results(run)
                 run.save()
-                say_on_rank_zero(f"saved at update {run.progress.step:,}")
+                say(f"saved at update {run.progress.step:,}")
             if received := max(signal for signal, _ in wishes):
                 _collect_results(run)
                 run.save()
@@ -120,7 +120,7 @@ def _train(run: Run) -> None:
         run.save()
         run.metrics_log.close_bar()
     if _out_of_patience(run):
-        say_on_rank_zero(
+        say(
             f"no new best in {run.progress.stale} validations (train.patience): training ends at update "
             f"{run.progress.step:,} of {config.train.max_updates:,}"
         )
@@ -171,14 +171,12 @@ def _announce(run: Run) -> None:
     parameters = sum(parameter.numel() for parameter in run.model.parameters())
     precision = str(run.updater.dtype).removeprefix("torch.")
     devices = f"{run.ranks.size} x {run.device.type}" if run.ranks.size > 1 else str(run.device)
-    say_on_rank_zero(
-        f"{config.name}: {parameters:,} parameters, {precision} on {devices}; run folder {run.folder}"
-    )
+    say(f"{config.name}: {parameters:,} parameters, {precision} on {devices}; run folder {run.folder}")
     references = [targets[0] for each in run.data.valid for _, targets in each.sentences]
     if note := tokenised_note(references, config.evaluate.tokenize):
-        say_on_rank_zero(note)
+        say(note)
     if config.train.save_every > config.train.max_updates:
-        say_on_rank_zero(
+        say(
             "note: train.save_every is more than train.max_updates; checkpoints are written only at a new "
             "best and at the end"
         )
@@ -229,9 +227,7 @@ def _collect_results(run: Run) -> None:
     for step, result in enumerate(results, start=progress.step - len(results) + 1):
         progress.count(result)
         if result.skipped:
-            say_on_rank_zero(
-                f"update {step:,} was skipped: its gradient is not finite ({progress.skipped:,} so far)"
-            )
+            say(f"update {step:,} was skipped: its gradient is not finite ({progress.skipped:,} so far)")
         if progress.skipped_in_a_row >= MAX_SKIPS:
             raise WorkError(
                 f"{MAX_SKIPS} updates in a row had no finite gradient; resume from the last checkpoint with "
@@ -239,7 +235,7 @@ def _collect_results(run: Run) -> None:
             )
     run.estimate.updated(len(results), seconds)
     for line in run.estimate.announcement(progress.step, run.config.train, run.device.type == "cpu"):
-        say_on_rank_zero(line)
+        say(line)
     last = results[-1]
     ppl = math.exp(min(100.0, last.nll / last.num_tokens)) if not last.skipped else math.nan
     speed = sum(result.num_tokens for result in results) / seconds
@@ -264,7 +260,7 @@ def _log(run: Run) -> None:
         memory_mb=peak_memory(run.device) / 1e6,
         **facts,
     )
-    say_on_rank_zero(
+    say(
         f"update {progress.step:,}/{run.config.train.max_updates:,}  epoch {run.batches.epochs:.2f}  loss "
         f"{facts['loss']:.3f}  ppl {facts['ppl']:.2f}  lr {rate:.2e}  {facts['tokens_per_second']:,.0f} "
         f"tokens/s{_time_left(run)}"

@@ -14,9 +14,9 @@ from transformer_mt.config import DecodeConfig
 from transformer_mt.errors import WorkError
 from transformer_mt.evaluation.calibration import calibrate
 from transformer_mt.files import write_text
+from transformer_mt.messages import say
 from transformer_mt.progress_bar import show_progress
 from transformer_mt.training.parallel.sharding import load_full_weights
-from transformer_mt.training.reporting.metrics_log import say_on_rank_zero
 from transformer_mt.training.reporting.report import write_report
 from transformer_mt.training.state.run import Run
 from transformer_mt.training.validate import SetScores, Validation, validate
@@ -59,13 +59,13 @@ def _record(run: Run, result: Validation, event: str, **facts: object) -> None:
     )
     best = "  (best so far)" if facts.get("is_best") else ""
     of_what = "the average of checkpoints" if event == "average" else f"validation at {step:,}"
-    say_on_rank_zero(f"{of_what}: {_in_words(deciding)}{best}")
+    say(f"{of_what}: {_in_words(deciding)}{best}")
     for each in result.sets if len(result.sets) > 1 else []:
-        say_on_rank_zero(f"    {each.name}: {_in_words(each)}")
+        say(f"    {each.name}: {_in_words(each)}")
     for src, reference, translation in result.samples:
-        say_on_rank_zero(f"    {src}\n      is   {reference}\n      got  {translation}")
+        say(f"    {src}\n      is   {reference}\n      got  {translation}")
     if run.ranks.is_rank_zero:
-        write_report(run.folder, run.config, say_on_rank_zero)
+        write_report(run.folder, run.config)
 
 
 def _in_words(result: SetScores) -> str:
@@ -108,7 +108,7 @@ def _published_score(file: Path, name: str) -> float:
     try:
         facts = checkpoint.metadata(file)
     except CheckpointError as error:
-        say_on_rank_zero(f"{error}; it is replaced")
+        say(f"{error}; it is replaced")
         return -math.inf
     if _METADATA_KEY in facts:
         score = json.loads(facts[_METADATA_KEY]).get("score", {}).get(name)
@@ -157,10 +157,10 @@ def finish(run: Run) -> None:
         model=chosen,
     )
     if ranks.is_rank_zero:
-        write_report(run.folder, run.config, say_on_rank_zero)
+        write_report(run.folder, run.config)
         write_text(run.folder.finished_file, f'{{"step": {progress.step}}}\n')
     model = os.path.relpath(run.folder.path)
-    say_on_rank_zero(f'done: {run.folder} holds {chosen}; try: translate {model} "..."')
+    say(f'done: {run.folder} holds {chosen}; try: translate {model} "..."')
 
 
 def _calibrate(run: Run) -> None:
@@ -188,5 +188,5 @@ def _best_weights(run: Run) -> dict[str, Tensor]:
     try:
         return checkpoint.load(run.folder.checkpoints / f"step-{run.progress.best_step:08d}").tensors["model"]
     except CheckpointError as error:
-        say_on_rank_zero(f"{error}; keeping the model published when it was the best")
+        say(f"{error}; keeping the model published when it was the best")
         return run.folder.weights()

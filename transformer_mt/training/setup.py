@@ -26,6 +26,7 @@ from transformer_mt.device import keep_freed_memory
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.files import write_text
 from transformer_mt.locks import FolderLock, lock_folder, set_aside
+from transformer_mt.messages import say
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.runs.resolve import Origin, resolve, updates_of_epochs
@@ -33,7 +34,7 @@ from transformer_mt.text.languages import base_code
 from transformer_mt.training.batch_budget import find_budget
 from transformer_mt.training.early_checks import check_early
 from transformer_mt.training.parallel.distributed import Ranks
-from transformer_mt.training.reporting.metrics_log import MetricsLog, say_on_rank_zero
+from transformer_mt.training.reporting.metrics_log import MetricsLog
 from transformer_mt.training.state.config_changes import (
     is_other_update_size,
     note_other_update_size,
@@ -112,9 +113,7 @@ def _open_run(config: Config, folder: RunFolder, fresh: bool, ranks: Ranks, held
     )
     if saved is not None:
         run.restore(saved)
-        say_on_rank_zero(
-            f"resuming from {saved.path}: update {run.progress.step:,} of {run.config.train.max_updates:,}"
-        )
+        say(f"resuming from {saved.path}: update {run.progress.step:,} of {run.config.train.max_updates:,}")
     if ranks.is_rank_zero:
         if saved is None:
             data.tokenizer.save(folder.path)
@@ -165,9 +164,7 @@ class _Preparation:
     def batch_tokens(self, config: Config) -> int:
         """The most tokens that fit the device of every rank."""
         tokens = min(self._ranks.gather(find_budget(config, self.data, self._device)))
-        say_on_rank_zero(
-            f"train.batch_tokens: auto is {tokens:,} here; config.yaml in the run's folder holds the number"
-        )
+        say(f"train.batch_tokens: auto is {tokens:,} here; config.yaml in the run's folder holds the number")
         return tokens
 
     def last_update(self, config: Config) -> int:
@@ -265,7 +262,7 @@ def _note_other_directions(config: Config, parent: Parent) -> None:
         of_parent, own = (
             ", ".join(f"{source} to {target}" for source, target in sorted(each)) for each in (theirs, mine)
         )
-        say_on_rank_zero(f"note: {parent.folder} translates {of_parent}, and this run {own}")
+        say(f"note: {parent.folder} translates {of_parent}, and this run {own}")
 
 
 def _refuse_foreign_tokenizer(folder: RunFolder, tokenizer: Tokenizer) -> None:
@@ -282,7 +279,7 @@ def _prepare_data(config: Config, tokenizer: Tokenizer | None, ranks: Ranks) -> 
     """The encoded pairs; InputError unless all ranks have the same and the monitor can be computed."""
     helping = help_prepare(config, tokenizer) if ranks.local_rank else nullcontext()
     with helping, ranks.local_rank_zero_first():
-        data = prepare(config, say_on_rank_zero, tokenizer, log_probs)
+        data = prepare(config, tokenizer, log_probs)
     forget_models()
     if len(set(ranks.gather(data.fingerprint))) > 1:
         raise InputError(
@@ -299,7 +296,7 @@ def _prepare_data(config: Config, tokenizer: Tokenizer | None, ranks: Ranks) -> 
 def _create_folder(folder: Path, fresh: bool) -> FolderLock:
     """Create the run's folder and lock it; with `fresh` an old one is moved aside first."""
     if fresh and folder.is_dir():
-        say_on_rank_zero(f"the old run is now {set_aside(folder)}")
+        say(f"the old run is now {set_aside(folder)}")
     folder.mkdir(parents=True, exist_ok=True)
     return lock_folder(folder)
 
@@ -328,7 +325,7 @@ def _network(
     if parent is not None:
         parent.give_weights(model)
     model = model.to(device)
-    updater = build_updater(config, model, device, dtype, ranks, say_on_rank_zero)
+    updater = build_updater(config, model, device, dtype, ranks)
     if not ranks.is_rank_zero:
         torch.manual_seed(config.seed + ranks.rank)  # equal weights on each rank, but different dropout
     return model, updater
@@ -347,7 +344,7 @@ def _config_of(saved: Checkpoint, folder: RunFolder) -> Config:
 
 def _newest(folder: RunFolder, ranks: Ranks) -> Checkpoint | None:
     """The newest undamaged checkpoint; rank 0 finds it, because it sets damaged ones aside."""
-    saved = folder.newest_checkpoint(say_on_rank_zero) if ranks.is_rank_zero else None
+    saved = folder.newest_checkpoint() if ranks.is_rank_zero else None
     path = ranks.broadcast(saved and str(saved.path))
     if ranks.is_rank_zero or path is None:
         return saved

@@ -231,7 +231,7 @@ class Planner:
     def _units(
         self, segments: Sequence[Segment], encoded: Sequence[Ids], settings: DecodeConfig, before: Ids
     ) -> list[Unit]:
-        """A unit for each segment that has pieces: one of control characters, say, has none."""
+        """A unit for each segment that has pieces: one of control characters, has none."""
         most = self.max_src_length - 1  # only a single character of more pieces is cut here
         return [
             Unit(segment, (before + ids)[:most], self.limit(len(ids[:most]), settings))

@@ -50,7 +50,7 @@ def test_each_form_is_scored_against_its_own_references(tiny_run):
             right = form not in ("with typos", "single words")
             answers[src] = [references[0]] if right else ["Hund Hund Hund Hund Hund Hund"]
     translator = Translator(TableEngine(tokenizer, answers), tokenizer, config)
-    rows = {row.form: row for row in measure(translator, TEST, config.evaluate, print, None)}
+    rows = {row.form: row for row in measure(translator, TEST, config.evaluate, None)}
     assert set(rows) == set(forms(TEST))
     for form in ("as it is", "in capitals", "in title case", "without final mark", "two sentences a line"):
         assert rows[form].scores[0].value == pytest.approx(100), form

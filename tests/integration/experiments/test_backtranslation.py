@@ -27,9 +27,9 @@ ENGLISH = [english for english, _ in toy.generate("test", 40)]
 ALL = PairSelection(FilterConfig())
 
 
-def backtranslate(translator, models, texts, out, choice, say):
+def backtranslate(translator, models, texts, out, choice):
     return make_corpus(
-        SyntheticCorpusTask(translator, models, TextSource.of_files(texts), False, choice), out, say
+        SyntheticCorpusTask(translator, models, TextSource.of_files(texts), False, choice), out
     )
 
 
@@ -49,7 +49,7 @@ def translator(tiny_run):
 def test_the_corpus_has_the_text_with_the_models_translations(translator, tiny_run, text, tmp_path):
     out = tmp_path / "synthetic.jsonl"
     text.write_text("\n".join([*ENGLISH[:20], "", *ENGLISH[10:30], " ", "word " * 100, *ENGLISH[:5]]) + "\n")
-    counts = backtranslate(translator, [tiny_run], [text], out, ALL, print)
+    counts = backtranslate(translator, [tiny_run], [text], out, ALL)
     expected = {result.source: result.translation for result in translator.translate(ENGLISH[:30])}
     rows = read_objects(out)
     assert {row["en"]: row["de"] for row in rows}.items() <= expected.items()
@@ -62,7 +62,7 @@ def test_the_corpus_has_the_text_with_the_models_translations(translator, tiny_r
 
 def test_training_reads_it(translator, tiny_run, text, tmp_path, write_config):
     out = tmp_path / "synthetic.jsonl"
-    backtranslate(translator, [tiny_run], [text], out, ALL, print)
+    backtranslate(translator, [tiny_run], [text], out, ALL)
     corpus = {"file": str(out), "tag": "<bt>"}
     config = load_config(write_config(data={"source_lang": "de", "target_lang": "en", "train": corpus}))
     pairs = list(config.data.entries[0].read(config.data.languages))
@@ -71,8 +71,8 @@ def test_training_reads_it(translator, tiny_run, text, tmp_path, write_config):
 
 def test_the_share_with_the_best_scores_is_kept(translator, tiny_run, text, tmp_path):
     whole, half = tmp_path / "whole.jsonl", tmp_path / "half.jsonl"
-    backtranslate(translator, [tiny_run], [text], whole, ALL, print)
-    counts = backtranslate(translator, [tiny_run], [text], half, PairSelection(FilterConfig(), 0.5), print)
+    backtranslate(translator, [tiny_run], [text], whole, ALL)
+    counts = backtranslate(translator, [tiny_run], [text], half, PairSelection(FilterConfig(), 0.5))
     rows, kept = read_objects(whole), read_objects(half)
     assert abs(len(kept) - len(rows) / 2) <= 1 and counts["low score"] == len(rows) - len(kept)
     assert min(row["score"] for row in kept) >= sorted(row["score"] for row in rows)[len(rows) // 2 - 1]
@@ -88,7 +88,7 @@ def test_the_cleaning_rules_judge_the_pairs(tmp_path, text, tiny_run, translator
     monkeypatch.setattr(synthetic, "_translated", lambda *_: rows)
     out = tmp_path / "synthetic.jsonl"
     choice = PairSelection(FilterConfig(copy=True, numbers=True))
-    counts = backtranslate(translator, [tiny_run], [text], out, choice, print)
+    counts = backtranslate(translator, [tiny_run], [text], out, choice)
     assert [row["en"] for row in read_objects(out)] == ["A dog sleeps."]
     assert (counts["copy"], counts["numbers"], counts["repeating"]) == (1, 1, 1)
 
@@ -96,7 +96,7 @@ def test_the_cleaning_rules_judge_the_pairs(tmp_path, text, tiny_run, translator
 @pytest.mark.parametrize("chunks", [0, 1, 2])
 def test_an_interrupted_translation_is_resumed(translator, tiny_run, text, tmp_path, monkeypatch, chunks):
     whole, cut = tmp_path / "whole.jsonl", tmp_path / "cut.jsonl"
-    backtranslate(translator, [tiny_run], [text], whole, ALL, print)
+    backtranslate(translator, [tiny_run], [text], whole, ALL)
     monkeypatch.setattr(ChunkSize, "next", lambda self: 15)
     original, calls, lines = synthetic._translated, [], []
     worth = list(
@@ -113,29 +113,29 @@ def test_an_interrupted_translation_is_resumed(translator, tiny_run, text, tmp_p
 
     monkeypatch.setattr(synthetic, "_translated", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        backtranslate(translator, [tiny_run], [text], cut, ALL, print)
+        backtranslate(translator, [tiny_run], [text], cut, ALL)
     assert not cut.exists()
     with (tmp_path / ".cut.jsonl.part").open("a") as part:
         part.write('{"de": "half a li')  # as kill -9 may leave it
     monkeypatch.setattr(
         synthetic, "_translated", lambda t, part, r: (lines.extend(part), original(t, part, r))[1]
     )
-    backtranslate(translator, [tiny_run], [text], cut, ALL, print)
+    backtranslate(translator, [tiny_run], [text], cut, ALL)
     assert cut.read_bytes() == whole.read_bytes() and lines == worth[15 * chunks :]
     assert not (tmp_path / ".cut.jsonl.part").exists()
 
 
 def test_what_is_done_is_not_done_again_and_never_mixed(translator, tiny_run, text, tmp_path, monkeypatch):
     out = tmp_path / "synthetic.jsonl"
-    backtranslate(translator, [tiny_run], [text], out, ALL, print)
+    backtranslate(translator, [tiny_run], [text], out, ALL)
     before = out.read_bytes()
     monkeypatch.setattr(synthetic, "_translated", None)
-    assert backtranslate(translator, [tiny_run], [text], out, ALL, print) == {}
+    assert backtranslate(translator, [tiny_run], [text], out, ALL) == {}
     with pytest.raises(InputError, match="was made with another choice; remove it, or name another `out`"):
-        backtranslate(translator, [tiny_run], [text], out, PairSelection(FilterConfig(), 0.5), print)
+        backtranslate(translator, [tiny_run], [text], out, PairSelection(FilterConfig(), 0.5))
     text.write_text("Another text.\n")
     with pytest.raises(InputError, match="was made with another text"):
-        backtranslate(translator, [tiny_run], [text], out, ALL, print)
+        backtranslate(translator, [tiny_run], [text], out, ALL)
     assert out.read_bytes() == before
 
 
@@ -143,7 +143,7 @@ def test_a_file_of_the_users_own_is_not_to_be_removed(translator, tiny_run, text
     own = tmp_path / "own.jsonl"
     own.write_text("mine\n")
     with pytest.raises(InputError, match="own.jsonl: must be a file that this command made, but own"):
-        backtranslate(translator, [tiny_run], [text], own, ALL, print)
+        backtranslate(translator, [tiny_run], [text], own, ALL)
     assert own.read_text() == "mine\n"
 
 
@@ -155,12 +155,12 @@ def test_other_rules_clean_again_what_is_translated(translator, tiny_run, text, 
     original = synthetic._translated
     monkeypatch.setattr(synthetic, "_translated", lambda *a: [r | {"flags": ["long"]} for r in original(*a)])
     with pytest.raises(WorkError, match="synthetic.jsonl: no translation is left after cleaning"):
-        backtranslate(translator, [tiny_run], [text], out, nothing, print)
+        backtranslate(translator, [tiny_run], [text], out, nothing)
     monkeypatch.setattr(synthetic, "_translated", None)
-    counts = backtranslate(translator, [tiny_run], [text], out, ALL, print)
+    counts = backtranslate(translator, [tiny_run], [text], out, ALL)
     assert counts["kept"] == len(read_objects(out)) > 0
     with pytest.raises(InputError, match="was made with another choice"):
-        backtranslate(translator, [tiny_run], [text], out, nothing, print)
+        backtranslate(translator, [tiny_run], [text], out, nothing)
 
 
 def test_what_was_begun_in_another_precision_is_not_continued(
@@ -178,10 +178,10 @@ def test_what_was_begun_in_another_precision_is_not_continued(
 
     monkeypatch.setattr(synthetic, "_translated", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        backtranslate(translator, [tiny_run], [text], tmp_path / "x.jsonl", ALL, print)
+        backtranslate(translator, [tiny_run], [text], tmp_path / "x.jsonl", ALL)
     other = Translator.load(tiny_run, "cpu", "bfloat16", decode={"no_repeat_ngram": 2})
     with pytest.raises(InputError, match=r"\.x\.jsonl\.part: was made with another engine; remove it"):
-        backtranslate(other, [tiny_run], [text], tmp_path / "x.jsonl", ALL, print)
+        backtranslate(other, [tiny_run], [text], tmp_path / "x.jsonl", ALL)
 
 
 def test_other_lines_are_not_continued(translator, tiny_run, text, tmp_path, monkeypatch):
@@ -191,7 +191,7 @@ def test_other_lines_are_not_continued(translator, tiny_run, text, tmp_path, mon
     facts = SyntheticCorpusTask(translator, [tiny_run], TextSource.of_files([text]), False, ALL).facts()
     record_origin(tmp_path / "x.jsonl.origin.json", facts)
     with pytest.raises(InputError, match="must hold translations of these lines, but has another at"):
-        backtranslate(translator, [tiny_run], [text], tmp_path / "x.jsonl", ALL, print)
+        backtranslate(translator, [tiny_run], [text], tmp_path / "x.jsonl", ALL)
 
 
 def test_an_extra_that_is_missing_is_said_before_any_work(translator, tiny_run, text, tmp_path, monkeypatch):
@@ -202,7 +202,7 @@ def test_an_extra_that_is_missing_is_said_before_any_work(translator, tiny_run, 
     monkeypatch.setattr(synthetic, "_translated", None)
     with pytest.raises(InputError, match="py3langid must be installed"):
         choice = PairSelection(FilterConfig(language=True))
-        backtranslate(translator, [tiny_run], [text], tmp_path / "x.jsonl", choice, print)
+        backtranslate(translator, [tiny_run], [text], tmp_path / "x.jsonl", choice)
     languages._model.cache_clear()
 
 
@@ -253,9 +253,8 @@ def chain(tmp_path, text):
     return tmp_path / "chain.yaml"
 
 
-def test_a_chain_trains_translates_and_trains(chain, tmp_path):
-    said = []
-    folder = run_chain(chain, tmp_path / "chain", said.append)
+def test_a_chain_trains_translates_and_trains(chain, tmp_path, said):
+    folder = run_chain(chain, tmp_path / "chain")
     assert folder == tmp_path / "chain" / "forward"
     config = load_config(folder / "config.yaml")
     assert [entry.tag for entry in config.data.entries] == [None, "<bt>"]
@@ -265,13 +264,13 @@ def test_a_chain_trains_translates_and_trains(chain, tmp_path):
     models = [folder.parent / name / "model.safetensors" for name in ("backward", "forward")]
     before = [(file.stat().st_mtime_ns, file.read_bytes()) for file in models]
     said.clear()
-    run_chain(chain, tmp_path / "chain", said.append)
+    run_chain(chain, tmp_path / "chain")
     assert [(file.stat().st_mtime_ns, file.read_bytes()) for file in models] == before
     assert any("is done already" in line for line in said)
 
 
 def test_a_chain_that_was_interrupted_ends_the_same(chain, tmp_path, monkeypatch):
-    whole = run_chain(chain, tmp_path / "whole", print)
+    whole = run_chain(chain, tmp_path / "whole")
     original = synthetic._translated
 
     def interrupted(*arguments):
@@ -279,16 +278,16 @@ def test_a_chain_that_was_interrupted_ends_the_same(chain, tmp_path, monkeypatch
 
     monkeypatch.setattr(synthetic, "_translated", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        run_chain(chain, tmp_path / "cut", print)
+        run_chain(chain, tmp_path / "cut")
     monkeypatch.setattr(synthetic, "_translated", original)
-    cut = run_chain(chain, tmp_path / "cut", print)
+    cut = run_chain(chain, tmp_path / "cut")
     assert (cut / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
 
 
 def test_a_chain_takes_a_trained_backward_model(chain, tiny_run, tmp_path):
     values = yaml.safe_load(chain.read_text())
     chain.write_text(yaml.safe_dump({**values, "backward": str(shutil.copytree(tiny_run, tmp_path / "b"))}))
-    run_chain(chain, tmp_path / "chain", print)
+    run_chain(chain, tmp_path / "chain")
     assert not (tmp_path / "chain" / "backward").exists()
 
 
@@ -305,7 +304,7 @@ def test_mistakes_of_a_chain_are_found_before_any_work(chain, tmp_path, changes,
     values = yaml.safe_load(chain.read_text())
     chain.write_text(yaml.safe_dump({**values, **changes}))
     with pytest.raises(InputError) as error:
-        run_chain(chain, tmp_path / "chain", print)
+        run_chain(chain, tmp_path / "chain")
     assert message in str(error.value) and not (tmp_path / "chain").exists()
 
 
@@ -316,7 +315,7 @@ def test_an_extra_that_a_chain_needs_is_missed_before_its_training(chain, tmp_pa
     languages._model.cache_clear()
     monkeypatch.setitem(sys.modules, "py3langid.langid", None)
     with pytest.raises(InputError, match="py3langid must be installed"):
-        run_chain(chain, tmp_path / "chain", print)
+        run_chain(chain, tmp_path / "chain")
     languages._model.cache_clear()
     assert not (tmp_path / "chain").exists()
 
@@ -326,14 +325,14 @@ def test_a_chain_without_text_is_refused_before_its_training(chain, tmp_path):
     (tmp_path / "empty.txt").touch()
     chain.write_text(yaml.safe_dump({**values, "text": [str(tmp_path / "empty.txt")]}))
     with pytest.raises(InputError, match="text must have lines, but .*empty.txt is empty"):
-        run_chain(chain, tmp_path / "chain", print)
+        run_chain(chain, tmp_path / "chain")
     assert not (tmp_path / "chain").exists()
 
 
 def test_a_chain_is_not_written_into_a_run(chain, tiny_run, tmp_path):
     shutil.copytree(tiny_run, tmp_path / "run")
     with pytest.raises(InputError, match="must be a folder of its own for the chain, but is that of a train"):
-        run_chain(chain, tmp_path / "run", print)
+        run_chain(chain, tmp_path / "run")
     assert not (tmp_path / "run" / "backward").exists()
 
 
@@ -351,7 +350,7 @@ def test_a_chain_takes_a_backward_model_of_several_languages(chain, tmp_path):
         "test": [],
     }
     (tmp_path / "en_de.yaml").write_text(yaml.safe_dump(values))
-    run_chain(chain, tmp_path / "chain", print)
+    run_chain(chain, tmp_path / "chain")
     rows = read_objects(tmp_path / "chain" / "synthetic.jsonl")
     assert rows and {row["en"] for row in rows} <= set(ENGLISH)
     translator = Translator.load(tmp_path / "chain" / "backward", decode={"no_repeat_ngram": 1})
@@ -365,7 +364,7 @@ def test_a_chain_takes_a_backward_model_whose_corpus_has_other_column_names(chai
     (backward / "config.yaml").write_text(yaml.safe_dump(config))
     values = yaml.safe_load(chain.read_text())
     chain.write_text(yaml.safe_dump({**values, "backward": str(backward)}))
-    assert run_chain(chain, tmp_path / "chain", print).is_dir()
+    assert run_chain(chain, tmp_path / "chain").is_dir()
 
 
 def test_a_chain_does_not_move_what_it_needs(chain, tiny_run, tmp_path):
@@ -374,7 +373,7 @@ def test_a_chain_does_not_move_what_it_needs(chain, tiny_run, tmp_path):
     values = yaml.safe_load(chain.read_text())
     chain.write_text(yaml.safe_dump({**values, "backward": str(backward)}))
     with pytest.raises(InputError, match="backward: must be outside .*chain, which is moved aside"):
-        run_chain(chain, folder, print, fresh=True)
+        run_chain(chain, folder, fresh=True)
     assert backward.is_dir()
 
 
@@ -391,7 +390,7 @@ def test_a_corpus_that_is_called_synthetic_already_keeps_its_name(chain, tmp_pat
     values = yaml.safe_load((tmp_path / "de_en.yaml").read_text())
     values["data"]["train"] = {**values["data"]["train"], "name": "synthetic"}
     (tmp_path / "de_en.yaml").write_text(yaml.safe_dump(values))
-    folder = run_chain(chain, tmp_path / "chain", print)
+    folder = run_chain(chain, tmp_path / "chain")
     names = [entry.name for entry in load_config(folder / "config.yaml").data.entries]
     assert names == ["synthetic", "synthetic 2"]
 
@@ -409,12 +408,12 @@ def test_flags_of_a_chain_are_refused(chain):
 def test_two_sides_with_one_code_are_refused(translator, tiny_run, text, tmp_path, monkeypatch):
     monkeypatch.setattr(translator, "target_lang", "en")
     with pytest.raises(InputError, match="must have codes of their own, .* but are en and en"):
-        backtranslate(translator, [tiny_run], [text], tmp_path / "out.jsonl", ALL, print)
+        backtranslate(translator, [tiny_run], [text], tmp_path / "out.jsonl", ALL)
 
 
 def test_a_backward_model_of_the_wrong_direction_is_refused(chain, tmp_path):
     values = yaml.safe_load(chain.read_text())
     chain.write_text(yaml.safe_dump({**values, "backward": "de_en.yaml"}))
     with pytest.raises(InputError, match="backward must translate en to de, but translates de to en"):
-        run_chain(chain, tmp_path / "chain", print)
+        run_chain(chain, tmp_path / "chain")
     assert not (tmp_path / "chain").exists()

@@ -118,10 +118,10 @@ def test_another_version_of_ctranslate2_exports_again(tiny_run, tmp_path, monkey
     from transformer_mt.export import cache
 
     monkeypatch.setenv("TRANSFORMER_MT_CACHE", str(tmp_path))
-    first = cache.exported(RunFolder(tiny_run), print)
-    assert cache.exported(RunFolder(tiny_run), print) == first
+    first = cache.exported(RunFolder(tiny_run))
+    assert cache.exported(RunFolder(tiny_run)) == first
     monkeypatch.setattr(ctranslate2, "__version__", "99.0")
-    assert cache.exported(RunFolder(tiny_run), print) != first
+    assert cache.exported(RunFolder(tiny_run)) != first
 
 
 def test_a_cached_export_that_another_process_made_first_is_taken(tiny_run, tmp_path, monkeypatch):
@@ -136,10 +136,10 @@ def test_a_cached_export_that_another_process_made_first_is_taken(tiny_run, tmp_
         return whole(run, out, *others)
 
     monkeypatch.setattr(exporting, "export", late)
-    assert (cache.exported(RunFolder(tiny_run), print) / "model.bin").exists()
+    assert (cache.exported(RunFolder(tiny_run)) / "model.bin").exists()
 
 
-def test_the_probe_without_the_validation_set_is_what_the_run_was_scored_on(tiny_run, tmp_path):
+def test_the_probe_without_the_validation_set_is_what_the_run_was_scored_on(tiny_run, tmp_path, said):
     from transformer_mt.config.load import load_config
     from transformer_mt.export.proof import probe_sentences
 
@@ -147,9 +147,8 @@ def test_the_probe_without_the_validation_set_is_what_the_run_was_scored_on(tiny
     rows = "".join(f'{{"source": "{source}"}}\n' for source in ("", *[" "] * 300, "The dog."))
     (tmp_path / "evaluation" / "test-0.jsonl").write_text(rows, encoding="utf-8")
     config = load_config(tiny_run / "config.yaml", ["data.valid={file: gone.tsv}"])
-    said: list[str] = []
     tokenizer = RunFolder(tiny_run).tokenizer()
-    assert probe_sentences(RunFolder(tmp_path), config.data, tokenizer, None, said.append) == ["The dog."]
+    assert probe_sentences(RunFolder(tmp_path), config.data, tokenizer, None) == ["The dog."]
     assert "the probe is made of the sources in" in said[0]
 
 

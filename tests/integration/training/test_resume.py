@@ -322,5 +322,5 @@ def test_what_cannot_be_read_is_not_called_damaged(straight, tmp_path, monkeypat
     shutil.copytree(straight / "runs/tiny/checkpoints", tmp_path / "checkpoints")
     monkeypatch.setattr(checkpoint, "_hash", unreadable)
     with pytest.raises(OSError, match="Input/output error"):
-        checkpoint.newest(tmp_path / "checkpoints", print)
+        checkpoint.newest(tmp_path / "checkpoints")
     assert not list((tmp_path / "checkpoints").glob("damaged-*"))

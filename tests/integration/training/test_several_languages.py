@@ -130,7 +130,7 @@ def test_bleu_is_computed_with_the_tokenizer_of_the_sets_own_language(both):
     translator = Translator.load(both, "cpu")
     for languages in (("en", "de"), ("de", "en")):
         test = Sentences("x", "x", [("A dog.", ("Ein Hund.",))], None, languages)
-        assert "tok:13a" in evaluate(translator, test, config.evaluate, print).scores[0].signature
+        assert "tok:13a" in evaluate(translator, test, config.evaluate).scores[0].signature
 
 
 def test_the_command_line_names_the_languages(both, capfdbinary):
@@ -172,7 +172,7 @@ def test_a_model_of_one_language_takes_a_set_of_another(tiny_run):
     """As one whose language has another code than the training corpora."""
     translator, config = Translator.load(tiny_run, "cpu"), load_config(tiny_run / "config.yaml")
     test = Sentences("x", "x", [("A dog.", ("Ein Hund.",))], None, ("nl", "de"))
-    assert evaluate(translator, test, config.evaluate, print).scores
+    assert evaluate(translator, test, config.evaluate).scores
 
 
 @pytest.mark.parametrize(
@@ -395,8 +395,8 @@ def test_kept_translations_are_those_into_the_same_language(both, tmp_path):
     run = shutil.copytree(both, tmp_path / "run")
     sentences = [("A dog sleeps.", ("Ein Hund schläft.",)), ("A cat sings.", ("Eine Katze singt.",))]
     sets = [Sentences(f"test-{target}", target, sentences, None, ("en", target)) for target in ("de", "en")]
-    into_german, into_english = translated(RunFolder(run), sets, "cpu", print)
-    again = translated(RunFolder(run), sets[::-1], "cpu", print)
+    into_german, into_english = translated(RunFolder(run), sets, "cpu")
+    again = translated(RunFolder(run), sets[::-1], "cpu")
     assert again == [into_english, into_german] and into_german != into_english
 
 
@@ -434,7 +434,7 @@ def test_the_same_pair_in_two_languages_is_no_duplicate(write_config, tmp_path):
         {**corpus, "target_lang": "nn", "name": "nn"},
     ]
     config = load_config(write_config(data={"train": train_sets, "valid": sets, "test": []}))
-    counts = {corpus.name: corpus.counts for corpus in prepare(config, print).corpora}
+    counts = {corpus.name: corpus.counts for corpus in prepare(config).corpora}
     assert counts["nb"]["kept"] == counts["nn"]["kept"] == 60
 
 
@@ -443,7 +443,7 @@ def test_a_test_pair_is_left_out_of_training_in_both_directions(write_config):
 
     data = {**BOTH, "train": [{"toy": "train", "size": 400}, {"toy": "test", "size": 30, "reverse": True}]}
     data |= {"valid": [{"toy": "valid", "size": 20}], "test": [{"toy": "test", "size": 30}]}
-    (_, back) = prepare(load_config(write_config(data=data)), print).corpora
+    (_, back) = prepare(load_config(write_config(data=data))).corpora
     assert back.counts["in validation or test"] == 30
 
 

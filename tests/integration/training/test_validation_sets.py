@@ -99,7 +99,7 @@ def test_pairs_of_one_source_are_one_sentence(write_config, tmp_path):
     config = load_config(write_config(data={"valid": several, "test": [several]}))
     expected = [("a", ("x", "z")), ("b", ("y",))]  # an empty one says nothing
     assert list(read_set(config.data.test[0], config.data.languages, None, "test")) == expected
-    (valid,) = prepare(config, print).valid
+    (valid,) = prepare(config).valid
     assert valid.sentences == expected
     assert len(valid.pairs) == 3  # all references count for the loss
 

@@ -186,9 +186,7 @@ def test_epochs_count_with_fractions(pairs):
 @pytest.mark.parametrize("budget", [2048, 4096, 8192])
 def test_nine_tenths_of_the_tokens_of_multi30k_are_real(budget):
     """On both sides together, over an epoch, where sorting by one side alone leaves 0.6."""
-    data = prepare(
-        load_config(ROOT / "configs/multi30k_en_de.yaml", [f"data.hub={MULTI30K}"]), say=lambda text: None
-    )
+    data = prepare(load_config(ROOT / "configs/multi30k_en_de.yaml", [f"data.hub={MULTI30K}"]))
     batches = TrainingBatches(data.train, budget, seed=1)
     real = computed = 0
     while batches.epochs < 1:

@@ -26,9 +26,8 @@ def prepared(tmp_path, write_config, monkeypatch):
     """Prepare data with the given `data` section."""
     monkeypatch.setenv("TRANSFORMER_MT_CACHE", str(tmp_path / "cache"))
 
-    def make(said=None, **data):
-        config = load_config(write_config(data=data, tokenizer={"vocab_size": 400}))
-        return prepare(config, (said if said is not None else []).append)
+    def make(**data):
+        return prepare(load_config(write_config(data=data, tokenizer={"vocab_size": 400})))
 
     return make
 
@@ -104,13 +103,12 @@ def test_a_share_that_holds_nothing_out_is_told(prepared, tmp_path):
         prepared(train=write(tmp_path / "a.tsv", PAIRS[:20]), valid={"from_train": {"share": 0.0001}})
 
 
-def test_what_became_of_each_corpus_is_counted(prepared, tmp_path):
-    said = []
+def test_what_became_of_each_corpus_is_counted(prepared, tmp_path, said):
     first = write(tmp_path / "a.tsv", [*PAIRS[:100], PAIRS[3], ("", "leer")])
     second = write(tmp_path / "b.tsv", [*PAIRS[90:200], PAIRS[500]])
     valid = write(tmp_path / "v.tsv", [PAIRS[500]])
     train = [{**first, "name": "first"}, {**second, "weight": 2.0}]
-    data = prepared(said, train=train, valid=valid, max_length=200)
+    data = prepared(train=train, valid=valid, max_length=200)
     one, two = data.corpora
     assert one.counts == {"read": 102, "empty side": 1, "duplicate": 1, "kept": 100} and one.name == "first"
     assert two.counts == {"read": 111, "duplicate": 10, "in validation or test": 1, "kept": 100}

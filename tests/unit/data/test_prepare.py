@@ -60,9 +60,8 @@ def corpus_config(tmp_path, write_config, monkeypatch):
     return load_config(write_config(data=data, tokenizer={"vocab_size": 320}))
 
 
-def test_cleaning_is_counted_and_shown(corpus_config):
-    said = []
-    data = prepare(corpus_config, said.append)
+def test_cleaning_is_counted_and_shown(corpus_config, said):
+    data = prepare(corpus_config)
     (corpus,) = data.corpora
     assert corpus.counts == {
         "read": 205, "empty side": 1, "duplicate": 1, "in validation or test": 2, "over-long": 1,
@@ -91,14 +90,14 @@ def test_filters_drop_and_repair_before_the_vocabulary_is_learnt(corpus_config):
         with open(path, "a", encoding="utf-8") as file:
             file.write(text)
     chosen = with_filter(corpus_config, numbers=True, markup=True, copy=True, encoding="repair")
-    data = prepare(chosen, lambda text: None)
+    data = prepare(chosen)
     found = data.corpora[0].counts
     # 205 rows before; the over-long one, whose sides are equal, is a copy now
     assert (found["read"], found["numbers"], found["markup"], found["copy"]) == (209, 1, 1, 2)
     last = len(data.train) - 1
     assert data.tokenizer.decode_tgt(data.train.src(last).tolist()) == "für dogs"  # one vocabulary
     assert ("For {{name}}", ("FÃ¼r {{name}}",)) in data.valid[0].sentences
-    assert prepare(corpus_config, lambda text: None).corpora[0].counts["kept"] == 199 + 4
+    assert prepare(corpus_config).corpora[0].counts["kept"] == 199 + 4
 
 
 def test_an_entry_has_its_own_filter(corpus_config):
@@ -108,7 +107,7 @@ def test_an_entry_has_its_own_filter(corpus_config):
         corpus.model_copy(update={"name": "b", "filter": FilterConfig(copy=True)}),
     ]
     data = corpus_config.data.model_copy(update={"train": entries, "remove_duplicates": False})
-    counts = [c.counts for c in prepare(corpus_config.model_copy(update={"data": data}), print).corpora]
+    counts = [c.counts for c in prepare(corpus_config.model_copy(update={"data": data})).corpora]
     assert [c.get("copy", 0) for c in counts] == [0, 1]
 
 
@@ -136,9 +135,9 @@ def test_the_best_share_by_two_models_is_kept(corpus_config, tmp_path, monkeypat
         return np.array([-float(tgt.split()[2]) if tgt.startswith("the") else 0.0 for _, tgt in pairs])
 
     with pytest.raises(KeyboardInterrupt):
-        prepare(chosen, lambda text: None, log_probs=log_probs)
+        prepare(chosen, log_probs=log_probs)
     fail_at[0] = 10_000
-    data = prepare(chosen, lambda text: None, log_probs=log_probs)
+    data = prepare(chosen, log_probs=log_probs)
     assert len(set(scored)) == 201  # not the empty, the duplicate, the leaks
     assert len(scored) == 201 + 50
     found = data.corpora[0].counts
@@ -147,45 +146,45 @@ def test_the_best_share_by_two_models_is_kept(corpus_config, tmp_path, monkeypat
     texts = [data.tokenizer.decode_tgt(data.train.src(i).tolist()) for i in range(len(data.train))]
     assert texts == [src for src, _ in TEXT if src.split()[2] != "5"][:149]
 
-    prepare(with_filter(corpus_config, model_score={**models, "keep": 0.5}), print, log_probs=log_probs)
+    prepare(with_filter(corpus_config, model_score={**models, "keep": 0.5}), log_probs=log_probs)
     with pytest.raises(InputError, match="vocab_size"):
-        prepare(with_vocabulary(chosen, 100_000), print, log_probs=log_probs)
-    prepare(with_vocabulary(chosen, chosen.tokenizer.vocab_size - 1), print, log_probs=log_probs)
+        prepare(with_vocabulary(chosen, 100_000), log_probs=log_probs)
+    prepare(with_vocabulary(chosen, chosen.tokenizer.vocab_size - 1), log_probs=log_probs)
     assert len(scored) == 201 + 50  # other shares and vocabularies take the same scores
 
     (tmp_path / "forward" / "model.safetensors").write_bytes(b"other weights")
-    prepare(chosen, lambda text: None, log_probs=log_probs)
+    prepare(chosen, log_probs=log_probs)
     assert len(scored) == 2 * 201 + 50  # another model, other scores
     with pytest.raises(InputError, match=r"elsewhere: must be a run or an exported model, to score pairs"):
         gone = {**models, "forward": str(tmp_path / "elsewhere")}
-        prepare(with_filter(corpus_config, model_score=gone), print, log_probs=log_probs)
+        prepare(with_filter(corpus_config, model_score=gone), log_probs=log_probs)
 
 
 def test_a_second_start_takes_the_cache_and_a_changed_file_or_setting_does_not(corpus_config, monkeypatch):
-    first = prepare(corpus_config, lambda text: None)
+    first = prepare(corpus_config)
     with monkeypatch.context() as patch:
         patch.setattr(Tokenizer, "train", None)  # would raise
-        assert prepare(corpus_config, lambda text: None).fingerprint == first.fingerprint
+        assert prepare(corpus_config).fingerprint == first.fingerprint
         train = corpus_config.data.train.model_copy(update={"name": "another name"})
         data = corpus_config.data.model_copy(update={"train": train})
-        named = prepare(corpus_config.model_copy(update={"data": data}), lambda text: None)
+        named = prepare(corpus_config.model_copy(update={"data": data}))
         assert [corpus.name for corpus in named.corpora] == ["another name"]
     longer = corpus_config.model_copy(
         update={"data": corpus_config.data.model_copy(update={"max_length": 60})}
     )
-    prepare(longer, lambda text: None)
+    prepare(longer)
     assert len(cached()) == 2
     with open(corpus_config.data.train.target, "a", encoding="utf-8") as file:
         file.write("noch eine Zeile\n")
     with open(corpus_config.data.train.source, "a", encoding="utf-8") as file:
         file.write("one more line\n")
-    assert prepare(corpus_config, lambda text: None).fingerprint != first.fingerprint
+    assert prepare(corpus_config).fingerprint != first.fingerprint
 
 
 def test_language_pieces_are_in_the_cache_too(corpus_config):
-    prepare(corpus_config, lambda text: None)
+    prepare(corpus_config)
     data = corpus_config.data.model_copy(update={"language_pieces": True})
-    with_pieces = prepare(corpus_config.model_copy(update={"data": data}), lambda text: None)
+    with_pieces = prepare(corpus_config.model_copy(update={"data": data}))
     piece = with_pieces.tokenizer.control_id(">>de<<")
     assert {with_pieces.train.src(row)[0] for row in range(10)} == {piece}
 
@@ -201,7 +200,7 @@ def test_the_vocabulary_is_learnt_on_the_training_side_only(corpus_config):
 
     Tokenizer.train, kept = classmethod(spy), Tokenizer.train
     try:
-        prepare(corpus_config, lambda text: None)
+        prepare(corpus_config)
     finally:
         Tokenizer.train = kept
     assert TEXT[4] in seen
@@ -213,11 +212,11 @@ def test_the_vocabulary_is_learnt_on_the_training_side_only(corpus_config):
 
 
 def test_a_run_that_goes_on_keeps_its_vocabulary(corpus_config, tmp_path):
-    data = prepare(corpus_config, lambda text: None)
+    data = prepare(corpus_config)
     changed = corpus_config.model_copy(
         update={"tokenizer": corpus_config.tokenizer.model_copy(update={"vocab_size": 330})}
     )
-    again = prepare(changed, lambda text: None, data.tokenizer)
+    again = prepare(changed, data.tokenizer)
     assert again.tokenizer.fingerprint == data.tokenizer.fingerprint
     assert again.fingerprint == data.fingerprint
 
@@ -225,22 +224,21 @@ def test_a_run_that_goes_on_keeps_its_vocabulary(corpus_config, tmp_path):
 @pytest.mark.parametrize(
     "file, content", [("train-00000.arrow", b"cut"), ("facts.json", b"{"), ("tokenizer.model", b"x")]
 )
-def test_a_damaged_cache_is_made_again(corpus_config, file, content):
-    first = prepare(corpus_config, lambda text: None)
+def test_a_damaged_cache_is_made_again(corpus_config, file, content, said):
+    first = prepare(corpus_config)
     (folder,) = cached()
     (folder / file).write_bytes(content)
-    said = []
-    assert prepare(corpus_config, said.append).fingerprint == first.fingerprint
+    assert prepare(corpus_config).fingerprint == first.fingerprint
     assert any("is damaged" in text and "rebuilt" in text for text in said)
 
 
-def test_a_cache_that_lost_pairs_is_made_again(corpus_config, monkeypatch):
+def test_a_cache_that_lost_pairs_is_made_again(corpus_config, monkeypatch, said):
     monkeypatch.setattr(shards_module, "SHARD", 25)
-    whole = prepare(corpus_config, lambda text: None)
+    whole = prepare(corpus_config)
     (folder,) = cached()
     sorted(folder.glob("train-*.arrow"))[1].unlink()
-    said: list[str] = []
-    assert len(prepare(corpus_config, said.append).train) == len(whole.train)
+    said.clear()
+    assert len(prepare(corpus_config).train) == len(whole.train)
     assert "is damaged" in said[0] and "pairs are left" in said[0]
 
 
@@ -253,8 +251,8 @@ def test_killed_at_its_very_end_preparation_goes_on(corpus_config, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(Path, "rename", killed)
         with pytest.raises(KeyboardInterrupt):
-            prepare(corpus_config, lambda text: None)
-    assert len(prepare(corpus_config, lambda text: None).train) > 0
+            prepare(corpus_config)
+    assert len(prepare(corpus_config).train) > 0
     assert [path.suffix for path in cached()] == [""] and not (cached()[0] / "first_pass").exists()
 
 
@@ -262,7 +260,7 @@ def test_bad_input_leaves_nothing_behind(corpus_config):
     with open(corpus_config.data.train.source, "ab") as file:
         file.write(b"\xff\xfe\n")
     with pytest.raises(InputError, match=r"train.en:206: must be UTF-8"):
-        prepare(corpus_config, lambda text: None)
+        prepare(corpus_config)
     assert cached() == []
 
 
@@ -270,16 +268,18 @@ def test_an_unwritable_cache_says_so(corpus_config, monkeypatch, tmp_path):
     (tmp_path / "file").write_text("in the way", encoding="utf-8")
     monkeypatch.setenv("TRANSFORMER_MT_CACHE", str(tmp_path / "file" / "cache"))
     with pytest.raises(WorkError, match="set TRANSFORMER_MT_CACHE"):
-        prepare(corpus_config, lambda text: None)
+        prepare(corpus_config)
 
 
 def test_training_pairs_that_are_all_held_out_are_told(corpus_config):
     data = corpus_config.data.model_copy(update={"train": corpus_config.data.valid})
     with pytest.raises(InputError, match="no training pair is left after cleaning"):
-        prepare(corpus_config.model_copy(update={"data": data}), lambda text: None)
+        prepare(corpus_config.model_copy(update={"data": data}))
 
 
-def test_a_missing_test_split_is_a_warning_and_a_missing_training_split_an_error(corpus_config, tmp_path):
+def test_a_missing_test_split_is_a_warning_and_a_missing_training_split_an_error(
+    corpus_config, tmp_path, said
+):
     folder = tmp_path / "hub"
     folder.mkdir()
     (folder / "train.jsonl").write_text(
@@ -292,14 +292,13 @@ def test_a_missing_test_split_is_a_warning_and_a_missing_training_split_an_error
         config["data"] |= changes
         return type(corpus_config).model_validate(config)
 
-    said = []
-    prepare(with_data(train=hub, test=[{**hub, "split": "test"}]), said.append)
+    prepare(with_data(train=hub, test=[{**hub, "split": "test"}]))
     assert any(
         "warning: test set left out" in text and "no split `test`; the splits are train" in text
         for text in said
     )
     with pytest.raises(InputError, match="no split `trian`; the splits are train"):
-        prepare(with_data(train={**hub, "split": "trian"}), said.append)
+        prepare(with_data(train={**hub, "split": "trian"}))
 
 
 def test_what_was_begun_is_swept_a_week_later(corpus_config):
@@ -307,18 +306,18 @@ def test_what_was_begun_is_swept_a_week_later(corpus_config):
     for folder in (old, new):
         folder.mkdir(parents=True)
     os.utime(old, (0, 0))
-    prepare(corpus_config, lambda text: None)
+    prepare(corpus_config)
     assert not old.exists() and new.exists()
     shutil.rmtree(new)
 
 
 @pytest.mark.parametrize("encoded_before", [0, 1, 4, 9])
-def test_an_interrupted_preparation_goes_on_where_it_was(corpus_config, monkeypatch, encoded_before):
+def test_an_interrupted_preparation_goes_on_where_it_was(corpus_config, monkeypatch, encoded_before, said):
     """Interrupted after the first pass, or after some shards of the second: what is done is not
     done again.
     """
     monkeypatch.setattr(shards_module, "SHARD", 25)
-    whole = prepare(corpus_config, lambda text: None)
+    whole = prepare(corpus_config)
     expected = [(whole.train.src(i).tolist(), whole.train.tgt(i).tolist()) for i in range(len(whole.train))]
     shutil.rmtree(cached()[0])
     shards, original = [], prepare_module.write_chunks
@@ -333,15 +332,15 @@ def test_an_interrupted_preparation_goes_on_where_it_was(corpus_config, monkeypa
         for module in (shards_module, prepare_module):
             patch.setattr(module, "write_chunks", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            prepare(corpus_config, lambda text: None)
+            prepare(corpus_config)
     assert [path.suffix for path in cached()] == [".part"]
-    said, again = [], []
+    again = []
     monkeypatch.setattr(Tokenizer, "train", None)  # would raise
     for module in (shards_module, prepare_module):
         monkeypatch.setattr(
             module, "write_chunks", lambda path, chunks: (again.append(path.name), original(path, chunks))[1]
         )
-    data = prepare(corpus_config, said.append)
+    data = prepare(corpus_config)
     assert "resuming the preparation of the data, which was interrupted" in said
     assert shards + again == [*(f"train-{i:05d}.arrow" for i in range(9)), "valid-0.arrow"]
     assert data.fingerprint == whole.fingerprint and data.corpora == whole.corpora
@@ -351,15 +350,15 @@ def test_an_interrupted_preparation_goes_on_where_it_was(corpus_config, monkeypa
     assert [path.suffix for path in cached()] == [""]
 
 
-def test_a_second_process_waits_and_takes_what_the_first_made(corpus_config, monkeypatch):
-    first = prepare(corpus_config, lambda text: None)
+def test_a_second_process_waits_and_takes_what_the_first_made(corpus_config, monkeypatch, said):
+    first = prepare(corpus_config)
     (made,) = cached()
     elsewhere = made.parent.with_name("elsewhere")
     made.rename(elsewhere)
-    said, data = [], []
+    data = []
     monkeypatch.setattr(Tokenizer, "train", None)  # would raise
     with lock_folder(cache_root()):
-        waiting = threading.Thread(target=lambda: data.append(prepare(corpus_config, said.append)))
+        waiting = threading.Thread(target=lambda: data.append(prepare(corpus_config)))
         waiting.start()
         deadline = time.monotonic() + 30
         while not any("waiting for it" in text for text in said) and time.monotonic() < deadline:
@@ -372,8 +371,8 @@ def test_a_second_process_waits_and_takes_what_the_first_made(corpus_config, mon
     )
 
 
-def test_a_cache_that_may_not_be_read_is_not_deleted(corpus_config, monkeypatch):
-    prepare(corpus_config, lambda text: None)
+def test_a_cache_that_may_not_be_read_is_not_deleted(corpus_config, monkeypatch, said):
+    prepare(corpus_config)
     (folder,) = cached()
 
     def forbidden(paths):
@@ -384,9 +383,9 @@ def test_a_cache_that_may_not_be_read_is_not_deleted(corpus_config, monkeypatch)
         with pytest.raises(
             WorkError, match="the cache cannot be read: Permission denied; .*TRANSFORMER_MT_CACHE"
         ):
-            prepare(corpus_config, lambda text: None)
-    said = []
-    prepare(corpus_config, said.append)
+            prepare(corpus_config)
+    said.clear()
+    prepare(corpus_config)
     assert folder.is_dir() and "from the cache" in said[0]
 
 
@@ -394,7 +393,7 @@ def test_a_cache_that_may_not_be_read_is_not_deleted(corpus_config, monkeypatch)
 def test_a_process_that_waits_helps_to_encode(corpus_config, monkeypatch, helper_fails):
     """Each shard is encoded once, and what a helper leaves undone the leading process does."""
     monkeypatch.setattr(shards_module, "SHARD", 25)
-    alone = prepare(corpus_config, lambda text: None)
+    alone = prepare(corpus_config)
     (folder,) = cached()
     shutil.rmtree(folder)
     encoded, original = {"MainThread": [], "encoding": []}, shards_module.write_chunks
@@ -411,7 +410,7 @@ def test_a_process_that_waits_helps_to_encode(corpus_config, monkeypatch, helper
 
     monkeypatch.setattr(shards_module, "write_chunks", slow)
     with ShardHelper(corpus_config, folder.with_name(f"{folder.name}.part")):
-        together = prepare(corpus_config, lambda text: None)
+        together = prepare(corpus_config)
     assert together.fingerprint == alone.fingerprint and together.corpora == alone.corpora
     assert encoded["encoding"] and encoded["MainThread"]
     shards = sorted(path.name for path in folder.glob("train-*.arrow"))
@@ -433,13 +432,13 @@ def test_a_file_out_of_reach_costs_no_encoded_shard(corpus_config, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(shards_module, "write_chunks", torn)
         with pytest.raises(InputError):
-            prepare(corpus_config, lambda text: None)
+            prepare(corpus_config)
     again = []
     for module in (shards_module, prepare_module):
         monkeypatch.setattr(
             module, "write_chunks", lambda path, chunks: (again.append(path.name), original(path, chunks))[1]
         )
-    prepare(corpus_config, lambda text: None)
+    prepare(corpus_config)
     assert again[0] == "train-00003.arrow"
 
 
@@ -457,9 +456,9 @@ def test_a_corpus_that_changes_while_it_is_read_is_told(corpus_config, monkeypat
         with pytest.raises(
             InputError, match="the corpus must stay as it is while it is read, but has changed"
         ):
-            prepare(corpus_config, lambda text: None)
+            prepare(corpus_config)
     assert cached() == []
-    prepare(corpus_config, lambda text: None)
+    prepare(corpus_config)
 
 
 def test_the_sample_for_the_vocabulary_is_even_and_bounded():

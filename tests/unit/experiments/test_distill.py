@@ -38,7 +38,7 @@ def test_a_student_is_trained_on_the_translations_of_its_teacher(
     monkeypatch.setattr(distill, "train", train)
     config = load_config(write_config(), ["data.train={toy: train, size: 40}", "name=student"])
     with pytest.raises(TrainingStarts):
-        distill.distill(distill.Plan([tiny_run]), config, tmp_path / "student", print)
+        distill.distill(distill.Plan([tiny_run]), config, tmp_path / "student")
     ((corpus,),) = trained_on
     with open(corpus.file, encoding="utf-8") as file:
         rows = [json.loads(line) for line in file]
@@ -68,7 +68,7 @@ def test_a_student_keeps_the_names_weights_and_tags_of_its_corpora(
     entries = [{"toy": "train", "size": 20}, tagged]
     config = load_config(write_config(data={"train": entries}), ["name=student"])
     with pytest.raises(TrainingStarts):
-        distill.distill(distill.Plan([tiny_run]), config, tmp_path / "student", print)
+        distill.distill(distill.Plan([tiny_run]), config, tmp_path / "student")
     first, second = trained_on
     assert (first.tag, first.weight, second.tag, second.weight, second.name) == (None, 1, "<bt>", 0.5, "back")
     for corpus, (split, size) in ((first, ("train", 20)), (second, ("valid", 10))):
@@ -101,7 +101,7 @@ def test_text_without_lines_is_refused_before_any_translation(tiny_run, write_co
     (tmp_path / "empty.en").touch()
     plan = distill.Plan([tiny_run], texts=[tmp_path / "empty.en"])
     with pytest.raises(InputError, match=r"empty.en: must have lines to translate, but is empty"):
-        distill.distill(plan, load_config(write_config()), tmp_path / "student", print)
+        distill.distill(plan, load_config(write_config()), tmp_path / "student")
     assert not (tmp_path / "student").exists()
 
 
@@ -112,7 +112,7 @@ def test_a_missing_extra_is_reported_before_the_training(tiny_run, write_config,
     with pytest.raises(
         InputError, match=r"this needs CTranslate2: pip install 'transformer-mt\[ctranslate2\]'"
     ):
-        distill.distill(distill.Plan([tiny_run]), load_config(write_config()), tmp_path / "student", print)
+        distill.distill(distill.Plan([tiny_run]), load_config(write_config()), tmp_path / "student")
     assert not (tmp_path / "student").exists()
 
 
@@ -145,7 +145,7 @@ def test_what_a_student_cannot_be_trained_with_is_refused(
 
     config = load_config(write_config(), ["name=student", *overrides])
     with pytest.raises(InputError) as error:
-        distill.distill(distill.Plan([tiny_run], **plan), config, tmp_path / "student", print)
+        distill.distill(distill.Plan([tiny_run], **plan), config, tmp_path / "student")
     assert message in str(error.value)
 
 
@@ -156,12 +156,12 @@ def test_the_folder_of_another_training_is_refused_before_any_translation(tiny_r
     with pytest.raises(
         InputError, match=r"tiny: must be another folder than the teacher's; name one with `out`"
     ):
-        distill.distill(distill.Plan([tiny_run]), config, tiny_run, print)
+        distill.distill(distill.Plan([tiny_run]), config, tiny_run)
     trained = shutil.copytree(tiny_run, tmp_path / "trained")
     with pytest.raises(
         InputError, match="trained: must be a folder of its own, but is that of another training"
     ):
-        distill.distill(distill.Plan([tiny_run]), config, trained, print)
+        distill.distill(distill.Plan([tiny_run]), config, trained)
     assert not list(trained.glob("distilled*"))
 
 
@@ -207,7 +207,7 @@ def test_an_export_with_another_search_is_made_again(tiny_run, tmp_path):
     from transformer_mt.export.to_ctranslate2 import ToCTranslate2
 
     run = shutil.copytree(tiny_run, tmp_path / "run")
-    export(RunFolder(run), run / "int8", ToCTranslate2(), None, print)  # int8 needs a better model
+    export(RunFolder(run), run / "int8", ToCTranslate2(), None)  # int8 needs a better model
     assert _is_export_of(RunFolder(run), RunFolder(run / "int8"))
     changed = load_config(run / "config.yaml", ["decode.beam=1"])
     (run / "config.yaml").write_text(dump_config(changed), encoding="utf-8")
@@ -221,7 +221,7 @@ def test_an_export_gives_no_weights_to_begin_with(tiny_run, write_config, tmp_pa
     (export / "model.safetensors").rename(export / "model.bin")
     config = load_config(write_config(), ["name=student"])
     with pytest.raises(InputError, match="export: must be a run's folder, but is exported already"):
-        distill.distill(distill.Plan([export], warm_start=True), config, tmp_path / "student", print)
+        distill.distill(distill.Plan([export], warm_start=True), config, tmp_path / "student")
 
 
 @pytest.mark.parametrize("overrides", [["init_from=runs/x"], []])
@@ -237,20 +237,19 @@ def test_nothing_is_moved_aside_before_a_mistake_is_found(tiny_run, write_config
         "`init_from` must be left out" if overrides else "teacher: must be outside .*student, which is moved"
     )
     with pytest.raises(InputError, match=message):
-        distill.distill(plan, config, folder, print, fresh=True)
+        distill.distill(plan, config, folder, fresh=True)
     assert folder.is_dir() and not list(tmp_path.glob("student.old*"))
 
 
-def test_a_student_starts_over_where_asked(tiny_run, write_config, tmp_path, monkeypatch):
+def test_a_student_starts_over_where_asked(tiny_run, write_config, tmp_path, monkeypatch, said):
     from transformer_mt.experiments import distill
 
     config = load_config(write_config(), ["data.train={toy: train, size: 10}", "name=student"])
     plan, folder = distill.Plan([tiny_run]), tmp_path / "student"
     entries_of(distill, plan, config, folder, monkeypatch)
     (folder / "mine.txt").touch()
-    said = []
     with pytest.raises(TrainingStarts):
-        distill.distill(plan, config, folder, said.append, fresh=True)
+        distill.distill(plan, config, folder, fresh=True)
     (aside,) = (path for path in tmp_path.iterdir() if path.name.startswith("student.") and path.is_dir())
     assert (aside / "mine.txt").exists() and f"the old folder is now {aside}" in said
     assert (folder / "distilled.jsonl").exists() and not (folder / "mine.txt").exists()
@@ -266,7 +265,7 @@ def entries_of(distill, plan, config, folder, monkeypatch):
 
     monkeypatch.setattr(distill, "train", train)
     with pytest.raises(TrainingStarts):
-        distill.distill(plan, config, folder, print)
+        distill.distill(plan, config, folder)
     return trained_on[0].data.entries, trained_on[0]
 
 
@@ -364,4 +363,4 @@ def test_a_warm_student_has_the_teachers_width(tiny_run, write_config, tmp_path)
 
     config = load_config(write_config(model={"d_model": 64}), ["name=student"])
     with pytest.raises(InputError, match=r"must have its model.d_model \(32\), but has 64"):
-        distill.distill(distill.Plan([tiny_run], warm_start=True), config, tmp_path / "student", print)
+        distill.distill(distill.Plan([tiny_run], warm_start=True), config, tmp_path / "student")

@@ -178,7 +178,7 @@ def test_other_settings_are_trained_anew_and_another_search_is_only_scored_anew(
     def run(*overrides):
         ran.clear()
         sweep = load_sweep(write_sweep(variants={"a": None}, seeds=[1]), list(overrides), tmp_path / "out")
-        Runner(sweep, [None], print).run(lambda: None)
+        Runner(sweep, [None]).run(lambda: None)
         return sweep.jobs[0].folder
 
     (job,) = load_sweep(write_sweep(variants={"a": None}, seeds=[1]), [], tmp_path / "out").jobs
@@ -269,7 +269,7 @@ def test_a_folder_in_which_somebody_trains_is_not_moved(write_sweep, tmp_path, m
         write_sweep(variants={"a": None}, seeds=[1]), ["train.learning_rate=0.5"], tmp_path / "out"
     )
     with lock_folder(job.folder):
-        (failure,) = Runner(other, [None], print).run(lambda: None)
+        (failure,) = Runner(other, [None]).run(lambda: None)
     assert failure.startswith("a, seed 1: ") and "another process trains here" in failure
     assert (job.folder / "model.safetensors").exists()
 
@@ -279,18 +279,17 @@ def test_a_config_of_another_version_counts_as_trained_otherwise(write_sweep, tm
     sweep = load_sweep(write_sweep(variants={"a": None}, seeds=[1]), [], tmp_path / "out")
     finish(sweep.jobs[0])
     (sweep.jobs[0].folder / "job.yaml").write_text("model: {no_such_key: 1}\n", encoding="utf-8")
-    assert Runner(sweep, [None], print).run(lambda: None) == []
+    assert Runner(sweep, [None]).run(lambda: None) == []
     assert len(list(sweep.jobs[0].folder.parent.glob("seed-1.old-*"))) == 1
 
 
-def test_a_table_that_cannot_be_written_stops_no_training(write_sweep, tmp_path, monkeypatch):
+def test_a_table_that_cannot_be_written_stops_no_training(write_sweep, tmp_path, monkeypatch, said):
     monkeypatch.setattr(Runner, "_call", lambda *words: None)
-    said = []
 
     def full():
         raise OSError(28, "No space left on device")
 
-    assert Runner(load_sweep(write_sweep(), [], tmp_path / "out"), [None], said.append).run(full) == []
+    assert Runner(load_sweep(write_sweep(), [], tmp_path / "out"), [None]).run(full) == []
     assert said.count("no table yet: [Errno 28] No space left on device") == 4
 
 
@@ -312,8 +311,8 @@ def test_one_failure_does_not_stop_the_others_and_devices_are_shared(write_sweep
     monkeypatch.setattr(jobs.os, "sched_getaffinity", lambda pid: range(6), raising=False)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     sweep = load_sweep(write_sweep(variants={"good": None, "bad": None}), [], tmp_path / "out")
-    said, done = [], []
-    failures = Runner(sweep, ["cuda:0", "cuda:1"], said.append).run(lambda: done.append(1))
+    done = []
+    failures = Runner(sweep, ["cuda:0", "cuda:1"]).run(lambda: done.append(1))
     assert sorted(failures) == [
         f"bad, seed {seed}: bad luck (all of it is in {sweep.folder / 'bad' / f'seed-{seed}' / 'log.txt'})"
         for seed in (1, 2)

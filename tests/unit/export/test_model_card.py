@@ -41,7 +41,7 @@ def run(tiny_run, tmp_path):
 
 
 def exported(run, out, license=None):
-    export(RunFolder(run), out, ToCTranslate2(), None, lambda text: None, license)
+    export(RunFolder(run), out, ToCTranslate2(), None, license)
     return ModelCard.load(out / "README.md"), json.loads((out / "metadata.json").read_text(encoding="utf-8"))
 
 

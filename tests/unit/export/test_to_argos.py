@@ -16,10 +16,9 @@ from transformer_mt.translation.result import Translation
 
 
 @pytest.mark.parametrize("quantization", ["int8", "float32"])
-def test_a_package_is_proven_by_argos(tiny_run, tmp_path, quantization):
-    said: list[str] = []
+def test_a_package_is_proven_by_argos(tiny_run, tmp_path, quantization, said):
     out = tmp_path / "new" / "en_de.argosmodel"
-    proof = export(RunFolder(tiny_run), out, ToArgos(quantization), None, said.append, "cc0-1.0")
+    proof = export(RunFolder(tiny_run), out, ToArgos(quantization), None, "cc0-1.0")
     assert proof.quantization == quantization and proof.sentences + proof.left_out == 40
     assert "the export has decode.beam 4 (here 5), decode.length_penalty 0.2 (here 1.0)" in said[0]
     with zipfile.ZipFile(out) as archive:
@@ -37,7 +36,7 @@ def test_a_package_is_proven_by_argos(tiny_run, tmp_path, quantization):
 
 def test_two_vocabularies_are_refused(untrained_run, tmp_path):
     with pytest.raises(InputError, match=r"tokenizer.shared must be true, but is false\nTrain one with one"):
-        export(RunFolder(untrained_run(shared=False)), tmp_path / "m.argosmodel", ToArgos(), None, print)
+        export(RunFolder(untrained_run(shared=False)), tmp_path / "m.argosmodel", ToArgos(), None)
 
 
 def test_underscores_become_spaces_as_in_argos_and_lines_it_divides_are_left_out():

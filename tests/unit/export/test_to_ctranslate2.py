@@ -104,7 +104,7 @@ def test_positions_inside_attention_are_the_same_step_by_step(position, tokenize
 @pytest.fixture(scope="module")
 def trained(tiny_run, tmp_path_factory):
     folder = tmp_path_factory.mktemp("trained") / "ct2"
-    export(RunFolder(tiny_run), folder, ToCTranslate2(), None, print)
+    export(RunFolder(tiny_run), folder, ToCTranslate2(), None)
     model, tokenizer = load_model(RunFolder(tiny_run), RunFolder(tiny_run).config())
     return TorchEngine(model.eval(), tokenizer), CTranslate2Engine.load(folder, tokenizer, "cpu"), tokenizer
 
@@ -317,7 +317,7 @@ def test_a_language_without_spaces_is_compared_by_its_characters():
     assert found.identical == 199 and 99 < found.bleu < 100
 
 
-def test_settings_ctranslate2_has_not_are_left_out_of_an_export_and_said(tiny_run, tmp_path):
+def test_settings_ctranslate2_has_not_are_left_out_of_an_export_and_said(tiny_run, tmp_path, said):
     run = tmp_path / "run"
     shutil.copytree(tiny_run, run)
     wanted = [
@@ -327,8 +327,7 @@ def test_settings_ctranslate2_has_not_are_left_out_of_an_export_and_said(tiny_ru
         "decode.length_penalty=0.7",
     ]
     (run / "config.yaml").write_text(dump_config(load_config(run / "config.yaml", wanted)), encoding="utf-8")
-    said: list[str] = []
-    export(RunFolder(run), tmp_path / "ct2", ToCTranslate2(), None, said.append)
+    export(RunFolder(run), tmp_path / "ct2", ToCTranslate2(), None)
     assert (
         said[0]
         == "CTranslate2 cannot search as this run does; the export has decode.search beam (here mbr), "

@@ -40,9 +40,7 @@ def test_an_exported_model_translates_and_computes_as_its_run(shared, model, unt
     run = untrained_run(shared, **model)
     probe = tmp_path / "probe.txt"
     probe.write_text("".join(f"{src}\n" for src, _ in toy.generate("test", 6)), encoding="utf-8")
-    proof = export(
-        RunFolder(run), tmp_path / "hf", ToHuggingFace(), str(probe), print
-    )  # compares translations
+    proof = export(RunFolder(run), tmp_path / "hf", ToHuggingFace(), str(probe))  # compares translations
     assert proof.identical + proof.left_out >= 6
     ours, tokenizer = load_model(RunFolder(run), RunFolder(run).config())
     theirs, their_tokenizer = load(tmp_path / "hf")
@@ -66,7 +64,7 @@ def test_greedy_translations_and_their_scores_are_the_same(tiny_run, tmp_path):
     from transformer_mt.config.dump import dump_config
 
     (run / "config.yaml").write_text(dump_config(RunFolder(tiny_run).config(decode)), encoding="utf-8")
-    proof = export(RunFolder(run), tmp_path / "hf", ToHuggingFace(), None, print)
+    proof = export(RunFolder(run), tmp_path / "hf", ToHuggingFace(), None)
     assert proof.identical >= 30 and proof.largest_difference < 1e-5
     generation = json.loads((tmp_path / "hf" / "generation_config.json").read_text())
     assert (generation["num_beams"], generation["length_penalty"]) == (1, 0.5)
@@ -82,14 +80,14 @@ def test_an_export_that_computes_otherwise_is_not_kept(tiny_run, tmp_path, monke
 
     monkeypatch.setattr(to_huggingface, "weights", not_permuted)
     with pytest.raises(WorkError, match="it was not kept"):
-        export(RunFolder(tiny_run), tmp_path / "hf", ToHuggingFace(), None, print)
+        export(RunFolder(tiny_run), tmp_path / "hf", ToHuggingFace(), None)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_what_transformers_cannot_hold_is_refused_with_all_reasons(untrained_run, tmp_path):
     run = untrained_run(False, position="rotary", activation="swiglu", tie_embeddings=False)
     with pytest.raises(InputError) as error:
-        export(RunFolder(run), tmp_path / "hf", ToHuggingFace(), None, print)
+        export(RunFolder(run), tmp_path / "hf", ToHuggingFace(), None)
     assert str(error.value).split("\n") == [
         "Hugging Face cannot hold this model: model.position must be sinusoidal, but is rotary",
         "Hugging Face cannot hold this model: tokenizer.shared must be true with norm: pre, but is false",

@@ -184,7 +184,7 @@ def inspection(write_config, tmp_path):
         (tmp_path / f"corpus.{name}").write_text(text, encoding="utf-8")
     corpus = {"source": str(tmp_path / "corpus.en"), "target": str(tmp_path / "corpus.de"), "name": "mine"}
     train = [corpus, {"toy": "train", "size": 300, "filter": {"copy": True}}]
-    return inspect(load_config(write_config(data={"train": train, "remove_duplicates": False})), print)
+    return inspect(load_config(write_config(data={"train": train, "remove_duplicates": False})))
 
 
 def test_a_config_is_inspected_with_its_validation_and_test_sets(inspection):
@@ -264,7 +264,7 @@ def test_without_the_extra_languages_are_not_looked_at(write_config, monkeypatch
 
     languages._model.cache_clear()
     monkeypatch.setitem(sys.modules, "py3langid.langid", None)
-    found = inspect(load_config(write_config()), print)
+    found = inspect(load_config(write_config()))
     assert "Languages were not checked: py3langid must be installed" in markdown(found)
     languages._model.cache_clear()
 
@@ -272,7 +272,7 @@ def test_without_the_extra_languages_are_not_looked_at(write_config, monkeypatch
 def test_a_key_that_is_on_is_said_to_be_on(write_config, tmp_path):
     (tmp_path / "a.tsv").write_text("en\tde\n" + "<b>same</b>\t<b>same</b>\n" * 20, encoding="utf-8")
     entry = {"file": str(tmp_path / "a.tsv"), "filter": {"copy": True}}
-    found = inspect(load_config(write_config(data={"train": entry})), print).corpora[0]
+    found = inspect(load_config(write_config(data={"train": entry}))).corpora[0]
     actions = {s.what: s.action for s in found.findings}
     assert actions["source equals target"] == "done already (filter: {copy: true})"
     assert actions["markup"] == "filter: {markup: true}"
@@ -300,7 +300,7 @@ def test_joined_text_is_not_to_be_joined_again(write_config, tmp_path):
     rows = [f"It is {n} .\tDas ist {n} .\n" for n in range(40)]
     (tmp_path / "a.tsv").write_text("en\tde\n" + "".join(rows), encoding="utf-8")
     entry = {"file": str(tmp_path / "a.tsv"), "filter": {"detokenize": "source"}}
-    found = inspect(load_config(write_config(data={"train": entry})), print).corpora[0]
+    found = inspect(load_config(write_config(data={"train": entry}))).corpora[0]
     actions = {s.what: s.action for s in found.findings}
     assert actions["tokenised text"] == "filter: {detokenize: true}"
 
@@ -311,7 +311,7 @@ def test_references_in_synthetic_pairs_are_counted(write_config, tmp_path):
     (tmp_path / "a.tsv").write_text("en\tde\n" + "".join(rows), encoding="utf-8")
     entry = {"file": str(tmp_path / "a.tsv"), "synthetic": True}
     data = {"train": entry, "valid": {"toy": "valid", "size": 30}}
-    found = inspect(load_config(write_config(data=data)), print).corpora[0]
+    found = inspect(load_config(write_config(data=data))).corpora[0]
     (leak,) = [s for s in found.findings if s.what == "validation or test sentences"]
     assert leak.pairs == 30
 
@@ -319,9 +319,7 @@ def test_references_in_synthetic_pairs_are_counted(write_config, tmp_path):
 def test_duplicates_that_are_kept_are_not_said_to_be_dropped(write_config, tmp_path):
     (tmp_path / "a.tsv").write_text("en\tde\n" + "a dog\tein Hund\n" * 20, encoding="utf-8")
     config = write_config(data={"train": {"file": str(tmp_path / "a.tsv")}, "remove_duplicates": False})
-    (exact,) = [
-        s for s in inspect(load_config(config), print).corpora[0].findings if s.what == "exact duplicates"
-    ]
+    (exact,) = [s for s in inspect(load_config(config)).corpora[0].findings if s.what == "exact duplicates"]
     assert exact.action == "data.remove_duplicates: true" and exact.weight == 1.0
 
 
@@ -329,7 +327,7 @@ def test_a_ratio_that_is_set_is_not_advised_again(write_config, tmp_path):
     rows = [f"{src}\t{tgt}\n" for src, tgt in planted(clean(400), "unbalanced lengths", 0.1)[0]]
     (tmp_path / "a.tsv").write_text("en\tde\n" + "".join(rows), encoding="utf-8")
     data = {"train": {"file": str(tmp_path / "a.tsv")}, "max_length_ratio": 2.0}
-    found = inspect(load_config(write_config(data=data)), print).corpora[0]
+    found = inspect(load_config(write_config(data=data))).corpora[0]
     (unbalanced,) = [s for s in found.findings if s.what == "unbalanced lengths"]
     assert unbalanced.action == "done already (data.max_length_ratio: 2.0)" and unbalanced.weight == 0
 
@@ -353,9 +351,7 @@ def test_a_language_that_is_not_known_is_not_filtered():
 def test_control_characters_are_not_printed(write_config, tmp_path):
     rows = [f"Hello \x1b[2J {n}\tHallo\rda {n}\n" for n in range(30)]
     (tmp_path / "a.tsv").write_text("en\tde\n" + "".join(rows), encoding="utf-8", newline="\n")
-    report = markdown(
-        inspect(load_config(write_config(data={"train": {"file": str(tmp_path / "a.tsv")}})), print)
-    )
+    report = markdown(inspect(load_config(write_config(data={"train": {"file": str(tmp_path / "a.tsv")}}))))
     assert "\x1b" not in report and "\r" not in report and r"Hello \x1b[2J" in report
 
 

@@ -203,17 +203,16 @@ def test_one_endless_line_does_not_change_the_sizes(tmp_path, quick):
         for side, language in enumerate(("en", "de")):
             content = lines(side) + "".join(f"{text}\n" for text in more)
             (tmp_path / f"all{name}.{language}").write_text(content, encoding="utf-8")
-        new_config("en", "de", [f"all{name}.en", f"all{name}.de"], tmp_path / f"{name}x.yaml", print)
+        new_config("en", "de", [f"all{name}.en", f"all{name}.de"], tmp_path / f"{name}x.yaml")
     plain, endless = (load_config(tmp_path / f"{name}x.yaml") for name in texts)
     assert abs(endless.train.max_updates - plain.train.max_updates) <= 10  # there is one pair more
     assert abs(endless.tokenizer.vocab_size - plain.tokenizer.vocab_size) <= 10
 
 
-def test_the_config_reads_back_and_names_the_files(tmp_path, quick):
+def test_the_config_reads_back_and_names_the_files(tmp_path, quick, said):
     for name in ("all.en", "all.de"):
         (tmp_path / name).write_text(lines(int(name.endswith("de"))), encoding="utf-8")
-    said = []
-    new_config("en", "de", ["all.en", "all.de"], tmp_path / "mine.yaml", said.append)
+    new_config("en", "de", ["all.en", "all.de"], tmp_path / "mine.yaml")
     config = load_config(tmp_path / "mine.yaml")
     assert (config.data.train.source, config.data.train.target) == ("all.en", "all.de")
     assert config.data.valid.from_train.share == 0.05
@@ -226,15 +225,15 @@ def test_the_config_reads_back_and_names_the_files(tmp_path, quick):
     text = (tmp_path / "mine.yaml").read_text(encoding="utf-8")
     assert text.count("#") >= 8 and all(len(line) <= 140 for line in text.split("\n"))
     with pytest.raises(InputError, match=r"mine.yaml: must not exist yet, but does"):
-        new_config("en", "de", ["all.en", "all.de"], tmp_path / "mine.yaml", said.append)
+        new_config("en", "de", ["all.en", "all.de"], tmp_path / "mine.yaml")
     with pytest.raises(InputError, match="a language must be a code such as en or zh_Hans, but is 'd'"):
-        new_config("en", "d", ["all.en", "all.de"], tmp_path / "other.yaml", said.append)
+        new_config("en", "d", ["all.en", "all.de"], tmp_path / "other.yaml")
     with pytest.raises(InputError, match="but jp is that of a country; Japanese is ja"):
-        new_config("en", "jp", ["all.en", "all.de"], tmp_path / "other.yaml", said.append)
+        new_config("en", "jp", ["all.en", "all.de"], tmp_path / "other.yaml")
     with pytest.raises(InputError, match=r"write {hub: ., split: train} into a config by hand"):
-        new_config("en", "de", ["."], tmp_path / "other.yaml", said.append)
+        new_config("en", "de", ["."], tmp_path / "other.yaml")
     with pytest.raises(InputError, match="source and target language must differ, but both are en"):
-        new_config("en", "en", ["all.en", "all.de"], tmp_path / "other.yaml", said.append)
+        new_config("en", "en", ["all.en", "all.de"], tmp_path / "other.yaml")
 
 
 @pytest.mark.parametrize(
@@ -244,7 +243,7 @@ def test_the_config_reads_back_and_names_the_files(tmp_path, quick):
 def test_a_config_that_cannot_be_written_is_refused_before_any_work(tmp_path, quick, name, message):
     (tmp_path / "file.txt").touch()
     with pytest.raises(InputError, match=message):
-        new_config("en", "de", ["no.tsv"], tmp_path / name, print)
+        new_config("en", "de", ["no.tsv"], tmp_path / name)
 
 
 @pytest.mark.parametrize("updates, every", [(100, 20), (250, 50), (3000, 200), (4, 1)])
@@ -257,10 +256,10 @@ def test_too_few_pairs_are_refused(tmp_path, quick):
     with pytest.raises(
         InputError, match=r"few.tsv: must have at least 200 pairs with text on both sides, but have 5"
     ):
-        new_config("en", "de", ["few.tsv"], tmp_path / "mine.yaml", print)
+        new_config("en", "de", ["few.tsv"], tmp_path / "mine.yaml")
 
 
-def test_above_an_hour_the_largest_config_that_fits_one_is_named(tmp_path, quick, monkeypatch):
+def test_above_an_hour_the_largest_config_that_fits_one_is_named(tmp_path, quick, monkeypatch, said):
     """With 500,000 pairs the wide model takes a day here, and the narrow one fits."""
     (tmp_path / "t.tsv").write_text(TABLES["header.tsv"], encoding="utf-8")
     monkeypatch.setattr(write_module, "size_for", lambda pairs: size_for(500_000))
@@ -270,8 +269,7 @@ def test_above_an_hour_the_largest_config_that_fits_one_is_named(tmp_path, quick
         return write_module.replace(original(*args), pairs=500_000)
 
     monkeypatch.setattr(write_module, "_read", many)
-    said = []
-    new_config("en", "de", ["t.tsv"], tmp_path / "mine.yaml", said.append)
+    new_config("en", "de", ["t.tsv"], tmp_path / "mine.yaml")
     command = next(text for text in said if text.startswith("in one hour: transformer-mt train"))
     config = load_config(tmp_path / "mine.yaml", command.split("mine.yaml ")[1].split())
     assert config.model.d_model == 256 and config.train.max_updates * 0.1 <= 3600
@@ -279,7 +277,7 @@ def test_above_an_hour_the_largest_config_that_fits_one_is_named(tmp_path, quick
     assert load_config(tmp_path / "mine.yaml").model.d_model == 512
 
 
-def test_a_training_of_few_epochs_has_no_bpe_dropout(tmp_path, quick, monkeypatch):
+def test_a_training_of_few_epochs_has_no_bpe_dropout(tmp_path, quick, monkeypatch, said):
     """It costs three BLEU there; the hour has room for a part of the epochs."""
     (tmp_path / "t.tsv").write_text(TABLES["header.tsv"], encoding="utf-8")
     monkeypatch.setattr(write_module, "size_for", lambda pairs: size_for(10_000))
@@ -289,8 +287,7 @@ def test_a_training_of_few_epochs_has_no_bpe_dropout(tmp_path, quick, monkeypatc
         return write_module.replace(original(*args), pairs=1_000_000)
 
     monkeypatch.setattr(write_module, "_read", many)
-    said = []
-    new_config("en", "de", ["t.tsv"], tmp_path / "mine.yaml", said.append)
+    new_config("en", "de", ["t.tsv"], tmp_path / "mine.yaml")
     whole = load_config(tmp_path / "mine.yaml")
     command = next(text for text in said if text.startswith("in one hour: transformer-mt train"))
     short = load_config(tmp_path / "mine.yaml", command.split("mine.yaml ")[1].split())
@@ -302,7 +299,7 @@ def test_a_training_of_few_epochs_has_no_bpe_dropout(tmp_path, quick, monkeypatc
 def test_chinese_gets_what_it_needs(tmp_path, quick):
     rows = [f"The dog number {n} runs.\t第{n}只狗在跑，很快。" for n in range(240)]
     (tmp_path / "zh.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
-    new_config("en", "zh", ["zh.tsv"], tmp_path / "mine.yaml", print)
+    new_config("en", "zh", ["zh.tsv"], tmp_path / "mine.yaml")
     tokenizer = load_config(tmp_path / "mine.yaml").tokenizer
     assert tokenizer.normalization == "identity" and tokenizer.vocab_size < 600  # so little text
 
@@ -310,7 +307,7 @@ def test_chinese_gets_what_it_needs(tmp_path, quick):
 def test_more_characters_than_pieces_raise_the_vocabulary(tmp_path, quick):
     rows = [f"The dog number {n} runs.\t{chr(0x4E00 + 2 * n)}只狗{chr(0x4E01 + 2 * n)}。" for n in range(900)]
     (tmp_path / "zh.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
-    new_config("en", "zh", ["zh.tsv"], tmp_path / "mine.yaml", print)
+    new_config("en", "zh", ["zh.tsv"], tmp_path / "mine.yaml")
     assert load_config(tmp_path / "mine.yaml").tokenizer.vocab_size > 1800
 
 

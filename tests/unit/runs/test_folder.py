@@ -28,7 +28,7 @@ def test_a_new_folder_has_none(tmp_path):
     assert not (run.is_run or run.is_finished or run.is_export)
     assert run.model_file is None and run.weights_digest() is None and run.weights_of_parent() is None
     assert run.entries() == run.corpora() == run.scores_files() == run.translation_files == []
-    assert run.calibration() == {} and run.newest_checkpoint(print) is None
+    assert run.calibration() == {} and run.newest_checkpoint() is None
 
 
 def test_what_is_missing_is_named(run, tmp_path):
@@ -67,6 +67,7 @@ def test_other_weights_have_another_digest(run):
 
 def test_the_name_of_a_test_set_comes_back_from_its_file(run):
     assert run.set_of(run.scores_file("test-0")) == "test-0"
+    shutil.rmtree(run.evaluation, ignore_errors=True)
     run.evaluation.mkdir()
     run.scores_file("b").touch()
     run.scores_file("a").touch()

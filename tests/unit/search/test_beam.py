@@ -1,8 +1,10 @@
+import math
+
 import pytest
 import torch
 
 from tests.table import BOS, EOS, IDS, History, every_sequence, table_model
-from transformer_mt.search.beam import SpecialIds, _BackPointers, beam_search, top_k
+from transformer_mt.search.beam import SpecialIds, beam_search, top_k
 from transformer_mt.search.hypothesis import LengthPenalty
 
 
@@ -128,16 +130,38 @@ def test_a_hypothesis_that_goes_on_and_leads_is_waited_for():
     assert early[0].tokens != good and early[0].score < found[0].score
 
 
+def plain_beam(logits, limit, beam, stop_early=False):
+    """(score, tokens) of the hypotheses of one sentence that ended, best first: the same search in lists."""
+    penalty = LengthPenalty()
+    alive, ended = [(0.0, (BOS,))], []
+    for length in range(1, limit + 1):
+        continuations = [
+            (total + log_prob, (*history, token))
+            for total, history in alive
+            for token, log_prob in enumerate(logits(0, history).tolist())
+            if log_prob > -math.inf and (length < limit or token == EOS)
+        ]
+        best = sorted(continuations, reverse=True)[: 2 * beam]
+        ended += [
+            (total / penalty(length), history[1:]) for total, history in best[:beam] if history[-1] == EOS
+        ]
+        alive = [(total, history) for total, history in best if history[-1] != EOS][:beam]
+        enough = len(ended) >= beam
+        leads = bool(alive and ended) and alive[0][0] / penalty(length) > max(ended)[0]
+        if not alive or (enough and (stop_early or not leads)):
+            break
+    return sorted(ended, reverse=True)
+
+
+@pytest.mark.parametrize("stop_early", [False, True])
+@pytest.mark.parametrize("beam", [2, 3, 4])
 @pytest.mark.parametrize("seed", range(10))
-def test_the_n_best_are_the_best_of_all_that_ended(seed, monkeypatch):
-    """Also where better and worse ones end in turn, and the search waits for a leader."""
-    ended, original = [], _BackPointers.finish
-
-    def watched(self, sentences, mask, score, *others):
-        ended.extend(score[mask].tolist())
-        original(self, sentences, mask, score, *others)
-
-    monkeypatch.setattr(_BackPointers, "finish", watched)
-    _, step, state = table_model(seed)
-    (found,) = beam_search(step, state, [7], IDS, beam=3)
-    assert [h.score for h in found] == sorted(ended, reverse=True)[:3]
+def test_beam_search_equals_one_in_lists(seed, beam, stop_early):
+    """The n best are the best of all that ended, also where better and worse ones end in turn, and the search
+    waits for a leader.
+    """
+    logits, step, state = table_model(seed)
+    (found,) = beam_search(step, state, [7], IDS, beam=beam, stop_early=stop_early)
+    expected = plain_beam(logits, 7, beam, stop_early)[:beam]
+    assert [tuple(h.tokens) for h in found] == [tokens for _, tokens in expected]
+    assert [h.score for h in found] == pytest.approx([score for score, _ in expected], abs=1e-5)

@@ -29,5 +29,5 @@ def test_a_port_that_is_taken_is_reported_before_a_model_is_loaded():
         other.listen()
         port = other.getsockname()[1]
         with pytest.raises(InputError, match=str(port)):
-            serve([lambda: loaded.append(1)], "127.0.0.1", port, print, Limits())
+            serve([lambda: loaded.append(1)], "127.0.0.1", port, Limits())
     assert loaded == []

@@ -51,10 +51,8 @@ def measuring(answer):
     return lambda measure, limit, least: (measure(least), measure(2 * least), answer)[-1]
 
 
-def test_auto_is_found_once_and_written_down(write_config, tmp_path, monkeypatch):
+def test_auto_is_found_once_and_written_down(write_config, tmp_path, monkeypatch, said):
     monkeypatch.setattr(budget, "largest_budget", measuring(1536))
-    said = []
-    monkeypatch.setattr(run, "say_on_rank_zero", said.append)
     config = load_config(write_config(train={"batch_tokens": "auto"}))
     opened = open_run(config, RunFolder(tmp_path / "run"))
     assert opened.config.train.batch_tokens == 1536

@@ -91,9 +91,7 @@ def test_what_auto_is_and_a_fresh_start_are_the_same_on_all_machines(key, here, 
         (None, 2, 2, ""),
     ],
 )
-def test_another_size_of_the_updates_is_told(monkeypatch, before, ranks, accumulate, told):
-    said = []
-    monkeypatch.setattr(changes, "say_on_rank_zero", said.append)
+def test_another_size_of_the_updates_is_told(before, ranks, accumulate, told, said):
     now = config(accumulate=accumulate).train, Ranks(0, ranks)
     if before is not None and is_other_update_size(before, *now):
         note_other_update_size(before, *now)
@@ -116,18 +114,14 @@ def test_a_key_is_fixed_unless_its_field_is_marked():
     assert marks(Config, "evaluate.lowercase") == {Mark.CHANGEABLE, Mark.AFFECTS_SCORES}
 
 
-def test_fixed_keys_are_refused_and_changeable_ones_reported(monkeypatch, tmp_path):
-    said = []
-    monkeypatch.setattr(changes, "say_on_rank_zero", said.append)
+def test_fixed_keys_are_refused_and_changeable_ones_reported(tmp_path, said):
     changes.report_changes(config(), config(learning_rate=0.02), tmp_path)
     assert said == ["changed since the last checkpoint: `train.learning_rate` from 0.01 to 0.02"]
     with pytest.raises(InputError, match="`train.optimizer` must stay 'muon' .*, but is 'adam'"):
         changes.report_changes(config(optimizer="muon"), config(optimizer="adam"), tmp_path)
 
 
-def test_of_a_list_of_corpora_only_what_differs_is_reported(monkeypatch, tmp_path):
-    said = []
-    monkeypatch.setattr(changes, "say_on_rank_zero", said.append)
+def test_of_a_list_of_corpora_only_what_differs_is_reported(tmp_path, said):
     entries = [{"toy": "train", "size": 10}, {"toy": "valid", "size": 10, "name": "b"}]
     old, new = (
         config().model_copy(update={"data": config().data.model_copy(update={"train": data.train})})

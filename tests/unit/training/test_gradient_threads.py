@@ -34,7 +34,7 @@ def three_threads(monkeypatch):
 
 def trained(model, threads, batches, updates=4, dtype=torch.float32):
     optimizer = build_optimizer(model, TrainConfig(eps=1e-3, optimizer="adamw"))
-    run = Updater(Objective(model, 0.1), optimizer, CPU, dtype, 1.0, Ranks(), print, threads=threads)
+    run = Updater(Objective(model, 0.1), optimizer, CPU, dtype, 1.0, Ranks(), threads=threads)
     torch.manual_seed(5)
     results = [run.update(batches, 0.01).result() for _ in range(updates)]
     return results, {name: weight.detach().clone() for name, weight in model.named_parameters()}

@@ -18,24 +18,23 @@ def handlers():
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_second_signal_names_itself(monkeypatch, number):
     monkeypatch.delenv("TORCHELASTIC_RUN_ID", raising=False)
-    with pytest.raises(KeyboardInterrupt) as stop, Interrupts(lambda text: None) as interrupts:
+    with pytest.raises(KeyboardInterrupt) as stop, Interrupts() as interrupts:
         signal.raise_signal(number)
         assert interrupts.received == number
         signal.raise_signal(number)
     assert stop.value.args == (number,)
 
 
-def test_under_torchrun_nobody_is_asked_to_signal_once_more(monkeypatch):
-    said = []
+def test_under_torchrun_nobody_is_asked_to_signal_once_more(monkeypatch, said):
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "1")
-    with Interrupts(said.append):
+    with Interrupts():
         signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGINT)
     assert said == ["stopping and saving after this update"]
 
 
 def leave(error=None):
-    with Interrupts(lambda text: None):
+    with Interrupts():
         assert signal.getsignal(signal.SIGTERM) not in (signal.SIG_DFL, signal.SIG_IGN)
         if error is not None:
             raise error

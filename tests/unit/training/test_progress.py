@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from tests.conftest import TINY
-from transformer_mt.cli import console
+from transformer_mt import messages
 from transformer_mt.config import Config
 from transformer_mt.progress_bar import duration, show_progress, time_left
 from transformer_mt.training.state.estimate import TimeEstimate
@@ -60,7 +60,7 @@ def test_messages_do_not_write_over_a_bar(monkeypatch):
     monkeypatch.setattr("transformer_mt.progress_bar._DELAY_SECONDS", 0.0)
     with show_progress(None, "reading", 3) as bar:
         bar.update(1)
-        console.say("line 7: a warning")
+        messages.say("line 7: a warning")
         text = sys.stderr.getvalue()
     before, after = text.split("line 7: a warning")
     assert before.endswith("\r") and before.rpartition("\r")[0].endswith(" ") and "reading" in after

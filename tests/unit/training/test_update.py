@@ -56,11 +56,11 @@ def batch_of(rows):
     return make_batch([src for src, _ in rows], [tgt for _, tgt in rows])
 
 
-def updater(model, dtype=torch.float32, max_grad_norm=1.0, micro_batch_tokens=0, **config):
-    optimizer = build_optimizer(model, TrainConfig(**config))
-    return Updater(
-        Objective(model, 0.1), optimizer, CPU, dtype, max_grad_norm, Ranks(), print, micro_batch_tokens
-    )
+def updater(model, dtype=torch.float32, max_grad_norm=1.0, objective=None, ranks=None, **settings):
+    own = {key: settings.pop(key) for key in ("micro_batch_tokens", "may_halve") if key in settings}
+    optimizer = build_optimizer(model, TrainConfig(**settings))
+    objective = objective or Objective(model, 0.1)
+    return Updater(objective, optimizer, CPU, dtype, max_grad_norm, ranks or Ranks(), **own)
 
 
 @pytest.mark.parametrize("chunk", [2**23, 11, 30])
@@ -432,11 +432,11 @@ class Scarce(Objective):
 
 
 @pytest.mark.parametrize("accumulate", [1, 3])
-def test_running_out_of_memory_makes_micro_batches_and_the_same_update(capsys, accumulate):
+def test_running_out_of_memory_makes_micro_batches_and_the_same_update(said, accumulate):
     updates = [[batch_of(pairs(23, 10 * i + j)) for j in range(accumulate)] for i in range(3)]
     models = [tiny_model(), tiny_model()]
-    plain, scarce = (updater(model, optimizer="adamw", eps=1e-3) for model in models)
-    scarce._objective = Scarce(models[1], 0.1)
+    plain = updater(models[0], optimizer="adamw", eps=1e-3)
+    scarce = updater(models[1], objective=Scarce(models[1], 0.1), optimizer="adamw", eps=1e-3)
     for batches in updates:
         expected, result = plain.update(batches, 0.01).result(), scarce.update(batches, 0.01).result()
         assert (result.num_tokens, result.skipped) == (expected.num_tokens, False)
@@ -446,17 +446,22 @@ def test_running_out_of_memory_makes_micro_batches_and_the_same_update(capsys, a
         )
     for left, right in zip(models[0].parameters(), models[1].parameters()):
         torch.testing.assert_close(left, right, atol=1e-5, rtol=1e-4)
-    said = capsys.readouterr().out.strip().split("\n")
     assert said[-1].endswith("the update is the same, train.batch_tokens need not change")
     assert len(said) < 5, "it must remember what fits, not find it again in each update"
 
 
-def test_batches_are_computed_in_parts_from_the_beginning_where_the_config_says_so(capsys):
+def test_batches_are_computed_in_parts_from_the_beginning_where_the_config_says_so(said):
     model = tiny_model()
-    run = updater(model, micro_batch_tokens=40)
-    run._objective = Scarce(model, 0.1)
+    run = updater(model, objective=Scarce(model, 0.1), micro_batch_tokens=40)
     run.update([batch_of(pairs(23))], 0.01).result()
-    assert capsys.readouterr().out == ""
+    assert said == []
+
+
+def test_an_update_that_is_only_tried_is_not_computed_in_parts(said):
+    model = tiny_model()
+    with pytest.raises(torch.OutOfMemoryError):
+        updater(model, objective=Scarce(model, 0.1), may_halve=False).update([batch_of(pairs(23))], 0.01)
+    assert said == []
 
 
 def test_with_several_ranks_it_is_told_how_to_go_on_since_the_others_cannot_wait():
@@ -465,14 +470,14 @@ def test_with_several_ranks_it_is_told_how_to_go_on_since_the_others_cannot_wait
             return list(values)
 
     model, batch = tiny_model(), batch_of(pairs(23))
-    run = updater(model)
-    run._objective, run._ranks = Scarce(model, 0.1), Two(size=2)
+    objective = Scarce(model, 0.1)
+    run = updater(model, objective=objective, ranks=Two(size=2))
     size = batch.num_positions
     advice = rf"a batch of {size} positions; .* train.micro_batch_tokens={size // 2} to resume"
     with pytest.raises(WorkError, match=advice):
         run.update([batch], 0.01)
     with pytest.raises(WorkError, match="one sentence of"):
-        run._objective.room = 1
+        objective.room = 1
         run.update([batch_of(pairs(1))], 0.01)
 
 
@@ -498,9 +503,9 @@ def test_gradients_travel_once_an_update_whatever_it_accumulates():
     torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
     try:
         model = tiny_model()
-        run = updater(model)
-        run._objective = torch.nn.parallel.DistributedDataParallel(Objective(model, 0.1))
-        run._objective.register_comm_hook(None, count)
+        objective = torch.nn.parallel.DistributedDataParallel(Objective(model, 0.1))
+        objective.register_comm_hook(None, count)
+        run = updater(model, objective=objective)
         for accumulate in (1, 4):
             sent.clear()
             run.update([batch_of(pairs(5, seed)) for seed in range(accumulate)], 0.01).result()
@@ -511,9 +516,9 @@ def test_gradients_travel_once_an_update_whatever_it_accumulates():
 
 def test_one_sentence_that_does_not_fit_is_told_in_one_line():
     model = tiny_model()
-    run = updater(model)
-    run._objective = Scarce(model, 0.1)
-    run._objective.room = 1
+    objective = Scarce(model, 0.1)
+    objective.room = 1
+    run = updater(model, objective=objective)
     with pytest.raises(
         WorkError, match=r"not enough memory for one sentence of \d+ positions; .*data.max_length"
     ):

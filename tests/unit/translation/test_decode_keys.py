@@ -64,7 +64,7 @@ def load(request, tiny_run, tmp_path_factory):
         from transformer_mt.export.to_ctranslate2 import ToCTranslate2
 
         folder = tmp_path_factory.mktemp("keys") / "ct2"
-        export(RunFolder(tiny_run), folder, ToCTranslate2(), None, print)
+        export(RunFolder(tiny_run), folder, ToCTranslate2(), None)
     return lambda settings: Translator.load(folder, device="cpu", decode=settings)
 
 
@@ -125,7 +125,7 @@ def test_batch_tokens_bounds_a_batch_of_ctranslate2(tiny_run, sentences, tmp_pat
     from transformer_mt.export.export import export
     from transformer_mt.export.to_ctranslate2 import ToCTranslate2
 
-    export(RunFolder(tiny_run), tmp_path / "ct2", ToCTranslate2(), None, print)
+    export(RunFolder(tiny_run), tmp_path / "ct2", ToCTranslate2(), None)
     translator = Translator.load(tmp_path / "ct2", device="cpu", decode={"batch_tokens": 200})
     asked = []
 

@@ -4,7 +4,7 @@ Rows are numbered over all corpora, one after the other. The second pass is in `
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate, compress
 from pathlib import Path
@@ -30,6 +30,7 @@ from transformer_mt.data.corpora.kind import Corpus, EvaluationSentence
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.files import fsync, write_text
+from transformer_mt.messages import say
 from transformer_mt.progress_bar import show_progress
 from transformer_mt.text.hashes import sentence_key
 from transformer_mt.text.pair import Pair
@@ -41,7 +42,6 @@ SENTENCE_PAIRS = 20_000  # evenly spaced: enough to say which share of the sourc
 FIRST_PASS_FOLDER = "first_pass"
 FIRST_PASS_FILE = "first_pass.json"  # says that it is done
 
-Say = Callable[[str], None]
 T = TypeVar("T")
 
 
@@ -68,7 +68,7 @@ def read_first_pass(folder: Path) -> FirstPassResult | None:
 
 
 def first_pass(
-    config: Config, folder: Path, say: Say, tokenizer: Tokenizer | None, log_probs: LogProbs
+    config: Config, folder: Path, tokenizer: Tokenizer | None, log_probs: LogProbs
 ) -> tuple[FirstPassResult, Tokenizer]:
     """The drop reason of each row, the vocabulary learnt from those kept, and the sets held out of them. All
     are saved in the folder.
@@ -78,9 +78,9 @@ def first_pass(
         say("resuming the preparation of the data, which was interrupted")
         return done, Tokenizer.load(folder)
     splits = splits_of(data.valid_sets, data.test)
-    held_out = evaluation_keys(data, say)
+    held_out = evaluation_keys(data)
     row_reasons = ReasonFile(folder / FIRST_PASS_FOLDER, held_out.sources, data.remove_duplicates, splits)
-    sample = _evenly_spaced(row_reasons.walk(_corpora(data, held_out.targets, say)), TOKENIZER_PAIRS)
+    sample = _evenly_spaced(row_reasons.walk(_corpora(data, held_out.targets)), TOKENIZER_PAIRS)
     reasons = row_reasons.finish()
     for split in splits:
         if not (pairs := split.pairs()):
@@ -89,7 +89,7 @@ def first_pass(
                 "hash; raise its share"
             )
         write_text(held_out_file(folder, split.name), as_lines(pairs))
-    reasons = _without_worst(row_reasons, reasons, data, log_probs, say)
+    reasons = _without_worst(row_reasons, reasons, data, log_probs)
     fsync(row_reasons.reasons_file)
     if tokenizer is None:
         names = ", ".join(entry.title for entry in data.entries)
@@ -112,7 +112,7 @@ def first_pass(
     return FirstPassResult(reasons, row_reasons.sizes, several), tokenizer
 
 
-def _corpora(data: DataConfig, held_out_targets: set[int], say: Say) -> Iterator[TrainingCorpus]:
+def _corpora(data: DataConfig, held_out_targets: set[int]) -> Iterator[TrainingCorpus]:
     for entry in data.entries:
         say(f"reading {entry.describe_access()} (training)")
         pairs = show_progress(training_pairs(entry, data), "reading", unit="pairs")
@@ -131,7 +131,7 @@ def training_pairs(entry: Corpus, data: DataConfig) -> Iterator[Pair]:
 
 
 def _without_worst(
-    row_reasons: ReasonFile, reasons: np.ndarray, data: DataConfig, log_probs: LogProbs, say: Say
+    row_reasons: ReasonFile, reasons: np.ndarray, data: DataConfig, log_probs: LogProbs
 ) -> np.ndarray:
     """The drop reasons after the rule `model_score`, which compares the kept pairs of a corpus."""
     starts = [0, *accumulate(row_reasons.sizes)]
@@ -161,7 +161,7 @@ class EvaluationKeys:
     targets: set[int]
 
 
-def evaluation_keys(data: DataConfig, say: Say) -> EvaluationKeys:
+def evaluation_keys(data: DataConfig) -> EvaluationKeys:
     """What training pairs must not have."""
     keys = EvaluationKeys(set(), set())
     for corpus in (*data.valid_sets, *data.test):

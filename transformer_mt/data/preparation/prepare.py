@@ -40,7 +40,6 @@ from transformer_mt.data.preparation.encode import encoded_chunks
 from transformer_mt.data.preparation.first_pass import (
     FIRST_PASS_FILE,
     FIRST_PASS_FOLDER,
-    Say,
     first_pass,
     validation_sentences,
 )
@@ -51,6 +50,7 @@ from transformer_mt.errors import InputError, WorkError
 from transformer_mt.files import fsync, write_text
 from transformer_mt.locks import FolderLock, wait_for_folder
 from transformer_mt.markdown import table
+from transformer_mt.messages import messages_to, say
 from transformer_mt.text.pair import Pair
 
 FORMAT = 6  # of the cache: raise it when a change in this package alters what is written
@@ -101,7 +101,7 @@ def _no_models(model: str, pairs: Sequence[Pair], languages: tuple[str, str]) ->
 
 
 def prepare(
-    config: Config, say: Say, tokenizer: Tokenizer | None = None, log_probs: LogProbs = _no_models
+    config: Config, tokenizer: Tokenizer | None = None, log_probs: LogProbs = _no_models
 ) -> PreparedData:
     """The data of `config`, from the cache if it is there. `tokenizer` is the vocabulary, where it is not to
     be learnt. `log_probs` scores pairs for the rule `model_score`.
@@ -109,15 +109,15 @@ def prepare(
     folder = cache_root() / _key(config, None)
     if (
         folder.is_dir()
-        and (data := _open(config.data, folder, say))
+        and (data := _open(config.data, folder))
         and (tokenizer is None or data.tokenizer.fingerprint == tokenizer.fingerprint)
     ):
-        return _announce(data, say, f"from the cache {folder}")
+        return _announce(data, f"from the cache {folder}")
     if tokenizer is not None:
         folder = cache_root() / _key(config, tokenizer)
-        if folder.is_dir() and (data := _open(config.data, folder, say)):
-            return _announce(data, say, f"from the cache {folder}")
-    return _announce(_build(config, folder, say, tokenizer, log_probs), say, f"cached in {folder}")
+        if folder.is_dir() and (data := _open(config.data, folder)):
+            return _announce(data, f"from the cache {folder}")
+    return _announce(_build(config, folder, tokenizer, log_probs), f"cached in {folder}")
 
 
 def _key(config: Config, tokenizer: Tokenizer | None) -> str:
@@ -145,7 +145,7 @@ def _filter_identity(chosen: FilterConfig) -> dict[str, Any]:
     return chosen.model_dump() | {"models": models}
 
 
-def _open(data: DataConfig, folder: Path, say: Say) -> PreparedData | None:
+def _open(data: DataConfig, folder: Path) -> PreparedData | None:
     """Load a cache folder. If it is damaged, report it and return None."""
     try:
         facts = json.loads((folder / "facts.json").read_text(encoding="utf-8"))
@@ -200,29 +200,29 @@ def _with_weights(fingerprint: str, weights: Sequence[float]) -> str:
     return hashlib.sha256(json.dumps([fingerprint, *weights]).encode()).hexdigest()
 
 
-def _announce(data: PreparedData, say: Say, origin: str) -> PreparedData:
+def _announce(data: PreparedData, origin: str) -> PreparedData:
     say(f"training pairs ({origin}):\n{corpus_table(data.corpora, data.weights)}")
     return data
 
 
-def _build(
-    config: Config, folder: Path, say: Say, tokenizer: Tokenizer | None, log_probs: LogProbs
-) -> PreparedData:
+def _build(config: Config, folder: Path, tokenizer: Tokenizer | None, log_probs: LogProbs) -> PreparedData:
     """Make the cache folder, resuming what an interrupted process left in `.part`."""
     root, part = folder.parent, _part(folder)
     try:
         root.mkdir(parents=True, exist_ok=True)
         # One process leads at a time: the next may find here what it needs.
-        with _lock(root, config, part, say):
+        with _lock(root, config, part):
             _remove_abandoned(root)
             if folder.is_dir():
                 # Another process may have made it while this one waited.
-                if data := _open(config.data, folder, lambda text: None):
+                with messages_to(lambda text: None):  # damage was reported already
+                    data = _open(config.data, folder)
+                if data is not None:
                     return data
-                shutil.rmtree(folder)  # damaged, as was said
+                shutil.rmtree(folder)
             part.mkdir(exist_ok=True)
             try:
-                _prepare_into(config, part, say, tokenizer, log_probs)
+                _prepare_into(config, part, tokenizer, log_probs)
             except InputError:
                 if not (
                     part / FIRST_PASS_FILE
@@ -236,7 +236,7 @@ def _build(
                 )
             part.rename(folder)
             shutil.rmtree(folder / FIRST_PASS_FOLDER)  # last: until here an interrupted run can resume
-            if data := _open(config.data, folder, say):
+            if data := _open(config.data, folder):
                 return data
             raise WorkError(f"{folder}: must read as it was written, but does not; check the disk")
     except (OSError, pyarrow.ArrowException) as error:
@@ -246,7 +246,7 @@ def _build(
         ) from None
 
 
-def _lock(root: Path, config: Config, part: Path, say: Say) -> FolderLock:
+def _lock(root: Path, config: Config, part: Path) -> FolderLock:
     """Lock the cache, waiting for another process if there is one, and helping it if it prepares the same."""
     helping = ExitStack()
 
@@ -275,16 +275,14 @@ def _remove_abandoned(root: Path) -> None:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def _prepare_into(
-    config: Config, folder: Path, say: Say, tokenizer: Tokenizer | None, log_probs: LogProbs
-) -> None:
+def _prepare_into(config: Config, folder: Path, tokenizer: Tokenizer | None, log_probs: LogProbs) -> None:
     data = config.data
     for corpus in data.valid_sets:
         if not isinstance(corpus, FromTrainCorpus):
             say(f"reading {corpus.describe_access()} (validation)")
             validation_sentences(corpus, data, folder)  # before hours of work
-    first, tokenizer = first_pass(config, folder, say, tokenizer, log_probs)
-    corpora, fingerprints = second_pass(config, folder, say, tokenizer, first)
+    first, tokenizer = first_pass(config, folder, tokenizer, log_probs)
+    corpora, fingerprints = second_pass(config, folder, tokenizer, first)
     if not any(corpus.counts.get(drop_reasons.KEPT) for corpus in corpora):
         names = ", ".join(entry.title for entry in data.entries)
         raise InputError(f"{names}: no training pair is left after cleaning:\n{corpus_table(corpora)}")

@@ -18,10 +18,11 @@ from transformer_mt.config import Config, DataConfig
 from transformer_mt.data.batches.encoded_pairs import Chunk, write_chunks
 from transformer_mt.data.cleaning import drop_reasons
 from transformer_mt.data.preparation.encode import encoded_chunks
-from transformer_mt.data.preparation.first_pass import FIRST_PASS_FOLDER, FirstPassResult, Say, training_pairs
+from transformer_mt.data.preparation.first_pass import FIRST_PASS_FOLDER, FirstPassResult, training_pairs
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.files import fsync, write_text
 from transformer_mt.locks import lock_shard
+from transformer_mt.messages import say
 from transformer_mt.progress_bar import show_progress
 from transformer_mt.text.pair import Pair
 
@@ -42,7 +43,7 @@ class CorpusCounts:
 
 
 def second_pass(
-    config: Config, folder: Path, say: Say, tokenizer: Tokenizer, first: FirstPassResult
+    config: Config, folder: Path, tokenizer: Tokenizer, first: FirstPassResult
 ) -> tuple[list[CorpusCounts], list[str]]:
     """Encode the kept rows; shards that are there stay, and helpers may encode some. Returns the counts of
     each corpus and a fingerprint of each shard.

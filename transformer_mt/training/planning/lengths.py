@@ -10,7 +10,6 @@ from transformer_mt.data.batches.mixture import Mixture
 from transformer_mt.data.preparation.prepare import prepare
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.runs.resolve import Origin, with_origin
-from transformer_mt.training.reporting.metrics_log import say_on_rank_zero
 from transformer_mt.training.state.parent import Parent
 from transformer_mt.translation.pair_log_probs import forget_models, log_probs
 
@@ -34,7 +33,7 @@ def lengths_of(config: Config) -> tuple[Config, Lengths]:
     """
     parent = Parent.open(RunFolder(config.init_from)).config if config.init_from else None
     config, tokenizer = with_origin(config, Origin(parent=parent))
-    data = prepare(config, say_on_rank_zero, tokenizer, log_probs)
+    data = prepare(config, tokenizer, log_probs)
     forget_models()
     changing = epoch_pairs(config, data.train, data.sizes, data.tokenizer)
     lengths = changing.lengths(0) if changing else (data.train.src_lengths, data.train.tgt_lengths)

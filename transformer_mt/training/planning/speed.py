@@ -35,9 +35,7 @@ def seconds_per_update(
     dtype = choose_precision(train.precision, device)
     shared = config.tokenizer.shared
     model = build_model(config.model, vocab_size, vocab_size, shared, config.data.max_length).to(device)
-    updater = build_trial_updater(
-        config, model, device, dtype, say=lambda message: None, micro_batch_tokens=micro_batch_tokens
-    )
+    updater = build_trial_updater(config, model, device, dtype, micro_batch_tokens)
     times: list[float] = []
     for batch in typical_batches(config, vocab_size, lengths, tokens):
         begun = time.perf_counter()

@@ -74,7 +74,7 @@ def update_cost(
         model = build_model(
             config.model, vocab_size, vocab_size, config.tokenizer.shared, config.data.max_length
         )
-        updater = build_trial_updater(config, model, _CPU, dtype, say=lambda message: None, threads=1)
+        updater = build_trial_updater(config, model, _CPU, dtype, threads=1)
         weights = list(model.parameters())
         with _Memory(weights) as memory:
             gradients = memory.bytes

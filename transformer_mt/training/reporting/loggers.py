@@ -4,12 +4,13 @@ import importlib.util
 import math
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from transformer_mt.config import Config
 from transformer_mt.errors import InputError
+from transformer_mt.messages import say
 
 Entry = dict[str, Any]
 """An object of metrics.jsonl."""
@@ -27,8 +28,8 @@ def check_loggers(names: Sequence[str]) -> None:
 class Loggers:
     """All loggers of a run. One that fails is left out from then on: the training continues."""
 
-    def __init__(self, names: Sequence[str], say: Callable[[str], None]) -> None:
-        self._names, self._say = names, say
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
         self._open: dict[str, Logger] = {}
 
     def begin(self, folder: Path, config: Config, step: int) -> None:
@@ -57,7 +58,7 @@ class Loggers:
 
     def _warn(self, name: str, error: Exception) -> None:
         text = (str(error) or type(error).__name__).split("\n")[0]
-        self._say(f"warning: {name} records nothing from here on: {text}")
+        say(f"warning: {name} records nothing from here on: {text}")
 
 
 class Logger(ABC):

@@ -1,7 +1,6 @@
 """The output of a run: messages on stderr, a progress bar, metrics.jsonl, and the loggers of the config."""
 
 import json
-import os
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -14,12 +13,6 @@ from transformer_mt.runs.folder import RunFolder
 from transformer_mt.training.reporting.loggers import Loggers
 
 
-def say_on_rank_zero(text: str) -> None:
-    """Print a message on stderr, above the progress bar: once, by rank 0."""
-    if os.environ.get("RANK", "0") == "0":
-        tqdm.write(text, file=sys.stderr)
-
-
 class MetricsLog:
     """metrics.jsonl, one object per line, and the progress bar; ranks other than 0 write nothing."""
 
@@ -27,7 +20,7 @@ class MetricsLog:
         self.folder = folder
         self._active = active
         self._bar: tqdm | None = None
-        self._loggers = Loggers(loggers if active else (), say_on_rank_zero)
+        self._loggers = Loggers(loggers if active else ())
 
     def rewind(self, step: int) -> None:
         """Remove what was written after update `step`, and the end: a resumed run writes it again."""

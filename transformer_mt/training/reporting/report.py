@@ -1,6 +1,6 @@
 """report.md of a run: its settings, how the training went, its scores."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from transformer_mt import plots
@@ -13,6 +13,7 @@ from transformer_mt.evaluation import fine_tuning, robustness
 from transformer_mt.evaluation.outputs import NOT_ITS_OWN, kept_table, matches_model
 from transformer_mt.files import write_text
 from transformer_mt.markdown import table
+from transformer_mt.messages import say
 from transformer_mt.runs.folder import RunFolder, facts_of
 from transformer_mt.training.reporting.diagnosis import diagnosis
 
@@ -22,7 +23,7 @@ _KEPT_TABLES = {
 }
 
 
-def write_report(folder: RunFolder, config: Config, say: Callable[[str], None]) -> None:
+def write_report(folder: RunFolder, config: Config) -> None:
     """Write report.md and learning_curve.png from what the run's folder holds; without matplotlib the report
     has no picture and says why.
     """
@@ -40,10 +41,10 @@ def write_report(folder: RunFolder, config: Config, say: Callable[[str], None]) 
         if kept := kept_table(folder, name):
             text += f"\n## {title}\n\n{kept}"
     end = f"\n## Diagnosis\n\n{sentences}\n" if (sentences := diagnosis(config, entries)) else ""
-    write_text(folder.report_file, text + _confidence(folder, say) + end)
+    write_text(folder.report_file, text + _confidence(folder) + end)
 
 
-def _confidence(folder: RunFolder, say: Callable[[str], None]) -> str:
+def _confidence(folder: RunFolder) -> str:
     """What confidence is worth, with its picture; empty where the model was not calibrated."""
     facts = folder.calibration()
     if not facts:

@@ -5,7 +5,7 @@ from pathlib import Path
 from transformer_mt import checkpoint
 from transformer_mt.checkpoint import CheckpointError
 from transformer_mt.config import TrainConfig
-from transformer_mt.training.reporting.metrics_log import say_on_rank_zero
+from transformer_mt.messages import say
 from transformer_mt.training.state.progress import Progress
 
 
@@ -63,5 +63,5 @@ class Averaging:
                 checkpoint.load_weights(self.file(step))
                 found.append(step)
             except CheckpointError as error:
-                say_on_rank_zero(f"{error}; it is left out of the average")
+                say(f"{error}; it is left out of the average")
         return found

@@ -7,9 +7,9 @@ from transformer_mt.config import Config, TrainConfig
 from transformer_mt.config.keys import flat, marks
 from transformer_mt.config.parts.section import Mark
 from transformer_mt.errors import InputError, Setting
+from transformer_mt.messages import say
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.training.parallel.distributed import Ranks
-from transformer_mt.training.reporting.metrics_log import say_on_rank_zero
 
 
 def report_changes(old: Config, new: Config, folder: RunFolder) -> None:
@@ -33,9 +33,7 @@ def report_changes(old: Config, new: Config, folder: RunFolder) -> None:
         changed.remove("train.max_updates")  # the checkpoint has the updates of its epochs instead
     for key in changed:
         for inner, old_value, new_value in _differences(key, before.get(key), after.get(key)):
-            say_on_rank_zero(
-                f"changed since the last checkpoint: `{inner}` from {old_value!r} to {new_value!r}"
-            )
+            say(f"changed since the last checkpoint: `{inner}` from {old_value!r} to {new_value!r}")
 
 
 def _differences(key: str, old: Any, new: Any) -> Iterator[tuple[str, Any, Any]]:
@@ -98,6 +96,4 @@ def note_other_update_size(batches: int, train: TrainConfig, ranks: Ranks) -> No
         if not rest
         else "no train.accumulate keeps it with so many processes"
     )
-    say_on_rank_zero(
-        f"batches in an update: {now} from here on ({ranks.size} x accumulate), {batches} before; {advice}"
-    )
+    say(f"batches in an update: {now} from here on ({ranks.size} x accumulate), {batches} before; {advice}")

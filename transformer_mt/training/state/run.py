@@ -16,12 +16,13 @@ from transformer_mt.data.preparation.prepare import PreparedData
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import WorkError
 from transformer_mt.locks import FolderLock
+from transformer_mt.messages import say
 from transformer_mt.model.build import build_model
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.training.parallel.distributed import Ranks
 from transformer_mt.training.parallel.sharding import full_weights, load_full_weights
-from transformer_mt.training.reporting.metrics_log import MetricsLog, say_on_rank_zero
+from transformer_mt.training.reporting.metrics_log import MetricsLog
 from transformer_mt.training.state.averaging import Averaging
 from transformer_mt.training.state.config_changes import (
     changed_score_keys,
@@ -115,8 +116,8 @@ class Run:
             self.updater.scaler.load_state_dict(state["scaler"])
         self._keep_micro_batches(state)
         if changed := changed_score_keys(Config.model_validate(state["config"]).model_dump(), self.config):
-            say_on_rank_zero(f"scores before and after a change of {', '.join(changed)} are not comparable")
-            say_on_rank_zero("the search for the best checkpoint starts again")
+            say(f"scores before and after a change of {', '.join(changed)} are not comparable")
+            say("the search for the best checkpoint starts again")
             self.progress.reset_scores()
         restore_random_states(
             saved.tensors["rng"], self.device, self.ranks, self.config.seed + self.progress.step
@@ -136,7 +137,7 @@ class Run:
         found = state.get("micro_batch_tokens", before)
         if before == now != found:
             self.updater.micro_batch_tokens = found
-            say_on_rank_zero(
+            say(
                 f"in micro-batches of at most {found:,} positions, as before; train.micro_batch_tokens sets "
                 "another number"
             )

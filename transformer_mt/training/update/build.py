@@ -1,10 +1,9 @@
 """From a config and a model to what makes its updates."""
 
-from collections.abc import Callable
-
 import torch
 
 from transformer_mt.config import Config, TrainConfig
+from transformer_mt.messages import say
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.training.parallel.distributed import Ranks, wrap_distributed
 from transformer_mt.training.update.activation_checkpointing import checkpoint_activations
@@ -24,11 +23,11 @@ def build_updater(
     device: torch.device,
     dtype: torch.dtype,
     ranks: Ranks,
-    say: Callable[[str], None],
     threads: int | None = None,
+    may_halve: bool = True,
 ) -> Updater:
     """What updates the model, which is on the device, as the config says; `threads` of a CPU compute parts of
-    a batch, by default as many as may.
+    a batch, by default as many as may. `may_halve`: see Updater.
     """
     train, compiled = config.train, is_compiled(config.train, device)
     if compiled and model.compiles:
@@ -48,9 +47,9 @@ def build_updater(
         dtype,
         train.max_grad_norm,
         ranks,
-        say,
         train.micro_batch_tokens,
         threads,
+        may_halve,
     )
 
 
@@ -59,9 +58,9 @@ def build_trial_updater(
     model: TranslationModel,
     device: torch.device,
     dtype: torch.dtype,
-    say: Callable[[str], None],
     micro_batch_tokens: int = 0,
     threads: int | None = None,
+    may_halve: bool = True,
 ) -> Updater:
     """The same for some updates that are only measured: on one device, and not compiled, which takes longer
     than they do.
@@ -70,6 +69,5 @@ def build_trial_updater(
     train = config.train.model_copy(update={**alone, "micro_batch_tokens": micro_batch_tokens})
     if threads is None:
         threads = gradient_threads(config, device, dtype)
-    return build_updater(
-        config.model_copy(update={"train": train}), model, device, dtype, Ranks(), say, threads
-    )
+    config = config.model_copy(update={"train": train})
+    return build_updater(config, model, device, dtype, Ranks(), threads, may_halve)

@@ -1,6 +1,6 @@
 """One update of the weights. Its arithmetic: the sum of all losses over the number of all target tokens."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from transformer_mt.data.batches.batching import Batch
 from transformer_mt.device import autocast, is_out_of_memory
 from transformer_mt.errors import WorkError
+from transformer_mt.messages import say
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.training.parallel.distributed import Ranks, needs_equal_passes, no_grad_sync
 from transformer_mt.training.parallel.sharding import full_tensor
@@ -73,18 +74,19 @@ class Updater:
         dtype: torch.dtype,
         max_grad_norm: float,
         ranks: Ranks,
-        say: Callable[[str], None],
         micro_batch_tokens: int = 0,
         threads: int = 1,
+        may_halve: bool = True,
     ) -> None:
         """`objective` is an Objective, wrapped by `wrap_distributed` or not; batches of more than
         `micro_batch_tokens` positions are computed in parts, unless it is 0. With several `threads` of a CPU
-        (`gradient_threads`) each computes a part of a batch.
+        (`gradient_threads`) each computes a part of a batch. `may_halve`: whether batches are computed in
+        parts from when the memory is not enough for one.
         """
-        self._objective, self.optimizer, self._ranks, self._say = objective, optimizer, ranks, say
+        self._objective, self.optimizer, self._ranks = objective, optimizer, ranks
         self._parameters = list(objective.parameters())
         self._device, self.dtype = device, dtype
-        self._max_grad_norm = max_grad_norm
+        self._max_grad_norm, self._may_halve = max_grad_norm, may_halve
         self.micro_batch_tokens = micro_batch_tokens
         self._threads = None
         if threads > 1 and ranks.size == 1:
@@ -151,13 +153,15 @@ class Updater:
 
     def _halved(self, batches: Sequence[Batch]) -> list[Batch]:
         """After the memory was not enough: the same sentences in batches of half the positions."""
+        if not self._may_halve:
+            raise torch.OutOfMemoryError("the memory is not enough for the batch")
         self.optimizer.zero_grad(set_to_none=True)
         if self._device.type == "cuda":
             torch.cuda.empty_cache()
         most = self._largest(batches)
         self.micro_batch_tokens = most // 2
         smaller = self._small_enough(batches)
-        self._say(
+        say(
             f"not enough memory for a batch of {most:,} positions: from here on in micro-batches of at most "
             f"{self.micro_batch_tokens:,}; the update is the same, train.batch_tokens need not change"
         )

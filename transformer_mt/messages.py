@@ -1,0 +1,35 @@
+"""Messages to whoever watches the process: the one way in which everything reports progress and warnings."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+_receivers: list[Callable[[str], None]] = []
+
+
+def say(text: str) -> None:
+    """Print a message on stderr, above a progress bar; of several ranks rank 0 does so."""
+    if os.environ.get("RANK", "0") == "0":
+        (_receivers[-1] if _receivers else write)(text)
+
+
+def write(text: str) -> None:
+    """Print a message on stderr, whatever the rank."""
+    if sys.stderr is None:  # closed (2>&-): print would write it among the results
+        return
+    if "tqdm" in sys.modules:
+        sys.modules["tqdm"].tqdm.write(text, file=sys.stderr)  # above a bar, not over it
+    else:
+        sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
+@contextmanager
+def messages_to(receive: Callable[[str], None]) -> Iterator[None]:
+    """Within it, messages of all threads go to `receive`."""
+    _receivers.append(receive)
+    try:
+        yield
+    finally:
+        _receivers.pop()
