@@ -93,10 +93,7 @@ def _run(
     os.environ.clear()
     os.environ.update(environment)
     # Pytest may run in the background, where SIGINT is ignored
-    for number in (
-        signal.SIGINT,
-        signal.SIGTERM,
-    ):
+    for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
     status: Any = 1
     try:

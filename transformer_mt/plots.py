@@ -42,10 +42,7 @@ def learning_curve(entries: Sequence[dict[str, Any]], path: Path) -> None:
     valid = [entry for entry in entries if entry["event"] == "valid"]
     losses, metrics = figure.subplots(2, 1, sharex=True)
     losses.plot(
-        [e["step"] for e in train],
-        [math.log(e["ppl"]) for e in train],
-        label="training",
-        color="tab:blue",
+        [e["step"] for e in train], [math.log(e["ppl"]) for e in train], label="training", color="tab:blue"
     )
     losses.plot(
         [e["step"] for e in valid],

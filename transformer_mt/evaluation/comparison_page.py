@@ -93,10 +93,7 @@ def _test_facts(
 ) -> dict[str, Any]:
     outputs = [system.runs[0][number] for system in comparison.systems]
     counts = word_counts or count_words(test.sources)
-    parts = {
-        "length": parts_by_length(test),
-        "rarest": parts_by_rarest_word(test, counts),
-    }
+    parts = {"length": parts_by_length(test), "rarest": parts_by_rarest_word(test, counts)}
     rows = []
     for i, (source, references) in enumerate(test.sentences):
         translations = [output[i] for output in outputs]

@@ -48,10 +48,7 @@ class Row:
 
 
 def measure(
-    translator: Translator,
-    test: EvaluationSet,
-    rules: EvaluateConfig,
-    tag: str | None,
+    translator: Translator, test: EvaluationSet, rules: EvaluateConfig, tag: str | None
 ) -> Iterator[Row]:
     """The scores of the test set as it is, and in each form."""
     if test.languages:

@@ -172,12 +172,7 @@ def _export(folder: Path) -> WorkError | None:
     return None
 
 
-def _measure_alone(
-    name: str,
-    folders: Sequence[Path],
-    test: EvaluationSet,
-    rules: EvaluateConfig,
-) -> Row:
+def _measure_alone(name: str, folders: Sequence[Path], test: EvaluationSet, rules: EvaluateConfig) -> Row:
     """A row of the table, measured in a process of its own, as `translate` would be: what training left in
     this one's memory halves the speed.
     """

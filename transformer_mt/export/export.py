@@ -19,11 +19,7 @@ from transformer_mt.translation.translator import Translator
 
 
 def export(
-    run: RunFolder,
-    out: Path,
-    target: ExportFormat,
-    probe: str | None,
-    license: str | None = None,
+    run: RunFolder, out: Path, target: ExportFormat, probe: str | None, license: str | None = None
 ) -> Proof:
     """Write the model of `run` to `out` in the target's form with a model card, and check its output; on
     failure nothing is kept.

@@ -157,11 +157,7 @@ def _config(c: ModelConfig, tokenizer: Tokenizer, positions: int) -> dict[str, A
         **_special_ids(),
     }
     for side, layers in (("encoder", c.num_encoder_layers), ("decoder", c.num_decoder_layers)):
-        found |= {
-            f"{side}_layers": layers,
-            f"{side}_attention_heads": c.num_heads,
-            f"{side}_ffn_dim": c.d_ff,
-        }
+        found |= {f"{side}_layers": layers, f"{side}_attention_heads": c.num_heads, f"{side}_ffn_dim": c.d_ff}
     if not pre_norm:
         found |= {
             "decoder_vocab_size": sizes[1],

@@ -22,12 +22,7 @@ class PairCheck:
     """A finding that one pair alone shows."""
 
     def __init__(
-        self,
-        what: str,
-        action: str,
-        is_suspect: Callable[[str, str], bool],
-        is_on: IsOn,
-        weight: float = 1.0,
+        self, what: str, action: str, is_suspect: Callable[[str, str], bool], is_on: IsOn, weight: float = 1.0
     ) -> None:
         self._finding = Finding(what, action, weight=weight, is_on=is_on)
         self._is_suspect = is_suspect

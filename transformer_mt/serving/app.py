@@ -29,10 +29,7 @@ _GUESSES_PER_MINUTE = 60
 
 
 def build_app(
-    directions: Directions,
-    limits: Limits,
-    keys: ApiKeys | None = None,
-    origins: Sequence[str] = (),
+    directions: Directions, limits: Limits, keys: ApiKeys | None = None, origins: Sequence[str] = ()
 ) -> Starlette:
     """The ASGI application. Pages of the `origins` may use it from a browser (CORS)."""
     api = _Api(directions, limits, keys)

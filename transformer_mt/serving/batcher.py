@@ -77,11 +77,7 @@ class Batcher:
     """
 
     def __init__(
-        self,
-        translator: TranslatorLike,
-        wait: float = 0.002,
-        queue_lines: int = 2000,
-        threads: int = 1,
+        self, translator: TranslatorLike, wait: float = 0.002, queue_lines: int = 2000, threads: int = 1
     ) -> None:
         """`wait` in seconds, for one more request; `queue_lines` is the most lines that may wait."""
         self.translator = translator

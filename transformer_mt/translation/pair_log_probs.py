@@ -22,10 +22,7 @@ def log_probs(model: str, pairs: Sequence[tuple[str, str]], languages: tuple[str
         raise InputError(f"data.filter.model_score: {model}: ", *error.parts) from None
     tokenizer, most = translator.tokenizer, translator.max_positions
     encoded = list(
-        zip(
-            translator.encode_src([src for src, _ in pairs]),
-            tokenizer.encode_tgt([tgt for _, tgt in pairs]),
-        )
+        zip(translator.encode_src([src for src, _ in pairs]), tokenizer.encode_tgt([tgt for _, tgt in pairs]))
     )
     fits = [max(len(src), len(tgt)) < (most or _MAX_LENGTH) for src, tgt in encoded]
     each = iter(translator.engine.token_log_probs([pair for pair, fit in zip(encoded, fits) if fit]))

@@ -108,11 +108,7 @@ def test_a_late_answer_never_replaces_a_newer_one(page, tiny_run, capfdbinary):
 @pytest.mark.parametrize(
     "status, error, shown",
     [
-        (
-            429,
-            "too many texts wait to be translated",
-            "Not translated: too many texts wait to be",
-        ),
+        (429, "too many texts wait to be translated", "Not translated: too many texts wait to be"),
         (403, "api_key must be one that this server knows", "Not translated: api_key must be one"),
     ],
 )

@@ -50,13 +50,7 @@ def test_resume_continues_without_repeating_or_losing_a_line(
     assert cli(capfdbinary, "translate", tiny_run, "-i", source, "-o", out)[0] == 0
     whole = out.read_bytes()
     # As an interruption at any byte leaves it
-    for kept in (
-        0,
-        1,
-        len(whole) // 2,
-        len(whole) - 1,
-        len(whole),
-    ):
+    for kept in (0, 1, len(whole) // 2, len(whole) - 1, len(whole)):
         out.write_bytes(whole[:kept])
         status, _, err = cli(capfdbinary, "translate", tiny_run, "-i", source, "-o", out, "--resume")
         assert status == 0 and out.read_bytes() == whole
@@ -348,10 +342,7 @@ def test_progress_is_shown_to_a_person_and_to_nobody_else(tiny_run, source, tmp_
         (["--repetition-penalty", "0.5"], "--repetition-penalty must be greater than or equal to 1"),
         (["--top-k", "-1"], "--top-k"),
         (["--seed", "3"], "--seed requires --search sample or mbr, but the search is beam"),
-        (
-            ["--search", "sample", "--beam", "3"],
-            "--beam requires --search beam, but the search is sample",
-        ),
+        (["--search", "sample", "--beam", "3"], "--beam requires --search beam, but the search is sample"),
         (["--max-length-ratio", "1e9"], "--max-length-ratio must be less than or equal to 100"),
         (["--beam", "200000"], "--beam must be less than or equal to 1000"),
     ],

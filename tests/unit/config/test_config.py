@@ -280,10 +280,7 @@ def test_schema_knows_every_key_and_refuses_others():
         ),
         ("data: {train: {file: a.tsv, columns: 3}}", "columns must be two names .*, but is 3\n"),
         ("train: {compile: maybe}", "`train.compile` must be true, false or auto, but is 'maybe'"),
-        (
-            "data: {config: de-en}",
-            "data.config requires data.hub, but is de-en alone",
-        ),
+        ("data: {config: de-en}", "data.config requires data.hub, but is de-en alone"),
         ("train: {learning_rate: .inf}", "`train.learning_rate` must be"),
         (
             "train: {batch_tokens: 0}",

@@ -180,10 +180,7 @@ def test_repairs():
 
 def test_spaces_between_chinese_characters_are_removed(monkeypatch):
     monkeypatch.setitem(sys.modules, "sacremoses", None)  # needs no extra
-    pairs = [
-        ("It 's", "有趣 的 是 ， 他说： “好” 有 2 部 iPhone 手机"),
-        ("It 's", "カメラ　が あります"),
-    ]
+    pairs = [("It 's", "有趣 的 是 ， 他说： “好” 有 2 部 iPhone 手机"), ("It 's", "カメラ　が あります")]
     chosen = FilterConfig(detokenize="target")
     assert [tgt for _, tgt in repaired(pairs, chosen, ("en", "zh"))] == [
         "有趣的是，他说：“好”有 2 部 iPhone 手机",

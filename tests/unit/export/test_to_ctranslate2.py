@@ -145,10 +145,7 @@ def test_both_engines_find_the_same(trained, tiny_run, changes):
     requests = [Request(src, limit, prefix) for src in sources]
     expected, found = (dict(engine.search(requests, settings, settings.beam)) for engine in (ours, theirs))
     # The best is the best, however many are asked for
-    for engine, whole in (
-        (ours, expected),
-        (theirs, found),
-    ):
+    for engine, whole in ((ours, expected), (theirs, found)):
         for n in {1, min(2, settings.beam)}:
             few = dict(engine.search(requests, settings, n))
             assert all([h.tokens for h in few[i]] == [h.tokens for h in whole[i][:n]] for i in few)

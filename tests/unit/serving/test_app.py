@@ -283,8 +283,7 @@ _JSON = st.recursive(
     body=st.one_of(
         st.binary(max_size=200),
         st.fixed_dictionaries(
-            {},
-            optional=dict.fromkeys(("q", "source", "target", "format", "alternatives", "api_key"), _JSON),
+            {}, optional=dict.fromkeys(("q", "source", "target", "format", "alternatives", "api_key"), _JSON)
         ).map(json.dumps),
     ),
     content_type=st.sampled_from(

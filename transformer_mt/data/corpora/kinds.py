@@ -13,19 +13,9 @@ from transformer_mt.data.corpora.opus import OpusCorpus
 from transformer_mt.data.corpora.sacrebleu_sets import SacrebleuCorpus
 from transformer_mt.data.corpora.toy import ToyCorpus
 
-TRAINING: tuple[type[Corpus], ...] = (
-    HubCorpus,
-    FilesCorpus,
-    FileCorpus,
-    OpusCorpus,
-    ToyCorpus,
-)
+TRAINING: tuple[type[Corpus], ...] = (HubCorpus, FilesCorpus, FileCorpus, OpusCorpus, ToyCorpus)
 """Of training, validation and test sets."""
-SETS: tuple[type[AnySet], ...] = (
-    *TRAINING,
-    SacrebleuCorpus,
-    FromTrainCorpus,
-)
+SETS: tuple[type[AnySet], ...] = (*TRAINING, SacrebleuCorpus, FromTrainCorpus)
 """Of validation and test sets."""
 
 

@@ -18,13 +18,7 @@ from transformer_mt.data.cleaning.model_score import LogProbs, scores_file, wors
 from transformer_mt.data.cleaning.reason_file import ReasonFile, TrainingCorpus, read_reasons
 from transformer_mt.data.cleaning.rules import repaired, rules_of
 from transformer_mt.data.corpora.evaluation_sets import read_set
-from transformer_mt.data.corpora.held_out import (
-    AnySet,
-    FromTrainCorpus,
-    as_lines,
-    held_out_file,
-    splits_of,
-)
+from transformer_mt.data.corpora.held_out import AnySet, FromTrainCorpus, as_lines, held_out_file, splits_of
 from transformer_mt.data.corpora.hub import UnknownSplitError
 from transformer_mt.data.corpora.kind import Corpus, EvaluationSentence
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
