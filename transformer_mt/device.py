@@ -99,8 +99,8 @@ def keep_freed_memory(one_heap: bool = False) -> None:
             libc.mallopt(arena_max, 1)
 
 
-# Of errors that are no torch.OutOfMemoryError: the CPU's allocator, MPS, CUDA outside torch's allocator, and
-# the libraries that ask CUDA for workspaces themselves.
+# Words of errors that are no torch.OutOfMemoryError: the CPU's allocator, MPS, CUDA outside torch's
+# allocator, and the libraries that ask CUDA for workspaces themselves.
 _OUT_OF_MEMORY = (
     "can't allocate memory",
     "MPS backend out of memory",

@@ -69,10 +69,10 @@ def _limits() -> Iterator[tuple[int, int]]:
         if kinds:  # the first version of control groups
             root, names = f"{root}/memory", ("memory.limit_in_bytes", "memory.usage_in_bytes")
         folder = Path(f"{root}{path}")
-        for each in (folder, *folder.parents):
-            most, used = ("".join(_lines(f"{each}/{name}")) for name in names)
+        for parent in (folder, *folder.parents):
+            most, used = ("".join(_lines(f"{parent}/{name}")) for name in names)
             if most.isdecimal() and used.isdecimal():
-                of_kind = dict(line.split(" ", 1) for line in _lines(f"{each}/memory.stat") if " " in line)
+                of_kind = dict(line.split(" ", 1) for line in _lines(f"{parent}/memory.stat") if " " in line)
                 cached = of_kind.get("total_inactive_file", of_kind.get("inactive_file", "0"))
                 # The system gives up copies of files before anything else
                 yield (int(most), max(0, int(used) - int(cached)))

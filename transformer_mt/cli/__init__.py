@@ -183,13 +183,13 @@ def _install_signal_handlers() -> None:
     """Ctrl-C and SIGTERM raise KeyboardInterrupt; a second one ends the process at once."""
 
     def stop(number: int, frame: object) -> None:
-        for each in ours:
-            signal.signal(each, signal.SIG_DFL)
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
         raise KeyboardInterrupt(number)
 
     # The parent process may have set one of them to be ignored, and torchrun stops its processes itself.
     ours = [] if signal.getsignal(signal.SIGINT) is signal.SIG_IGN else [signal.SIGINT]
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL and "WORLD_SIZE" not in os.environ:
         ours.append(signal.SIGTERM)
-    for each in ours:
-        signal.signal(each, stop)
+    for number in ours:
+        signal.signal(number, stop)

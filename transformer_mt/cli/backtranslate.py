@@ -44,7 +44,7 @@ def add_command(commands: Any) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--fresh", action="store_true",
-        help="of a YAML file: start over; the old folder is moved aside, nothing is deleted",
+        help="start over with a YAML file; the old folder is moved aside, nothing is deleted",
     )  # fmt: skip
     add_search(parser)
     parser.set_defaults(command=_backtranslate)

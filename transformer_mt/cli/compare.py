@@ -60,7 +60,7 @@ def add_command(commands: Any) -> None:
         "--format",
         choices=["text", "markdown", "latex", "json"],
         default="text",
-        help="of the table (default: text)",
+        help="form of the table (default: text)",
     )
     parser.add_argument("--html", metavar="FILE", help="also write a page with all sentences side by side")
     parser.add_argument(
@@ -70,7 +70,11 @@ def add_command(commands: Any) -> None:
         help="how p is computed (default: bootstrap)",
     )
     parser.add_argument(
-        "--samples", type=positive, default=1000, metavar="N", help="of the significance test (default: 1000)"
+        "--samples",
+        type=positive,
+        default=1000,
+        metavar="N",
+        help="samples of the significance test (default: 1000)",
     )
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps")
     parser.set_defaults(command=_compare)
@@ -147,7 +151,7 @@ def _systems(texts: list[str]) -> list[_Named]:
             raise InputError(f"{path}: no such file or folder; a system is [NAME=]PATH")
     short = ["" if name else _short_name(paths[0]) for (name, _), paths in zip(named, paths_of)]
     given = [(name, [path.resolve() for path in paths]) for (name, _), paths in zip(named, paths_of)]
-    if twice := next((paths[0] for each, paths in zip(given, paths_of) if given.count(each) > 1), None):
+    if twice := next((paths[0] for name, paths in zip(given, paths_of) if given.count(name) > 1), None):
         raise InputError(
             f"each system must be given once, but {twice} is there twice; use NAME=PATH for seeds"
         )

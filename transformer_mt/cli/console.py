@@ -52,7 +52,7 @@ def subcommands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentP
 
 def _options(parser: argparse.ArgumentParser) -> list[str]:
     """Every option of the parser and of its subcommands."""
-    below = [option for each in subcommands(parser).values() for option in _options(each)]
+    below = [option for subparser in subcommands(parser).values() for option in _options(subparser)]
     return [*parser._option_string_actions, *below]
 
 

@@ -149,7 +149,7 @@ def _cut_to_whole_parts(path: Path) -> int:
     whole = [int(number) for number in numbers if int(number) <= size]
     with path.open("r+b") as file:
         file.truncate(whole[-1] if whole else 0)
-    _sizes_file(path).write_bytes(b"".join(b"%d\n" % each for each in whole))
+    _sizes_file(path).write_bytes(b"".join(b"%d\n" % size for size in whole))
     return len(whole)
 
 

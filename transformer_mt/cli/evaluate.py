@@ -149,7 +149,7 @@ def _test_robustness(
 def _compare_with_parent(
     arguments: argparse.Namespace, config: "Config", tests: "list[EvaluationSet]", weights: str | None
 ) -> None:
-    """Of a fine-tuned model: what it gained and what it forgot, on these test sets and on its parent's. The
+    """What a fine-tuned model gained and what it forgot, on these test sets and on its parent's. The
     table is printed, and kept with the run's model of these `weights`, if they are given.
     """
     from transformer_mt.evaluation import fine_tuning
@@ -185,7 +185,7 @@ def _compare_with_parent(
             tests.remove(test)
     if not tests:
         return
-    systems = [System(str(each), [translated(each, tests, arguments.device)]) for each in (parent, folder)]
+    systems = [System(str(run), [translated(run, tests, arguments.device)]) for run in (parent, folder)]
     comparison = compare(tests, systems, metrics_by_test(config.evaluate, config.data.target_lang))
     table = fine_tuning.before_and_after(comparison)
     if not arguments.json:

@@ -72,7 +72,7 @@ def name_by_flags(parser: argparse.ArgumentParser) -> typing.Callable[[Setting],
 
 def _actions(parser: argparse.ArgumentParser) -> list[argparse.Action]:
     """The arguments of the parser and of its subcommands."""
-    below = [action for each in subcommands(parser).values() for action in _actions(each)]
+    below = [action for subparser in subcommands(parser).values() for action in _actions(subparser)]
     return [*parser._actions, *below]
 
 
@@ -104,4 +104,5 @@ def _members(annotation: Any) -> list[Any]:
     if typing.get_origin(annotation) is typing.Annotated:
         return _members(typing.get_args(annotation)[0])
     is_union = annotation is not None and typing.get_origin(annotation) not in (None, Literal, list)
-    return [m for each in typing.get_args(annotation) for m in _members(each)] if is_union else [annotation]
+    members = typing.get_args(annotation) if is_union else ()
+    return [below for member in members for below in _members(member)] if is_union else [annotation]

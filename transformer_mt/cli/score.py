@@ -33,7 +33,7 @@ def add_command(commands: Any) -> None:
     )
     parser.add_argument(
         "--length-penalty", metavar="X", type=float, dest="decode.length_penalty",
-        help="of the score (default: the config's)",
+        help="length penalty of the score (default: the config's)",
     )  # fmt: skip
     parser.add_argument(
         "--json", action="store_true", help="one JSON object a line, with each token's log-probability"

@@ -28,7 +28,7 @@ def add_command(commands: Any) -> None:
     limits.add_argument("--characters", metavar="N", type=_not_negative, default=20_000,
                         help="characters of a request; 0 is no limit (default: 20000)")  # fmt: skip
     limits.add_argument("--requests-per-minute", metavar="N", type=_not_negative, default=0,
-                        help="of one key, or of one address; 0 is no limit (default: 0)")  # fmt: skip
+                        help="requests of a key, or of an address; 0 is no limit (default: 0)")  # fmt: skip
     limits.add_argument("--queue", metavar="N", type=positive, default=2000,
                         help="lines that may wait for a model (default: 2000)")  # fmt: skip
     limits.add_argument("--seconds", metavar="N", type=_not_negative, default=60,

@@ -68,7 +68,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--format",
         choices=["text", "html", "srt"],
-        help="of the input (default: by the ending of --input or --output, else text): lines, a web page, "
+        help="format of the input (default: by the ending of --input or --output, else text): lines, a web "
+        "page, "
         "subtitles",
     )
     parser.add_argument("--retry", action="store_true", help="translate lines that look wrong again")

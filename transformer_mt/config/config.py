@@ -22,7 +22,7 @@ class Config(Section):
     name: Changeable[str] = Field(pattern=NAME_PATTERN)
     """The run's folder is runs/NAME; by default the name of the YAML file."""
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 1
-    """Of everything random: initial weights, order of the data, dropout."""
+    """The seed of everything random: initial weights, order of the data, dropout."""
     init_from: str | None = Field(None, min_length=1)
     """Folder of a trained run to begin from: its weights, its vocabulary, and its `model` and `tokenizer`
     keys where they are left out.

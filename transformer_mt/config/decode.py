@@ -34,13 +34,13 @@ class DecodeConfig(Section):
     samples: Annotated[int, Field(gt=0, le=10_000)] = 1
     """Samples per line, for `sample` and `mbr`."""
     temperature: float = Field(1.0, gt=0.0, le=100.0)
-    """Of sampling: log-probabilities are divided by it."""
+    """Sampling: log-probabilities are divided by it."""
     top_k: NonNegative = 0
-    """Of sampling: only the k likeliest tokens; 0 is all."""
+    """Sampling: only the k likeliest tokens; 0 is all."""
     top_p: float = Field(1.0, gt=0.0, le=1.0)
-    """Of sampling: only the likeliest tokens that together have this probability."""
+    """Sampling: only the likeliest tokens that together have this probability."""
     seed: Annotated[NonNegative, OnlyForSearches(("sample", "mbr"))] = 1
-    """Of sampling: the same line in the same batch always gets the same samples."""
+    """Sampling: the same line in the same batch always gets the same samples."""
     utility: Annotated[Literal["chrf", "bleu"], OnlyForSearches(("mbr",))] = "chrf"
     """What mbr maximises: the mean likeness to the other samples, by sentence chrF or BLEU."""
     min_length: Annotated[int, Field(ge=0, le=10_000)] = 0

@@ -15,11 +15,11 @@ class ScoresConfig(Section):
     """A score for each attention."""
 
     encoder: ScoreKind = "scaled_dot"
-    """Of the encoder's self-attention."""
+    """The score of the encoder's self-attention."""
     decoder: ScoreKind = "scaled_dot"
-    """Of the decoder's self-attention."""
+    """The score of the decoder's self-attention."""
     cross: ScoreKind = "scaled_dot"
-    """Of the attention to the source."""
+    """The score of the attention to the source."""
 
 
 class AttentionConfig(Section):
@@ -96,7 +96,7 @@ class ModelConfig(Section):
     norm: Literal["pre", "post"] = "pre"
     """LayerNorm before each sublayer (trains without care) or after the residual sum (the paper)."""
     activation: Literal["relu", "gelu", "swiglu"] = "relu"
-    """Of the feed-forward network; swiglu has a third matrix of the same size."""
+    """The non-linearity of the feed-forward network; swiglu has a third matrix of the same size."""
     position: Literal["sinusoidal", "learned", "relative", "rotary", "alibi", "none"] = "sinusoidal"
     """How the network knows the order of tokens; learned ones end at data.max_length."""
     relative_distance: Positive = _RELATIVE_DISTANCE

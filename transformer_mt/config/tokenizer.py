@@ -9,7 +9,7 @@ from transformer_mt.config.parts.section import Changeable, Probability, Section
 
 def _check_file(file: Any) -> Any:
     files = file if isinstance(file, list) else [file]
-    if file is not None and (not all(isinstance(each, str) for each in files) or len(files) not in (1, 2)):
+    if file is not None and (not all(isinstance(name, str) for name in files) or len(files) not in (1, 2)):
         raise ValueError(
             f"tokenizer.file must be a SentencePiece model, or a list of two, source and target, but is "
             f"{file!r}"

@@ -63,9 +63,9 @@ def parse_html(text: str, name: str = "the HTML") -> list[Piece]:
         raise InputError(f"{name}: must be HTML with elements at most {_DEPTH} deep, but has deeper ones")
     roots = [root, *root.itersiblings()]  # what follows </html>, too
     texts: list[MarkedText] = []
-    for each in roots:
-        _clean(each)
-        _take_texts(each, texts)
+    for top in roots:
+        _clean(top)
+        _take_texts(top, texts)
     if is_document:
         written = text[:start] + "".join(map(_written, roots)) + "\n"
     else:
@@ -144,7 +144,7 @@ class _Run:
         self._after_literal = ""
         """The last character of a literal text that was added last."""
         self.nodes: list[tuple[etree._Element | None, str]] = []
-        """As they stand in the document: an element, or a text."""
+        """The parts as they stand in the document: an element, or a text."""
 
     def add(self, element: etree._Element) -> None:
         self.nodes.append((element, ""))
@@ -269,13 +269,13 @@ def _tags(element: etree._Element) -> tuple[str, str]:
 
 def _written(element: etree._Element) -> str:
     # What is written as it is: no tag within it is one.
-    literal = [each for each in element.iter(*_RAW_TEXT, "script", "style", etree.Comment) if each.text]
-    contents = [each.text or "" for each in literal]
-    for i, each in enumerate(literal):
-        each.text = f"{_OPEN}literal{i}{_CLOSE}"
+    literal = [node for node in element.iter(*_RAW_TEXT, "script", "style", etree.Comment) if node.text]
+    contents = [node.text or "" for node in literal]
+    for i, node in enumerate(literal):
+        node.text = f"{_OPEN}literal{i}{_CLOSE}"
     text = etree.tostring(element, encoding="unicode", method="html", with_tail=False)
-    for each, content in zip(literal, contents):
-        each.text = content
+    for node, content in zip(literal, contents):
+        node.text = content
     text = _END_TAGS.sub(r"\1", text)
     return _LITERAL.sub(lambda match: contents[int(match[1])], text)
 

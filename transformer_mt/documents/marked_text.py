@@ -44,7 +44,7 @@ class MarkedText:
     """Applied to the translation with its markup: divides it into lines, say."""
 
     def render(self) -> str:
-        """As it is written in the document."""
+        """The text as it is written in the document."""
         body = _render(self.text, self.marks, 0, len(self.text), self.escape)
         return self.before + self.finish(body) + self.after
 
@@ -68,7 +68,7 @@ Piece = str | MarkedText
 
 def flat(marks: Sequence[Mark]) -> list[Mark]:
     """The marks and those within them, each before its own."""
-    return [each for mark in marks for each in (mark, *flat(mark.children))]
+    return [nested for mark in marks for nested in (mark, *flat(mark.children))]
 
 
 def _render(text: str, marks: Sequence[Mark], begin: int, end: int, escape: Callable[[str], str]) -> str:

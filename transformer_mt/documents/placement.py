@@ -50,7 +50,7 @@ class _Placement:
         self.is_punctuation = np.array(
             [not _has_letters(self.target[slice(*w)]) for w in self.tgt_words], bool
         )
-        """Of each target word."""
+        """Whether each target word is punctuation."""
         self.tgt_begins, self.tgt_ends = np.array(self.tgt_words, int).reshape(-1, 2).T
         self._literals: set[int] = set()
         """Where literal texts were found, and in `_searched` up to where each was looked for."""

@@ -13,7 +13,7 @@ from transformer_mt.errors import InputError
 from transformer_mt.text.unsegmented import has_no_word_spaces
 
 _MOST_SUBTITLES = 6
-"""Of one sentence."""
+"""The most subtitles of one sentence."""
 _LINE, _WIDE_LINE = 42, 20
 """Usual characters of a line; of Chinese, say."""
 _TAG = re.compile(r"<(/?)([a-zA-Z]+)[^<>]*>|\{\\[^{}]*\}")
@@ -171,15 +171,15 @@ def _written(rendered: str, heads: Sequence[str], lines: Sequence[Sequence[str]]
     """The translation as subtitles: divided at the breaks, in about as many lines as the source had."""
     parts = [part.strip() for part in rendered.split(_BREAK)]
     if not all(_TAG.sub("", part).strip() for part in parts):
-        parts = _in_proportion(rendered.replace(_BREAK, ""), [len(" ".join(each)) for each in lines], wide)
-    written = [_in_lines(part, len(each), wide) for part, each in zip(parts, lines)]
+        parts = _in_proportion(rendered.replace(_BREAK, ""), [len(" ".join(own)) for own in lines], wide)
+    written = [_in_lines(part, len(own), wide) for part, own in zip(parts, lines)]
     return "".join(
         [written[0], *(f"\n\n{head}{part}" for head, part in zip(heads, written[1:], strict=True))]
     )
 
 
 def _in_lines(text: str, lines: int, wide: bool) -> str:
-    """In so many lines, or in fewer where it is short, of about the same length."""
+    """The text in `lines` lines, or in fewer where it is short, of about the same length."""
     length = len(_TAG.sub("", text))
     width = _WIDE_LINE if wide else _LINE
     count = max(1, min(max(lines, 2), -(-length // width)))

@@ -59,7 +59,7 @@ def parts_by_rarest_word(test: EvaluationSet, counts: Counter[str]) -> list[Part
 
 
 def part_scores(comparison: Comparison, test: EvaluationSet, part: Part) -> dict[str, list[float]]:
-    """Of each metric the score of each system on the part, the mean over its runs."""
+    """For each metric the score of each system on the part, the mean over its runs."""
     found = {}
     for metric in comparison.metrics:
         values = []

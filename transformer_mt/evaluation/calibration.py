@@ -34,14 +34,14 @@ class Fit:
 
     calibration: Calibration
     sentences: int
-    """Those it was fitted on; as many others say how well it fits."""
+    """The number it was fitted on; the same number of others say how well it fits."""
     error_before: float
     """Expected calibration error: the mean distance of the confidence from the chrF, 0 to 1, in ten equal
     parts of the sentences. Before: of the plain probability of a piece.
     """
     error_after: float
     bins: list[tuple[float, float, float]]
-    """Of each part: the mean confidence, the mean plain probability and the mean chrF."""
+    """For each part: the mean confidence, the mean plain probability and the mean chrF."""
 
     def save(self, folder: RunFolder) -> None:
         facts = {**vars(self.calibration), **{k: v for k, v in vars(self).items() if k != "calibration"}}

@@ -36,12 +36,14 @@ class Cell:
     system: str
     metric: str
     values: list[float]
-    """Of each run."""
+    """The value of each run."""
     low: float
     high: float
     """The 95 % interval of the mean over the runs."""
     p: float | None
-    """Of the difference from the first system, corrected for the number of systems; None for the first."""
+    """The p-value of the difference from the first system, corrected for the number of systems; None for
+    the first.
+    """
     runs_disagree: bool
     """With some seeds better than the first system, with others worse."""
 
@@ -64,7 +66,7 @@ class Comparison:
     test: Test
     samples: int
     statistics: dict[tuple[str, str, str], list[Statistics]]
-    """Of each (test set, system, metric) the statistics of each run."""
+    """For each (test set, system, metric) the statistics of each run."""
 
     def cell(self, test: str, system: str, metric: str) -> Cell:
         """The cell of these names."""

@@ -110,7 +110,7 @@ def _rows(comparison: Comparison, test: str) -> list[list[str]]:
 
 
 def score_text(cell: Cell, digits: int) -> str:
-    """The score in so many decimal digits, its deviation over the runs, and its interval in one less."""
+    """The score in `digits` decimal digits, its deviation over the runs, and its interval in one less."""
     spread = f" ± {stdev(cell.values):.{digits}f}" if len(cell.values) > 1 else ""
     low, high = (f"{bound:.{digits - 1}f}" for bound in (cell.low, cell.high))
     return f"{cell.value:.{digits}f}{spread} [{low}, {high}]"

@@ -25,7 +25,7 @@ class ExactMatch(MeanMetric):
         pairs = zip(translations, references)
         return np.array(
             [
-                (any(self._key(output) == self._key(each) for each in expected), 1)
+                (any(self._key(output) == self._key(reference) for reference in expected), 1)
                 for output, expected in pairs
             ],
             np.float64,
@@ -63,7 +63,7 @@ class ErrorRate(MeanMetric):
         """(errors, words or characters of the reference) of each sentence."""
         return np.array(
             [
-                min((self._errors(output, each) for each in expected), key=_rate)
+                min((self._errors(output, reference) for reference in expected), key=_rate)
                 for output, expected in zip(translations, references)
             ],
             np.float64,
@@ -86,6 +86,6 @@ def _rate(errors: tuple[int, int]) -> float:
 
 
 def _signature(references: References, lowercase: bool) -> str:
-    counts = {len(each) for each in references}
+    counts = {len(sentence) for sentence in references}
     number = counts.pop() if len(counts) == 1 else "var"
     return f"nrefs:{number}|case:{'lc' if lowercase else 'mixed'}"

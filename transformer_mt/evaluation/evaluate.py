@@ -18,7 +18,7 @@ from transformer_mt.translation.result import Options
 from transformer_mt.translation.translator import Translator
 
 _SHOWN_PROBLEMS = 10
-"""Of a test set; a model that has learnt little has one in many lines."""
+"""Problems of a test set that are shown; a model that has learnt little has one in many lines."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Evaluation:
 
     scores: list[Score]
     rows: list[dict[str, Any]]
-    """Of each sentence its source, reference (or list of references), translation and the translation's
+    """For each sentence its source, reference (or list of references), translation and the translation's
     score.
     """
     search: str

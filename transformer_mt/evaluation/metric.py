@@ -12,7 +12,7 @@ from transformer_mt.errors import InputError
 Statistics = NDArray[np.float64]
 """[sentences, k], of one set of translations."""
 References = Sequence[Sequence[str]]
-"""Of each sentence its references."""
+"""The references of each sentence."""
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,7 @@ def kept_translations(
     weights: str | None,
     usual: tuple[str, str],
 ) -> list[str] | None:
-    """Those kept in the model's folder, if these weights alone made them of this test set by this search;
+    """The translations kept with the model, if these weights alone made them of this test set by this search;
     else None. `usual` are the languages of sets that name none.
     """
     wanted = {"sentences": len(test.sentences), "decode": decode, "tag": test.tag, "weights": weights}

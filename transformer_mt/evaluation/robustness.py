@@ -83,7 +83,7 @@ def _changed(change: Change, sentence: EvaluationSentence, number: int) -> Evalu
 
 
 def _joined(first: EvaluationSentence, second: EvaluationSentence) -> EvaluationSentence:
-    return joined(first[0], second[0]), tuple(joined(*each) for each in zip(first[1], second[1]))
+    return joined(first[0], second[0]), tuple(joined(*pair) for pair in zip(first[1], second[1]))
 
 
 def _words(test: EvaluationSet) -> list[str]:

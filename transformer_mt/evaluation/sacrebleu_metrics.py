@@ -46,7 +46,7 @@ class SacrebleuMetric(Metric):
 
     def signature(self, references: References) -> str:
         """sacreBLEU's signature."""
-        counts = {len(each) for each in references}
+        counts = {len(sentence) for sentence in references}
         self._metric.num_refs = counts.pop() if len(counts) == 1 else -1
         return str(self._metric.get_signature())
 

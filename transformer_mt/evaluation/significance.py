@@ -16,7 +16,7 @@ Test = Literal["bootstrap", "randomisation"]
 Values = NDArray[np.float64]
 _SEED = 12345
 _BLOCK = 50  # samples that are drawn at a time: memory
-# Two ways to add up the same sentences may differ by so much of the largest value.
+# Two ways to add up the same sentences may differ by this share of the largest value.
 _ROUNDING = 1e-9
 
 
@@ -47,7 +47,7 @@ def interval(values: Values, metric: Metric, runs: Sequence[Statistics]) -> tupl
 
 def scores(metric: Metric, runs: Sequence[Statistics]) -> Values:
     """[runs]: the score of each run on the whole test set."""
-    return np.array([metric.value(each.sum(axis=0).tolist()) for each in runs])
+    return np.array([metric.value(run.sum(axis=0).tolist()) for run in runs])
 
 
 def bootstrap_p(

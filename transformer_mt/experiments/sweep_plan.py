@@ -149,7 +149,7 @@ def _check_comparable(path: Path, first: Job, job: Job) -> None:
     if any(corpus.is_held_out for corpus in sets):
         keys += ["data.train", "data.filter"]
     for key in keys:
-        one, other = (attrgetter(key)(each.config) for each in (first, job))
+        one, other = (attrgetter(key)(either.config) for either in (first, job))
         if one != other:
             raise InputError(
                 f"{path}: variant {job.variant}: `{key}` must be as in {first.variant}, so that scores can "

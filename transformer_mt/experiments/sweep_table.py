@@ -26,7 +26,7 @@ class Row:
 
     variant: str
     seeds: list[int]
-    """Those that are done."""
+    """The seeds that are done."""
     parameters: int
     tokens_per_second: float | None
     """Target tokens in training: of each seed the median of its metrics.jsonl, which no pause moves; then the
@@ -75,7 +75,7 @@ def _compare(done: Sequence[Job], sweep: Sweep) -> Comparison | None:
     systems = []
     for variant in sweep.variants:
         if mine := [job for job in done if job.variant == variant]:
-            runs = [[read_translations(*each) for each in zip(_outputs(job), tests)] for job in mine]
+            runs = [[read_translations(*outputs) for outputs in zip(_outputs(job), tests)] for job in mine]
             systems.append(System(variant, runs))
     # TER is slow, and the table is made after each training
     names = [name for name in config.evaluate.metrics if name != "TER"]

@@ -276,7 +276,7 @@ def with_corpora(config: Config, corpora: Sequence[Corpus]) -> Config:
     """The config with these training corpora; a name that is there already gets a number."""
     named: list[Corpus] = []
     for corpus in corpora:
-        names = {each.name for each in named}
+        names = {corpus.name for corpus in named}
         numbered = (f"{corpus.name} {number}" for number in count(2))
         name = corpus.name if corpus.name not in names else next(n for n in numbered if n not in names)
         named.append(corpus.model_copy(update={"name": corpus.name and name}))

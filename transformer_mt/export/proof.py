@@ -42,7 +42,7 @@ class Proof:
     largest_difference: float
     """Between the scores of such lines."""
     bleu: float
-    """Of the exported model's output against ours."""
+    """BLEU of the exported model's output against ours."""
     left_out: int = 0
     """Lines that cannot be compared: they are divided, or stopped at a length limit, elsewhere there."""
 

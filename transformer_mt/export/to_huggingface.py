@@ -104,7 +104,7 @@ class ToHuggingFace:
                     **inputs, return_dict_in_generate=True, output_logits=True, output_scores=True
                 )
                 texts = tokenizer.decode(found.sequences, skip_special_tokens=True)
-                outputs |= {i: Output(*each) for i, each in zip(rows, zip(texts, _scores(model, found)))}
+                outputs |= {i: Output(*output) for i, output in zip(rows, zip(texts, _scores(model, found)))}
                 bar.update(len(rows))
         return [outputs[i] for i in range(len(sentences))]
 

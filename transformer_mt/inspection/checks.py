@@ -308,5 +308,5 @@ Check = PairCheck | TokenisedCheck | LanguageCheck | LengthCheck | RepetitionChe
 
 
 def all_findings(checks: Sequence[Check]) -> list[Finding]:
-    """Those that concern pairs."""
+    """The findings that concern pairs."""
     return [finding for check in checks for finding in check.findings() if finding.pairs]

@@ -56,7 +56,7 @@ class Finding:
             self.action, self.weight = f"done already ({self.action})", 0.0
 
     def add(self, row: int, pair: Pair, weight: int) -> None:
-        """Count a pair, which stands for so many; examples are spread over the corpus."""
+        """Count a pair, which stands for `weight` pairs; examples are spread over the corpus."""
         self.pairs += weight
         self._seen += 1
         if len(self.examples) < _EXAMPLES:

@@ -49,7 +49,7 @@ class BlockSample:
 
     @property
     def stride(self) -> int:
-        """The sample has one block of so many."""
+        """One block in this many is in the sample."""
         return self._stride
 
 

@@ -28,7 +28,7 @@ _WORD = re.compile(r"\w+")
 
 @dataclass(frozen=True)
 class Shift:
-    """Blocks whose source lines fit target lines so many lines later."""
+    """Blocks whose source lines fit target lines `by` lines later."""
 
     by: int
     blocks: list[Block]
@@ -99,7 +99,7 @@ def _add_rows(target: np.ndarray, where: np.ndarray, source: np.ndarray, which: 
 
 
 def _line_vectors(tokens: Sequence[_Tokens], by: int) -> tuple[np.ndarray, np.ndarray]:
-    """The vectors of source and target lines if words are learnt from pairs shifted by so many lines."""
+    """The vectors of source and target lines if words are learnt from pairs shifted by `by` lines."""
     count = len(tokens[0].block_of)
     signatures = np.random.default_rng(1).standard_normal((count, _WIDTH), np.float32)
     # Target line i + by has the signature of source line i.
@@ -107,7 +107,7 @@ def _line_vectors(tokens: Sequence[_Tokens], by: int) -> tuple[np.ndarray, np.nd
 
 
 def _fit(tokens: Sequence[_Tokens], by: int) -> float:
-    """How well lines fit if all are shifted by so many lines: the similarity over that of random pairs."""
+    """How well lines fit if all are shifted by `by` lines: the similarity over that of random pairs."""
     src, tgt = _line_vectors(tokens, by)
     away = len(src) // 3
     paired = float((src * np.roll(tgt, -by, axis=0)).sum(1).mean())

@@ -53,7 +53,7 @@ class TranslationModel(nn.Module):
 
     @property
     def attentions(self) -> dict[str, list[MultiHeadAttention]]:
-        """Of `cross`, `encoder` and `decoder` the attention of each layer; a list is empty where there is
+        """The attention of each layer, for `cross`, `encoder` and `decoder`; a list is empty where there is
         none.
         """
         raise NotImplementedError

@@ -75,13 +75,13 @@ class DecoderState:
 
     @cached_property
     def src_positions(self) -> Positions:
-        """Those of the newest entries, as queries, and of the source tokens."""
+        """The positions of the newest entries, as queries, and of the source tokens."""
         tokens = torch.arange(self.src_mask.size(1), device=self.src_mask.device)
         return Positions(self.self_positions.queries, tokens, max(self.length, len(tokens)))
 
     @cached_property
     def self_positions(self) -> Positions:
-        """Those of the newest entries, as queries, and of all."""
+        """The positions of the newest entries, as queries, and of all."""
         entries = self.positions[: self.num_entries]
         return Positions(entries[-self.width :], entries, self.length)
 

@@ -16,7 +16,7 @@ from transformer_mt.text.languages import LanguageIdentifier, base_code, is_same
 from transformer_mt.text.lines import read_lines
 from transformer_mt.text.scripts import script_share
 
-# Of the rows of a table these are examined: the first `_STRIDE`, then one in `_STRIDE`, `_ROWS` in all.
+# The rows of a table that are examined: the first `_STRIDE`, then one in `_STRIDE`, `_ROWS` in all.
 _ROWS, _STRIDE = 300, 20
 _TABLES = (".tsv", ".csv", ".jsonl", ".json", ".parquet")
 _NAMES = {"src": 0, "source": 0, "tgt": 1, "trg": 1, "target": 1}

@@ -48,7 +48,7 @@ UNSEGMENTED_LEAST = 8000
 
 
 def size_for(pairs: int) -> Size:
-    """The size for so many pairs."""
+    """The size for this number of pairs."""
     return min(SIZES, key=lambda size: abs(log(size.pairs / max(1, pairs))))
 
 
@@ -56,8 +56,8 @@ _FEW_EPOCHS = 18
 
 
 def shortened(size: Size, epochs: float) -> Size:
-    """The size for a training of so many epochs: in few of them nothing overfits, and what prevents it costs
-    up to three BLEU.
+    """The size for a training of this many epochs: in few of them nothing overfits, and what prevents it
+    costs up to three BLEU.
     """
     if epochs >= _FEW_EPOCHS:
         return size

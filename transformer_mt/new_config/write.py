@@ -29,11 +29,11 @@ _HOUR = 3600.0
 _SAMPLE = 20_000
 # Characters of a side.
 _LONGEST = 4000
-# A vocabulary has at most one piece for so many words of the text: rarer pieces are learnt badly.
+# A vocabulary has at most one piece for this many words of the text: rarer pieces are learnt badly.
 _WORDS_PER_PIECE = 20
 # The 256 bytes, the special pieces and some letters; below the second number there is no room for letters.
 _MIN_VOCABULARY, _REFUSED_VOCABULARY = 400, 300
-# A set that is held out has about so many pairs, but at most this share of all.
+# A set that is held out has about this many pairs, but at most this share of all.
 _HELD_OUT, _MOST_HELD_OUT = 1000, 0.05
 # With fewer pairs such a share may hold out none.
 _FEWEST = 200
@@ -190,7 +190,7 @@ data:
   augment: {flow(_augment_keys(data))}  # people misspell words and leave out full stops
 # The sizes are those for about {size.pairs:,} pairs.{note}
 tokenizer: {flow(_tokenizer_keys(data, size))}
-# As wide and deep as pays for so much data; the less data, the more dropout.
+# As wide and deep as pays for the amount of data; the less data, the more dropout.
 model: {flow(_model_keys(size))}
 train:
   max_updates: {updates}  # about {size.epochs:g} epochs

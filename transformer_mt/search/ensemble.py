@@ -47,5 +47,5 @@ class Ensemble(nn.Module):
 
 
 def _mean(logits: Sequence[Tensor]) -> Tensor:
-    log_probs = torch.stack([F.log_softmax(each.float(), dim=-1) for each in logits])
+    log_probs = torch.stack([F.log_softmax(own.float(), dim=-1) for own in logits])
     return log_probs.logsumexp(dim=0) - math.log(len(logits))

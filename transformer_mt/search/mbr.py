@@ -79,9 +79,10 @@ def _ngrams(units: str | list[str], order: int) -> Counter[str | tuple[str, ...]
 
 def _matches(ngrams: Sequence[Counter[str | tuple[str, ...]]]) -> tuple[np.ndarray, np.ndarray]:
     """(n-grams that each pair has in common (N, N), n-grams of each (N,)). Each text is counted once."""
-    index = {ngram: i for i, ngram in enumerate(dict.fromkeys(ngram for each in ngrams for ngram in each))}
+    distinct = dict.fromkeys(ngram for counts in ngrams for ngram in counts)
+    index = {ngram: i for i, ngram in enumerate(distinct)}
     counts_NG = np.zeros((len(ngrams), len(index)))
-    for row, each in enumerate(ngrams):
-        counts_NG[row, [index[ngram] for ngram in each]] = list(each.values())
+    for row, counts in enumerate(ngrams):
+        counts_NG[row, [index[ngram] for ngram in counts]] = list(counts.values())
     matches_NN = np.stack([np.minimum(counts_N, counts_NG).sum(axis=1) for counts_N in counts_NG])
     return matches_NN, counts_NG.sum(axis=1)

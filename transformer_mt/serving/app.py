@@ -108,7 +108,7 @@ class _Api:
     async def detect(self, request: Request) -> Response:
         asked: DetectBody = await self._admit(request, DetectBody)
         found = self._directions.detect(asked.q)
-        return _answer([{"language": each.language, "confidence": each.confidence} for each in found])
+        return _answer([{"language": one.language, "confidence": one.confidence} for one in found])
 
     async def languages(self, request: Request) -> Response:
         return _answer(self._directions.languages())

@@ -145,7 +145,7 @@ class Batcher:
                 self._lines_in_work -= len(batch)
 
     def _wait_for_others(self) -> None:
-        """As long as they come one after the other."""
+        """Waits as long as lines come one after the other."""
         end = time.monotonic() + _LONGEST_WAITS * self._wait
         while self._lines_waiting < BATCH_LINES and time.monotonic() < end:
             if not self._changed.wait(self._wait):

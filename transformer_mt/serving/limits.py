@@ -20,9 +20,9 @@ class Limits:
     """What a server accepts."""
 
     characters: int = 20_000
-    """Of the texts of one request; 0 is no limit."""
+    """Characters of the texts of one request; 0 is no limit."""
     requests_per_minute: int = 0
-    """Of one key, or without keys of one address; 0 is no limit."""
+    """Requests of one key, or without keys of one address; 0 is no limit."""
     queue_lines: int = 2000
     """Lines that may wait for a model."""
     seconds: float = 60.0

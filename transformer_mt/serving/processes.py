@@ -18,7 +18,7 @@ from transformer_mt.translation.result import Translation
 from transformer_mt.translation.translator import Translator
 
 _TRANSLATOR: list[Translator] = []
-"""That of a worker's process."""
+"""The translator of a worker's process."""
 
 
 class TranslatorPool:

@@ -86,7 +86,7 @@ async def parse(request: Request, body: bytes, kind: type[_Body]) -> Any:
     try:
         return kind.model_validate(fields)
     except ValidationError as error:
-        names = dict.fromkeys(str(each["loc"][0]) for each in error.errors())
+        names = dict.fromkeys(str(problem["loc"][0]) for problem in error.errors())
         raise HTTPException(400, "; ".join(_MUST[name] for name in names)) from None
 
 

@@ -13,13 +13,13 @@ from transformer_mt.translation.result import Candidate, Translation
 
 
 async def translate_text(batcher: Batcher, text: str, alternatives: int) -> list[str]:
-    """The translation of a text and up to so many alternatives; each line is translated by itself."""
+    """The translation of a text and up to `alternatives` others; each line is translated by itself."""
     results = await batcher.translate(_lines(text), _n_best(batcher, alternatives))
     return ["\n".join(candidate.translation for candidate in of_rank) for of_rank in _by_rank(results)]
 
 
 async def translate_html(batcher: Batcher, text: str, alternatives: int) -> list[str]:
-    """The translation of a document or a fragment, and up to so many alternatives. InputError if it has more
+    """The translation of a document or a fragment, and up to `alternatives` others. InputError if it has more
     texts than may wait.
     """
     # In threads: a document can take longer than other requests should wait.
@@ -27,9 +27,9 @@ async def translate_html(batcher: Batcher, text: str, alternatives: int) -> list
     texts = [piece for piece in pieces if isinstance(piece, MarkedText)]
     if len(texts) > batcher.queue_lines:
         raise InputError(f"the HTML must have at most {batcher.queue_lines:,} texts, but has {len(texts):,}")
-    patterns = [pattern_of(each) for each in texts]
+    patterns = [pattern_of(part) for part in texts]
     n_best = _n_best(batcher, alternatives)
-    results = await batcher.translate([each.text for each in texts], n_best, align=True, protect=patterns)
+    results = await batcher.translate([part.text for part in texts], n_best, align=True, protect=patterns)
     return await asyncio.to_thread(_written, pieces, results)
 
 

@@ -32,7 +32,7 @@ class LanguageIdentifier:
         return wanted < max(ranked.values()) / 3
 
     def probabilities(self, text: str) -> dict[str, float]:
-        """Of each language it knows."""
+        """The probability of each language it knows."""
         return {str(language): float(value) for language, value in self._model.rank(text)}
 
     def best(self, text: str) -> str:

@@ -53,7 +53,7 @@ class NoFinalMark:
 
 
 class FinalMark:
-    """No mark at the end of both sides, or the mark two or three times; each as often."""
+    """No mark at the end of both sides, or the mark two or three times; each equally often."""
 
     def __call__(self, src: str, tgt: str, rng: Random) -> Pair:
         if rng.random() < 0.5:

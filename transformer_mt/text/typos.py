@@ -11,7 +11,7 @@ _KEYBOARDS = (
     ("קראטוןםפ", "שדגכעיחלך", "זסבהנמצתץ"),
 )
 _LETTERS_OF_A_TYPO = 40
-"""One typo in so many letters, and at least one."""
+"""Letters per typo; a source has at least one."""
 
 
 def _neighbours() -> dict[str, str]:

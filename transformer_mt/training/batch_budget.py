@@ -66,7 +66,7 @@ def find_budget(config: Config, data: PreparedData, device: torch.device) -> int
 
 
 def longest_batch(src_lengths: np.ndarray, tgt_lengths: np.ndarray, tokens: int) -> Batch:
-    """The batch of so many tokens that needs the most memory: of the corpus's longest sentences."""
+    """The batch of `tokens` tokens that needs the most memory: it has the corpus's longest sentences."""
     longest = int(np.maximum(src_lengths, tgt_lengths).max())
     ids = np.full(longest - 1, 4)
     rows = [ids] * max(1, tokens // longest)

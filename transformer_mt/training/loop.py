@@ -172,7 +172,7 @@ def _announce(run: Run) -> None:
     precision = str(run.updater.dtype).removeprefix("torch.")
     devices = f"{run.ranks.size} x {run.device.type}" if run.ranks.size > 1 else str(run.device)
     say(f"{config.name}: {parameters:,} parameters, {precision} on {devices}; run folder {run.folder}")
-    references = [targets[0] for each in run.data.valid for _, targets in each.sentences]
+    references = [targets[0] for valid in run.data.valid for _, targets in valid.sentences]
     if note := tokenised_note(references, config.evaluate.tokenize):
         say(note)
     if config.train.save_every > config.train.max_updates:

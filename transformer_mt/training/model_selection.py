@@ -54,14 +54,14 @@ def _record(run: Run, result: Validation, event: str, **facts: object) -> None:
         ppl=deciding.ppl,
         scores=[vars(score) for score in deciding.scores],
         samples=result.samples,
-        **({"sets": [asdict(each) for each in result.sets]} if len(result.sets) > 1 else {}),
+        **({"sets": [asdict(scores) for scores in result.sets]} if len(result.sets) > 1 else {}),
         **facts,
     )
     best = "  (best so far)" if facts.get("is_best") else ""
     of_what = "the average of checkpoints" if event == "average" else f"validation at {step:,}"
     say(f"{of_what}: {_in_words(deciding)}{best}")
-    for each in result.sets if len(result.sets) > 1 else []:
-        say(f"    {each.name}: {_in_words(each)}")
+    for scores in result.sets if len(result.sets) > 1 else []:
+        say(f"    {scores.name}: {_in_words(scores)}")
     for src, reference, translation in result.samples:
         say(f"    {src}\n      is   {reference}\n      got  {translation}")
     if run.ranks.is_rank_zero:
@@ -90,7 +90,7 @@ def publish(run: Run, weights: checkpoint.Tensors, score: float | None) -> bool:
     if not limits.split_sentences:
         name += ", whole lines"
     if len(run.data.valid) > 1:
-        name += f", {train.monitor_set} of {', '.join(each.name for each in run.data.valid)}"
+        name += f", {train.monitor_set} of {', '.join(valid.name for valid in run.data.valid)}"
     facts = {"config": config.name, "step": run.progress.step, "score": {name: score}}
     try:
         if score is not None and file.exists() and _published_score(file, name) > score:

@@ -255,8 +255,8 @@ def _check_config(config: Config, before: Config | None, folder: RunFolder, fres
 def _note_other_directions(config: Config, parent: Parent) -> None:
     """Say so if the run translates nothing that its parent does; that is rarely meant."""
     mine, theirs = (
-        {(base_code(source), base_code(target)) for source, target in each.data.directions}
-        for each in (config, parent.config)
+        {(base_code(source), base_code(target)) for source, target in one.data.directions}
+        for one in (config, parent.config)
     )
     if not mine & theirs:
         of_parent, own = (
@@ -287,8 +287,8 @@ def _prepare_data(config: Config, tokenizer: Tokenizer | None, ranks: Ranks) -> 
             "folder all of them see"
         )
     chosen = config.train.monitor_set
-    deciding = [each for each in data.valid if chosen in ("mean", each.name)]
-    if config.train.monitor == "loss" and not all(len(each.pairs) for each in deciding):
+    deciding = [valid for valid in data.valid if chosen in ("mean", valid.name)]
+    if config.train.monitor == "loss" and not all(len(valid.pairs) for valid in deciding):
         raise InputError("train.monitor must be BLEU, as no validation pair fits a batch, but is loss")
     return data
 

@@ -33,7 +33,7 @@ class SetScores:
     loss: float
     """Negative log-likelihood per target token, without smoothing."""
     scores: list[Score]
-    """Of greedy translations; that which `train.monitor` names comes first."""
+    """Scores of greedy translations; the one that `train.monitor` names comes first."""
 
     @property
     def ppl(self) -> float:
@@ -45,9 +45,9 @@ class Validation:
     """One validation."""
 
     deciding: SetScores
-    """Of the set that `train.monitor_set` names, or means."""
+    """The scores of the set that `train.monitor_set` names, or the means."""
     sets: list[SetScores]
-    """Of each validation set."""
+    """The scores of each validation set."""
     score: float
     """What training maximises."""
     samples: list[tuple[str, str, str]]
@@ -61,7 +61,7 @@ def validate(
     device: torch.device,
     ranks: Ranks | None = None,
 ) -> Validation:
-    """Of each set: loss over the pairs that training would keep, greedy translations of the first
+    """For each set: loss over the pairs that training would keep, greedy translations of the first
     `validate_sentences`; each rank does its share.
     """
     ranks = ranks or Ranks()
@@ -75,20 +75,20 @@ def validate(
     metrics: list[Metric] = []
     batch_tokens = int(config.train.batch_tokens)
     found, samples = [], []
-    for each in data.valid:
-        sentences = each.sentences[: config.train.validate_sentences]
+    for valid in data.valid:
+        sentences = valid.sentences[: config.train.validate_sentences]
         sources, references = [src for src, _ in sentences], [targets for _, targets in sentences]
-        own = translator.for_set(each.languages)
+        own = translator.for_set(valid.languages)
         metrics = build_metrics(config.evaluate, own.target_lang, validation_metrics(config))
-        translations = _translate(own, sources, Options(tag=each.tag), ranks)
+        translations = _translate(own, sources, Options(tag=valid.tag), ranks)
         scores = corpus_scores(metrics, sources, translations, references)
         found.append(
-            SetScores(each.name, validation_loss(model, each.pairs, batch_tokens, device, ranks), scores)
+            SetScores(valid.name, validation_loss(model, valid.pairs, batch_tokens, device, ranks), scores)
         )
         rows = [(src, targets[0], got) for src, targets, got in zip(sources, references, translations)]
         samples.append(_evenly_chosen(rows, 3))
     model.train()
-    named = [i for i, each in enumerate(found) if each.name == config.train.monitor_set]
+    named = [i for i, valid in enumerate(found) if valid.name == config.train.monitor_set]
     deciding = found[named[0]] if named else mean_of(found)
     score = _monitored(deciding, config.train.monitor, metrics)
     return Validation(deciding, found, score, samples[named[0] if named else 0])

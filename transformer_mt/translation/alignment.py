@@ -38,7 +38,7 @@ class AlignedSegment:
     """
 
     def moved(self, source: int, target: int) -> "AlignedSegment":
-        """The same with so many characters before it."""
+        """The same, with `source` and `target` characters before it."""
         return AlignedSegment(
             [(begin + source, end + source) for begin, end in self.source],
             [(begin + target, end + target) for begin, end in self.target],

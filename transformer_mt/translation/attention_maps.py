@@ -111,8 +111,8 @@ def maps(attentions: AttentionMaps, kind: str, layer: str, head: str) -> list[tu
     chosen = _select_parts("layer", layer, layers)
     found = []
     for name, weights in chosen:
-        for head_name, each in _select_parts("head", head, list(weights)):
-            found.append((f"{kind} attention, {name}, {head_name}", each))
+        for head_name, part in _select_parts("head", head, list(weights)):
+            found.append((f"{kind} attention, {name}, {head_name}", part))
     return found
 
 

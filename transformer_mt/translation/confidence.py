@@ -17,7 +17,7 @@ class Calibration:
 
     @classmethod
     def load(cls, folder: RunFolder) -> "Calibration | None":
-        """That of the model in the folder; None if it has none."""
+        """The calibration of the model in the folder; None if it has none."""
         try:
             facts = folder.calibration()
             return cls(*(float(facts[key]) for key in ("intercept", "slope", "low")))

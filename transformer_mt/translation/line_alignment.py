@@ -53,7 +53,7 @@ class LineAlignment:
         return found
 
     def _segments(self, translated: TranslatedUnit, translation: str, rank: int) -> Iterator[AlignedSegment]:
-        """Those of one unit and its translation."""
+        """The aligned segments of one unit and its translation."""
         unit = translated.unit
         if not translated.spans:
             found = self._of_unit[id(translated)]

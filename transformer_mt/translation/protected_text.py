@@ -60,8 +60,8 @@ class ProtectedText:
         return [*found, Span(text[start:], protected=False)] if start < len(text) else found
 
     def survived(self, source: str, translation: str) -> bool:
-        """Whether the translation has the protected text of the source, each match exactly as often, and with
-        opening tags still before their closing tags. Placeholders may change their order, as
+        """Whether the translation has the protected text of the source, each match the same number of times,
+        and with opening tags still before their closing tags. Placeholders may change their order, as
         languages do.
         """
         wanted, found = ([match.group() for match in self._matches(text)] for text in (source, translation))

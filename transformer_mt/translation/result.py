@@ -42,7 +42,7 @@ class Options:
         self.protected(0)
 
     def protected(self, lines: int) -> list[ProtectedText | None] | None:
-        """What is protected in each of so many lines; None if nothing is."""
+        """What is protected in each of the `lines`; None if nothing is."""
         if not self.protect:
             return None
         if isinstance(self.protect, str):
@@ -101,7 +101,7 @@ class Translation:
     other: dict[str, Any] | None = None
     """The translation that was not kept, of a line that was translated again."""
     segments: list[dict[str, Any]] = field(default_factory=list)
-    """Of a line in several segments or in capitals: each `source` as searched, the number of its `tokens`."""
+    """For a line in several segments or in capitals: each `source` as searched and its number of `tokens`."""
 
     @property
     def num_pieces(self) -> int:

@@ -42,7 +42,7 @@ class Scored:
     """
     tokens: list[str]
     token_log_probs: list[float]
-    """Of each token, and of the end of each segment."""
+    """The log-probability of each token, and of the end of each segment."""
 
     @property
     def ppl(self) -> float:
@@ -53,7 +53,7 @@ class Scored:
 def pairs_of_files(
     translator: Translator, source: str, target: str, most: int, tag: str | None = None
 ) -> Iterator[list[Pair]]:
-    """The pairs of two line-aligned files, at most so many together, with the tag before each source.
+    """The pairs of two line-aligned files in lists of at most `most`, with the tag before each source.
     InputError if one file is longer.
     """
     lines = enumerate(zip_longest(read_lines(source), read_lines(target)), start=1)
@@ -91,7 +91,7 @@ def pairs_of_json(translator: Translator, path: str, most: int) -> Iterator[list
                 sources, sizes = [part["source"] for part in parts], [int(part["tokens"]) for part in parts]
                 is_split = "protected_split" in known_flags(facts["flags"])
                 strange = [piece for piece in pieces if piece not in ids]
-                damaged = not all(isinstance(each, str) for each in sources)
+                damaged = not all(isinstance(text, str) for text in sources)
                 if damaged or (sum(sizes) != len(pieces) and not is_split):
                     raise ValueError
                 tag = facts.get("tag")

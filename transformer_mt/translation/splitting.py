@@ -28,7 +28,7 @@ class Segment:
     gap: str
     """The white space between it and the next segment of the line."""
     lowercased: str | None = None
-    """Of a text in capitals: what is translated instead, of the same length."""
+    """What is translated instead of a text in capitals; it has the same length."""
 
     @property
     def searched(self) -> str:

@@ -65,7 +65,7 @@ class TranslatedUnit:
     flags: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     spans: "list[tuple[Span, TranslatedLine | None]]" = field(default_factory=list)
-    """Of a unit whose protected text did not survive: its spans, and the lines that translate them."""
+    """If the protected text did not survive: the spans of the unit, and the lines that translate them."""
 
     @property
     def searched(self) -> "Iterator[TranslatedUnit]":

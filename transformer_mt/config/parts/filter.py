@@ -38,8 +38,9 @@ with warnings.catch_warnings():
         markup: bool = False
         """Drop pairs with tags or template braces: <b>, {{name}}, [[link]]."""
         encoding: Literal["drop", "repair"] | None = None
-        """Of text that was decoded wrongly (`fÃ¼r`), has control or replacement characters, or HTML escapes
-        (`&quot;`): drop the pair, or repair it with ftfy (extra `clean`) and drop what stays damaged.
+        """What to do with text that was decoded wrongly (`fÃ¼r`), has control or replacement characters, or
+        HTML escapes (`&quot;`): drop the pair, or repair it with ftfy (extra `clean`) and drop what
+        stays damaged.
         """
         detokenize: bool | Literal["source", "target"] = False
         """Join text that was tokenised (`it 's , here`) to normal text, by sacremoses (extra `clean`); in

@@ -25,7 +25,7 @@ class ChangingPairs(Protocol):
     """Pairs whose pieces change from epoch to epoch."""
 
     def lengths(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
-        """Of the sources and of the targets of all rows, EOS counted."""
+        """Lengths of the sources and of the targets of all rows, EOS counted."""
         ...
 
     def rows(self, epoch: int, rows: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray]]:
@@ -62,11 +62,11 @@ class Batch:
         return self._in_pieces(max(1, most // max(self.src.size(1), self.tgt_in.size(1))))
 
     def parts(self, count: int) -> list["Batch"]:
-        """The same sentences in at most so many batches of about equal size."""
+        """The same sentences in at most `count` batches of about equal size."""
         return self._in_pieces(-(-len(self.src) // count))
 
     def _in_pieces(self, size: int) -> list["Batch"]:
-        """In batches of so many sentences."""
+        """The same sentences in batches of `size`."""
         if size >= len(self.src):
             return [self]
         columns = (self.src, self.src_mask, self.tgt_in, self.tgt_out)

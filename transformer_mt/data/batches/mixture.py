@@ -44,7 +44,7 @@ class Mixture:
         for number, (start, size, weight) in enumerate(zip(self._starts, self._sizes, self._weights)):
             whole = int(weight)
             parts += [np.arange(start, start + size)] * whole
-            first, last = (int(each * (weight - whole) * size) for each in (epoch, epoch + 1))
+            first, last = (int(uses * (weight - whole) * size) for uses in (epoch, epoch + 1))
             if last > first:
                 order = np.random.default_rng([self._seed, number]).permutation(size)
                 parts.append(start + order[np.arange(first, last) % size])

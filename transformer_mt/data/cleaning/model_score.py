@@ -69,7 +69,7 @@ def worst_rows(
     log_probs: LogProbs,
     file: Path,
 ) -> np.ndarray:
-    """Those of `rows`, whose pairs follow in the same order, that are not in the share to keep. Scores are
+    """The rows that are not in the share to keep; the pairs of `rows` follow in the same order. Scores are
     kept in `file`: after an interruption only the missing ones are computed.
     """
     done = file.stat().st_size // 4 if file.exists() else 0

@@ -103,7 +103,7 @@ def numbers(text: str) -> set[str]:
 
 def _lacks(numbers: set[str], other: set[str]) -> bool:
     """Whether a number has no counterpart."""
-    return any(not any(_may_be_same(number, each) for each in other) for number in numbers)
+    return any(not any(_may_be_same(number, candidate) for candidate in other) for number in numbers)
 
 
 def _may_be_same(number: str, other: str) -> bool:

@@ -13,7 +13,7 @@ class EvaluationSet:
     """Sentences with their references."""
 
     name: str
-    """Of its files in a run's folder."""
+    """The name of its files in a run's folder."""
     corpus: str
     """The set in a few words."""
     sentences: list[EvaluationSentence]

@@ -72,7 +72,7 @@ def _rows(file: Path, columns: list[str], described: str) -> Iterator[dict[str, 
         table = pyarrow.parquet.ParquetFile(file)
         names = set(table.schema_arrow.names)
         # Others, of pictures perhaps, are not read. Where these are missing, the error names all.
-        wanted = next((each for each in (columns, ["translation"]) if set(each) <= names), None)
+        wanted = next((some for some in (columns, ["translation"]) if set(some) <= names), None)
         for batch in table.iter_batches(batch_size=10_000, columns=wanted):
             yield from batch.to_pylist()
     except (OSError, pyarrow.ArrowException, UnicodeDecodeError) as error:

@@ -38,12 +38,12 @@ class Corpus(Section):
     name: str | None = Field(None, min_length=1)
     """Its name in tables and reports; by default its location."""
     weight: float = Field(1.0, gt=0.0, le=1000.0)
-    """Of a training corpus: each pair is used so many times per epoch; 0.5 uses all pairs in two epochs."""
+    """How many times a training pair is used per epoch; 0.5 uses all pairs in two epochs."""
     tag: str | None = Field(None, pattern=TAG)
     """A piece of its own before each source, such as <bt>; the same characters in a text never become it."""
     synthetic: bool = False
-    """Of a training corpus: a model wrote one side. Its pairs are never held out to be scored, and are left
-    out if either side is in a validation or test set that is a corpus of its own.
+    """Whether a model wrote one side of a training corpus. Its pairs are never held out to be scored, and are
+    left out if either side is in a validation or test set that is a corpus of its own.
     """
     license: str | None = None
     """The licence of the corpus, for reports."""
@@ -54,10 +54,10 @@ class Corpus(Section):
     reverse: bool = False
     """Swap the sides: what is stored as source is the target. The languages are named as they are stored."""
     filter: FilterConfig | None = None
-    """Of a training corpus: its cleaning rules, instead of those of `data.filter`."""
+    """Cleaning rules of a training corpus, instead of those of `data.filter`."""
     several_references: bool = False
-    """Of a validation or test set: pairs with the same source are one sentence with several references; of a
-    set that sacreBLEU knows, all its references count, not only the first.
+    """In a validation or test set: pairs with the same source are one sentence with several references; all
+    references of a set that sacreBLEU knows count, not only the first.
     """
 
     def describe(self) -> str:

@@ -14,9 +14,9 @@ from transformer_mt.data.corpora.sacrebleu_sets import SacrebleuCorpus
 from transformer_mt.data.corpora.toy import ToyCorpus
 
 TRAINING: tuple[type[Corpus], ...] = (HubCorpus, FilesCorpus, FileCorpus, OpusCorpus, ToyCorpus)
-"""Of training, validation and test sets."""
+"""Kinds of training, validation and test sets."""
 SETS: tuple[type[AnySet], ...] = (*TRAINING, SacrebleuCorpus, FromTrainCorpus)
-"""Of validation and test sets."""
+"""Kinds of validation and test sets."""
 
 
 def kind_of(corpus: Any) -> str | None:

@@ -151,7 +151,7 @@ class EvaluationKeys:
     """Keys of the validation and test sets that are corpora of their own."""
 
     sources: set[int]
-    """Of their sources; with several directions also of their targets, which another one reads."""
+    """Keys of their sources; with several directions also of their targets, which another one reads."""
     targets: set[int]
 
 
@@ -167,7 +167,7 @@ def evaluation_keys(data: DataConfig) -> EvaluationKeys:
                     if side.strip():
                         found.add(sentence_key(side))
         except UnknownSplitError as error:
-            if any(corpus is each for each in data.valid_sets):
+            if any(corpus is valid for valid in data.valid_sets):
                 raise
             # Training does not need it; `evaluate` will refuse.
             say(f"warning: test set left out of the leak check: {error}")

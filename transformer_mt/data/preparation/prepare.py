@@ -151,7 +151,7 @@ def _open(data: DataConfig, folder: Path) -> PreparedData | None:
         facts = json.loads((folder / "facts.json").read_text(encoding="utf-8"))
         train = EncodedPairs(sorted(folder.glob("train-*.arrow")))
         names = (entry.title for entry in data.entries)  # another name is no other data
-        corpora = [CorpusCounts(**{**each, "name": name}) for each, name in zip(facts["corpora"], names)]
+        corpora = [CorpusCounts(**{**counts, "name": name}) for counts, name in zip(facts["corpora"], names)]
         sizes = [corpus.counts.get(drop_reasons.KEPT, 0) for corpus in corpora]
         if len(train) != sum(sizes):
             raise ValueError(f"{len(train):,} of its {sum(sizes):,} pairs are left")

@@ -63,7 +63,7 @@ def second_pass(
 
 
 class ShardEncoder:
-    """Encodes shards of so many rows, each by one process: the first that asks for it."""
+    """Encodes shards of SHARD rows, each by one process: the first that asks for it."""
 
     def __init__(self, config: Config, folder: Path, tokenizer: Tokenizer, first: FirstPassResult) -> None:
         """`folder` holds what the first pass found, and gets the shards."""
@@ -72,7 +72,7 @@ class ShardEncoder:
         """Written when a shard is complete."""
         self._starts = [0, *accumulate(first.sizes)]
         self._readers: dict[int, tuple[Iterator[Pair], int]] = {}
-        """Of each corpus that is being read its pairs, and how many were taken."""
+        """The pairs of each corpus that is being read, and how many were taken."""
 
     def encode(self, number: int, wait: bool, stop: Callable[[], bool] = lambda: False) -> bool:
         """Encode this shard unless it is complete, or another process encodes it; `wait` waits for that one.
@@ -97,7 +97,7 @@ class ShardEncoder:
             if stop():
                 return False
             fsync(arrow)
-            facts = {"fingerprint": fingerprint, "corpora": {n: asdict(each) for n, each in counts.items()}}
+            facts = {"fingerprint": fingerprint, "corpora": {n: asdict(count) for n, count in counts.items()}}
             write_text(mark, json.dumps(facts))
             return True
 

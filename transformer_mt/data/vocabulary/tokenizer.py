@@ -131,7 +131,7 @@ class Tokenizer:
 
     def save(self, folder: Path) -> None:
         for other in _paths(folder, not self.shared):
-            # Of an earlier run in this folder: `load` must not take it for this one's
+            # An earlier run in this folder may have left it: `load` must not take it for this one's
             other.unlink(missing_ok=True)
         for path, model in zip(_paths(folder, self.shared), self._models):
             write_bytes(path, model)
@@ -162,7 +162,7 @@ class Tokenizer:
     def control_id(self, piece: str) -> int:
         """The id of a tag or a language piece. InputError if the vocabulary does not have it."""
         if piece not in self.control_ids:
-            tags = [each for each in self.control_ids if not _LANGUAGE_PIECE.fullmatch(each)]
+            tags = [tag for tag in self.control_ids if not _LANGUAGE_PIECE.fullmatch(tag)]
             there = f"one of {', '.join(tags)}" if tags else "left out, because the model has no tags"
             raise InputError(Setting("tag"), f" must be {there}, but is {piece}")
         return self.control_ids[piece]

@@ -33,7 +33,7 @@ LONG_TIMEOUT = timedelta(days=7)
 
 
 def exec_torchrun(processes: int, words: Sequence[str]) -> NoReturn:
-    """Replace this process by torchrun, which starts `transformer-mt WORDS` in so many processes on this
+    """Replace this process by torchrun, which starts `transformer-mt WORDS` in `processes` processes on this
     machine.
     """
     # torchrun kills processes 30 seconds after a signal, but a validation and then saving may take longer.
@@ -81,9 +81,9 @@ class Ranks:
             ) from None
         store.set(f"here/{rank}", "")
         try:
-            store.wait([f"here/{each}" for each in range(size)], _RENDEZVOUS_TIMEOUT)
+            store.wait([f"here/{rank}" for rank in range(size)], _RENDEZVOUS_TIMEOUT)
         except dist.DistStoreError:
-            missing = next(each for each in range(size) if not store.check([f"here/{each}"]))
+            missing = next(rank for rank in range(size) if not store.check([f"here/{rank}"]))
             seconds = int(_RENDEZVOUS_TIMEOUT.total_seconds())
             raise WorkError(
                 f"stopped because rank {missing} did not come within {seconds} seconds; see its own "
@@ -173,7 +173,10 @@ def wrap_distributed(
         for layer in layers:
             if train.fsdp_weights == "bf16":
                 # The norms, and what is between the layers, compute in float32, as in one process.
-                fully_shard([each for each in layer.modules() if isinstance(each, nn.LayerNorm)], mesh=mesh)
+                norms: list[nn.Module] = [
+                    module for module in layer.modules() if isinstance(module, nn.LayerNorm)
+                ]
+                fully_shard(norms, mesh=mesh)
                 policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32, cast_forward_inputs=False)
                 fully_shard(layer, mesh=mesh, mp_policy=policy)
             else:
@@ -210,7 +213,7 @@ def needs_equal_passes(objective: nn.Module) -> bool:
 def refuse_lost_rank(error: RuntimeError) -> None:
     """Raise a WorkError if the error only means that another rank is gone."""
     words = ("Connection closed by peer", "Connection reset by peer", "gloo/transport")
-    if isinstance(error, dist.DistError) or any(each in str(error) for each in words):
+    if isinstance(error, dist.DistError) or any(word in str(error) for word in words):
         reason = str(error).strip().split("\n")[0]
         raise WorkError(
             f"stopped because another rank is gone; see its own error message ({reason})"

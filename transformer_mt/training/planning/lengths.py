@@ -22,9 +22,9 @@ class Lengths:
     """Pieces of each source with end-of-sentence."""
     tgt: np.ndarray
     vocab_size: int
-    """Of the larger vocabulary, where there are two."""
+    """Pieces of the larger vocabulary, where there are two."""
     copies: float = 1.0
-    """The epoch has so many times these pairs, where they are a sample."""
+    """Pairs of the epoch for each pair here, where these are a sample."""
 
 
 def lengths_of(config: Config) -> tuple[Config, Lengths]:

@@ -21,7 +21,7 @@ from transformer_mt.training.update.build import is_compiled
 
 # Pairs whose lengths are enough to make typical batches of.
 _SAMPLE = 10_000
-# Of a device's memory: the rest is for fragments, validation and the driver.
+# The share of a device's memory that may be used: the rest is for fragments, validation and the driver.
 _SHARE_OF_MEMORY = 0.9
 _DAY = 86_400.0
 # Muon's steps are sent in bfloat16.
@@ -45,7 +45,7 @@ class Plan:
     """A training before it begins. Bytes and seconds are those of one device."""
 
     pairs: float
-    """Of an epoch."""
+    """Pairs of an epoch."""
     update_tokens: int
     """Padded tokens of an update, over all devices."""
     target_tokens: float
@@ -64,7 +64,7 @@ class Plan:
     """Sent by each device for an update, and as many received."""
     sending_seconds: float
     seconds: float | None
-    """Of an update; None for what does not fit this machine, and cannot be measured."""
+    """Seconds of an update; None for what does not fit this machine, and cannot be measured."""
     how: str
     """How the seconds were found: computed or measured."""
     changes: list[Change]
@@ -281,7 +281,7 @@ class _Planner:
             and (fitting := self._fitting_tokens()) >= 2 * self.pass_tokens
         ):
             tokens = min(fitting, self.device_tokens)
-            now, then = (-(-self.device_tokens // each) for each in (self.pass_tokens, tokens))
+            now, then = (-(-self.device_tokens // size) for size in (self.pass_tokens, tokens))
             fewer = f"fits the memory; the {now} passes of an update become {then}"
             if train.update_tokens:
                 yield Change(f"train.batch_tokens={tokens}", fewer)

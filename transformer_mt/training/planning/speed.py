@@ -11,7 +11,7 @@ from transformer_mt.device import choose_device, choose_precision, keep_freed_me
 from transformer_mt.model.build import build_model
 from transformer_mt.training.update.build import build_trial_updater
 
-# Updates that fill caches, and those that are measured: at most so many, for at most so many seconds.
+# Updates that fill caches; then the most updates that are measured, and the most seconds they may take.
 _WARM, _MOST, _SECONDS = 2, 20, 12.0
 _IDS = 4  # the special ones before the others
 

@@ -45,17 +45,17 @@ class UpdateCost:
 
     parameters: int
     layer_parameters: int
-    """Those of all layers."""
+    """Parameters of all layers."""
     largest_layer: int
     """Parameters of the largest one."""
     flops: float
-    """Of the matrix products: two for each multiplication with its addition."""
+    """Operations of the matrix products: two for each multiplication with its addition."""
     pass_operations: int
     """Calls of torch's operations that compute something, in one forward and backward pass with clipping:
     starting one takes some microseconds.
     """
     step_operations: int
-    """Those of the optimizer, once an update."""
+    """Operations of the optimizer, once an update."""
     state_bytes: int
     """Weights, gradients and the optimizer's moments."""
     peak_bytes: int

@@ -30,7 +30,7 @@ def environment() -> dict[str, Any]:
 
 
 def _commit() -> str | None:
-    """Of the repository this file belongs to; None where it was installed, perhaps into another one."""
+    """The commit of the repository this file belongs to; None where it was installed."""
     if not _git("ls-files", Path(__file__).name):
         return None
     return _git("describe", "--always", "--dirty", "--abbrev=12", "--exclude=*") or None

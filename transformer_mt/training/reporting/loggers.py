@@ -82,8 +82,8 @@ def scalars(entry: Entry) -> dict[str, float]:
         found = {f"train/{name}": entry[name] for name in names if name in entry}
     elif event in ("valid", "average"):
         found = _validation_scalars(event, entry)
-        for each in entry.get("sets", []):
-            found |= _validation_scalars(f"{event}/{each['name']}", each)
+        for scores in entry.get("sets", []):
+            found |= _validation_scalars(f"{event}/{scores['name']}", scores)
     return {name: value for name, value in found.items() if math.isfinite(value)}
 
 

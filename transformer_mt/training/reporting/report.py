@@ -178,7 +178,7 @@ def _validations(entries: Sequence[dict[str, Any]]) -> str:
     if not valid:
         return ""
     names = [score["name"] for score in valid[-1]["scores"]]
-    sets = [(each["name"], each["scores"][0]["name"]) for each in valid[-1].get("sets", [])]
+    sets = [(scored["name"], scored["scores"][0]["name"]) for scored in valid[-1].get("sets", [])]
     rows = [
         (
             f"{entry['step']:,}",
@@ -198,9 +198,8 @@ def _validations(entries: Sequence[dict[str, Any]]) -> str:
 
 def _score_of_set(entry: dict[str, Any], name: str, metric: str) -> str:
     """The score of a validation set; empty where the set was not there at that time."""
-    return next(
-        (score_cell(each["scores"], metric) for each in entry.get("sets", []) if each["name"] == name), ""
-    )
+    sets = {scored["name"]: scored["scores"] for scored in entry.get("sets", [])}
+    return score_cell(sets.get(name, []), metric)
 
 
 def score_cell(scores: Sequence[dict[str, Any]], name: str) -> str:

@@ -94,6 +94,6 @@ def note_other_update_size(batches: int, train: TrainConfig, ranks: Ranks) -> No
     advice = (
         f"train.accumulate={keeps} keeps it"
         if not rest
-        else "no train.accumulate keeps it with so many processes"
+        else "no train.accumulate keeps it with this number of processes"
     )
     say(f"batches in an update: {now} from here on ({ranks.size} x accumulate), {batches} before; {advice}")

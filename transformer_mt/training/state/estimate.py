@@ -3,7 +3,7 @@
 from transformer_mt.config import TrainConfig
 from transformer_mt.progress_bar import duration, time_left
 
-# The estimate is made after so many updates, or earlier if they have taken so long.
+# The estimate is made after this many updates, or earlier if they have taken this many seconds.
 _ENOUGH_UPDATES, _ENOUGH_SECONDS, _LEAST_UPDATES = 20, 60.0, 3
 _DAY = 86_400.0
 

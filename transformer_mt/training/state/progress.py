@@ -48,7 +48,7 @@ class Progress:
     skipped_in_a_row: int = 0
     best_step: int | None = None
     best_score: float | None = None
-    """Of the validation at best_step; larger is better (BLEU, or minus the loss)."""
+    """The score of the validation at best_step; larger is better (BLEU, or minus the loss)."""
     stale: int = 0
     """Validations since the best."""
     scores: list[tuple[int, float]] = field(default_factory=list)

@@ -65,7 +65,7 @@ class Run:
 
     @property
     def averaging(self) -> Averaging:
-        """Those of the checkpoints that will be averaged."""
+        """The weights of checkpoints that will be averaged."""
         return Averaging(self.folder.averaging, self.config.train)
 
     def state_dict(self) -> dict[str, Any]:

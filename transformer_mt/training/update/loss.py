@@ -11,7 +11,7 @@ from torch import Tensor
 
 from transformer_mt.model.kernels.cpu_code import uses_cpu_code
 
-# Logits are computed in chunks of about so many numbers (32 MB in float32 on a CPU: the size of its cache).
+# Logits are computed in chunks of about this many numbers (32 MB in float32 on a CPU: the size of its cache).
 _CHUNK_ON_CPU = 2**23
 _CHUNK = 2**27
 

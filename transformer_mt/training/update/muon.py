@@ -83,7 +83,7 @@ class Muon(torch.optim.Muon):
         return orthogonal(torch.stack(momenta).to(self._dtype))
 
     def _take_ranks(self, matrices: int) -> int:
-        """Assign so many matrices to the next ranks in turn. Returns the first of these ranks."""
+        """Assign `matrices` matrices to the next ranks in turn. Returns the first of these ranks."""
         first, ranks = self._next_rank, dist.get_world_size()
         each = -(-matrices // ranks)
         self._next_rank = (first + -(-matrices // each)) % ranks

@@ -27,7 +27,7 @@ class Engine(Protocol):
 
     name: str
     dtype: str
-    """Of its arithmetic: float32, bfloat16, int8, or default, as exported."""
+    """The type of its arithmetic: float32, bfloat16, int8, or default, as exported."""
     max_positions: int | None
     """Most positions the engine has; None if only the model limits them."""
     is_on_cpu: bool

@@ -207,8 +207,8 @@ class TorchEngine:
             while running:
                 done, running = wait(running, return_when=FIRST_COMPLETED)
                 running |= {pool.submit(work, rows) for _, rows in zip(done, waiting)}
-                for each in done:
-                    yield each.result()
+                for finished in done:
+                    yield finished.result()
         finally:
             pool.shutdown(wait=False, cancel_futures=True)  # all is done, or the caller stopped
             torch.set_num_threads(threads)
