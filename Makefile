@@ -53,8 +53,9 @@ evaluate: setup ## score MODEL on its test sets
 # A worker for each core, each of one thread: the threads of several workers would wait for each other.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadfile
 
-test: setup ## run the test suite
-	$(PYTEST)
+# PACKAGE=search runs the tests of one package.
+test: setup ## run the test suite, or with PACKAGE=name the tests of a package
+	$(PYTEST) $(if $(PACKAGE),$(wildcard tests/unit/$(PACKAGE) tests/integration/$(PACKAGE)))
 
 test-all: setup ## run the slow tests too
 	$(PYTEST) -m 'not gpu'

@@ -20,6 +20,7 @@ from pydantic_core import PydanticUndefined
 from transformer_mt import Translator, load_config, train
 from transformer_mt.cli import build_parser
 from transformer_mt.cli.console import subcommands
+from transformer_mt.cli.model import add_search
 from transformer_mt.config import Config
 from transformer_mt.config.dump import flow
 from transformer_mt.config.keys import CORPORA
@@ -164,14 +165,22 @@ def _escaped(text: str) -> str:
 def commands_page() -> str:
     """Every command with its options."""
     parts = ["# Commands", GENERATED, "`translate` is the same as `transformer-mt translate`."]
+    searches = argparse.ArgumentParser(add_help=False)
+    add_search(searches)
+    of_search = [(f"`{_escaped(_option(a))}`", _help(a)) for a in searches._actions]
     for name, parser in _leaves(build_parser()):
         positional = [a for a in parser._actions if not a.option_strings and a.dest != "help"]
         options = [a for a in parser._actions if a.option_strings and a.dest != "help"]
         usage = " ".join([name, *(["[options]"] if options else []), *map(_shown, positional)])
         parts += [f"## {name}", parser.description or "", f"```\n{usage}\n```"]
         rows = [(f"`{_shown(a)}`", _help(a)) for a in positional]
-        rows += [(f"`{_escaped(_option(a))}`", _help(a)) for a in options]
+        own = [(f"`{_escaped(_option(a))}`", _help(a)) for a in options]
+        rows += [row for row in own if row not in of_search]
         parts.append(table(rows, ["argument", "meaning"]) if rows else "")
+        if any(row in of_search for row in own):
+            parts.append("The options [of the search](#the-search) are options of this command, too.")
+    parts += ["## The search", "Settings that win over `decode` in the model's config."]
+    parts.append(table(of_search, ["argument", "meaning"]))
     return _page(parts)
 
 
