@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.conftest import ROOT, TINY, train_interrupted
-from tests.unit.training.test_update import CPU, batch_of, pairs, tiny_model
+from tests.updates import CPU, batch_of, pairs, tiny_model
 from transformer_mt.config import Config, TrainConfig, load_config
 from transformer_mt.config.model import AttentionConfig
 from transformer_mt.training.loop import train

@@ -10,6 +10,7 @@ from transformer_mt import messages
 from transformer_mt.config import Config
 from transformer_mt.progress_bar import duration, show_progress, time_left
 from transformer_mt.training.state.estimate import TimeEstimate
+from transformer_mt.training.state.progress import Progress
 
 
 class Terminal(io.StringIO):
@@ -94,3 +95,14 @@ def test_slow_updates_are_estimated_early_and_a_long_training_on_a_cpu_is_advise
         assert said[0] == "about 35 days for 99,996 more updates of 30.00 s, without the validations"
         advice = [line for line in said if "more than a day on this CPU; lower train.max_updates" in line]
         assert len(advice) == on_cpu
+
+
+def test_progress_remembers_the_best_and_counts_the_stale():
+    progress = Progress()
+    for step, (score, is_best) in enumerate([(1.0, True), (3.0, True), (2.0, False), (3.0, False)], start=1):
+        progress.step = step
+        assert progress.validated(score) is is_best
+    assert (progress.best_step, progress.best_score, progress.stale) == (2, 3.0, 2)
+    copy = Progress()
+    copy.load_state_dict(progress.state_dict())
+    assert copy == progress

@@ -1,0 +1,197 @@
+"""One update: gradients, clipping, precision, memory, ranks."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
+
+from tests.updates import Scarce, batch_of, pairs, tiny_model, updater
+from transformer_mt.data.vocabulary.tokenizer import PAD
+from transformer_mt.errors import WorkError
+from transformer_mt.training.parallel.distributed import Ranks
+from transformer_mt.training.update.optimizer import optimizer_tensors
+from transformer_mt.training.update.step import Objective
+
+
+def test_update_equals_one_large_batch():
+    """The same sentences as one batch, or as four unequal micro-batches with their own padding."""
+    rows = pairs(23)
+    parts = [rows[:2], rows[2:11], rows[11:12], rows[12:]]
+    models = [tiny_model(), tiny_model()]
+    # A large epsilon: else Adam makes whole steps of gradients that are zero but for rounding (a key's bias).
+    one = updater(models[0], eps=1e-3).update([batch_of(rows)], 0.01).result()
+    four = updater(models[1], eps=1e-3).update([batch_of(part) for part in parts], 0.01).result()
+    assert one.num_tokens == four.num_tokens
+    assert one.loss == pytest.approx(four.loss, rel=1e-5)
+    assert one.grad_norm == pytest.approx(four.grad_norm, rel=1e-4)
+    optimizer_state = [dict(model.named_parameters()) for model in models]
+    for name, weight in optimizer_state[0].items():
+        torch.testing.assert_close(weight, optimizer_state[1][name], atol=1e-5, rtol=1e-4)
+
+
+def test_gradient_is_of_the_mean_over_target_tokens():
+    rows, model = pairs(5), tiny_model()
+    batch = batch_of(rows)
+    logits = model(batch.src, batch.src_mask, batch.tgt_in).flatten(0, 1)
+    targets = batch.tgt_out.flatten()
+    loss = F.cross_entropy(logits, targets, reduction="sum", label_smoothing=0.1, ignore_index=PAD)
+    (loss / batch.num_tokens).backward()
+    expected = torch.stack([p.grad.norm() for p in model.parameters()]).norm().item()
+    result = updater(tiny_model(), max_grad_norm=0.0).update([batch], 0.0).result()
+    assert result.grad_norm == pytest.approx(expected, rel=1e-4)
+    assert result.loss == pytest.approx(loss.item(), rel=1e-5)
+    assert result.num_tokens == sum(len(tgt) + 1 for _, tgt in rows)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_clip_sees_unscaled_gradients(dtype):
+    """With Adam's moments at beta 0 the step only shows directions; the length is looked at before it."""
+    model = tiny_model()
+    seen = []
+    run = updater(model, dtype, max_grad_norm=0.01)
+    step = run.optimizer.step
+    run.optimizer.step = lambda *a, **k: (
+        seen.append(torch.stack([p.grad.norm() for p in model.parameters()]).norm().item()),
+        step(*a, **k),
+    )
+    result = run.update([batch_of(pairs(8))], 0.001).result()
+    assert result.grad_norm > 0.1
+    assert seen == pytest.approx([0.01], rel=1e-3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_every_precision_learns(dtype):
+    model, batch = tiny_model(), batch_of(pairs(8))
+    run = updater(model, dtype)
+    losses = [run.update([batch], 0.01).result().loss for _ in range(30)]
+    assert losses[-1] < 0.7 * losses[0]
+    assert all(parameter.dtype == torch.float32 for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("kind", ["adamw", "muon"])
+@pytest.mark.parametrize("poison", [float("nan"), float("inf")])
+def test_a_non_finite_update_is_skipped_and_changes_nothing(poison, kind, dtype):
+    model, batch = tiny_model(), batch_of(pairs(8))
+    run = updater(model, dtype, optimizer=kind, weight_decay=0.1)
+    run.update([batch], 0.01)
+    bias = model.encoder.layers[0].feed_forward.outer.bias
+    kept = bias.data[0].clone()
+    bias.data[0] = poison
+    before = [parameter.clone() for parameter in model.parameters()]
+    moments = {name: value.clone() for name, value in optimizer_tensors(run.optimizer, model).items()}
+    assert run.update([batch], 0.01).result().skipped
+    for old, parameter in zip(before, model.parameters()):
+        torch.testing.assert_close(old, parameter.data, equal_nan=True, rtol=0, atol=0)
+    for name, value in optimizer_tensors(run.optimizer, model).items():
+        assert torch.equal(value, moments[name])
+    bias.data[0] = kept
+    assert not run.update([batch], 0.01).result().skipped
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("kind", ["adamw", "adam", "muon"])
+def test_an_update_reads_no_number_from_the_device(kind, dtype):
+    """Reading a number that a GPU has yet to compute blocks until it is there. Here tensors have no
+    numbers, and say so when they are asked.
+    """
+    batch = batch_of(pairs(8))
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        run = updater(tiny_model(dropout=0.1), dtype, optimizer=kind, weight_decay=0.1)
+        results = [run.update([batch], 0.01) for _ in range(2)]
+        with pytest.raises(DataDependentOutputException):
+            results[-1].result()
+
+
+@pytest.mark.parametrize("accumulate", [1, 3])
+def test_running_out_of_memory_makes_micro_batches_and_the_same_update(said, accumulate):
+    updates = [[batch_of(pairs(23, 10 * i + j)) for j in range(accumulate)] for i in range(3)]
+    models = [tiny_model(), tiny_model()]
+    plain = updater(models[0], optimizer="adamw", eps=1e-3)
+    scarce = updater(models[1], objective=Scarce(models[1], 0.1), optimizer="adamw", eps=1e-3)
+    for batches in updates:
+        expected, result = plain.update(batches, 0.01).result(), scarce.update(batches, 0.01).result()
+        assert (result.num_tokens, result.skipped) == (expected.num_tokens, False)
+        assert result.loss == pytest.approx(expected.loss, rel=1e-5)
+        assert result.grad_norm == pytest.approx(expected.grad_norm, rel=1e-4), (
+            "what was computed before counts once"
+        )
+    for left, right in zip(models[0].parameters(), models[1].parameters()):
+        torch.testing.assert_close(left, right, atol=1e-5, rtol=1e-4)
+    assert said[-1].endswith("the update is the same, train.batch_tokens need not change")
+    assert len(said) < 5, "it must remember what fits, not find it again in each update"
+
+
+def test_batches_are_computed_in_parts_from_the_beginning_where_the_config_says_so(said):
+    model = tiny_model()
+    run = updater(model, objective=Scarce(model, 0.1), micro_batch_tokens=40)
+    run.update([batch_of(pairs(23))], 0.01).result()
+    assert said == []
+
+
+def test_an_update_that_is_only_tried_is_not_computed_in_parts(said):
+    model = tiny_model()
+    with pytest.raises(torch.OutOfMemoryError):
+        updater(model, objective=Scarce(model, 0.1), may_halve=False).update([batch_of(pairs(23))], 0.01)
+    assert said == []
+
+
+def test_with_several_ranks_it_is_told_how_to_go_on_since_the_others_cannot_wait():
+    class Two(Ranks):
+        def sum(self, *values):
+            return list(values)
+
+    model, batch = tiny_model(), batch_of(pairs(23))
+    objective = Scarce(model, 0.1)
+    run = updater(model, objective=objective, ranks=Two(size=2))
+    size = batch.num_positions
+    advice = rf"a batch of {size} positions; .* train.micro_batch_tokens={size // 2} to resume"
+    with pytest.raises(WorkError, match=advice):
+        run.update([batch], 0.01)
+    with pytest.raises(WorkError, match="one sentence of"):
+        objective.room = 1
+        run.update([batch_of(pairs(1))], 0.01)
+
+
+def test_an_idle_batch_adds_nothing():
+    """FSDP2's ranks must make as many passes each."""
+    model = tiny_model()
+    objective, batch = Objective(model, 0.1), batch_of(pairs(5))
+    loss, nll = objective(batch.idle())
+    loss.backward()
+    assert (loss.item(), nll.item(), batch.idle().num_tokens) == (0.0, 0.0, 0)
+    assert all(parameter.grad is not None and not parameter.grad.any() for parameter in model.parameters())
+
+
+def test_gradients_travel_once_an_update_whatever_it_accumulates():
+    sent = []
+
+    def count(state, bucket):
+        sent.append(bucket.index())
+        future = torch.futures.Future()
+        future.set_result(bucket.buffer())
+        return future
+
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    try:
+        model = tiny_model()
+        objective = torch.nn.parallel.DistributedDataParallel(Objective(model, 0.1))
+        objective.register_comm_hook(None, count)
+        run = updater(model, objective=objective)
+        for accumulate in (1, 4):
+            sent.clear()
+            run.update([batch_of(pairs(5, seed)) for seed in range(accumulate)], 0.01).result()
+            assert sent == [0]
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+def test_one_sentence_that_does_not_fit_is_told_in_one_line():
+    model = tiny_model()
+    objective = Scarce(model, 0.1)
+    objective.room = 1
+    run = updater(model, objective=objective)
+    with pytest.raises(
+        WorkError, match=r"not enough memory for one sentence of \d+ positions; .*data.max_length"
+    ):
+        run.update([batch_of(pairs(3))], 0.01)

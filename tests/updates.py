@@ -1,0 +1,54 @@
+"""Tiny models and batches for tests of single updates."""
+
+import numpy as np
+import torch
+
+from transformer_mt.config import TrainConfig
+from transformer_mt.config.model import ModelConfig
+from transformer_mt.data.batches.batching import make_batch
+from transformer_mt.model.build import build_model
+from transformer_mt.training.parallel.distributed import Ranks
+from transformer_mt.training.update.optimizer import build_optimizer
+from transformer_mt.training.update.step import Objective, Updater
+
+CPU = torch.device("cpu")
+
+
+def tiny_model(**changes):
+    torch.manual_seed(0)
+    config = {
+        "d_model": 16,
+        "d_ff": 32,
+        "num_heads": 2,
+        "num_encoder_layers": 1,
+        "num_decoder_layers": 1,
+        "dropout": 0.0,
+    }
+    return build_model(ModelConfig(**{**config, **changes}), 40, 40, True, 30)
+
+
+def pairs(count, seed=0):
+    rng = np.random.default_rng(seed)
+    return [tuple(rng.integers(4, 40, rng.integers(1, 12)) for _ in range(2)) for _ in range(count)]
+
+
+def batch_of(rows):
+    return make_batch([src for src, _ in rows], [tgt for _, tgt in rows])
+
+
+def updater(model, dtype=torch.float32, max_grad_norm=1.0, objective=None, ranks=None, **settings):
+    own = {key: settings.pop(key) for key in ("micro_batch_tokens", "may_halve") if key in settings}
+    optimizer = build_optimizer(model, TrainConfig(**settings))
+    objective = objective or Objective(model, 0.1)
+    return Updater(objective, optimizer, CPU, dtype, max_grad_norm, ranks or Ranks(), **own)
+
+
+class Scarce(Objective):
+    """Has memory for batches of so many positions only."""
+
+    room = 40
+
+    def forward(self, batch):
+        if batch.num_positions > self.room:
+            raise torch.OutOfMemoryError("no room")
+        return super().forward(batch)
