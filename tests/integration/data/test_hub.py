@@ -108,6 +108,7 @@ def test_a_slice_fetches_whole_files_and_no_more_than_it_needs(hub, read):
     assert len(hub.fetched) == 4
 
 
+@pytest.mark.slow  # the library waits between its own tries
 def test_what_was_fetched_is_read_without_a_network(hub, read):
     assert read("train[:10]") == [[10, pair(0), pair(9)]]
     nowhere = "http://127.0.0.1:9"

@@ -252,6 +252,7 @@ def test_a_pinned_state_of_a_set_is_what_is_asked_for(monkeypatch, hub_folder):
     assert pinned != newest
 
 
+@pytest.mark.slow  # the hub's library waits between its own tries
 def test_unreachable_hub_says_what_to_do_instead():
     with pytest.raises(
         InputError, match=r"wmt/wmt14: cannot be downloaded from the hub .*set data.hub to the folder"
