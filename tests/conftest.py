@@ -2,8 +2,6 @@
 
 import itertools
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.warm import run_cli
+from tests.command import Result, run_command
 from transformer_mt.cpu import has_exact_int8_products
 
 ROOT = Path(__file__).parent.parent
@@ -92,20 +90,29 @@ def write_config(tmp_path: Path) -> Callable[..., Path]:
     return write
 
 
-def run_process(
-    *words: object, cwd: Path | None = None, stdin: bytes | None = None, **env: str
-) -> subprocess.CompletedProcess:
-    """The command line in a new Python: for tests of what the start of a process does. Others use
-    `tests.warm.run_cli`.
+@pytest.fixture
+def cli(capfdbinary: pytest.CaptureFixture[bytes]) -> Callable[..., Result]:
+    """Runs a command: `cli("translate", run, "The dog.")` gives its status, output and messages. It runs in
+    this process, which imports torch once for all tests; in one of its own where the options of
+    `tests.command.run_command` are given.
     """
-    return subprocess.run(
-        [sys.executable, "-m", "transformer_mt", *map(str, words)],
-        cwd=cwd,
-        input=stdin,
-        capture_output=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT), **env},
-        timeout=300,
-    )
+
+    def call(*words: object, **options: Any) -> Result:
+        if options:
+            result = run_command(*words, **options)
+        else:
+            from transformer_mt.cli import main
+
+            try:
+                status = main([str(word) for word in words])
+            except SystemExit as stop:
+                status = stop.code
+            out, err = capfdbinary.readouterr()
+            result = Result(status, out.decode(), err.decode())
+        assert "Traceback" not in result.err
+        return result
+
+    return call
 
 
 @pytest.fixture(scope="session")
@@ -114,8 +121,8 @@ def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tiny")
     config = folder / "tiny.yaml"
     config.write_text(yaml.safe_dump(TINY), encoding="utf-8")
-    result = run_cli("train", config, cwd=folder, picture=True)
-    assert result.returncode == 0, result.stderr.decode()
+    result = run_command("train", config, cwd=folder, picture=True)
+    assert result.status == 0, result.err
     return folder / "runs" / "tiny"
 
 

@@ -17,8 +17,8 @@ import pytest
 import torch
 import yaml
 
+from tests.command import Result, WarmProcess
 from tests.conftest import ROOT, TINY
-from tests.warm import WarmProcess
 from transformer_mt.checkpoint import load
 from transformer_mt.data.corpora import toy
 from transformer_mt.errors import InputError, WorkError
@@ -50,9 +50,8 @@ def run(folder: Path, ranks: int, *words: str, before: tuple = (), stdin: bytes 
         for rank in range(ranks)
     ]
     results = [process.wait(240) for process in processes]
-    status = max((result.returncode for result in results), key=abs)
-    out, err = (b"".join(getattr(result, name) for result in results) for name in ("stdout", "stderr"))
-    return subprocess.CompletedProcess(words, status, out, err)
+    statuses, outs, errs = zip(*results)
+    return Result(max(statuses, key=abs), "".join(outs), "".join(errs))
 
 
 def torchrun(
@@ -60,20 +59,22 @@ def torchrun(
 ):
     """The same by torchrun itself."""
     launcher = [*TORCHRUN, f"--nproc-per-node={ranks}"] if ranks > 1 else []
-    return subprocess.run(
+    done = subprocess.run(
         [sys.executable, *launcher, *program, *words],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **env},
         capture_output=True,
+        text=True,
         timeout=240,
     )
+    return Result(done.returncode, done.stdout, done.stderr)
 
 
 def train(folder: Path, ranks: int, out: str, *overrides: str, by=run, **options: str):
     (folder / "tiny.yaml").write_text(yaml.safe_dump({**TINY, **CHANGES}), encoding="utf-8")
     result = by(folder, ranks, "train", "tiny.yaml", "--out", out, *overrides, **options)
-    assert result.returncode == 0, result.stderr.decode()
-    return result.stderr.decode()
+    assert result.status == 0, result.err
+    return result.err
 
 
 @pytest.fixture(scope="module")
@@ -369,7 +370,7 @@ def test_layers_sent_in_bfloat16_train_as_those_sent_in_float32(folder):
 )
 def test_layers_sent_in_bfloat16_are_refused_where_they_cannot_be(folder, one, words, message):
     result = run(folder, 2, "train", "tiny.yaml", "--out", "refused", *words)
-    assert result.returncode == 2 and message in result.stderr.decode()
+    assert result.status == 2 and message in result.err
 
 
 @pytest.mark.slow
@@ -411,16 +412,16 @@ def test_a_checkpoint_is_read_by_any_number_of_ranks(folder, one, first, then):
 
 def test_a_typo_is_told_once_before_any_process_starts(folder, one):
     result = run(folder, 1, "train", "tiny.yaml", "--gpus", "2", "train.max_update=3")
-    assert result.returncode == 2
-    (line,) = result.stderr.decode().strip().split("\n")
+    assert result.status == 2
+    (line,) = result.err.strip().split("\n")
     assert "max_updates" in line
 
 
 def test_fsdp_alone_is_refused_in_one_line(folder, one):
     for words in (["--out", "alone"], ["--out", str(one), "--fresh"]):
         result = run(folder, 1, "train", "tiny.yaml", *words, "train.parallel=fsdp")
-        assert result.returncode == 2
-        assert "train.parallel: fsdp must have several processes, but there is one" in result.stderr.decode()
+        assert result.status == 2
+        assert "train.parallel: fsdp must have several processes, but there is one" in result.err
     assert (
         (one / "model.safetensors").exists()
         and not list(folder.glob("one.old-*"))
@@ -450,8 +451,8 @@ def test_one_rank_that_fails_ends_all_with_its_message(folder, one):
     start = time.monotonic()
     result = torchrun(folder, 2, "train", "tiny.yaml", "--out", "failing", program=("failing.py",))
     assert time.monotonic() - start < 60
-    said = result.stderr.decode()
-    assert result.returncode != 0
+    said = result.err
+    assert result.status != 0
     assert "rank 1: this machine has no more paper" in said
     assert "rank 0: stopped because another rank is gone" in said
 
@@ -481,8 +482,8 @@ def test_a_rank_that_fails_says_why_and_ends_without_waiting_for_its_peers(folde
     before = (fail_and_wait_in_the_clean_up, message)
     result = run(folder, 2, "train", "tiny.yaml", "--out", f"waits-{len(message)}", before=before)
     assert time.monotonic() - start < 60
-    said = result.stderr.decode()
-    assert result.returncode == 1 and message in said
+    said = result.err
+    assert result.status == 1 and message in said
     assert "rank 0: stopped because another rank is gone" in said
 
 
@@ -582,17 +583,17 @@ def test_ranks_translate_into_one_ordered_output(folder, one):
     ]
     expected = run(folder, 1, "translate", "one", stdin="\n".join(lines).encode())
     result = run(folder, 2, "translate", "one", stdin="\n".join(lines).encode())
-    assert result.returncode == 0
-    assert result.stdout == expected.stdout
-    assert len(result.stdout.splitlines()) == len(lines)
-    assert "line 2: there is nothing to translate" in result.stderr.decode()
+    assert result.status == 0
+    assert result.out == expected.out
+    assert len(result.out.splitlines()) == len(lines)
+    assert "line 2: there is nothing to translate" in result.err
 
 
 def test_ranks_leave_an_old_output_alone_when_the_input_is_no_text(folder, one):
     (folder / "binary").write_bytes("Hund".encode("utf-16"))
     (folder / "old.txt").write_text("old\n")
     result = run(folder, 2, "translate", "one", "-i", "binary", "-o", "old.txt")
-    assert result.returncode != 0 and b"must be text in UTF-8" in result.stderr
+    assert result.status != 0 and "must be text in UTF-8" in result.err
     assert (folder / "old.txt").read_text() == "old\n"
 
 
@@ -600,8 +601,8 @@ def test_a_rank_that_cannot_translate_ends_all_without_a_traceback_of_ours(folde
     (folder / "prefixes.txt").write_text("Der\n", encoding="utf-8")
     lines = b"A dog sleeps.\nA cat sleeps.\n"
     result = run(folder, 2, "translate", "one", "--prefixes", "prefixes.txt", stdin=lines)
-    said = result.stderr.decode()
-    assert result.returncode != 0
+    said = result.err
+    assert result.status != 0
     assert "prefixes.txt: must have one prefix per input line, but ends at line 1" in said
     assert "RuntimeError" not in said and "DistBackendError" not in said
 
@@ -609,9 +610,9 @@ def test_a_rank_that_cannot_translate_ends_all_without_a_traceback_of_ours(folde
 def test_ranks_write_one_corpus_of_synthetic_sources(folder, one):
     (folder / "mono.en").write_text("\n".join(english for english, _ in toy.generate("test", 30)) + "\n")
     words = ["backtranslate", "one", "mono.en", "--filter", "", "--no-repeat-ngram", "2", "-o"]
-    assert run(folder, 1, *words, "alone.jsonl").returncode == 0
+    assert run(folder, 1, *words, "alone.jsonl").status == 0
     result = run(folder, 2, *words, "together.jsonl")
-    assert result.returncode == 0, result.stderr
+    assert result.status == 0, result.err
     assert (folder / "together.jsonl").read_bytes() == (folder / "alone.jsonl").read_bytes() != b""
 
 

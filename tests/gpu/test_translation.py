@@ -52,14 +52,13 @@ def test_an_export_proves_itself_and_ctranslate2_runs_it_on_the_gpu(tiny_run, se
     assert [r.translation for r in found] == [r.translation for r in expected]
 
 
-def test_too_little_memory_to_translate_is_one_line(tiny_run, cuda, capfdbinary):
-    from tests.integration.cli.test_cli import cli
+def test_too_little_memory_to_translate_is_one_line(tiny_run, cuda, cli):
 
     torch.cuda.empty_cache()
     total = torch.cuda.get_device_properties(cuda).total_memory
     torch.cuda.set_per_process_memory_fraction(1e6 / total)
     try:
-        status, out, err = cli(capfdbinary, "translate", tiny_run, "--device", "cuda", "The dog sleeps.")
+        status, out, err = cli("translate", tiny_run, "--device", "cuda", "The dog sleeps.")
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
     assert (status, out) == (1, "")

@@ -183,8 +183,8 @@ def _install_signal_handlers() -> None:
     """Ctrl-C and SIGTERM raise KeyboardInterrupt; a second one ends the process at once."""
 
     def stop(number: int, frame: object) -> None:
-        for number in ours:
-            signal.signal(number, signal.SIG_DFL)
+        for other in ours:
+            signal.signal(other, signal.SIG_DFL)
         raise KeyboardInterrupt(number)
 
     # The parent process may have set one of them to be ignored, and torchrun stops its processes itself.

@@ -12,40 +12,28 @@ import time
 
 import pytest
 
-from tests.conftest import ROOT, run_process
-from tests.warm import run_cli
+from tests.conftest import ROOT
 from transformer_mt import __version__
 from transformer_mt.cli import main, translate_main
 
 
-def cli(capfdbinary, *words):
-    """main() in this process: (status, stdout, stderr). Importing torch once, not a hundred times."""
-    try:
-        status = main([str(word) for word in words])
-    except SystemExit as stop:
-        status = stop.code
-    out, err = capfdbinary.readouterr()
-    assert b"Traceback" not in err
-    return status, out.decode(), err.decode()
+def test_version_help_and_nothing(cli):
+    assert cli("--version")[:2] == (0, f"transformer-mt {__version__}\n")
+    assert "translate text" in cli("--help")[1]
+    assert cli()[0] == 2
 
 
-def test_version_help_and_nothing(capfdbinary):
-    assert cli(capfdbinary, "--version")[:2] == (0, f"transformer-mt {__version__}\n")
-    assert "translate text" in cli(capfdbinary, "--help")[1]
-    assert cli(capfdbinary)[0] == 2
-
-
-def test_sigusr1_does_not_end_a_training_that_has_not_begun(capfdbinary):
+def test_sigusr1_does_not_end_a_training_that_has_not_begun(cli):
     """Before the first update there is nothing to save."""
     before = signal.getsignal(signal.SIGUSR1)
     try:
-        assert cli(capfdbinary, "train", "no/such.yaml")[0] == 2
+        assert cli("train", "no/such.yaml")[0] == 2
         assert signal.getsignal(signal.SIGUSR1) == signal.SIG_IGN
     finally:
         signal.signal(signal.SIGUSR1, before)
 
 
-def test_ctrl_c_says_how_an_output_is_resumed(capfdbinary, monkeypatch, tmp_path):
+def test_ctrl_c_says_how_an_output_is_resumed(cli, monkeypatch, tmp_path):
     from transformer_mt.cli import translate
 
     def stopped(*arguments):
@@ -53,9 +41,9 @@ def test_ctrl_c_says_how_an_output_is_resumed(capfdbinary, monkeypatch, tmp_path
 
     monkeypatch.setattr(translate, "load_translator", stopped)
     words = ["translate", "runs/x", "A dog."]
-    assert cli(capfdbinary, *words)[::2] == (130, "stopped\n")
+    assert cli(*words)[::2] == (130, "stopped\n")
     said = "stopped; run it again with --resume to continue\n"
-    assert cli(capfdbinary, *words, "-o", tmp_path / "out")[::2] == (130, said)
+    assert cli(*words, "-o", tmp_path / "out")[::2] == (130, said)
 
 
 def test_help_imports_nothing_slow():
@@ -122,13 +110,13 @@ def test_checkpoints_are_the_newest_and_the_best(tiny_run):
     assert (tiny_run / "checkpoints/step-00000024").is_dir()
 
 
-def test_translating_words_and_standard_input(tiny_run, capfdbinary):
-    status, out, err = cli(capfdbinary, "translate", tiny_run, "The dog sleeps.", "", "A cat sings.")
+def test_translating_words_and_standard_input(tiny_run, cli):
+    status, out, err = cli("translate", tiny_run, "The dog sleeps.", "", "A cat sings.")
     lines = out.split("\n")
     assert status == 0 and len(lines) == 4 and lines[1] == "" and lines[0] != ""
     assert err.strip().split("\n")[0] == "line 2: there is nothing to translate"
-    result = run_cli("translate", tiny_run, stdin=b"The dog sleeps.\r\n\nA cat sings.")
-    assert result.returncode == 0 and result.stdout.decode().split("\n") == lines
+    result = cli("translate", tiny_run, stdin=b"The dog sleeps.\r\n\nA cat sings.")
+    assert result.status == 0 and result.out.split("\n") == lines
 
 
 def test_translate_is_the_same_command(tiny_run, capfdbinary):
@@ -138,22 +126,22 @@ def test_translate_is_the_same_command(tiny_run, capfdbinary):
     assert capfdbinary.readouterr().out == expected
 
 
-def test_text_may_stand_anywhere_and_begin_with_a_dash(tiny_run, capfdbinary):
-    expected = cli(capfdbinary, "translate", tiny_run, "The dog sleeps.", "--beam", "2")[1]
-    assert cli(capfdbinary, "translate", "--beam", "2", tiny_run, "The dog sleeps.")[1] == expected
-    assert cli(capfdbinary, "translate", tiny_run, "--beam", "2", "The dog sleeps.")[1] == expected
-    assert cli(capfdbinary, "translate", tiny_run, "--", "- The dog sleeps.")[0] == 0
+def test_text_may_stand_anywhere_and_begin_with_a_dash(tiny_run, cli):
+    expected = cli("translate", tiny_run, "The dog sleeps.", "--beam", "2")[1]
+    assert cli("translate", "--beam", "2", tiny_run, "The dog sleeps.")[1] == expected
+    assert cli("translate", tiny_run, "--beam", "2", "The dog sleeps.")[1] == expected
+    assert cli("translate", tiny_run, "--", "- The dog sleeps.")[0] == 0
 
 
-def test_files_in_and_out(tiny_run, tmp_path, capfdbinary):
+def test_files_in_and_out(tiny_run, tmp_path, cli):
     source = tmp_path / "in.txt.gz"
     source.write_bytes(gzip.compress("The dog sleeps.\n\n\u2028\nA cat sings.\n".encode()))
-    assert cli(capfdbinary, "translate", tiny_run, "-i", source, "-o", tmp_path / "out.txt")[0] == 0
+    assert cli("translate", tiny_run, "-i", source, "-o", tmp_path / "out.txt")[0] == 0
     assert (tmp_path / "out.txt").read_text(encoding="utf-8").count("\n") == 4
 
 
-def test_json_says_what_was_asked_for(tiny_run, capfdbinary):
-    status, out, _ = cli(capfdbinary, "translate", tiny_run, "--json", "--n-best", "2", "The dog sleeps.", "")
+def test_json_says_what_was_asked_for(tiny_run, cli):
+    status, out, _ = cli("translate", tiny_run, "--json", "--n-best", "2", "The dog sleeps.", "")
     first, second = map(json.loads, out.strip().split("\n"))
     assert first["line"] == 1 and first["source"] == "The dog sleeps." and first["problems"] == []
     assert first["score"] < 0 and all(isinstance(token, str) for token in first["tokens"])
@@ -161,9 +149,8 @@ def test_json_says_what_was_asked_for(tiny_run, capfdbinary):
     assert second["translation"] == "" and second["problems"] == ["there is nothing to translate"]
 
 
-def test_n_best_and_settings_of_the_search(tiny_run, capfdbinary):
+def test_n_best_and_settings_of_the_search(tiny_run, cli):
     status, out, _ = cli(
-        capfdbinary,
         "translate",
         tiny_run,
         "--n-best",
@@ -229,10 +216,8 @@ def test_n_best_and_settings_of_the_search(tiny_run, capfdbinary):
         (["RUN", "x", "--device", "tpu"], "must be auto, cpu, cuda, cuda:N or mps, but is tpu"),
     ],
 )
-def test_mistakes_get_one_line_and_status_two(tiny_run, capfdbinary, words, message):
-    status, out, err = cli(
-        capfdbinary, "translate", *(str(tiny_run) if word == "RUN" else word for word in words)
-    )
+def test_mistakes_get_one_line_and_status_two(tiny_run, cli, words, message):
+    status, out, err = cli("translate", *(str(tiny_run) if word == "RUN" else word for word in words))
     assert status == 2 and out == ""
     assert message in err and err.count("\n") == 1
 
@@ -251,15 +236,15 @@ def test_mistakes_get_one_line_and_status_two(tiny_run, capfdbinary, words, mess
         ([], "the following arguments are required: COMMAND; transformer-mt --help shows what there is"),
     ],
 )
-def test_a_wrong_word_gets_the_nearest_right_one(capfdbinary, words, message):
-    status, out, err = cli(capfdbinary, *words)
+def test_a_wrong_word_gets_the_nearest_right_one(cli, words, message):
+    status, out, err = cli(*words)
     assert status == 2 and out == "" and message in err and err.count("\n") == 1
 
 
-def test_output_over_the_input_is_refused(tiny_run, tmp_path, capfdbinary):
+def test_output_over_the_input_is_refused(tiny_run, tmp_path, cli):
     path = tmp_path / "a.txt"
     path.write_text("The dog sleeps.\n", encoding="utf-8")
-    status, _, err = cli(capfdbinary, "translate", tiny_run, "-i", path, "-o", path)
+    status, _, err = cli("translate", tiny_run, "-i", path, "-o", path)
     assert status == 2 and "the output must not be what is read" in err
     assert path.read_text(encoding="utf-8") == "The dog sleeps.\n"
     command = f'"{sys.executable}" -m transformer_mt translate {tiny_run} -o {path} < {path}'
@@ -278,15 +263,15 @@ def test_closed_standard_input_is_a_sentence(tiny_run):
     assert result.returncode == 2 and b"standard input is closed; give TEXT or --input FILE" in result.stderr
 
 
-def test_bytes_that_are_not_utf8_are_told_and_the_line_stays(tiny_run):
-    result = run_cli("translate", tiny_run, stdin=b"The dog sleeps.\nstra\xdfe\nA cat sings.\n")
-    assert result.returncode == 0 and result.stdout.count(b"\n") == 3
-    assert b"line 2: byte 0xdf is not UTF-8" in result.stderr
+def test_bytes_that_are_not_utf8_are_told_and_the_line_stays(tiny_run, cli):
+    result = cli("translate", tiny_run, stdin=b"The dog sleeps.\nstra\xdfe\nA cat sings.\n")
+    assert result.status == 0 and result.out.count("\n") == 3
+    assert "line 2: byte 0xdf is not UTF-8" in result.err
 
 
-def test_a_byte_order_mark_is_no_text(tiny_run, tmp_path, capfdbinary):
+def test_a_byte_order_mark_is_no_text(tiny_run, tmp_path, cli):
     (tmp_path / "bom.txt").write_bytes(b"\xef\xbb\xbfThe dog sleeps.\n")
-    status, out, _ = cli(capfdbinary, "translate", tiny_run, "-i", tmp_path / "bom.txt", "--json")
+    status, out, _ = cli("translate", tiny_run, "-i", tmp_path / "bom.txt", "--json")
     assert status == 0 and json.loads(out)["source"] == "The dog sleeps."
 
 
@@ -357,7 +342,7 @@ def test_results_that_reach_nobody_are_told_in_one_line_at_most(to, status):
     assert "Exception" not in result.stderr and result.stderr.count("\n") == (1 if status else 0)
 
 
-def test_too_little_memory_to_translate_is_told_in_one_line(tiny_run, monkeypatch, capfdbinary):
+def test_too_little_memory_to_translate_is_told_in_one_line(tiny_run, monkeypatch, cli):
     from transformer_mt.translation.engines.torch_engine import TorchEngine
 
     def scarce(*words):
@@ -366,7 +351,7 @@ def test_too_little_memory_to_translate_is_told_in_one_line(tiny_run, monkeypatc
         )
 
     monkeypatch.setattr(TorchEngine, "_search", scarce)
-    status, out, err = cli(capfdbinary, "translate", tiny_run, "The dog sleeps.")
+    status, out, err = cli("translate", tiny_run, "The dog sleeps.")
     assert (status, out) == (1, "")
     assert err == "not enough memory; lower --batch-tokens or --beam, or close other programs\n"
 
@@ -379,35 +364,33 @@ def test_with_standard_error_closed_messages_do_not_stand_among_the_results(tmp_
     assert result.returncode == 2 and result.stdout == b""
 
 
-def test_a_machine_that_says_how_many_processes_and_not_which(tmp_path):
-    result = run_process("config", "show", tmp_path / "none.yaml", WORLD_SIZE="2")
-    assert (
-        result.returncode == 2 and result.stderr.startswith(b"rank ?: ") and b"Traceback" not in result.stderr
-    )
+def test_a_machine_that_says_how_many_processes_and_not_which(tmp_path, cli):
+    result = cli("config", "show", tmp_path / "none.yaml", WORLD_SIZE="2", new=True)
+    assert result.status == 2 and result.err.startswith("rank ?: ") and "Traceback" not in result.err
 
 
-def test_scores_are_told_where_the_model_takes_no_files(tiny_run, tmp_path, capfdbinary):
+def test_scores_are_told_where_the_model_takes_no_files(tiny_run, tmp_path, cli):
     run = tmp_path / "run"
     shutil.copytree(tiny_run, run, ignore=shutil.ignore_patterns("evaluation"))
     (run / "evaluation").write_text("in the way", encoding="utf-8")
-    status, out, err = cli(capfdbinary, "evaluate", run, "--beam", "1")
+    status, out, err = cli("evaluate", run, "--beam", "1")
     assert status == 1 and out.count("BLEU") >= 1
     assert "evaluation: the translations could not be written: " in err
 
 
-def test_scores_of_every_set_are_told_where_the_model_takes_no_files(tiny_run, tmp_path, capfdbinary):
+def test_scores_of_every_set_are_told_where_the_model_takes_no_files(tiny_run, tmp_path, cli):
     run = tmp_path / "run"
     shutil.copytree(tiny_run, run, ignore=shutil.ignore_patterns("evaluation"))
     (run / "evaluation").write_text("in the way", encoding="utf-8")
     (tmp_path / "a.en").write_text("the dog sleeps\n", encoding="utf-8")
     pair = ("--source", tmp_path / "a.en", "--reference", tmp_path / "a.en")
-    status, out, err = cli(capfdbinary, "evaluate", run, *pair, *pair, "--beam", "1")
+    status, out, err = cli("evaluate", run, *pair, *pair, "--beam", "1")
     assert status == 1 and out.count("BLEU") == 2
     assert err.count("could not be written") == 1
 
 
-def test_evaluate_prints_signed_scores_and_keeps_the_translations(tiny_run, capfdbinary):
-    status, out, _ = cli(capfdbinary, "evaluate", tiny_run, "--beam", "2")
+def test_evaluate_prints_signed_scores_and_keeps_the_translations(tiny_run, cli):
+    status, out, _ = cli("evaluate", tiny_run, "--beam", "2")
     lines = out.split("\n")
     assert status == 0 and lines[0] == "test-0: toy test, 30 sentences, beam 2"
     assert [line.split()[0] for line in lines[1:4]] == ["BLEU", "chrF", "TER"]
@@ -420,18 +403,11 @@ def test_evaluate_prints_signed_scores_and_keeps_the_translations(tiny_run, capf
     assert kept["decode"]["beam"] == 2 and f"{kept['scores'][0]['value']:.2f}" == lines[1].split()[1]
 
 
-def test_evaluate_takes_files_and_speaks_of_tokenised_text(tiny_run, tmp_path, capfdbinary):
+def test_evaluate_takes_files_and_speaks_of_tokenised_text(tiny_run, tmp_path, cli):
     (tmp_path / "a.en").write_text("the dog sleeps .\nthe cat sings .\n", encoding="utf-8")
     (tmp_path / "a.de").write_text("der hund schläft .\ndie katze singt .\n", encoding="utf-8")
     status, out, err = cli(
-        capfdbinary,
-        "evaluate",
-        tiny_run,
-        "--source",
-        tmp_path / "a.en",
-        "--reference",
-        tmp_path / "a.de",
-        "--json",
+        "evaluate", tiny_run, "--source", tmp_path / "a.en", "--reference", tmp_path / "a.de", "--json"
     )
     facts = json.loads(out)
     assert status == 0 and facts["sentences"] == 2 and facts["scores"][0]["name"] == "BLEU"
@@ -448,48 +424,48 @@ def test_evaluate_takes_files_and_speaks_of_tokenised_text(tiny_run, tmp_path, c
         (["--source", "no/a", "--reference", "no/b"], "no/a: no such file"),
     ],
 )
-def test_evaluate_mistakes(tiny_run, capfdbinary, words, message):
-    status, _, err = cli(capfdbinary, "evaluate", tiny_run, *words)
+def test_evaluate_mistakes(tiny_run, cli, words, message):
+    status, _, err = cli("evaluate", tiny_run, *words)
     assert status == 2 and message in err
 
 
-def test_a_table_is_printed_where_nothing_can_be_kept(tiny_run, tmp_path, capfdbinary):
+def test_a_table_is_printed_where_nothing_can_be_kept(tiny_run, tmp_path, cli):
     """Of a shared model: the command ended before its table."""
     run = shutil.copytree(tiny_run, tmp_path / "shared")
     shutil.rmtree(run / "evaluation", ignore_errors=True)
     (run / "evaluation").write_text("a file, so that the folder takes no files", encoding="utf-8")
-    status, out, err = cli(capfdbinary, "evaluate", run, "--robust", "--beam", "1")
+    status, out, err = cli("evaluate", run, "--robust", "--beam", "1")
     assert status == 1 and "in capitals" in out and "the translations could not be written" in err
 
 
-def test_config_show_and_schema(write_config, capfdbinary):
-    status, out, _ = cli(capfdbinary, "config", "show", write_config(), "train.max_updates=9")
+def test_config_show_and_schema(write_config, cli):
+    status, out, _ = cli("config", "show", write_config(), "train.max_updates=9")
     assert status == 0 and "max_updates: 9  # Updates of the weights after which training ends." in out
-    status, out, _ = cli(capfdbinary, "config", "schema")
+    status, out, _ = cli("config", "schema")
     assert status == 0 and json.loads(out)["title"] == "transformer_mt config"
 
 
-def test_inspect_prints_and_writes_its_report(write_config, tmp_path):
+def test_inspect_prints_and_writes_its_report(write_config, tmp_path, cli):
     out = tmp_path / "looked"
-    done = run_cli("inspect", write_config(), "data.max_length=60", "--out", out)
-    assert done.returncode == 0
-    assert done.stdout.decode() == (out / "inspect.md").read_text(encoding="utf-8")
-    assert b"# Inspection of tiny\n\nGood enough; about 1,500 usable" in done.stdout
-    assert b"looking at toy train" in done.stderr and b"inspect.html" in done.stderr
+    done = cli("inspect", write_config(), "data.max_length=60", "--out", out)
+    assert done.status == 0
+    assert done.out == (out / "inspect.md").read_text(encoding="utf-8")
+    assert "# Inspection of tiny\n\nGood enough; about 1,500 usable" in done.out
+    assert "looking at toy train" in done.err and "inspect.html" in done.err
     assert (out / "inspect.html").read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
-def test_inspect_mistakes(write_config, tmp_path):
-    done = run_cli("inspect", write_config(), "data.max_lenght=60")
-    assert (done.returncode, done.stdout) == (2, b"")
-    assert b"`data.max_lenght` is not a key; did you mean `data.max_length`?" in done.stderr
+def test_inspect_mistakes(write_config, tmp_path, cli):
+    done = cli("inspect", write_config(), "data.max_lenght=60")
+    assert (done.status, done.out) == (2, "")
+    assert "`data.max_lenght` is not a key; did you mean `data.max_length`?" in done.err
     missing = {"source": str(tmp_path / "no.en"), "target": str(tmp_path / "no.de")}
-    done = run_cli("inspect", write_config(data={"train": missing}), "--out", tmp_path / "x")
-    assert done.returncode == 2 and b"no.en: no such file" in done.stderr
+    done = cli("inspect", write_config(data={"train": missing}), "--out", tmp_path / "x")
+    assert done.status == 2 and "no.en: no such file" in done.err
     assert not (tmp_path / "x").exists()
 
 
-def test_train_mistakes_are_told_before_any_work(write_config, tmp_path, capfdbinary, monkeypatch):
+def test_train_mistakes_are_told_before_any_work(write_config, tmp_path, cli, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = write_config()
     for words, message in [
@@ -500,14 +476,12 @@ def test_train_mistakes_are_told_before_any_work(write_config, tmp_path, capfdbi
         ([path, "tokenizer.vocab_size=90000"], "`tokenizer.vocab_size` must be at most"),
         ([path, "train.device=cuda:9"], "the device must exist"),
     ]:
-        status, out, err = cli(capfdbinary, "train", *words)
+        status, out, err = cli("train", *words)
         assert status == 2 and message in err.strip().split("\n")[-1], err
         assert not (tmp_path / "runs").exists()
 
 
-def test_out_names_the_folder(write_config, tmp_path, capfdbinary, monkeypatch):
+def test_out_names_the_folder(write_config, tmp_path, cli, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    status, _, err = cli(
-        capfdbinary, "train", write_config(), "train.max_updates=2", "--out", tmp_path / "here"
-    )
+    status, _, err = cli("train", write_config(), "train.max_updates=2", "--out", tmp_path / "here")
     assert status == 0 and (tmp_path / "here/model.safetensors").exists() and not (tmp_path / "runs").exists()

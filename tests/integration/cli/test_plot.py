@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-from tests.integration.cli.test_cli import cli
 from transformer_mt import Translator, plots
 from transformer_mt.errors import InputError
 from transformer_mt.plots import heat_maps
@@ -57,19 +56,10 @@ def test_the_weights_are_those_the_formula_gives(tiny_run):
     assert seen.weights["decoder"][0].triu(1).abs().max() == 0
 
 
-def test_attention_as_picture_and_as_numbers(tiny_run, tmp_path, capfdbinary):
+def test_attention_as_picture_and_as_numbers(tiny_run, tmp_path, cli):
     picture = tmp_path / "a.png"
     status, out, _ = cli(
-        capfdbinary,
-        "plot",
-        "attention",
-        tiny_run,
-        "The dog sleeps.",
-        "--target",
-        "Der Hund.",
-        "-o",
-        picture,
-        "--json",
+        "plot", "attention", tiny_run, "The dog sleeps.", "--target", "Der Hund.", "-o", picture, "--json"
     )
     facts = json.loads(out)
     assert status == 0 and facts["columns"][-1] == facts["rows"][-1] == "</s>"
@@ -77,16 +67,14 @@ def test_attention_as_picture_and_as_numbers(tiny_run, tmp_path, capfdbinary):
     assert one["title"] == "cross attention, its one layer, mean of 2 heads"
     assert np.allclose(np.sum(one["weights"], axis=1), 1)
     small = size(picture)
-    cli(capfdbinary, "plot", "attention", tiny_run, "The dog sleeps. " * 3, "-o", picture)
+    cli("plot", "attention", tiny_run, "The dog sleeps. " * 3, "-o", picture)
     assert size(picture)[0] > small[0]  # more tokens, more room
     for words in (
         ["--kind", "encoder"],
         ["--kind", "decoder", "--layer", "all", "--head", "all"],
         ["--layer", "1", "--head", "2"],
     ):
-        assert (
-            cli(capfdbinary, "plot", "attention", tiny_run, "The dog sleeps.", "-o", picture, *words)[0] == 0
-        )
+        assert cli("plot", "attention", tiny_run, "The dog sleeps.", "-o", picture, *words)[0] == 0
 
 
 def test_wide_characters_are_drawn_with_a_font_that_has_them_or_it_is_told(tmp_path, monkeypatch):
@@ -140,14 +128,14 @@ def test_both_losses_of_the_learning_curve_are_without_label_smoothing(tmp_path,
     assert lines == pytest.approx({"training": 2.0, "validation": 3.0})
 
 
-def test_a_heat_map_has_the_sentence_as_title_and_a_colour_bar(tiny_run, tmp_path, capfdbinary, figures):
+def test_a_heat_map_has_the_sentence_as_title_and_a_colour_bar(tiny_run, tmp_path, cli, figures):
     words = ["The $dog$ sleeps.", "--target", "Der Hund.", "-o", tmp_path / "a.png"]
     for kind, title in (
         ("cross", "The $dog$ sleeps.\nDer Hund."),
         ("encoder", "The $dog$ sleeps."),
         ("decoder", "Der Hund."),
     ):
-        assert cli(capfdbinary, "plot", "attention", tiny_run, *words, "--kind", kind)[0] == 0
+        assert cli("plot", "attention", tiny_run, *words, "--kind", kind)[0] == 0
         assert figures[-1].get_suptitle() == title
         assert figures[-1].axes[-1].get_ylabel() == "attention weight"
 
@@ -194,9 +182,7 @@ def test_a_target_too_long_for_the_model_is_told(tiny_run, monkeypatch):
         look(translator, "The dog sleeps.", "Der Hund schläft.")
 
 
-def test_curves_bear_names_that_differ_and_leave_out_half_a_line(
-    tiny_run, tmp_path, capfdbinary, monkeypatch
-):
+def test_curves_bear_names_that_differ_and_leave_out_half_a_line(tiny_run, tmp_path, cli, monkeypatch):
     for variant in ("rotary", "alibi"):
         (tmp_path / variant / "seed-1").mkdir(parents=True)
         lines = (tiny_run / "metrics.jsonl").read_text(encoding="utf-8") + '{"event": "tra'
@@ -204,18 +190,15 @@ def test_curves_bear_names_that_differ_and_leave_out_half_a_line(
     drawn = []
     monkeypatch.setattr(plots, "curves", lambda runs, against, path: drawn.extend(name for name, _ in runs))
     runs = [tmp_path / "rotary" / "seed-1", tmp_path / "alibi" / "seed-1"]
-    assert cli(capfdbinary, "plot", "curves", *runs, "-o", tmp_path / "x.png")[0] == 0
-    assert cli(capfdbinary, "plot", "curves", runs[0], "-o", tmp_path / "x.png")[0] == 0
+    assert cli("plot", "curves", *runs, "-o", tmp_path / "x.png")[0] == 0
+    assert cli("plot", "curves", runs[0], "-o", tmp_path / "x.png")[0] == 0
     assert drawn == ["rotary/seed-1", "alibi/seed-1", "seed-1"]
 
 
-def test_curves_of_several_runs(tiny_run, tmp_path, capfdbinary):
+def test_curves_of_several_runs(tiny_run, tmp_path, cli):
     for against in ("updates", "tokens", "minutes", "hours"):
         picture = tmp_path / f"{against}.png"
-        assert (
-            cli(capfdbinary, "plot", "curves", tiny_run, tiny_run, "--against", against, "-o", picture)[0]
-            == 0
-        )
+        assert cli("plot", "curves", tiny_run, tiny_run, "--against", against, "-o", picture)[0] == 0
         assert size(picture)[0] > 500
 
 
@@ -243,7 +226,7 @@ def test_curves_of_several_runs(tiny_run, tmp_path, capfdbinary):
         (["curves", "no/run", "-o", "a.png"], "no/run: must be a run's folder, but holds no metrics.jsonl"),
     ],
 )
-def test_mistakes_get_one_line(tiny_run, tmp_path, monkeypatch, capfdbinary, words, message):
+def test_mistakes_get_one_line(tiny_run, tmp_path, monkeypatch, cli, words, message):
     monkeypatch.chdir(tmp_path)
-    status, out, err = cli(capfdbinary, "plot", *(tiny_run if word == "RUN" else word for word in words))
+    status, out, err = cli("plot", *(tiny_run if word == "RUN" else word for word in words))
     assert status == 2 and out == "" and message in err.strip().split("\n")[-1]

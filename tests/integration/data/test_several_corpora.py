@@ -6,9 +6,8 @@ from contextlib import closing
 import pytest
 import yaml
 
+from tests.command import run_command
 from tests.conftest import TINY
-from tests.integration.cli.test_cli import cli
-from tests.warm import run_cli
 from transformer_mt import Translator
 from transformer_mt.config.load import load_config
 from transformer_mt.runs.folder import RunFolder
@@ -30,9 +29,9 @@ DATA = {
 def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("several")
     (folder / "tiny.yaml").write_text(yaml.safe_dump({**TINY, "data": DATA}), encoding="utf-8")
-    result = run_cli("train", "tiny.yaml", cwd=folder)
-    assert result.returncode == 0, result.stderr.decode()
-    assert "| clean" in result.stderr.decode() and "uses per epoch" in result.stderr.decode()
+    result = run_command("train", "tiny.yaml", cwd=folder)
+    assert result.status == 0, result.err
+    assert "| clean" in result.err and "uses per epoch" in result.err
     return folder / "runs/tiny"
 
 
@@ -45,9 +44,9 @@ def test_what_became_of_the_corpora_is_in_the_folder_and_the_report(run):
     assert f"{clean['source_tokens']:,}" in report
 
 
-def test_held_out_sets_are_scored_from_the_runs_folder(run, capfdbinary, monkeypatch, tmp_path):
+def test_held_out_sets_are_scored_from_the_runs_folder(run, cli, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    status, out, err = cli(capfdbinary, "evaluate", run, "--beam", "1")
+    status, out, err = cli("evaluate", run, "--beam", "1")
     assert status == 0, err
     assert "test-0: 3.00% of the training corpora, 25 sentences" in out and "test-1: toy test, 10" in out
     assert len((run / "held_out.valid.jsonl").read_text(encoding="utf-8").strip().split("\n")) == 20
@@ -56,64 +55,59 @@ def test_held_out_sets_are_scored_from_the_runs_folder(run, capfdbinary, monkeyp
     assert [json.loads(line)[0] for line in held_out] == [json.loads(row)["source"] for row in rows]
 
 
-def test_a_tag_changes_what_the_model_reads_and_an_unknown_one_is_refused(run, capfdbinary):
+def test_a_tag_changes_what_the_model_reads_and_an_unknown_one_is_refused(run, cli):
     words = ["translate", run, "The dog sleeps. A cat sings.", "--json", "--align", "--n-best", "2"]
-    _, plain, _ = cli(capfdbinary, *words)
-    status, tagged, _ = cli(capfdbinary, *words, "--tag", "<other>")
+    _, plain, _ = cli(*words)
+    status, tagged, _ = cli(*words, "--tag", "<other>")
     plain, tagged = json.loads(plain), json.loads(tagged)
     assert status == 0 and plain["score"] != tagged["score"]
     assert [piece for piece in tagged["source_tokens"] if piece == "<other>"] == ["<other>"] * 2
     assert "<other>" not in plain["source_tokens"] and "<other>" not in tagged["tokens"]
-    status, out, err = cli(capfdbinary, *words, "--tag", "<what>")
+    status, out, err = cli(*words, "--tag", "<what>")
     assert (status, out, err) == (2, "", "--tag must be one of <other>, but is <what>\n")
 
 
-def test_a_translation_is_scored_with_its_tag(run, capfdbinary, tmp_path):
+def test_a_translation_is_scored_with_its_tag(run, cli, tmp_path):
     (tmp_path / "in.txt").write_text("The dog sleeps.\n", encoding="utf-8")
     translated = tmp_path / "out.jsonl"
     tag = ["--tag", "<other>"]
-    assert (
-        cli(capfdbinary, "translate", run, "-i", tmp_path / "in.txt", "--json", "-o", translated, *tag)[0]
-        == 0
-    )
+    assert cli("translate", run, "-i", tmp_path / "in.txt", "--json", "-o", translated, *tag)[0] == 0
     row = json.loads(translated.read_text(encoding="utf-8"))
     (tmp_path / "out.txt").write_text(row["translation"] + "\n", encoding="utf-8")
     files = ["--source", tmp_path / "in.txt", "--target", tmp_path / "out.txt"]
 
     def log_prob(*words):
-        status, out, err = cli(capfdbinary, "score", run, *words)
+        status, out, err = cli("score", run, *words)
         assert status == 0, err
         return float(out.split("\t")[0])
 
     assert log_prob("--translations", translated) == pytest.approx(row["log_prob"], abs=1e-3)
     assert log_prob(*files, *tag) == pytest.approx(row["log_prob"], abs=1e-3)
     assert log_prob(*files) != pytest.approx(row["log_prob"], abs=1e-3)
-    status, _, err = cli(capfdbinary, "score", run, "--translations", translated, *tag)
+    status, _, err = cli("score", run, "--translations", translated, *tag)
     assert status == 2 and "--tag requires --source" in err
 
 
-def test_an_export_has_the_tags(run, tmp_path, capfdbinary):
+def test_an_export_has_the_tags(run, tmp_path, cli):
     pytest.importorskip("ctranslate2")
-    assert cli(capfdbinary, "export", run, tmp_path / "ct2")[0] == 0
+    assert cli("export", run, tmp_path / "ct2")[0] == 0
     words = ["The dog sleeps.", "--json", "--tag", "<other>"]
-    ours, theirs = (
-        json.loads(cli(capfdbinary, "translate", model, *words)[1]) for model in (run, tmp_path / "ct2")
-    )
+    ours, theirs = (json.loads(cli("translate", model, *words)[1]) for model in (run, tmp_path / "ct2"))
     assert ours["translation"] == theirs["translation"]
     assert ours["score"] == pytest.approx(theirs["score"], abs=1e-3)
-    status, out, err = cli(capfdbinary, "evaluate", tmp_path / "ct2")
+    status, out, err = cli("evaluate", tmp_path / "ct2")
     assert status == 0 and "test-0: 3.00% of the training corpora, 25 sentences" in out, err
 
 
-def test_a_tagged_test_set_is_translated_with_its_tag(run, capfdbinary, tmp_path):
-    cli(capfdbinary, "evaluate", run)
+def test_a_tagged_test_set_is_translated_with_its_tag(run, cli, tmp_path):
+    cli("evaluate", run)
     rows = [
         json.loads(row) for row in (run / "evaluation/test-1.jsonl").read_text(encoding="utf-8").splitlines()
     ]
     (tmp_path / "in.txt").write_text("".join(row["source"] + "\n" for row in rows), encoding="utf-8")
 
     def scores(*words):
-        _, out, _ = cli(capfdbinary, "translate", run, "-i", tmp_path / "in.txt", "--json", *words)
+        _, out, _ = cli("translate", run, "-i", tmp_path / "in.txt", "--json", *words)
         return [round(json.loads(line)["score"], 4) for line in out.strip().split("\n")]
 
     assert [round(row["score"], 4) for row in rows] == scores("--tag", "<other>") != scores()
@@ -175,16 +169,16 @@ def test_no_search_writes_a_tag(run):
         ({"train": [{"toy": "train", "tag": "a b"}]}, "`data.train.0.tag` must match"),
     ],
 )
-def test_wrong_corpora_are_refused_in_one_line(tmp_path, data, message):
+def test_wrong_corpora_are_refused_in_one_line(tmp_path, data, message, cli):
     (tmp_path / "tiny.yaml").write_text(
         yaml.safe_dump({**TINY, "data": {**TINY["data"], **data}}), encoding="utf-8"
     )
-    result = run_cli("train", "tiny.yaml", cwd=tmp_path)
-    assert result.returncode == 2 and message in result.stderr.decode(), result.stderr.decode()
+    result = cli("train", "tiny.yaml", cwd=tmp_path)
+    assert result.status == 2 and message in result.err, result.err
 
 
-def test_update_tokens_and_accumulate_exclude_each_other(tmp_path):
+def test_update_tokens_and_accumulate_exclude_each_other(tmp_path, cli):
     train = {**TINY["train"], "update_tokens": 2000, "accumulate": 2}
     (tmp_path / "tiny.yaml").write_text(yaml.safe_dump({**TINY, "train": train}), encoding="utf-8")
-    result = run_cli("train", "tiny.yaml", cwd=tmp_path)
-    assert "train.accumulate must be 1 with train.update_tokens" in result.stderr.decode()
+    result = cli("train", "tiny.yaml", cwd=tmp_path)
+    assert "train.accumulate must be 1 with train.update_tokens" in result.err

@@ -8,7 +8,6 @@ import pytest
 from lxml import html as lxml_html
 from starlette.testclient import TestClient
 
-from tests.integration.cli.test_cli import cli
 from transformer_mt.data.corpora import toy
 from transformer_mt.documents.html import parse_html
 from transformer_mt.documents.translate import translate_pieces
@@ -60,9 +59,9 @@ def tags(text):
     return re.findall(r"<[^>]*>", text)
 
 
-def test_a_page_keeps_its_tags_and_what_is_no_text(tiny_run, page, tmp_path, capfdbinary):
+def test_a_page_keeps_its_tags_and_what_is_no_text(tiny_run, page, tmp_path, cli):
     out = tmp_path / "out.html"
-    status, printed, _ = cli(capfdbinary, "translate", tiny_run, "-i", page, "-o", out)
+    status, printed, _ = cli("translate", tiny_run, "-i", page, "-o", out)
     written = out.read_text(encoding="utf-8")
     assert status == 0 and not printed
     assert sorted(tags(written)) == sorted(tags(PAGE))
@@ -70,22 +69,22 @@ def test_a_page_keeps_its_tags_and_what_is_no_text(tiny_run, page, tmp_path, cap
     assert "teacher" not in written and [p.name for p in tmp_path.iterdir() if "resume" in p.name] == []
 
 
-def test_the_format_can_be_given_and_read_from_standard_input(tiny_run, page, tmp_path, capfdbinary):
-    cli(capfdbinary, "translate", tiny_run, "-i", page, "-o", tmp_path / "out.html")
+def test_the_format_can_be_given_and_read_from_standard_input(tiny_run, page, tmp_path, cli):
+    cli("translate", tiny_run, "-i", page, "-o", tmp_path / "out.html")
     other = tmp_path / "page.txt"
     other.write_text(PAGE, encoding="utf-8")
-    _, printed, _ = cli(capfdbinary, "translate", tiny_run, "--format", "html", "-i", other)
+    _, printed, _ = cli("translate", tiny_run, "--format", "html", "-i", other)
     assert printed == (tmp_path / "out.html").read_text(encoding="utf-8")
-    _, as_text, _ = cli(capfdbinary, "translate", tiny_run, "--format", "text", "-i", page)
+    _, as_text, _ = cli("translate", tiny_run, "--format", "text", "-i", page)
     assert as_text.count("\n") == PAGE.count("\n")
-    fragment = cli(capfdbinary, "translate", tiny_run, "--format", "html", "The <b>dog</b> sleeps.")[1]
+    fragment = cli("translate", tiny_run, "--format", "html", "The <b>dog</b> sleeps.")[1]
     assert tags(fragment) == ["<b>", "</b>"] and fragment.endswith("\n")
 
 
-def test_subtitles_keep_their_times_and_line_ends(tiny_run, tmp_path, capfdbinary):
+def test_subtitles_keep_their_times_and_line_ends(tiny_run, tmp_path, cli):
     source, out = tmp_path / "in.srt", tmp_path / "out.srt"
     source.write_bytes(SUBTITLES.replace("\n", "\r\n").encode("utf-8-sig"))
-    assert cli(capfdbinary, "translate", tiny_run, "-i", source, "-o", out)[0] == 0
+    assert cli("translate", tiny_run, "-i", source, "-o", out)[0] == 0
     written = out.read_bytes().decode()
     assert written.count("\n") == written.count("\r\n")
     of = re.compile(r"^\d+\r?\n.* --> .*$", re.MULTILINE)
@@ -95,14 +94,12 @@ def test_subtitles_keep_their_times_and_line_ends(tiny_run, tmp_path, capfdbinar
 
 
 @pytest.mark.parametrize("name, text", [("in.html", PAGE), ("in.srt", SUBTITLES)])
-def test_an_interrupted_document_is_resumed_at_any_byte(
-    tiny_run, name, text, tmp_path, capfdbinary, monkeypatch
-):
+def test_an_interrupted_document_is_resumed_at_any_byte(tiny_run, name, text, tmp_path, cli, monkeypatch):
     source, out = tmp_path / name, tmp_path / f"out-{name}"
     source.write_text(text, encoding="utf-8")
     with monkeypatch.context() as killed:
         killed.setattr("transformer_mt.cli.document._Output.end", lambda output: None)
-        assert cli(capfdbinary, "translate", tiny_run, "-i", source, "-o", out)[0] == 0
+        assert cli("translate", tiny_run, "-i", source, "-o", out)[0] == 0
     whole = out.read_bytes()
     sizes = tmp_path / f".out-{name}.resume.sizes"
     recorded = sizes.read_bytes()
@@ -111,29 +108,29 @@ def test_an_interrupted_document_is_resumed_at_any_byte(
             killed.setattr("transformer_mt.cli.document._Output.end", lambda output: None)
             out.write_bytes(whole[:kept])
             sizes.write_bytes(recorded)
-            status, _, err = cli(capfdbinary, "translate", tiny_run, "-i", source, "-o", out, "--resume")
+            status, _, err = cli("translate", tiny_run, "-i", source, "-o", out, "--resume")
         assert (status, out.read_bytes()) == (0, whole), err
         assert kept == 0 or "resuming after" in err
-    assert cli(capfdbinary, "translate", tiny_run, "-i", source, "-o", out, "--resume")[0] == 0
+    assert cli("translate", tiny_run, "-i", source, "-o", out, "--resume")[0] == 0
     assert out.read_bytes() == whole and not sizes.exists()
 
 
-def test_another_document_is_not_resumed(tiny_run, page, tmp_path, capfdbinary, monkeypatch):
+def test_another_document_is_not_resumed(tiny_run, page, tmp_path, cli, monkeypatch):
     out = tmp_path / "out.html"
     with monkeypatch.context() as killed:
         killed.setattr("transformer_mt.cli.document._Output.end", lambda output: None)
-        cli(capfdbinary, "translate", tiny_run, "-i", page, "-o", out)
+        cli("translate", tiny_run, "-i", page, "-o", out)
     page.write_text(PAGE + "<p>more</p>", encoding="utf-8")
-    status, _, err = cli(capfdbinary, "translate", tiny_run, "-i", page, "-o", out, "--resume")
+    status, _, err = cli("translate", tiny_run, "-i", page, "-o", out, "--resume")
     assert status == 2 and "was begun with another value of the input" in err
 
 
-def test_another_standard_input_is_not_resumed(tiny_run, tmp_path, capfdbinary, monkeypatch):
+def test_another_standard_input_is_not_resumed(tiny_run, tmp_path, cli, monkeypatch):
     out = tmp_path / "out.html"
 
     def translate(page, *more):
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(page.encode())))
-        return cli(capfdbinary, "translate", tiny_run, "--format", "html", "-o", out, *more)
+        return cli("translate", tiny_run, "--format", "html", "-o", out, *more)
 
     with monkeypatch.context() as killed:
         killed.setattr("transformer_mt.cli.document._Output.end", lambda output: None)
@@ -147,16 +144,16 @@ def test_another_standard_input_is_not_resumed(tiny_run, tmp_path, capfdbinary, 
     assert translate(PAGE, "--resume")[0] == 0 and out.read_bytes() == whole
 
 
-def test_the_ending_of_the_output_does_not_make_lines_a_page(tiny_run, tmp_path, capfdbinary):
+def test_the_ending_of_the_output_does_not_make_lines_a_page(tiny_run, tmp_path, cli):
     (tmp_path / "in.txt").write_text("The dog sleeps.\nA cat sings.\n", encoding="utf-8")
     out = tmp_path / "out.html"
-    assert cli(capfdbinary, "translate", tiny_run, "-i", tmp_path / "in.txt", "-o", out)[0] == 0
+    assert cli("translate", tiny_run, "-i", tmp_path / "in.txt", "-o", out)[0] == 0
     assert out.read_text(encoding="utf-8").count("\n") == 2
 
 
-def test_protect_takes_flags_as_with_lines(tiny_run, capfdbinary):
+def test_protect_takes_flags_as_with_lines(tiny_run, cli):
     words = ["--format", "html", "--protect", "(?i)foo", "See <b>FOO</b> now."]
-    status, printed, err = cli(capfdbinary, "translate", tiny_run, *words)
+    status, printed, err = cli("translate", tiny_run, *words)
     assert status == 0 and "FOO" in printed, err
 
 
@@ -168,8 +165,8 @@ def test_protect_takes_flags_as_with_lines(tiny_run, capfdbinary):
         (["--prefix", "Der"], "--prefix requires --format text, but the format is html"),
     ],
 )
-def test_options_of_lines_are_refused(tiny_run, page, capfdbinary, words, message):
-    status, printed, err = cli(capfdbinary, "translate", tiny_run, "-i", page, *words)
+def test_options_of_lines_are_refused(tiny_run, page, cli, words, message):
+    status, printed, err = cli("translate", tiny_run, "-i", page, *words)
     assert (status, printed) == (2, "") and message in err
 
 
@@ -182,26 +179,26 @@ def test_options_of_lines_are_refused(tiny_run, page, capfdbinary, words, messag
         ("a.html", b"%PDF-1.7", "a.html: must be text in UTF-8, but is a PDF file"),
     ],
 )
-def test_what_is_no_document_is_refused(tiny_run, tmp_path, capfdbinary, name, content, message):
+def test_what_is_no_document_is_refused(tiny_run, tmp_path, cli, name, content, message):
     (tmp_path / name).write_bytes(content)
-    status, _, err = cli(capfdbinary, "translate", tiny_run, "-i", tmp_path / name, "-o", tmp_path / "out")
+    status, _, err = cli("translate", tiny_run, "-i", tmp_path / name, "-o", tmp_path / "out")
     assert status == 2 and message in err and not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("name", ["a.vtt", "a.xhtml", "a.csv", "a.xliff.gz"])
-def test_a_format_that_is_not_read_is_refused(tiny_run, tmp_path, capfdbinary, name):
+def test_a_format_that_is_not_read_is_refused(tiny_run, tmp_path, cli, name):
     """Its markup was translated as if it were text."""
     (tmp_path / name).write_text("WEBVTT\n", encoding="utf-8")
-    status, out, err = cli(capfdbinary, "translate", tiny_run, "-i", tmp_path / name)
+    status, out, err = cli("translate", tiny_run, "-i", tmp_path / name)
     assert status == 2 and out == ""
     assert "must be a text file, .html or .srt, but ends in ." in err and "or set --format text to" in err
-    assert cli(capfdbinary, "translate", tiny_run, "A dog.", "--json", "-o", tmp_path / "o.jsonl")[0] == 0
+    assert cli("translate", tiny_run, "A dog.", "--json", "-o", tmp_path / "o.jsonl")[0] == 0
 
 
 @pytest.mark.parametrize("name", ["a.html", "a.srt"])
-def test_an_empty_document_stays_empty(tiny_run, tmp_path, capfdbinary, name):
+def test_an_empty_document_stays_empty(tiny_run, tmp_path, cli, name):
     (tmp_path / name).write_bytes(b"")
-    assert cli(capfdbinary, "translate", tiny_run, "-i", tmp_path / name)[:2] == (0, "")
+    assert cli("translate", tiny_run, "-i", tmp_path / name)[:2] == (0, "")
 
 
 def test_a_document_of_many_codes_has_a_pattern_of_their_length():
@@ -214,11 +211,11 @@ def test_a_document_of_many_codes_has_a_pattern_of_their_length():
     assert len(many) - len(few) < 100 * len("c100|")
 
 
-def test_markup_misplaced_is_reported(tiny_run, capfdbinary, monkeypatch):
+def test_markup_misplaced_is_reported(tiny_run, cli, monkeypatch):
     monkeypatch.setattr("transformer_mt.documents.placement._LEAST", 2.0)
     monkeypatch.setattr("transformer_mt.documents.placement._SHARE", 2.0)
     words = ["--format", "html", "The <b>dog</b> sleeps."]
-    _, printed, err = cli(capfdbinary, "translate", tiny_run, *words)
+    _, printed, err = cli("translate", tiny_run, *words)
     assert printed.startswith("<b>") and printed.endswith("</b>\n")
     assert "text 1: <b> is not around the words it should be around" in err
 
@@ -264,7 +261,7 @@ def test_a_document_is_translated_as_its_texts_are_alone(translator):
     assert parts[1:3] == [f"</p><p>{alone[0]}", f"</p><p>{alone[1]}"]
 
 
-def test_the_server_translates_html_as_the_command_does(tiny_run, translator, capfdbinary):
+def test_the_server_translates_html_as_the_command_does(tiny_run, translator, cli):
     """A list of HTML as Mastodon sends it."""
     batcher = Batcher(translator)
     client = TestClient(build_app(Directions({("en", "de"): batcher}), Limits()))

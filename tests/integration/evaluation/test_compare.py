@@ -8,7 +8,6 @@ import shutil
 import pytest
 import sacrebleu
 
-from tests.integration.cli.test_cli import cli
 from transformer_mt.data.corpora import toy
 
 SOURCES = [
@@ -35,8 +34,8 @@ def files(tmp_path, monkeypatch):
     return ["--source", "src.txt", "--reference", "ref.txt", "--target-lang", "de"]
 
 
-def test_files_are_compared_in_a_table(files, capfdbinary):
-    status, out, _ = cli(capfdbinary, "compare", "bad.txt", "new=good.txt", *files, "--metrics", "bleu,chrf")
+def test_files_are_compared_in_a_table(files, cli):
+    status, out, _ = cli("compare", "bad.txt", "new=good.txt", *files, "--metrics", "bleu,chrf")
     lines = [" ".join(line.split()) for line in out.split("\n")]
     assert status == 0 and lines[0] == "src.txt + ref.txt, 4 sentences"
     assert lines[1] == "system BLEU p chrF p"
@@ -47,14 +46,14 @@ def test_files_are_compared_in_a_table(files, capfdbinary):
     assert "- p: of the difference from bad, paired bootstrap resampling, 1,000 samples" in lines
 
 
-def test_the_table_is_written_for_papers_and_programs(files, capfdbinary):
+def test_the_table_is_written_for_papers_and_programs(files, cli):
     words = ("compare", "bad.txt", "a_b=good.txt", "same=bad.txt", *files, "--metrics", "BLEU")
-    latex = cli(capfdbinary, *words, "--format", "latex")[1]
+    latex = cli(*words, "--format", "latex")[1]
     assert r"\begin{tabular}{lrr}" in latex and r"a\_b & " in latex and "system & BLEU & $p$" in latex
     assert latex.count(r"\\") == 5 and "% BLEU: nrefs:1" in latex
-    markdown = cli(capfdbinary, *words, "--format", "markdown")[1]
+    markdown = cli(*words, "--format", "markdown")[1]
     assert "**src.txt + ref.txt, 4 sentences**" in markdown and "| system   | BLEU " in markdown
-    facts = json.loads(cli(capfdbinary, *words, "--format", "json")[1])
+    facts = json.loads(cli(*words, "--format", "json")[1])
     cells = {cell["system"]: cell for cell in facts["cells"]}
     assert cells["bad"]["p"] is None and cells["same"]["p"] == 1.0
     assert cells["a_b"]["low"] < cells["a_b"]["value"] < cells["a_b"]["high"]
@@ -62,21 +61,21 @@ def test_the_table_is_written_for_papers_and_programs(files, capfdbinary):
     assert "(Holm)" in markdown
 
 
-def test_a_name_given_again_is_another_seed(files, capfdbinary):
+def test_a_name_given_again_is_another_seed(files, cli):
     words = ("compare", "a=bad.txt", "a=good.txt", "b=good.txt", "b=bad.txt", *files, "--metrics", "chrF")
-    out = cli(capfdbinary, *words)[1]
+    out = cli(*words)[1]
     assert " ± " in out and " †" in out and "†: with some seeds better, with others worse" in out
     assert "the deviation over the seeds by Student's t" in out
-    status, _, err = cli(capfdbinary, *words, "--significance", "randomisation")
+    status, _, err = cli(*words, "--significance", "randomisation")
     assert status == 2 and "randomisation must compare single runs" in err
-    out = cli(capfdbinary, *words[:2], "b=good.txt", *files, "--significance", "randomisation")[1]
+    out = cli(*words[:2], "b=good.txt", *files, "--significance", "randomisation")[1]
     assert "paired approximate randomisation" in out
 
 
-def test_several_references_and_test_sets(files, tmp_path, capfdbinary):
+def test_several_references_and_test_sets(files, tmp_path, cli):
     (tmp_path / "ref2.txt").write_text("\n".join(BAD) + "\n", encoding="utf-8")
     words = ("--source", "src.txt", "--reference", "ref.txt", "--reference", "ref2.txt")
-    out = cli(capfdbinary, "compare", "bad.txt", *words, "--target-lang", "de")[1]
+    out = cli("compare", "bad.txt", *words, "--target-lang", "de")[1]
     assert "100.00 [" in out and "nrefs:2" in out and "src.txt + ref.txt + ref2.txt" in out
     words = (
         "--source",
@@ -88,81 +87,81 @@ def test_several_references_and_test_sets(files, tmp_path, capfdbinary):
         "--reference",
         "ref2.txt",
     )
-    out = cli(capfdbinary, "compare", "x=bad.txt,good.txt", *words, "--target-lang", "de")[1]
+    out = cli("compare", "x=bad.txt,good.txt", *words, "--target-lang", "de")[1]
     assert "src.txt + ref.txt, 4 sentences" in out and "src.txt + ref2.txt, 4 sentences" in out
-    status, _, err = cli(capfdbinary, "compare", "bad.txt", *words, "--target-lang", "de")
+    status, _, err = cli("compare", "bad.txt", *words, "--target-lang", "de")
     assert (
         status == 2
         and "bad: must have a file for each test set, with commas between them, but has 1 for 2" in err
     )
 
 
-def test_a_model_keeps_its_translations(tiny_run, tmp_path, monkeypatch, capfdbinary):
+def test_a_model_keeps_its_translations(tiny_run, tmp_path, monkeypatch, cli):
     run = shutil.copytree(tiny_run, tmp_path / "tiny")
     shutil.rmtree(run / "evaluation", ignore_errors=True)
-    status, first, said = cli(capfdbinary, "compare", run)
+    status, first, said = cli("compare", run)
     assert status == 0 and "toy test, 30 sentences" in first and "translates toy test" in said
     assert first.split("\n")[1].split() == ["system", "BLEU", "chrF", "TER"]  # one system: no p
     assert len((run / "evaluation" / "compare-test-0.jsonl").read_text(encoding="utf-8").splitlines()) == 30
-    status, again, said = cli(capfdbinary, "compare", run)
+    status, again, said = cli("compare", run)
     assert again == first and "translates" not in said
     # Its file of translations is the same system, and brings its test set
     kept = run / "evaluation" / "compare-test-0"
-    out = cli(capfdbinary, "compare", kept.with_suffix(".jsonl"), "--target-lang", "de")[1]
+    out = cli("compare", kept.with_suffix(".jsonl"), "--target-lang", "de")[1]
     assert out.split("\n")[3] == first.split("\n")[3]
     scores = kept.with_suffix(".scores.json")
     facts = json.loads(scores.read_text(encoding="utf-8"))
     for change in ({"weights": "of before"}, {"weights": None}, {"decode": {}}, {"tag": "<x>"}):
         scores.write_text(json.dumps({**facts, **change}), encoding="utf-8")
-        assert "translates toy test" in cli(capfdbinary, "compare", run)[2]
+        assert "translates toy test" in cli("compare", run)[2]
     scores.write_text("{", encoding="utf-8")  # damaged
-    assert "translates toy test" in cli(capfdbinary, "compare", run)[2]
+    assert "translates toy test" in cli("compare", run)[2]
 
 
-def test_what_an_ensemble_translated_is_not_the_models_own(tiny_run, untrained_run, tmp_path, capfdbinary):
+def test_what_an_ensemble_translated_is_not_the_models_own(tiny_run, untrained_run, tmp_path, cli):
     run = shutil.copytree(tiny_run, tmp_path / "tiny")
     shutil.rmtree(run / "evaluation", ignore_errors=True)
-    assert cli(capfdbinary, "evaluate", run, "--ensemble", tiny_run)[0] == 0
+    assert cli("evaluate", run, "--ensemble", tiny_run)[0] == 0
     assert (run / "evaluation" / "other-test-0.jsonl").exists()
     assert "## Test\n" not in (run / "report.md").read_text(encoding="utf-8")
-    assert "translates toy test" in cli(capfdbinary, "compare", run)[2]
-    assert cli(capfdbinary, "evaluate", run)[0] == 0
-    assert "translates" not in cli(capfdbinary, "compare", run)[2]
+    assert "translates toy test" in cli("compare", run)[2]
+    assert cli("evaluate", run)[0] == 0
+    assert "translates" not in cli("compare", run)[2]
     # The translations of `compare` and `evaluate` are one row.
     assert (run / "report.md").read_text(encoding="utf-8").count("| toy test") == 1
 
 
-def test_translations_that_another_process_has_replaced_are_not_used(tiny_run, tmp_path, capfdbinary):
+def test_translations_that_another_process_has_replaced_are_not_used(tiny_run, tmp_path, cli):
     run = shutil.copytree(tiny_run, tmp_path / "tiny")
     shutil.rmtree(run / "evaluation", ignore_errors=True)
-    first = cli(capfdbinary, "compare", run)[1]
+    first = cli("compare", run)[1]
     kept = run / "evaluation" / "compare-test-0.jsonl"
     rows = [{**json.loads(row), "translation": "x"} for row in kept.read_text(encoding="utf-8").splitlines()]
     kept.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    assert cli(capfdbinary, "compare", run)[1] == first
+    assert cli("compare", run)[1] == first
 
 
-def test_names_of_packed_and_json_files_are_understood(files, tmp_path, capfdbinary):
+def test_names_of_packed_and_json_files_are_understood(files, tmp_path, cli):
     lines = (tmp_path / "good.txt").read_text(encoding="utf-8").splitlines()
     rows = "".join(json.dumps({"translation": line}) + "\n" for line in lines)
     (tmp_path / "json.json").write_text(rows, encoding="utf-8")
     (tmp_path / "packed.jsonl.gz").write_bytes(gzip.compress(rows.encode()))
-    out = cli(capfdbinary, "compare", "good.txt", "json.json", "packed.jsonl.gz", *files)[1]
+    out = cli("compare", "good.txt", "json.json", "packed.jsonl.gz", *files)[1]
     scores = [line.split()[1] for line in out.split("\n")[3:6]]
     assert len(set(scores)) == 1
 
 
-def test_systems_of_several_files_are_different_systems(files, tmp_path, capfdbinary):
+def test_systems_of_several_files_are_different_systems(files, tmp_path, cli):
     """They were called by their first file, and compared as seeds of one system."""
     twice = [*files, *files]
-    out = cli(capfdbinary, "compare", "bad.txt,good.txt", "bad.txt,bad.txt", *twice)[1]
+    out = cli("compare", "bad.txt,good.txt", "bad.txt,bad.txt", *twice)[1]
     assert "bad.txt,good.txt" in out and "bad.txt,bad.txt" in out and "±" not in out
 
 
-def test_runs_and_files_stand_in_one_table(tiny_run, tmp_path, capfdbinary):
+def test_runs_and_files_stand_in_one_table(tiny_run, tmp_path, cli):
     perfect = tmp_path / "perfect.txt"
     perfect.write_text("".join(tgt + "\n" for _, tgt in toy.generate("test", 30)), encoding="utf-8")
-    out = cli(capfdbinary, "compare", tiny_run, perfect, "--metrics", "exact match")[1]
+    out = cli("compare", tiny_run, perfect, "--metrics", "exact match")[1]
     assert out.split("\n")[4].split() == ["perfect", "100.00", "[100.0,", "100.0]", "0.001"]
 
 
@@ -185,51 +184,51 @@ def test_runs_and_files_stand_in_one_table(tiny_run, tmp_path, capfdbinary):
         (["bad.txt", "--html", "no/such/page.html"], "page.html: must be in a folder that exists"),
     ],
 )  # fmt: skip
-def test_mistakes_are_said_in_one_line(files, tmp_path, capfdbinary, words, message):
+def test_mistakes_are_said_in_one_line(files, tmp_path, cli, words, message):
     (tmp_path / "short.txt").write_text("Der Hund schläft.\n", encoding="utf-8")
     rows = [{"source": "Another.", "translation": "Anders."}] * 4
     (tmp_path / "other.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     (tmp_path / "half.jsonl").write_text(r'{"translation": "\ud83d"}' + "\n", encoding="utf-8")
     (tmp_path / "broken.jsonl").write_text("{\n" * 4, encoding="utf-8")
-    status, _, err = cli(capfdbinary, "compare", *words, *files)
+    status, _, err = cli("compare", *words, *files)
     assert status in (1, 2) and message in err and err.count("\n") == 1
 
 
-def test_a_path_may_have_an_equals_sign(files, tmp_path, capfdbinary):
+def test_a_path_may_have_an_equals_sign(files, tmp_path, cli):
     shutil.copy("bad.txt", "lr=0.1.txt")
-    status, out, _ = cli(capfdbinary, "compare", "lr=0.1.txt", "x=lr=0.1.txt", *files, "--metrics", "chrF")
+    status, out, _ = cli("compare", "lr=0.1.txt", "x=lr=0.1.txt", *files, "--metrics", "chrF")
     assert status == 0 and [line.split()[0] for line in out.split("\n")[3:5]] == ["lr=0.1", "x"]
 
 
-def test_files_of_one_name_are_different_test_sets(tmp_path, capfdbinary):
+def test_files_of_one_name_are_different_test_sets(tmp_path, cli):
     for folder, translation in (("a", "Der Hund schläft."), ("b", "Falsch.")):
         row = {"source": "The dog sleeps.", "reference": "Der Hund schläft.", "translation": translation}
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "out.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
     paths = f"{tmp_path}/a/out.jsonl,{tmp_path}/b/out.jsonl"
     words = ("--target-lang", "de", "--metrics", "exact match", "--format", "json")
-    facts = json.loads(cli(capfdbinary, "compare", paths, *words)[1])
+    facts = json.loads(cli("compare", paths, *words)[1])
     assert [cell["value"] for cell in facts["cells"]] == [100.0, 0.0]
     assert len({test["name"] for test in facts["tests"]}) == 2
 
 
-def test_few_sentences_are_said_to_say_little(files, capfdbinary):
-    out = cli(capfdbinary, "compare", "bad.txt", "good.txt", *files)[1]
+def test_few_sentences_are_said_to_say_little(files, cli):
+    out = cli("compare", "bad.txt", "good.txt", *files)[1]
     assert "fewer than 20 sentences say little about significance: src.txt + ref.txt" in out
 
 
-def test_without_a_test_set_or_a_language_it_says_what_to_give(files, capfdbinary):
-    status, _, err = cli(capfdbinary, "compare", "bad.txt", "--target-lang", "de")
+def test_without_a_test_set_or_a_language_it_says_what_to_give(files, cli):
+    status, _, err = cli("compare", "bad.txt", "--target-lang", "de")
     assert status == 2 and "names one; give --source FILE --reference FILE" in err
-    status, _, err = cli(capfdbinary, "compare", "bad.txt", *files[:4])
+    status, _, err = cli("compare", "bad.txt", *files[:4])
     assert status == 2 and "give --target-lang LANG" in err
 
 
-def test_an_external_metric_is_a_column(files, tmp_path, capfdbinary):
+def test_an_external_metric_is_a_column(files, tmp_path, cli):
     (tmp_path / "metric.py").write_text(
         "import sys\nfor line in sys.stdin: print(len(line) % 7)\n", encoding="utf-8"
     )
-    out = cli(capfdbinary, "compare", "bad.txt", "good.txt", *files, "--external", "mine=python metric.py")[1]
+    out = cli("compare", "bad.txt", "good.txt", *files, "--external", "mine=python metric.py")[1]
     assert "mine" in out.split("\n")[1] and "- mine: command:python metric.py" in out
     # Such a metric may have values from 0 to 1.
     assert re.search(r" \d\.\d{4} \[\d\.\d{3}, \d\.\d{3}\]", out)

@@ -6,7 +6,6 @@ import re
 import pytest
 
 from tests.browser import browser, needs_chromium, watched_page
-from tests.integration.cli.test_cli import cli
 from tests.integration.evaluation.test_compare import BAD, REFERENCES, SOURCES, files
 
 __all__ = ["browser", "files"]
@@ -14,9 +13,9 @@ pytestmark = needs_chromium
 
 
 @pytest.fixture
-def page(browser, files, tmp_path, capfdbinary):
+def page(browser, files, tmp_path, cli):
     status, _, _ = cli(
-        capfdbinary, "compare", "bad.txt", "good.txt", *files, "--metrics", "chrF,WER", "--html", "page.html"
+        "compare", "bad.txt", "good.txt", *files, "--metrics", "chrF,WER", "--html", "page.html"
     )
     assert status == 0
     page = watched_page(browser, viewport={"width": 1200, "height": 900})
@@ -78,9 +77,9 @@ def test_scores_by_part_and_lengths_and_flags(page):
     assert re.search(r"a number missing\s+1\s+0", tables[3])
 
 
-def test_nothing_is_suspected_of_what_is_no_language(browser, files, tmp_path, capfdbinary):
+def test_nothing_is_suspected_of_what_is_no_language(browser, files, tmp_path, cli):
     words = ("--source", "src.txt", "--reference", "ref.txt", "--target-lang", "phonemes", "--metrics", "WER")
-    cli(capfdbinary, "compare", "bad.txt", "good.txt", *words, "--html", "page.html")
+    cli("compare", "bad.txt", "good.txt", *words, "--html", "page.html")
     page = watched_page(browser)
     page.goto((tmp_path / "page.html").as_uri())
     assert "a number missing" not in page.locator("body").inner_text()
@@ -94,21 +93,11 @@ def test_it_can_be_used_with_the_keyboard_and_at_phone_width(page):
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
-def test_fifty_sentences_are_shown_at_a_time(browser, tmp_path, capfdbinary):
+def test_fifty_sentences_are_shown_at_a_time(browser, tmp_path, cli):
     rows = [{"source": f"w{i}", "reference": f"r{i}", "translation": f"</script>t{i}"} for i in range(120)]
     file = tmp_path / "many.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    cli(
-        capfdbinary,
-        "compare",
-        file,
-        "--target-lang",
-        "de",
-        "--html",
-        tmp_path / "p.html",
-        "--metrics",
-        "chrF",
-    )
+    cli("compare", file, "--target-lang", "de", "--html", tmp_path / "p.html", "--metrics", "chrF")
     page = watched_page(browser)
     page.goto((tmp_path / "p.html").as_uri())
     assert page.locator("#sentences li").count() == 50

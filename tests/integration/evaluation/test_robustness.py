@@ -7,7 +7,6 @@ import pytest
 
 from tests.conftest import train_interrupted
 from tests.engines import TableEngine
-from tests.integration.cli.test_cli import cli
 from transformer_mt.config import load_config
 from transformer_mt.data.corpora.evaluation_sets import EvaluationSet as Sentences
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
@@ -59,9 +58,9 @@ def test_each_form_is_scored_against_its_own_references(tiny_run):
     assert rows["single words"].scores == [] and rows["single words"].suspicious == 1
 
 
-def test_the_command_prints_the_table_and_the_report_has_it(tiny_run, tmp_path, capfdbinary):
+def test_the_command_prints_the_table_and_the_report_has_it(tiny_run, tmp_path, cli):
     run = shutil.copytree(tiny_run, tmp_path / "run")
-    status, out, err = cli(capfdbinary, "evaluate", run, "--robust")
+    status, out, err = cli("evaluate", run, "--robust")
     assert status == 0, err
     report = (run / "report.md").read_text(encoding="utf-8")
     assert "## Robustness to how people write" in report
@@ -69,7 +68,7 @@ def test_the_command_prints_the_table_and_the_report_has_it(tiny_run, tmp_path, 
         lines = [" ".join(line.split()) for line in text.split("\n")]
         assert any(line.startswith("| toy test | in capitals | 30 |") for line in lines)
         assert any(line.startswith("| toy test | two sentences a line | 15 |") for line in lines)
-    status, out, _ = cli(capfdbinary, "evaluate", run, "--robust", "--json")
+    status, out, _ = cli("evaluate", run, "--robust", "--json")
     objects = [json.loads(line) for line in out.splitlines()]
     assert [each["form"] for each in objects[1:]] == list(forms_of_toy())
     assert all(set(each) >= {"corpus", "sentences", "scores", "suspicious"} for each in objects[1:])

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 import yaml
 
-from tests.conftest import TINY, run_cli
+from tests.conftest import TINY
 from transformer_mt import Translator
 from transformer_mt.config import load_config
 from transformer_mt.config.parts.filter import FilterConfig
@@ -206,15 +206,15 @@ def test_an_extra_that_is_missing_is_said_before_any_work(translator, tiny_run, 
     languages._model.cache_clear()
 
 
-def test_the_command(tiny_run, text, tmp_path):
+def test_the_command(tiny_run, text, tmp_path, cli):
     words = ["backtranslate", tiny_run, text, "-o", "out.jsonl", "--search", "sample", "--samples", "1"]
-    result = run_cli(*words, "--filter", "copy", "--no-repeat-ngram", "2", cwd=tmp_path)
-    assert result.returncode == 0, result.stderr
+    result = cli(*words, "--filter", "copy", "--no-repeat-ngram", "2", cwd=tmp_path)
+    assert result.status == 0, result.err
     rows = read_objects(tmp_path / "out.jsonl")
-    assert set(rows[0]) == {"de", "en", "score"} and f"kept {len(rows)}" in result.stderr.decode()
-    result = run_cli(*words, "--seed", "2", "--filter", "copy", "--no-repeat-ngram", "2", cwd=tmp_path)
-    assert result.returncode == 2
-    assert "another search; remove it, or name another --out" in result.stderr.decode()
+    assert set(rows[0]) == {"de", "en", "score"} and f"kept {len(rows)}" in result.err
+    result = cli(*words, "--seed", "2", "--filter", "copy", "--no-repeat-ngram", "2", cwd=tmp_path)
+    assert result.status == 2
+    assert "another search; remove it, or name another --out" in result.err
 
 
 @pytest.mark.parametrize(
@@ -231,12 +231,12 @@ def test_the_command(tiny_run, text, tmp_path):
         (["no.yaml", "TEXT"], "with a YAML file the texts must be named in it"),
     ],
 )
-def test_mistakes_are_said_in_a_line(tiny_run, text, tmp_path, words, text_of_error):
+def test_mistakes_are_said_in_a_line(tiny_run, text, tmp_path, words, text_of_error, cli):
     (tmp_path / "empty.txt").touch()
     places = {"RUN": tiny_run, "TEXT": text, "EMPTY": "empty.txt"}
-    result = run_cli("backtranslate", *(places.get(word, word) for word in words), cwd=tmp_path)
-    assert result.returncode == 2 and text_of_error in result.stderr.decode()
-    assert "Traceback" not in result.stderr.decode()
+    result = cli("backtranslate", *(places.get(word, word) for word in words), cwd=tmp_path)
+    assert result.status == 2 and text_of_error in result.err
+    assert "Traceback" not in result.err
 
 
 @pytest.fixture
@@ -377,11 +377,11 @@ def test_a_chain_does_not_move_what_it_needs(chain, tiny_run, tmp_path):
     assert backward.is_dir()
 
 
-def test_a_chain_starts_over_where_asked(chain, tmp_path):
+def test_a_chain_starts_over_where_asked(chain, tmp_path, cli):
     (tmp_path / "chain").mkdir()
     (tmp_path / "chain" / "mine.txt").touch()
-    result = run_cli("backtranslate", chain, "--out", tmp_path / "chain", "--fresh")
-    assert result.returncode == 0 and b"the old folder is now" in result.stderr
+    result = cli("backtranslate", chain, "--out", tmp_path / "chain", "--fresh")
+    assert result.status == 0 and "the old folder is now" in result.err
     assert (tmp_path / "chain" / "forward").is_dir() and not (tmp_path / "chain" / "mine.txt").exists()
     assert any((path / "mine.txt").exists() for path in tmp_path.glob("chain.*"))
 
@@ -395,14 +395,14 @@ def test_a_corpus_that_is_called_synthetic_already_keeps_its_name(chain, tmp_pat
     assert names == ["synthetic", "synthetic 2"]
 
 
-def test_flags_of_a_chain_are_refused(chain):
+def test_flags_of_a_chain_are_refused(chain, cli):
     for flag, value in (
         ("--keep", "0.5"), ("--filter", "copy"), ("--beam", "2"), ("--ensemble", "runs/x"),
         ("--device", "cpu"),
     ):  # fmt: skip
-        result = run_cli("backtranslate", chain, flag, value)
-        assert result.returncode == 2
-        assert f"{flag} must be left out with a YAML file of the whole chain" in result.stderr.decode()
+        result = cli("backtranslate", chain, flag, value)
+        assert result.status == 2
+        assert f"{flag} must be left out with a YAML file of the whole chain" in result.err
 
 
 def test_two_sides_with_one_code_are_refused(translator, tiny_run, text, tmp_path, monkeypatch):

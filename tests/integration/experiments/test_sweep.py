@@ -9,10 +9,9 @@ import time
 import yaml
 
 from tests.conftest import ROOT, TINY
-from tests.warm import run_cli
 
 
-def test_a_sweep_goes_on_where_ctrl_c_stopped_it(tmp_path):
+def test_a_sweep_goes_on_where_ctrl_c_stopped_it(tmp_path, cli):
     (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(TINY), encoding="utf-8")
     sweep = {
         "base": "tiny.yaml",
@@ -44,13 +43,13 @@ def test_a_sweep_goes_on_where_ctrl_c_stopped_it(tmp_path):
     assert err.decode().endswith("stopped; run the same command to resume\n")
     assert "and saved; run the same command" in log.read_text(encoding="utf-8")
 
-    result = run_cli("sweep", "which.yaml", "--devices", "cpu,cpu", cwd=tmp_path)
-    assert result.returncode == 0, result.stderr.decode()
+    result = cli("sweep", "which.yaml", "--devices", "cpu,cpu", cwd=tmp_path)
+    assert result.status == 0, result.err
     assert "resuming from" in log.read_text(encoding="utf-8")
-    lines = result.stdout.decode().split("\n")
+    lines = result.out.split("\n")
     assert lines[2].startswith("| scaled dot |") and lines[3].startswith("| luong ")
     folder = tmp_path / "runs" / "which"
-    assert (folder / "table.md").read_text(encoding="utf-8").startswith(result.stdout.decode())
+    assert (folder / "table.md").read_text(encoding="utf-8").startswith(result.out)
 
-    again = run_cli("sweep", "which.yaml", cwd=tmp_path)
-    assert again.stdout == result.stdout and again.stderr == b""  # nothing was left to do
+    again = cli("sweep", "which.yaml", cwd=tmp_path)
+    assert again.out == result.out and again.err == ""  # nothing was left to do

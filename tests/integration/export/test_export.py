@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.command import run_command
 from tests.conftest import ROOT
-from tests.integration.cli.test_cli import cli
-from tests.warm import run_cli
 from transformer_mt.runs.folder import RunFolder
 
 pytest.importorskip("ctranslate2")
@@ -21,20 +20,20 @@ LINES = "The dog sleeps.\n\nA cat sings.\nThe old teacher sees a small bird.\n"
 @pytest.fixture(scope="module")
 def exported(tiny_run, tmp_path_factory):
     folder = tmp_path_factory.mktemp("export") / "ct2"
-    result = run_cli("export", tiny_run, folder)
-    assert result.returncode == 0, result.stderr.decode()
-    assert b"float32: 40 of 40 probe sentences translated identically" in result.stdout
+    result = run_command("export", tiny_run, folder)
+    assert result.status == 0, result.err
+    assert "float32: 40 of 40 probe sentences translated identically" in result.out
     return folder
 
 
-def test_an_export_translates_as_its_run_does(tiny_run, exported, tmp_path, capfdbinary):
+def test_an_export_translates_as_its_run_does(tiny_run, exported, tmp_path, cli):
     source = tmp_path / "in.txt"
     source.write_text(LINES, encoding="utf-8")
-    outputs = [cli(capfdbinary, "translate", model, "-i", source) for model in (tiny_run, exported)]
+    outputs = [cli("translate", model, "-i", source) for model in (tiny_run, exported)]
     assert outputs[0] == outputs[1] and outputs[0][1].count("\n") == 4
     rows = []
     for model in (tiny_run, exported):
-        out = cli(capfdbinary, "translate", model, "-i", source, "--json", "--align", "--n-best", "2")[1]
+        out = cli("translate", model, "-i", source, "--json", "--align", "--n-best", "2")[1]
         rows.append([json.loads(line) for line in out.strip().split("\n")])
     for a, b in zip(*rows):
         assert (
@@ -44,29 +43,25 @@ def test_an_export_translates_as_its_run_does(tiny_run, exported, tmp_path, capf
         assert a["log_prob"] == pytest.approx(b["log_prob"], abs=1e-2)
 
 
-def test_an_export_is_evaluated_and_scored(tiny_run, exported, tmp_path, capfdbinary):
-    scores = [cli(capfdbinary, "evaluate", model)[1] for model in (tiny_run, exported)]
+def test_an_export_is_evaluated_and_scored(tiny_run, exported, tmp_path, cli):
+    scores = [cli("evaluate", model)[1] for model in (tiny_run, exported)]
     assert scores[0] == scores[1] and scores[0].startswith("test-0: toy test, 30 sentences, beam 5")
     (tmp_path / "a.en").write_text("The dog sleeps.\nA cat sings.\n", encoding="utf-8")
     (tmp_path / "a.de").write_text("Der Hund schläft.\nEine Katze singt.\n", encoding="utf-8")
     files = ["--source", tmp_path / "a.en", "--target", tmp_path / "a.de"]
     values = []
     for model in (tiny_run, exported):
-        status, out, err = cli(capfdbinary, "score", model, *files)
+        status, out, err = cli("score", model, *files)
         assert status == 0 and "2 lines" in err and "perplexity" in err
         values.append([float(line.split("\t")[0]) for line in out.strip().split("\n")])
     assert values[0] == pytest.approx(values[1], abs=1e-2)
 
 
-def test_a_runs_folder_is_exported_to_the_cache_first(tiny_run, capfdbinary):
-    expected = cli(capfdbinary, "translate", tiny_run, "The dog sleeps.")[1]
-    status, out, err = cli(capfdbinary, "translate", tiny_run, "The dog sleeps.", "--engine", "ctranslate2")
+def test_a_runs_folder_is_exported_to_the_cache_first(tiny_run, cli):
+    expected = cli("translate", tiny_run, "The dog sleeps.")[1]
+    status, out, err = cli("translate", tiny_run, "The dog sleeps.", "--engine", "ctranslate2")
     assert (status, out) == (0, expected) and "exporting" in err and "translated identically" in err
-    assert cli(capfdbinary, "translate", tiny_run, "The dog sleeps.", "--engine", "ctranslate2") == (
-        0,
-        expected,
-        "",
-    )
+    assert cli("translate", tiny_run, "The dog sleeps.", "--engine", "ctranslate2") == (0, expected, "")
 
 
 @pytest.mark.parametrize(
@@ -89,26 +84,26 @@ def test_an_export_needs_no_torch(exported, words, unwanted):
     assert result.stderr.decode().strip().split("\n")[-1] == "[]", result.stderr
 
 
-def test_a_run_with_the_usual_search_is_exported_to_the_cache(tiny_run, tmp_path, monkeypatch, capfdbinary):
+def test_a_run_with_the_usual_search_is_exported_to_the_cache(tiny_run, tmp_path, monkeypatch, cli):
     """Its config.yaml says stop_early: false, which CTranslate2 cannot do, and which nobody asked for."""
     monkeypatch.setenv("TRANSFORMER_MT_CACHE", str(tmp_path / "cache"))
     run = shutil.copytree(tiny_run, tmp_path / "run")
     text = (run / "config.yaml").read_text(encoding="utf-8")
     (run / "config.yaml").write_text(text.replace("stop_early: true", "stop_early: false"), encoding="utf-8")
     ask = ["translate", run, "The dog sleeps.", "--engine", "ctranslate2"]
-    assert cli(capfdbinary, *ask)[0] == 0
-    status, _, err = cli(capfdbinary, *ask, "--stop-early", "false")
+    assert cli(*ask)[0] == 0
+    status, _, err = cli(*ask, "--stop-early", "false")
     assert status == 2 and "--stop-early must be true with --engine ctranslate2" in err
 
 
-def test_a_cached_export_that_was_cut_down_is_made_again(tiny_run, tmp_path, capfdbinary, monkeypatch):
+def test_a_cached_export_that_was_cut_down_is_made_again(tiny_run, tmp_path, cli, monkeypatch):
     monkeypatch.setenv("TRANSFORMER_MT_CACHE", str(tmp_path))
     ask = ["translate", tiny_run, "The dog sleeps.", "--engine", "ctranslate2"]
-    status, expected, _ = cli(capfdbinary, *ask)
+    status, expected, _ = cli(*ask)
     (made,) = (tmp_path / "exports").iterdir()
     for name in ("export.json", "model.bin"):
         (made / name).unlink()
-        status, out, err = cli(capfdbinary, *ask)
+        status, out, err = cli(*ask)
         assert (status, out) == (0, expected) and "exporting" in err
 
 
@@ -198,23 +193,21 @@ def test_the_probe_without_the_validation_set_is_what_the_run_was_scored_on(tiny
         ),
     ],
 )
-def test_mistakes_get_one_line(tiny_run, exported, tmp_path, capfdbinary, monkeypatch, words, message):
+def test_mistakes_get_one_line(tiny_run, exported, tmp_path, cli, monkeypatch, words, message):
     monkeypatch.chdir(tmp_path)
     names = {"RUN": tiny_run, "EXPORT": exported}
-    status, out, err = cli(capfdbinary, *(names.get(word, word) for word in words))
+    status, out, err = cli(*(names.get(word, word) for word in words))
     if "bfloat16" in words and status == 0:
         pytest.skip("this processor computes in bfloat16")
     assert status == 2 and out == "" and message in err.strip().split("\n")[-1]
     assert not (tmp_path / "new").exists()
 
 
-def test_a_refused_export_leaves_nothing_behind(tiny_run, tmp_path, capfdbinary, monkeypatch):
+def test_a_refused_export_leaves_nothing_behind(tiny_run, tmp_path, cli, monkeypatch):
     from transformer_mt.export import proof
 
     monkeypatch.setattr(proof, "_BLEU", 101.0)
-    status, out, err = cli(
-        capfdbinary, "export", tiny_run, tmp_path / "a" / "b" / "e", "--quantization", "int8"
-    )
+    status, out, err = cli("export", tiny_run, tmp_path / "a" / "b" / "e", "--quantization", "int8")
     assert status == 1 and "it was not kept" in err and list(tmp_path.iterdir()) == []
 
 
@@ -228,11 +221,11 @@ def test_a_missing_library_names_its_extra(tiny_run, tmp_path):
     assert b"Traceback" not in result.stderr and not (tmp_path / "e").exists()
 
 
-def test_a_damaged_export_is_told(exported, tmp_path, capfdbinary):
+def test_a_damaged_export_is_told(exported, tmp_path, cli):
     for path in filter(Path.is_file, exported.iterdir()):
         (tmp_path / path.name).write_bytes(path.read_bytes()[: 2000 if path.name == "model.bin" else None])
-    status, _, err = cli(capfdbinary, "translate", tmp_path, "x")
+    status, _, err = cli("translate", tmp_path, "x")
     assert status == 1 and "CTranslate2 cannot load it" in err
     (tmp_path / "export.json").unlink()
-    status, _, err = cli(capfdbinary, "translate", tmp_path, "x")
+    status, _, err = cli("translate", tmp_path, "x")
     assert status == 2 and "must hold a whole export.json" in err

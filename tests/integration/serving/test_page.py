@@ -3,7 +3,6 @@
 import pytest
 
 from tests.browser import browser, needs_chromium, watched_page
-from tests.integration.cli.test_cli import cli
 from tests.integration.serving.test_serve import Served
 from transformer_mt.serving.page import page_routes
 
@@ -35,9 +34,9 @@ def translated(page):
     return page.wait_for_selector("#translation[aria-busy=false]:not(:empty)").text_content()
 
 
-def test_what_is_typed_is_translated(page, tiny_run, capfdbinary):
+def test_what_is_typed_is_translated(page, tiny_run, cli):
     page.keyboard.type("The dog sleeps. A cat sings.")  # the field has the focus
-    expected = cli(capfdbinary, "translate", tiny_run, "The dog sleeps. A cat sings.")[1].rstrip("\n")
+    expected = cli("translate", tiny_run, "The dog sleeps. A cat sings.")[1].rstrip("\n")
     page.locator("#translation", has_text=expected).wait_for()
     assert translated(page) == expected
     assert page.locator("#translation").get_attribute("lang") == "de"
@@ -78,7 +77,7 @@ def test_the_attention_is_a_table_of_words(page):
     assert "→" in rows.first.locator("td").first.get_attribute("title")
 
 
-def test_a_late_answer_never_replaces_a_newer_one(page, tiny_run, capfdbinary):
+def test_a_late_answer_never_replaces_a_newer_one(page, tiny_run, cli):
     """The first answer is kept back until the second one was shown, and the browser does not abort it."""
     page.evaluate("() => { window.AbortController = class { signal = undefined; abort() {} }; }")
     kept = []
@@ -94,7 +93,7 @@ def test_a_late_answer_never_replaces_a_newer_one(page, tiny_run, capfdbinary):
     page.keyboard.press("Control+Enter")
     page.wait_for_timeout(100)
     page.fill("#source", "The dog sleeps.")
-    expected = cli(capfdbinary, "translate", tiny_run, "The dog sleeps.")[1].rstrip("\n")
+    expected = cli("translate", tiny_run, "The dog sleeps.")[1].rstrip("\n")
     page.locator("#translation", has_text=expected).wait_for()
     (first,) = kept
     old = {"source": "a", "flags": [], "candidates": [{"text": "old", "score": -1}], "segments": []}

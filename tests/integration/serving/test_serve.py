@@ -19,7 +19,6 @@ import pytest
 pytest.importorskip("uvicorn")
 
 from tests.conftest import ROOT
-from tests.integration.cli.test_cli import cli
 from transformer_mt.data.corpora import toy
 
 
@@ -60,19 +59,19 @@ def served(tiny_run):
         yield server
 
 
-def test_the_client_of_libretranslate_is_served(served, tiny_run, capfdbinary):
+def test_the_client_of_libretranslate_is_served(served, tiny_run, cli):
     libretranslatepy = pytest.importorskip("libretranslatepy")
     client = libretranslatepy.LibreTranslateAPI(served.url)
-    expected = cli(capfdbinary, "translate", tiny_run, "The dog sleeps.")[1].rstrip("\n")
+    expected = cli("translate", tiny_run, "The dog sleeps.")[1].rstrip("\n")
     assert client.translate("The dog sleeps.", "en", "de", timeout=60) == expected
     assert client.languages(timeout=60)[0]["code"] == "en"
     assert client.detect("Der Hund schläft in dem großen Haus.", timeout=60)[0]["language"] == "de"
 
 
-def test_many_clients_get_what_translate_gives(served, tiny_run, tmp_path, capfdbinary):
+def test_many_clients_get_what_translate_gives(served, tiny_run, tmp_path, cli):
     sentences = [src for src, _ in toy.generate("test", 60)]
     (tmp_path / "in").write_text("".join(f"{line}\n" for line in sentences), encoding="utf-8")
-    expected = cli(capfdbinary, "translate", tiny_run, "-i", tmp_path / "in")[1].split("\n")[:-1]
+    expected = cli("translate", tiny_run, "-i", tmp_path / "in")[1].split("\n")[:-1]
 
     def ask(sentence):
         return served.post("/translate", q=sentence, source="en", target="de")["translatedText"]
@@ -196,13 +195,13 @@ def _connections(pid):
         (["--cors", "example.org"], "--cors must begin with http:// or https://, but is example.org"),
     ],
 )
-def test_an_address_that_cannot_be_is_refused(tiny_run, capfdbinary, words, message):
+def test_an_address_that_cannot_be_is_refused(tiny_run, cli, words, message):
     """Port 80000 was taken for 14464, and an origin without its scheme never matched."""
-    status, _, err = cli(capfdbinary, "serve", tiny_run, *words)
+    status, _, err = cli("serve", tiny_run, *words)
     assert status == 2 and message in err
 
 
-def test_mistakes_get_one_line(tiny_run, served, tmp_path, capfdbinary):
+def test_mistakes_get_one_line(tiny_run, served, tmp_path, cli):
     (tmp_path / "keys").write_text("", encoding="utf-8")
     for words, message in [
         ((tiny_run, tiny_run), "each model must have a direction of its own, but two translate en to de"),
@@ -219,15 +218,15 @@ def test_mistakes_get_one_line(tiny_run, served, tmp_path, capfdbinary):
         ((tiny_run, "--seconds", "9", tiny_run), "each model must have a direction of its own"),
         ((tiny_run, "--seconds", "-1"), "must be a whole number of at least 0"),
     ]:
-        status, out, err = cli(capfdbinary, "serve", *words)
+        status, out, err = cli("serve", *words)
         assert status == 2 and out == "" and message in err, err
 
 
-def test_without_the_extra_the_error_names_it(tiny_run, capfdbinary, monkeypatch):
+def test_without_the_extra_the_error_names_it(tiny_run, cli, monkeypatch):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     for name in [name for name in sys.modules if name.startswith("transformer_mt.serving")]:
         monkeypatch.delitem(sys.modules, name)
-    status, _, err = cli(capfdbinary, "serve", tiny_run)
+    status, _, err = cli("serve", tiny_run)
     assert status == 2 and "pip install 'transformer-mt[serve]'" in err
 
 
@@ -242,11 +241,11 @@ def _children(pid):
     ]
 
 
-def test_a_worker_that_dies_is_replaced_and_all_end_with_the_server(tiny_run, capfdbinary):
+def test_a_worker_that_dies_is_replaced_and_all_end_with_the_server(tiny_run, cli):
     server = Served(tiny_run)
     if not (workers := _children(server.process.pid)):
         pytest.skip("one core: the server translates itself")
-    expected = cli(capfdbinary, "translate", tiny_run, "The dog sleeps.")[1].rstrip("\n")
+    expected = cli("translate", tiny_run, "The dog sleeps.")[1].rstrip("\n")
     os.kill(workers[0], signal.SIGKILL)
     answer = server.post("/translate", q="The dog sleeps.", source="en", target="de")
     assert answer["translatedText"] == expected

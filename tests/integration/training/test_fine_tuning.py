@@ -6,7 +6,7 @@ import pytest
 import torch
 import yaml
 
-from tests.conftest import TINY, run_cli, train_interrupted
+from tests.conftest import TINY, train_interrupted
 from transformer_mt import checkpoint
 from transformer_mt.config import load_config
 from transformer_mt.data.vocabulary.tokenizer import UNK, Tokenizer
@@ -148,13 +148,13 @@ def test_a_tag_that_is_a_piece_of_text_is_refused(child_config, parent, tmp_path
         train(load_config(child_config(data={**CHILD["data"], "train": tagged})), tmp_path / "child")
 
 
-def test_evaluation_says_what_was_gained_and_what_forgotten(child_config, parent, tmp_path):
+def test_evaluation_says_what_was_gained_and_what_forgotten(child_config, parent, tmp_path, cli):
     test = [{"toy": "train", "size": 25, "name": "new"}]
     config = child_config(data={**CHILD["data"], "test": test})
     folder = train(load_config(config), tmp_path / "child")
-    result = run_cli("evaluate", folder)
-    assert result.returncode == 0, result.stderr
-    printed = result.stdout.decode()
+    result = cli("evaluate", folder)
+    assert result.status == 0, result.err
+    printed = result.out
     report = (folder / "report.md").read_text(encoding="utf-8")
     assert "## Gained and forgotten by fine-tuning" in report
     for text in (printed, report):
@@ -165,20 +165,20 @@ def test_evaluation_says_what_was_gained_and_what_forgotten(child_config, parent
         )
         assert all(float(row[3]) - float(row[2]) == pytest.approx(float(row[4]), abs=0.011) for row in rows)
     (parent / "model.safetensors").unlink()
-    result = run_cli("evaluate", folder)
-    assert result.returncode == 0
-    assert "the weights that this model began with are not at this path" in result.stderr.decode()
+    result = cli("evaluate", folder)
+    assert result.status == 0
+    assert "the weights that this model began with are not at this path" in result.err
 
 
-def test_a_parent_that_cannot_be_compared_does_not_stop_the_evaluation(child_config, parent, tmp_path):
+def test_a_parent_that_cannot_be_compared_does_not_stop_the_evaluation(child_config, parent, tmp_path, cli):
     folder = train(load_config(child_config()), tmp_path / "child")
     text = (parent / "config.yaml").read_text(encoding="utf-8")
     missing = "test: [{source: gone.en, target: gone.de}]"
     lines = [missing.join(("  ", "")) if line.startswith("  test:") else line for line in text.split("\n")]
     (parent / "config.yaml").write_text("\n".join(lines), encoding="utf-8")
-    result = run_cli("evaluate", folder)
-    assert result.returncode == 0, result.stderr
-    assert "no comparison with" in result.stderr.decode() and "gone.en" in result.stderr.decode()
+    result = cli("evaluate", folder)
+    assert result.status == 0, result.err
+    assert "no comparison with" in result.err and "gone.en" in result.err
     assert "## Test" in (folder / "report.md").read_text(encoding="utf-8")
 
 
@@ -191,15 +191,15 @@ def test_a_child_of_a_run_with_a_given_vocabulary_may_have_new_tags(child_config
     assert load_config(folder / "config.yaml").tokenizer.file is None
 
 
-def test_tables_of_another_search_or_other_files_are_not_kept(child_config, parent, tmp_path):
+def test_tables_of_another_search_or_other_files_are_not_kept(child_config, parent, tmp_path, cli):
     folder = train(load_config(child_config()), tmp_path / "child")
     (tmp_path / "a.en").write_text("A dog sleeps.\n")
     (tmp_path / "a.de").write_text("Ein Hund schläft.\n")
     files = ["--source", tmp_path / "a.en", "--reference", tmp_path / "a.de"]
     for words in (["--beam", "2", "--robust"], [*files, "--robust"]):
-        result = run_cli("evaluate", folder, *words)
-        assert result.returncode == 0, result.stderr
-        assert "in capitals" in result.stdout.decode()
+        result = cli("evaluate", folder, *words)
+        assert result.status == 0, result.err
+        assert "in capitals" in result.out
         assert "## Robustness" not in (folder / "report.md").read_text(encoding="utf-8")
 
 
@@ -210,8 +210,8 @@ def test_a_run_is_not_its_own_parent(child_config, parent, fresh):
     assert (parent / "model.safetensors").exists()
 
 
-def test_the_resolved_config_has_the_parents_keys(child_config, tmp_path):
-    result = run_cli("config", "show", child_config())
-    assert result.returncode == 0 and "  d_model: 32 " in result.stdout.decode()
-    result = run_cli("config", "show", child_config(init_from=str(tmp_path / "gone")))
-    assert result.returncode == 2 and "gone: no such folder" in result.stderr.decode()
+def test_the_resolved_config_has_the_parents_keys(child_config, tmp_path, cli):
+    result = cli("config", "show", child_config())
+    assert result.status == 0 and "  d_model: 32 " in result.out
+    result = cli("config", "show", child_config(init_from=str(tmp_path / "gone")))
+    assert result.status == 2 and "gone: no such folder" in result.err

@@ -7,7 +7,6 @@ import yaml
 from safetensors.torch import load_file
 
 from tests.conftest import TINY, no_learning_curves
-from tests.integration.cli.test_cli import cli
 from transformer_mt.config.load import load_config
 from transformer_mt.training.loop import train
 
@@ -39,32 +38,32 @@ def test_it_goes_on_bit_for_bit(recurrent_run):
         assert straight[name].equal(resumed[name]), name
 
 
-def test_it_translates_whatever_the_batch(recurrent_run, tmp_path, capfdbinary):
+def test_it_translates_whatever_the_batch(recurrent_run, tmp_path, cli):
     folder, _ = recurrent_run
     text = tmp_path / "in.txt"
     text.write_text("The dog sleeps.\n\nThe old man sees a small house.\nThe cat.\n", encoding="utf-8")
     found = {}
     for beam, batch_tokens in ((1, 8), (1, 4096), (4, 40), (4, 4096)):
         asked = ["--beam", beam, "--batch-tokens", batch_tokens]
-        status, found[beam, batch_tokens], _ = cli(capfdbinary, "translate", folder, "-i", text, *asked)
+        status, found[beam, batch_tokens], _ = cli("translate", folder, "-i", text, *asked)
         assert status == 0 and found[beam, batch_tokens].count("\n") == 4
     assert found[1, 8] == found[1, 4096] and found[4, 40] == found[4, 4096]
 
-    covered = cli(capfdbinary, "translate", folder, "The dog.", "--coverage-penalty", "0.5", "--json")
+    covered = cli("translate", folder, "The dog.", "--coverage-penalty", "0.5", "--json")
     assert covered[0] == 0 and json.loads(covered[1])["translation"]
 
 
-def test_it_can_be_looked_at_but_not_exported(recurrent_run, tmp_path, capfdbinary):
+def test_it_can_be_looked_at_but_not_exported(recurrent_run, tmp_path, cli):
     pytest.importorskip("matplotlib")
     folder, _ = recurrent_run
     look = ["plot", "attention", folder, "The dog sleeps.", "--target", "Der Hund.", "-o", tmp_path / "a.png"]
-    status, out, _ = cli(capfdbinary, *look, "--json")
+    status, out, _ = cli(*look, "--json")
     (one,) = json.loads(out)["maps"]
     assert status == 0 and one["title"] == "cross attention, its one layer, its one head"
     assert len(one["weights"]) == len(json.loads(out)["rows"])
-    status, _, err = cli(capfdbinary, *look, "--kind", "encoder")
+    status, _, err = cli(*look, "--kind", "encoder")
     assert status == 2 and "--kind must be cross for this model, but is encoder" in err
-    status, _, err = cli(capfdbinary, "export", folder, tmp_path / "exported")
+    status, _, err = cli("export", folder, tmp_path / "exported")
     assert (
         status == 2
         and "CTranslate2 cannot hold this model: model.kind must be transformer, but is recurrent" in err

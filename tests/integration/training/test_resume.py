@@ -15,8 +15,8 @@ import pytest
 import yaml
 from safetensors.torch import load_file
 
+from tests.command import WarmProcess, run_command
 from tests.conftest import TINY
-from tests.warm import WarmProcess, run_cli
 from transformer_mt import checkpoint
 
 
@@ -76,10 +76,10 @@ def config_in(folder: Path, bpe_dropout: float = 0.0, data: dict | None = None, 
 
 
 def train(folder: Path, *words: object, code: int = 0) -> str:
-    result = run_cli("train", "tiny.yaml", *words, cwd=folder)
-    assert result.returncode == code, result.stderr.decode()
-    assert "Traceback" not in result.stderr.decode()
-    return result.stderr.decode()
+    result = run_command("train", "tiny.yaml", *words, cwd=folder)
+    assert result.status == code, result.err
+    assert "Traceback" not in result.err
+    return result.err
 
 
 def weights(folder: Path) -> dict:
@@ -114,8 +114,8 @@ def straight(tmp_path_factory):
 
 
 def killed(folder: Path, moment: str) -> None:
-    result = run_cli("train", "tiny.yaml", cwd=folder, before=(kill_at, *MOMENTS[moment]))
-    assert result.returncode == -signal.SIGKILL, result.stderr.decode()
+    result = run_command("train", "tiny.yaml", cwd=folder, before=(kill_at, *MOMENTS[moment]))
+    assert result.status == -signal.SIGKILL, result.err
 
 
 def same_end(folder: Path, straight: Path) -> None:
@@ -210,8 +210,8 @@ def test_a_signal_saves_and_leaves_with_one_line(number, straight, tmp_path):
         time.sleep(0.01)
     process.send_signal(number)
     result = process.wait(timeout=120)
-    errors = result.stderr.decode()
-    assert result.returncode == 128 + number
+    errors = result.err
+    assert result.status == 128 + number
     assert "and saved; run the same command to resume" in errors.strip().split("\n")[-1]
     assert "Traceback" not in errors
     (stopped,) = re.findall(r"stopped at update (\d+)", errors)
@@ -284,12 +284,12 @@ def fill_the_disk_at_checkpoint_18() -> None:
     checkpoint._write_tensors = full
 
 
-def test_a_full_disk_is_a_clear_message_and_costs_nothing_saved(straight, tmp_path):
+def test_a_full_disk_is_a_clear_message_and_costs_nothing_saved(straight, tmp_path, cli):
     """The third checkpoint finds the disk full; then there is room again."""
     config_in(tmp_path)
-    result = run_cli("train", "tiny.yaml", cwd=tmp_path, before=(fill_the_disk_at_checkpoint_18,))
-    last = result.stderr.decode().strip().split("\n")[-1]
-    assert result.returncode == 1
+    result = cli("train", "tiny.yaml", cwd=tmp_path, before=(fill_the_disk_at_checkpoint_18,))
+    last = result.err.strip().split("\n")[-1]
+    assert result.status == 1
     assert "step-00000018: No space left on device" in last
     assert "the newest checkpoint is step-00000012; free some space" in last
     train(tmp_path)

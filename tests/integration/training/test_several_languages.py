@@ -8,7 +8,6 @@ import pytest
 import yaml
 
 from tests.conftest import TINY, train_interrupted
-from tests.integration.cli.test_cli import cli
 from transformer_mt import Translator
 from transformer_mt.cli import resume
 from transformer_mt.cli.evaluation_sets import select_by_language
@@ -99,10 +98,10 @@ def test_each_source_begins_with_the_piece_of_its_target_language(both):
     assert seen[0][1:] == seen[1][1:]
 
 
-def test_validation_and_tests_go_by_their_own_languages(both, capfdbinary):
+def test_validation_and_tests_go_by_their_own_languages(both, cli):
     entries = [entry for entry in read_objects(both / "metrics.jsonl") if entry["event"] == "valid"]
     assert [each["name"] for each in entries[-1]["sets"]] == ["toy valid", "valid back"]
-    status, out, err = cli(capfdbinary, "evaluate", both, "--json")
+    status, out, err = cli("evaluate", both, "--json")
     assert status == 0, err
     assert [json.loads(line)["sentences"] for line in out.splitlines()] == [10, 12]
     rows = read_objects(both / "evaluation" / "test-1.jsonl")
@@ -110,7 +109,7 @@ def test_validation_and_tests_go_by_their_own_languages(both, capfdbinary):
     assert [row["source"] for row in rows] == list(german)
     expected = Translator.load(both, "cpu").towards("en").translate(german)
     assert [row["translation"] for row in rows] == [result.translation for result in expected]
-    status, out, _ = cli(capfdbinary, "evaluate", both, "--json", "--to", "en")
+    status, out, _ = cli("evaluate", both, "--json", "--to", "en")
     assert [json.loads(line)["corpus"] for line in out.splitlines()] == ["toy test (de to en)"]
 
 
@@ -133,28 +132,28 @@ def test_bleu_is_computed_with_the_tokenizer_of_the_sets_own_language(both):
         assert "tok:13a" in evaluate(translator, test, config.evaluate).scores[0].signature
 
 
-def test_the_command_line_names_the_languages(both, capfdbinary):
-    status, out, err = cli(capfdbinary, "translate", both, "A dog.")
+def test_the_command_line_names_the_languages(both, cli):
+    status, out, err = cli("translate", both, "A dog.")
     assert status == 2 and "--to must be one of de, en, the languages the model writes" in err
-    german = cli(capfdbinary, "translate", both, "--to", "de", "A dog sleeps.")
-    english = cli(capfdbinary, "translate", both, "--to", "en", "A dog sleeps.")
+    german = cli("translate", both, "--to", "de", "A dog sleeps.")
+    english = cli("translate", both, "--to", "en", "A dog sleeps.")
     assert german[0] == english[0] == 0
     assert (
         german[1].strip()
         == Translator.load(both, "cpu").towards("de").translate(["A dog sleeps."])[0].translation
     )
-    status, _, err = cli(capfdbinary, "translate", both, "--to", "fr", "A dog.")
+    status, _, err = cli("translate", both, "--to", "fr", "A dog.")
     assert status == 2 and "--to must be a language the model writes (de, en), but is fr" in err
-    status, _, err = cli(capfdbinary, "translate", both, "--to", "de", "--from", "fr", "A dog.")
+    status, _, err = cli("translate", both, "--to", "de", "--from", "fr", "A dog.")
     assert status == 2 and "--from must be a language the model reads (en, de), but is fr" in err
 
 
-def test_a_model_of_one_language_takes_its_own_name_only(tiny_run, capfdbinary):
-    plain = cli(capfdbinary, "translate", tiny_run, "A dog.")
-    assert cli(capfdbinary, "translate", tiny_run, "--to", "de", "A dog.") == plain
-    status, _, err = cli(capfdbinary, "translate", tiny_run, "--to", "en", "A dog.")
+def test_a_model_of_one_language_takes_its_own_name_only(tiny_run, cli):
+    plain = cli("translate", tiny_run, "A dog.")
+    assert cli("translate", tiny_run, "--to", "de", "A dog.") == plain
+    status, _, err = cli("translate", tiny_run, "--to", "en", "A dog.")
     assert status == 2 and "--to must be a language the model writes (de), but is en" in err
-    status, _, err = cli(capfdbinary, "translate", tiny_run, "--from", "fr", "A dog.")
+    status, _, err = cli("translate", tiny_run, "--from", "fr", "A dog.")
     assert status == 2 and "--from must be a language the model reads (en), but is fr" in err
 
 
@@ -226,40 +225,39 @@ def test_a_validation_set_of_the_other_direction_is_refused_at_once(write_config
     assert not (tmp_path / "run").exists()
 
 
-def test_systems_are_compared_in_the_direction_of_the_set(both, tiny_run, tmp_path, capfdbinary):
-    status, _, err = cli(capfdbinary, "compare", both, tiny_run)
+def test_systems_are_compared_in_the_direction_of_the_set(both, tiny_run, tmp_path, cli):
+    status, _, err = cli("compare", both, tiny_run)
     assert status == 2 and "the model translates en to de, but the set is de to en" in err
-    status, out, _ = cli(capfdbinary, "compare", both, tiny_run, "--to", "de", "--samples", "20")
+    status, out, _ = cli("compare", both, tiny_run, "--to", "de", "--samples", "20")
     assert status == 0 and "en to de" in out and "de to en" not in out
     (tmp_path / "a.de").write_text("Ein Hund schläft.\n")
     (tmp_path / "a.en").write_text("A dog sleeps.\n")
     files = ["--source", tmp_path / "a.de", "--reference", tmp_path / "a.en"]
-    status, _, err = cli(capfdbinary, "compare", both, *files)
+    status, _, err = cli("compare", both, *files)
     assert status == 2 and "--to must be one of de, en, the languages the model writes" in err
-    status, _, err = cli(capfdbinary, "compare", tiny_run, both, *files)
+    status, _, err = cli("compare", tiny_run, both, *files)
     assert status == 0  # the direction of the first
     page = tmp_path / "page.html"
     words = ["--to", "en", "--samples", "20", "--html", page]
-    assert cli(capfdbinary, "compare", both, *files, *words)[0] == 0
+    assert cli("compare", both, *files, *words)[0] == 0
     expected = Translator.load(both, "cpu").towards("en").translate(["Ein Hund schläft."])[0].translation
     assert html.escape(expected) in page.read_text()
-    status, _, err = cli(capfdbinary, "compare", tiny_run, "--to", "en")
+    status, _, err = cli("compare", tiny_run, "--to", "en")
     assert status == 2 and "a test set must be into en, but those of the model are en to de" in err
     translations = tmp_path / "a.en"
-    status, _, err = cli(
-        capfdbinary, "compare", f"x={translations}", f"y={translations}", *files, "--to", "en",
+    status, _, err = cli("compare", f"x={translations}", f"y={translations}", *files, "--to", "en",
         "--target-lang", "en",
     )  # fmt: skip
     assert status == 2 and "--to requires a model, but all systems are files" in err
 
 
-def test_evaluate_takes_the_sets_of_the_languages_named(both, capfdbinary):
+def test_evaluate_takes_the_sets_of_the_languages_named(both, cli):
     for words, there, back in (
         (["--to", "de_AT"], True, False), (["--from", "de"], False, True), (["--to", "en"], False, True),
     ):  # fmt: skip
-        status, out, _ = cli(capfdbinary, "evaluate", both, *words)
+        status, out, _ = cli("evaluate", both, *words)
         assert status == 0 and ("(en to de)" in out, "(de to en)" in out) == (there, back)
-    status, _, err = cli(capfdbinary, "evaluate", both, "--from", "de", "--to", "de")
+    status, _, err = cli("evaluate", both, "--from", "de", "--to", "de")
     assert status == 2 and "must be from de into de, but those of the model are en to de, de to en" in err
 
 
@@ -270,48 +268,46 @@ def test_of_two_variants_the_one_named_is_taken():
         assert [each.name for each in select_by_language(sets, directions, target, None)] == found
 
 
-def test_a_child_is_compared_only_where_it_and_its_parent_translate(
-    both, write_config, tmp_path, capfdbinary
-):
+def test_a_child_is_compared_only_where_it_and_its_parent_translate(both, write_config, tmp_path, cli):
     """And a set whose tag the parent does not have is translated without it."""
     path = write_config("child.yaml", train=SHORT)
     values = yaml.safe_load(path.read_text())
     values["data"]["test"] = [{"toy": "test", "size": 8, "tag": "<cap>"}]
     path.write_text(yaml.safe_dump({**values, "init_from": str(both), "tokenizer": {}, "model": {}}))
     child = train(load_config(path), tmp_path / "child")
-    status, out, err = cli(capfdbinary, "evaluate", child)
+    status, out, err = cli("evaluate", child)
     assert status == 0 and f"not both of {both} and {child} translate it" in err
     assert f"{both}: translates toy test without <cap>, which it does not have" in err
     assert "before" in out and "(de to en)" not in out.split("before")[1]
     assert "(en to de)" in out.split("before")[1]
 
 
-def test_another_language_is_not_resumed(both, tmp_path, capfdbinary, monkeypatch):
+def test_another_language_is_not_resumed(both, tmp_path, cli, monkeypatch):
     source, out = tmp_path / "a.txt", tmp_path / "out.txt"
     source.write_text("A dog.\nA cat.\nA bird.\n")
     monkeypatch.setattr("transformer_mt.cli.resume.end", lambda output: None)  # as if it had been killed
     command = ["translate", both, "-i", source, "-o", out]
-    assert cli(capfdbinary, *command, "--to", "de")[0] == 0
+    assert cli(*command, "--to", "de")[0] == 0
     out.write_bytes(out.read_bytes().splitlines(keepends=True)[0])
-    status, _, err = cli(capfdbinary, *command, "--to", "en", "--resume")
+    status, _, err = cli(*command, "--to", "en", "--resume")
     assert status == 2 and 'another value of the setting languages ("en to de" then, "de to en" now)' in err
     record = resume.record_file(out)
     facts = json.loads(record.read_text())
     del facts["the setting languages"]  # as earlier versions wrote it
     record.write_text(json.dumps(facts))
-    assert cli(capfdbinary, *command, "--to", "de", "--resume")[0] == 0
+    assert cli(*command, "--to", "de", "--resume")[0] == 0
 
 
-def test_a_direction_without_a_corpus_is_reported(both, capfdbinary):
+def test_a_direction_without_a_corpus_is_reported(both, cli):
     said = "note: the model was not trained to translate de to de"
-    assert said in cli(capfdbinary, "translate", both, "--from", "de", "--to", "de", "Hund.")[2]
-    assert "note" not in cli(capfdbinary, "translate", both, "--from", "en", "--to", "de", "Dog.")[2]
+    assert said in cli("translate", both, "--from", "de", "--to", "de", "Hund.")[2]
+    assert "note" not in cli("translate", both, "--from", "en", "--to", "de", "Dog.")[2]
 
 
-def test_an_export_has_all_languages(both, tmp_path, capfdbinary):
+def test_an_export_has_all_languages(both, tmp_path, cli):
     pytest.importorskip("ctranslate2")
     out = tmp_path / "ct2"
-    status, _, err = cli(capfdbinary, "export", both, out)
+    status, _, err = cli("export", both, out)
     assert status == 0, err
     lines = [english for english, _ in toy.generate("test", 10)]
     for target in ("de", "en"):
@@ -319,7 +315,7 @@ def test_an_export_has_all_languages(both, tmp_path, capfdbinary):
         settings = {"stop_early": True}
         ours = Translator.load(both, "cpu", decode=settings).towards(target).translate(lines)
         assert sum(a.translation == b.translation for a, b in zip(ours, theirs)) >= 9
-    status, _, err = cli(capfdbinary, "export", both, tmp_path / "hf", "--to", "huggingface")
+    status, _, err = cli("export", both, tmp_path / "hf", "--to", "huggingface")
     assert status == 2 and "data.train must have one target language, but has 2" in err
 
 
@@ -400,8 +396,8 @@ def test_kept_translations_are_those_into_the_same_language(both, tmp_path):
     assert again == [into_english, into_german] and into_german != into_english
 
 
-def test_a_set_is_labelled_with_its_direction(both, capfdbinary):
-    status, out, _ = cli(capfdbinary, "evaluate", both)
+def test_a_set_is_labelled_with_its_direction(both, cli):
+    status, out, _ = cli("evaluate", both)
     assert status == 0 and "toy test (en to de), 10 sentences" in out and "toy test (de to en), 12" in out
 
 

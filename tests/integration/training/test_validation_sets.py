@@ -5,7 +5,6 @@ import json
 import pytest
 
 from tests.conftest import no_learning_curves
-from tests.integration.cli.test_cli import cli
 from transformer_mt.config import load_config
 from transformer_mt.data.corpora.evaluation_sets import read_set
 from transformer_mt.data.preparation.prepare import prepare
@@ -104,7 +103,7 @@ def test_pairs_of_one_source_are_one_sentence(write_config, tmp_path):
     assert len(valid.pairs) == 3  # all references count for the loss
 
 
-def test_a_file_for_each_reference(write_config, tmp_path, tiny_run, capfdbinary):
+def test_a_file_for_each_reference(write_config, tmp_path, tiny_run, cli):
     for name, lines in (
         ("src", ["The dog sleeps.", "The dog sleeps."]),
         ("a", ["x", "y"]),
@@ -123,7 +122,7 @@ def test_a_file_for_each_reference(write_config, tmp_path, tiny_run, capfdbinary
         "--reference",
         files["target"][1],
     )
-    status, out, _ = cli(capfdbinary, "evaluate", tiny_run, *words)
+    status, out, _ = cli("evaluate", tiny_run, *words)
     assert status == 0 and "nrefs:2" in out
     row = json.loads((tiny_run / "evaluation" / "0-src.jsonl").read_text(encoding="utf-8").split("\n")[0])
     assert row["references"] == ["x", "z"] and "reference" not in row

@@ -6,7 +6,6 @@ import shutil
 import pytest
 
 from tests.conftest import no_learning_curves
-from tests.integration.cli.test_cli import cli
 from transformer_mt.config import load_config
 from transformer_mt.training.loop import train
 from transformer_mt.translation import retry
@@ -32,19 +31,19 @@ def calibrated(tmp_path_factory, request):
     return folder / "run"
 
 
-def translated(capfdbinary, model, *words):
-    status, out, err = cli(capfdbinary, "translate", model, "--json", *words, *LINES)
+def translated(cli, model, *words):
+    status, out, err = cli("translate", model, "--json", *words, *LINES)
     assert status == 0, err
     return [json.loads(line) for line in out.splitlines()], err
 
 
-def test_each_line_has_a_confidence(calibrated, capfdbinary):
+def test_each_line_has_a_confidence(calibrated, cli):
     facts = json.loads((calibrated / "calibration.json").read_text(encoding="utf-8"))
     assert facts["sentences"] == 30 and len(facts["bins"]) == 10
     report = (calibrated / "report.md").read_text(encoding="utf-8")
     assert "## Confidence" in report and f"mean error is {facts['error_after']:.3f}" in report
     assert (calibrated / "reliability.png").read_bytes().startswith(b"\x89PNG")
-    rows, _ = translated(capfdbinary, calibrated)
+    rows, _ = translated(cli, calibrated)
     assert rows[2]["confidence"] is None  # nothing was translated
     for row in rows[:2]:
         x = facts["intercept"] + facts["slope"] * row["log_prob"] / (len(row["tokens"]) + 1)
@@ -52,17 +51,15 @@ def test_each_line_has_a_confidence(calibrated, capfdbinary):
         assert ("low_confidence" in row["flags"]) == (row["confidence"] < facts["low"])
 
 
-def test_an_export_has_the_confidence_of_its_run(calibrated, tmp_path, capfdbinary):
+def test_an_export_has_the_confidence_of_its_run(calibrated, tmp_path, cli):
     pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
-    assert cli(capfdbinary, "export", calibrated, tmp_path / "out")[0] == 0
-    rows, _ = translated(capfdbinary, tmp_path / "out")
-    own, _ = translated(capfdbinary, calibrated)
+    assert cli("export", calibrated, tmp_path / "out")[0] == 0
+    rows, _ = translated(cli, tmp_path / "out")
+    own, _ = translated(cli, calibrated)
     assert [r["confidence"] for r in rows[:2]] == pytest.approx([r["confidence"] for r in own[:2]], abs=1e-3)
 
 
-def test_other_weights_have_no_confidence_until_they_are_calibrated(
-    calibrated, tmp_path, capfdbinary, monkeypatch
-):
+def test_other_weights_have_no_confidence_until_they_are_calibrated(calibrated, tmp_path, cli, monkeypatch):
     run = shutil.copytree(calibrated, tmp_path / "run")
     before = (run / "calibration.json").read_text(encoding="utf-8")
     config = load_config(run / "config.yaml", ["train.max_updates=30"])
@@ -71,13 +68,13 @@ def test_other_weights_have_no_confidence_until_they_are_calibrated(
     train(config, run)
     is_new = (run / "model.safetensors").read_bytes() != (calibrated / "model.safetensors").read_bytes()
     assert is_new and not (run / "calibration.json").exists() and before
-    rows, _ = translated(capfdbinary, run)
+    rows, _ = translated(cli, run)
     assert [row["confidence"] for row in rows] == [None] * 4
 
 
-def test_suspicious_lines_are_translated_again_and_both_are_recorded(calibrated, capfdbinary):
-    plain, _ = translated(capfdbinary, calibrated)
-    rows, err = translated(capfdbinary, calibrated, "--retry")
+def test_suspicious_lines_are_translated_again_and_both_are_recorded(calibrated, cli):
+    plain, _ = translated(cli, calibrated)
+    rows, err = translated(cli, calibrated, "--retry")
     again = [bool(retry.RETRIED_FLAGS & set(row["flags"])) for row in plain]
     assert again[1]  # so small a model does not copy the number
     for before, row, is_again in zip(plain, rows, again):

@@ -14,9 +14,7 @@ from contextlib import suppress
 
 import pytest
 
-from tests.conftest import ROOT, run_process
-from tests.integration.cli.test_cli import cli
-from tests.warm import run_cli
+from tests.conftest import ROOT
 from transformer_mt.locks import lock_folder
 
 LINES = [
@@ -43,30 +41,28 @@ def interrupted(monkeypatch):
     monkeypatch.setattr("transformer_mt.cli.resume.end", lambda output: None)
 
 
-def test_resume_continues_without_repeating_or_losing_a_line(
-    tiny_run, source, tmp_path, capfdbinary, interrupted
-):
+def test_resume_continues_without_repeating_or_losing_a_line(tiny_run, source, tmp_path, cli, interrupted):
     out = tmp_path / "out.txt"
-    assert cli(capfdbinary, "translate", tiny_run, "-i", source, "-o", out)[0] == 0
+    assert cli("translate", tiny_run, "-i", source, "-o", out)[0] == 0
     whole = out.read_bytes()
     # As an interruption at any byte leaves it
     for kept in (0, 1, len(whole) // 2, len(whole) - 1, len(whole)):
         out.write_bytes(whole[:kept])
-        status, _, err = cli(capfdbinary, "translate", tiny_run, "-i", source, "-o", out, "--resume")
+        status, _, err = cli("translate", tiny_run, "-i", source, "-o", out, "--resume")
         assert status == 0 and out.read_bytes() == whole
         assert f"resuming after {whole[:kept].count(bytes([10]))} lines" in err
     out.unlink()
-    assert cli(capfdbinary, "translate", tiny_run, "-i", source, "-o", out, "--resume")[0] == 0
+    assert cli("translate", tiny_run, "-i", source, "-o", out, "--resume")[0] == 0
     assert out.read_bytes() == whole
 
 
-def test_resumed_json_lines_keep_their_numbers(tiny_run, source, tmp_path, capfdbinary, interrupted):
+def test_resumed_json_lines_keep_their_numbers(tiny_run, source, tmp_path, cli, interrupted):
     out = tmp_path / "out.jsonl"
     command = ["translate", tiny_run, "-i", source, "-o", out, "--json", "--prefix", "Der", "--resume"]
-    assert cli(capfdbinary, *command)[0] == 0
+    assert cli(*command)[0] == 0
     whole = out.read_text(encoding="utf-8")
     out.write_text("".join(whole.splitlines(keepends=True)[:3]) + '{"line": 4, "sou', encoding="utf-8")
-    assert cli(capfdbinary, *command)[0] == 0
+    assert cli(*command)[0] == 0
     rows = [json.loads(line) for line in out.read_text(encoding="utf-8").split("\n") if line]
     assert [row["line"] for row in rows] == [1, 2, 3, 4, 5] and [row["source"] for row in rows] == LINES
     assert [row["translation"] for row in rows] == [
@@ -87,45 +83,43 @@ def test_resumed_json_lines_keep_their_numbers(tiny_run, source, tmp_path, capfd
     ],
 )
 def test_what_was_begun_otherwise_is_not_resumed(
-    tiny_run, source, tmp_path, capfdbinary, interrupted, change, message
+    tiny_run, source, tmp_path, cli, interrupted, change, message
 ):
     out, other, model = tmp_path / "out.txt", tmp_path / "other.txt", tmp_path / "model"
     other.write_text("".join(f"{line}\n" for line in reversed(LINES)), encoding="utf-8")
     shutil.copytree(tiny_run, model, ignore=shutil.ignore_patterns("checkpoints", "averaging"))
     with (model / "config.yaml").open("a", encoding="utf-8") as config:
         config.write("# another\n")
-    assert cli(capfdbinary, "translate", tiny_run, "-i", source, "-o", out)[0] == 0
+    assert cli("translate", tiny_run, "-i", source, "-o", out)[0] == 0
     begun = b"".join(out.read_bytes().splitlines(keepends=True)[:2])
     out.write_bytes(begun)
     words = [{"RUN": tiny_run, "OTHER": other}.get(word, word) for word in change if word != "MODEL"]
     folder = model if change == ["MODEL"] else tiny_run
-    status, _, err = cli(capfdbinary, "translate", folder, "-i", source, "-o", out, "--resume", *words)
+    status, _, err = cli("translate", folder, "-i", source, "-o", out, "--resume", *words)
     assert status == 2 and message in err and "translate it again without --resume" in err
     assert out.read_bytes() == begun
     command = ["translate", tiny_run, "-i", source, "-o", out, "--resume", "--batch-tokens", "64"]
-    assert cli(capfdbinary, *command)[0] == 0
+    assert cli(*command)[0] == 0
 
 
-def test_an_output_without_a_record_is_not_resumed(tiny_run, source, tmp_path, capfdbinary):
+def test_an_output_without_a_record_is_not_resumed(tiny_run, source, tmp_path, cli):
     out = tmp_path / "out.txt"
     out.write_text("x\n" * 3, encoding="utf-8")
-    status, _, err = cli(capfdbinary, "translate", tiny_run, "-i", source, "-o", out, "--resume")
+    status, _, err = cli("translate", tiny_run, "-i", source, "-o", out, "--resume")
     assert (
         status == 2
         and "out.txt: must have a record of what wrote it (.out.txt.resume.json) to be resumed" in err
     )
     assert out.read_text(encoding="utf-8") == "x\n" * 3
-    assert cli(capfdbinary, "translate", tiny_run, "-i", source, "-o", out)[0] == 0
+    assert cli("translate", tiny_run, "-i", source, "-o", out)[0] == 0
     assert not (tmp_path / ".out.txt.resume.json").exists()  # complete: nothing to resume
 
 
-def test_an_output_with_more_lines_than_the_input_is_not_resumed(
-    tiny_run, tmp_path, capfdbinary, interrupted
-):
+def test_an_output_with_more_lines_than_the_input_is_not_resumed(tiny_run, tmp_path, cli, interrupted):
     out = tmp_path / "out.txt"
-    assert cli(capfdbinary, "translate", tiny_run, "-o", out, "A dog.")[0] == 0
+    assert cli("translate", tiny_run, "-o", out, "A dog.")[0] == 0
     out.write_text("x\n" * 9, encoding="utf-8")
-    status, _, err = cli(capfdbinary, "translate", tiny_run, "-o", out, "--resume", "A dog.")
+    status, _, err = cli("translate", tiny_run, "-o", out, "--resume", "A dog.")
     assert (
         status == 2 and "holds 9 lines, but the input has 1; was it written from another input file?" in err
     )
@@ -141,11 +135,11 @@ def test_an_output_with_more_lines_than_the_input_is_not_resumed(
         (b"A dog.\nA c\0t.\n", "has a NUL byte in line 2"),
     ],
 )
-def test_what_is_no_text_is_refused_and_the_output_kept(tiny_run, tmp_path, capfdbinary, content, found):
+def test_what_is_no_text_is_refused_and_the_output_kept(tiny_run, tmp_path, cli, content, found):
     source, out = tmp_path / "in.docx", tmp_path / "out.txt"
     source.write_bytes(content)
     out.write_text("precious\n", encoding="utf-8")
-    status, _, err = cli(capfdbinary, "translate", tiny_run, "-i", source, "-o", out)
+    status, _, err = cli("translate", tiny_run, "-i", source, "-o", out)
     assert status == 2 and f"in.docx: must be text in UTF-8, but {found}; save it as UTF-8 text first" in err
     assert out.read_text(encoding="utf-8") == "precious\n"
 
@@ -154,35 +148,33 @@ def test_what_is_no_text_is_refused_and_the_output_kept(tiny_run, tmp_path, capf
     "words",
     [["--ensemble", "RUN", "--coverage-penalty", "0.2"], ["--prefixes", "no/file"], ["--prefixes", "OUT"]],
 )
-def test_a_refused_command_leaves_the_output_as_it_was(tiny_run, source, tmp_path, capfdbinary, words):
+def test_a_refused_command_leaves_the_output_as_it_was(tiny_run, source, tmp_path, cli, words):
     out = tmp_path / "out.txt"
     out.write_text("precious\n" * 5, encoding="utf-8")
     names = {"RUN": tiny_run, "OUT": out}
-    status, _, err = cli(
-        capfdbinary, "translate", tiny_run, "-i", source, "-o", out, *(names.get(w, w) for w in words)
-    )
+    status, _, err = cli("translate", tiny_run, "-i", source, "-o", out, *(names.get(w, w) for w in words))
     assert status == 2 and err.count("\n") == 1
     assert out.read_text(encoding="utf-8") == "precious\n" * 5
 
 
-def test_resuming_in_the_input_itself_is_refused_before_it_is_touched(tiny_run, tmp_path, capfdbinary):
+def test_resuming_in_the_input_itself_is_refused_before_it_is_touched(tiny_run, tmp_path, cli):
     path = tmp_path / "a.txt"
     path.write_text("The dog sleeps.\nA cat", encoding="utf-8")
-    status, _, err = cli(capfdbinary, "translate", tiny_run, "-i", path, "-o", path, "--resume")
+    status, _, err = cli("translate", tiny_run, "-i", path, "-o", path, "--resume")
     assert status == 2 and "the output must not be what is read" in err
     assert path.read_text(encoding="utf-8") == "The dog sleeps.\nA cat"
 
 
-def test_whatever_the_locale_text_is_utf8(tiny_run, tmp_path):
+def test_whatever_the_locale_text_is_utf8(tiny_run, tmp_path, cli):
     for name, text in (("a.en", "The girl.\n"), ("a.de", "Das Mädchen.\n")):
         (tmp_path / name).write_text(text, encoding="utf-8")
     plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    scored = run_process(
-        "score", tiny_run, "--source", tmp_path / "a.en", "--target", tmp_path / "a.de", **plain
+    scored = cli(
+        "score", tiny_run, "--source", tmp_path / "a.en", "--target", tmp_path / "a.de", **plain, new=True
     )
-    assert scored.returncode == 0 and "Das Mädchen." in scored.stdout.decode()
-    begun = run_process("translate", tiny_run, "The girl.", "--prefix", "Mädchen", **plain)
-    assert begun.returncode == 0 and begun.stdout.decode().startswith("Mädchen")
+    assert scored.status == 0 and "Das Mädchen." in scored.out
+    begun = cli("translate", tiny_run, "The girl.", "--prefix", "Mädchen", **plain, new=True)
+    assert begun.status == 0 and begun.out.startswith("Mädchen")
 
 
 def test_a_closed_standard_output_is_told(tiny_run):
@@ -191,7 +183,7 @@ def test_a_closed_standard_output_is_told(tiny_run):
     assert result.returncode == 2 and result.stderr == b"standard output is closed; give --output FILE\n"
 
 
-def test_every_search_and_rule_can_be_asked_for(tiny_run, capfdbinary):
+def test_every_search_and_rule_can_be_asked_for(tiny_run, cli):
     for words in (
         [
             "--search",
@@ -213,79 +205,72 @@ def test_every_search_and_rule_can_be_asked_for(tiny_run, capfdbinary):
         ["--min-length", "2", "--max-length", "9", "--no-repeat-ngram", "2", "--repetition-penalty", "1.2"],
         ["--ban", "Hund", "--ban", "Katze", "--max-length-ratio", "1.5", "--prefix", "Ein"],
     ):
-        status, out, err = cli(capfdbinary, "translate", tiny_run, *words, "The dog sleeps.")
+        status, out, err = cli("translate", tiny_run, *words, "The dog sleeps.")
         assert status == 0, err
         assert out.count("\n") == (2 if "--n-best" in words else 1)
     sampled = [
-        cli(capfdbinary, "translate", tiny_run, "--search", "sample", "--seed", s, "The dog sleeps.")[1]
-        for s in "112"
+        cli("translate", tiny_run, "--search", "sample", "--seed", s, "The dog sleeps.")[1] for s in "112"
     ]
     assert sampled[0] == sampled[1] != sampled[2]
 
 
-def test_prefixes_stand_beside_their_lines(tiny_run, source, tmp_path, capfdbinary):
+def test_prefixes_stand_beside_their_lines(tiny_run, source, tmp_path, cli):
     prefixes = tmp_path / "prefixes.txt"
     prefixes.write_text("Der Hund\n\nEine\nDie\n\n", encoding="utf-8")
-    lines = cli(capfdbinary, "translate", tiny_run, "-i", source, "--prefixes", prefixes)[1].split("\n")
+    lines = cli("translate", tiny_run, "-i", source, "--prefixes", prefixes)[1].split("\n")
     assert lines[0].startswith("Der Hund") and lines[2].startswith("Eine") and lines[3].startswith("Die")
-    plain = cli(capfdbinary, "translate", tiny_run, "-i", source)[1].split("\n")
+    plain = cli("translate", tiny_run, "-i", source)[1].split("\n")
     assert lines[1] == plain[1] == "" and lines[4] == plain[4]
     prefixes.write_text("Der Hund\n", encoding="utf-8")
-    status, _, err = cli(capfdbinary, "translate", tiny_run, "-i", source, "--prefixes", prefixes)
+    status, _, err = cli("translate", tiny_run, "-i", source, "--prefixes", prefixes)
     assert status == 2 and "must have one prefix per input line, but ends at line 1" in err
     prefixes.write_text("Der\n" * 9, encoding="utf-8")
-    status, _, err = cli(capfdbinary, "translate", tiny_run, "-i", source, "--prefixes", prefixes)
+    status, _, err = cli("translate", tiny_run, "-i", source, "--prefixes", prefixes)
     assert status == 2 and "must have one prefix per input line, but has more than 5" in err
 
 
-def test_plain_n_best_lines_say_which_line_they_are_of(tiny_run, source, capfdbinary):
-    out = cli(capfdbinary, "translate", tiny_run, "-i", source, "--n-best", "3")[1]
+def test_plain_n_best_lines_say_which_line_they_are_of(tiny_run, source, cli):
+    out = cli("translate", tiny_run, "-i", source, "--n-best", "3")[1]
     numbers = [int(line.split("\t")[0]) for line in out.strip().split("\n")]
     assert sorted(set(numbers)) == [1, 2, 3, 4, 5] and numbers == sorted(numbers) and numbers.count(2) == 1
 
 
-def test_resumed_lines_keep_their_prefixes(tiny_run, source, tmp_path, capfdbinary, interrupted):
+def test_resumed_lines_keep_their_prefixes(tiny_run, source, tmp_path, cli, interrupted):
     out, prefixes = tmp_path / "out.txt", tmp_path / "prefixes.txt"
     prefixes.write_text("Der Hund\n\nEine\nDie\nHeute\n", encoding="utf-8")
     command = ["translate", tiny_run, "-i", source, "--prefixes", prefixes, "-o", out]
-    assert cli(capfdbinary, *command)[0] == 0
+    assert cli(*command)[0] == 0
     whole = out.read_bytes()
     for done in (1, 2, 3):
         out.write_bytes(b"".join(whole.splitlines(keepends=True)[:done]))
-        assert cli(capfdbinary, *command, "--resume")[0] == 0
+        assert cli(*command, "--resume")[0] == 0
         assert out.read_bytes() == whole
 
 
-def test_protected_text_and_flags(tiny_run, capfdbinary):
-    out = cli(
-        capfdbinary, "translate", tiny_run, "--json", "--protect", r"<[^>]+>", "The <b>dog</b> sleeps."
-    )[1]
+def test_protected_text_and_flags(tiny_run, cli):
+    out = cli("translate", tiny_run, "--json", "--protect", r"<[^>]+>", "The <b>dog</b> sleeps.")[1]
     row = json.loads(out)
     assert (
         row["translation"].count("<b>") == row["translation"].count("</b>") == 1
         and "protected_split" in row["flags"]
     )
     assert row["problems"][0].startswith("protected text was lost")
-    row = json.loads(cli(capfdbinary, "translate", tiny_run, "--json", "The dog sleeps. " * 30)[1])
+    row = json.loads(cli("translate", tiny_run, "--json", "The dog sleeps. " * 30)[1])
     assert "split" in row["flags"] and len(row["segments"]) == 30
-    row = json.loads(
-        cli(capfdbinary, "translate", tiny_run, "--json", "A. B.", "--split-sentences", "false")[1]
-    )
+    row = json.loads(cli("translate", tiny_run, "--json", "A. B.", "--split-sentences", "false")[1])
     assert "split" not in row["flags"] and row["segments"] == []
 
 
-def test_an_export_in_an_ensemble_is_refused(tiny_run, tmp_path, capfdbinary):
+def test_an_export_in_an_ensemble_is_refused(tiny_run, tmp_path, cli):
     shutil.copytree(tiny_run, tmp_path / "ct2")
     (tmp_path / "ct2" / "model.bin").touch()
-    status, _, err = cli(
-        capfdbinary, "translate", tiny_run, "--ensemble", tmp_path / "ct2", "The dog sleeps."
-    )
+    status, _, err = cli("translate", tiny_run, "--ensemble", tmp_path / "ct2", "The dog sleeps.")
     assert status == 2 and "ct2: must be a run's folder to translate in an ensemble, but is an export" in err
 
 
-def test_an_ensemble_of_runs(tiny_run, capfdbinary):
-    alone = cli(capfdbinary, "translate", tiny_run, "The dog sleeps.")[1]
-    assert cli(capfdbinary, "translate", tiny_run, "--ensemble", tiny_run, "The dog sleeps.")[1] == alone
+def test_an_ensemble_of_runs(tiny_run, cli):
+    alone = cli("translate", tiny_run, "The dog sleeps.")[1]
+    assert cli("translate", tiny_run, "--ensemble", tiny_run, "The dog sleeps.")[1] == alone
 
 
 def test_progress_is_shown_to_a_person_and_to_nobody_else(tiny_run, source, tmp_path):
@@ -347,16 +332,16 @@ def test_progress_is_shown_to_a_person_and_to_nobody_else(tiny_run, source, tmp_
         (["--beam", "200000"], "--beam must be less than or equal to 1000"),
     ],
 )
-def test_what_makes_no_sense_is_refused_with_a_sentence(tiny_run, capfdbinary, words, message):
-    status, out, err = cli(capfdbinary, "translate", tiny_run, "The dog sleeps.", *words)
+def test_what_makes_no_sense_is_refused_with_a_sentence(tiny_run, cli, words, message):
+    status, out, err = cli("translate", tiny_run, "The dog sleeps.", *words)
     assert status == 2 and out == "" and message in err.strip().split("\n")[-1]
 
 
-def test_what_score_says_is_what_translate_said(tiny_run, source, tmp_path, capfdbinary):
+def test_what_score_says_is_what_translate_said(tiny_run, source, tmp_path, cli):
     translated = tmp_path / "out.jsonl"
-    assert cli(capfdbinary, "translate", tiny_run, "-i", source, "--json", "-o", translated)[0] == 0
+    assert cli("translate", tiny_run, "-i", source, "--json", "-o", translated)[0] == 0
     rows = [json.loads(line) for line in translated.read_text(encoding="utf-8").split("\n") if line]
-    status, out, err = cli(capfdbinary, "score", tiny_run, "--translations", translated, "--json")
+    status, out, err = cli("score", tiny_run, "--translations", translated, "--json")
     scored = [json.loads(line) for line in out.strip().split("\n")]
     assert status == 0 and "5 lines" in err
     for row, score in zip(rows, scored):
@@ -383,10 +368,10 @@ def test_what_score_says_is_what_translate_said(tiny_run, source, tmp_path, capf
         ),
     ],
 )
-def test_score_mistakes(tiny_run, source, tmp_path, capfdbinary, words, message):
+def test_score_mistakes(tiny_run, source, tmp_path, cli, words, message):
     (tmp_path / "short.txt").write_text("x\n", encoding="utf-8")
     names = {"SHORT": tmp_path / "short.txt", "SOURCE": source}
-    status, out, err = cli(capfdbinary, "score", tiny_run, *(names.get(word, word) for word in words))
+    status, out, err = cli("score", tiny_run, *(names.get(word, word) for word in words))
     assert status == 2 and out == "" and message in err.strip().split("\n")[-1]
 
 
@@ -406,28 +391,28 @@ def test_score_mistakes(tiny_run, source, tmp_path, capfdbinary, words, message)
         ),
     ],
 )
-def test_translations_that_cannot_be_scored_are_told(tiny_run, tmp_path, capfdbinary, change, message):
+def test_translations_that_cannot_be_scored_are_told(tiny_run, tmp_path, cli, change, message):
     row = {"source": "The dog.", "translation": "Der", "tokens": ["▁Der"], "flags": [], **change}
     path = tmp_path / "odd.jsonl"
     path.write_text(json.dumps(row, ensure_ascii=False) + "\n", encoding="utf-8")
-    status, _, err = cli(capfdbinary, "score", tiny_run, "--translations", path)
+    status, _, err = cli("score", tiny_run, "--translations", path)
     assert status == 2 and f"odd.jsonl:1: {message}" in err
 
 
-def test_a_blank_line_has_the_same_score_as_when_it_was_translated(tiny_run, tmp_path, capfdbinary):
+def test_a_blank_line_has_the_same_score_as_when_it_was_translated(tiny_run, tmp_path, cli):
     path = tmp_path / "two.jsonl"
     row = {"translation": "", "tokens": [], "flags": ["empty"]}
     dog = {"source": "The dog.", "translation": "Der", "tokens": ["<0x44>"], "flags": []}
     text = "".join(json.dumps(each) + "\n" for each in (dog, {"source": "  ", **row}))
     path.write_text(text, encoding="utf-8")
-    status, out, err = cli(capfdbinary, "score", tiny_run, "--translations", path, "--json")
+    status, out, err = cli("score", tiny_run, "--translations", path, "--json")
     first, blank = map(json.loads, out.splitlines())
     assert status == 0 and blank["log_prob"] == 0.0 and first["log_prob"] < 0.0
 
 
-def test_a_text_of_several_lines_is_refused(tiny_run, capfdbinary):
+def test_a_text_of_several_lines_is_refused(tiny_run, cli):
     """One argument made two lines of output."""
-    status, out, err = cli(capfdbinary, "translate", tiny_run, "One.\nTwo.")
+    status, out, err = cli("translate", tiny_run, "One.\nTwo.")
     assert status == 2 and out == "" and "TEXT must be one line, but has several; give each as a TEXT" in err
 
 
@@ -449,12 +434,12 @@ def test_memory_stays_flat_on_a_long_input(tiny_run, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_student_is_distilled_and_measured(tiny_run, write_config, tmp_path, monkeypatch):
+def test_a_student_is_distilled_and_measured(tiny_run, write_config, tmp_path, monkeypatch, cli):
     pytest.importorskip("ctranslate2")
     config = write_config("student.yaml", model={"num_decoder_layers": 1}, train={"max_updates": 40})
     words = ["distill", tiny_run, config, "name=student", "--out", tmp_path / "student"]
-    first = run_cli(*words, cwd=tmp_path)
-    assert first.returncode in (0, 1), first.stderr.decode()
+    first = cli(*words, cwd=tmp_path)
+    assert first.status in (0, 1), first.err
     text = (tmp_path / "student/distillation.md").read_text(encoding="utf-8")
     table = "\n".join(" ".join(line.split()) for line in text.split("\n"))
     assert (
@@ -465,18 +450,18 @@ def test_a_student_is_distilled_and_measured(tiny_run, write_config, tmp_path, m
     assert "\nbeam 5" in table and "; BLEU `nrefs:1" in table and "chrF `nrefs:1" in table
     pairs = (tmp_path / "student/distilled.jsonl").read_text(encoding="utf-8").strip().split("\n")
     assert 1450 < len(pairs) < 1500 and json.loads(pairs[0]).keys() == {"en", "de", "score"}
-    if first.returncode:  # so small a student may not survive quantisation, and then it is said
-        assert b"it was not kept" in first.stderr and not (tmp_path / "student/int8").exists()
+    if first.status:  # so small a student may not survive quantisation, and then it is said
+        assert "it was not kept" in first.err and not (tmp_path / "student/int8").exists()
     else:
         assert "student, int8" in table and (tmp_path / "student/int8/model.bin").exists()
-    again = run_cli(*words, cwd=tmp_path)
-    assert b"finished at update 40" in again.stderr and b"distilled.jsonl: is done already" in again.stderr
-    longer = run_cli(*words, "train.max_updates=48", cwd=tmp_path)
+    again = cli(*words, cwd=tmp_path)
+    assert "finished at update 40" in again.err and "distilled.jsonl: is done already" in again.err
+    longer = cli(*words, "train.max_updates=48", cwd=tmp_path)
     # Exported anew, of the new weights
-    assert b"int8: " in longer.stderr and b"distilled.jsonl: is done already" in longer.stderr
+    assert "int8: " in longer.err and "distilled.jsonl: is done already" in longer.err
     with lock_folder(tmp_path / "student"):
-        beside = run_cli(*words, cwd=tmp_path)
-    assert beside.returncode == 2 and b"another process trains here; wait for it" in beside.stderr
+        beside = cli(*words, cwd=tmp_path)
+    assert beside.status == 2 and "another process trains here; wait for it" in beside.err
     (tmp_path / "student/distilled.jsonl.origin.json").write_text('{"model": "x"}\n', encoding="utf-8")
-    other = run_cli(*words, cwd=tmp_path)
-    assert other.returncode == 2 and b"was made with another model" in other.stderr
+    other = cli(*words, cwd=tmp_path)
+    assert other.status == 2 and "was made with another model" in other.err

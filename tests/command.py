@@ -1,8 +1,7 @@
-"""The command line in a process of its own, forked from one that has imported everything already.
+"""Commands in a process of their own; the fixture `cli` (tests/conftest.py) is how tests run them.
 
-A fresh Python takes three seconds to import torch and the rest; a fork of a warm one takes a few hundredths.
-What the start of a process itself does (imports, locale, closed streams) is tested with
-`tests.conftest.run_process`.
+A fresh Python takes three seconds to import torch and the rest; a fork of one that has imported everything
+already takes a few hundredths.
 """
 
 import multiprocessing
@@ -13,7 +12,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 # Modules the server imports once. It runs no tensor operation: OpenMP's threads do not survive a fork.
 _PRELOADED = [
@@ -28,6 +27,14 @@ _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(_PRELOADED)
 
 Before = Callable[..., None]
+
+
+class Result(NamedTuple):
+    """An ended command; `status` is -N after signal N."""
+
+    status: int
+    out: str
+    err: str
 
 
 class WarmProcess:
@@ -61,15 +68,15 @@ class WarmProcess:
     def send_signal(self, number: int) -> None:
         os.kill(self._process.pid, number)
 
-    def wait(self, timeout: float = 300) -> subprocess.CompletedProcess:
-        """The ended command; its `returncode` is -N after signal N."""
+    def wait(self, timeout: float = 300) -> Result:
+        """The result, once the command has ended."""
         self._process.join(timeout)
         if self._process.exitcode is None:
             self._process.kill()
             raise TimeoutError(f"{self.words} did not end in {timeout} seconds: {self.stderr_so_far}")
-        out, err = ((self._files / name).read_bytes() for name in ("out", "err"))
+        out, err = (_text((self._files / name).read_bytes()) for name in ("out", "err"))
         self._folder.cleanup()
-        return subprocess.CompletedProcess(self.words, self._process.exitcode, out, err)
+        return Result(self._process.exitcode, out, err)
 
 
 def _run(
@@ -123,11 +130,26 @@ def _run(
         os._exit(status if isinstance(status, int) else 1)
 
 
-def run_cli(
-    *words: object, cwd: Path | None = None, stdin: bytes = b"", **options: Any
-) -> subprocess.CompletedProcess:
-    """The command line, run to its end; `before=(function, ...)` and `picture=True` as for WarmProcess,
-    others are environment variables.
+def run_command(
+    *words: object, cwd: Path | None = None, stdin: bytes = b"", new: bool = False, **options: Any
+) -> Result:
+    """The command, run to its end: in a fork, or if `new` in a new Python, for tests of what the start of a
+    process does. `before=(function, ...)` and `picture=True` as for WarmProcess; other options are
+    environment variables.
     """
-    own = {name: options.pop(name) for name in ("before", "picture") if name in options}
-    return WarmProcess(words, cwd, stdin, options, **own).wait()
+    if not new:
+        own = {name: options.pop(name) for name in ("before", "picture") if name in options}
+        return WarmProcess(words, cwd, stdin, options, **own).wait()
+    done = subprocess.run(
+        [sys.executable, "-m", "transformer_mt", *map(str, words)],
+        cwd=cwd,
+        input=stdin,
+        capture_output=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent), **options},
+        timeout=300,
+    )
+    return Result(done.returncode, _text(done.stdout), _text(done.stderr))
+
+
+def _text(output: bytes) -> str:
+    return output.decode("utf-8", "surrogateescape")
