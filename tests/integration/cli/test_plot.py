@@ -31,6 +31,16 @@ def test_several_sentences_are_looked_at_as_they_are_translated(tiny_run):
     assert seen.target[:-1] == whole.tokens != apart.tokens
 
 
+def test_one_head_is_looked_at_by_its_number(tiny_run, cli):
+    def weights(*options):
+        words = ("plot", "attention", tiny_run, "The dog sleeps.", "--json", *options)
+        return [matrix["weights"] for matrix in json.loads(cli(*words).out)["maps"]]
+
+    heads = weights("--head", "all")
+    assert len(heads) == 2 and heads[0] != heads[1]
+    assert [weights("--head", number) for number in ("1", "2")] == [[head] for head in heads]
+
+
 def test_the_weights_are_those_the_formula_gives(tiny_run):
     """By NumPy in float64, from the model's own matrices, for the decoder's attention to the source."""
     translator = Translator.load(tiny_run, device="cpu")
@@ -212,6 +222,7 @@ def test_curves_of_several_runs(tiny_run, tmp_path, cli):
             ["attention", "RUN", "x", "--json", "--layer", "2"],
             "--layer must be 1 to 1, all or mean, but is 2",
         ),
+        (["attention", "RUN", "x", "--json", "--head", "0"], "--head must be 1 to 2, all or mean, but is 0"),
         (
             ["attention", "RUN", "x", "--json", "--head", "no"],
             "--head must be 1 to 2, all or mean, but is no",

@@ -239,6 +239,8 @@ def test_sacrebleus_test_sets_by_name(tmp_path, monkeypatch):
         return list(config.test[0].read(config.languages))
 
     assert pairs("wmt14") == [("A dog.", "Ein Hund."), ("Two.", "Zwei.")]
+    (wmt14,) = DataConfig.model_validate({**data, "test": [{"sacrebleu": "wmt14"}]}).test
+    assert wmt14.describe_access() == "sacrebleu wmt14, from the network or its local cache"
     with pytest.raises(InputError, match="sacrebleu: no test set wmt41; did you mean wmt"):
         pairs("wmt41")
     with pytest.raises(InputError, match="sacrebleu: wmt14 has no en-zh; its language pairs are cs-en, "):

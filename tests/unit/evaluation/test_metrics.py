@@ -160,6 +160,7 @@ def test_tokenised_text_is_recognised():
     plain = [reference for (reference,) in REFERENCES]
     assert "tokenised text" in tokenised_note(["ein mann schläft .", "zwei hunde !", "ohne punkt"], "auto")
     assert "tokenised text" in tokenised_note(plain, "none")
+    assert tokenised_note(["ein mann schläft .", "zwei hunde!"], "auto") is None  # half is not most
     assert tokenised_note(plain, "auto") is None
     assert tokenised_note([], "auto") is None
 

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from tests.conftest import ROOT
-from transformer_mt.data.cleaning.model_score import pair_scores
 from transformer_mt.errors import InputError
 from transformer_mt.translation import pair_log_probs as scorers
 from transformer_mt.translation.pair_log_probs import forget_models, log_probs
@@ -51,9 +50,3 @@ def test_a_pair_that_is_too_long_is_named_by_its_line(tmp_path):
     (pairs,) = pairs_of_files(translator, str(tmp_path / "a.en"), str(tmp_path / "a.de"), 10)
     with pytest.raises(InputError, match=r"a\.en:2: a pair must have at most 6 pieces a side, but has \d+$"):
         score(translator, pairs)
-
-
-def test_a_pair_is_bad_if_it_is_improbable_or_the_models_disagree():
-    """Junczys-Dowmunt 2018: -(|a - b| + (a + b) / 2) of the two cross-entropies."""
-    forward, backward = np.array([-1.0, -1.0, -3.0, -1.0]), np.array([-1.0, -3.0, -3.0, -np.inf])
-    assert pair_scores(forward, backward).tolist() == [-1.0, -4.0, -3.0, -np.inf]
