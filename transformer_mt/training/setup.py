@@ -260,7 +260,8 @@ def _note_other_directions(config: Config, parent: Parent) -> None:
     )
     if not mine & theirs:
         of_parent, own = (
-            ", ".join(f"{source} to {target}" for source, target in sorted(each)) for each in (theirs, mine)
+            ", ".join(f"{source} to {target}" for source, target in sorted(directions))
+            for directions in (theirs, mine)
         )
         say(f"note: {parent.folder} translates {of_parent}, and this run {own}")
 

@@ -116,11 +116,11 @@ def mean_of(sets: Sequence[SetScores]) -> SetScores:
     scores = [
         # BLEU's tokenizer goes by the language of a set: all signatures belong to the mean.
         Score(
-            each[0].name,
-            mean(score.value for score in each),
-            "; ".join(dict.fromkeys(score.signature for score in each)),
+            same_metric[0].name,
+            mean(score.value for score in same_metric),
+            "; ".join(dict.fromkeys(score.signature for score in same_metric)),
         )
-        for each in zip(*(one.scores for one in sets))
+        for same_metric in zip(*(one.scores for one in sets))
     ]
     return SetScores("mean", mean(one.loss for one in sets), scores)
 
