@@ -19,7 +19,7 @@ from pydantic_core import PydanticUndefined
 
 from transformer_mt import Translator, load_config, train
 from transformer_mt.cli import build_parser
-from transformer_mt.cli.console import subcommands
+from transformer_mt.cli.arguments import subcommands
 from transformer_mt.cli.model import add_search
 from transformer_mt.config import Config
 from transformer_mt.config.dump import flow

@@ -31,7 +31,7 @@ from transformer_mt.cli import (
     train,
     translate,
 )
-from transformer_mt.cli.console import Parser, say_error, subcommands
+from transformer_mt.cli.arguments import Parser, say_error, subcommands
 from transformer_mt.cli.flags import name_by_flags
 from transformer_mt.errors import InputError, Setting, WorkError
 from transformer_mt.version import __version__

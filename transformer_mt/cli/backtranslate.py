@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from transformer_mt.cli.console import existing_files, share
+from transformer_mt.cli.arguments import existing_files, share
 from transformer_mt.cli.model import add_model, add_search, load_translator
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.messages import say

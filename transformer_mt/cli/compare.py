@@ -8,7 +8,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from transformer_mt.cli.console import positive
+from transformer_mt.cli.arguments import positive
 from transformer_mt.cli.evaluation_sets import (
     add_evaluation_sets,
     add_external,

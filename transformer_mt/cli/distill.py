@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from transformer_mt.cli.console import existing_files, share
+from transformer_mt.cli.arguments import existing_files, share
 from transformer_mt.errors import InputError
 from transformer_mt.messages import say
 

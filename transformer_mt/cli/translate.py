@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from transformer_mt.cli import document, resume
-from transformer_mt.cli.console import positive
+from transformer_mt.cli.arguments import positive
 from transformer_mt.cli.model import add_model, add_search, load_translator
 from transformer_mt.cli.translate_checks import check_options
 from transformer_mt.documents.formats import format_of

@@ -9,8 +9,8 @@ from tests.conftest import TINY
 from transformer_mt import messages
 from transformer_mt.config import Config
 from transformer_mt.progress_bar import duration, show_progress, time_left
-from transformer_mt.training.state.estimate import TimeEstimate
 from transformer_mt.training.state.progress import Progress
+from transformer_mt.training.state.time_estimate import TimeEstimate
 
 
 class Terminal(io.StringIO):

@@ -25,9 +25,9 @@ from transformer_mt.training.parallel.sharding import full_weights, load_full_we
 from transformer_mt.training.reporting.metrics_log import MetricsLog
 from transformer_mt.training.state.averaging import Averaging
 from transformer_mt.training.state.config_changes import changed_score_keys
-from transformer_mt.training.state.estimate import TimeEstimate
 from transformer_mt.training.state.progress import Progress
 from transformer_mt.training.state.random_state import random_states, restore_random_states
+from transformer_mt.training.state.time_estimate import TimeEstimate
 from transformer_mt.training.update.optimizer import load_optimizer_tensors, optimizer_tensors
 from transformer_mt.training.update.step import PendingResult, Updater
 

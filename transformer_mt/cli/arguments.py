@@ -1,4 +1,4 @@
-"""What the commands share: messages and the argument parser."""
+"""What the commands share: the argument parser, the types of arguments, and how a mistake is told."""
 
 import argparse
 import difflib
