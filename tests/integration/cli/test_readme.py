@@ -55,7 +55,7 @@ def shell(command, folder, **env):
     }
     environment = {**outer, "PYTHONPATH": str(ROOT), **env}
     return subprocess.run(
-        ["sh", "-ec", command], cwd=folder, env=environment, capture_output=True, text=True, timeout=300
+        ["sh", "-ec", command], cwd=folder, env=environment, capture_output=True, text=True, timeout=900
     )
 
 
