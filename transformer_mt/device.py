@@ -4,46 +4,97 @@ import ctypes
 import os
 import platform
 import re
+import subprocess
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 
 import torch
 
 from transformer_mt.errors import InputError
+from transformer_mt.messages import say_once
 
 
 def choose_device(name: str) -> torch.device:
     """The device called `name`; `auto` is the first GPU, else the CPU. Under torchrun each local rank has its
-    own GPU.
+    own GPU: the one of its number, or the only one it sees.
     """
+    if not re.fullmatch(r"auto|cpu|cuda(:\d{1,2})?|mps", name):
+        raise InputError(f"the device must be auto, cpu, cuda, cuda:N or mps, but is {name}")
     local_rank = int(os.environ.get("LOCAL_RANK", 0)) if int(os.environ.get("WORLD_SIZE", 1)) > 1 else None
+    count = torch.cuda.device_count()
+    own = "cuda" if local_rank is None else f"cuda:{local_rank % (count or local_rank + 1)}"
     if name == "auto":
         if torch.cuda.is_available():
-            name = "cuda"
-        else:
-            return torch.device("mps" if torch.backends.mps.is_available() and local_rank is None else "cpu")
-    if not re.fullmatch(r"cpu|cuda(:\d{1,2})?|mps", name):
-        raise InputError(f"the device must be auto, cpu, cuda, cuda:N or mps, but is {name}")
-    if ":" in name and local_rank is not None and name != f"cuda:{local_rank}":
+            return torch.device(own)
+        if torch.backends.mps.is_available() and local_rank is None:
+            return torch.device("mps")
+        if (problem := _driver_problem()) is not None:
+            say_once(f"note: computing on the CPU, because {problem}")
+        return torch.device("cpu")
+    if ":" in name and local_rank is not None and name != own:
         raise InputError(
             f"the device must be cuda with several processes, each of which takes its own GPU, but is {name}"
         )
-    device = (
-        torch.device("cuda", local_rank) if name == "cuda" and local_rank is not None else torch.device(name)
-    )
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise InputError(
-            f"the device must exist, but {device} does not: this machine has {torch.cuda.device_count()} "
-            "CUDA GPUs; use cpu"
-        )
+    device = torch.device(own if name == "cuda" else name)
+    if device.type == "cuda" and (device.index or 0) >= count:
+        problem = _driver_problem()
+        reason = f": {problem}" if problem else f": this machine has {count} CUDA GPUs; use cpu"
+        raise InputError(f"the device must exist, but {device} does not{reason}")
     if device.type == "mps" and not torch.backends.mps.is_available():
         raise InputError("the device must exist, but mps does not; use cpu")
     return device
 
 
+# The least driver for each CUDA (NVIDIA, CUDA Toolkit release notes: minor version compatibility).
+_LEAST_DRIVER = {"12": "525", "13": "580"}
+_DRIVER_FILE = Path("/proc/driver/nvidia/version")
+
+
+def _driver_problem() -> str | None:
+    """Why torch sees no GPU on a machine that has NVIDIA's driver; None if it has not, or sees one."""
+    is_hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
+    if torch.cuda.is_available() or is_hidden or not _DRIVER_FILE.exists():
+        return None
+    found = re.search(r"\b\d{3,}\.[\d.]+", _DRIVER_FILE.read_text(encoding="utf-8"))
+    driver, cuda = f"NVIDIA's driver {found[0] if found else 'here'}", torch.version.cuda
+    if cuda is None:
+        return (
+            f"torch {torch.__version__} is built for CPUs only, and {driver} is here: install another build"
+        )
+    return (
+        f"torch {torch.__version__} finds no GPU by {driver}; its CUDA {cuda} needs driver "
+        f"{_LEAST_DRIVER.get(cuda.split('.')[0], 'of its time')} or newer: install that, or a torch for an "
+        "older CUDA"
+    )
+
+
 def use_device(device: torch.device) -> None:
-    """Let a numbered GPU be the current one: libraries such as Triton allocate there."""
-    if device.type == "cuda" and device.index is not None:
+    """Let a GPU be the current one: libraries such as Triton allocate there. InputError if torch cannot
+    compute on it.
+    """
+    if device.type != "cuda":
+        return
+    major, minor = torch.cuda.get_device_capability(device)
+    if not _has_code_for(major, minor):
+        raise InputError(
+            f"the device must be one that torch can use, but torch {torch.__version__} has no code "
+            f"for {torch.cuda.get_device_name(device)} (capability {major}.{minor}); use cpu, a newer "
+            "GPU, or an older torch"
+        )
+    # Flash and memory-efficient attention only: cuDNN's makes a plan for each shape, and there are thousands.
+    torch.backends.cuda.enable_cudnn_sdp(False)
+    if device.index is not None:
         torch.cuda.set_device(device)
+
+
+def _has_code_for(major: int, minor: int) -> bool:
+    """Whether torch was compiled for GPUs of this capability, for an older minor, or for all newer ones."""
+    for name in torch.cuda.get_arch_list():
+        kind, number = name.rstrip("af").split("_")  # such as sm_90a or compute_120
+        own = int(number[:-1]), int(number[-1])
+        if own <= (major, minor) and (kind == "compute" or own[0] == major):
+            return True
+    return False
 
 
 def choose_precision(name: str, device: torch.device) -> torch.dtype:
@@ -118,6 +169,10 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(words in str(error) for words in _OUT_OF_MEMORY)
 
 
-def is_compiler_error(error: RuntimeError) -> bool:
-    """Whether torch.compile failed, as without a C++ compiler."""
+def is_compiler_error(error: BaseException) -> bool:
+    """Whether torch.compile failed: in the compiler, or when Triton builds its launcher, which needs a C
+    compiler and Python.h.
+    """
+    if isinstance(error, subprocess.CalledProcessError) or "Failed to find C compiler" in str(error):
+        return True
     return any(kind.__name__ == "TorchDynamoException" for kind in type(error).__mro__)

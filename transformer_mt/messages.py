@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 
 _receivers: list[Callable[[str], None]] = []
 
@@ -12,6 +13,12 @@ def say(text: str) -> None:
     """Print a message on stderr, above a progress bar; of several ranks rank 0 does so."""
     if os.environ.get("RANK", "0") == "0":
         (_receivers[-1] if _receivers else write)(text)
+
+
+@cache
+def say_once(text: str) -> None:
+    """`say`, but not again."""
+    say(text)
 
 
 def write(text: str) -> None:

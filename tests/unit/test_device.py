@@ -1,12 +1,17 @@
 import ctypes
 import os
+import re
 
 import pytest
 import torch
 
+from transformer_mt import device as device_module
 from transformer_mt.cpu import usable_cores
 from transformer_mt.device import allow_tf32, choose_device, is_out_of_memory, keep_freed_memory, use_device
 from transformer_mt.errors import InputError
+from transformer_mt.messages import say_once
+from transformer_mt.training.early_checks import _refuse_shared_gpu
+from transformer_mt.training.parallel.distributed import Ranks
 
 
 def test_processes_must_not_share_a_gpu(monkeypatch):
@@ -100,11 +105,89 @@ def test_one_of_several_gpus_becomes_the_current_device_when_it_is_used(monkeypa
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "set_device", current.append)
+    compiled_for(monkeypatch, "sm_90", capability=(9, 0))
     device = choose_device("cuda:1")
     assert device == torch.device("cuda:1") and current == []
     use_device(device)
     use_device(torch.device("cpu"))
     assert current == [device]
+
+
+def compiled_for(monkeypatch, *architectures, capability):
+    monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: list(architectures))
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "Tesla V100")
+
+
+def test_cudnns_attention_is_off(monkeypatch):
+    """It plans for every shape, and there are thousands."""
+    compiled_for(monkeypatch, "sm_90", capability=(9, 0))
+    use_device(torch.device("cuda"))
+    assert not torch.backends.cuda.cudnn_sdp_enabled()
+    assert torch.backends.cuda.flash_sdp_enabled() and torch.backends.cuda.mem_efficient_sdp_enabled()
+
+
+def test_a_gpu_torch_has_no_code_for_is_refused(monkeypatch):
+    compiled_for(monkeypatch, "sm_75", "sm_80", "sm_90a", "compute_120", capability=(7, 0))
+    refused = r"torch \S+ has no code for Tesla V100 \(capability 7.0\); use cpu, a newer GPU, or an"
+    with pytest.raises(InputError, match=refused):
+        use_device(torch.device("cuda"))
+
+
+@pytest.mark.parametrize("capability", [(7, 5), (8, 9), (9, 0), (12, 0), (13, 1)])
+def test_code_for_an_older_minor_or_for_all_newer_is_used(monkeypatch, capability):
+    compiled_for(monkeypatch, "sm_75", "sm_80", "sm_90a", "compute_120", capability=capability)
+    use_device(torch.device("cuda"))
+
+
+DRIVER = """NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.183.01  Sun May 12 19:39:15 UTC 2024
+GCC version:  gcc version 11.4.0 (Ubuntu 11.4.0-1ubuntu1~22.04)
+"""
+
+
+@pytest.mark.parametrize(
+    "cuda, problem",
+    [
+        (
+            "13.0",
+            r"torch \S+ finds no GPU by NVIDIA's driver 535.183.01; its CUDA 13.0 needs driver 580 or newer",
+        ),
+        (None, r"torch \S+ is built for CPUs only, and NVIDIA's driver 535.183.01 is here: install"),
+    ],
+)
+def test_a_driver_that_torch_cannot_use_is_told(monkeypatch, tmp_path, said, cuda, problem):
+    (tmp_path / "version").write_text(DRIVER)
+    monkeypatch.setattr(device_module, "_DRIVER_FILE", tmp_path / "version")
+    monkeypatch.setattr(torch.version, "cuda", cuda)
+    say_once.cache_clear()
+    assert [choose_device("auto").type, choose_device("auto").type] == ["cpu", "cpu"]
+    assert len(said) == 1 and re.match(f"note: computing on the CPU, because {problem}", said[0])
+    with pytest.raises(InputError, match=f"the device must exist, but cuda does not: {problem}"):
+        choose_device("cuda")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    say_once.cache_clear()
+    assert choose_device("auto").type == "cpu" and len(said) == 1
+
+
+def test_a_process_that_sees_one_gpu_takes_it_whatever_its_rank(monkeypatch):
+    """Slurm may show each task one device: number 0."""
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    monkeypatch.setenv("LOCAL_RANK", "3")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    assert choose_device("auto") == choose_device("cuda") == torch.device("cuda:0")
+
+
+def test_ranks_must_not_share_a_gpu():
+    class Gathered(Ranks):
+        def gather(self, value):
+            return ["host a", "host b", "other a", value]
+
+    _refuse_shared_gpu("other b", Gathered(3, 4))
+    with pytest.raises(
+        InputError, match="but ranks 1 and 3 have the same, host b; start as many processes as"
+    ):
+        _refuse_shared_gpu("host b", Gathered(3, 4))
 
 
 def test_cores_that_are_not_ours_do_not_count(monkeypatch):

@@ -17,7 +17,7 @@ _UNIONS = {
     "data.remove_duplicates": "true, false or near",
     "filter.detokenize": "true, false, source or target",
     "train.compile": "true, false or auto",
-    "train.batch_tokens": "auto or a whole number above 0",
+    "batch_tokens": "auto or a whole number above 0",
     "decode.split_sentences": "true, false or auto",
 }
 """Keys of a union, or the ends of their paths: pydantic would report each member in a line of its own."""

@@ -35,8 +35,13 @@ class NoRepeatNgram:
             return
         seen = tokens.unfold(1, self.n, 1)  # (N, t - n + 1, n)
         newest = tokens[:, tokens.size(1) - self.n + 1 :]  # (N, n - 1)
-        row, position = (seen[:, :, :-1] == newest[:, None]).all(-1).nonzero(as_tuple=True)
-        log_probs[row, seen[row, position, -1]] = -torch.inf
+        _forbid(log_probs, seen[:, :, -1], (seen[:, :, :-1] == newest[:, None]).all(-1))
+
+
+def _forbid(log_probs: Tensor, tokens: Tensor, where: Tensor) -> None:
+    """Make the tokens (N, M) impossible that are True in `where` (N, M)."""
+    # Not by their indices: `nonzero` makes the host wait for a GPU.
+    log_probs.scatter_add_(1, tokens, log_probs.new_zeros(tokens.shape).masked_fill_(where, -torch.inf))
 
 
 class RepetitionPenalty:
@@ -78,38 +83,70 @@ class BannedText:
 
     `texts` are in the notation of pieces: "▁Hund" is banned at the beginning of a word, which is after a
     space or any character that is no letter or digit; "." without the mark is banned at any position.
+
+    Everything is a table on the device, because a GPU would wait while the host reads texts. A character is
+    its code point, negative if it is no letter or digit; 0 is none. Letters: R the longest banned text, P
+    beginnings of them, E pairs of a beginning and a token that completes it.
     """
 
-    def __init__(self, texts: Sequence[str], pieces: Sequence[str], controls: Collection[int] = ()) -> None:
+    def __init__(
+        self,
+        texts: Sequence[str],
+        pieces: Sequence[str],
+        controls: Collection[int] = (),
+        device: torch.device | None = None,
+    ) -> None:
         """`controls` are tokens whose piece is a name, not text, such as </s>."""
-        self.pieces = pieces
         self.reach = max(map(len, texts))
-        tokens_of: dict[str, list[int]] = {}
-        for token, piece in enumerate(pieces):
-            if token in controls:
-                continue
-            tokens_of.setdefault(piece, []).append(token)
-        # Key: the beginning of a banned text. Value: the tokens that complete it after that beginning. Key
-        # "": the tokens that hold a banned text by themselves.
-        self.completing: dict[str, list[int]] = {}
-        for text in texts:
-            inside = [
-                token for token, piece in enumerate(pieces) if token not in controls and _holds(piece, text)
-            ]
-            self.completing.setdefault("", []).extend(inside)
-            for cut in range(1, len(text)):
-                self.completing.setdefault(text[:cut], []).extend(tokens_of.get(text[cut:], []))
+        written = [(token, piece) for token, piece in enumerate(pieces) if token not in controls]
+        always = [token for token, piece in written if any(_holds(piece, text) for text in texts)]
+        completing = {
+            (text[:cut], token)
+            for text in texts
+            for cut in range(1, len(text))
+            for token, piece in written
+            if _completes(piece, text, cut)
+        }
+        begins = sorted({begin for begin, _ in completing})
+        pairs = [(begins.index(begin), token) for begin, token in sorted(completing)]
+        self._always = torch.tensor(always, dtype=torch.int64, device=device)
+        self._pairs = torch.tensor(pairs, dtype=torch.int64, device=device).view(-1, 2)  # (E, 2)
+        self._begins = self._characters(begins, device)  # (P, R)
+        is_first = (self._begins != 0).cumsum(dim=1) == 1
+        self._word_begins = is_first & (self._begins == _character("▁"))
+        # A row more, for what is before the first token: there a word begins.
+        self._pieces = self._characters([*pieces, "▁"], device)  # (V + 1, R)
+        self._sizes = (self._pieces != 0).sum(dim=1)  # (V + 1,)
 
     def __call__(self, tokens: Tensor, log_probs: Tensor, sentences: Tensor) -> None:
-        for row, line in enumerate(tokens[:, -self.reach :].tolist()):
-            written = "".join(self.pieces[token] for token in line)
-            if tokens.size(1) <= self.reach and not written.startswith("▁"):
-                written = "▁" + written  # the first word begins one even where its piece does not say so
-            for cut in range(min(self.reach, len(written)) + 1):
-                end = written[len(written) - cut :]
-                for key in {end, _marked(end)}:
-                    if banned := self.completing.get(key):
-                        log_probs[row, banned] = -torch.inf
+        log_probs.index_fill_(1, self._always, -torch.inf)
+        written, begins = self._written(tokens)[:, None], self._begins
+        is_same = (written == begins) | (begins == 0)  # (N, P, R)
+        is_same |= self._word_begins & (written < 0)
+        begin, completed = self._pairs.unbind(1)
+        _forbid(log_probs, completed.expand(len(tokens), -1), is_same.all(dim=2)[:, begin])
+
+    def _written(self, tokens: Tensor) -> Tensor:
+        """The last R characters (N, R) that the tokens (N, t) write, the last one last."""
+        start = tokens.new_full((len(tokens), 1), len(self._pieces) - 1)
+        newest = torch.cat([start, tokens], dim=1)[:, -self.reach :]
+        characters, sizes = self._pieces[newest], self._sizes[newest]  # (N, t, R), (N, t)
+        after = sizes.sum(dim=1, keepdim=True) - sizes.cumsum(dim=1)  # characters of later tokens
+        places = torch.arange(1, self.reach + 1, device=tokens.device) - after[:, :, None]
+        places = places.clamp(min=0).masked_fill(characters == 0, 0)  # place 0 is cut off
+        written = characters.new_zeros(len(tokens), 1 + self.reach)
+        return written.scatter_(1, places.flatten(1), characters.flatten(1))[:, 1:]
+
+    def _characters(self, texts: Sequence[str], device: torch.device | None) -> Tensor:
+        """(texts, R): the last characters of each text, the last one last."""
+        table = [
+            [_character(text[i]) if -i <= len(text) else 0 for i in range(-self.reach, 0)] for text in texts
+        ]
+        return torch.tensor(table, dtype=torch.int32, device=device).view(-1, self.reach)
+
+
+def _character(text: str) -> int:
+    return ord(text) if text.isalnum() else -ord(text)
 
 
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
@@ -127,20 +164,26 @@ def _holds(piece: str, text: str) -> bool:
     return len(piece) >= len(text) and _marked(piece[len(piece) - len(text) :]) == text
 
 
+def _completes(piece: str, text: str, cut: int) -> bool:
+    """Whether a piece completes the text after its first `cut` characters: a word must end with it."""
+    if text.startswith("▁") or _BYTE.fullmatch(piece):
+        return piece == text[cut:]
+    return piece.startswith(text[cut:])
+
+
 class Prefix:
     """The translation of sentence s begins with the tokens `prefixes[s]`."""
 
-    def __init__(self, prefixes: Sequence[Sequence[int]]) -> None:
-        self.prefixes = prefixes
-        self.longest = max(map(len, prefixes), default=0)
+    def __init__(self, prefixes: Sequence[Sequence[int]], device: torch.device | None = None) -> None:
+        longest = max(map(len, prefixes), default=0)
+        given = [[*prefix, *[-1] * (longest - len(prefix))] for prefix in prefixes]
+        self._given = torch.tensor(given, dtype=torch.int64, device=device).view(len(prefixes), longest)
 
     def __call__(self, tokens: Tensor, log_probs: Tensor, sentences: Tensor) -> None:
         t = tokens.size(1)
-        if t >= self.longest:
+        if t >= self._given.size(1):
             return
-        for row, sentence in enumerate(sentences.tolist()):
-            if t < len(self.prefixes[sentence]):
-                given = self.prefixes[sentence][t]
-                kept = log_probs[row, given].clone()
-                log_probs[row] = -torch.inf
-                log_probs[row, given] = kept
+        given = self._given[sentences, t][:, None]  # (N, 1), -1 after the prefix
+        column = given.clamp(min=0)
+        kept = log_probs.gather(1, column)
+        log_probs.masked_fill_(given >= 0, -torch.inf).scatter_(1, column, kept)

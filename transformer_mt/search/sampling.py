@@ -54,6 +54,7 @@ def sample(
     distribution: Distribution = Distribution(),
     penalty: LengthPenalty = LengthPenalty(),
     rules: Sequence[Rule] = (),
+    check_every: int = 1,
     device: torch.device | None = None,
 ) -> list[list[Hypothesis]]:
     """For each sentence one translation per generator in `generators[b]`, best first, without those that the
@@ -61,60 +62,68 @@ def sample(
 
     Each sample is drawn with its own generator, one number per token, so that it does not depend on other
     samples. At `max_lengths[b]` tokens a sample can only end. Samples are ranked by log_prob /
-    penalty(length).
+    penalty(length). The search checks every `check_every` steps which sentences are done, because on a GPU
+    the check synchronises.
     """
-    B, W = len(max_lengths), len(generators[0])
+    B, W, longest = len(max_lengths), len(generators[0]), max(max_lengths)
+    samples = [generator for of_sentence in generators for generator in of_sentence]
     state = state.select(torch.arange(B, device=device)[:, None].expand(B, W))  # type: ignore[assignment]
-    sentences = torch.arange(B, device=device).repeat_interleave(W)
-    limits = torch.tensor(max_lengths, device=device)[sentences]
-    drawn = torch.full((B * W, 1), ids.bos, device=device)  # (N, 1 + t)
-    log_prob = torch.zeros(B * W, device=device)
+    never = torch.tensor(ids.never, dtype=torch.int64, device=device)
+    # Of all samples, B x W: their tokens, log-probabilities, and lengths when they have ended
+    drawn = torch.full((B * W, 1 + longest), ids.eos, device=device)
+    drawn[:, 0] = ids.bos
+    log_probs = torch.zeros(B * W, device=device)
+    lengths = torch.zeros(B * W, dtype=torch.int64, device=device)
     alive = torch.ones(B * W, dtype=torch.bool, device=device)
+    # Of the N rows that are still searched: which sample each is, and the most tokens of its sentence
+    rows, searched = torch.arange(B * W, device=device), list(range(B * W))
+    limits = torch.tensor(max_lengths, device=device).repeat_interleave(W)
     is_broken = torch.zeros((), dtype=torch.bool, device=device)
-    results: list[list[Hypothesis]] = [[] for _ in range(B)]
-    searched = list(range(B))  # the sentences of the batch
-    for length in range(1, max(max_lengths) + 1):
+    for length in range(1, longest + 1):
         # 1. The model's log-probability of each next token, and what the rules make of it.
-        logits, state = step(drawn[:, -1], state)
+        logits, state = step(drawn[rows, length - 1], state)
         model_log_probs = F.log_softmax(logits.float(), dim=-1)
         is_broken |= model_log_probs[:, 0].isnan().any()
-        model_log_probs[:, list(ids.never)] = -torch.inf  # first: some rules rank the tokens
+        model_log_probs.index_fill_(1, never, -torch.inf)  # first: some rules rank the tokens
         allowed = model_log_probs.clone()
         for rule in rules:
-            rule(drawn[:, 1:], allowed, sentences)
+            rule(drawn[rows, 1:length], allowed, rows // W)
         only_eos = torch.full_like(allowed[:1], -torch.inf)
         only_eos[:, ids.eos] = 0.0
         stuck = ~torch.isfinite(allowed).any(dim=-1)  # the rules have left nothing: this sample cannot end
-        allowed = torch.where(((limits <= length) | stuck | ~alive)[:, None], only_eos, allowed)
+        is_alive = alive[rows]
+        allowed = torch.where(((limits <= length) | stuck | ~is_alive)[:, None], only_eos, allowed)
 
         # 2. The first token at which the summed probability exceeds a random number.
-        numbers = [generator.random() for sentence in searched for generator in generators[sentence]]
+        if (length - 1) % check_every == 0:  # as many numbers as until the next check, in one copy
+            numbers = torch.tensor([[samples[i].random() for _ in range(check_every)] for i in searched])
+            numbers = numbers.pin_memory() if rows.device.type == "cuda" else numbers
+            numbers = numbers.to(rows.device, non_blocking=True)
         summed = distribution(allowed).cumsum(dim=-1)
         # In float32 a number may round to 1. It must stay below the total sum to select a possible token.
-        number = torch.tensor(numbers, device=device)[:, None].clamp(max=1 - 2**-23) * summed[:, -1:]
+        number = numbers[:, (length - 1) % check_every, None].clamp(max=1 - 2**-23) * summed[:, -1:]
         token = torch.searchsorted(summed, number, right=True).clamp(max=allowed.size(-1) - 1)
-        log_prob = log_prob + model_log_probs.gather(1, token)[:, 0].masked_fill(~alive, 0.0)
-        drawn = torch.cat([drawn, token], dim=1)
+        drawn[rows, length] = token[:, 0]
+        log_probs[rows] += model_log_probs.gather(1, token)[:, 0].masked_fill(~is_alive, 0.0)
 
         # 3. Samples that end are finished; sentences all of whose samples are, leave.
-        ends = alive & (token[:, 0] == ids.eos)
-        for row in (ends & ~stuck).nonzero()[:, 0].tolist():
-            value = log_prob[row].item()
-            results[searched[row // W]].append(
-                Hypothesis(drawn[row, 1:].tolist(), value, value / penalty(length))
-            )
-        alive = alive & ~ends
-        stay = alive.view(-1, W).any(dim=1).nonzero()[:, 0]
-        if not len(stay):
-            break
-        if len(stay) < len(searched):
-            rows = stay[:, None] * W + torch.arange(W, device=device)
-            state = state.select(rows)  # type: ignore[assignment]
-            flat = rows.flatten()
-            drawn, log_prob, alive, limits, sentences = (
-                x[flat] for x in (drawn, log_prob, alive, limits, sentences)
-            )
-            searched = [searched[i] for i in stay.tolist()]
+        ends = is_alive & (token[:, 0] == ids.eos)
+        lengths[rows] += length * (ends & ~stuck)
+        alive[rows] = is_alive & ~ends
+        if length % check_every == 0:
+            kept = alive[rows].view(-1, W).any(dim=1).nonzero()[:, 0]
+            if not len(kept):
+                break
+            if len(kept) * W < len(rows):
+                own = kept[:, None] * W + torch.arange(W, device=device)
+                state = state.select(own)  # type: ignore[assignment]
+                rows, limits = rows[own.flatten()], limits[own.flatten()]
+                searched = rows.tolist()
+    results: list[list[Hypothesis]] = [[] for _ in range(B)]
+    found = zip(drawn[:, 1:].tolist(), lengths.tolist(), log_probs.tolist())
+    for i, (tokens, length, log_prob) in enumerate(found):
+        if length:
+            results[i // W].append(Hypothesis(tokens[:length], log_prob, log_prob / penalty(length)))
     if not all(results) and is_broken:
         raise NotFiniteError
     return [ranked(hypotheses) for hypotheses in results]

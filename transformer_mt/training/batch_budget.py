@@ -21,24 +21,25 @@ _STEP = 512
 _MOST = 2**19
 
 
-def largest_budget(measure: Callable[[int], int], limit: int, least: int) -> int:
+def largest_budget(measure: Callable[[int], int], limit: int, least: int, update_tokens: int = 0) -> int:
     """The most tokens, a multiple of 512 or `least`, at which `measure` (bytes at the peak) stays under
-    `limit`.
+    `limit`; at most `update_tokens`, the whole update, unless it is 0.
 
     An update's memory is a constant (weights, optimizer) plus a part proportional to its tokens. Two
     measurements give a linear estimate. The tokens are doubled, which improves the estimate, until it
     predicts that the next doubling would not fit.
     """
     tokens, used, fits = least, measure(least), 2 * least
+    most = update_tokens or _MOST
     if used > limit:
         return least
-    while 2 * tokens <= min(fits, _MOST):
+    while 2 * tokens <= min(fits, most):
         more = measure(2 * tokens)
         slope = max((more - used) / tokens, 1.0)  # a peak reached before hides the growth of the first ones
         fits = int(tokens + (limit - used) / slope)
         if more <= limit:
             tokens, used = 2 * tokens, more
-    return max(least, min(fits, _MOST) // _STEP * _STEP)
+    return most if least <= most <= fits else max(least, min(fits, most) // _STEP * _STEP)
 
 
 def find_budget(config: Config, data: PreparedData, device: torch.device) -> int:
@@ -62,7 +63,8 @@ def find_budget(config: Config, data: PreparedData, device: torch.device) -> int
             return 2 * limit
         return peak_memory(device)
 
-    return largest_budget(measure, limit, least=max(1024, config.data.max_length))
+    least = max(1024, config.data.max_length)
+    return largest_budget(measure, limit, least, config.train.update_tokens)
 
 
 def longest_batch(src_lengths: np.ndarray, tgt_lengths: np.ndarray, tokens: int) -> Batch:

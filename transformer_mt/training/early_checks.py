@@ -1,5 +1,7 @@
 """Mistakes that are found before any file is read: within seconds, not at the first validation."""
 
+import socket
+
 import torch
 
 from transformer_mt.config import Config
@@ -34,9 +36,22 @@ def check_early(config: Config, fresh: bool, ranks: Ranks) -> tuple[torch.device
         "fresh": fresh,
     }
     refuse_different_ranks(config, found, ranks)
+    if device.type == "cuda":
+        _refuse_shared_gpu(f"{socket.gethostname()} {torch.cuda.get_device_properties(device).uuid}", ranks)
     if dtype != torch.float32:  # precision: fp32 asks for exact products, also in validations
         allow_tf32(device)
     return device, dtype
+
+
+def _refuse_shared_gpu(own: str, ranks: Ranks) -> None:
+    """InputError if two ranks were given the same GPU, which NCCL does not allow."""
+    gpus = ranks.gather(own)
+    for rank, gpu in enumerate(gpus):
+        if (first := gpus.index(gpu)) < rank:
+            raise InputError(
+                f"each process must have a GPU of its own, but ranks {first} and {rank} have the same, "
+                f"{gpu}; start as many processes as there are GPUs"
+            )
 
 
 def _check_sets(config: Config) -> None:

@@ -4,6 +4,7 @@ import math
 import time
 from contextlib import closing
 from pathlib import Path
+from subprocess import CalledProcessError
 
 import torch
 
@@ -61,7 +62,7 @@ def train(config: Config, out: str | Path | None = None, fresh: bool = False) ->
             f"{error.filename or 'a file'}: {error.strerror or error}; free some space or check the path, "
             "then run the same command to resume"
         ) from error
-    except RuntimeError as error:
+    except (RuntimeError, CalledProcessError) as error:
         # Do not destroy the process group here: NCCL would wait for ranks that are blocked in a collective.
         # The caller prints the error and ends the process.
         refuse_lost_rank(error)

@@ -1,5 +1,7 @@
 """Each rule against exhaustive search over the sequences it allows."""
 
+import random
+
 import pytest
 import torch
 
@@ -187,3 +189,37 @@ def test_a_banned_word_is_banned_after_a_hyphen_and_a_mark_wherever_it_stands():
         log_probs = torch.zeros(1, len(pieces))
         rule(torch.tensor([tokens]), log_probs, torch.tensor([0]))
         assert (log_probs[0] == -torch.inf).nonzero()[:, 0].tolist() == banned
+
+
+def test_banned_text_is_what_the_texts_themselves_say():
+    """Random pieces and texts: a token is impossible where what is written then ends with a banned text, or
+    where it holds one without a mark.
+    """
+    rng = random.Random(5)
+    for _ in range(200):
+        pieces = ["".join(rng.choice("▁ab-") for _ in range(rng.randint(1, 4))) for _ in range(8)]
+        texts = [
+            rng.choice(["▁", ""]) + "".join(rng.choices("ab-▁", weights=[4, 4, 1, 1], k=rng.randint(1, 4)))
+        ]
+        tokens = [rng.randrange(8) for _ in range(rng.randint(0, 6))]
+        log_probs = torch.zeros(1, 8)
+        BannedText(texts, pieces)(torch.tensor([tokens], dtype=torch.int64), log_probs, torch.tensor([0]))
+        before = "▁" + "".join(pieces[token] for token in tokens)
+        found = set((log_probs[0] == -torch.inf).nonzero()[:, 0].tolist())
+        assert found == {i for i, piece in enumerate(pieces) if completes(before, piece, texts[0])}
+
+
+def completes(before, piece, text):
+    ends = [len(before) + len(piece)]  # a word is banned as a whole, anything else wherever it stands
+    if not text.startswith("▁"):
+        ends = range(len(before) + 1, ends[0] + 1)
+    written = before + piece
+    for end in ends:
+        start = end - len(text)
+        if start < 0:
+            continue
+        part = written[start:end]
+        # What is in the piece alone is read by the same rule as what goes over its beginning.
+        if part == text or (text[0] == "▁" and not part[0].isalnum() and part[1:] == text[1:]):
+            return True
+    return False

@@ -40,6 +40,19 @@ def test_memory_without_end_still_leaves_updates_to_learn_from():
     assert largest_budget(lambda tokens: tokens, limit=10**15, least=1024) == 2**19
 
 
+def test_no_more_is_tried_than_an_update_has():
+    tried = []
+
+    def measure(tokens):
+        tried.append(tokens)
+        return tokens
+
+    assert largest_budget(measure, limit=10**9, least=1024, update_tokens=25_000) == 25_000
+    assert max(tried) <= 25_000
+    assert largest_budget(measure, limit=9_000, least=1024, update_tokens=25_000) == 8704
+    assert largest_budget(measure, limit=10**9, least=1024, update_tokens=600) == 1024
+
+
 def test_the_batch_tried_is_of_the_longest_sentences():
     batch = longest_batch(np.array([5, 9]), np.array([12, 3]), 600)
     assert tuple(batch.src.shape) == tuple(batch.tgt_in.shape) == (50, 12)
@@ -48,7 +61,7 @@ def test_the_batch_tried_is_of_the_longest_sentences():
 
 def measuring(answer):
     """Stands in for the search: measures as it would, and answers what the test wants."""
-    return lambda measure, limit, least: (measure(least), measure(2 * least), answer)[-1]
+    return lambda measure, limit, least, update_tokens: (measure(least), measure(2 * least), answer)[-1]
 
 
 def test_auto_is_found_once_and_written_down(write_config, tmp_path, monkeypatch, said):

@@ -195,3 +195,31 @@ def test_one_sentence_that_does_not_fit_is_told_in_one_line():
         WorkError, match=r"not enough memory for one sentence of \d+ positions; .*data.max_length"
     ):
         run.update([batch_of(pairs(3))], 0.01)
+
+
+def test_what_cannot_be_compiled_is_computed_without(monkeypatch, said):
+    """`compile: auto` on a machine without a compiler, or without Python.h."""
+    from torch._inductor import config
+
+    monkeypatch.setattr(config.cpp, "cxx", ("/nowhere/g++",))
+    monkeypatch.setattr(config, "force_disable_caches", True)
+    torch._dynamo.reset()
+    batch = batch_of(pairs(4))
+    expected, _ = Objective(tiny_model(), 0.1)(batch)
+    objective = Objective(tiny_model(), 0.1, compiled=True, must_compile=False)
+    for _ in range(2):
+        loss, _ = objective(batch)
+        torch.testing.assert_close(loss, expected)
+    assert [line.split(":")[0] for line in said] == ["note"]
+    assert "training without torch.compile, which fails here: InvalidCxxCompiler" in said[0]
+    with pytest.raises(RuntimeError, match="InvalidCxxCompiler"):
+        Objective(tiny_model(), 0.1, compiled=True)(batch)
+
+
+def test_a_batch_is_shared_out_equally():
+    batch = batch_of(pairs(10))
+    longest = batch.num_positions // 10
+    assert [len(part.src) for part in batch.parts(4)] == [3, 3, 2, 2]
+    assert [len(part.src) for part in batch.split(4 * longest)] == [4, 3, 3]  # not 4, 4, 2
+    assert [len(part.src) for part in batch.split(1)] == [1] * 10
+    assert sum(part.num_tokens for part in batch.parts(4)) == batch.num_tokens

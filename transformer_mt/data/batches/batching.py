@@ -59,21 +59,16 @@ class Batch:
 
     def split(self, most: int) -> list["Batch"]:
         """The same sentences in batches of at most `most` positions, or of one sentence."""
-        return self._in_pieces(max(1, most // max(self.src.size(1), self.tgt_in.size(1))))
+        size = max(1, most // max(self.src.size(1), self.tgt_in.size(1)))
+        return self.parts(-(-len(self.src) // size))
 
     def parts(self, count: int) -> list["Batch"]:
-        """The same sentences in at most `count` batches of about equal size."""
-        return self._in_pieces(-(-len(self.src) // count))
-
-    def _in_pieces(self, size: int) -> list["Batch"]:
-        """The same sentences in batches of `size`."""
-        if size >= len(self.src):
+        """The same sentences in at most `count` batches of equal size, as far as possible."""
+        if count == 1:
             return [self]
         columns = (self.src, self.src_mask, self.tgt_in, self.tgt_out)
-        parts = zip(*(column.split(size) for column in columns))
-        batches = [
-            _with_real_positions(src, src_mask, tgt_in, tgt_out) for src, src_mask, tgt_in, tgt_out in parts
-        ]
+        parts = zip(*(column.tensor_split(min(count, len(self.src))) for column in columns))
+        batches = [_with_real_positions(*part) for part in parts]
         return batches if self.num_tokens else [batch.idle() for batch in batches]
 
     def idle(self) -> "Batch":
@@ -85,8 +80,10 @@ class Batch:
         return self._each(Tensor.pin_memory)
 
     def to(self, device: torch.device) -> "Batch":
-        """On the device; the copy from pinned memory is asynchronous."""
-        return self._each(lambda tensor: tensor.to(device, non_blocking=device.type == "cuda"))
+        """On the device; a GPU copies from pinned memory, for which nothing waits."""
+        if device.type == "cuda":
+            return self.pinned()._each(lambda tensor: tensor.to(device, non_blocking=True))
+        return self._each(lambda tensor: tensor.to(device))
 
     def _each(self, move: Callable[[Tensor], Tensor]) -> "Batch":
         tensors = move(self.src), move(self.src_mask), move(self.tgt_in), move(self.tgt_out), move(self.real)

@@ -210,7 +210,7 @@ def needs_equal_passes(objective: nn.Module) -> bool:
     return hasattr(objective, "reshard")
 
 
-def refuse_lost_rank(error: RuntimeError) -> None:
+def refuse_lost_rank(error: Exception) -> None:
     """Raise a WorkError if the error only means that another rank is gone."""
     words = ("Connection closed by peer", "Connection reset by peer", "gloo/transport")
     if isinstance(error, dist.DistError) or any(word in str(error) for word in words):

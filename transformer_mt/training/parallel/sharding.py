@@ -41,14 +41,18 @@ def copy_full(tensor: Tensor, values: Tensor) -> None:
     tensor.copy_(local_shard(tensor, values.to(tensor.device)))
 
 
-def full_weights(model: nn.Module) -> dict[str, Tensor]:
-    """The model's full parameters under canonical names, tied ones once, on the CPU. A collective
-    operation.
+def on_cpu(tensor: Tensor, keep: bool = True) -> Tensor | None:
+    """The full tensor on the CPU; None on a rank that need not `keep` it. A collective operation."""
+    full = full_tensor(tensor.detach())
+    return full.cpu().contiguous() if keep else None
+
+
+def full_weights(model: nn.Module, keep: bool = True) -> dict[str, Tensor]:
+    """The model's full parameters under canonical names, tied ones once, on the CPU; none on a rank that need
+    not `keep` them. A collective operation.
     """
-    return {
-        name: full_tensor(parameter.detach()).cpu().contiguous()
-        for name, parameter in model.named_parameters()
-    }
+    full = {name: on_cpu(parameter, keep) for name, parameter in model.named_parameters()}
+    return {name: weight for name, weight in full.items() if weight is not None}
 
 
 def load_full_weights(model: nn.Module, weights: Tensors, location: str) -> None:

@@ -92,7 +92,8 @@ def _with_budget(config: Config, lengths: Lengths, cluster: Cluster | None) -> C
         batch = longest_batch(lengths.src, lengths.tgt, tokens)
         return update_cost(config, lengths.vocab_size, batch, dtype, on_gpu).peak_bytes
 
-    tokens = largest_budget(measure, int(available), least=max(1024, config.data.max_length))
+    least = max(1024, config.data.max_length)
+    tokens = largest_budget(measure, int(available), least, config.train.update_tokens)
     return changed(config, "train", batch_tokens=tokens)
 
 

@@ -90,7 +90,9 @@ class Run:
         self.saved_step, self.saved_at = self.progress.step, time.monotonic()
         tensors = {"rng": random_states(self.device, self.ranks), "model": self.weights()}
         if self._needs_weights:
-            tensors["optimizer"] = optimizer_tensors(self.updater.optimizer, self.model)
+            tensors["optimizer"] = optimizer_tensors(
+                self.updater.optimizer, self.model, self.ranks.is_rank_zero
+            )
         if not self.ranks.is_rank_zero:
             return
         try:
@@ -146,10 +148,8 @@ class Run:
         return self.ranks.is_rank_zero or self.config.train.parallel == "fsdp"
 
     def weights(self) -> checkpoint.Tensors:
-        """The model's full weights on the CPU, on rank 0; a collective operation. Other ranks may get an
-        empty dict.
-        """
-        return full_weights(self.model) if self._needs_weights else {}
+        """The model's full weights on the CPU, on rank 0 alone. A collective operation."""
+        return full_weights(self.model, self.ranks.is_rank_zero) if self._needs_weights else {}
 
     def full_model(self) -> TranslationModel:
         """The model with all its weights on this device: the one trained, or a copy where ranks hold a part

@@ -32,7 +32,9 @@ def build_updater(
     train, compiled = config.train, is_compiled(config.train, device)
     if compiled and model.compiles:
         say("torch.compile is on: the first updates take much longer than the others")
-    objective: torch.nn.Module = Objective(model, train.label_smoothing, compiled)
+    objective: torch.nn.Module = Objective(
+        model, train.label_smoothing, compiled, must_compile=train.compile is True
+    )
     if train.activation_checkpointing:
         checkpoint_activations(model.blocks)
     objective = wrap_distributed(objective, model.blocks, train, ranks, device)

@@ -11,7 +11,7 @@ from transformer_mt.checkpoint import CheckpointError
 from transformer_mt.config import TrainConfig
 from transformer_mt.device import choose_precision
 from transformer_mt.model.interface import TranslationModel
-from transformer_mt.training.parallel.sharding import copy_full, full_tensor
+from transformer_mt.training.parallel.sharding import copy_full, on_cpu
 from transformer_mt.training.update.muon import Muon
 
 
@@ -74,14 +74,19 @@ def _groups(
     return [{"params": matrices, "weight_decay": weight_decay}, {"params": others, "weight_decay": 0.0}]
 
 
-def optimizer_tensors(optimizer: torch.optim.Optimizer, model: nn.Module) -> dict[str, Tensor]:
-    """The moments and step counts of each parameter under `parameter/moment`."""
+def optimizer_tensors(
+    optimizer: torch.optim.Optimizer, model: nn.Module, keep: bool = True
+) -> dict[str, Tensor]:
+    """The moments and step counts of each parameter under `parameter/moment`; none on a rank that need not
+    `keep` them. A collective operation.
+    """
     names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
-    return {
-        f"{names[parameter]}/{key}": full_tensor(value.detach()).cpu().contiguous()
+    full = {
+        f"{names[parameter]}/{key}": on_cpu(value, keep)
         for parameter, state in optimizer.state.items()
         for key, value in state.items()
     }
+    return {name: tensor for name, tensor in full.items() if tensor is not None}
 
 
 def load_optimizer_tensors(

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from subprocess import CalledProcessError
 
 import torch
 from torch import Tensor, nn
 
 from transformer_mt.data.batches.batching import Batch
-from transformer_mt.device import autocast, is_out_of_memory
+from transformer_mt.device import autocast, is_compiler_error, is_out_of_memory
 from transformer_mt.errors import WorkError
 from transformer_mt.messages import say
 from transformer_mt.model.interface import TranslationModel
@@ -48,19 +49,38 @@ class PendingResult:
 class Objective(nn.Module):
     """The training objective as a module: a batch -> (loss, nll), both summed over its real target tokens."""
 
-    def __init__(self, model: TranslationModel, label_smoothing: float, compiled: bool = False) -> None:
+    def __init__(
+        self,
+        model: TranslationModel,
+        label_smoothing: float,
+        compiled: bool = False,
+        must_compile: bool = True,
+    ) -> None:
+        """Without `must_compile` what cannot be compiled is computed as it is."""
         super().__init__()
-        self.model, self.label_smoothing = model, label_smoothing
+        self.model, self.label_smoothing, self._must_compile = model, label_smoothing, must_compile
         self._hidden = (
             torch.compile(model.hidden, dynamic=True) if compiled and model.compiles else model.hidden
         )
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        hidden = (
-            self._hidden(batch.src, batch.src_mask, batch.tgt_in).flatten(0, 1).index_select(0, batch.real)
-        )
+        hidden = self._hidden_of(batch).flatten(0, 1).index_select(0, batch.real)
         targets = batch.tgt_out.flatten().index_select(0, batch.real)
         return projected_cross_entropy(hidden, self.model.output.weight, targets, self.label_smoothing)
+
+    def _hidden_of(self, batch: Batch) -> Tensor:
+        inputs = batch.src, batch.src_mask, batch.tgt_in
+        if 1 in (*batch.src.shape, batch.tgt_in.size(1)):  # for each such size there would be another graph
+            return self.model.hidden(*inputs)
+        try:
+            return self._hidden(*inputs)
+        except (RuntimeError, CalledProcessError) as error:
+            if self._must_compile or not is_compiler_error(error):
+                raise
+            reason = str(error).strip().splitlines()[0]
+        say(f"note: training without torch.compile, which fails here: {reason}")
+        self._hidden = self.model.hidden
+        return self._hidden(*inputs)
 
 
 class Updater:

@@ -2,9 +2,12 @@
 translating a sentence.
 """
 
+import ctypes
+import importlib.util
 import json
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ from transformer_mt.config import DecodeConfig
 from transformer_mt.cpu import usable_cores
 from transformer_mt.data.vocabulary.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from transformer_mt.errors import InputError, Setting, WorkError
+from transformer_mt.messages import say_once
 from transformer_mt.search.hypothesis import Hypothesis, LengthPenalty, ranked
 from transformer_mt.translation.engines.engine import Ids, Request
 
@@ -86,6 +90,15 @@ def choose_device_name(device: str, dtype: str | None) -> str:
             f", but is {device}",
         )
     gpus = library.get_cuda_device_count()
+    if kind != "cpu" and gpus and not _load_cublas():
+        problem = (
+            f"CTranslate2 {library.__version__} needs {_CUBLAS} to use the GPU: pip install "
+            "'transformer-mt[ctranslate2-cuda]'"
+        )
+        if kind == "cuda":
+            raise InputError(problem)
+        say_once(f"note: translating on the CPU, because {problem}")
+        gpus = 0
     if kind == "auto":
         kind = "cuda" if gpus else "cpu"
     if kind == "cuda" and int(index or 0) >= gpus:
@@ -98,6 +111,25 @@ def choose_device_name(device: str, dtype: str | None) -> str:
             Setting("dtype"), f" must be one of {', '.join(sorted(kinds))} on this {kind}, but is {dtype}"
         )
     return f"{kind}:{index}" if index else kind
+
+
+# CUDA 12's library of products, whatever CUDA torch brings: CTranslate2 loads it by this name.
+_CUBLAS = "libcublas.so.12"
+
+
+def _load_cublas() -> bool:
+    """Whether CTranslate2 will find it: the system's, or that of NVIDIA's Python package, which is loaded
+    here.
+    """
+    candidates, spec = [[_CUBLAS]], importlib.util.find_spec("nvidia")
+    for package in (spec and spec.submodule_search_locations) or ():
+        candidates.append([f"{package}/cublas/lib/{name}" for name in ("libcublasLt.so.12", _CUBLAS)])
+    for names in candidates:
+        with suppress(OSError):
+            for name in names:
+                ctypes.CDLL(name, mode=ctypes.RTLD_GLOBAL)
+            return True
+    return False
 
 
 class CTranslate2Engine:
@@ -229,7 +261,7 @@ class CTranslate2Engine:
     ) -> Iterator[Any]:
         """CTranslate2's results in order, each as soon as it is available."""
         model, lengths = self._model(len(requests)), [len(r.src) + 1 for r in requests]
-        most = settings.batch_tokens // settings.beam
+        most = settings.batch_budget() // settings.beam
         if self.device == "cpu":
             most = min(most, _TOKENS_OF_A_CORE, sum(lengths) // self._workers)
         promises = model.translate_batch(

@@ -1,7 +1,7 @@
 """Searching the model this project trains."""
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any
 
@@ -97,7 +97,9 @@ class TorchEngine:
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         rules = self._rules(settings)
         lengths = [len(r.src) + 1 for r in requests]
-        plan = list(batches(lengths, settings.num_hypotheses, settings.batch_tokens))
+        on_gpu = self.device.type == "cuda"
+        memory = torch.cuda.get_device_properties(self.device).total_memory if on_gpu else 0
+        plan = list(batches(lengths, settings.num_hypotheses, settings.batch_budget(memory)))
 
         def searched(rows: list[int]) -> Done:
             try:
@@ -114,15 +116,14 @@ class TorchEngine:
     def token_log_probs(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[float]]:
         results: list[list[float]] = [[] for _ in pairs]
         for rows in batches([max(len(src), len(tgt)) + 1 for src, tgt in pairs], 1, 4096):
-            src, tgt_in = self._padded(pairs, rows)
+            src = self._padded([*pairs[i][0], EOS] for i in rows)
+            tgt_in = self._padded([BOS, *pairs[i][1]] for i in rows)
+            tgt_out = self._padded([*pairs[i][1], EOS] for i in rows)
             with torch.inference_mode():
                 log_probs = F.log_softmax(self.model(src, src != PAD, tgt_in).float(), dim=-1)
-                labels = torch.cat([tgt_in[:, 1:], torch.full_like(tgt_in[:, :1], PAD)], dim=1)
-                lengths = [len(pairs[i][1]) for i in rows]
-                labels[torch.arange(len(rows)), lengths] = EOS
-                each = log_probs.gather(2, labels[:, :, None])[:, :, 0].tolist()
-            for i, values, length in zip(rows, each, lengths):
-                results[i] = values[: length + 1]
+                each = log_probs.gather(2, tgt_out[:, :, None])[:, :, 0].tolist()
+            for i, values in zip(rows, each):
+                results[i] = values[: len(pairs[i][1]) + 1]
         return results
 
     def cross_attention(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[list[float]]]:
@@ -130,7 +131,8 @@ class TorchEngine:
         model = self.model.models[0] if isinstance(self.model, Ensemble) else self.model
         assert isinstance(model, TranslationModel)
         for rows in batches([max(len(src), len(tgt)) + 1 for src, tgt in pairs], 1, 4096):
-            src, tgt_in = self._padded(pairs, rows)
+            src = self._padded([*pairs[i][0], EOS] for i in rows)
+            tgt_in = self._padded([BOS, *pairs[i][1]] for i in rows)
             recorder = AttentionRecorder(model.alignment_attention)
             with torch.inference_mode():
                 model.hidden(src, src != PAD, tgt_in, recorder)
@@ -150,34 +152,33 @@ class TorchEngine:
             rules.append(NoRepeatNgram(settings.no_repeat_ngram))
         if settings.banned:
             texts = self.tokenizer.as_written(settings.banned)
-            rules.append(BannedText(texts, self.tokenizer.all_pieces_tgt, controls=(PAD, UNK, BOS, EOS)))
+            rules.append(BannedText(texts, self.tokenizer.all_pieces_tgt, (PAD, UNK, BOS, EOS), self.device))
         return rules
 
     @torch.inference_mode()
     def _search(
         self, requests: list[Request], settings: DecodeConfig, rules: list[Rule]
     ) -> list[list[Hypothesis]]:
-        longest = max(len(r.src) for r in requests) + 1
-        src = torch.tensor(
-            [[*r.src, EOS, *[PAD] * (longest - len(r.src) - 1)] for r in requests], device=self.device
-        )
+        src = self._padded([*r.src, EOS] for r in requests)
         src_mask = src != PAD
-        rules = rules_of_batch(rules, settings, [r.prefix for r in requests])
+        rules = rules_of_batch(rules, settings, [r.prefix for r in requests], self.device)
         limits = [r.limit for r in requests]
         penalty = LengthPenalty(settings.length_penalty, settings.length_penalty_form)
         model: Any = self.model
         step, state, bonus = model.step, model.start(model.encode(src, src_mask), src_mask), None
+        check_every = 1 if self.is_on_cpu else _GPU_CHECKS_EVERY
         if settings.search != "beam":
             generators = [
                 [_random_numbers(settings.seed, r.src, k) for k in range(settings.samples)] for r in requests
             ]
             part = Distribution(settings.temperature, settings.top_k, settings.top_p)
-            found = sample(step, state, limits, self._ids, generators, part, penalty, rules, self.device)
+            found = sample(
+                step, state, limits, self._ids, generators, part, penalty, rules, check_every, self.device
+            )
         else:
             if settings.coverage_penalty:
                 coverage = Coverage(model, settings.coverage_penalty)
                 step, state, bonus = coverage.step, coverage.start(state), coverage.penalty
-            check_every = 1 if self.device.type == "cpu" else _GPU_CHECKS_EVERY
             beam = settings.beam
             found = beam_search(
                 step, state, limits, self._ids, beam, penalty, rules, bonus, check_every, self.device,
@@ -185,12 +186,11 @@ class TorchEngine:
             )  # fmt: skip
         return found
 
-    def _padded(self, pairs: Sequence[tuple[Ids, Ids]], rows: list[int]) -> tuple[Tensor, Tensor]:
-        """Sources with EOS (B, S) and targets after BOS (B, T), on the device."""
-        src = [torch.tensor([*pairs[i][0], EOS]) for i in rows]
-        tgt = [torch.tensor([BOS, *pairs[i][1]]) for i in rows]
-        pad = torch.nn.utils.rnn.pad_sequence
-        return pad(src, True, PAD).to(self.device), pad(tgt, True, PAD).to(self.device)
+    def _padded(self, rows: Iterable[Ids]) -> Tensor:
+        """(B, longest), PAD after each row, on the device."""
+        rows = list(rows)
+        longest = max(map(len, rows))
+        return torch.tensor([[*row, *[PAD] * (longest - len(row))] for row in rows]).to(self.device)
 
     def _in_parallel(self, work: Work, plan: list[list[int]]) -> Iterator[Done]:
         """The results of `work` for each batch, as they are done. On a CPU each core works on a batch of its
@@ -226,11 +226,13 @@ def load_model(run: RunFolder, config: Config) -> tuple[TranslationModel, Tokeni
     return model, tokenizer
 
 
-def rules_of_batch(rules: Sequence[Rule], settings: DecodeConfig, prefixes: Sequence[Ids]) -> list[Rule]:
+def rules_of_batch(
+    rules: Sequence[Rule], settings: DecodeConfig, prefixes: Sequence[Ids], device: torch.device | None = None
+) -> list[Rule]:
     """All rules for sentences that begin with `prefixes`; diversity comes last, as it ranks what the others
     leave.
     """
-    own: list[Rule] = [Prefix(prefixes)] if any(prefixes) else []
+    own: list[Rule] = [Prefix(prefixes, device)] if any(prefixes) else []
     if settings.diversity:
         own.append(DiversityPenalty(settings.diversity, most=2 * settings.beam))
     return [*rules, *own]

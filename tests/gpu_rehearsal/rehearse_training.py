@@ -1,0 +1,127 @@
+"""Updates on a GPU: none waits for the device, none mixes devices, none needs more kernels than it did."""
+
+import numpy as np
+import pytest
+import torch
+
+from tests.gpu_rehearsal.fake_gpu import GPU, on_gpu, rehearsal
+from transformer_mt.config import TrainConfig
+from transformer_mt.config.model import ModelConfig
+from transformer_mt.data.batches.batching import make_batch
+from transformer_mt.device import choose_device, choose_precision
+from transformer_mt.model.build import build_model
+from transformer_mt.training.parallel.distributed import Ranks
+from transformer_mt.training.update.activation_checkpointing import checkpoint_activations
+from transformer_mt.training.update.optimizer import (
+    build_optimizer,
+    load_optimizer_tensors,
+    optimizer_tensors,
+)
+from transformer_mt.training.update.step import Objective, Updater
+from transformer_mt.training.validate import validation_loss
+
+SMALL = {"d_model": 64, "d_ff": 128, "num_heads": 4, "num_encoder_layers": 2, "num_decoder_layers": 2}
+RNG = np.random.default_rng(0)
+
+
+def rows(count, shortest=5, longest=30):
+    return [RNG.integers(4, 1000, RNG.integers(shortest, longest)) for _ in range(count)]
+
+
+def update(batches=1, precision="bf16", checkpointed=False, micro_batch_tokens=0, shape=None, **changes):
+    """What the second of two updates asks of the device."""
+    train = TrainConfig(**{key: changes.pop(key) for key in ("optimizer",) if key in changes})
+    with rehearsal() as watch:
+        model = on_gpu(build_model(ModelConfig(**{**SMALL, **changes}), 1000, 1000, True, 64)).train()
+        objective = Objective(model, 0.1)
+        if checkpointed:
+            checkpoint_activations(model.blocks)
+        optimizer = build_optimizer(model, train)
+        updater = Updater(
+            objective, optimizer, GPU, choose_precision(precision, GPU), 1.0, Ranks(), micro_batch_tokens
+        )
+        sides = [[np.full(n - 1, 5)] * shape[0] for n in shape[1:]] if shape else [rows(16), rows(16)]
+        made = [make_batch(*sides).pinned() for _ in range(batches)]
+        updater.update(made, 1e-3)
+        watch.clear()
+        updater.update(made, 1e-3)
+        assert not watch.waits
+        assert all(p.dtype == torch.float32 and p.is_cuda for p in model.parameters())
+        return watch.num_kernels, dict(watch.attention), watch.kernels
+
+
+def test_the_device_is_found():
+    assert choose_device("auto") == GPU
+    assert choose_precision("auto", GPU) == torch.bfloat16
+
+
+def test_a_wait_is_noticed():
+    with rehearsal() as watch:
+        numbers = torch.ones(3, device=GPU)
+        numbers.sum().item()
+        numbers[numbers > 0]
+        numbers[torch.tensor([1])]
+        numbers.cpu()
+        torch.ones(3).to(GPU)
+    assert sum(watch.waits.values()) == 5, watch.waits
+
+
+def test_mixed_devices_are_noticed():
+    with rehearsal(), pytest.raises(RuntimeError, match="device"):
+        torch.ones(3, device=GPU) + torch.ones(3)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
+@pytest.mark.parametrize("optimizer", ["adam", "adamw", "muon"])
+def test_an_update_does_not_wait(optimizer, precision):
+    update(optimizer=optimizer, precision=precision)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"batches": 3},
+        {"checkpointed": True},
+        {"micro_batch_tokens": 100},
+        {"attention_dropout": 0.1, "ffn_dropout": 0.1},
+    ],
+    ids=str,
+)
+def test_other_updates_do_not_wait(settings):
+    update(**settings)
+
+
+def test_the_optimizers_state_is_saved_and_loaded():
+    for kind in ("adamw", "muon"):
+        with rehearsal():
+            model = on_gpu(build_model(ModelConfig(**SMALL), 1000, 1000, True, 64)).train()
+            optimizer = build_optimizer(model, TrainConfig(optimizer=kind))
+            for parameter in model.parameters():
+                parameter.grad = torch.zeros_like(parameter)
+            optimizer.step()
+            saved = optimizer_tensors(optimizer, model)
+            assert {tensor.device.type for tensor in saved.values()} == {"cpu"}
+            load_optimizer_tensors(optimizer, model, saved)
+            optimizer.step()
+
+
+def test_decoder_self_attention_is_flash_attention():
+    assert update()[1] == {"flash": 2, "efficient": 4}
+
+
+def test_the_validation_loss_is_read_once():
+    class Pairs:
+        sides = rows(40), rows(40)
+        src_lengths, tgt_lengths = (np.array([len(ids) + 1 for ids in side]) for side in sides)
+
+        def src(self, i):
+            return self.sides[0][i]
+
+        def tgt(self, i):
+            return self.sides[1][i]
+
+    with rehearsal() as watch:
+        model = on_gpu(build_model(ModelConfig(**SMALL), 1000, 1000, True, 64)).eval()
+        watch.clear()
+        validation_loss(model, Pairs(), 200, GPU, Ranks())
+    assert watch.num_waits == 1, watch.waits
