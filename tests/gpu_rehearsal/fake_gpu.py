@@ -39,6 +39,7 @@ _library = _guard()
 import torch  # noqa: E402
 import torch._subclasses.fake_tensor as fake_tensor  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
+from torch.utils import _foreach_utils  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 _library.install_guard()
@@ -72,6 +73,7 @@ for _name, _answer in {
 }.items():
     setattr(torch.cuda, _name, lambda *args, _answer=_answer, **options: _answer)
 fake_tensor.init_gpu_context = lambda device: None
+_foreach_utils._foreach_supported_types.append(fake_tensor.FakeTensor)  # what torch asks before it uses them
 
 
 class _Fake(fake_tensor.FakeTensorMode):

@@ -11,7 +11,7 @@ from transformer_mt.search.ensemble import Ensemble
 from transformer_mt.translation.engines.engine import Request
 from transformer_mt.translation.engines.torch_engine import TorchEngine
 
-SMALL = {"d_model": 64, "d_ff": 128, "num_heads": 4, "num_encoder_layers": 2, "num_decoder_layers": 2}
+SMALL = {"d_model": 64, "d_ff": 128, "num_heads": 4, "num_encoder_layers": 1, "num_decoder_layers": 1}
 RNG = np.random.default_rng(0)
 SEARCHES = {
     "greedy": {"beam": 1},
@@ -46,12 +46,12 @@ def requests(count, limit, prefix=()):
     return [Request(src, limit, list(prefix)) for src in sources]
 
 
-def waits_of(settings, steps, prefix=(), models=1):
+def waits_of(settings, steps, prefix=(), models=1, **changes):
     """How often the host waits in the search of a batch, of which no sentence ends before `steps`."""
     decode = DecodeConfig.model_validate(settings)
     with rehearsal() as watch:
         engine = TorchEngine(
-            network() if models == 1 else Ensemble([network() for _ in range(models)]), Pieces(1000)
+            network(**changes) if models == 1 else Ensemble([network() for _ in range(models)]), Pieces(1000)
         )
         rules = engine._rules(decode)
         watch.clear()
@@ -69,6 +69,18 @@ def assert_reads_once_in_eight_steps(*search, **more):
 @pytest.mark.parametrize("name", SEARCHES)
 def test_a_step_seldom_waits(name):
     assert_reads_once_in_eight_steps(SEARCHES[name])
+
+
+# Kernels of a step of a model with six layers.
+KERNELS = {"greedy": 196, "beam": 235}
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_step_starts_no_more_kernels_than_recorded(name):
+    (_, few, _), (_, many, found) = (
+        waits_of(SEARCHES[name], steps, num_decoder_layers=6) for steps in (9, 17)
+    )
+    assert (many - few) / 8 <= KERNELS[name], found
 
 
 def test_a_step_with_given_beginnings_seldom_waits():

@@ -48,7 +48,7 @@ def test_one_graph_serves_all_batches(keys, monkeypatch, no_logs):
     monkeypatch.setattr(
         torch, "compile", lambda function, **options: real(function, backend="aot_eager", **options)
     )
-    objective = Objective(model, 0.1, compiled=True)
+    objective = Objective(model, 0.1, compiled=True, copies_weights=True)
     odd = (make_batch([np.full(S - 1, 5)] * B, [np.full(T - 1, 5)] * B) for B, S, T in ODD)
     for made in (batches(50), odd):
         for batch in made:

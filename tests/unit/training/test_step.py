@@ -214,12 +214,3 @@ def test_what_cannot_be_compiled_is_computed_without(monkeypatch, said):
     assert "training without torch.compile, which fails here: InvalidCxxCompiler" in said[0]
     with pytest.raises(RuntimeError, match="InvalidCxxCompiler"):
         Objective(tiny_model(), 0.1, compiled=True)(batch)
-
-
-def test_a_batch_is_shared_out_equally():
-    batch = batch_of(pairs(10))
-    longest = batch.num_positions // 10
-    assert [len(part.src) for part in batch.parts(4)] == [3, 3, 2, 2]
-    assert [len(part.src) for part in batch.split(4 * longest)] == [4, 3, 3]  # not 4, 4, 2
-    assert [len(part.src) for part in batch.split(1)] == [1] * 10
-    assert sum(part.num_tokens for part in batch.parts(4)) == batch.num_tokens

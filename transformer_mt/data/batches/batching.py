@@ -59,16 +59,21 @@ class Batch:
 
     def split(self, most: int) -> list["Batch"]:
         """The same sentences in batches of at most `most` positions, or of one sentence."""
-        size = max(1, most // max(self.src.size(1), self.tgt_in.size(1)))
-        return self.parts(-(-len(self.src) // size))
+        return self._in_pieces(max(1, most // max(self.src.size(1), self.tgt_in.size(1))))
 
     def parts(self, count: int) -> list["Batch"]:
-        """The same sentences in at most `count` batches of equal size, as far as possible."""
-        if count == 1:
+        """The same sentences in at most `count` batches of about equal size."""
+        return self._in_pieces(-(-len(self.src) // count))
+
+    def _in_pieces(self, size: int) -> list["Batch"]:
+        """The same sentences in batches of `size`."""
+        if size >= len(self.src):
             return [self]
         columns = (self.src, self.src_mask, self.tgt_in, self.tgt_out)
-        parts = zip(*(column.tensor_split(min(count, len(self.src))) for column in columns))
-        batches = [_with_real_positions(*part) for part in parts]
+        parts = zip(*(column.split(size) for column in columns))
+        batches = [
+            _with_real_positions(src, src_mask, tgt_in, tgt_out) for src, src_mask, tgt_in, tgt_out in parts
+        ]
         return batches if self.num_tokens else [batch.idle() for batch in batches]
 
     def idle(self) -> "Batch":

@@ -32,8 +32,11 @@ def build_updater(
     train, compiled = config.train, is_compiled(config.train, device)
     if compiled and model.compiles:
         say("torch.compile is on: the first updates take much longer than the others")
+    # DDP sends gradients as they come, FSDP2 has shards of the weights; a part that is computed again would
+    # find other weights.
+    alone = device.type == "cuda" and ranks.size == 1 and not train.activation_checkpointing
     objective: torch.nn.Module = Objective(
-        model, train.label_smoothing, compiled, must_compile=train.compile is True
+        model, train.label_smoothing, compiled, must_compile=train.compile is True, copies_weights=alone
     )
     if train.activation_checkpointing:
         checkpoint_activations(model.blocks)

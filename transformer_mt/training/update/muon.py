@@ -66,21 +66,23 @@ class Muon(torch.optim.Muon):
         # Scales the steps to a root mean square of about 0.2, like AdamW's, so that both optimizers can use
         # the same learning rate (Liu et al. 2025).
         rate *= 0.2 * max(parameters[0].shape) ** 0.5
-        steps = rate * self._orthogonal(self._momenta(parameters, group["momentum"])).float()
+        momenta = self._momenta(parameters, group["momentum"])
+        steps = rate * self._orthogonal(momenta, parameters[0]).float()
         if self.found_inf is not None:
             kept = torch.where(self.found_inf.bool(), 1.0, kept)
             steps *= 1 - self.found_inf
         rows = [local_rows(parameter) for parameter in parameters]
-        torch._foreach_mul_(rows, kept)
+        if group["weight_decay"]:
+            torch._foreach_mul_(rows, kept)
         torch._foreach_sub_(rows, list(steps.unbind()))
 
-    def _orthogonal(self, momenta: list[Tensor]) -> Tensor:
-        """N matrices of one shape -> [N, A, B]; of sharded ones the rows of this rank."""
-        if is_sharded(momenta[0]):
-            return sharded_orthogonal(momenta, self._dtype, self._take_ranks(len(momenta)))
+    def _orthogonal(self, momenta: Tensor, like: Tensor) -> Tensor:
+        """[N, A, B] -> the same shape; of matrices that are sharded as `like` is, the rows of this rank."""
+        if is_sharded(like):
+            return sharded_orthogonal(momenta, len(like), self._dtype, self._take_ranks(len(momenta)))
         if self._shared:
             return gathered_orthogonal(momenta, self._dtype, self._take_ranks(len(momenta)))
-        return orthogonal(torch.stack(momenta).to(self._dtype))
+        return orthogonal(momenta.to(self._dtype))
 
     def _take_ranks(self, matrices: int) -> int:
         """Assign `matrices` matrices to the next ranks in turn. Returns the first of these ranks."""
@@ -89,16 +91,18 @@ class Muon(torch.optim.Muon):
         self._next_rank = (first + -(-matrices // each)) % ranks
         return first
 
-    def _momenta(self, parameters: list[Tensor], momentum: float) -> list[Tensor]:
-        """Nesterov's."""
-        gradients, means = [], []
+    def _momenta(self, parameters: list[Tensor], momentum: float) -> Tensor:
+        """Nesterov's, [N, A, B]; of sharded matrices the rows of this rank."""
+        buffers = []
         for parameter in parameters:
-            gradient, state = parameter.grad, self.state[parameter]
-            assert gradient is not None
+            state = self.state[parameter]
             if "momentum_buffer" not in state:
                 state["momentum_buffer"] = torch.zeros_like(parameter)
-            means.append(state["momentum_buffer"])
-            skip = self.found_inf
-            gradients.append(gradient if skip is None else torch.where(skip.bool(), means[-1], gradient))
-        torch._foreach_lerp_(means, gradients, 1 - momentum)
-        return list(torch._foreach_lerp(gradients, means, momentum))
+            buffers.append(local_rows(state["momentum_buffer"]))
+        gradients = torch.stack([local_rows(parameter.grad) for parameter in parameters])  # type: ignore[arg-type]
+        means = torch.stack(buffers)
+        if self.found_inf is not None:
+            gradients = torch.where(self.found_inf.bool(), means, gradients)
+        means.lerp_(gradients, 1 - momentum)
+        torch._foreach_copy_(buffers, list(means.unbind()))
+        return gradients.lerp_(means, momentum)

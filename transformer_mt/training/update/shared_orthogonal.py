@@ -4,44 +4,40 @@ Alone, each rank would compute all of them. What sharing costs is sending each n
 more (two bytes in bfloat16), with sharded matrices twice.
 """
 
-from collections.abc import Sequence
-
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor
 
-from transformer_mt.training.parallel.sharding import local_rows
 from transformer_mt.training.update.orthogonal import orthogonal
 
 
-def gathered_orthogonal(matrices: Sequence[Tensor], dtype: torch.dtype, first_rank: int = 0) -> Tensor:
-    """N matrices (A, B), the same on each rank -> [N, A, B] in `dtype`, the same on each rank. The first ones
+def gathered_orthogonal(matrices: Tensor, dtype: torch.dtype, first_rank: int = 0) -> Tensor:
+    """[N, A, B], the same on each rank -> the same shape in `dtype`, the same on each rank. The first ones
     are made by `first_rank`. A collective operation.
     """
     ranks = dist.get_world_size()
     each = -(-len(matrices) // ranks)
     first = (dist.get_rank() - first_rank) % ranks * each
-    mine = [matrix.to(dtype) for matrix in matrices[first : first + each]]
-    shares_NAB = matrices[0].new_zeros(each * ranks, *matrices[0].shape, dtype=dtype)
-    share_NAB = shares_NAB.new_zeros(each, *matrices[0].shape)
-    if mine:
-        share_NAB[: len(mine)] = orthogonal(torch.stack(mine))
+    mine = matrices[first : first + each].to(dtype)
+    shares_NAB = mine.new_zeros(each * ranks, *matrices.shape[1:])
+    share_NAB = mine.new_zeros(each, *matrices.shape[1:])
+    if len(mine):
+        share_NAB[: len(mine)] = orthogonal(mine)
     dist.all_gather_into_tensor(shares_NAB, share_NAB)
     return shares_NAB.roll(-first_rank * each, 0)[: len(matrices)]
 
 
-def sharded_orthogonal(matrices: Sequence[Tensor], dtype: torch.dtype, first_rank: int = 0) -> Tensor:
-    """N matrices (A, B), of which each rank has some rows (DTensor) -> [N, rows, B] in `dtype`, the rows of
-    this rank. The first ones are made by `first_rank`. A collective operation.
+def sharded_orthogonal(matrices: Tensor, num_rows: int, dtype: torch.dtype, first_rank: int = 0) -> Tensor:
+    """This rank's rows of N matrices of `num_rows` rows [N, rows, B] -> the same shape in `dtype`. The first
+    ones are made by `first_rank`. A collective operation.
 
     Two exchanges: first every rank gets all rows of its share of the matrices, then each gets its rows of
     the results.
     """
-    ranks, num_rows = dist.get_world_size(), matrices[0].size(0)
+    ranks, mine = dist.get_world_size(), matrices.size(1)
     most_rows, each = -(-num_rows // ranks), -(-len(matrices) // ranks)
-    local = torch.stack([local_rows(matrix).to(dtype) for matrix in matrices])
-    mine = local.size(1)
+    local = matrices.to(dtype)
     # (R, N/R, rows, B): the first dimension is the rank that receives, afterwards the rank that sent.
     shape = (ranks, each, most_rows, local.size(2))
     sent = F.pad(local, (0, 0, 0, most_rows - mine, 0, ranks * each - len(matrices))).view(shape)

@@ -1,6 +1,7 @@
 """One update of the weights. Its arithmetic: the sum of all losses over the number of all target tokens."""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from subprocess import CalledProcessError
 
@@ -16,6 +17,7 @@ from transformer_mt.training.parallel.distributed import Ranks, needs_equal_pass
 from transformer_mt.training.parallel.sharding import full_tensor
 from transformer_mt.training.update.gradient_threads import GradientThreads
 from transformer_mt.training.update.loss import projected_cross_entropy
+from transformer_mt.training.update.weight_copies import weight_copies
 
 
 @dataclass(frozen=True)
@@ -55,16 +57,23 @@ class Objective(nn.Module):
         label_smoothing: float,
         compiled: bool = False,
         must_compile: bool = True,
+        copies_weights: bool = False,
     ) -> None:
-        """Without `must_compile` what cannot be compiled is computed as it is."""
+        """Without `must_compile` what cannot be compiled is computed as it is. With `copies_weights` all
+        weights of an update are cast at once (weight_copies.py).
+        """
         super().__init__()
-        self.model, self.label_smoothing, self._must_compile = model, label_smoothing, must_compile
+        self.model, self.label_smoothing = model, label_smoothing
+        self._must_compile, self._copies_weights = must_compile, copies_weights
         self._hidden = (
             torch.compile(model.hidden, dynamic=True) if compiled and model.compiles else model.hidden
         )
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        hidden = self._hidden_of(batch).flatten(0, 1).index_select(0, batch.real)
+        kind = batch.src.device.type
+        lower = torch.is_autocast_enabled(kind) and self._copies_weights
+        with weight_copies(self.model.blocks, torch.get_autocast_dtype(kind)) if lower else nullcontext():
+            hidden = self._hidden_of(batch).flatten(0, 1).index_select(0, batch.real)
         targets = batch.tgt_out.flatten().index_select(0, batch.real)
         return projected_cross_entropy(hidden, self.model.output.weight, targets, self.label_smoothing)
 
