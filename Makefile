@@ -50,7 +50,7 @@ translate: setup ## translate TEXT, or standard input, with MODEL
 evaluate: setup ## score MODEL on its test sets
 	@$(BIN)/transformer-mt evaluate $(MODEL) $(ARGS)
 
-# A worker for each core, each of one thread: the threads of several workers would wait for each other.
+# Workers of one thread each: the threads of several workers would wait for each other.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadfile
 
 # PACKAGE=search runs the tests of one package.

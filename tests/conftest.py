@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from tests.command import Result, run_command
-from transformer_mt.cpu import has_exact_int8_products
+from transformer_mt.cpu import has_exact_int8_products, usable_cores
 
 ROOT = Path(__file__).parent.parent
 if not has_exact_int8_products():
@@ -43,6 +43,11 @@ TINY = {
     },
     "decode": {"stop_early": True},  # as CTranslate2 searches: tests compare the engines
 }
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """One worker more than cores: tests also wait, for processes they start."""
+    return usable_cores() + 1
 
 
 @pytest.fixture(scope="session", autouse=True)

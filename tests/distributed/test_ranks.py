@@ -16,13 +16,14 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from safetensors.torch import load_file
 
 from tests.command import Result, WarmProcess
 from tests.conftest import ROOT, TINY
 from transformer_mt.checkpoint import load
 from transformer_mt.data.corpora import toy
 from transformer_mt.errors import InputError, WorkError
-from transformer_mt.training.parallel import distributed
+from transformer_mt.training.parallel import distributed, rendezvous
 
 # No dropout: each rank draws its own. A large epsilon: else Adam makes whole steps of gradients that are only
 # rounding.
@@ -568,7 +569,7 @@ def test_a_rank_that_does_not_come_is_named(monkeypatch):
         **{f"TORCHELASTIC_{name}": value for name, value in torchruns.items()},
     }.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(distributed, "_RENDEZVOUS_TIMEOUT", timedelta(seconds=1))
+    monkeypatch.setattr(rendezvous, "TIMEOUT", timedelta(seconds=1))
     with pytest.raises(
         WorkError, match="^stopped because rank 1 did not come within 1 seconds; see its own error message$"
     ):
@@ -616,6 +617,57 @@ def test_ranks_write_one_corpus_of_synthetic_sources(folder, one):
     assert (folder / "together.jsonl").read_bytes() == (folder / "alone.jsonl").read_bytes() != b""
 
 
+def test_ranks_score_a_test_set_together(folder, one):
+    """With the translations and the scores of one process."""
+    expected = run(folder, 1, "evaluate", "one", "--json", "--robust")
+    kept = translations(folder / "one")
+    result = run(folder, 3, "evaluate", "one", "--json", "--robust")
+    assert result.status == 0, result.err
+    assert result.out == expected.out != ""
+    assert translations(folder / "one") == kept
+
+
+def translations(run):
+    lines = (run / "evaluation" / "test-0.jsonl").read_text(encoding="utf-8").splitlines()
+    return [json.loads(line)["translation"] for line in lines]
+
+
+def searches_are_said() -> None:
+    from transformer_mt.translation.engines.torch_engine import TorchEngine
+
+    search = TorchEngine.search
+
+    def saying(self, requests, settings, n_best):
+        sys.stderr.write(f"rank {os.environ['RANK']} searches {len(requests)}\n")
+        return search(self, requests, settings, n_best)
+
+    TorchEngine.search = saying
+
+
+def test_each_rank_searches_its_share(folder, one):
+    said = run(folder, 3, "evaluate", "one", before=(searches_are_said,)).err
+    shares = {rank: sum(map(int, re.findall(rf"rank {rank} searches (\d+)", said))) for rank in range(3)}
+    assert sum(shares.values()) == TINY["data"]["test"][0]["size"]
+    assert max(shares.values()) - min(shares.values()) <= 1
+
+
+@pytest.mark.slow
+def test_ranks_distil_a_student_together(folder, one):
+    """Its corpus is the teacher's translations as one process writes them; the table is rank 0's."""
+    student = {**TINY, **CHANGES, "name": "student"}
+    (folder / "student.yaml").write_text(yaml.safe_dump(student), encoding="utf-8")
+    words = ["distill", "one", "student.yaml", "--warm-start"]
+    alone, together = (run(folder, n, *words, "--out", f"student-{n}", "train.max_updates=6") for n in (1, 2))
+    # So short a training may end in a model that int8 changes too much.
+    assert together.status == alone.status, together.err
+    lines = [(folder / f"student-{n}" / "distilled.jsonl").read_text("utf-8").splitlines() for n in (1, 2)]
+    texts = [[(row["en"], row["de"]) for row in map(json.loads, of_one)] for of_one in lines]
+    assert texts[0] == texts[1] != []
+    assert f"{together.out}{together.err}".count("| student ") == 1
+    left, right = (load_file(folder / f"student-{n}" / "model.safetensors") for n in (1, 2))
+    assert left.keys() == right.keys()
+
+
 def test_several_processes_without_torchruns_variables_are_refused(monkeypatch):
     for name in ("RANK", "MASTER_ADDR", "MASTER_PORT"):
         monkeypatch.delenv(name, raising=False)
@@ -630,7 +682,7 @@ def test_a_rank_zero_that_does_not_answer_is_named_by_its_address(monkeypatch):
     def refuse(*args, **keys):
         raise torch.distributed.DistNetworkError("timed out")
 
-    monkeypatch.setattr(distributed.dist, "rendezvous", refuse)
+    monkeypatch.setattr(rendezvous.dist, "rendezvous", refuse)
     for name, value in {"WORLD_SIZE": "2", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500"}.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(

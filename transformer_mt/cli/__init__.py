@@ -33,6 +33,7 @@ from transformer_mt.cli import (
 )
 from transformer_mt.cli.arguments import Parser, say_error, subcommands
 from transformer_mt.cli.flags import name_by_flags
+from transformer_mt.cli.ranks import has_ranks
 from transformer_mt.errors import InputError, Setting, WorkError
 from transformer_mt.version import __version__
 
@@ -108,10 +109,10 @@ def _run(parser: argparse.ArgumentParser, arguments: argparse.Namespace, is_proc
     try:
         status = _status_of(parser, arguments, is_process)
     except Exception:
-        if not (is_process and _is_rank()):
+        if not (is_process and has_ranks()):
             raise
         traceback.print_exc()
-    if status and is_process and _is_rank():
+    if status and is_process and has_ranks():
         _end_now(status)  # a rank that fails ends as soon as it has printed why
     return status
 
@@ -120,11 +121,6 @@ def _show_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, *rest: Any
 ) -> None:
     say_error(warnings.formatwarning(message, category, filename, lineno).rstrip())
-
-
-def _is_rank() -> bool:
-    """Whether torchrun started this process as one of several."""
-    return int(os.environ.get("WORLD_SIZE", 1)) > 1
 
 
 def _end_now(status: int) -> NoReturn:

@@ -1,12 +1,12 @@
 """transformer-mt backtranslate"""
 
 import argparse
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transformer_mt.cli.arguments import existing_files, share
 from transformer_mt.cli.model import add_model, add_search, load_translator
+from transformer_mt.cli.ranks import has_ranks, join_ranks
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.messages import say
 
@@ -70,16 +70,9 @@ def _backtranslate(arguments: argparse.Namespace) -> int:
         counts_in_words,
         make_corpus,
     )
-    from transformer_mt.training.parallel.distributed import LONG_TIMEOUT, Ranks, refuse_lost_rank
-    from transformer_mt.translation.engines.torch_engine import TorchEngine
+    from transformer_mt.training.parallel.distributed import Ranks, refuse_lost_rank
 
-    ranks = Ranks()
-    if int(os.environ.get("WORLD_SIZE", 1)) > 1:
-        if not isinstance(translator.engine, TorchEngine):
-            raise InputError(
-                "torchrun must have a run's folder and --engine torch; CTranslate2 uses all cores"
-            )
-        ranks = Ranks.join(translator.engine.device, LONG_TIMEOUT)
+    ranks = join_ranks(translator) if has_ranks() else Ranks()
     models = [Path(arguments.model), *map(Path, arguments.ensemble)]
     choice = PairSelection(rules, keep)
     step = SyntheticCorpusTask(translator, models, TextSource.of_files(texts), is_source=False, choice=choice)
@@ -101,7 +94,7 @@ def _chain(arguments: argparse.Namespace) -> int:
     others = {key: value for key, value in vars(arguments).items() if key not in own}
     if given := [key for key, value in others.items() if value not in (None, [], "auto")]:
         raise InputError(Setting(given[0]), " must be left out with a YAML file of the whole chain")
-    if int(os.environ.get("WORLD_SIZE", 1)) > 1:
+    if has_ranks():
         raise InputError("a chain must run in one process; use torchrun for its steps instead")
     from transformer_mt.experiments.backtranslation_chain import run_chain
     from transformer_mt.training.loop import Interrupted

@@ -1,12 +1,10 @@
 """transformer-mt distill"""
 
 import argparse
-import os
 from pathlib import Path
 from typing import Any
 
 from transformer_mt.cli.arguments import existing_files, share
-from transformer_mt.errors import InputError
 from transformer_mt.messages import say
 
 _ABOUT = (
@@ -61,8 +59,6 @@ def add_command(commands: Any) -> None:
 def _distill(arguments: argparse.Namespace) -> int:
     from transformer_mt.config.load import load_config
 
-    if int(os.environ.get("WORLD_SIZE", 1)) > 1:
-        raise InputError("distill must run in one process; start it without torchrun")
     config = load_config(arguments.config, arguments.overrides)
     texts = existing_files(arguments.text)
     from transformer_mt.config.parts.filter import FilterConfig

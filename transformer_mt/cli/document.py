@@ -2,7 +2,6 @@
 
 import argparse
 import hashlib
-import os
 import re
 import sys
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from typing import IO
 
 from transformer_mt.cli import resume
 from transformer_mt.cli.model import load_translator
+from transformer_mt.cli.ranks import has_ranks
 from transformer_mt.errors import InputError
 from transformer_mt.messages import say
 
@@ -58,7 +58,7 @@ def _check_options(arguments: argparse.Namespace, format: str) -> None:
     }
     if wrong := next((option for option, is_given in given.items() if is_given), None):
         raise InputError(f"{wrong} requires --format text, but the format is {format}")
-    if int(os.environ.get("WORLD_SIZE", 1)) > 1:
+    if has_ranks():
         raise InputError("a document must be translated by one process; start it without torchrun")
 
 

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from transformer_mt.cli.evaluation_sets import (
     select_by_language,
 )
 from transformer_mt.cli.model import add_model, add_search, load_translator
+from transformer_mt.cli.ranks import translating_together
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.messages import say
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from transformer_mt.config import Config
     from transformer_mt.data.corpora.evaluation_sets import EvaluationSet
     from transformer_mt.evaluation.evaluate import Evaluation
+    from transformer_mt.evaluation.metric import Metric
     from transformer_mt.runs.folder import RunFolder
     from transformer_mt.translation.translator import Translator
 
@@ -50,8 +53,6 @@ def add_command(commands: Any) -> None:
 
 def _evaluate(arguments: argparse.Namespace) -> int:
     files_of_sets(arguments)  # refused before any work
-    from transformer_mt.evaluation.evaluate import evaluate
-    from transformer_mt.evaluation.outputs import NOT_ITS_OWN
     from transformer_mt.runs.folder import RunFolder
 
     folder = RunFolder(arguments.model)
@@ -67,6 +68,25 @@ def _evaluate(arguments: argparse.Namespace) -> int:
         tests = [replace(test, languages=(translator.source_lang, translator.target_lang)) for test in tests]
     else:
         tests = select_by_language(tests, translator.directions, arguments.to, vars(arguments)["from"])
+    with translating_together(translator) as is_mine:
+        if is_mine:
+            _score(arguments, folder, config, translator, tests, external, weights)
+    return 0
+
+
+def _score(
+    arguments: argparse.Namespace,
+    folder: "RunFolder",
+    config: "Config",
+    translator: "Translator",
+    tests: "list[EvaluationSet]",
+    external: "Sequence[Metric]",
+    weights: str | None,
+) -> None:
+    """Print the scores of each set, and keep them with the model of these `weights`."""
+    from transformer_mt.evaluation.evaluate import evaluate
+    from transformer_mt.evaluation.outputs import NOT_ITS_OWN
+
     is_plain = not arguments.ensemble and arguments.engine == "auto" and arguments.dtype is None
     is_own = is_plain and not arguments.tag
     not_saved: WorkError | None = None
@@ -106,7 +126,6 @@ def _evaluate(arguments: argparse.Namespace) -> int:
             _update_report(folder, config)
     if not_saved:  # at the end: the folder of a shared model may be read-only
         raise not_saved
-    return 0
 
 
 def _save(evaluation: "Evaluation", folder: "RunFolder", test: "EvaluationSet") -> WorkError | None:

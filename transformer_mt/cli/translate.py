@@ -14,6 +14,7 @@ from typing import IO, TYPE_CHECKING, Any
 from transformer_mt.cli import document, resume
 from transformer_mt.cli.arguments import positive
 from transformer_mt.cli.model import add_model, add_search, load_translator
+from transformer_mt.cli.ranks import has_ranks, join_ranks
 from transformer_mt.cli.translate_checks import check_options
 from transformer_mt.documents.formats import format_of
 from transformer_mt.errors import InputError
@@ -90,7 +91,7 @@ def _translate(arguments: argparse.Namespace) -> int:
         prefixes = _prefixes(arguments)
         done = _lines_done(arguments, translator) if arguments.resume else 0
         work = _work(chunks, prefixes, arguments, done)
-        if int(os.environ.get("WORLD_SIZE", 1)) > 1:
+        if has_ranks():
             from transformer_mt.training.parallel.distributed import refuse_lost_rank
 
             try:
@@ -271,14 +272,7 @@ def _with_ranks(
     files: ExitStack,
 ) -> None:
     """Under torchrun rank 0 reads and writes; each rank translates its share of the lines."""
-    from transformer_mt.training.parallel.distributed import LONG_TIMEOUT, Ranks
-    from transformer_mt.translation.engines.torch_engine import TorchEngine
-
-    if not isinstance(translator.engine, TorchEngine):
-        raise InputError(
-            "torchrun must have a run's folder and --engine torch; CTranslate2 uses all cores by itself"
-        )
-    ranks = Ranks.join(translator.engine.device, LONG_TIMEOUT)  # the input may be a person
+    ranks = join_ranks(translator)
     if ranks.is_rank_zero:  # before the output is opened, which empties it: the input may be no text
         work = chain([task] if (task := next(work, None)) else [], work)
     output = _open_output(arguments, translator, files) if ranks.is_rank_zero else None

@@ -21,7 +21,7 @@ from transformer_mt.data.corpora.evaluation_sets import EvaluationSet, read_set
 from transformer_mt.data.corpora.file import FileCorpus
 from transformer_mt.data.corpora.kind import Corpus
 from transformer_mt.data.preparation.first_pass import training_pairs
-from transformer_mt.device import keep_freed_memory
+from transformer_mt.device import choose_device, keep_freed_memory
 from transformer_mt.errors import InputError, Setting, WorkError
 from transformer_mt.evaluation.metric import Score
 from transformer_mt.evaluation.metrics import build_metrics, corpus_scores
@@ -44,6 +44,7 @@ from transformer_mt.markdown import table
 from transformer_mt.messages import say
 from transformer_mt.runs.folder import RunFolder, facts_of
 from transformer_mt.training.loop import train
+from transformer_mt.training.parallel.distributed import LONG_TIMEOUT, Ranks
 from transformer_mt.translation.engines.ctranslate2_engine import import_ctranslate2
 from transformer_mt.translation.result import Options
 from transformer_mt.translation.translator import Translator
@@ -84,18 +85,26 @@ def distill(plan: Plan, config: Config, out: Path | None, fresh: bool = False) -
     distillation.md.
 
     What is done already is not done again, unless `fresh` moves an old folder aside first. WorkError if the
-    int8 student translates too differently to be kept.
+    int8 student translates too differently to be kept. Several processes share the translating and the
+    training; the rest, and the table, is rank 0's.
     """
     folder = out or Path("runs") / config.name
     _check_student(plan, config)
     test, more_text = _test_set(config.data), _more_text(plan)
-    if fresh:
-        start_over(folder, [*plan.teachers, *plan.texts])
-    else:
-        _check_folder(folder, plan)
-    if plan.warm_start:
-        config = warm_started(plan.teachers[0], config, folder / "warm_start")
-    train(with_corpora(config, _distilled_entries(plan, more_text, config.data, folder)), folder)
+    ranks = Ranks.join(choose_device(config.train.device), LONG_TIMEOUT)
+    if ranks.is_rank_zero:
+        if fresh:
+            start_over(folder, [*plan.teachers, *plan.texts])
+        else:
+            _check_folder(folder, plan)
+        if plan.warm_start:
+            config = warm_started(plan.teachers[0], config, folder / "warm_start")
+    config = Config.model_validate(ranks.broadcast(config.model_dump()))
+    entries = _distilled_entries(plan, more_text, config.data, folder, ranks)
+    ranks.leave()
+    train(with_corpora(config, entries), folder)
+    if not ranks.is_rank_zero:
+        return ""
     refused = _export(folder)
     models = {"teacher": list(plan.teachers), "student": [folder]}
     if refused is None:
@@ -214,7 +223,7 @@ def _is_export_of(run: RunFolder, exported: RunFolder) -> bool:
 
 
 def _distilled_entries(
-    plan: Plan, more_text: TextSource | None, data: DataConfig, folder: Path
+    plan: Plan, more_text: TextSource | None, data: DataConfig, folder: Path, ranks: Ranks
 ) -> list[Corpus]:
     """The student's training entries: the teachers' translations of the sources of the config's entries and
     of `more_text`, and where asked the entries themselves.
@@ -224,13 +233,13 @@ def _distilled_entries(
     for number, entry in enumerate(entries, start=1):
         file = folder / ("distilled.jsonl" if len(entries) == 1 else f"distilled-{number}.jsonl")
         languages = data.languages_of(entry)
-        columns = _translate(plan, _sources(entry, data), entry.tag, languages, file)
+        columns = _translate(plan, _sources(entry, data), entry.tag, languages, file, ranks)
         kept = entry.model_dump(include=set(Corpus.model_fields), exclude={"filter", "reverse"})
         kept |= {"source_lang": languages[0], "target_lang": languages[1]}
         found.append(FileCorpus(**kept, file=str(file), columns=list(columns), filter=FilterConfig()))
     if more_text is not None:
         file, languages = folder / "distilled-text.jsonl", (data.source_lang, data.target_lang)
-        columns = _translate(plan, more_text, None, languages, file)
+        columns = _translate(plan, more_text, None, languages, file, ranks)
         found.append(FileCorpus(name="text", file=str(file), columns=list(columns), filter=FilterConfig()))
     return [*found, *(entries if plan.with_references else [])]
 
@@ -247,14 +256,14 @@ def _sources(entry: Corpus, data: DataConfig) -> TextSource:
 
 
 def _translate(
-    plan: Plan, text: TextSource, tag: str | None, languages: tuple[str, str], file: Path,
-) -> tuple[str, str]:  # fmt: skip
+    plan: Plan, text: TextSource, tag: str | None, languages: tuple[str, str], file: Path, ranks: Ranks
+) -> tuple[str, str]:
     """Write the corpus `file`; its columns, which are the languages as the teacher calls them."""
     first, *others = plan.teachers
     translator = Translator.load(first, ensemble=others).for_set(languages)
     tag = _known_tag(tag, translator)
     task = SyntheticCorpusTask(translator, plan.teachers, text, True, plan.choice, tag)
-    if counts := make_corpus(task, file):
+    if counts := make_corpus(task, file, ranks):
         say(f"{file}: {counts_in_words(counts)}")
     return task.languages
 

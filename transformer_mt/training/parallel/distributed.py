@@ -22,10 +22,9 @@ from torch.nn.parallel import DistributedDataParallel
 from transformer_mt.checkpoint import Tensors
 from transformer_mt.config import TrainConfig
 from transformer_mt.cpu import usable_cores
-from transformer_mt.errors import InputError, WorkError
+from transformer_mt.errors import WorkError
+from transformer_mt.training.parallel.rendezvous import meet
 
-# A rank that fails before the rendezvous is not noticed otherwise.
-_RENDEZVOUS_TIMEOUT = timedelta(minutes=2)
 # A rank that dies later is noticed at once; this is for one that is alive but does not answer.
 _COLLECTIVE_TIMEOUT = timedelta(minutes=10)
 # For ranks that wait while another prepares data or waits for its input, which may take long.
@@ -65,32 +64,13 @@ class Ranks:
             return cls()
         if device.type == "cuda":
             torch.cuda.set_device(device)
-        try:
-            store, rank, _ = next(dist.rendezvous("env://", timeout=_RENDEZVOUS_TIMEOUT))
-        except ValueError:  # a variable is missing
-            needed = ("RANK", "MASTER_ADDR", "MASTER_PORT")
-            unset = " and ".join(name for name in needed if name not in os.environ)
-            raise InputError(
-                f"{unset} must be set where WORLD_SIZE is {size}; start several processes with torchrun, or "
-                "unset WORLD_SIZE for one"
-            ) from None
-        except dist.DistError:
-            address = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
-            raise WorkError(
-                f"stopped because rank 0 does not answer at MASTER_ADDR and MASTER_PORT, {address}"
-            ) from None
-        store.set(f"here/{rank}", "")
-        try:
-            store.wait([f"here/{rank}" for rank in range(size)], _RENDEZVOUS_TIMEOUT)
-        except dist.DistStoreError:
-            missing = next(rank for rank in range(size) if not store.check([f"here/{rank}"]))
-            seconds = int(_RENDEZVOUS_TIMEOUT.total_seconds())
-            raise WorkError(
-                f"stopped because rank {missing} did not come within {seconds} seconds; see its own "
-                "error message"
-            ) from None
+        store, rank = meet(size)
         backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
-        dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout)
+        try:
+            dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout)
+        except RuntimeError as error:
+            refuse_lost_rank(error)
+            raise
         return cls(rank, size, int(os.environ.get("LOCAL_RANK", 0)))
 
     def leave(self) -> None:
@@ -212,7 +192,7 @@ def needs_equal_passes(objective: nn.Module) -> bool:
 
 def refuse_lost_rank(error: Exception) -> None:
     """Raise a WorkError if the error only means that another rank is gone."""
-    words = ("Connection closed by peer", "Connection reset by peer", "gloo/transport")
+    words = ("Connection closed by peer", "Connection reset by peer", "gloo/transport", "connectFullMesh")
     if isinstance(error, dist.DistError) or any(word in str(error) for word in words):
         reason = str(error).strip().split("\n")[0]
         raise WorkError(

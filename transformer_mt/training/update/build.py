@@ -1,8 +1,11 @@
 """From a config and a model to what makes its updates."""
 
+import numpy as np
 import torch
+from torch.nn.parallel import DistributedDataParallel
 
 from transformer_mt.config import Config, TrainConfig
+from transformer_mt.data.batches.batching import make_batch
 from transformer_mt.messages import say
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.training.parallel.distributed import Ranks, wrap_distributed
@@ -41,6 +44,8 @@ def build_updater(
     if train.activation_checkpointing:
         checkpoint_activations(model.blocks)
     objective = wrap_distributed(objective, model.blocks, train, ranks, device)
+    if isinstance(objective, DistributedDataParallel):
+        _order_buckets(objective, device)
     # After wrapping: FSDP2 replaces the parameters.
     optimizer = build_optimizer(model, train)
     if threads is None:
@@ -56,6 +61,19 @@ def build_updater(
         threads,
         may_halve,
     )
+
+
+def _order_buckets(objective: torch.nn.Module, device: torch.device) -> None:
+    """Let DDP put the gradients of a bucket in the order of their arrival, as it does after its first pass.
+
+    From three ranks on, a sum's last bits depend on its place in the bucket. So a run that resumes must not
+    begin with another order than it ended with. The pass adds nothing and draws no random numbers.
+    """
+    empty = [np.zeros(0, np.int64)]
+    batch = make_batch(empty, empty).idle().to(device)
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        objective(batch)[0].backward()
+    objective.zero_grad(set_to_none=True)
 
 
 def build_trial_updater(

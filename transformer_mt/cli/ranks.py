@@ -1,0 +1,56 @@
+"""Commands that translate in several processes, which torchrun starts."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from transformer_mt.errors import InputError
+
+if TYPE_CHECKING:
+    from transformer_mt.training.parallel.distributed import Ranks
+    from transformer_mt.translation.translator import Translator
+
+
+def has_ranks() -> bool:
+    """Whether torchrun started this process as one of several."""
+    return int(os.environ.get("WORLD_SIZE", 1)) > 1
+
+
+def join_ranks(translator: "Translator") -> "Ranks":
+    """The processes that translate together. InputError for an engine that uses all cores by itself."""
+    from transformer_mt.training.parallel.distributed import LONG_TIMEOUT, Ranks
+    from transformer_mt.translation.engines.torch_engine import TorchEngine
+
+    if not isinstance(translator.engine, TorchEngine):
+        raise InputError(
+            "torchrun must have a run's folder and --engine torch; CTranslate2 uses all cores by itself"
+        )
+    return Ranks.join(translator.engine.device, LONG_TIMEOUT)  # the input may be a person
+
+
+@contextmanager
+def translating_together(translator: "Translator") -> Iterator[bool]:
+    """Within it the translator of rank 0 searches with all ranks. The value: whether the command is this
+    process's to do; to the others nothing is left.
+    """
+    if not has_ranks():
+        yield True
+        return
+    from transformer_mt.training.parallel.distributed import refuse_lost_rank
+    from transformer_mt.translation.engines.divided_engine import DividedEngine
+
+    ranks = join_ranks(translator)
+    engine = DividedEngine(translator.engine, ranks)
+    try:
+        if ranks.is_rank_zero:
+            translator.engine = engine
+            yield True
+            engine.let_go()
+        else:
+            engine.follow()
+            yield False
+    except RuntimeError as error:
+        refuse_lost_rank(error)
+        raise
+    ranks.leave()

@@ -1,0 +1,86 @@
+"""How the processes of a training find each other, also after torchrun has started them again.
+
+torchrun keeps one store for all its attempts, and with it the addresses that dead processes left there. So
+each attempt gets a prefix of its own: rank 0 makes it up, and gives it to each process that asks with a name
+nobody had before.
+"""
+
+import os
+import time
+from datetime import timedelta
+from uuid import uuid4
+
+import torch.distributed as dist
+
+from transformer_mt.errors import InputError, WorkError
+
+# A rank that fails before the rendezvous is not noticed otherwise.
+TIMEOUT = timedelta(minutes=2)
+_PAUSE = 0.02
+
+
+def meet(size: int) -> tuple[dist.Store, int]:
+    """A store that all ranks of this attempt share, and this one's rank. Returns when all are there."""
+    try:
+        shared, rank, _ = next(dist.rendezvous("env://", timeout=TIMEOUT))
+    except ValueError:  # a variable is missing
+        needed = ("RANK", "MASTER_ADDR", "MASTER_PORT")
+        unset = " and ".join(name for name in needed if name not in os.environ)
+        raise InputError(
+            f"{unset} must be set where WORLD_SIZE is {size}; start several processes with torchrun, or "
+            "unset WORLD_SIZE for one"
+        ) from None
+    except dist.DistError:
+        address = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
+        raise WorkError(
+            f"stopped because rank 0 does not answer at MASTER_ADDR and MASTER_PORT, {address}"
+        ) from None
+    shared.set_timeout(TIMEOUT)
+    attempt = uuid4().hex if rank == 0 else _ask(shared, rank)
+    store = dist.PrefixStore(attempt, shared)
+    store.set(f"here/{rank}", "")
+    if rank == 0:
+        _answer(shared, attempt, store, size)
+    try:
+        store.wait(["complete"], TIMEOUT)
+    except dist.DistStoreError:
+        raise _lost(_first_missing(store, size)) from None
+    return store, rank
+
+
+def _ask(shared: dist.Store, rank: int) -> str:
+    """The prefix of this attempt."""
+    name = uuid4().hex
+    shared.set(f"asks/{rank}", name)
+    try:
+        return shared.get(f"attempt of {name}").decode()
+    except dist.DistStoreError:
+        raise _lost(0) from None
+
+
+def _answer(shared: dist.Store, attempt: str, store: dist.Store, size: int) -> None:
+    """Tell each rank the prefix, until all are here. A name may be that of a dead process: the living one
+    asks again, under another.
+    """
+    answered: set[bytes] = set()
+    end = time.monotonic() + TIMEOUT.total_seconds()
+    while not store.check([f"here/{rank}" for rank in range(size)]):
+        if time.monotonic() > end:
+            raise _lost(_first_missing(store, size))
+        for rank in range(1, size):
+            if shared.check([f"asks/{rank}"]) and (name := shared.get(f"asks/{rank}")) not in answered:
+                shared.set(f"attempt of {name.decode()}", attempt)
+                answered.add(name)
+        time.sleep(_PAUSE)
+    store.set("complete", "")
+
+
+def _first_missing(store: dist.Store, size: int) -> int:
+    return next(rank for rank in range(size) if not store.check([f"here/{rank}"]))
+
+
+def _lost(rank: int) -> WorkError:
+    seconds = int(TIMEOUT.total_seconds())
+    return WorkError(
+        f"stopped because rank {rank} did not come within {seconds} seconds; see its own error message"
+    )
