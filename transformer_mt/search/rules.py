@@ -100,11 +100,14 @@ class BannedText:
         self.reach = max(map(len, texts))
         written = [(token, piece) for token, piece in enumerate(pieces) if token not in controls]
         always = [token for token, piece in written if any(_holds(piece, text) for text in texts)]
+        beginning_with: dict[str, list[tuple[int, str]]] = {}
+        for token, piece in written:
+            beginning_with.setdefault(piece[:1], []).append((token, piece))
         completing = {
             (text[:cut], token)
             for text in texts
             for cut in range(1, len(text))
-            for token, piece in written
+            for token, piece in beginning_with.get(text[cut], ())
             if _completes(piece, text, cut)
         }
         begins = sorted({begin for begin, _ in completing})

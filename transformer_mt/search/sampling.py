@@ -97,8 +97,9 @@ def sample(
         # 2. The first token at which the summed probability exceeds a random number.
         if (length - 1) % check_every == 0:  # as many numbers as until the next check, in one copy
             numbers = torch.tensor([[samples[i].random() for _ in range(check_every)] for i in searched])
-            numbers = numbers.pin_memory() if rows.device.type == "cuda" else numbers
-            numbers = numbers.to(rows.device, non_blocking=True)
+            if rows.device.type == "cuda":
+                numbers = numbers.pin_memory()  # nothing waits for a copy from there
+            numbers = numbers.to(rows.device, non_blocking=rows.device.type == "cuda")
         summed = distribution(allowed).cumsum(dim=-1)
         # In float32 a number may round to 1. It must stay below the total sum to select a possible token.
         number = numbers[:, (length - 1) % check_every, None].clamp(max=1 - 2**-23) * summed[:, -1:]
