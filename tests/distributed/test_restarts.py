@@ -1,4 +1,4 @@
-"""A training on two machines whose processes are killed goes on without a person. The machines are two agents
+"""A training on two machines whose processes are killed resumes by itself. The machines are two agents
 of torchrun with two ranks each; a killed agent is started again, as a cluster does. KILLS=20 kills more.
 """
 

@@ -1,8 +1,8 @@
 """A GPU that has shapes, dtypes and devices but no values: torch's fake tensors on a device called cuda.
 
 Import this before torch. An operation that mixes devices raises. What makes the host wait for the device (to
-read a value, to copy from memory that is not pinned) is counted with its place in the code, and goes on with
-a made-up value. Kernels are counted, too. What a GPU computes, how fast, and which kernel its libraries
+read a value, to copy from memory that is not pinned) is counted with its file and line, and returns a
+made-up value. Kernels are counted, too. What a GPU computes, how fast, and which kernel its libraries
 choose is not to be seen here.
 """
 
@@ -102,11 +102,11 @@ class Watch(TorchDispatchMode):
 
     def clear(self):
         self.waits = Counter()
-        """Of each "what at file:line": how often the host waits."""
+        """Number of waits of the host, by "what at file:line"."""
         self.kernels = Counter()
-        """Of each operation: how many kernels."""
+        """Number of kernels, by operation."""
         self.attention = Counter()
-        """Of each kind of fused attention: calls."""
+        """Number of calls, by kind of fused attention."""
 
     @property
     def num_kernels(self):
@@ -124,10 +124,10 @@ class Watch(TorchDispatchMode):
         lines = (
             frame for frame in reversed(traceback.extract_stack()) if "/transformer_mt/" in frame.filename
         )
-        place = next(
+        location = next(
             (f"{frame.filename.split('/transformer_mt/')[-1]}:{frame.lineno}" for frame in lines), "torch"
         )
-        self.waits[f"{what} at {place}"] += 1
+        self.waits[f"{what} at {location}"] += 1
 
     def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
         kwargs = kwargs or {}

@@ -1,4 +1,4 @@
-"""A rehearsal in a process of its own, as torch is told of its GPU before it is imported."""
+"""A rehearsal in a process of its own, because the GPU must be registered before torch is imported."""
 
 import shutil
 import subprocess

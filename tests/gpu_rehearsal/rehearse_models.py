@@ -19,7 +19,7 @@ CONFIGS = [config for config in PAIRWISE if config.kind != "recurrent" or config
 
 
 class Unpacked(torch.nn.Module):
-    """In place of a recurrent encoder: kernels for packed sequences run real code, which needs values. On a
+    """A stand-in for a recurrent encoder: kernels for packed sequences run real code, which needs values. On a
     GPU that encoder waits once a batch, for the lengths.
     """
 

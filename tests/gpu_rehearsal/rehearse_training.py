@@ -109,7 +109,7 @@ def test_decoder_self_attention_is_flash_attention():
     assert update()[1] == {"flash": 2, "efficient": 4}
 
 
-# Kernels of an update of one batch, not compiled. Whoever lowers one records it.
+# Kernels of an update of one batch, not compiled. Lower a number when the code needs fewer.
 KERNELS = {
     ("small", "adam"): 672,
     ("small", "muon"): 786,

@@ -1,5 +1,5 @@
 from tests.gpu_rehearsal.process import rehearse
 
 
-def test_models_is_rehearsed():
+def test_models_are_rehearsed():
     rehearse("models")

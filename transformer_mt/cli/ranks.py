@@ -31,8 +31,8 @@ def join_ranks(translator: "Translator") -> "Ranks":
 
 @contextmanager
 def translating_together(translator: "Translator") -> Iterator[bool]:
-    """Within it the translator of rank 0 searches with all ranks. The value: whether the command is this
-    process's to do; to the others nothing is left.
+    """Within it the translator of rank 0 searches with all ranks. The value is True on rank 0, which runs the
+    command. On the others it is False, and comes when rank 0 is done.
     """
     if not has_ranks():
         yield True

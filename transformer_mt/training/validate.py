@@ -146,9 +146,9 @@ def validation_loss(
 ) -> float:
     """Negative log-likelihood per target token; nan where no validation pair fits a batch."""
     objective = Objective(model, label_smoothing=0.0)
-    each, tokens = [torch.zeros((), device=device)], 0.0
+    losses, tokens = [torch.zeros((), device=device)], 0.0
     for batch in islice(validation_batches(pairs, batch_tokens), ranks.rank, None, ranks.size):
-        each.append(objective(batch.to(device))[1])
+        losses.append(objective(batch.to(device))[1])
         tokens += batch.num_tokens
-    nll, tokens = ranks.sum(sum(torch.stack(each).tolist()), tokens)
+    nll, tokens = ranks.sum(sum(torch.stack(losses).tolist()), tokens)
     return nll / tokens if tokens else math.nan

@@ -1,8 +1,8 @@
 """How the processes of a training find each other, also after torchrun has started them again.
 
 torchrun keeps one store for all its attempts, and with it the addresses that dead processes left there. So
-each attempt gets a prefix of its own: rank 0 makes it up, and gives it to each process that asks with a name
-nobody had before.
+each attempt has a prefix of its own. Rank 0 chooses it; each other rank requests it under a new random name,
+so that no answer is that of an earlier attempt.
 """
 
 import os
@@ -59,8 +59,8 @@ def _ask(shared: dist.Store, rank: int) -> str:
 
 
 def _answer(shared: dist.Store, attempt: str, store: dist.Store, size: int) -> None:
-    """Tell each rank the prefix, until all are here. A name may be that of a dead process: the living one
-    asks again, under another.
+    """Tell each rank the prefix, until all are here. A name may be that of a dead process: its successor
+    requests under another.
     """
     answered: set[bytes] = set()
     end = time.monotonic() + TIMEOUT.total_seconds()
