@@ -19,8 +19,8 @@ CONFIGS = [config for config in PAIRWISE if config.kind != "recurrent" or config
 
 
 class Unpacked(torch.nn.Module):
-    """A stand-in for a recurrent encoder: kernels for packed sequences run real code, which needs values. On a
-    GPU that encoder waits once a batch, for the lengths.
+    """A stand-in for a recurrent encoder: kernels for packed sequences run real code, which needs values. On
+    a GPU that encoder waits once a batch, for the lengths.
     """
 
     def __init__(self, encoder):

@@ -66,8 +66,8 @@ def build_updater(
 def _order_buckets(objective: torch.nn.Module, device: torch.device) -> None:
     """Let DDP put the gradients of a bucket in the order of their arrival, as it does after its first pass.
 
-    From three ranks on, a sum's last bits depend on its position in the bucket. So a run that resumes must not
-    begin with another order than it ended with. The pass adds nothing and draws no random numbers.
+    From three ranks on, a sum's last bits depend on its position in the bucket. So a resumed run must begin
+    with the order that it ended with. The pass adds nothing and draws no random numbers.
     """
     empty = [np.zeros(0, np.int64)]
     batch = make_batch(empty, empty).idle().to(device)
