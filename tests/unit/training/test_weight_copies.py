@@ -5,6 +5,7 @@ import torch
 
 from tests.updates import batch_of, pairs, tiny_model
 from transformer_mt.training.update.step import Objective
+from transformer_mt.training.update.weight_copies import WeightCopies
 
 
 @pytest.mark.parametrize(
@@ -25,5 +26,5 @@ def test_an_objective_with_copies_is_that_of_autocast(keys):
 
 
 def test_without_lower_precision_nothing_is_copied(monkeypatch):
-    monkeypatch.setattr("transformer_mt.training.update.step.weight_copies", None)  # would raise
+    monkeypatch.setattr(WeightCopies, "in_dtype", None)  # would raise
     Objective(tiny_model(), 0.1, copies_weights=True)(batch_of(pairs(3)))

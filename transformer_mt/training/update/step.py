@@ -17,7 +17,7 @@ from transformer_mt.training.parallel.distributed import Ranks, needs_equal_pass
 from transformer_mt.training.parallel.sharding import full_tensor
 from transformer_mt.training.update.gradient_threads import GradientThreads
 from transformer_mt.training.update.loss import projected_cross_entropy
-from transformer_mt.training.update.weight_copies import weight_copies
+from transformer_mt.training.update.weight_copies import WeightCopies
 
 
 @dataclass(frozen=True)
@@ -64,15 +64,16 @@ class Objective(nn.Module):
         """
         super().__init__()
         self.model, self.label_smoothing = model, label_smoothing
-        self._must_compile, self._copies_weights = must_compile, copies_weights
+        self._must_compile = must_compile
+        self._copies = WeightCopies(model.blocks) if copies_weights else None
         self._hidden = (
             torch.compile(model.hidden, dynamic=True) if compiled and model.compiles else model.hidden
         )
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         kind = batch.src.device.type
-        lower = torch.is_autocast_enabled(kind) and self._copies_weights
-        with weight_copies(self.model.blocks, torch.get_autocast_dtype(kind)) if lower else nullcontext():
+        copies = self._copies if torch.is_autocast_enabled(kind) else None
+        with copies.in_dtype(torch.get_autocast_dtype(kind)) if copies else nullcontext():
             hidden = self._hidden_of(batch).flatten(0, 1).index_select(0, batch.real)
         targets = batch.tgt_out.flatten().index_select(0, batch.real)
         return projected_cross_entropy(hidden, self.model.output.weight, targets, self.label_smoothing)

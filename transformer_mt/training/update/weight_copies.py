@@ -30,17 +30,22 @@ def _cast(tensors: tuple[Tensor, ...], dtype: torch.dtype) -> list[Tensor]:
     return copies
 
 
-@contextmanager
-def weight_copies(blocks: list[nn.Module], dtype: torch.dtype) -> Iterator[None]:
-    """Within it, the linear layers of the blocks compute with copies of their weights in `dtype`."""
-    linear = [module for block in blocks for module in block.modules() if isinstance(module, nn.Linear)]
-    places = [(module, name) for module in linear for name, weight in module.named_parameters(recurse=False)]
-    copies = _Copies.apply(dtype, *(module.get_parameter(name) for module, name in places))
-    # An attribute of the object itself hides the parameter of this name.
-    for (module, name), copy in zip(places, copies):
-        module.__dict__[name] = copy
-    try:
-        yield
-    finally:
-        for module, name in places:
-            del module.__dict__[name]
+class WeightCopies:
+    """The linear layers of some blocks, which compute with copies of their weights where asked."""
+
+    def __init__(self, blocks: list[nn.Module]) -> None:
+        linear = [module for block in blocks for module in block.modules() if isinstance(module, nn.Linear)]
+        self._weights = [(module, name) for module in linear for name, _ in module.named_parameters()]
+
+    @contextmanager
+    def in_dtype(self, dtype: torch.dtype) -> Iterator[None]:
+        """Within it the layers compute with copies in `dtype`."""
+        copies = _Copies.apply(dtype, *(module.get_parameter(name) for module, name in self._weights))
+        # An attribute of the object itself hides the parameter of this name.
+        for (module, name), copy in zip(self._weights, copies):
+            module.__dict__[name] = copy
+        try:
+            yield
+        finally:
+            for module, name in self._weights:
+                del module.__dict__[name]
