@@ -69,30 +69,30 @@ def sample(
     samples = [generator for of_sentence in generators for generator in of_sentence]
     state = state.select(torch.arange(B, device=device)[:, None].expand(B, W))  # type: ignore[assignment]
     never = torch.tensor(ids.never, dtype=torch.int64, device=device)
-    # Of all samples, B x W: their tokens, log-probabilities, and lengths when they have ended
+    # The N rows that are still searched: their tokens, log-probabilities, lengths when they ended (0 before),
+    # the most tokens of their sentence, and which sample each is
     drawn = torch.full((B * W, 1 + longest), ids.eos, device=device)
     drawn[:, 0] = ids.bos
-    log_probs = torch.zeros(B * W, device=device)
-    lengths = torch.zeros(B * W, dtype=torch.int64, device=device)
+    log_prob = torch.zeros(B * W, device=device)
+    ended = torch.zeros(B * W, dtype=torch.int64, device=device)
     alive = torch.ones(B * W, dtype=torch.bool, device=device)
-    # Of the N rows that are still searched: which sample each is, and the most tokens of its sentence
-    rows, searched = torch.arange(B * W, device=device), list(range(B * W))
     limits = torch.tensor(max_lengths, device=device).repeat_interleave(W)
+    rows, searched = torch.arange(B * W, device=device), list(range(B * W))
+    all_samples = drawn.clone(), log_prob.clone(), ended.clone()  # filled when sentences leave
     is_broken = torch.zeros((), dtype=torch.bool, device=device)
     for length in range(1, longest + 1):
         # 1. The model's log-probability of each next token, and what the rules make of it.
-        logits, state = step(drawn[rows, length - 1], state)
+        logits, state = step(drawn[:, length - 1], state)
         model_log_probs = F.log_softmax(logits.float(), dim=-1)
         is_broken |= model_log_probs[:, 0].isnan().any()
         model_log_probs.index_fill_(1, never, -torch.inf)  # first: some rules rank the tokens
         allowed = model_log_probs.clone()
         for rule in rules:
-            rule(drawn[rows, 1:length], allowed, rows // W)
+            rule(drawn[:, 1:length], allowed, rows // W)
         only_eos = torch.full_like(allowed[:1], -torch.inf)
         only_eos[:, ids.eos] = 0.0
         stuck = ~torch.isfinite(allowed).any(dim=-1)  # the rules have left nothing: this sample cannot end
-        is_alive = alive[rows]
-        allowed = torch.where(((limits <= length) | stuck | ~is_alive)[:, None], only_eos, allowed)
+        allowed = torch.where(((limits <= length) | stuck | ~alive)[:, None], only_eos, allowed)
 
         # 2. The first token at which the summed probability exceeds a random number.
         if (length - 1) % check_every == 0:  # as many numbers as until the next check, in one copy
@@ -104,27 +104,32 @@ def sample(
         # In float32 a number may round to 1. It must stay below the total sum to select a possible token.
         number = numbers[:, (length - 1) % check_every, None].clamp(max=1 - 2**-23) * summed[:, -1:]
         token = torch.searchsorted(summed, number, right=True).clamp(max=allowed.size(-1) - 1)
-        drawn[rows, length] = token[:, 0]
-        log_probs[rows] += model_log_probs.gather(1, token)[:, 0].masked_fill(~is_alive, 0.0)
+        drawn[:, length] = token[:, 0]
+        log_prob = log_prob + model_log_probs.gather(1, token)[:, 0].masked_fill(~alive, 0.0)
 
         # 3. Samples that end are finished; sentences all of whose samples are, leave.
-        ends = is_alive & (token[:, 0] == ids.eos)
-        lengths[rows] += length * (ends & ~stuck)
-        alive[rows] = is_alive & ~ends
+        ends = alive & (token[:, 0] == ids.eos)
+        ended = ended + length * (ends & ~stuck)
+        alive = alive & ~ends
         if length % check_every == 0:
-            kept = alive[rows].view(-1, W).any(dim=1).nonzero()[:, 0]
+            kept = alive.view(-1, W).any(dim=1).nonzero()[:, 0]
             if not len(kept):
                 break
             if len(kept) * W < len(rows):
+                for of_all, part in zip(all_samples, (drawn, log_prob, ended)):
+                    of_all[rows] = part
                 own = kept[:, None] * W + torch.arange(W, device=device)
                 state = state.select(own)  # type: ignore[assignment]
-                rows, limits = rows[own.flatten()], limits[own.flatten()]
+                drawn, log_prob, ended, alive, limits, rows = (
+                    part[own.flatten()] for part in (drawn, log_prob, ended, alive, limits, rows)
+                )
                 searched = rows.tolist()
+    for of_all, part in zip(all_samples, (drawn, log_prob, ended)):
+        of_all[rows] = part
     results: list[list[Hypothesis]] = [[] for _ in range(B)]
-    found = zip(drawn[:, 1:].tolist(), lengths.tolist(), log_probs.tolist())
-    for i, (tokens, length, log_prob) in enumerate(found):
+    for i, (tokens, value, length) in enumerate(zip(*(part.tolist() for part in all_samples))):
         if length:
-            results[i // W].append(Hypothesis(tokens[:length], log_prob, log_prob / penalty(length)))
+            results[i // W].append(Hypothesis(tokens[1 : length + 1], value, value / penalty(length)))
     if not all(results) and is_broken:
         raise NotFiniteError
     return [ranked(hypotheses) for hypotheses in results]
