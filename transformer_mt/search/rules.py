@@ -110,11 +110,11 @@ class BannedText:
             for token, piece in beginning_with.get(text[cut], ())
             if _completes(piece, text, cut)
         }
-        begins = sorted({begin for begin, _ in completing})
-        pairs = [(begins.index(begin), token) for begin, token in sorted(completing)]
+        begins = {begin: i for i, begin in enumerate(sorted({begin for begin, _ in completing}))}
+        pairs = [(begins[begin], token) for begin, token in sorted(completing)]
         self._always = torch.tensor(always, dtype=torch.int64, device=device)
         self._pairs = torch.tensor(pairs, dtype=torch.int64, device=device).view(-1, 2)  # (E, 2)
-        self._begins = self._characters(begins, device)  # (P, R)
+        self._begins = self._characters(list(begins), device)  # (P, R)
         is_first = (self._begins != 0).cumsum(dim=1) == 1
         self._word_begins = is_first & (self._begins == _character("▁"))
         # A row more, for what is before the first token: there a word begins.
@@ -123,6 +123,8 @@ class BannedText:
 
     def __call__(self, tokens: Tensor, log_probs: Tensor, sentences: Tensor) -> None:
         log_probs.index_fill_(1, self._always, -torch.inf)
+        if not len(self._pairs):
+            return
         written, begins = self._written(tokens)[:, None], self._begins
         is_same = (written == begins) | (begins == 0)  # (N, P, R)
         is_same |= self._word_begins & (written < 0)
