@@ -175,6 +175,11 @@ class DataConfig(Section):
         return list(dict.fromkeys(map(self.languages_of, self.entries)))
 
     @property
+    def languages_used(self) -> list[str]:
+        """The languages of the training corpora, in order."""
+        return list(dict.fromkeys(language for direction in self.directions for language in direction))
+
+    @property
     def targets(self) -> list[str]:
         """The target languages of the training corpora, in order."""
         return list(dict.fromkeys(target for _, target in self.directions))

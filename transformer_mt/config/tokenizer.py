@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from transformer_mt.config.parts.section import Changeable, Probability, Section
+from transformer_mt.text.normalization import normalization_for
 
 
 def _check_file(file: Any) -> Any:
@@ -38,8 +39,16 @@ class TokenizerConfig(Section):
     """Probability with which a BPE merge is skipped in training, sampled again for each word in each epoch
     (Provilkov 2020).
     """
-    normalization: Literal["nmt_nfkc", "nfkc", "identity"] = "nmt_nfkc"
-    """Unicode normalisation; `identity` keeps full-width punctuation, as Chinese needs."""
+    normalization: Literal["auto", "nmt_nfkc", "nfkc", "identity"] = "auto"
+    """Unicode normalisation. auto is nmt_nfkc, and identity where that would change letters or marks of a
+    language: full-width ones of Chinese, vowel signs of Thai.
+    """
+
+    def for_languages(self, *languages: str) -> "TokenizerConfig":
+        """The config with a rule of normalisation for these languages in place of auto."""
+        if self.normalization != "auto":
+            return self
+        return self.model_copy(update={"normalization": normalization_for(*languages)})
 
     @property
     def files(self) -> list[str]:

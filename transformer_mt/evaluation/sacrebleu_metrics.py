@@ -9,17 +9,20 @@ import numpy as np
 from transformer_mt.errors import InputError
 from transformer_mt.evaluation.metric import Metric, References, Statistics
 from transformer_mt.text.languages import base_code
+from transformer_mt.text.unsegmented import has_no_word_spaces, is_chinese
 
-_TOKENIZERS = {
-    **dict.fromkeys(("zh", "zho", "cmn", "yue", "wuu"), "zh"),
-    **dict.fromkeys(("ja", "jpn"), "ja-mecab"),
-    **dict.fromkeys(("ko", "kor"), "ko-mecab"),
-}
+_WORD_SPLITTERS = {"ja": "ja-mecab", "jpn": "ja-mecab", "ko": "ko-mecab", "kor": "ko-mecab"}
 
 
 def bleu_tokenizer(target_lang: str) -> str:
-    """sacreBLEU's tokenizer for a language: zh, ja-mecab, ko-mecab, else 13a."""
-    return _TOKENIZERS.get(base_code(target_lang), "13a")
+    """sacreBLEU's tokenizer for a language: ja-mecab, ko-mecab, zh, char for other languages without spaces
+    between words, else 13a.
+    """
+    if splitter := _WORD_SPLITTERS.get(base_code(target_lang)):
+        return splitter
+    if is_chinese(target_lang):
+        return "zh"
+    return "char" if has_no_word_spaces(target_lang) else "13a"
 
 
 class SacrebleuMetric(Metric):
@@ -53,6 +56,10 @@ class SacrebleuMetric(Metric):
 
 class Bleu(SacrebleuMetric):
     """BLEU (Papineni et al. 2002)."""
+
+    def mean_length(self, references: Sequence[str]) -> float:
+        """Mean number of tokens of a reference, as its tokenizer counts them."""
+        return sum(len(self._metric.tokenizer(text).split()) for text in references) / max(1, len(references))
 
     def sentence_value(self, sums: Sequence[float]) -> float:
         """BLEU of the n-grams a short sentence can have."""

@@ -197,7 +197,7 @@ def _count_tokens(config: Config, reports: Sequence[CorpusReport], notes: list[s
     text = [pair for report in reports if report.is_training for pair in report.sample]
     try:
         tokenizer = given_tokenizer(config) or Tokenizer.train(
-            text, config.tokenizer, config.data.control_pieces
+            text, config.tokenizer.for_languages(*config.data.languages_used), config.data.control_pieces
         )
     except InputError as error:
         notes.append(f"Tokens were not counted: {error}")

@@ -21,6 +21,7 @@ from transformer_mt.messages import say
 from transformer_mt.new_config.guess_corpora import Guess, guess_corpora
 from transformer_mt.new_config.sizing import UNSEGMENTED_LEAST, Size, shortened, size_for, smaller
 from transformer_mt.progress_bar import duration, show_progress
+from transformer_mt.text.normalization import normalization_for
 from transformer_mt.text.unsegmented import count_unsegmented, has_no_word_spaces
 from transformer_mt.training.planning.speed import seconds_per_update
 
@@ -37,6 +38,8 @@ _MIN_VOCABULARY, _REFUSED_VOCABULARY = 400, 300
 _HELD_OUT, _MOST_HELD_OUT = 1000, 0.05
 # With fewer pairs such a share may hold out none.
 _FEWEST = 200
+# BLEU counts sequences of up to this many tokens.
+_FEW_TOKENS = 4
 # Batches are as full as this, because their pairs differ in length.
 _BATCH_FILL = 0.92
 
@@ -113,8 +116,11 @@ def _read(source_lang: str, target_lang: str, guesses: list[Guess]) -> Data:
 def _tokenizer_keys(data: Data, size: Size) -> dict[str, object]:
     """The keys of the tokenizer, with what the languages need."""
     keys: dict[str, object] = {"vocab_size": size.vocab_size}
-    if any(map(has_no_word_spaces, (data.source_lang, data.target_lang))):
-        keys |= {"character_coverage": 0.9995, "normalization": "identity"}
+    languages = data.source_lang, data.target_lang
+    if any(map(has_no_word_spaces, languages)):
+        keys["character_coverage"] = 0.9995
+    if (rule := normalization_for(*languages)) != TokenizerConfig().for_languages().normalization:
+        keys["normalization"] = rule
     if size.bpe_dropout:
         keys["bpe_dropout"] = size.bpe_dropout
     return keys
@@ -151,6 +157,12 @@ def _fitting(size: Size, data: Data) -> tuple[Size, list[tuple[int, int]]]:
     src = tokenizer.encode_src([src for src, _ in data.sample])
     tgt = tokenizer.encode_tgt([tgt for _, tgt in data.sample])
     return size, [(len(a) + 1, len(b) + 1) for a, b in zip(src, tgt)]
+
+
+def _has_short_targets(data: Data) -> bool:
+    """Whether the targets have fewer tokens than BLEU's four-grams need."""
+    targets = [tgt for _, tgt in data.sample]
+    return sum(len(text.split()) + count_unsegmented(text) for text in targets) < _FEW_TOKENS * len(targets)
 
 
 def _updates(data: Data, size: Size, lengths: Sequence[tuple[int, int]]) -> int:
@@ -202,6 +214,8 @@ train:
   save_every: {every}
   patience: 0
 """
+    if _has_short_targets(data):
+        text += f"  monitor: chrF  # the targets have fewer than {_FEW_TOKENS} words, too few for BLEU\n"
     with TemporaryDirectory() as folder:
         file = Path(folder) / out.with_suffix(".yaml").name
         write_text(file, text)

@@ -24,6 +24,8 @@ from transformer_mt.text.languages import is_natural
 # If at least this fraction of the training sources has several sentences, the model has learnt to translate
 # several sentences at once.
 _SEVERAL_SENTENCES = 0.2
+# BLEU counts sequences of up to four tokens: shorter references have none of them.
+_FEW_TOKENS = 4.0
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -54,6 +56,10 @@ class Preparation(Protocol):
         """Share of the training sources with more than one sentence."""
         ...
 
+    def reference_tokens(self, config: Config) -> float:
+        """Mean number of BLEU's tokens in a reference of the validation sets."""
+        ...
+
     def batch_tokens(self, config: Config) -> int:
         """The most tokens of a batch that fit the device."""
         ...
@@ -69,6 +75,7 @@ def resolve(config: Config, origin: Origin, preparation: Preparation) -> Config:
     """
     config, tokenizer = with_origin(config, origin)
     preparation.prepare(config, tokenizer)
+    config = with_monitor(config, preparation.reference_tokens(config))
     if config.train.batch_tokens == "auto":
         config = changed(config, "train", batch_tokens=preparation.batch_tokens(config))
     if config.decode.split_sentences == "auto":
@@ -89,7 +96,7 @@ def with_origin(config: Config, origin: Origin) -> tuple[Config, Tokenizer | Non
     tokenizer = origin.tokenizer or given_tokenizer(config)
     if tokenizer is not None and config.tokenizer.file:
         config = with_vocabulary(config, tokenizer)
-    return config, tokenizer
+    return with_normalization(config), tokenizer
 
 
 def with_checkpoint(config: Config, checkpoint: Config) -> Config:
@@ -100,6 +107,8 @@ def with_checkpoint(config: Config, checkpoint: Config) -> Config:
         config = with_keys_of(config, checkpoint, ("model", "tokenizer"))
     elif config.tokenizer.file:
         config = with_keys_of(config, checkpoint, ("tokenizer",))
+    if config.tokenizer.normalization == "auto":
+        config = changed(config, "tokenizer", normalization=checkpoint.tokenizer.normalization)
     if config.train.batch_tokens == "auto":
         config = changed(config, "train", batch_tokens=checkpoint.train.batch_tokens)
     if config.decode.split_sentences == "auto":
@@ -158,6 +167,20 @@ def with_vocabulary(config: Config, tokenizer: Tokenizer) -> Config:
     return changed(config, "tokenizer", **facts)
 
 
+def with_normalization(config: Config) -> Config:
+    """The config with the normalisation that keeps the letters of its languages, where it asks for none."""
+    return config.model_copy(
+        update={"tokenizer": config.tokenizer.for_languages(*config.data.languages_used)}
+    )
+
+
+def with_monitor(config: Config, reference_tokens: float) -> Config:
+    """The config with chrF in place of BLEU where references have too few tokens for BLEU's four-grams."""
+    if config.train.monitor != "BLEU" or reference_tokens >= _FEW_TOKENS:
+        return config
+    return changed(config, "train", monitor="chrF")
+
+
 def with_sentence_splitting(config: Config, several_sentences: float) -> Config:
     """The config with true or false for `decode.split_sentences`: translation needs no training data then."""
     is_single = several_sentences < _SEVERAL_SENTENCES and is_natural(config.data.source_lang)
@@ -190,6 +213,8 @@ def _filled(mine: BaseModel, theirs: BaseModel) -> dict[str, Any]:
     values = theirs.model_dump()
     for name in mine.model_fields_set:
         own, other = getattr(mine, name), getattr(theirs, name)
+        if isinstance(own, str) and own == "auto":
+            continue
         both = isinstance(own, BaseModel) and isinstance(other, BaseModel)
         values[name] = _filled(own, other) if both else mine.model_dump()[name]
     return values

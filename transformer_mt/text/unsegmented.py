@@ -6,10 +6,15 @@ import regex
 
 from transformer_mt.text.languages import base_code
 
-_NO_SPACES_AT_ALL = ("zh", "ja", "zho", "cmn", "yue", "wuu", "jpn")
-# These have spaces between clauses.
-_LANGUAGES = (*_NO_SPACES_AT_ALL, "th", "lo", "km", "my", "tha", "lao", "khm", "mya")
-UNSEGMENTED = r"[\p{Han}\p{Hiragana}\p{Katakana}ー\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]"
+_CHINESE = ("zh", "zho", "cmn", "yue", "wuu", "lzh", "nan", "hak", "gan", "hsn")
+_NO_SPACES_AT_ALL = (*_CHINESE, "ja", "jpn")
+# Thai, Lao, Khmer, Burmese, Tibetan, Dzongkha and their relatives have spaces between clauses.
+_SPACES_BETWEEN_CLAUSES = (
+    "th", "tha", "tts", "nod", "sou", "lo", "lao", "km", "khm", "my", "mya", "shn", "mnw", "ksw", "kjp",
+    "rki", "bo", "bod", "dz", "dzo",
+)  # fmt: skip
+_LANGUAGES = (*_NO_SPACES_AT_ALL, *_SPACES_BETWEEN_CLAUSES)
+UNSEGMENTED = r"[\p{Han}\p{Hiragana}\p{Katakana}ー\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Tibetan}]"
 """A character of such a script, for the module regex."""
 _IS_UNSEGMENTED = regex.compile(UNSEGMENTED)
 LETTER = re.compile(r"[^\W\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\uffff]")
@@ -19,6 +24,11 @@ LETTER = re.compile(r"[^\W\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\uffff]"
 def has_no_word_spaces(language: str) -> bool:
     """Whether a language, such as zh_Hans, puts no spaces between words and sentences."""
     return base_code(language) in _LANGUAGES
+
+
+def is_chinese(language: str) -> bool:
+    """Whether the language is written in Chinese characters alone."""
+    return base_code(language) in _CHINESE
 
 
 def count_unsegmented(text: str) -> int:

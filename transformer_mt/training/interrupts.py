@@ -1,5 +1,5 @@
-"""Signal handlers: Ctrl-C and SIGTERM make the training loop save and stop after the current update, SIGUSR1
-makes it save and continue.
+"""Signal handlers: Ctrl-C, SIGTERM and SIGHUP (a closed terminal) make the training loop save and stop after
+the current update, SIGUSR1 makes it save and continue.
 """
 
 import os
@@ -25,6 +25,9 @@ class Interrupts:
         if threading.current_thread() is threading.main_thread():  # elsewhere Python allows no handlers
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._previous[number] = signal.signal(number, self._receive)
+            # Not on Windows. Under nohup it is ignored, and stays so.
+            if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+                self._previous[signal.SIGHUP] = signal.signal(signal.SIGHUP, self._receive)
             if hasattr(signal, "SIGUSR1"):  # not on Windows
                 self._previous[signal.SIGUSR1] = signal.signal(signal.SIGUSR1, self._request_save)
         return self

@@ -121,9 +121,10 @@ def _train(run: Run) -> None:
         run.save()
         run.metrics_log.close_bar()
     if _out_of_patience(run):
+        falls = "; the validation loss still fell" if run.progress.loss_still_falls else ""
         say(
             f"no new best in {run.progress.stale} validations (train.patience): training ends at update "
-            f"{run.progress.step:,} of {config.train.max_updates:,}"
+            f"{run.progress.step:,} of {config.train.max_updates:,}{falls}"
         )
     finish(run)
 
@@ -176,6 +177,11 @@ def _announce(run: Run) -> None:
     references = [targets[0] for valid in run.data.valid for _, targets in valid.sentences]
     if note := tokenised_note(references, config.evaluate.tokenize):
         say(note)
+    if config.train.warmup >= config.train.max_updates:
+        say(
+            f"note: train.warmup ({config.train.warmup:,}) must be less than train.max_updates "
+            f"({config.train.max_updates:,}) for the learning rate to reach train.learning_rate"
+        )
     if config.train.save_every > config.train.max_updates:
         say(
             "note: train.save_every is more than train.max_updates; checkpoints are written only at a new "

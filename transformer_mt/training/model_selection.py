@@ -29,13 +29,8 @@ def validate_and_publish(run: Run) -> None:
     """Validate; a new best becomes the run's model, and is saved."""
     config, progress = run.config, run.progress
     result = validate(run.full_model(), run.data, config, run.device, run.ranks)
-    if not math.isfinite(result.score) and config.train.monitor == "loss":
-        raise WorkError(
-            "the validation loss is not finite; resume from the last checkpoint with a lower "
-            "train.learning_rate"
-        )
-    is_best = progress.validated(result.score)
-    _record(run, result, "valid", is_best=is_best)
+    is_best = progress.validated(result.score, result.deciding.loss, config.train.warmup)
+    _record(run, result, "valid", is_best=is_best, stale=progress.stale)
     if is_best:
         run.save()  # before the model is published: a model without a checkpoint could not be resumed
         publish(run, run.weights(), result.score)
@@ -136,12 +131,10 @@ def finish(run: Run) -> None:
         average = ranks.broadcast_tensors(average)
         load_full_weights(run.model, average, "the average")
         result = validate(run.full_model(), run.data, run.config, run.device, ranks)
-        of_average = result.score
-        # Scores are often equal, as BLEU is 0 for a model of few updates: then the loss decides.
-        better = of_average > score or (of_average == score and result.deciding.loss <= _best_loss(run))
+        better = progress.average_is_better(result.score, result.deciding.loss)
         _record(run, result, "average", steps=steps, chosen=better)
         if better:
-            weights, score = average, of_average
+            weights, score = average, result.score
             chosen = f"the average of updates {', '.join(f'{step:,}' for step in steps)}"
     if ranks.is_rank_zero and not publish(run, weights, score):
         chosen = "the model of an earlier training in this folder, which scored better"
@@ -172,16 +165,6 @@ def _calibrate(run: Run) -> None:
     sentences = valid.sentences[: run.config.train.validate_sentences]
     if fit := calibrate(translator, sentences, run.config.evaluate, valid.tag):
         fit.save(run.folder)
-
-
-def _best_loss(run: Run) -> float:
-    """The validation loss of the best checkpoint; infinite if metrics.jsonl has lost it."""
-    losses = [
-        entry["loss"]
-        for entry in (run.folder.entries() if run.ranks.is_rank_zero else [])
-        if entry["event"] == "valid" and entry["step"] == run.progress.best_step
-    ]
-    return run.ranks.broadcast(losses[-1] if losses else math.inf)
 
 
 def _best_weights(run: Run) -> dict[str, Tensor]:

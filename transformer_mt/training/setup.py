@@ -1,6 +1,8 @@
 """Open a run: from a config and a folder to everything that training needs."""
 
 import json
+from collections import Counter
+from collections.abc import Iterator
 from contextlib import ExitStack, nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -12,18 +14,20 @@ from pydantic import ValidationError
 
 from transformer_mt import checkpoint
 from transformer_mt.checkpoint import Checkpoint
-from transformer_mt.config import Config
+from transformer_mt.config import Config, DataConfig
 from transformer_mt.config.dump import dump_config
 from transformer_mt.config.parts.language import check_language
 from transformer_mt.data.batches.batching import TrainingBatches
 from transformer_mt.data.batches.epoch_pairs import epoch_pairs
 from transformer_mt.data.batches.mixture import Mixture
 from transformer_mt.data.batches.prefetch import BatchPrefetcher
+from transformer_mt.data.cleaning.drop_reasons import EMPTY, LONG, RATIO, length_reason
 from transformer_mt.data.corpora.held_out import as_lines, held_out_file
-from transformer_mt.data.preparation.prepare import PreparedData, help_prepare, prepare
+from transformer_mt.data.preparation.prepare import PreparedData, ValidationSet, help_prepare, prepare
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer, tokenizer_files
 from transformer_mt.device import keep_freed_memory
 from transformer_mt.errors import InputError, Setting
+from transformer_mt.evaluation.sacrebleu_metrics import build_bleu
 from transformer_mt.files import write_text
 from transformer_mt.locks import FolderLock, lock_folder, set_aside
 from transformer_mt.messages import say
@@ -31,6 +35,7 @@ from transformer_mt.model.interface import TranslationModel
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.runs.resolve import Origin, resolve, updates_of_epochs
 from transformer_mt.text.languages import base_code
+from transformer_mt.text.normalization import changed_by_nfkc
 from transformer_mt.training.batch_budget import find_budget
 from transformer_mt.training.early_checks import check_early
 from transformer_mt.training.parallel.distributed import Ranks
@@ -46,6 +51,8 @@ from transformer_mt.training.state.run import Run, model_for
 from transformer_mt.training.update.build import build_updater
 from transformer_mt.training.update.step import Updater
 from transformer_mt.translation.pair_log_probs import forget_models, log_probs
+
+_SAMPLED_REFERENCES = 1000
 
 
 def open_run(config: Config, folder: RunFolder, fresh: bool = False, ranks: Ranks | None = None) -> Run:
@@ -86,8 +93,10 @@ def _open_run(config: Config, folder: RunFolder, fresh: bool, ranks: Ranks, held
     origin = Origin(before, folder.tokenizer() if saved else None, parent.config if parent else None)
     prepared = _Preparation(folder, fresh, saved, before, device, ranks)
     held.callback(prepared.close)
-    config = resolve(config, origin, prepared)
+    asked, config = config, resolve(config, origin, prepared)
     data, batches = prepared.data, prepared.batches(config)
+    for note in _notes(asked, config, data):
+        say(note)
     # 5. With `fresh` the lock is taken after the old folder was moved.
     if ranks.is_rank_zero and lock is None:
         lock = held.enter_context(_create_folder(folder.path, fresh))
@@ -160,6 +169,14 @@ class _Preparation:
     @property
     def several_sentences(self) -> float:
         return self.data.several_sentences
+
+    def reference_tokens(self, config: Config) -> float:
+        tokens = references = 0.0
+        for valid in self.data.valid:
+            texts = [text for _, targets in valid.sentences[:_SAMPLED_REFERENCES] for text in targets]
+            bleu = build_bleu(valid.languages[1], config.evaluate.tokenize, lowercase=False)
+            tokens, references = tokens + bleu.mean_length(texts) * len(texts), references + len(texts)
+        return tokens / max(1.0, references)
 
     def batch_tokens(self, config: Config) -> int:
         """The most tokens that fit the device of every rank."""
@@ -292,6 +309,46 @@ def _prepare_data(config: Config, tokenizer: Tokenizer | None, ranks: Ranks) -> 
     if config.train.monitor == "loss" and not all(len(valid.pairs) for valid in deciding):
         raise InputError("train.monitor must be BLEU, as no validation pair fits a batch, but is loss")
     return data
+
+
+def _notes(asked: Config, config: Config, data: PreparedData) -> Iterator[str]:
+    """What the user should know about the config that is trained, and about its validation sets."""
+    if config.train.monitor != asked.train.monitor:
+        yield (
+            "note: the validation references have fewer than four of BLEU's tokens on average; "
+            "train.monitor is chrF instead of BLEU"
+        )
+    if config.tokenizer.normalization != "identity" and not config.tokenizer.file and not config.init_from:
+        for code, letters in ((code, changed_by_nfkc(code)) for code in config.data.languages_used):
+            if letters:
+                yield (
+                    f"note: tokenizer.normalization: {config.tokenizer.normalization} changes characters of "
+                    f"{code} ({letters}); auto or identity keeps them"
+                )
+    for valid in data.valid:
+        pairs = sum(len(targets) for _, targets in valid.sentences)
+        if 2 * len(valid.pairs) <= pairs:
+            yield (
+                f"note: the validation loss can use {len(valid.pairs):,} of {pairs:,} pairs of {valid.name}: "
+                f"{', '.join(_why_unused(valid, data.tokenizer, config.data))}"
+            )
+
+
+def _why_unused(valid: ValidationSet, tokenizer: Tokenizer, data: DataConfig) -> Iterator[str]:
+    """How many pairs each rule for lengths leaves out."""
+    pairs = [(src, target) for src, targets in valid.sentences for target in targets]
+    sides = tokenizer.encode_src([src for src, _ in pairs]), tokenizer.encode_tgt([tgt for _, tgt in pairs])
+    reasons = Counter(
+        length_reason(len(src), len(tgt), data.max_length, data.max_length_ratio) for src, tgt in zip(*sides)
+    )
+    words = {
+        LONG: f"are longer than data.max_length ({data.max_length})",
+        RATIO: f"have a side longer than data.max_length_ratio ({data.max_length_ratio:g}) times the other",
+        EMPTY: "have an empty side",
+    }
+    for reason, count in reasons.items():
+        if reason is not None:
+            yield f"{count:,} {words[reason]}"
 
 
 def _create_folder(folder: Path, fresh: bool) -> FolderLock:

@@ -13,6 +13,7 @@ from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.data.batches.batching import validation_batches
 from transformer_mt.data.batches.encoded_pairs import EncodedPairs
 from transformer_mt.data.preparation.prepare import PreparedData
+from transformer_mt.errors import WorkError
 from transformer_mt.evaluation.metric import Metric, Score
 from transformer_mt.evaluation.metrics import build_metrics, corpus_scores
 from transformer_mt.model.interface import TranslationModel
@@ -80,11 +81,16 @@ def validate(
         sources, references = [src for src, _ in sentences], [targets for _, targets in sentences]
         own = translator.for_set(valid.languages)
         metrics = build_metrics(config.evaluate, own.target_lang, validation_metrics(config))
+        loss = validation_loss(model, valid.pairs, batch_tokens, device, ranks)
+        if len(valid.pairs) and not math.isfinite(loss):
+            raise WorkError(
+                "the training diverged: the validation loss is not finite; resume from the last checkpoint "
+                "with "
+                "a lower train.learning_rate, or start over"
+            )
         translations = _translate(own, sources, Options(tag=valid.tag), ranks)
         scores = corpus_scores(metrics, sources, translations, references)
-        found.append(
-            SetScores(valid.name, validation_loss(model, valid.pairs, batch_tokens, device, ranks), scores)
-        )
+        found.append(SetScores(valid.name, loss, scores))
         rows = [(src, targets[0], got) for src, targets, got in zip(sources, references, translations)]
         samples.append(_evenly_chosen(rows, 3))
     model.train()

@@ -118,10 +118,25 @@ def test_spbleu_without_its_model_says_where_it_goes(tmp_path, monkeypatch):
         ("cmn", "zh"),
         ("jpn", "ja-mecab"),
         ("kor_Hang", "ko-mecab"),
+        ("th", "char"),
+        ("lao_Laoo", "char"),
+        ("km", "char"),
+        ("my", "char"),
+        ("bo", "char"),
+        ("lzh", "zh"),
     ],
 )
 def test_the_tokenizer_goes_by_the_target_language(language, tokenizer):
     assert bleu_tokenizer(language) == tokenizer
+
+
+def test_a_language_without_spaces_is_counted_in_characters():
+    bleu = build_metrics(EvaluateConfig(), "th", ["BLEU"])[0]
+    reference = "หมาใหญ่กินแมวแดงวันนี้"
+    assert bleu.score(["a"], [reference], [[reference]]).value == pytest.approx(100)
+    near = bleu.score(["a"], ["หมาใหญ่กินแมวดำวันนี้"], [[reference]])
+    assert 60 < near.value < 95 and "tok:char" in near.signature
+    assert bleu.mean_length([reference]) == len(reference)
 
 
 def test_chinese_is_scored_by_characters():

@@ -1,5 +1,7 @@
 """From the config a user wrote to the one that is trained: each step, and their order."""
 
+import unicodedata
+
 import pytest
 
 from tests.conftest import TINY
@@ -15,6 +17,7 @@ from transformer_mt.runs.resolve import (
     with_parent,
     with_sentence_splitting,
 )
+from transformer_mt.text.normalization import changed_by_nfkc
 
 
 def config(**sections):
@@ -31,8 +34,12 @@ class Prepared:
 
     several_sentences = 0.3
 
-    def __init__(self):
+    def __init__(self, reference_tokens=12.0):
         self.asked = []
+        self.tokens = reference_tokens
+
+    def reference_tokens(self, config):
+        return self.tokens
 
     def prepare(self, config, tokenizer):
         self.asked.append(("prepare", config, tokenizer))
@@ -47,7 +54,8 @@ class Prepared:
 
 
 def test_a_config_that_leaves_nothing_open_is_trained_as_it_is():
-    written, prepared = config(decode={"split_sentences": True}), Prepared()
+    settled = {"tokenizer": {"vocab_size": 400, "normalization": "nfkc"}, "decode": {"split_sentences": True}}
+    written, prepared = config(**settled), Prepared(reference_tokens=4.0)
     assert resolve(written, Origin(), prepared) == written
     assert prepared.asked == [("prepare", written, None)]
 
@@ -59,8 +67,46 @@ def test_what_is_open_is_settled_in_order():
     assert [name for name, *_ in prepared.asked] == ["prepare", "batch_tokens", "last_update"]
     assert prepared.asked[-1][1].train.batch_tokens == 900  # the epoch's updates depend on it
     expected = changed(written, "train", batch_tokens=900, max_updates=7)
+    expected = changed(expected, "tokenizer", normalization="nmt_nfkc")
     assert resolved == changed(expected, "decode", split_sentences=False)
     assert written.train.batch_tokens == "auto"  # a config never changes
+
+
+@pytest.mark.parametrize(
+    "source, target, rule",
+    [
+        ("en", "de", "nmt_nfkc"),
+        ("en", "th", "identity"),
+        ("zh_Hans", "en", "identity"),
+        ("en", "hy", "identity"),
+        ("bn", "en", "identity"),
+        ("phonemes", "en", "nmt_nfkc"),
+    ],
+)
+def test_the_normalisation_keeps_the_letters_of_the_languages(source, target, rule):
+    """NFKC divides the Thai vowel sign `ำ` and the Armenian letter `և`."""
+    data = {"source_lang": source, "target_lang": target}
+    assert resolve(config(data=data), Origin(), Prepared()).tokenizer.normalization == rule
+    asked = config(data=data, tokenizer={"normalization": "nfkc"})
+    assert resolve(asked, Origin(), Prepared()).tokenizer.normalization == "nfkc"
+    resumed = Origin(checkpoint=config(data=data, tokenizer={"normalization": "nmt_nfkc"}))
+    assert resolve(config(data=data), resumed, Prepared()).tokenizer.normalization == "nmt_nfkc"
+
+
+@pytest.mark.parametrize("language, characters", [
+    (language, changed_by_nfkc(language))
+    for language in ("hy", "hi", "bn", "pa", "or", "yi", "af", "ca", "th", "lo")
+])  # fmt: skip
+def test_nfkc_changes_what_it_is_said_to_change(language, characters):
+    for character in characters.split():
+        assert unicodedata.normalize("NFKC", character) != character, language
+
+
+def test_few_tokens_are_judged_by_characters():
+    monitored = [resolve(config(), Origin(), Prepared(tokens)).train.monitor for tokens in (3.9, 4.0)]
+    assert monitored == ["chrF", "BLEU"]
+    by_loss = resolve(config(train={"monitor": "loss"}), Origin(), Prepared(1.0))
+    assert by_loss.train.monitor == "loss"
 
 
 def test_a_resumed_run_keeps_what_was_found_for_it():

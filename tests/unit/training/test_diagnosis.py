@@ -97,6 +97,32 @@ def test_what_ended_the_training_is_raised():
     )
 
 
+def test_patience_that_ends_too_early_is_named():
+    few = [e for e in curves("too_low") if e["event"] == "train"]
+    valid = [
+        {"event": "valid", "step": step, "loss": 6.5 - step / 500, "is_best": step == 10,
+         "stale": step // 10 - 1, "scores": [{"name": "BLEU", "value": 0.0}]}
+        for step in range(10, 120, 10)
+    ]  # fmt: skip
+    entries = [*few, *valid, {"event": "end", "step": 110}]
+    told = diagnosis(config("train.patience=10", "train.max_updates=2000"), entries)
+    assert told == (
+        "train.patience (10) ended the training at update 110 of 2,000, but the validation loss still fell, "
+        "from "
+        "6.48 to 6.28. Raise it and run the same command to resume."
+    )
+    flat = [{**entry, "loss": 6.5} for entry in valid]
+    told = diagnosis(config("train.patience=10", "train.max_updates=2000"), [*few, *flat, entries[-1]])
+    assert "patience" not in told
+    converged = curves("converged")
+    best = {id(entry) for entry in converged if entry["event"] == "valid" and entry["step"] <= 100}
+    stale = [{**entry, "is_best": id(entry) in best, "stale": 9} for entry in converged]
+    told = diagnosis(config("train.patience=9", "train.max_updates=9000"), stale)
+    assert told.startswith(
+        "The training has converged: train.patience (9) ended it, and in its last third"
+    ), told
+
+
 def test_fine_tuning_that_does_not_help_is_said():
     entries = curves("improving")
     parent = {**next(entry for entry in entries if entry["event"] == "valid"), "step": 0, "is_best": True}

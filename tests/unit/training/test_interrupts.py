@@ -9,7 +9,7 @@ from transformer_mt.training.interrupts import Interrupts
 
 @pytest.fixture(autouse=True)
 def handlers():
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
@@ -23,6 +23,20 @@ def test_the_second_signal_names_itself(monkeypatch, number):
         assert interrupts.received == number
         signal.raise_signal(number)
     assert stop.value.args == (number,)
+
+
+def test_a_closed_terminal_stops_and_saves(said):
+    with Interrupts() as interrupts:
+        signal.raise_signal(signal.SIGHUP)
+        assert interrupts.received == signal.SIGHUP
+    assert len(said) == 1 and said[0].startswith("stopping and saving after this update")
+
+
+def test_nohup_keeps_the_training_alive():
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with Interrupts() as interrupts:
+        signal.raise_signal(signal.SIGHUP)
+        assert interrupts.received is None
 
 
 def test_under_torchrun_nobody_is_asked_to_signal_once_more(monkeypatch, said):

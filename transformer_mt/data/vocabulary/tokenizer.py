@@ -217,7 +217,7 @@ def _train(lines: Iterable[str], config: TokenizerConfig, control_pieces: Sequen
                 hard_vocab_limit=config.kind not in ("char", "word"),
                 byte_fallback=config.byte_fallback,
                 character_coverage=config.character_coverage,
-                normalization_rule_name=config.normalization,
+                normalization_rule_name=config.for_languages().normalization,
                 pad_id=PAD,
                 unk_id=UNK,
                 bos_id=BOS,

@@ -32,6 +32,8 @@ def diagnosis(config: Config, entries: Sequence[dict[str, Any]]) -> str:
         )
     fell = _fall(losses)
     if not config.init_from and mean(losses[-3:]) > _LEARNED_LITTLE * losses[0] and fell < _FALLS_FAST:
+        if _patience_ended(config.train, valid, ends[-1]["step"]) and _still_fell(valid):
+            return _impatient(config.train, valid, ends[-1]["step"])
         return _learned_little(config.train, trained[-1]["step"], losses, fell, rate)
     names = {entry["scores"][0]["name"] for entry in valid}
     if len(names) > 1 or not all(math.isfinite(entry["loss"]) for entry in valid):
@@ -63,6 +65,17 @@ def _fall(losses: Sequence[float]) -> float:
     return mean(third[:ends]) - mean(third[-ends:])
 
 
+def _impatient(train: TrainConfig, valid: Sequence[dict[str, Any]], end_step: int) -> str:
+    best, last = _best_of(valid)["loss"], valid[-1]["loss"]
+    return (
+        f"train.patience ({train.patience}) ended the training at update {end_step:,} of "
+        f"{train.max_updates:,}, "
+        f"but the validation loss still fell, from {best:.2f} to {last:.2f}. Raise it and run the same "
+        "command "
+        "to resume."
+    )
+
+
 def _learned_little(train: TrainConfig, step: int, losses: Sequence[float], fell: float, rate: str) -> str:
     little = f"Little was learned: the training loss went from {losses[0]:.2f} to {losses[-1]:.2f} "
     if step <= train.warmup:
@@ -82,6 +95,7 @@ def _of_validations(
     valid: Sequence[dict[str, Any]],
     end_step: int,
 ) -> str:
+    ended_early = _patience_ended(config.train, valid, end_step)
     best_loss = min(valid, key=lambda entry: entry["loss"])
     best = _best_of(valid)
     name = best["scores"][0]["name"]
@@ -100,12 +114,14 @@ def _of_validations(
     gained = abs(best["scores"][0]["value"] - _best_of(earlier)["scores"][0]["value"]) / max(1.0, most)
     sign = "fell" if fell >= 0 else "rose"
     if fell < _LOSS_STANDS_STILL and (gained < _SCORE_STANDS_STILL or best in earlier):
+        by = f"train.patience ({config.train.patience}) ended it, and " if ended_early else ""
         return (
-            f"The training has converged: in its last third the validation loss {sign} by {abs(fell):.3f} "
+            f"The training has converged: {by}in its last third the validation loss {sign} by "
+            f"{abs(fell):.3f} "
             f"and {name} changed by {gained * max(1.0, most):.2f}. A larger model or more data may bring "
             "more, more updates will not."
         )
-    resume = _how_to_continue(config.train, valid, end_step)
+    resume = _how_to_continue(config.train, ended_early)
     return (
         f"The model still improves: in its last third the validation loss {sign} by {abs(fell):.2f} and "
         f"{name} changed by {gained * max(1.0, most):.2f}. Raise {resume}."
@@ -133,12 +149,24 @@ def _regularisers(config: Config) -> str:
     return f"{dropout} or tokenizer.bpe_dropout ({config.tokenizer.bpe_dropout:g})"
 
 
-def _how_to_continue(train: TrainConfig, valid: Sequence[dict[str, Any]], end_step: int) -> str:
+def _patience_ended(train: TrainConfig, valid: Sequence[dict[str, Any]], end_step: int) -> bool:
+    """Whether the training ended before max_updates because no validation was a new best. One that max_epochs
+    ended has fewer updates, too.
+    """
+    since_best = len(valid) - 1 - valid.index(_best_of(valid))
+    return 0 < train.patience <= valid[-1].get("stale", since_best) and end_step < train.max_updates
+
+
+def _still_fell(valid: Sequence[dict[str, Any]]) -> bool:
+    """Whether the last validation has the lowest loss, by more than noise."""
+    best, last = _best_of(valid)["loss"], valid[-1]["loss"]
+    return last <= min(entry["loss"] for entry in valid) and last < best - _LOSS_STANDS_STILL
+
+
+def _how_to_continue(train: TrainConfig, ended_early: bool) -> str:
     """The key that ended the training, and whether the training can be resumed."""
     resume = "and run the same command to resume"
-    # A training that max_epochs ended has fewer updates than max_updates, too.
-    is_out_of_patience = 0 < train.patience <= len(valid) - 1 - valid.index(_best_of(valid))
-    if is_out_of_patience and end_step < train.max_updates:
+    if ended_early:
         return f"train.patience ({train.patience}) {resume}"
     if train.schedule in ("cosine", "linear"):
         resume = "and start over, as the schedule ends with it"

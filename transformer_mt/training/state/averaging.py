@@ -49,11 +49,10 @@ class Averaging:
         scheduled = [step for step in there if step % train.save_every == 0 or step == train.max_updates]
         if train.average == "last":
             return scheduled[-train.average_checkpoints :]
-        scores, best_steps = dict(progress.scores), progress.best_steps()
+        scores = {step: (-score, loss, -step) for step, score, loss, _ in progress.scores}
+        best_steps = progress.best_steps()
         candidates = [step for step in there if step in scores and (step in scheduled or step in best_steps)]
-        return sorted(
-            sorted(candidates, key=lambda step: (-scores[step], -step))[: train.average_checkpoints]
-        )
+        return sorted(sorted(candidates, key=scores.__getitem__)[: train.average_checkpoints])
 
     def readable_steps(self, progress: Progress) -> list[int]:
         """The steps to average, without damaged files."""

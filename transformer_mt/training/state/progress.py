@@ -7,6 +7,12 @@ from typing import Any
 from transformer_mt.training.update.step import UpdateResult
 
 MAX_SKIPS = 10
+_NEARLY_EQUAL = 0.1
+"""Scores closer than this (points of 100) do not tell two models apart: the validation loss does."""
+
+
+# A score from 0 to this is that of a model that has learnt nothing yet, and no more than chance.
+_CHANCE = 1.0
 
 
 @dataclass
@@ -49,10 +55,16 @@ class Progress:
     best_step: int | None = None
     best_score: float | None = None
     """The score of the validation at best_step; larger is better (BLEU, or minus the loss)."""
+    best_loss: float = math.nan
+    """The loss of that validation."""
+    top_score: float = -math.inf
+    """The highest score of a validation that was the best; best_score may be a little lower, with a lower
+    loss.
+    """
     stale: int = 0
-    """Validations since the best."""
-    scores: list[tuple[int, float]] = field(default_factory=list)
-    """(step, score) of each validation."""
+    """Validations since the best; those in the warm-up do not count."""
+    scores: list[tuple[int, float, float, bool]] = field(default_factory=list)
+    """(step, score, loss, whether it was the best so far) of each validation."""
     resized_at_step: int = 0
     resized_at_epoch: float = 0.0
     """Where the run was last resumed with another number of batches per update."""
@@ -77,27 +89,45 @@ class Progress:
         self.window.updates += 1
         self.window.grad_norm += result.grad_norm
 
-    def validated(self, score: float) -> bool:
-        """Add the score of a validation; True if it is a new best."""
-        self.scores.append((self.step, score))
-        if self.best_score is None or score > self.best_score:
-            self.best_step, self.best_score, self.stale = self.step, score, 0
-            return True
-        self.stale += 1
-        return False
+    def validated(self, score: float, loss: float = math.nan, warmup: int = 0) -> bool:
+        """Add a validation; True if it is a new best. In the first `warmup` updates it uses up no
+        patience.
+        """
+        is_best = self.best_score is None or self._is_better(score, loss)
+        self.scores.append((self.step, score, loss, is_best))
+        if is_best:
+            self.best_step, self.best_score, self.best_loss, self.stale = self.step, score, loss, 0
+            self.top_score = max(self.top_score, score)
+        elif self.step > warmup:
+            self.stale += 1
+        return is_best
+
+    def average_is_better(self, score: float, loss: float) -> bool:
+        """Whether an average of checkpoints with this score is at least as good as the best of them."""
+        return self._is_better(score, loss) or (score, loss) == (self.best_score, self.best_loss)
+
+    def _is_better(self, score: float, loss: float) -> bool:
+        """Nearly equal scores are decided by the loss. BLEU is 0 for long at the beginning; later it changes
+        from one validation to the next by more than the model does.
+        """
+        if not (math.isfinite(loss) and math.isfinite(self.best_loss)):
+            return score > self.top_score
+        difference = _floor(score) - _floor(self.top_score)
+        return difference > _NEARLY_EQUAL or (difference >= -_NEARLY_EQUAL and loss < self.best_loss)
+
+    @property
+    def loss_still_falls(self) -> bool:
+        """Whether the last validation has the lowest loss."""
+        return bool(self.scores) and self.scores[-1][2] <= min(loss for _, _, loss, _ in self.scores)
 
     def reset_scores(self) -> None:
         """Forget all scores: the next validation becomes the best."""
-        self.best_step, self.best_score, self.stale, self.scores = None, None, 0, []
+        self.best_step, self.best_score, self.best_loss, self.top_score = None, None, math.nan, -math.inf
+        self.stale, self.scores = 0, []
 
     def best_steps(self) -> set[int]:
         """The steps whose validation was better than all before it."""
-        best, steps = -math.inf, set()
-        for step, score in self.scores:
-            if score > best:
-                best = score
-                steps.add(step)
-        return steps
+        return {step for step, _, _, is_best in self.scores if is_best}
 
     def state_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -106,4 +136,18 @@ class Progress:
         for name, value in state.items():
             setattr(self, name, value)
         self.window = LogWindow(**state["window"])
-        self.scores = [(step, score) for step, score in state["scores"]]
+        if "top_score" in state:
+            self.scores = [(step, score, loss, is_best) for step, score, loss, is_best in state["scores"]]
+        else:
+            self._read_scores_alone(state["scores"])
+
+    def _read_scores_alone(self, scores: list[tuple[int, float]]) -> None:
+        """Of a version that chose by the score alone."""
+        self.top_score, self.scores = -math.inf, []
+        for step, score in scores:
+            self.scores.append((step, score, math.nan, score > self.top_score))
+            self.top_score = max(self.top_score, score)
+
+
+def _floor(score: float) -> float:
+    return _CHANCE if 0 <= score < _CHANCE else score

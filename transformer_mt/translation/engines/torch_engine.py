@@ -106,8 +106,10 @@ class TorchEngine:
                 each = self._search([requests[i] for i in rows], settings, rules)
             except NotFiniteError:
                 raise WorkError(
-                    "the model's output is not finite; its weights are damaged, or too large for the dtype: ",
-                    "use ", Setting("dtype", "float32"), " or an earlier checkpoint",
+                    "the model's output is not finite; its weights are damaged, or too large for the dtype, "
+                    "or "
+                    "its training diverged (train.learning_rate): use ", Setting("dtype", "float32"),
+                    " or an earlier checkpoint",
                 ) from None  # fmt: skip
             return [(i, found[:n_best]) for i, found in zip(rows, each)]
 
