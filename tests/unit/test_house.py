@@ -26,7 +26,7 @@ ALLOWED = {
     "__main__": {"cli"},
     "text": set(),
     "config.parts": set(),
-    "config": {"config.parts", "data.corpora"},
+    "config": {"config.parts", "data.corpora", "text"},
     "data": set(),
     "data.corpora": {"config.parts", "text"},
     "data.vocabulary": {"config", "text"},
@@ -53,9 +53,9 @@ ALLOWED = {
         "model.build", "runs", "training.parallel", "training.reporting", "training.update",
     },
     "training": {
-        "config", "config.parts", "data.batches", "data.corpora", "data.preparation", "data.vocabulary",
-        "evaluation", "model", "runs", "text", "training.parallel", "training.reporting", "training.state",
-        "training.update", "translation",
+        "config", "config.parts", "data.batches", "data.cleaning", "data.corpora", "data.preparation",
+        "data.vocabulary", "evaluation", "model", "runs", "text", "training.parallel",
+        "training.reporting", "training.state", "training.update", "translation",
     },
     "training.planning": {
         "config", "data.batches", "data.preparation", "model.build", "model.kernels", "runs", "training",

@@ -17,6 +17,10 @@ class Mark:
     """The marks within it."""
     verbatim: str = ""
     """Written in place of the mark and its characters, which are then not translated: code, say."""
+    space: str | None = None
+    """Of a mark around one space: what is written in its place, such as a line break."""
+    holds: tuple[bool, bool] = (False, False)
+    """Whether a space before and after its words is within the mark."""
 
     @property
     def is_literal(self) -> bool:
@@ -24,7 +28,11 @@ class Mark:
 
     @property
     def is_point(self) -> bool:
-        return self.begin == self.end
+        return self.begin == self.end and self.space is None
+
+
+OPEN, CLOSE = "\ufdd0", "\ufdd1"
+"""They stand in no text: in markup they enclose the number of a text within it."""
 
 
 @dataclass(frozen=True)
@@ -36,17 +44,23 @@ class MarkedText:
     marks: tuple[Mark, ...] = ()
     """Outermost ones, in the order of the document."""
     before: str = ""
-    """White space that stays before the translation."""
+    """What stays before the translation: white space, markup around the whole text."""
     after: str = ""
-    escape: Callable[[str], str] = field(default=str, compare=False)
-    """Writes characters as the format does: `&` as `&amp;`."""
+    writer: Callable[[], Callable[[str], str]] = field(default=lambda: str, compare=False)
+    """Makes what writes the characters of one translation, in their order, as the format does: `&` as `&amp;`."""
     finish: Callable[[str], str] = field(default=str, compare=False)
     """Applied to the translation with its markup: divides it into lines, say."""
+    inner: "tuple[MarkedText, ...]" = ()
+    """The texts within its markup, translated by themselves: that of an image, say."""
 
-    def render(self) -> str:
-        """The text as it is written in the document."""
-        body = _render(self.text, self.marks, 0, len(self.text), self.escape)
-        return self.before + self.finish(body) + self.after
+    def render(self, inner: Sequence[str] | None = None) -> str:
+        """The text as it is written in the document, with what the texts within its markup became."""
+        body = _render(self.text, self.marks, 0, len(self.text), self.writer())
+        written = self.before + self.finish(body) + self.after
+        texts = [text.render() for text in self.inner] if inner is None else inner
+        for number, text in enumerate(texts):
+            written = written.replace(f"{OPEN}{number}{CLOSE}", text)
+        return written
 
     def literals(self) -> list[str]:
         """The texts of its marks that are not translated."""
@@ -73,9 +87,12 @@ def flat(marks: Sequence[Mark]) -> list[Mark]:
 
 def _render(text: str, marks: Sequence[Mark], begin: int, end: int, escape: Callable[[str], str]) -> str:
     parts: list[str] = []
-    for mark in sorted(marks, key=lambda mark: (mark.begin, mark.end)):
+    for mark in sorted(marks, key=lambda mark: (mark.begin, mark.end)):  # stable: points stay in their order
         parts.append(escape(text[begin : mark.begin]))
-        inner = _render(text, mark.children, mark.begin, mark.end, escape)
-        parts.append(mark.verbatim or mark.opening + inner + mark.closing)
+        if mark.space is not None:
+            parts.append(mark.space)
+        else:
+            inner = "" if mark.verbatim else _render(text, mark.children, mark.begin, mark.end, escape)
+            parts.append(mark.verbatim or mark.opening + inner + mark.closing)
         begin = mark.end
     return "".join([*parts, escape(text[begin:end])])

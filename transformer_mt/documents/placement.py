@@ -2,7 +2,7 @@
 source words it enclosed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -52,29 +52,55 @@ class _Placement:
         )
         """Whether each target word is punctuation."""
         self.tgt_begins, self.tgt_ends = np.array(self.tgt_words, int).reshape(-1, 2).T
-        self._literals: set[int] = set()
-        """Where literal texts were found, and in `_searched` up to where each was looked for."""
-        self._searched: dict[tuple[str, Span], int] = {}
+        self._literals: dict[str, tuple[list[int], list[int]]] = {}
+        """Where literal texts stand in the source, and where they stand in the translation."""
         self.unplaced: list[Mark] = []
 
     def of(self, marks: Sequence[Mark], words: range, space: Span) -> tuple[Mark, ...]:
         """Marks that stand next to each other, within these target words and characters."""
+        spaces = [mark for mark in marks if mark.space is not None]
+        placed = self._of_markup([mark for mark in marks if mark.space is None], words, space)
+        return (*placed, *self._of_spaces(spaces, words, space, placed))
+
+    def _of_spaces(
+        self, spaces: Sequence[Mark], words: range, space: Span, others: Sequence[Mark]
+    ) -> Iterator[Mark]:
+        """Line breaks and the like: each takes the place of a space of the translation, if there is one."""
+        taken = set[int]()
+        for mark in spaces if words else ():
+            position = self._split(mark.end, words, space)
+            # Before the word, or at the end of the words before it.
+            for at in (position - 1, position):
+                is_free = at not in taken and not any(other.begin <= at < other.end for other in others)
+                if space[0] <= at < space[1] and self.target[at] == " " and is_free:
+                    taken.add(at)
+                    yield replace(mark, begin=at, end=at + 1)
+                    break
+
+    def _of_markup(self, marks: Sequence[Mark], words: range, space: Span) -> tuple[Mark, ...]:
         found: dict[int, range] = {}
         spans: dict[int, Span] = {}
         free = np.zeros(len(self.tgt_words), bool)
         free[list(words)] = True
         for i, mark in enumerate(marks):
-            if mark.is_literal and (span := self._next_literal(self.source[mark.begin : mark.end], space)):
+            if mark.is_literal and (span := self._find_literal(mark, space)):
                 found[i], spans[i] = range(0), span
                 free[(self.tgt_begins < span[1]) & (self.tgt_ends > span[0])] = False
+        for i, mark in enumerate(marks):
+            if not (mark.is_literal or mark.is_point) and (span := self._within_words(mark, space)):
+                inside = [w for w in words if self.tgt_begins[w] < span[1] and self.tgt_ends[w] > span[0]]
+                found[i], spans[i] = range(inside[0], inside[-1] + 1) if inside else range(0), span
+                free[inside] = False
         # The longest first: the short ones are then placed next to them, not in the middle of them.
         for i in sorted(range(len(marks)), key=lambda i: marks[i].begin - marks[i].end):
             mark = marks[i]
-            is_around = not (mark.is_point or mark.is_literal)
+            is_around = not (mark.is_point or mark.is_literal) and i not in found
             if is_around and (chosen := self._find(mark, free)) is not None:
-                found[i] = self._with_punctuation(mark, chosen, free)
+                found[i] = self._with_punctuation(mark, chosen, free) if self._words_of(mark) else chosen
                 free[list(found[i])] = False
-                spans[i] = self.tgt_words[found[i][0]][0], self.tgt_words[found[i][-1]][1]
+                spans[i] = self._with_spaces(
+                    mark, self.tgt_words[found[i][0]][0], self.tgt_words[found[i][-1]][1], space
+                )
         pairs = [i for i, mark in enumerate(marks) if not mark.is_point]
         for i, mark in enumerate(marks):
             if i in found:
@@ -97,12 +123,56 @@ class _Placement:
             for i, mark in enumerate(marks)
         )
 
+    def _with_spaces(self, mark: Mark, begin: int, end: int, space: Span) -> Span:
+        """The characters with the space before and after them that the mark holds in the source."""
+        before = mark.holds[0] and begin > space[0] and self.target[begin - 1] == " "
+        after = mark.holds[1] and end < space[1] and self.target[end] == " "
+        return begin - before, end + after
+
+    def _within_words(self, mark: Mark, space: Span) -> Span | None:
+        """The characters of a mark that begins or ends within a word that is the same in the translation; None
+        for other marks.
+        """
+        first, last = mark.begin + mark.holds[0], mark.end - mark.holds[1]
+        begin, end = self._within_word(first), self._within_word(last)
+        if begin is None and end is None:
+            return None
+        if begin is None and (word := self._word_at(first, self.src_begins)) is not None:
+            begin = word[0]
+        if end is None and (word := self._word_at(last, self.src_ends)) is not None:
+            end = word[1]
+        if begin is None or end is None or not space[0] <= begin < end <= space[1]:
+            return None
+        return self._with_spaces(mark, begin, end, space)
+
+    def _within_word(self, position: int) -> int | None:
+        """Where a position within a source word is in its translation, if that is the same word."""
+        inside = np.flatnonzero((self.src_begins < position) & (self.src_ends > position))
+        if not len(inside):
+            return None
+        begin, end = self.src_words[inside[0]]
+        word = self._translation_of(inside[0])
+        if word is None or self.target[slice(*word)].casefold() != self.source[begin:end].casefold():
+            return None
+        return word[0] + position - begin
+
+    def _word_at(self, position: int, edges: NDArray[np.int_]) -> Span | None:
+        """The translation of the source word that begins, or ends, at a position."""
+        there = np.flatnonzero(edges == position)
+        return self._translation_of(there[0]) if len(there) else None
+
+    def _translation_of(self, src_word: int) -> Span | None:
+        """The target word that stands for a source word most; None if none does."""
+        shares = self._shares(*self.src_words[src_word])
+        best = int(shares.argmax()) if len(shares) else -1
+        return self.tgt_words[best] if best >= 0 and shares[best] >= _LEAST else None
+
     def _find(self, mark: Mark, free: NDArray[np.bool_]) -> range | None:
         """The range of free target words with the most words of the mark and the fewest others. None if
         there is none.
         """
         if not self._words_of(mark):
-            return None
+            return self._punctuation(mark, free)
         shares = self._shares(mark.begin, mark.end)
         counts = free & ~self.is_punctuation
         gains = np.where(counts, shares - _SHARE, np.where(free, 0.0, _NEVER))
@@ -117,58 +187,87 @@ class _Placement:
         likeliest = int(np.where(counts, shares, -1.0).argmax()) if counts.any() else -1
         return range(likeliest, likeliest + 1) if counts.any() and shares[likeliest] >= _LEAST else None
 
-    def _next_literal(self, text: str, space: Span) -> Span | None:
-        """The characters of the next occurrence of a text that stands in the translation as it is."""
-        begin = self.target.find(text, max(space[0], self._searched.get((text, space), 0)), space[1])
-        while begin in self._literals or (begin >= 0 and self._is_in_word(begin, begin + len(text))):
-            begin = self.target.find(text, begin + len(text), space[1])
-        if begin < 0:
+    def _punctuation(self, mark: Mark, free: NDArray[np.bool_]) -> range | None:
+        """The range of free target words that are the same punctuation as all of the mark's."""
+        inside = np.flatnonzero((self.src_begins < mark.end) & (self.src_ends > mark.begin))
+        there = [self._translation_of(word) for word in inside]
+        if not there or None in there:
             return None
-        self._literals.add(begin)
-        self._searched[text, space] = begin + len(text)
-        return begin, begin + len(text)
+        first, last = (self.tgt_words.index(word) for word in (there[0], there[-1]) if word is not None)
+        found = range(first, last + 1)
+        is_same = [self.target[slice(*self.tgt_words[w])] for w in found] == [
+            self.source[slice(*self.src_words[w])] for w in inside
+        ]
+        return found if is_same and free[list(found)].all() else None
 
-    def _is_in_word(self, begin: int, end: int) -> bool:
-        """Whether letters stand around these characters: a literal `a` is not that within a word."""
-        around = self.target[max(0, begin - 1) : begin], self.target[end : end + 1]
-        return any(map(LETTER.fullmatch, around))
+    def _find_literal(self, mark: Mark, space: Span) -> Span | None:
+        """Where the text of a mark that is not translated stands in the translation: where the text stands
+        several times, the one with the same number as in the source, or else the next one.
+        """
+        text = self.source[mark.begin : mark.end]
+        if text not in self._literals:
+            self._literals[text] = list(_occurrences(text, self.source)), list(_occurrences(text, self.target))
+        there, free = self._literals[text]
+        if len(there) == len(free):
+            begin = free[there.index(mark.begin)] if mark.begin in there else -1
+        else:
+            begin = next((begin for begin in free if space[0] <= begin < space[1]), -1)
+            free[:] = [other for other in free if other != begin]
+        return (begin, begin + len(text)) if space[0] <= begin and begin + len(text) <= space[1] else None
 
     def _with_punctuation(self, mark: Mark, chosen: range, free: NDArray[np.bool_]) -> range:
         """With the punctuation around these words that the mark also has in the source."""
-        inside = self._words_of(mark)
-        before = bool(self.source[mark.begin : inside[0][0]].strip())
-        after = bool(self.source[inside[-1][1] : mark.end].strip())
+        inside = (self.src_begins < mark.end) & (self.src_ends > mark.begin)
+        letters = np.flatnonzero(inside & self.src_has_letters)
+        own = np.flatnonzero(inside).tolist()
         start, stop = chosen.start, chosen.stop
-        while before and start > 0 and self._adjoins(start - 1, start, start - 1, free):
-            start -= 1
-        while after and stop < len(free) and self._adjoins(stop - 1, stop, stop, free):
-            stop += 1
+        for src_word in reversed([word for word in own if word < letters[0]]):
+            if start > 0 and self._adjoins(start - 1, start, start - 1, src_word, free):
+                start -= 1
+        for src_word in [word for word in own if word > letters[-1]]:
+            if stop < len(free) and self._adjoins(stop - 1, stop, stop, src_word, free):
+                stop += 1
         return range(start, stop)
 
-    def _adjoins(self, left: int, right: int, new: int, free: NDArray[np.bool_]) -> bool:
-        """Whether the word `new` is punctuation, free, and without a space between the two."""
+    def _adjoins(self, left: int, right: int, new: int, src_word: int, free: NDArray[np.bool_]) -> bool:
+        """Whether the word `new` is punctuation, free, and without a space between the two, or the same as in
+        the source.
+        """
         is_adjacent = self.tgt_ends[left] == self.tgt_begins[right]
-        return bool(self.is_punctuation[new] and free[new] and is_adjacent)
+        is_same = self.target[slice(*self.tgt_words[new])] == self.source[slice(*self.src_words[src_word])]
+        return bool(self.is_punctuation[new] and free[new] and (is_adjacent or is_same))
 
     def _position(self, mark: Mark, words: range, space: Span, others: Sequence[tuple[Mark, Span]]) -> int:
         """The character of the translation before which a mark without words goes."""
-        before = next((self.src_words[i] for i in np.flatnonzero(self.src_ends == mark.begin)), None)
-        starting = np.flatnonzero((self.src_begins == mark.begin) & self.src_has_letters)
-        after = next((self.src_words[i] for i in starting), None)
-        free = np.zeros(len(self.tgt_words), bool)
-        free[list(words)] = True
+        within = self._within_word(mark.begin)
+        if within is not None and space[0] <= within <= space[1]:
+            return within
+        before = np.flatnonzero(self.src_ends == mark.begin).tolist()
+        after = np.flatnonzero(self.src_begins == mark.begin).tolist()
         position = None
-        if (before is None) != (after is None):  # next to one word only: that of a footnote, say
-            near = self._find(Mark(*(before or after or (0, 0)), opening=""), free)
+        if bool(before) != bool(after):  # next to one word only: that of a footnote, say
+            near = self._near((before or after)[0], words)
             if near is not None:
-                first, last = self.tgt_words[near[0]], self.tgt_words[near[-1]]
-                position = last[1] if before else first[0]
+                position = near[1] if before else near[0]
         if position is None:
             position = self._split(mark.begin, words, space)
         for other, (begin, end) in others:
             if begin < position < end:
                 return begin if mark.begin <= other.begin else end
         return position
+
+    def _near(self, src_word: int, words: range) -> Span | None:
+        """The characters of the translation that stand for a source word: of punctuation only the same mark."""
+        if self.src_has_letters[src_word]:
+            free = np.zeros(len(self.tgt_words), bool)
+            free[list(words)] = True
+            found = self._find(Mark(*self.src_words[src_word], opening=""), free)
+            return (self.tgt_words[found[0]][0], self.tgt_words[found[-1]][1]) if found else None
+        there = self._translation_of(src_word)
+        if there is None or self.target[slice(*there)] != self.source[slice(*self.src_words[src_word])]:
+            return None
+        inside = words and self.tgt_words[words[0]][0] <= there[0] < self.tgt_words[words[-1]][1]
+        return there if inside else None
 
     def _split(self, at: int, words: range, space: Span) -> int:
         """The position with the most of the source's characters before `at` on its left, and the most of the
@@ -197,3 +296,13 @@ class _Placement:
 
 def _has_letters(text: str) -> bool:
     return any(map(str.isalnum, text))
+
+
+def _occurrences(literal: str, text: str) -> Iterator[int]:
+    """Where a text stands in another one as a word of its own: a literal `a` is not that within a word."""
+    begin = text.find(literal)
+    while begin >= 0:
+        end = begin + len(literal)
+        if not any(map(LETTER.fullmatch, (text[max(0, begin - 1) : begin], text[end : end + 1]))):
+            yield begin
+        begin = text.find(literal, end)

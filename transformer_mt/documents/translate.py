@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from transformer_mt.documents.html import parse_html
 from transformer_mt.documents.marked_text import MarkedText, Piece
@@ -11,8 +12,7 @@ from transformer_mt.documents.subtitles import parse_srt
 from transformer_mt.errors import InputError
 from transformer_mt.text.unsegmented import LETTER
 from transformer_mt.translation.chunk_size import ChunkSize
-from transformer_mt.translation.flags import URL
-from transformer_mt.translation.result import Candidate, Options
+from transformer_mt.translation.result import Candidate, Options, Translation
 from transformer_mt.translation.translator import Translator
 
 _FLAGS = re.compile(r"^\(\?([aiLmsux]+)\)")
@@ -27,12 +27,14 @@ class Part:
     """Sentences about the text's translation."""
 
 
-def parse(text: str, format: str, target_lang: str, name: str) -> list[Piece]:
-    """A document in pieces: markup, and texts to translate. InputError if it is not of this format."""
+def parse(text: str, format: str, translator: Translator, name: str, attributes: bool = True) -> list[Piece]:
+    """A document in pieces: markup, and texts to translate. InputError if it is not of this format. Without
+    `attributes` the texts of HTML's attributes stay.
+    """
     if format == "srt":
-        return parse_srt(text, target_lang, name)
+        return parse_srt(text, translator.target_lang, name)
     if format == "html":
-        return parse_html(text, name)
+        return parse_html(text, translator.source_lang, attributes)
     raise InputError(f"the format must be html or srt, but is {format}")
 
 
@@ -51,29 +53,52 @@ def translate_pieces(
     size, start = ChunkSize(), done
     while start < len(texts):
         chunk = texts[start : start + size.next()]
-        options = Options(align=True, tag=tag, protect=[pattern_of(text, protect) for text in chunk])
-        results = translator.stream([text.text for text in chunk], options)
-        for i, (text, result) in enumerate(zip(chunk, results), start=start):
-            written, unplaced = write(text, result.n_best[0])
-            yield Part(markup[i] + written, [*result.problems, *unplaced])
+        parts = all_texts(chunk)
+        options = Options(align=True, tag=tag, protect=[pattern_of(text, protect) for text in parts])
+        results = translator.stream([text.text for text in parts], options)
+        for i, text in enumerate(chunk, start=start):
+            own = list(islice(results, 1 + len(text.inner)))
+            written, unplaced = write(text, [result.n_best[0] for result in own])
+            problems = [problem for result in own for problem in [*result.problems, *warnings_of(result)]]
+            yield Part(markup[i] + written, [*problems, *unplaced])
         start += len(chunk)
     if done <= len(texts):
         yield Part(markup[-1])
 
 
-def write(text: MarkedText, candidate: Candidate) -> tuple[str, list[str]]:
-    """A translation with the markup of its text, and a sentence for each mark that could not be placed."""
-    placed = place(text, candidate)
+def all_texts(texts: Sequence[MarkedText]) -> list[MarkedText]:
+    """The texts, each followed by those within its markup."""
+    return [part for text in texts for part in (text, *text.inner)]
+
+
+def write(text: MarkedText, candidates: Sequence[Candidate]) -> tuple[str, list[str]]:
+    """A translation with the markup of its text, and a sentence for each mark that could not be placed. The
+    first candidate is that of the text, the others are those of the texts within its markup.
+    """
+    placed = [place(part, candidate) for part, candidate in zip((text, *text.inner), candidates, strict=True)]
     problems = [
         f"{mark.opening or mark.verbatim} is not around the words it should be around: the alignment does not"
         " find them"
-        for mark in placed.unplaced
+        for one in placed
+        for mark in one.unplaced
     ]
-    return placed.text.render(), problems
+    return placed[0].text.render([one.text.render() for one in placed[1:]]), problems
 
 
-def pattern_of(text: MarkedText, protect: str | None = None) -> str:
-    """What must stay in the translation: addresses, literal text, and what `protect` matches."""
+_LOST = {"missing_number": "a number", "missing_url": "an address"}
+
+
+def warnings_of(result: Translation) -> Iterator[str]:
+    """A sentence for what the translation of a text lacks."""
+    for flag, what in _LOST.items():
+        if flag in result.flags:
+            yield f"{what} of the source is not in the translation: {result.source[:60]!r}"
+
+
+def pattern_of(text: MarkedText, protect: str | None = None) -> str | None:
+    """What must stay in the translation: literal text, and what `protect` matches; None if there is
+    neither.
+    """
     literals = sorted(set(text.literals()), key=lambda literal: (-len(literal), literal))
     patterns = []
     if literals:
@@ -84,7 +109,7 @@ def pattern_of(text: MarkedText, protect: str | None = None) -> str:
     if protect:  # flags may stand only at the beginning of a pattern, or apply to a group
         flags = _FLAGS.match(protect)
         own = [f"(?{flags[1]}:{protect[flags.end() :]})" if flags else f"(?:{protect})"]
-    return "|".join([*patterns, URL.pattern, *own])
+    return "|".join([*patterns, *own]) or None
 
 
 def _markup_before(pieces: Sequence[Piece]) -> list[str]:

@@ -79,7 +79,7 @@ class ToArgos:
             return process.submit(_translate, folder, list(sentences), home).result()
 
     def expected(self, translation: Translation) -> Output | None:
-        if translation.segments or "truncated" in translation.flags:
+        if translation.segments or {"truncated", "unchanged"} & set(translation.flags):
             return None
         # Argos takes every underscore for SentencePiece's mark of a space.
         return Output(translation.translation.replace("_", " ").strip(), translation.score)

@@ -109,7 +109,7 @@ class ToHuggingFace:
         return [outputs[i] for i in range(len(sentences))]
 
     def expected(self, translation: Translation) -> Output | None:
-        if translation.segments or "truncated" in translation.flags:
+        if translation.segments or {"truncated", "unchanged"} & set(translation.flags):
             return None
         return Output(translation.translation, translation.score)
 

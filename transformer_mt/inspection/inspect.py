@@ -7,9 +7,10 @@ from typing import Literal
 
 import numpy as np
 
-from transformer_mt.config import Config
+from transformer_mt.config import Config, DataConfig
 from transformer_mt.config.parts.filter import FilterConfig
 from transformer_mt.data.corpora.held_out import FromTrainCorpus
+from transformer_mt.data.corpora.kind import Corpus
 from transformer_mt.data.preparation.first_pass import evaluation_keys, training_pairs
 from transformer_mt.data.vocabulary.given_tokenizer import given_tokenizer
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
@@ -24,7 +25,7 @@ from transformer_mt.inspection.checks import (
     all_findings,
     pair_checks,
 )
-from transformer_mt.inspection.finding import Example, Finding
+from transformer_mt.inspection.finding import Example, Finding, always, never
 from transformer_mt.inspection.samples import Block, BlockSample
 from transformer_mt.inspection.shifted_lines import find_shifts
 from transformer_mt.messages import say
@@ -85,7 +86,11 @@ def inspect(config: Config) -> Inspection:
         targets = held_out.targets if entry.synthetic else frozenset()
         checks = build_checks(languages, identifier, rules.detokenize)
         checks.append(LeakCheck(held_out.sources, targets))
-        report = inspect_corpus(entry.title, training_pairs(entry, data), languages, checks, is_training=True)
+        readable, damaged = _without_damaged(entry, data)
+        report = inspect_corpus(
+            entry.title, training_pairs(readable, data), languages, checks, is_training=True
+        )
+        report.findings[:0] = damaged
         for finding in report.findings:
             finding.mark_if_handled(rules, data)
         reports.append(report)
@@ -95,7 +100,9 @@ def inspect(config: Config) -> Inspection:
         say(f"looking at {corpus.title}")
         languages = data.languages_of(corpus)
         checks = build_checks(languages, identifier)
-        report = inspect_corpus(corpus.title, corpus.read(data.languages), languages, checks)
+        readable, damaged = _without_damaged(corpus, data)
+        report = inspect_corpus(corpus.title, readable.read(data.languages), languages, checks)
+        report.findings += damaged
         for finding in report.findings:
             finding.mark_if_handled(FilterConfig(), data)  # no rule is applied to such a set
             finding.action = "these pairs are scored as they are: look at the examples"
@@ -170,6 +177,19 @@ def _scripts(texts: Sequence[str]) -> dict[str, float]:
         counts.update(count_scripts(text))
     total = max(1, counts.total())
     return {name: count / total for name, count in counts.most_common(4)}
+
+
+def _without_damaged(corpus: Corpus, data: DataConfig) -> tuple[Corpus, list[Finding]]:
+    """The corpus without rows that hold no pair, and a finding that lists them."""
+    problems = corpus.damaged(data.languages)
+    if not problems:
+        return corpus, []
+    finding = Finding(
+        "damaged rows", "correct them, or damaged_rows: drop", len(problems),
+        note="; ".join(f"row {number:,} {problem}" for number, problem in problems.items()),
+        is_on=always if getattr(corpus, "damaged_rows", None) == "drop" else never,
+    )  # fmt: skip
+    return corpus.model_copy(update={"damaged_rows": "drop"}), [finding]
 
 
 def _shifted(blocks: BlockSample, languages: tuple[str, str], rows: int) -> list[Finding]:

@@ -93,6 +93,10 @@ _BINARY_BEGINNINGS = {
 }
 
 
+# Bytes looked at, and which share of them are NUL in a file that is not text: one in so many.
+_BEGINNING, _MOST_NULS = 1000, 50
+
+
 def refuse_formats(beginning: bytes, name: str) -> None:
     """InputError if a file begins like one that is not plain text."""
     for begins, kind in _BINARY_BEGINNINGS.items():
@@ -101,15 +105,19 @@ def refuse_formats(beginning: bytes, name: str) -> None:
 
 
 def refuse_binary(lines: Sequence[bytes], first: int, name: str) -> None:
-    """InputError if these lines, of which the first has the number `first`, are plainly not text."""
-    if first == 1 and lines:
-        refuse_formats(lines[0], name)
-    for number, line in enumerate(lines, start=first):
-        if b"\0" in line:
-            raise InputError(
-                f"{name}: must be text in UTF-8, but has a NUL byte in line {number}; save it as UTF-8 text "
-                "first"
-            )
+    """InputError if these lines, of which the first has the number `first`, are the beginning of a file that
+    is plainly not text. A control character somewhere in a text is damage, not the end of the work.
+    """
+    if first > 1 or not lines:
+        return
+    refuse_formats(lines[0], name)
+    head = b"\n".join(lines[:_BEGINNING])[:_BEGINNING]
+    if (count := head.count(0)) and count * _MOST_NULS >= len(head):
+        raise InputError(
+            f"{name}: must be text in UTF-8, but begins with {count} NUL bytes in {len(head)}; save it as "
+            "UTF-8 "
+            "text first"
+        )
 
 
 def count_lines(path: str) -> int | None:

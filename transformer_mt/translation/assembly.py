@@ -6,9 +6,10 @@ from typing import Any, Literal
 
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.search.hypothesis import Hypothesis, ranked
-from transformer_mt.translation.flags import text_flags
+from transformer_mt.text.edges import match_end
+from transformer_mt.translation.flags import CONTROL, control_characters, text_flags
 from transformer_mt.translation.result import Candidate, Translation
-from transformer_mt.translation.splitting import Splitter
+from transformer_mt.translation.splitting import LONE_CR, Splitter
 from transformer_mt.translation.units import TranslatedLine, Unit
 
 NOTHING = Candidate(translation="", score=0.0, log_prob=0.0, tokens=[])
@@ -51,40 +52,57 @@ def joined(line: TranslatedLine, n_best: int, splitter: Splitter) -> list[Candid
     """
     if not line.units:
         return [NOTHING]
-    if len(line.units) == 1:
+    before, after = line.line.before, line.line.after
+    if len(line.units) == 1 and not before and not after:
         return line.units[0].candidates[:n_best]
     gaps = [translated.unit.segment.gap for translated in line.units]
+    ranks = [len(translated.candidates) for translated in line.units if not translated.unit.is_fixed]
     found = []
-    for candidates in zip(*(translated.candidates for translated in line.units)):
+    for rank in range(min([n_best, *ranks]) if ranks else 1):
+        candidates = [translated.candidate(rank) for translated in line.units]
         text = splitter.join(gaps, [candidate.translation for candidate in candidates])
-        found.append(replace(merge_candidates(candidates), translation=text))
-    return found[:n_best]
+        found.append(replace(merge_candidates(candidates), translation=f"{before}{text}{after}"))
+    return found
 
 
 def line_result(
-    line: TranslatedLine, n_best: int, splitter: Splitter, is_natural: bool = True
+    line: TranslatedLine,
+    n_best: int,
+    splitter: Splitter,
+    language: str,
+    is_natural: bool = True,
+    match_ends: bool = False,
 ) -> Translation:
-    """A line's translation, put together from those of its units. What looks wrong with it is only known
-    where both languages are natural ones.
+    """A line's translation into the language, put together from those of its units. What looks wrong with it
+    is only known where both languages are natural ones.
     """
+    source = line.line.source
+    has_control = CONTROL.search(source) is not None
     if not line.units:
         return Translation(
-            source=line.line.source, translation="", score=0.0, log_prob=0.0, tokens=[], n_best=[NOTHING],
+            source=source, translation="", score=0.0, log_prob=0.0, tokens=[], n_best=[NOTHING],
             problems=["there is nothing to translate"], flags=["empty"],
         )  # fmt: skip
-    source = line.line.source
-    problems = [problem for unit in line.units for problem in unit.problems]
-    flags = [flag for unit in line.units for flag in unit.flags]
+    if line.line.is_fixed:
+        same = replace(NOTHING, translation=LONE_CR.sub(" ", source))
+        return Translation(
+            source=source, translation=same.translation, score=0.0, log_prob=0.0, tokens=[], n_best=[same],
+            problems=[*control_characters(source)], flags=["unchanged", *["control_character"] * has_control],
+        )  # fmt: skip
+    problems = [*control_characters(source), *(p for unit in line.units for p in unit.problems)]
+    flags = [*["control_character"] * has_control, *(flag for unit in line.units for flag in unit.flags)]
     if len(line.units) > 1:
         flags.insert(0, "split")
     if line.line.is_too_long:
         problems.insert(0, f"the source was translated in {len(line.units)} parts: it is too long for one")
     candidates = joined(line, n_best, splitter)
+    if match_ends:
+        candidates = [replace(c, translation=match_end(source, c.translation, language)) for c in candidates]
     best = candidates[0]
     if is_natural:
         src_pieces = sum(len(unit.src) for unit in line.line.units)
         suspicious = list(text_flags(source, best.translation, src_pieces, best.tokens))
-        if "no_hypothesis" in flags or any(unit.spans for unit in line.units):
+        if "no_hypothesis" in flags or any(unit.spans or unit.unit.is_fixed for unit in line.units):
             # Protected text, or nothing, has no tokens then.
             suspicious = [flag for flag in suspicious if flag != "length_ratio"]
         flags += suspicious
@@ -113,11 +131,12 @@ def merge_candidates(candidates: Sequence[Candidate]) -> Candidate:
 
 def _was_changed(line: TranslatedLine) -> bool:
     """Whether the line was searched for in other texts than itself: `score` needs them."""
-    return len(line.units) > 1 or any(unit.is_in_capitals for unit in line.line.units)
+    return [unit.segment.searched for unit in line.line.units] != [line.line.source.strip()]
 
 
 def _segments(line: TranslatedLine) -> list[dict[str, Any]]:
     return [
         {"source": translated.unit.segment.searched, "tokens": len(translated.candidates[0].tokens)}
         for translated in line.units
+        if not translated.unit.is_fixed
     ]

@@ -5,10 +5,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from transformer_mt.text.unsegmented import count_unsegmented
+from transformer_mt.translation.usual_protection import ADDRESS
 
-# A URL is matched only at its first character: otherwise the time for a line without spaces would be
-# quadratic in its length.
-URL = re.compile(r"(?:https?://|www\.)[^\s<>\"]*[^\s<>\".,;:!?)]|(?<![\w.+-])[\w.+-]+@[\w-]+\.[\w.-]*\w")
+_ADDRESS = re.compile(ADDRESS)
+CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f]")
+"""Control characters, which no model knows; apart from those that may end lines."""
 # 1,250 and 1.250 and 1 250: the separator between groups of three digits differs between languages.
 _GROUPED = re.compile(r"(?<![\d.,])\d{1,3}(?:[.,'’ \u00a0\u202f]\d{3})+(?!\d)")
 _NUMBER = re.compile(r"\d+")
@@ -21,9 +22,18 @@ def known_flags(flags: Iterable[str]) -> list[str]:
     return [_OLD_NAMES.get(flag, flag) for flag in flags]
 
 
+def control_characters(source: str) -> Iterator[str]:
+    """A sentence that names the control characters of a line; none where it has none."""
+    if found := dict.fromkeys(CONTROL.findall(source)):
+        names = ", ".join(f"U+{ord(character):04X}" for character in found)
+        yield f"control character {names} was read as a space"
+
+
 def text_flags(source: str, translation: str, src_pieces: int, tokens: Sequence[str]) -> Iterator[str]:
-    """`copied`, `repeating`, `length_ratio`, `missing_number`, `missing_url`: those that are true."""
-    if translation == source.strip() and _num_words(source) > 1 and any(map(str.isalpha, source)):
+    """`copied`, `repeating`, `length_ratio`, `missing_number`, `missing_url`: those
+    that are true.
+    """
+    if translation.strip() == source.strip() and _num_words(source) > 1 and any(map(str.isalpha, source)):
         yield "copied"  # one word may be a name
     if _repeats(tokens):
         yield "repeating"
@@ -45,12 +55,12 @@ def _numbers(text: str) -> Counter[str]:
     """The numbers of a text, those with decimals in two parts, as 3.5 is 3,5 elsewhere and 10:30 is 10.30."""
     if not _NUMBER.search(text):
         return Counter()
-    whole = _GROUPED.sub(lambda grouped: "".join(_NUMBER.findall(grouped.group())), URL.sub(" ", text))
+    whole = _GROUPED.sub(lambda grouped: "".join(_NUMBER.findall(grouped.group())), _ADDRESS.sub(" ", text))
     return Counter(_NUMBER.findall(whole))
 
 
 def _urls(text: str) -> Counter[str]:
-    return Counter(URL.findall(text) if any(mark in text for mark in ("://", "www.", "@")) else ())
+    return Counter(_ADDRESS.findall(text) if any(mark in text for mark in (":", "www.", "@")) else ())
 
 
 def _repeats(tokens: Sequence[str]) -> bool:

@@ -7,9 +7,9 @@ from itertools import accumulate
 import numpy as np
 
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
-from transformer_mt.translation.alignment import AlignedSegment, Span, align_segment, identity
+from transformer_mt.translation.alignment import AlignedSegment, Span, align_segment, find_words, identity
 from transformer_mt.translation.engines.engine import Ids
-from transformer_mt.translation.units import TranslatedUnit
+from transformer_mt.translation.units import TranslatedLine, TranslatedUnit
 
 
 class LineAlignment:
@@ -38,14 +38,16 @@ class LineAlignment:
                 aligned = replace(aligned, target=words)
             self._of_unit[id(translated)] = aligned
 
-    def of(
-        self, units: Sequence[TranslatedUnit], source: str, translation: str, rank: int
-    ) -> list[AlignedSegment]:
+    def of(self, line: TranslatedLine, source: str, translation: str, rank: int) -> list[AlignedSegment]:
         """The segments of `source` and of its candidate `translation`."""
         found: list[AlignedSegment] = []
         src = tgt = 0
-        for translated in units:
-            segment, text = translated.unit.segment.text, translated.candidates[rank].translation
+        if bullets := find_words(line.line.before):
+            src, tgt = (max(0, text.find(line.line.before)) for text in (source, translation))
+            found.append(_same(bullets).moved(src, tgt))
+            src, tgt = src + len(line.line.before), tgt + len(line.line.before)
+        for translated in line.units:
+            segment, text = translated.unit.segment.text, translated.candidate(rank).translation
             src = max(src, source.find(segment, src))
             tgt = max(tgt, translation.find(text, tgt))
             found += [aligned.moved(src, tgt) for aligned in self._segments(translated, text, rank)]
@@ -55,6 +57,9 @@ class LineAlignment:
     def _segments(self, translated: TranslatedUnit, translation: str, rank: int) -> Iterator[AlignedSegment]:
         """The aligned segments of one unit and its translation."""
         unit = translated.unit
+        if unit.is_fixed:
+            yield _same(find_words(unit.segment.text))
+            return
         if not translated.spans:
             found = self._of_unit[id(translated)]
             if unit.protected:
@@ -67,15 +72,21 @@ class LineAlignment:
         for span, line in translated.spans:
             if line is None:
                 tgt = max(tgt, translation.find(span.text, tgt))
-                if span.protected:
-                    here = identity((0, len(span.text)), (0, len(span.text)))
-                    yield here.moved(src, tgt)
+                whole = (0, len(span.text))
+                here = identity(whole, whole) if span.protected else _same(find_words(span.text))
+                yield here.moved(src, tgt)
                 tgt += len(span.text)
             else:
-                parts = self.of(line.units, span.text, translation[tgt:], rank)
+                parts = self.of(line, span.text, translation[tgt:], rank)
                 yield from (part.moved(src, tgt) for part in parts)
                 tgt += max((end for part in parts for _, end in part.target), default=0)
             src += len(span.text)
+
+
+def _same(words: list[Span]) -> AlignedSegment:
+    """Words that stand in the translation as they stand in the source."""
+    one = np.eye(len(words), dtype=np.float32)
+    return AlignedSegment(words, words, one, one)
 
 
 def _pairs(

@@ -4,10 +4,14 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.translation.splitting import LONE_CR
+from transformer_mt.translation.usual_protection import MAY_MATCH, USUAL, number_with_unit
 
+_FLAGS = re.compile(r"^\(\?([aiLmsux]+)\)")
+_USUAL = re.compile(USUAL)
 _TAG = re.compile(r"<(/?)([A-Za-z][\w:.-]*)[^>]*?(/?)>")
 
 
@@ -21,22 +25,27 @@ class Span:
     @property
     def translatable(self) -> bool:
         """Whether it has anything to translate; a comma between two tags has not."""
-        return not self.protected and any(map(str.isalnum, self.text))
+        return not self.protected and any(map(str.isalpha, self.text))
 
 
 class ProtectedText:
     """What a regular expression matches in the source, and whether a translation has kept it."""
 
-    def __init__(self, pattern: str) -> None:
-        """InputError if `pattern` is no regular expression, or matches the empty text."""
-        try:
-            self._pattern = re.compile(pattern)
-        except re.error as error:
-            raise InputError(
-                Setting("protect"), f" must be a regular expression, but is {pattern!r}: {error}"
-            ) from None
-        if self._pattern.match(""):
-            raise InputError(Setting("protect"), f" must not match the empty text, but {pattern!r} does")
+    def __init__(self, pattern: str | None, usual: bool = False) -> None:
+        """With `usual` also addresses, placeholders, tags and numbers with units. InputError if `pattern` is
+        no regular expression, or matches the empty text.
+        """
+        self._is_usual = usual
+        own = _compiled(pattern) if pattern else None
+        if not usual:
+            assert own is not None
+            self._pattern = own
+        elif pattern:  # flags may stand only at the beginning of a pattern, or apply to a group
+            flags = _FLAGS.match(pattern)
+            scoped = f"(?{flags[1]}:{pattern[flags.end() :]})" if flags else f"(?:{pattern})"
+            self._pattern = re.compile(f"{USUAL}|{scoped}")
+        else:
+            self._pattern = _USUAL
 
     def is_in(self, text: str) -> bool:
         return next(self._matches(text), None) is not None
@@ -64,8 +73,9 @@ class ProtectedText:
         and with opening tags still before their closing tags. Placeholders may change their order, as
         languages do.
         """
-        wanted, found = ([match.group() for match in self._matches(text)] for text in (source, translation))
-        return Counter(wanted) == Counter(found) and _tag_pairs(wanted) == _tag_pairs(found)
+        (wanted, numbers), (found, others) = self._items(source), self._items(translation)
+        is_same = Counter(wanted) == Counter(found) and _tag_pairs(wanted) == _tag_pairs(found)
+        return is_same and not numbers - others  # "20 percent" may have become another "20 %"
 
     def rejoin(self, spans: Sequence[Span], translations: Sequence[str]) -> str:
         """The protected spans as they were, the others translated, with the spaces around them."""
@@ -78,9 +88,46 @@ class ProtectedText:
                 text += span.text
         return LONE_CR.sub(" ", text)
 
+    def _items(self, text: str) -> tuple[list[str], Counter[str]]:
+        """The matches, and apart from them the numbers with units."""
+        others, numbers = [], Counter[str]()
+        for match in self._matches(text):
+            if self._is_usual and (number := number_with_unit(match.group())):
+                numbers[number] += 1
+            else:
+                others.append(match.group())
+        return others, numbers
+
     def _matches(self, text: str) -> Iterator[re.Match[str]]:
+        if self._pattern is _USUAL and not MAY_MATCH.search(text):
+            return iter(())
         # \b and the like match nothing
         return (match for match in self._pattern.finditer(text) if match.group())
+
+
+def has_words(text: str, protected: "ProtectedText | None" = None) -> bool:
+    """Whether there is anything to translate: a letter of any script, outside of addresses, placeholders,
+    numbers with units, and what else is protected.
+    """
+    if not any(map(str.isalpha, text)):
+        return False
+    if (protected is None or not protected.is_in(text)) and not MAY_MATCH.search(text):
+        return True
+    rest = "".join(span.text for span in protected.spans(text) if not span.protected) if protected else text
+    return any(map(str.isalpha, _USUAL.sub(" ", rest)))
+
+
+@lru_cache(maxsize=64)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    try:
+        compiled = re.compile(pattern)
+    except re.error as error:
+        raise InputError(
+            Setting("protect"), f" must be a regular expression, but is {pattern!r}: {error}"
+        ) from None
+    if compiled.match(""):
+        raise InputError(Setting("protect"), f" must not match the empty text, but {pattern!r} does")
+    return compiled
 
 
 def _tag_pairs(items: Sequence[str]) -> Counter[tuple[str, str]]:

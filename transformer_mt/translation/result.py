@@ -41,14 +41,17 @@ class Options:
             raise InputError(f"a prefix must be one line, but is {broken!r}")
         self.protected(0)
 
-    def protected(self, lines: int) -> list[ProtectedText | None] | None:
-        """What is protected in each of the `lines`; None if nothing is."""
+    def protected(self, lines: int, usual: bool = False) -> list[ProtectedText | None] | None:
+        """What is protected in each of the `lines`, with `usual` also addresses, placeholders and the like;
+        None if nothing is.
+        """
+        usually = ProtectedText(None, usual=True) if usual else None
         if not self.protect:
-            return None
+            return [usually] * lines if usually else None
         if isinstance(self.protect, str):
-            return [ProtectedText(self.protect)] * lines
-        known = {pattern: ProtectedText(pattern) for pattern in self.protect if pattern}
-        return [known.get(pattern) if pattern else None for pattern in self.protect]
+            return [ProtectedText(self.protect, usual)] * lines
+        known = {pattern: ProtectedText(pattern, usual) for pattern in self.protect if pattern}
+        return [known.get(pattern) if pattern else usually for pattern in self.protect]
 
 
 @dataclass(frozen=True)
@@ -89,8 +92,8 @@ class Translation:
     problems: list[str] = field(default_factory=list)
     """Sentences such as "the translation was stopped ..."; empty when all is well."""
     flags: list[str] = field(default_factory=list)
-    """A word for each problem (empty, split, truncated, no_hypothesis, protected_split) and for what looks
-    wrong (docs/how_to/translate.md).
+    """A word for each problem (empty, unchanged, split, truncated, no_hypothesis, protected_split) and for
+    what looks wrong (docs/how_to/translate.md).
     """
     n_best: list[Candidate] = field(default_factory=list)
     """The n best, the first being this one."""

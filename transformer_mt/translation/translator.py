@@ -213,7 +213,8 @@ class Translator:
             raise InputError(
                 f"there must be one prefix per line ({len(lines)}), but there are {len(options.prefixes)}"
             )
-        protected = options.protected(len(lines))
+        usual = settings.protect_usual and self._is_natural
+        protected = options.protected(len(lines), usual)
         if protected is not None and len(protected) != len(lines):
             raise InputError(
                 f"there must be one pattern per line ({len(lines)}), but there are {len(protected)}"
@@ -237,7 +238,14 @@ class Translator:
     def _results(self, in_order: LinesInOrder, options: Options) -> Iterator[Translation]:
         """The results of the lines that are done."""
         for line in in_order.done():
-            result = line_result(line, options.n_best, self.planner.splitter, self._is_natural)
+            result = line_result(
+                line,
+                options.n_best,
+                self.planner.splitter,
+                self.target_lang,
+                self._is_natural,
+                self.decode.match_ends,
+            )
             result = self._with_confidence(result)
             yield self._aligned(result, line) if options.align else result
 
@@ -247,14 +255,19 @@ class Translator:
         """(number, result) of each unit as soon as it was searched; None where no candidate kept the
         protected text.
         """
-        if not units:
+        for number, unit in enumerate(units):
+            if unit.is_fixed:
+                yield number, TranslatedUnit(unit, [replace(NOTHING, translation=unit.segment.text)])
+        numbers = [number for number, unit in enumerate(units) if not unit.is_fixed]
+        if not numbers:
             return
+        units = [units[number] for number in numbers]
         # Search for more candidates than are returned: mbr chooses among all samples, and some candidates may
         # be duplicates or lack the protected text.
         several = settings.search == "mbr" or options.n_best > 1 or any(unit.protected for unit in units)
         wanted = settings.num_hypotheses if several else 1
         for number, hypotheses in self.engine.search([unit.request for unit in units], settings, wanted):
-            yield number, self._translated(units[number], hypotheses, settings, options)
+            yield numbers[number], self._translated(units[number], hypotheses, settings, options)
 
     def _translated(
         self, unit: Unit, hypotheses: Sequence[Hypothesis], settings: DecodeConfig, options: Options
@@ -263,6 +276,8 @@ class Translator:
         if not hypotheses:
             problem = "the rules of the search leave no translation"
             return TranslatedUnit(unit, [NOTHING], ["no_hypothesis"], [problem])
+        if options.n_best == 1 and not unit.protected and settings.search != "mbr":
+            hypotheses = hypotheses[:1]
         if settings.search == "mbr":
             hypotheses = by_utility(hypotheses, self.tokenizer, settings.utility, self.target_lang)
         candidates = candidates_of(hypotheses, self.tokenizer, unit, self.target_lang)
@@ -390,7 +405,7 @@ class Translator:
             own = slice(rank * len(searched), (rank + 1) * len(searched))
             aligned = LineAlignment(self.tokenizer, searched, pairs[own], attentions[own], self.target_lang)
             n_best.append(
-                replace(candidate, aligned=aligned.of(line.units, result.source, candidate.translation, rank))
+                replace(candidate, aligned=aligned.of(line, result.source, candidate.translation, rank))
             )
         return replace(result, n_best=n_best, source_tokens=source_tokens, alignment=alignment)
 

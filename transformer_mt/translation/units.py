@@ -8,13 +8,15 @@ from dataclasses import dataclass, field, replace
 from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.data.vocabulary.tokenizer import UNK, Tokenizer
 from transformer_mt.errors import InputError
+from transformer_mt.text.edges import edges
 from transformer_mt.text.languages import is_natural
 from transformer_mt.text.sentences import has_several_sentences
 from transformer_mt.translation.capitals import is_in_capitals, to_capitals, to_sentence_case
 from transformer_mt.translation.engines.engine import Ids, Request
-from transformer_mt.translation.protected_text import ProtectedText, Span
+from transformer_mt.translation.flags import CONTROL
+from transformer_mt.translation.protected_text import ProtectedText, Span, has_words
 from transformer_mt.translation.result import Candidate
-from transformer_mt.translation.splitting import Segment, Splitter
+from transformer_mt.translation.splitting import LONE_CR, Segment, Splitter
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,11 @@ class Unit:
     """None where the segment has no protected text."""
 
     @property
+    def is_fixed(self) -> bool:
+        """Whether it has nothing to translate and stays as it is: a number, an address, an emoji."""
+        return not self.src
+
+    @property
     def is_in_capitals(self) -> bool:
         """Whether it is searched for in lower case, and its translations are written in capitals."""
         return self.segment.lowercased is not None
@@ -47,12 +54,20 @@ class Unit:
 
 @dataclass(frozen=True)
 class Line:
-    """A line and its units; none where there is nothing to translate."""
+    """A line and its units; none where it is blank."""
 
     source: str
     units: list[Unit]
+    before: str = ""
+    """White space and bullets that stay before the translation."""
+    after: str = ""
     is_too_long: bool = False
     """Whether a sentence of it had to be divided."""
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether none of it is translated."""
+        return all(unit.is_fixed for unit in self.units)
 
 
 @dataclass(frozen=True)
@@ -67,10 +82,14 @@ class TranslatedUnit:
     spans: "list[tuple[Span, TranslatedLine | None]]" = field(default_factory=list)
     """If the protected text did not survive: the spans of the unit, and the lines that translate them."""
 
+    def candidate(self, rank: int) -> Candidate:
+        """The candidate of this rank; what stays as it is has the same at each."""
+        return self.candidates[0 if self.unit.is_fixed else rank]
+
     @property
     def searched(self) -> "Iterator[TranslatedUnit]":
         """What an engine searched: this unit, or the units of its spans."""
-        if not self.spans:
+        if not (self.spans or self.unit.is_fixed):
             yield self
         for _, line in self.spans:
             for unit in line.units if line else ():
@@ -125,8 +144,9 @@ class Planner:
         """
         self.tokenizer = tokenizer
         self.source_lang, self.target_lang = direction
+        self._is_natural = all(map(is_natural, direction))
         # Within one language, capitals may be what the model is to change.
-        self._may_lowercase = len(set(direction)) == 2 and all(map(is_natural, direction))
+        self._may_lowercase = self._is_natural and len(set(direction)) == 2
         piece = configs[0].data.language_piece(self.target_lang)
         self.language_ids = [] if piece is None else [tokenizer.control_id(piece)]
         """The piece of the target language, of a model with several."""
@@ -155,17 +175,34 @@ class Planner:
         protections = protected or [None] * len(sources)
         capitals = in_capitals or [False] * len(sources)
         before = self.ids_before(tag)
+        around = [self._edges(source, prefix) for source, prefix in _pairs(sources, prefixes)]
         segments = [
-            self._segments(source, prefix, settings, protection, known)
-            for (source, prefix), protection, known in zip(_pairs(sources, prefixes), protections, capitals)
+            self._segments(words, prefix, settings, protection, known)
+            for (_, words, _), prefix, protection, known in zip(
+                around, prefixes or [""] * len(sources), protections, capitals
+            )
         ]
-        encoded = iter(self.tokenizer.encode_src([segment.searched for line in segments for segment in line]))
+        fixed = [
+            [self._is_natural and not prefix and not has_words(segment.text, protection) for segment in line]
+            for line, prefix, protection in zip(segments, prefixes or [""] * len(sources), protections)
+        ]
+        searched = [
+            segment.searched
+            for line, is_fixed in zip(segments, fixed)
+            for segment, stays in zip(line, is_fixed)
+            if not stays
+        ]
+        encoded = iter(self.tokenizer.encode_src([CONTROL.sub(" ", text) for text in searched]))
         given = iter(self.tokenizer.encode_tgt(prefixes)) if prefixes else None
         lines = []
-        for (source, prefix_text), own, protection in zip(_pairs(sources, prefixes), segments, protections):
+        rows = zip(_pairs(sources, prefixes), around, segments, fixed, protections)
+        for (source, prefix_text), (start, _, end), own, stays, protection in rows:
             units: list[Unit] = []
             is_too_long = False
-            for segment in own:
+            for segment, is_fixed in zip(own, stays):
+                if is_fixed:
+                    units.append(Unit(segment, [], 0))
+                    continue
                 ids = next(encoded)
                 if len(before) + len(ids) < self.max_src_length:
                     units += self._units([segment], [ids], settings, before)
@@ -174,7 +211,9 @@ class Planner:
                     parts[-1:] = [replace(parts[-1], gap=parts[-1].gap + segment.gap)]
                     if segment.lowercased is not None:
                         parts = [self._lowercased(part, protection) for part in parts]
-                    ids_of_parts = self.tokenizer.encode_src([part.searched for part in parts])
+                    ids_of_parts = self.tokenizer.encode_src(
+                        [CONTROL.sub(" ", part.searched) for part in parts]
+                    )
                     units += self._units(parts, ids_of_parts, settings, before)
                     is_too_long = True
             prefix = next(given) if given else []
@@ -182,15 +221,17 @@ class Planner:
                 raise InputError(
                     f"a prefix must be written in characters the model knows, but is {prefix_text!r}"
                 )
-            if units and prefix:  # a given prefix does not count against the limit
+            if units and prefix and not units[0].is_fixed:  # a given prefix does not count against the limit
                 limit = min(units[0].limit + len(prefix), self.max_positions or sys.maxsize)
                 units[0] = replace(units[0], prefix=prefix, prefix_text=prefix_text, limit=limit)
             if protection:
                 units = [
-                    replace(unit, protected=protection) if protection.is_in(unit.segment.text) else unit
+                    unit
+                    if unit.is_fixed or not protection.is_in(unit.segment.text)
+                    else replace(unit, protected=protection)
                     for unit in units
                 ]
-            lines.append(Line(source, units, is_too_long))
+            lines.append(Line(source, units, start, end, is_too_long))
         return lines
 
     def ids_before(self, tag: str | None) -> Ids:
@@ -198,6 +239,15 @@ class Planner:
         InputError if the model has no such tag.
         """
         return [*self.language_ids, *([] if tag is None else [self.tokenizer.control_id(tag)])]
+
+    def _edges(self, source: str, prefix: str) -> tuple[str, str, str]:
+        """White space and bullets before the words of a line, the words, and white space after them. A prefix
+        begins the line.
+        """
+        if prefix or not self._is_natural:
+            return "", source.strip(), ""
+        before, words, after = edges(source, self.source_lang)
+        return LONE_CR.sub(" ", before), words, LONE_CR.sub(" ", after)
 
     def _segments(
         self,
@@ -210,7 +260,7 @@ class Planner:
         """The line's sentences, or the whole line where sentences are not split."""
         # A prefix of several sentences translates more than the first one: the line stays whole.
         if settings.split_sentences is False or (prefix and has_several_sentences(prefix, self.target_lang)):
-            segments = [Segment(source.strip(), "")]
+            segments = [Segment(source, "")] if source else []
         else:
             segments = self.splitter.sentences(source)
             segments = _without_cuts(segments, protected) if protected else segments
@@ -231,12 +281,11 @@ class Planner:
     def _units(
         self, segments: Sequence[Segment], encoded: Sequence[Ids], settings: DecodeConfig, before: Ids
     ) -> list[Unit]:
-        """A unit for each segment that has pieces: one of control characters, has none."""
+        """A unit for each segment; one without pieces stays as it is."""
         most = self.max_src_length - 1  # only a single character of more pieces is cut here
         return [
-            Unit(segment, (before + ids)[:most], self.limit(len(ids[:most]), settings))
+            Unit(segment, (before + ids)[:most] if ids else [], self.limit(len(ids[:most]), settings))
             for segment, ids in zip(segments, encoded)
-            if ids
         ]
 
     def limit(self, src_length: int, settings: DecodeConfig) -> int:

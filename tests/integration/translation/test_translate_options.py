@@ -132,7 +132,7 @@ def test_an_output_with_more_lines_than_the_input_is_not_resumed(tiny_run, tmp_p
         (b"PK\x03\x04\x14\x00", "is a zip file, as .docx, .xlsx and .odt are"),
         (b"%PDF-1.7\nA dog.", "is a PDF file"),
         ("A dog.\n".encode("utf-16"), "is UTF-16"),
-        (b"A dog.\nA c\0t.\n", "has a NUL byte in line 2"),
+        (b"A d\0o\0g\0.\0\n", "begins with 4 NUL bytes in 10"),
     ],
 )
 def test_what_is_no_text_is_refused_and_the_output_kept(tiny_run, tmp_path, cli, content, found):

@@ -82,6 +82,37 @@ def test_missing_column_lists_those_there_are(tmp_path):
         read({"file": str(tmp_path / "a.jsonl")})
 
 
+DAMAGED = {
+    "a.tsv": "en\tde\na\tb\nc\nd\te\tf\ng\th\ni\t\tj\nk\n",
+    "a.csv": "en,de\na,b\nc\nd,e,f\ng,h\ni,,j\nk\n",
+    "a.jsonl": "".join(f"{json.dumps(row)}\n" for row in [
+        {"en": "a", "de": "b"}, {"en": "c"}, {"de": "d"}, {"en": "g", "de": "h"}, {"x": "y"}, {}]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_damaged_rows_are_refused_together_or_left_out(tmp_path, name, said):
+    path = tmp_path / name
+    path.write_text(DAMAGED[name], encoding="utf-8")
+    with pytest.raises(InputError) as error:
+        read({"file": str(path)})
+    told = str(error.value)
+    assert told.startswith(f"{path}: 4 rows are damaged: row ") and told.count("; row") == 2
+    assert "leave such rows out with `damaged_rows: drop`" in told
+    dropping = {"file": str(path), "damaged_rows": "drop"}
+    for _ in range(2):  # a corpus is read several times
+        assert read(dropping) == [("a", "b"), ("g", "h")]
+    assert len(said) == 1 and said[0].startswith(f"{path}: 4 damaged rows are left out; 4 rows are damaged")
+
+
+def test_a_table_with_another_delimiter_is_recognised(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("en;de\na;b\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r'its only column is en;de; is \';\' what .* `delimiter: ";"`'):
+        read({"file": str(path)})
+    assert read({"file": str(path), "delimiter": ";"}) == [("a", "b")]
+
+
 @pytest.mark.parametrize(
     "name, content, message",
     [

@@ -59,8 +59,9 @@ def test_greedy_translations_and_their_scores_are_the_same(tiny_run, tmp_path):
     decode = {"beam": 1, "length_penalty": 0.5}
     run = tmp_path / "run"
     run.mkdir()
-    for name in ("tokenizer.model", "model.safetensors"):
-        (run / name).symlink_to(tiny_run / name)
+    (run / "tokenizer.model").symlink_to(tiny_run / "tokenizer.model")
+    # Greedy translations of the last update never end.
+    (run / "model.safetensors").symlink_to(tiny_run / "averaging" / "step-00000018.safetensors")
     from transformer_mt.config.dump import dump_config
 
     (run / "config.yaml").write_text(dump_config(RunFolder(tiny_run).config(decode)), encoding="utf-8")

@@ -363,3 +363,23 @@ def test_examples_are_spread_over_the_corpus():
     assert (
         len(rows) == 5 and max(rows) > 400 and finding.examples[0] == Example(rows[0], (str(rows[0] - 1), ""))
     )
+
+
+def test_all_damaged_rows_are_listed(tmp_path):
+    """`inspect` does not end at the first of them, as training does."""
+    rows = [
+        f"The dog {i} sleeps.\tDer Hund {i} schläft.{chr(9) + 'x' if i % 3 == 0 else ''}\n" for i in range(30)
+    ]
+    (tmp_path / "a.tsv").write_text("en\tde\n" + "".join(rows), encoding="utf-8")
+    config = tmp_path / "a.yaml"
+    for policy, action in (("refuse", "correct them, or damaged_rows: drop"), ("drop", "done already")):
+        config.write_text(
+            "data:\n  source_lang: en\n  target_lang: de\n  valid: {toy: valid}\n"
+            f"  train: {{file: {tmp_path / 'a.tsv'}, damaged_rows: {policy}}}\n",
+            encoding="utf-8",
+        )
+        (report, _) = inspect(load_config(config)).corpora
+        finding = next(finding for finding in report.findings if finding.what == "damaged rows")
+        assert (report.rows, finding.pairs) == (20, 10) and finding.action.startswith(action)
+        assert all(f"row {i + 2} must have 2 columns, but has 3" in finding.note for i in range(0, 30, 3))
+        assert "row 2 must have 2 columns" in markdown(inspect(load_config(config)))

@@ -80,7 +80,7 @@ CAT = {"The cat sings.": ["Die Katze singt."], "The dog sleeps.": ["Der Hund sch
     "line, expected",
     [
         ("THE CAT SINGS.", "DIE KATZE SINGT."),
-        ("  THE DOG SLEEPS.  THE CAT SINGS. ", "DER HUND SCHLÄFT.  DIE KATZE SINGT."),
+        ("  THE DOG SLEEPS.  THE CAT SINGS. ", "  DER HUND SCHLÄFT.  DIE KATZE SINGT. "),
         ("The dog sleeps. THE CAT SINGS.", "Der Hund schläft. DIE KATZE SINGT."),
         ("THE DOG SLEEPS. NO.", "DER HUND SCHLÄFT. NEIN."),  # short, but so is the line
     ],

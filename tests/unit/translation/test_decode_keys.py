@@ -40,6 +40,8 @@ TWO_VALUES = {
     "banned": ({}, {"banned": ["."]}),
     "split_sentences": ({}, {"split_sentences": False}),
     "lowercase_capitals": ({}, {"lowercase_capitals": False}),
+    "protect_usual": ({}, {"protect_usual": False}),
+    "match_ends": ({}, {"match_ends": True}),
 }
 # These change how the work is divided and nothing that is found: they have tests of their own below.
 ONLY_SPEED = {"batch_tokens"}
@@ -51,6 +53,7 @@ def sentences():
         *(english for english, _ in toy.generate("test", 10)),
         "The dog sleeps. A cat sings.",
         "A BIRD SINGS.",
+        "The dog sees {name}",
     ]
 
 

@@ -1,7 +1,7 @@
 import pytest
 
 from transformer_mt.errors import InputError
-from transformer_mt.translation.protected_text import ProtectedText
+from transformer_mt.translation.protected_text import ProtectedText, has_words
 
 TAG = ProtectedText(r"</?\w+/?>|\{\w+\}")
 
@@ -61,3 +61,75 @@ def test_a_match_over_a_boundary_is_found():
 def test_patterns_that_are_none_are_refused(pattern, message):
     with pytest.raises(InputError, match=message):
         ProtectedText(pattern)
+
+
+USUALLY = ProtectedText(None, usual=True)
+
+
+@pytest.mark.parametrize(
+    "text, kept",
+    [
+        ("See https://example.org/a?b=c#d, then go.", ["https://example.org/a?b=c#d"]),
+        ("Write to jo.doe+x@mail.example.com.", ["jo.doe+x@mail.example.com"]),
+        ("See www.example.org/x (or ftp://a.b/c).", ["www.example.org/x", "ftp://a.b/c"]),
+        ("Call tel:+49123 or mailto:a@b.cd!", ["tel:+49123", "mailto:a@b.cd"]),
+        ("Dear {name}, {0:.2f} {user.name!r} {} left", ["{name}", "{0:.2f}", "{user.name!r}", "{}"]),
+        ("{{ user }} and {{{raw}}} and {% if x %}", ["{{ user }}", "{{{raw}}}", "{% if x %}"]),
+        ("${x} #{y} %{z}", ["${x}", "#{y}", "%{z}"]),
+        ("%s has %1$s, %-5d of %(total)d, %.2f%% and %@", ["%s", "%1$s", "%-5d", "%(total)d", "%.2f", "%@"]),
+        ("%1 of %2 files, %L1", ["%1", "%2", "%L1"]),
+        ("A <b>big</b> dog<br/> <x id='1'/>", ["<b>", "</b>", "<br/>", "<x id='1'/>"]),
+        ("A &amp; B &#160; C &nbsp; D", ["&amp;", "&#160;", "&nbsp;"]),
+        ("<?= $name ?> and <%= name %>", ["<?= $name ?>", "<%= name %>"]),
+        ("It weighs 2.5 kg, at 20°C and 50%.", ["2.5 kg", "20°C", "50%"]),
+        ("From 3,000 m² to 120 km/h in 5 s", ["3,000 m²", "120 km/h", "5 s"]),
+        ("In 2010 5 in the morning, 3 men, 100 % der", ["100 %"]),
+        ("5 bars, 3 mice, 7 hours; 3 < 4 and a > b", []),
+        ("half of 100% of it, 50 percent, {a b c, d e f}", ["100%"]),
+        ("", []),
+    ],
+)  # fmt: skip
+def test_what_is_usually_protected(text, kept):
+    assert [text[begin:end] for begin, end in USUALLY.find(text)] == kept
+
+
+@pytest.mark.parametrize("text", ["a" * 20_000, "1 " * 10_000, "{" * 20_000, "<%" * 10_000, "a@" * 10_000,
+                                  "1.1" * 7000, "http:" * 4000, "&a" * 10_000, "<a " * 7000])  # fmt: skip
+def test_long_text_takes_no_longer_than_its_length(text):
+    assert len(USUALLY.find(text)) <= len(text)  # the square of the length would take minutes
+
+
+@pytest.mark.parametrize(
+    "source, translation, survives",
+    [
+        ("It weighs 2.5 kg.", "Es wiegt 2,5 kg.", True),
+        ("It weighs 2.5 kg.", "Es wiegt 2,5kg.", True),
+        ("It weighs 2.5 kg.", "Es wiegt 25 g.", False),
+        ("It weighs 1,500 kg.", "Es wiegt 1.500 kg.", True),
+        ("20 percent of 5 kg", "20 % von 5 kg", True),
+        ("See {x}.", "Siehe {x}.", True),
+        ("See {x}.", "Siehe {x} {x}.", False),
+        ("See <b>x</b>.", "Siehe </b>x<b>.", False),
+    ],
+)
+def test_numbers_survive_in_the_form_of_the_target_language(source, translation, survives):
+    assert USUALLY.survived(source, translation) is survives
+
+
+def test_a_pattern_of_ones_own_joins_the_usual_ones():
+    both = ProtectedText(r"(?i)(x)y\1", usual=True)
+    assert [both.spans("XYX and {a}")[i].text for i in (0, 2)] == ["XYX", "{a}"]
+
+
+@pytest.mark.parametrize(
+    "text, translated",
+    [
+        ("A dog", True), ("犬", True), ("แมว", True), ("...", False), ("42", False), ("🌷🌷 🌷", False),
+        ("* * *", False), ("https://example.org/x?y=1", False), ("a@b.cd, c@d.ef", False),
+        ("{name}: %s", False),
+        ("5 kg - 10 kg", False), ("5 kg of it", True), ("<br/>", False), ("½ ²", False),
+        ("{name} says", True),
+    ],
+)  # fmt: skip
+def test_only_what_has_words_is_translated(text, translated):
+    assert has_words(text) is translated

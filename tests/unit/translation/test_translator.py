@@ -384,8 +384,11 @@ def test_alignments_count_over_all_sentences(translator):
 def test_long_text_is_translated_sentence_by_sentence(translator):
     alone = translator.translate(["The dog sleeps.", "A cat sings."])
     for split in (True, False):  # also without it: the line is too long for the model
-        (long,) = altered(translator, split_sentences=split).translate(["The dog sleeps. A cat sings. " * 12])
-        assert long.translation == " ".join([alone[0].translation, alone[1].translation] * 12)
+        (long,) = altered(translator, split_sentences=split).translate(
+            ["  " + "The dog sleeps. A cat sings. " * 12]
+        )
+        # The white space around the line stays.
+        assert long.translation == f"  {' '.join([alone[0].translation, alone[1].translation] * 12)} "
         assert long.log_prob == pytest.approx(12 * (alone[0].log_prob + alone[1].log_prob), abs=1e-3)
         assert bool(long.problems) is not split or "truncated" in long.flags
 

@@ -1,16 +1,19 @@
 """One file of pairs: a kind of corpus. The file's ending says what it is."""
 
+from collections import deque
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
 from transformer_mt.data.corpora.kind import Corpus, Languages
 from transformer_mt.data.corpora.moses import read_moses_zip
-from transformer_mt.data.corpora.tables import Columns, read_rows
+from transformer_mt.data.corpora.tables import Columns, DamagedRows, read_rows
 from transformer_mt.data.corpora.tmx import read_tmx
 from transformer_mt.errors import InputError
+from transformer_mt.messages import say
 from transformer_mt.text.compressed import COMPRESSED, without_compression
 from transformer_mt.text.pair import Pair
 
@@ -25,6 +28,9 @@ def _check_columns(columns: Any) -> Any:
             f"([1, 2]), but is {columns!r}"
         )
     return columns
+
+
+_TABLES = (".tsv", ".csv", ".jsonl", ".json", ".parquet")
 
 
 class FileCorpus(Corpus):
@@ -44,6 +50,11 @@ class FileCorpus(Corpus):
     delimiter: str | None = Field(None, min_length=1, max_length=1)
     """Between the columns of .tsv and .csv; by default a tab and a comma."""
 
+    damaged_rows: Literal["refuse", "drop"] = "refuse"
+    """What to do with rows of a table that have other columns than the first row: end with the first of them,
+    or leave them out. `inspect` lists them.
+    """
+
     def describe(self) -> str:
         return self.file
 
@@ -53,8 +64,8 @@ class FileCorpus(Corpus):
     def stored_pairs(self, languages: Languages) -> Iterator[Pair]:
         suffix = Path(without_compression(self.file)).suffix.lower()
         columns = self.columns or list(languages)
-        if suffix in (".tsv", ".csv", ".jsonl", ".json", ".parquet"):
-            return read_rows(self.file, columns, suffix, self.delimiter)
+        if suffix in _TABLES:
+            return self._rows(columns, suffix)
         names = [str(column) for column in columns]
         if suffix == ".tmx":
             return read_tmx(self.file, names)
@@ -64,3 +75,29 @@ class FileCorpus(Corpus):
             f"{self.file}: a corpus file must end in .tsv, .csv, .jsonl or .tmx ({', '.join(COMPRESSED)} may "
             "follow), .parquet or .zip (Moses format)"
         )
+
+    def damaged(self, languages: Languages) -> dict[int, str]:
+        suffix = Path(without_compression(self.file)).suffix.lower()
+        rows = DamagedRows()
+        if suffix in _TABLES:
+            columns = self.columns or list(self.stored_languages(languages))
+            deque(read_rows(self.file, columns, suffix, self.delimiter, rows), maxlen=0)
+        return rows.problems
+
+    def _rows(self, columns: Columns, suffix: str) -> Iterator[Pair]:
+        damaged = DamagedRows()
+        yield from read_rows(self.file, columns, suffix, self.delimiter, damaged)
+        if not damaged.problems:
+            return
+        if self.damaged_rows == "refuse":
+            raise InputError(
+                f"{self.file}: {damaged.summary()}; correct the file, or leave such rows out with "
+                "`damaged_rows: "
+                "drop` (`transformer-mt inspect` lists all)"
+            )
+        _say_dropped(self.file, len(damaged.problems), damaged.summary())
+
+
+@lru_cache  # a corpus is read several times
+def _say_dropped(file: str, count: int, summary: str) -> None:
+    say(f"{file}: {count:,} damaged rows are left out; {summary}")

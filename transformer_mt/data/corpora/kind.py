@@ -72,6 +72,12 @@ class Corpus(Section):
         """
         raise NotImplementedError
 
+    def damaged(self, languages: Languages) -> dict[int, str]:
+        """Row number to what is wrong with it, of rows that hold no pair. `languages` are those of the
+        config.
+        """
+        return {}
+
     @property
     def is_remote(self) -> bool:
         """Whether the corpus comes from the network."""

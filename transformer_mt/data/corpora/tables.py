@@ -14,16 +14,40 @@ Columns = list[str] | list[int]
 """Source and target column, by name or by number from 1 on."""
 
 
-def read_rows(path: str, columns: Columns, suffix: str, delimiter: str | None) -> Iterator[Pair]:
-    """The pairs of a text table (.tsv, .csv) or of one with named values (.jsonl, .parquet)."""
+_SHOWN = 3
+
+
+class DamagedRows:
+    """The rows of a table that hold no pair; their numbers count from 1 on."""
+
+    def __init__(self) -> None:
+        self.problems: dict[int, str] = {}
+        """Row number to what is wrong with it."""
+
+    def add(self, number: int, problem: str) -> None:
+        self.problems[number] = problem
+
+    def summary(self) -> str:
+        """Their number, and the first of them."""
+        first = [f"row {number} {problem}" for number, problem in list(self.problems.items())[:_SHOWN]]
+        count = len(self.problems)
+        return first[0] if count == 1 else f"{count:,} rows are damaged: {'; '.join(first)}"
+
+
+def read_rows(
+    path: str, columns: Columns, suffix: str, delimiter: str | None, damaged: DamagedRows
+) -> Iterator[Pair]:
+    """The pairs of a text table (.tsv, .csv) or of one with named values (.jsonl, .parquet). Rows without one
+    are left out and added to `damaged`.
+    """
     if suffix in (".tsv", ".csv"):
-        return _read_text_table(path, columns, text_rows(path, suffix, delimiter))
+        return _read_text_table(path, columns, text_rows(path, suffix, delimiter), damaged)
     if delimiter:
         raise InputError(f"{path}: delimiter requires a .tsv or .csv file, but is given")
     names = [column for column in columns if isinstance(column, str)]
     if len(names) < 2:
         raise InputError(f"{path}: columns must be names, but are {columns}; numbers are for .tsv and .csv")
-    return _read_named(names, named_rows(path, suffix))
+    return _read_named(path, names, named_rows(path, suffix), damaged)
 
 
 def text_rows(path: str, suffix: str, delimiter: str | None) -> Iterator[tuple[int, list[str]]]:
@@ -47,18 +71,19 @@ def text_rows(path: str, suffix: str, delimiter: str | None) -> Iterator[tuple[i
             yield number, row
 
 
-def named_rows(path: str, suffix: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(location, values by column) of the rows of a .jsonl or .parquet file."""
+def named_rows(path: str, suffix: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """(number, values by column) of the rows of a .jsonl or .parquet file."""
     if suffix == ".parquet":
-        for row in _parquet_rows(path):
-            yield path, row
+        yield from enumerate(_parquet_rows(path), start=1)
         return
     for number, line in enumerate(read_lines(path), start=1):
         if line.strip():
-            yield f"{path}:{number}", _json_row(line, f"{path}:{number}")
+            yield number, _json_row(line, f"{path}:{number}")
 
 
-def _read_text_table(path: str, columns: Columns, rows: Iterator[tuple[int, list[str]]]) -> Iterator[Pair]:
+def _read_text_table(
+    path: str, columns: Columns, rows: Iterator[tuple[int, list[str]]], damaged: DamagedRows
+) -> Iterator[Pair]:
     """The two columns of each row. Columns given by number, from 1 on, mean that there is no header."""
     header: list[str] = []
     for number, row in rows:
@@ -68,7 +93,8 @@ def _read_text_table(path: str, columns: Columns, rows: Iterator[tuple[int, list
             if isinstance(columns[0], str):
                 continue
         if len(row) != len(header):
-            raise InputError(f"{path}: row {number} must have {len(header)} columns, but has {len(row)}")
+            damaged.add(number, f"must have {len(header)} columns, but has {len(row)}")
+            continue
         yield _sentence(row[src]), _sentence(row[tgt])
 
 
@@ -80,6 +106,12 @@ def _column(name: str | int, columns: list[str], location: str) -> int:
         return name - 1
     if name not in columns:
         there = ", ".join(column if len(column) <= 40 else f"{column[:40]}…" for column in columns)
+        gap = next((gap for gap in ";|\t," if len(columns) == 1 and gap in columns[0]), None)
+        if gap is not None:
+            raise InputError(
+                f"{location}: must have a column `{name}`, but its only column is {there}; is {gap!r} what "
+                f"stands between columns? Then set `delimiter: {json.dumps(gap)}`"
+            )
         raise InputError(
             f"{location}: no column `{name}`; the columns are {there}; set `columns: [source, target]`, or "
             "for a table without header their numbers, `columns: [1, 2]`"
@@ -87,16 +119,32 @@ def _column(name: str | int, columns: list[str], location: str) -> int:
     return columns.index(name)
 
 
-def _read_named(columns: list[str], rows: Iterator[tuple[str, dict[str, Any]]]) -> Iterator[Pair]:
-    for location, row in rows:
-        pair = pair_of(row, columns, location)
+def _read_named(
+    path: str, columns: list[str], rows: Iterator[tuple[int, dict[str, Any]]], damaged: DamagedRows
+) -> Iterator[Pair]:
+    is_first = True
+    for number, row in rows:
+        if not is_first and (missing := _missing(row, columns)):
+            damaged.add(number, f"must have `{missing}`, but has {', '.join(row) or 'nothing'}")
+            continue
+        pair = pair_of(row, columns, f"{path}:{number}")  # the first row says whether the columns are right
         try:
             "".join(pair).encode()
         except UnicodeEncodeError:  # JSON can spell half a character: "\\ud800"
-            raise InputError(
-                f"{location}: must be whole characters, but holds half a surrogate pair"
-            ) from None
+            problem = "must be whole characters, but holds half a surrogate pair"
+            if is_first:
+                raise InputError(f"{path}:{number}: {problem}") from None
+            damaged.add(number, problem)
+            continue
+        is_first = False
         yield pair
+
+
+def _missing(row: dict[str, Any], columns: list[str]) -> str | None:
+    """The column that the row lacks."""
+    nested = row.get("translation")
+    there = nested if isinstance(nested, dict) and not all(name in row for name in columns) else row
+    return next((name for name in columns if name not in there), None)
 
 
 def _json_row(line: str, location: str) -> dict[str, Any]:

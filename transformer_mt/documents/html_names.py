@@ -1,0 +1,57 @@
+"""The elements of HTML: which stand within a sentence, which end it, which are not translated."""
+
+# Elements that stand within a sentence; all others end it.
+INLINE = frozenset({
+    "a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "data", "del", "dfn", "em", "font", "i",
+    "ins", "mark", "q", "s", "small", "span", "strike", "strong", "sub", "sup", "time", "tt", "u",
+})  # fmt: skip
+CODE = frozenset({"code", "kbd", "samp", "var"})
+VOID = frozenset({
+    "area", "base", "basefont", "bgsound", "br", "col", "embed", "frame", "hr", "img", "input", "keygen",
+    "link", "meta", "param", "source", "track", "wbr",
+})  # fmt: skip
+# Within a sentence, but without text of it.
+VOID_OBJECTS = frozenset({"embed", "img", "input", "wbr"})
+OBJECTS = frozenset({
+    "audio", "canvas", "iframe", "map", "math", "noembed", "object", "picture", "script", "style", "svg",
+    "template", "video",
+})  # fmt: skip
+WITH_ATTRIBUTES = frozenset({"audio", "canvas", "map", "object", "picture", "video"})
+"""Objects whose elements have texts in their attributes."""
+BLOCKS_THAT_STAY = frozenset({"listing", "noscript", "plaintext", "pre", "textarea", "xmp"})
+
+# Which open element each start tag ends, if no element of the last set stands between.
+_BLOCKS = frozenset({
+    "address", "article", "aside", "blockquote", "center", "details", "dialog", "dir", "div", "dl", "fieldset",
+    "figcaption", "figure", "footer", "form", "h1", "h2", "h3", "h4", "h5", "h6", "header", "hgroup", "hr",
+    "main", "menu", "nav", "ol", "p", "pre", "search", "section", "summary", "table", "ul", "li", "dd", "dt",
+    "listing", "plaintext", "xmp",
+})  # fmt: skip
+_CELLS = frozenset({"td", "th"})
+_SECTIONS = frozenset({"tbody", "thead", "tfoot"})
+_ENDED: dict[str, tuple[frozenset[str], frozenset[str]]] = {
+    **{name: (frozenset({"p"}), frozenset({"button", "table", "td", "th", "caption", "object"})) for name in _BLOCKS},
+    "li": (frozenset({"li", "p"}), frozenset({"ul", "ol", "menu", "table", "td"})),
+    **{name: (frozenset({"dt", "dd", "p"}), frozenset({"dl", "table", "td"})) for name in ("dt", "dd")},
+    **{name: (_CELLS, frozenset({"table"})) for name in _CELLS},
+    "tr": (_CELLS | {"tr", "caption", "colgroup"}, frozenset({"table"})),
+    **{name: (_CELLS | _SECTIONS | {"tr", "caption", "colgroup"}, frozenset({"table"})) for name in _SECTIONS},
+    "option": (frozenset({"option"}), frozenset({"select", "datalist"})),
+    "optgroup": (frozenset({"option", "optgroup"}), frozenset({"select"})),
+    "body": (frozenset({"head"}), frozenset()),
+    **{name: (frozenset({"rt", "rp"}), frozenset({"ruby"})) for name in ("rt", "rp")},
+}  # fmt: skip
+
+
+def ended_by(name: str, open_elements: list[str]) -> int:
+    """How many of the open elements stay open when an element of this name begins: it ends a paragraph, a row
+    of a table ends its last cell.
+    """
+    ended, border = _ENDED.get(name, (frozenset(), frozenset()))
+    stay = len(open_elements)
+    for i in reversed(range(len(open_elements))):
+        if open_elements[i] in border:
+            break
+        if open_elements[i] in ended:
+            stay = i
+    return stay

@@ -1,0 +1,228 @@
+"""A run of text and inline markup between two elements that end a sentence, as one text with marks."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from transformer_mt.documents.html_names import OBJECTS, VOID, VOID_OBJECTS
+from transformer_mt.documents.html_tokens import Token
+from transformer_mt.documents.marked_text import CLOSE, OPEN, Mark, MarkedText, Piece
+from transformer_mt.documents.spelling import Spelling, units
+from transformer_mt.text.unsegmented import LETTER
+from transformer_mt.translation.protected_text import has_words
+
+# Objects that keep words apart.
+_SHOWN = (VOID_OBJECTS | OBJECTS) - {"wbr", "script", "style", "template"}
+_NOTE = re.compile(r"[\W\d]*")
+Write = Callable[[Token], list[Piece]]
+"""A token as it is written, with the texts of its attributes."""
+
+
+def pieces_of_run(run: Sequence[Token], write: Write, is_ascii: bool) -> list[Piece]:
+    """The run in pieces: one text, with markup around it. What has no words stays as it is."""
+    partners = _partners(run)
+    visible = [i for i, token in enumerate(run) if _is_visible(token)]
+    spoken = " ".join(_decoded(token.raw) for token in run if token.kind == "text")
+    if not visible or not has_words(spoken):
+        return [piece for token in run for piece in write(token)]
+    first, last = _core(visible[0], visible[-1], partners)
+    before, run_text, after = list(run[:first]), list(run[first : last + 1]), list(run[last + 1 :])
+    leading, trailing = "", ""
+    if run_text[0].kind == "text":
+        leading, run_text[0] = _without_edge(run_text[0], at_end=False)
+    if run_text[-1].kind == "text":
+        trailing, run_text[-1] = _without_edge(run_text[-1], at_end=True)
+    builder = _Builder(write, is_ascii)
+    builder.add_all(run_text, _partners(run_text))
+    pieces: list[Piece] = [piece for token in before for piece in write(token)]
+    pieces += [leading, builder.text_with_marks(), trailing]
+    return pieces + [piece for token in after for piece in write(token)]
+
+
+def plain_text(raw: str, quote: str, is_ascii: bool) -> MarkedText:
+    """A text without markup, such as the value of an attribute."""
+    builder = _Builder(lambda token: [token.raw], is_ascii, quote)
+    leading, token = _without_edge(Token("text", raw), at_end=False)
+    trailing, token = _without_edge(token, at_end=True)
+    builder.add_all([token], {})
+    return replace(builder.text_with_marks(), before=leading, after=trailing)
+
+
+def _partners(run: Sequence[Token]) -> dict[int, int]:
+    """For each tag with a partner in the run the position of that; elements that overlap have none."""
+    partners: dict[int, int] = {}
+    opened: list[int] = []
+    for i, token in enumerate(run):
+        if token.kind == "start" and token.name not in VOID:
+            opened.append(i)
+        elif token.kind == "end" and token.name in [run[j].name for j in opened]:
+            while run[opened[-1]].name != token.name:
+                opened.pop()
+            partners[i] = opened[-1]
+            partners[opened.pop()] = i
+    return partners
+
+
+def _is_visible(token: Token) -> bool:
+    return token.kind == "literal" or (token.kind == "text" and bool(_decoded(token.raw).strip()))
+
+
+def _decoded(raw: str) -> str:
+    return "".join(characters for characters, _ in units(raw)) if "&" in raw else raw
+
+
+def _core(first: int, last: int, partners: dict[int, int]) -> tuple[int, int]:
+    """The tokens from the first to the last text, with the tags around some of it; those around all of it are
+    not needed.
+    """
+    while True:
+        inside = range(first, last + 1)
+        begin = min([first, *(i for i, other in partners.items() if i < first and other in inside)])
+        end = max([last, *(i for i, other in partners.items() if i > last and other in inside)])
+        if (begin, end) == (first, last):
+            return first, last
+        first, last = begin, end
+
+
+def _without_edge(token: Token, at_end: bool) -> tuple[str, Token]:
+    """The white space of any kind at an edge of a text, as it is written, and the text without it."""
+    parts = list(units(token.raw))
+    edge: list[str] = []
+    while parts and parts[-1 if at_end else 0][0].isspace():
+        edge.append(parts.pop(-1 if at_end else 0)[1])
+    rest = "".join(raw for _, raw in parts)
+    return "".join(reversed(edge) if at_end else edge), replace(token, raw=rest)
+
+
+@dataclass
+class _Frame:
+    """An element that is open: what it was opened with, and what was found in it."""
+
+    opening: str
+    begin: int
+    first: int
+    """The position of its tag in the run."""
+    marks: list[Mark] = field(default_factory=list)
+
+
+class _Builder:
+    """Collects the text of a run on one line, and its markup as marks."""
+
+    def __init__(self, write: Write, is_ascii: bool, quote: str = "") -> None:
+        self._write = write
+        self._text = ""
+        self._inner: list[MarkedText] = []
+        self._spelling = Spelling(quote, is_ascii)
+        self._frames = [_Frame("", 0, 0)]
+        self._needs_gap = False
+        """Whether a word that follows at once must be kept apart from what was added last."""
+
+    def text_with_marks(self) -> MarkedText:
+        """What was collected."""
+        marks = tuple(self._frames[0].marks)
+        return MarkedText(self._text, marks, writer=self._spelling.writer, inner=tuple(self._inner))
+
+    def add_all(self, run: Sequence[Token], partners: dict[int, int]) -> None:
+        last = max(i for i, token in enumerate(run) if _is_visible(token))
+        for i, token in enumerate(run):
+            if token.kind == "text":
+                self._add_text(token.raw, is_last=i >= last)
+            elif token.kind == "literal":
+                self._add_literal(token)
+            elif i not in partners:
+                self._add_object(token, run[i + 1 :])
+            elif token.kind == "start":
+                self._frames.append(_Frame(self._markup(token), len(self._text), i))
+            else:
+                self._close(self._frames.pop(), run, i)
+
+    @property
+    def _marks(self) -> list[Mark]:
+        return self._frames[-1].marks
+
+    def _markup(self, token: Token) -> str:
+        """A token as it is written, the texts of its attributes as numbers."""
+        parts = []
+        for piece in self._write(token):
+            if isinstance(piece, str):
+                parts.append(piece)
+            else:
+                parts.append(f"{OPEN}{len(self._inner)}{CLOSE}")
+                self._inner.append(piece)
+        return "".join(parts)
+
+    def _add_text(self, raw: str, is_last: bool) -> None:
+        space = ""
+        for characters, written in units(raw, bool(self._spelling.quote)):
+            if characters.isspace():
+                space += written
+                continue
+            self._add_space(space)
+            space = ""
+            if characters in ("", OPEN, CLOSE):  # references to what is no character
+                self._marks.append(Mark(len(self._text), len(self._text), written))
+                continue
+            if self._needs_gap and LETTER.fullmatch(characters[0]) and not self._text.endswith(" "):
+                self._add_gap()
+            self._needs_gap = False
+            self._text += characters
+            self._spelling.add(characters, written)
+        self._add_space(space, at_end=is_last)
+
+    def _add_space(self, written: str, at_end: bool = False) -> None:
+        """White space of any kind and length is one space; further space is markup, and so is what follows the
+        last word.
+        """
+        end = len(self._text)
+        if not written:
+            return
+        if at_end or not self._text or self._text.endswith(" "):
+            self._marks.append(Mark(end, end, written))
+            return
+        self._text += " "
+        if written != " ":
+            self._marks.append(Mark(end, end + 1, "", space=written))
+
+    def _add_gap(self) -> None:
+        """A space that is not in the document: without it a word and code would become one word."""
+        end = len(self._text)
+        self._text += " "
+        self._marks.append(Mark(end, end + 1, "", space=""))
+
+    def _add_object(self, token: Token, following: Sequence[Token]) -> None:
+        if token.name in _SHOWN and LETTER.fullmatch(self._text[-1:]):
+            after = next((_decoded(other.raw) for other in following if _is_visible(other)), "")
+            if LETTER.fullmatch(after[:1]):
+                self._add_gap()
+        self._marks.append(Mark(len(self._text), len(self._text), self._markup(token)))
+
+    def _add_literal(self, token: Token) -> None:
+        """Text that stays, apart from the words around it: it must be found again in the translation."""
+        inside = "".join(_decoded(part.raw) for part in token.parts if part.kind == "text")
+        content = " ".join(inside.split())
+        is_word = LETTER.fullmatch(self._text[-1:]) or (self._needs_gap and LETTER.fullmatch(content[0]))
+        if self._text and not self._text.endswith(" ") and (is_word or inside[0].isspace()):
+            self._add_gap()
+        begin = len(self._text)
+        self._text += content
+        self._marks.append(Mark(begin, len(self._text), "", verbatim=token.raw))
+        self._needs_gap = True
+
+    def _close(self, frame: _Frame, run: Sequence[Token], end: int) -> None:
+        """The element as a mark; one without text, or with the number of a note, at one position."""
+        inside = self._text[frame.begin :]
+        token = run[end]
+        is_note = token.name == "sup" and _NOTE.fullmatch(inside) is not None
+        if inside.strip() and not is_note:
+            holds = inside.startswith(" "), inside.endswith(" ")
+            closing = self._markup(token)
+            self._marks.append(
+                Mark(frame.begin, len(self._text), frame.opening, closing, tuple(frame.marks), holds=holds)
+            )
+            return
+        written = "".join(self._markup(part) for part in run[frame.first : end + 1])
+        if inside == " ":  # the only space between two words
+            self._marks.append(Mark(frame.begin, frame.begin + 1, "", space=written))
+            return
+        self._text = self._text[: frame.begin]
+        self._marks.append(Mark(frame.begin, frame.begin, written))

@@ -1,0 +1,105 @@
+"""HTML in tokens that are, one after the other, the document as it is written: as the HTML standard divides
+it, but that what templates (`<?= ?>`, `<% %>`, `{% %}`) put there is one token.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+# What may contain a > that does not end the tag.
+_TEMPLATE = r"\{%.*?%\}|\{\{.*?\}\}|<\?.*?\?>|<%.*?%>"
+_VALUE = r"=\s*(?:\"[^\"]*\"|'[^']*'|(?![\"'])(?:[^\s>{<]|\{(?![%{])|<(?![?%]))+)?"
+_ATTRIBUTES = rf"(?:{_VALUE}|{_TEMPLATE}|[^>=])*+"
+_TOKEN = re.compile(
+    rf"""
+    (?P<object><!--(?:>|->|.*?(?:--!?>|\Z)) | <\?.*?\?> | <[?!][^>]*>? | <%.*?%> | \{{%.*?%\}} | \{{\#.*?\#\}})
+    | (?P<end></(?P<end_name>[A-Za-z][^\s/>]*){_ATTRIBUTES}(?:>|\Z))
+    | (?P<stray></[^>]*>?)
+    | (?P<start><(?P<name>[A-Za-z][^\s/>]*){_ATTRIBUTES}(?:>|\Z))
+    """,
+    re.DOTALL | re.VERBOSE,
+)
+# Their content is text without markup.
+_RAW = frozenset({"script", "style", "xmp", "iframe", "noembed", "noframes", "textarea", "title"})
+_SCRIPT = re.compile(r"<!--|-->|<(/?)script(?=[\s/>])", re.IGNORECASE)
+_ATTRIBUTE = re.compile(
+    rf"(?:{_TEMPLATE})|([^\s\"'>/=]+)(?:\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|((?![\"'])[^\s>]+)))?", re.DOTALL
+)
+
+
+@dataclass(frozen=True)
+class Token:
+    """A part of a document."""
+
+    kind: Literal["text", "start", "end", "object", "literal"]
+    """A text, a tag, what is within a sentence but no text (a comment, an image), or text that stays (code)."""
+    raw: str
+    """As it is written."""
+    name: str = ""
+    """Of a tag, in small letters."""
+    parts: "tuple[Token, ...]" = ()
+    """The tokens of an element that is one token."""
+
+    def attributes(self) -> "Iterator[tuple[str, str, int, int]]":
+        """(name in small letters, value as written, its begin and end in `raw`, quotes included)."""
+        for match in _ATTRIBUTE.finditer(self.raw, len(self.name) + 1):
+            if match[1] is None:
+                continue
+            number = next((n for n in (2, 3, 4) if match[n] is not None), 0)
+            quotes = number in (2, 3)
+            begin, end = match.span(number) if number else (match.end(), match.end())
+            yield match[1].lower(), match[number] if number else "", begin - quotes, end + quotes
+
+    def attribute(self, name: str) -> str | None:
+        """The value of an attribute as it is written; None without it."""
+        return next((value for found, value, *_ in self.attributes() if found == name), None)
+
+
+def tokens_of(html: str) -> Iterator[Token]:
+    """The tokens of a document or fragment."""
+    position = 0
+    while found := _TOKEN.search(html, position):
+        if found.start() > position:
+            yield Token("text", html[position : found.start()])
+        position = found.end()
+        if found["end"]:
+            yield Token("end", found[0], found["end_name"].lower())
+        elif found["start"] is None or not found[0].endswith(">"):  # an unfinished tag at the end is no tag
+            yield Token("object", found[0])
+        else:
+            name = found["name"].lower()
+            yield Token("start", found[0], name)
+            end = _end_of_raw(html, position, name)
+            if end > position:
+                yield Token("text" if name == "title" else "object", html[position:end])
+                position = end
+    if position < len(html):
+        yield Token("text", html[position:])
+
+
+def _end_of_raw(html: str, begin: int, name: str) -> int:
+    """Where the content of an element without markup ends; `begin` for other elements."""
+    if name == "plaintext":
+        return len(html)
+    if name not in _RAW:
+        return begin
+    if name == "script":
+        return _end_of_script(html, begin)
+    end = re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE).search(html, begin)
+    return end.start() if end else len(html)
+
+
+def _end_of_script(html: str, begin: int) -> int:
+    """In a comment within a script, <script> and </script> are a pair."""
+    is_comment = is_nested = False
+    for mark in _SCRIPT.finditer(html, begin):
+        if mark[0] in ("<!--", "-->"):
+            is_comment, is_nested = mark[0] == "<!--", is_nested and mark[0] == "<!--"
+        elif not mark[1]:
+            is_nested = is_comment
+        elif is_nested:
+            is_nested = False
+        else:
+            return mark.start()
+    return len(html)

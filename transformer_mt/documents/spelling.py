@@ -1,0 +1,90 @@
+"""How characters are written in HTML: read from a text, and written in its translation as they were there."""
+
+import html
+import re
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from html.entities import html5
+
+_REFERENCE = re.compile(r"&(?:#[0-9]+;?|#[xX][0-9A-Fa-f]+;?|[A-Za-z][A-Za-z0-9]*;?)")
+_SPECIAL = "&<>\u00a0"
+_USUAL = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "\u00a0": "&nbsp;"}
+_TAG_BEGINS = re.compile(r"<[A-Za-z/!?]")
+
+
+def units(raw: str, is_attribute: bool = False) -> Iterator[tuple[str, str]]:
+    """(characters, as they are written) of a text: references one by one, other characters one by one."""
+    position = 0
+    for found in _REFERENCE.finditer(raw):
+        for character in raw[position : found.start()]:
+            yield character, character
+        position = found.end()
+        name, rest = found[0], ""
+        if not name.startswith("&#") and not (name.endswith(";") and name[1:] in html5):
+            # A few old names need no semicolon, and words may follow them at once.
+            known = next((n for n in range(len(name), 1, -1) if name[1:n] in html5), 0)
+            name, rest = name[:known], name[known:]
+            if is_attribute and (rest or raw[position : position + 1] == "="):
+                name, rest = "", found[0]
+        value = html.unescape(name)
+        if value == name:
+            name, rest = "", name + rest
+        if name:
+            yield value, name
+        for character in rest:
+            yield character, character
+    for character in raw[position:]:
+        yield character, character
+
+
+@dataclass
+class Spelling:
+    """The spellings of special characters in a text, in their order."""
+
+    quote: str = ""
+    """The quotes around an attribute's value."""
+    is_ascii: bool = False
+    """Whether other characters are written as references: the document is declared to be in an encoding that
+    may not have them.
+    """
+    known: dict[str, list[str]] = field(default_factory=dict)
+
+    def add(self, characters: str, raw: str) -> None:
+        if raw != characters or characters in _SPECIAL:
+            self.known.setdefault(characters, []).append(raw)
+
+    def writer(self) -> Callable[[str], str]:
+        """Writes the parts of one translation in their order. A character that the source has is written as it
+        is there, the k-th as the k-th; others in the usual way.
+        """
+        left = {character: deque(spellings) for character, spellings in self.known.items()}
+
+        def write(text: str) -> str:
+            return "".join(self._written(text, i, left) for i in range(len(text)))
+
+        return write
+
+    def _written(self, text: str, i: int, left: dict[str, deque[str]]) -> str:
+        character = text[i]
+        spellings = left.get(character)
+        if spellings:
+            raw = spellings.popleft() if len(spellings) > 1 else spellings[0]
+            if raw != character or self._is_safe(text, i):
+                return raw
+        if character in _USUAL:
+            return "&gt;" if character == ">" and self.quote else _USUAL[character]
+        if self.quote and character in self.quote:
+            return "&quot;" if character == '"' else "&#39;"
+        if self.is_ascii and not character.isascii():
+            return f"&#{ord(character)};"
+        return character
+
+    def _is_safe(self, text: str, i: int) -> bool:
+        """Whether a special character that stands alone in the source can stand alone here."""
+        if text[i] == "&":
+            found = _REFERENCE.match(text, i)
+            return found is None or html.unescape(found[0]) == found[0]
+        if text[i] == "<":
+            return not _TAG_BEGINS.match(text, i)
+        return not (self.is_ascii and not text[i].isascii())

@@ -1,0 +1,48 @@
+"""What stands around the words of a line and is no part of the sentence: white space and bullets."""
+
+import re
+
+from transformer_mt.text.languages import base_code
+
+_BULLET = r"(?:[-*+•‣⁃◦▪▫●○■□–—·»›>]+|\(?(?:\d{1,3}|[A-Za-z])\))\s+"
+_NUMBER = r"\d{1,3}\.\s+"
+_BEFORE = re.compile(rf"\s*(?:{_BULLET})*")
+_BEFORE_WITH_NUMBERS = re.compile(rf"\s*(?:{_BULLET}|{_NUMBER})*")
+_AFTER = re.compile(r"\s*$")
+# In these a number with a full stop is an ordinal: "3. Oktober".
+_HAVE_ORDINALS = frozenset({
+    "de", "da", "nb", "nn", "no", "is", "fi", "et", "hu", "cs", "sk", "pl", "sl", "hr", "sr", "bs", "lv",
+    "lt", "tr", "eu", "deu", "dan", "fin", "est", "hun", "ces", "slk", "pol", "slv", "hrv", "srp", "lav",
+    "lit", "tur",
+})  # fmt: skip
+_STOPS = {"zh": "。！？", "ja": "。！？"}
+_FINAL = re.compile(r"[.!?…。！？]+$")
+
+
+def edges(line: str, language: str) -> tuple[str, str, str]:
+    """The line in three parts: white space and bullets ("- ", "3) ") before its words, the words, white space
+    after them.
+    """
+    before = _BEFORE if base_code(language) in _HAVE_ORDINALS else _BEFORE_WITH_NUMBERS
+    match = before.match(line)
+    start = match.end() if match else 0
+    if not line[start:].strip():  # nothing but bullets
+        start = len(line) - len(line.lstrip())
+    words = line[start:].rstrip()
+    return line[:start], words, line[start + len(words) :]
+
+
+def match_end(source: str, translation: str, language: str) -> str:
+    """The translation with a final stop if the source has one, and without if it has none."""
+    own, wanted = _FINAL.search(translation.rstrip()), _FINAL.search(source.rstrip())
+    if bool(own) == bool(wanted):
+        return translation
+    if own:
+        return translation[: own.start()].rstrip()
+    assert wanted is not None
+    stop = wanted.group()
+    if base_code(language) in _STOPS and stop[0] in ".!?":
+        stop = _STOPS[base_code(language)][".!?".index(stop[0])]
+    elif stop[0] in "。！？":
+        stop = ".!?"["。！？".index(stop[0])]
+    return translation.rstrip() + stop

@@ -1,0 +1,42 @@
+"""What passes through a translation unchanged unless a user turns it off: addresses, placeholders of
+programs, tags, and numbers with their units.
+"""
+
+import re
+
+# A URL is matched only at its first character: otherwise the time for a line without spaces would be
+# quadratic in its length.
+ADDRESS = (
+    r"(?<![A-Za-z0-9])(?:https?|ftps?|sftp|ssh|file|git|mailto|tel):/?/?[^\s<>\"]*[^\s<>\".,;:!?)'\]}]"
+    r"|(?<![\w.])www\.[^\s<>\"]*[^\s<>\".,;:!?)'\]}]"
+    r"|(?<![\w.+-])[\w.+-]+@[\w-]+\.[\w.-]*\w"
+)
+_BRACES = r"\{\{\{?[^{}\n]*\}\}\}?|\{%[^{}\n]*%\}|[$#%]\{[^{}\n]+\}|\{[\w.\[\]:!#-]*\}"
+_PRINTF = (
+    r"%\(\w+\)[-+0#]*\d*(?:\.\d+)?[a-zA-Z]"
+    r"|(?<![\d%])%(?:\d+\$)?[-+0#']*\d*(?:\.\d+)?(?:hh?|ll?|[Lqjzt])?[diouxXeEfFgGaAcCsSpn@](?![A-Za-z])"
+    r"|(?<![\d%])%L?\d{1,2}(?!\d)"
+)
+_CODE = r"<%[^\n]{0,2000}?%>|<\?[^\n]{0,2000}?\?>"
+_TAG = r"</?[A-Za-z][\w:.-]*(?:\s[^<>\n]*)?/?>|&(?:[A-Za-z]\w{1,31}|#\d{1,7}|#x[\dA-Fa-f]{1,6});"
+# Symbols that are no words of a language: neither "in" nor "bar".
+_UNIT = (
+    r"(?:[kcdmµμn]?m[²³]|[kcdmµμn]?m(?:/s²?|/h)?|km/h|mph|[kmµμ]?g|t|[cdmµμ]?[lL]|[kMGT]?(?:Hz|Wh|W|V|Pa|bit)"
+    r"|[kKMGT]i?B|m[AVW]|mAh|[mµμn]?s|h|min|°\s?[CFK]?|%|‰|dB|px|pt|rpm|ppm|mmHg|kcal|ft|lbs?|oz)"
+)
+_DIGITS = r"(?<![A-Za-z0-9.,])\d+(?:[.,'’\u00a0\u202f]\d+){0,6}"
+_NUMBER = rf"{_DIGITS}[ \u00a0\u202f]?{_UNIT}(?![A-Za-z0-9])"
+
+USUAL = "|".join((ADDRESS, _CODE, _BRACES, _PRINTF, _TAG, _NUMBER))
+"""A regular expression for all of them."""
+MAY_MATCH = re.compile(r"[{<%&@\d]|[a-z]:|www\.")
+"""Found in each text that USUAL matches in; most texts have none of it, and USUAL takes long to search."""
+_IS_NUMBER = re.compile(_NUMBER)
+_SEPARATORS = re.compile(r"[\s.,'’]")
+
+
+def number_with_unit(text: str) -> str | None:
+    """A number with a unit in the form in which languages agree, as 3.5 kg is 3,5kg elsewhere; None for any
+    other text.
+    """
+    return _SEPARATORS.sub("", text) if _IS_NUMBER.fullmatch(text) else None
