@@ -8,13 +8,16 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from itertools import takewhile
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from transformer_mt.cli import resume
 from transformer_mt.cli.model import load_translator
 from transformer_mt.cli.ranks import has_ranks
 from transformer_mt.errors import InputError
 from transformer_mt.messages import say
+
+if TYPE_CHECKING:
+    from transformer_mt.documents.html_encoding import Encoding
 
 
 def translate(arguments: argparse.Namespace, format: str) -> int:
@@ -24,17 +27,18 @@ def translate(arguments: argparse.Namespace, format: str) -> int:
     from transformer_mt.documents.translate import parse, translate_pieces
     from transformer_mt.translation.result import Options
 
-    name, text = _read(arguments)
-    ends = "\r\n" if "\r\n" in text else "\n"
+    name, text, encoding = _read(arguments, format)
     options = Options(align=True, protect=arguments.protect, tag=arguments.tag)
     translator = load_translator(arguments, options)
     translator.check(options)
-    pieces = parse(text.replace("\r\n", "\n"), format, translator.target_lang, name)
+    pieces = parse(text, format, translator, name, arguments.attributes, encoding.is_ascii)
     total = sum(isinstance(piece, MarkedText) for piece in pieces)
     facts = resume.record_of(arguments, translator) | {"the setting --format": format}
-    facts["the input"] = hashlib.sha256(text.encode()).hexdigest()  # standard input, too
+    facts["the input"] = hashlib.sha256(
+        text.encode(errors="surrogatepass")
+    ).hexdigest()  # standard input, too
     with ExitStack() as files:
-        resumed, output = _open_output(arguments, facts, ends, files)
+        resumed, output = _open_output(arguments, facts, encoding.name, files)
         done = resumed or 0
         if resumed is not None:
             say(f"{arguments.output}: resuming after {min(done, total):,} of {total:,} texts")
@@ -62,12 +66,13 @@ def _check_options(arguments: argparse.Namespace, format: str) -> None:
         raise InputError("a document must be translated by one process; start it without torchrun")
 
 
-def _read(arguments: argparse.Namespace) -> tuple[str, str]:
-    """(name, text) of the document."""
+def _read(arguments: argparse.Namespace, format: str) -> "tuple[str, str, Encoding]":
+    """(name, text, encoding) of the document."""
+    from transformer_mt.documents.html_encoding import Encoding, decode_page
     from transformer_mt.text.lines import open_bytes, refuse_binary
 
     if arguments.text:
-        return "TEXT", "".join(f"{text}\n" for text in arguments.text)
+        return "TEXT", "".join(f"{text}\n" for text in arguments.text), Encoding("utf-8")
     if arguments.input:
         with open_bytes(arguments.input) as file:
             raw = file.read()
@@ -76,11 +81,15 @@ def _read(arguments: argparse.Namespace) -> tuple[str, str]:
     else:
         raw = sys.stdin.buffer.read()
     name = arguments.input or "standard input"
-    refuse_binary([raw[:100]], 1, name)
+    if format == "html":
+        if not raw.startswith((b"\xff\xfe", b"\xfe\xff")):  # UTF-16, which browsers read
+            refuse_binary([raw[:1000]], 1, name)
+        return name, *decode_page(raw, name)
+    refuse_binary([raw[:1000]], 1, name)
     try:
-        return name, raw.decode("utf-8-sig")
+        return name, raw.decode("utf-8"), Encoding("utf-8")
     except UnicodeDecodeError as error:
-        text = error.object  # without the byte-order mark that `raw` may begin with
+        text = error.object
         line, byte = text.count(b"\n", 0, error.start) + 1, text[error.start]
         raise InputError(
             f"{name}:{line}: must be UTF-8, but byte {byte:#04x} is not; convert the file (iconv) first"
@@ -92,11 +101,11 @@ class _Output:
     continues after the last whole part.
     """
 
-    def __init__(self, file: IO[bytes], sizes: IO[bytes] | None, path: Path | None, ends: str) -> None:
-        self._file, self._sizes, self._path, self._ends = file, sizes, path, ends
+    def __init__(self, file: IO[bytes], sizes: IO[bytes] | None, path: Path | None, encoding: str) -> None:
+        self._file, self._sizes, self._path, self._encoding = file, sizes, path, encoding
 
     def write(self, text: str) -> None:
-        self._file.write(text.replace("\n", self._ends).encode())
+        self._file.write(text.encode(self._encoding, "xmlcharrefreplace"))  # HTML may lack characters
         self._file.flush()
         if self._sizes is not None:
             self._sizes.write(b"%d\n" % self._file.tell())
@@ -114,11 +123,11 @@ def _sizes_file(output: Path) -> Path:
 
 
 def _open_output(
-    arguments: argparse.Namespace, facts: dict[str, str], ends: str, files: ExitStack
+    arguments: argparse.Namespace, facts: dict[str, str], encoding: str, files: ExitStack
 ) -> tuple[int | None, _Output]:
     """The texts that are translated already, None if none were asked for, and the output."""
     if not arguments.output:
-        return None, _Output(sys.stdout.buffer, None, None, ends)
+        return None, _Output(sys.stdout.buffer, None, None, encoding)
     path = Path(arguments.output)
     done = None
     if arguments.resume:
@@ -129,11 +138,11 @@ def _open_output(
     try:
         file = files.enter_context(path.open("ab" if done else "wb"))
         if not path.is_file():  # a device or a pipe is not resumed
-            return done, _Output(file, None, None, ends)
+            return done, _Output(file, None, None, encoding)
         sizes = files.enter_context(_sizes_file(path).open("ab" if done else "wb"))
         if not done:
             resume.begin(path, facts)
-        return done, _Output(file, sizes, path, ends)
+        return done, _Output(file, sizes, path, encoding)
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}") from None
 

@@ -73,6 +73,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "page, "
         "subtitles",
     )
+    parser.add_argument(
+        "--attributes",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="with --format html: also translate alt, title, placeholder, aria-label and descriptions",
+    )
     parser.add_argument("--retry", action="store_true", help="translate lines that look wrong again")
     add_search(parser)
     parser.set_defaults(command=_translate)

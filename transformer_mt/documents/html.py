@@ -15,12 +15,15 @@ from transformer_mt.documents.html_names import (
 )
 from transformer_mt.documents.html_run import pieces_of_run, plain_text
 from transformer_mt.documents.html_tokens import Token, tokens_of
-from transformer_mt.documents.marked_text import CLOSE, OPEN, MarkedText, Piece
+from transformer_mt.documents.marked_text import BYTE_ORDER_MARK, CLOSE, OPEN, MarkedText, Piece
+from transformer_mt.documents.spelling import Spelling
 from transformer_mt.text.languages import base_code
 from transformer_mt.translation.protected_text import has_words
 
 _TEXT_ATTRIBUTES = frozenset({"alt", "title", "placeholder", "aria-label"})
-_DESCRIPTIONS = frozenset({"description", "og:title", "og:description", "twitter:title", "twitter:description"})
+_DESCRIPTIONS = frozenset(
+    {"description", "og:title", "og:description", "twitter:title", "twitter:description"}
+)
 _WITHOUT_TEXT = frozenset({"link", "style", "script", "base"})
 
 
@@ -33,9 +36,9 @@ def parse_html(
     translated, too, unless the page says that it is in another language than `source_lang`. With `is_ascii`
     translations are written in ASCII: the document is declared to be in an encoding that may lack characters.
     """
-    text = text.replace(OPEN, "").replace(CLOSE, "")
-    tokens = list(tokens_of(text))
-    return _Parser(tokens, attributes and _is_in(tokens, source_lang), is_ascii).pieces()
+    mark = text[: text.startswith(BYTE_ORDER_MARK)]
+    tokens = list(tokens_of(text[len(mark) :].replace(OPEN, "").replace(CLOSE, "")))
+    return [mark, *_Parser(tokens, attributes and _is_in(tokens, source_lang), is_ascii).pieces()]
 
 
 def _is_in(tokens: Sequence[Token], language: str | None) -> bool:
@@ -68,34 +71,23 @@ class _Parser:
                 self._end_run()
                 self._pieces.append(token.raw)
                 self._end(token.name)
-            elif self._translated[-1]:
-                if token.kind == "end":
-                    self._end(token.name)
-                self._run.append(token)
             else:
-                self._pieces.append(token.raw)
-                if token.kind == "end":
-                    self._end(token.name)
+                self._run.append(token)
             i += 1
         self._end_run()
         return self._pieces
 
     def _is_border(self, name: str) -> bool:
-        """Whether an end tag ends a sentence. One that ends nothing does not, but browsers put an element there
-        for `</p>` and `</br>`.
+        """Whether an end tag ends a sentence. One that ends nothing does not, but browsers put an element
+        there for `</p>` and `</br>`.
         """
         return name in self._open or name in ("p", "br", "html", "head", "body")
 
     def _start(self, i: int) -> int:
-        """Take the element that begins at the token `i`, or its first tag; returns the next token's number."""
+        """Take the element that begins at the token `i`, or its first tag; returns the next token's
+        number.
+        """
         token = self._tokens[i]
-        is_translated = _is_translated(token, self._translated[-1])
-        if not self._translated[-1] and not is_translated:
-            stop = self._end_of_object(i) if token.name in OBJECTS else i + 1
-            self._pieces += [part.raw for part in self._tokens[i:stop]]
-            if stop == i + 1:
-                self._enter(token.name, is_translated)
-            return stop
         if token.name in OBJECTS:
             stop = self._end_of_object(i)
             parts = tuple(self._tokens[i:stop])
@@ -104,20 +96,25 @@ class _Parser:
         if token.name in VOID_OBJECTS:
             self._run.append(token)
             return i + 1
+        if token.name not in INLINE | CODE:
+            self._end_run()
+            stay = ended_by(token.name, self._open)
+            del self._open[stay:], self._translated[stay + 1 :]
+        is_translated = _is_translated(token, self._translated[-1])
         stays = not is_translated or token.name in CODE
         if token.name in INLINE | CODE:
-            if not stays:
+            if stays != self._translated[-1]:  # as the text around it
                 self._run.append(token)
                 return i + 1
-            if stop := self._end_of_inline(i):
+            if stays and (stop := self._end_of_inline(i)):
                 parts = tuple(self._tokens[i:stop])
                 inside = "".join(part.raw for part in parts if part.kind == "text")
-                kind = "literal" if inside.strip() else "object"
-                self._run.append(replace(token, kind=kind, raw="".join(p.raw for p in parts), parts=parts))
+                written = "".join(part.raw for part in parts)
+                self._run.append(
+                    Token("literal" if inside.strip() else "object", written, token.name, parts)
+                )
                 return stop
-        self._end_run()
-        stay = ended_by(token.name, self._open)
-        del self._open[stay:], self._translated[stay + 1 :]
+            self._end_run()
         self._pieces += self._written(token) if not stays else [token.raw]
         self._enter(token.name, not stays and token.name not in BLOCKS_THAT_STAY)
         return i + 1
@@ -135,7 +132,11 @@ class _Parser:
                 return
 
     def _end_run(self) -> None:
-        self._pieces += pieces_of_run(self._run, self._written, self._is_ascii)
+        if not self._translated[-1]:
+            self._pieces += [token.raw for token in self._run]
+            self._run = []
+            return
+        self._pieces += pieces_of_run(self._run, self._written, Spelling(is_ascii=self._is_ascii))
         self._run = []
 
     def _end_of_object(self, i: int) -> int:

@@ -22,20 +22,23 @@ BLOCKS_THAT_STAY = frozenset({"listing", "noscript", "plaintext", "pre", "textar
 
 # Which open element each start tag ends, if no element of the last set stands between.
 _BLOCKS = frozenset({
-    "address", "article", "aside", "blockquote", "center", "details", "dialog", "dir", "div", "dl", "fieldset",
-    "figcaption", "figure", "footer", "form", "h1", "h2", "h3", "h4", "h5", "h6", "header", "hgroup", "hr",
+    "address", "article", "aside", "blockquote", "center", "details", "dialog", "dir", "div", "dl",
+    "fieldset", "figcaption", "figure", "footer", "form",
+    "h1", "h2", "h3", "h4", "h5", "h6", "header", "hgroup", "hr",
     "main", "menu", "nav", "ol", "p", "pre", "search", "section", "summary", "table", "ul", "li", "dd", "dt",
     "listing", "plaintext", "xmp",
 })  # fmt: skip
 _CELLS = frozenset({"td", "th"})
 _SECTIONS = frozenset({"tbody", "thead", "tfoot"})
+_OF_CELLS = frozenset({"button", "table", "td", "th", "caption", "object"})
+_OF_ROWS = _CELLS | {"tr", "caption", "colgroup"}
 _ENDED: dict[str, tuple[frozenset[str], frozenset[str]]] = {
-    **{name: (frozenset({"p"}), frozenset({"button", "table", "td", "th", "caption", "object"})) for name in _BLOCKS},
+    **{name: (frozenset({"p"}), _OF_CELLS) for name in _BLOCKS},
     "li": (frozenset({"li", "p"}), frozenset({"ul", "ol", "menu", "table", "td"})),
     **{name: (frozenset({"dt", "dd", "p"}), frozenset({"dl", "table", "td"})) for name in ("dt", "dd")},
     **{name: (_CELLS, frozenset({"table"})) for name in _CELLS},
-    "tr": (_CELLS | {"tr", "caption", "colgroup"}, frozenset({"table"})),
-    **{name: (_CELLS | _SECTIONS | {"tr", "caption", "colgroup"}, frozenset({"table"})) for name in _SECTIONS},
+    "tr": (_OF_ROWS, frozenset({"table"})),
+    **{name: (_OF_ROWS | _SECTIONS, frozenset({"table"})) for name in _SECTIONS},
     "option": (frozenset({"option"}), frozenset({"select", "datalist"})),
     "optgroup": (frozenset({"option", "optgroup"}), frozenset({"select"})),
     "body": (frozenset({"head"}), frozenset()),

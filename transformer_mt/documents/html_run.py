@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 
 from transformer_mt.documents.html_names import OBJECTS, VOID, VOID_OBJECTS
 from transformer_mt.documents.html_tokens import Token
-from transformer_mt.documents.marked_text import CLOSE, OPEN, Mark, MarkedText, Piece
-from transformer_mt.documents.spelling import Spelling, units
+from transformer_mt.documents.marked_text import BREAK, CLOSE, OPEN, Mark, MarkedText, Piece
+from transformer_mt.documents.spelling import PlainSpelling, Spelling, units
 from transformer_mt.text.unsegmented import LETTER
 from transformer_mt.translation.protected_text import has_words
 
@@ -18,7 +18,7 @@ Write = Callable[[Token], list[Piece]]
 """A token as it is written, with the texts of its attributes."""
 
 
-def pieces_of_run(run: Sequence[Token], write: Write, is_ascii: bool) -> list[Piece]:
+def pieces_of_run(run: Sequence[Token], write: Write, spelling: PlainSpelling) -> list[Piece]:
     """The run in pieces: one text, with markup around it. What has no words stays as it is."""
     partners = _partners(run)
     visible = [i for i, token in enumerate(run) if _is_visible(token)]
@@ -32,7 +32,7 @@ def pieces_of_run(run: Sequence[Token], write: Write, is_ascii: bool) -> list[Pi
         leading, run_text[0] = _without_edge(run_text[0], at_end=False)
     if run_text[-1].kind == "text":
         trailing, run_text[-1] = _without_edge(run_text[-1], at_end=True)
-    builder = _Builder(write, is_ascii)
+    builder = _Builder(write, spelling)
     builder.add_all(run_text, _partners(run_text))
     pieces: list[Piece] = [piece for token in before for piece in write(token)]
     pieces += [leading, builder.text_with_marks(), trailing]
@@ -41,7 +41,7 @@ def pieces_of_run(run: Sequence[Token], write: Write, is_ascii: bool) -> list[Pi
 
 def plain_text(raw: str, quote: str, is_ascii: bool) -> MarkedText:
     """A text without markup, such as the value of an attribute."""
-    builder = _Builder(lambda token: [token.raw], is_ascii, quote)
+    builder = _Builder(lambda token: [token.raw], Spelling(quote, is_ascii))
     leading, token = _without_edge(Token("text", raw), at_end=False)
     trailing, token = _without_edge(token, at_end=True)
     builder.add_all([token], {})
@@ -108,11 +108,10 @@ class _Frame:
 class _Builder:
     """Collects the text of a run on one line, and its markup as marks."""
 
-    def __init__(self, write: Write, is_ascii: bool, quote: str = "") -> None:
-        self._write = write
+    def __init__(self, write: Write, spelling: PlainSpelling) -> None:
+        self._write, self._spelling = write, spelling
         self._text = ""
         self._inner: list[MarkedText] = []
-        self._spelling = Spelling(quote, is_ascii)
         self._frames = [_Frame("", 0, 0)]
         self._needs_gap = False
         """Whether a word that follows at once must be kept apart from what was added last."""
@@ -153,7 +152,7 @@ class _Builder:
 
     def _add_text(self, raw: str, is_last: bool) -> None:
         space = ""
-        for characters, written in units(raw, bool(self._spelling.quote)):
+        for characters, written in self._spelling.units(raw):
             if characters.isspace():
                 space += written
                 continue
@@ -170,8 +169,8 @@ class _Builder:
         self._add_space(space, at_end=is_last)
 
     def _add_space(self, written: str, at_end: bool = False) -> None:
-        """White space of any kind and length is one space; further space is markup, and so is what follows the
-        last word.
+        """White space of any kind and length is one space; further space is markup, and so is what follows
+        the last word.
         """
         end = len(self._text)
         if not written:
@@ -190,6 +189,8 @@ class _Builder:
         self._marks.append(Mark(end, end + 1, "", space=""))
 
     def _add_object(self, token: Token, following: Sequence[Token]) -> None:
+        if token.raw == BREAK and not self._text.endswith(" "):
+            self._add_gap()
         if token.name in _SHOWN and LETTER.fullmatch(self._text[-1:]):
             after = next((_decoded(other.raw) for other in following if _is_visible(other)), "")
             if LETTER.fullmatch(after[:1]):

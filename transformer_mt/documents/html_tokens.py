@@ -13,8 +13,8 @@ _VALUE = r"=\s*(?:\"[^\"]*\"|'[^']*'|(?![\"'])(?:[^\s>{<]|\{(?![%{])|<(?![?%]))+
 _ATTRIBUTES = rf"(?:{_VALUE}|{_TEMPLATE}|[^>=])*+"
 _TOKEN = re.compile(
     rf"""
-    (?P<object><!--(?:>|->|.*?(?:--!?>|\Z)) | <\?.*?\?> | <[?!][^>]*>? | <%.*?%> | \{{%.*?%\}} | \{{\#.*?\#\}})
-    | (?P<end></(?P<end_name>[A-Za-z][^\s/>]*){_ATTRIBUTES}(?:>|\Z))
+    (?P<object><!--(?:>|->|.*?(?:--!?>|\Z)) | <\?.*?\?> | <[?!][^>]*>? | <%.*?%> | \{{%.*?%\}} |
+    \{{\#.*?\#\}}) | (?P<end></(?P<end_name>[A-Za-z][^\s/>]*){_ATTRIBUTES}(?:>|\Z))
     | (?P<stray></[^>]*>?)
     | (?P<start><(?P<name>[A-Za-z][^\s/>]*){_ATTRIBUTES}(?:>|\Z))
     """,
@@ -33,7 +33,9 @@ class Token:
     """A part of a document."""
 
     kind: Literal["text", "start", "end", "object", "literal"]
-    """A text, a tag, what is within a sentence but no text (a comment, an image), or text that stays (code)."""
+    """A text, a tag, what is within a sentence but no text (a comment, an image), or text that stays
+    (code).
+    """
     raw: str
     """As it is written."""
     name: str = ""

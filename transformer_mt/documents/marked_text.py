@@ -33,6 +33,9 @@ class Mark:
 
 OPEN, CLOSE = "\ufdd0", "\ufdd1"
 """They stand in no text: in markup they enclose the number of a text within it."""
+BYTE_ORDER_MARK = "\ufeff"
+BREAK = "\ufdd2"
+"""Stands between the parts of a text that are apart in the document, such as subtitles."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,9 @@ class MarkedText:
     """What stays before the translation: white space, markup around the whole text."""
     after: str = ""
     writer: Callable[[], Callable[[str], str]] = field(default=lambda: str, compare=False)
-    """Makes what writes the characters of one translation, in their order, as the format does: `&` as `&amp;`."""
+    """Makes what writes the characters of one translation, in their order, as the format does: `&` as
+    `&amp;`.
+    """
     finish: Callable[[str], str] = field(default=str, compare=False)
     """Applied to the translation with its markup: divides it into lines, say."""
     inner: "tuple[MarkedText, ...]" = ()

@@ -130,8 +130,8 @@ class _Placement:
         return begin - before, end + after
 
     def _within_words(self, mark: Mark, space: Span) -> Span | None:
-        """The characters of a mark that begins or ends within a word that is the same in the translation; None
-        for other marks.
+        """The characters of a mark that begins or ends within a word that is the same in the translation;
+        None for other marks.
         """
         first, last = mark.begin + mark.holds[0], mark.end - mark.holds[1]
         begin, end = self._within_word(first), self._within_word(last)
@@ -190,7 +190,7 @@ class _Placement:
     def _punctuation(self, mark: Mark, free: NDArray[np.bool_]) -> range | None:
         """The range of free target words that are the same punctuation as all of the mark's."""
         inside = np.flatnonzero((self.src_begins < mark.end) & (self.src_ends > mark.begin))
-        there = [self._translation_of(word) for word in inside]
+        there = [self._translation_of(word) for word in inside.tolist()]
         if not there or None in there:
             return None
         first, last = (self.tgt_words.index(word) for word in (there[0], there[-1]) if word is not None)
@@ -206,7 +206,10 @@ class _Placement:
         """
         text = self.source[mark.begin : mark.end]
         if text not in self._literals:
-            self._literals[text] = list(_occurrences(text, self.source)), list(_occurrences(text, self.target))
+            self._literals[text] = (
+                list(_occurrences(text, self.source)),
+                list(_occurrences(text, self.target)),
+            )
         there, free = self._literals[text]
         if len(there) == len(free):
             begin = free[there.index(mark.begin)] if mark.begin in there else -1
@@ -257,7 +260,9 @@ class _Placement:
         return position
 
     def _near(self, src_word: int, words: range) -> Span | None:
-        """The characters of the translation that stand for a source word: of punctuation only the same mark."""
+        """The characters of the translation that stand for a source word: of punctuation only the same
+        mark.
+        """
         if self.src_has_letters[src_word]:
             free = np.zeros(len(self.tgt_words), bool)
             free[list(words)] = True

@@ -38,8 +38,21 @@ def units(raw: str, is_attribute: bool = False) -> Iterator[tuple[str, str]]:
         yield character, character
 
 
+class PlainSpelling:
+    """The spelling of formats without references: each character stands for itself."""
+
+    def units(self, raw: str) -> Iterator[tuple[str, str]]:
+        return ((character, character) for character in raw)
+
+    def add(self, characters: str, raw: str) -> None:
+        pass
+
+    def writer(self) -> Callable[[str], str]:
+        return str
+
+
 @dataclass
-class Spelling:
+class Spelling(PlainSpelling):
     """The spellings of special characters in a text, in their order."""
 
     quote: str = ""
@@ -50,13 +63,16 @@ class Spelling:
     """
     known: dict[str, list[str]] = field(default_factory=dict)
 
+    def units(self, raw: str) -> Iterator[tuple[str, str]]:
+        return units(raw, bool(self.quote))
+
     def add(self, characters: str, raw: str) -> None:
         if raw != characters or characters in _SPECIAL:
             self.known.setdefault(characters, []).append(raw)
 
     def writer(self) -> Callable[[str], str]:
-        """Writes the parts of one translation in their order. A character that the source has is written as it
-        is there, the k-th as the k-th; others in the usual way.
+        """Writes the parts of one translation in their order. A character that the source has is written as
+        it is there, the k-th as the k-th; others in the usual way.
         """
         left = {character: deque(spellings) for character, spellings in self.known.items()}
 

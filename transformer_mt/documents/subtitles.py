@@ -1,189 +1,240 @@
-"""Subtitles in SubRip format (.srt): the times stay, the text is translated.
+"""Subtitles in SubRip format (.srt): numbers, times, tags, notes and line ends stay, the text is translated.
 
 A sentence that runs over several subtitles is translated as one, and the breaks between its subtitles are
 placed by the alignment, as markup is.
 """
 
+import itertools
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
-from transformer_mt.documents.marked_text import Mark, MarkedText, Piece
+from transformer_mt.documents.html_run import pieces_of_run
+from transformer_mt.documents.html_tokens import Token
+from transformer_mt.documents.marked_text import BREAK, BYTE_ORDER_MARK, MarkedText, Piece
+from transformer_mt.documents.spelling import PlainSpelling
 from transformer_mt.errors import InputError
 from transformer_mt.text.unsegmented import has_no_word_spaces
 
 _MOST_SUBTITLES = 6
 """The most subtitles of one sentence."""
+_LONGEST_GAP = 2.0
+"""Seconds between two subtitles of one sentence."""
+_LEAST_ENDS = 0.1
+"""Share of subtitles that end as sentences do, in files whose sentences may run over several."""
 _LINE, _WIDE_LINE = 42, 20
 """Usual characters of a line; of Chinese, say."""
+_TIME = r"(?:(?P<h{0}>\d{{1,3}}):)?(?P<m{0}>\d{{1,2}}):(?P<s{0}>\d{{1,2}})[,.](?P<ms{0}>\d{{1,3}})"
+_TIMES = rf"[ \t]*{_TIME.format(1)}[ \t]*-{{1,2}}>[ \t]*{_TIME.format(2)}(?P<rest>[^\r\n]*)"
+_HEAD = re.compile(rf"^(?P<number>[ \t]*\d+[ \t]*\r?\n)?{_TIMES}(?P<end>\r?\n|\Z)", re.MULTILINE)
 _TAG = re.compile(r"<(/?)([a-zA-Z]+)[^<>]*>|\{\\[^{}]*\}")
+_TAGS = rf"(?:{_TAG.pattern.replace('(/?)([a-zA-Z]+)', '/?[a-zA-Z]+')})*"
 _ATOM = re.compile(r"\s*(?:<[^<>]*>|\{\\[^{}]*\}|\S)+")
 _WIDE_ATOM = re.compile(r"\s*(?:(?:<[^<>]*>|\{\\[^{}]*\})+|\S)")
-_DASH = re.compile(r"\s*[-–—]\s*")
-_DASH_AFTER_TAGS = re.compile(rf"(?:{_TAG.pattern})*{_DASH.pattern}")
-_AROUND = re.compile(r"((?:[♪♫#*\s]|\{\\[^{}]*\})*)(.*?)([♪♫#*\s]*)", re.DOTALL)
+_NOTES = "♪♫♩♬#*¶"
+# What begins a line of its own: a dash or >> of a speaker, notes, a remark in brackets.
+_SPEAKER = re.compile(rf"{_TAGS}\s*(?:[-–—‐]+|>{{2,}})\s*")
+_NOTED = re.compile(rf"{_TAGS}\s*[{_NOTES}]")
+_REMARK = re.compile(rf"({_TAGS}\s*)([\[(（【][^\[\]()（）【】]*[\])）】])(\s*)")
+_AROUND = re.compile(
+    rf"((?:{_TAGS}[{_NOTES}\s])*)(.*?)((?:[{_NOTES}\s]|{_TAGS}(?=[{_NOTES}\s]))*{_TAGS})", re.DOTALL
+)
 _ENDS = re.compile(r"[.!?…。！？:;\"”»)\]♪]\s*$")
-_BREAK = "\ufdd0"
+_SENTENCE_ENDS = re.compile(r"[.!?…。！？][\"”»)\]']*\s*$")
+
+
+@dataclass(frozen=True)
+class _Cue:
+    """A subtitle."""
+
+    head: str
+    """Number and times, as they are written."""
+    content: str
+    gap: str
+    """The line ends after it."""
+    begin: float
+    end: float
+
+    @property
+    def plain(self) -> str:
+        return _TAG.sub("", self.content).strip()
 
 
 def parse_srt(text: str, target_lang: str, name: str = "the subtitles") -> list[Piece]:
-    """The subtitles in pieces. Written one after the other, they are the file,
-    with its numbers and times in their usual form. InputError if it is none.
+    """The subtitles in pieces. Written one after the other, they are the file, but that times without hours
+    get them. InputError if it is none.
     """
-    try:
-        import srt
-    except ImportError:
-        raise InputError(
-            "subtitles need the package srt, which is not installed; install transformer_mt[documents]"
-        ) from None
-    text = text.removeprefix("\ufeff").replace(_BREAK, "")
-    try:
-        subtitles = list(srt.parse(text))
-    except srt.SRTParseError as error:
-        line = text.count("\n", 0, error.expected_start) + 1
-        raise InputError(f"{name}: must be subtitles in SRT format, but are not in line {line}") from None
-    except ValueError as error:
-        raise InputError(f"{name}: must be subtitles in SRT format, but: {error}") from None
+    mark = text[: text.startswith(BYTE_ORDER_MARK)]
+    before, cues = _cues(text[len(mark) :].replace(BREAK, ""), name)
     wide = has_no_word_spaces(target_lang)
-    pieces: list[Piece] = []
-    group: list[tuple[str, str]] = []
-    for subtitle in subtitles:
-        content = subtitle.content
-        subtitle.content = _BREAK
-        head = subtitle.to_srt(strict=False).partition(_BREAK)[0]
-        if group and not (len(group) < _MOST_SUBTITLES and _continues(group[-1][1], content)):
+    spoken = [cue.plain for cue in cues if any(map(str.isalpha, cue.plain))]
+    ends = sum(_SENTENCE_ENDS.search(plain) is not None for plain in spoken)
+    may_continue = ends >= _LEAST_ENDS * len(spoken)
+    pieces: list[Piece] = [mark + before]
+    group: list[_Cue] = []
+    for cue in cues:
+        if group and not (may_continue and len(group) < _MOST_SUBTITLES and _continues(group[-1], cue)):
             pieces += _pieces(group, wide)
             group = []
-        group.append((head, content))
+        group.append(cue)
     return [*pieces, *_pieces(group, wide)]
 
 
-def _continues(before: str, after: str) -> bool:
+def _cues(text: str, name: str) -> tuple[str, list[_Cue]]:
+    """What stands before the first subtitle, and the subtitles."""
+    heads = list(_HEAD.finditer(text))
+    before = text[: heads[0].start()] if heads else text
+    if before.strip():
+        line = text.count("\n", 0, len(before) - len(before.lstrip())) + 1
+        raise InputError(f"{name}: must be subtitles in SRT format, but are not in line {line}")
+    cues = []
+    for head, following in zip(heads, [*heads[1:], None]):
+        content = text[head.end() : following.start() if following else len(text)]
+        stripped = content.rstrip("\r\n")
+        if "-->" in stripped:
+            line = text.count("\n", 0, head.end() + content.index("-->")) + 1
+            raise InputError(f"{name}: must have times such as 00:00:01,000 in line {line}, but has others")
+        begin, end = _seconds(head, 1), _seconds(head, 2)
+        cues.append(_Cue(_with_hours(head), stripped, content[len(stripped) :], begin, end))
+    return before, cues
+
+
+def _seconds(head: re.Match[str], n: int) -> float:
+    milliseconds = int(head[f"ms{n}"].ljust(3, "0"))
+    return 3600 * int(head[f"h{n}"] or 0) + 60 * int(head[f"m{n}"]) + int(head[f"s{n}"]) + milliseconds / 1000
+
+
+def _with_hours(head: re.Match[str]) -> str:
+    """Number and times; times without hours, which players misread, with them."""
+    if head["h1"] is not None and head["h2"] is not None:
+        return head[0]
+    times = [
+        f"{int(head[f'h{n}'] or 0):02}:{int(head[f'm{n}']):02}:{int(head[f's{n}']):02},"
+        + head[f"ms{n}"].ljust(3, "0")
+        for n in (1, 2)
+    ]
+    return f"{head['number'] or ''}{' --> '.join(times)}{head['rest']}{head['end']}"
+
+
+def _continues(before: _Cue, after: _Cue) -> bool:
     """Whether a sentence continues in the next subtitle."""
-    texts = [_TAG.sub("", text).strip() for text in (before, after)]
-    if not all(texts) or any(_lines_of_speakers(text) for text in texts):
+    texts = [cue.plain for cue in (before, after)]
+    if not all(texts) or any(_has_own_lines(cue.content) for cue in (before, after)):
+        return False
+    if not all(any(map(str.isalpha, text)) for text in texts) or after.begin - before.end > _LONGEST_GAP:
         return False
     return not _ENDS.search(texts[0]) and texts[1].lstrip("….").strip()[:1].islower()
 
 
-def _lines_of_speakers(content: str) -> bool:
-    return any(_DASH.match(_TAG.sub("", line)) for line in content.split("\n"))
+def _has_own_lines(content: str) -> bool:
+    """Whether each of its lines is a text of its own: those of speakers, lyrics, or with remarks."""
+    lines = [line for line in content.split("\n") if line.strip()]
+    has_blank_lines = len(content.split("\n")) > len(lines)
+    if has_blank_lines or any(_SPEAKER.match(line) or _REMARK.match(line) for line in lines):
+        return True
+    return len(lines) > 1 and all(map(_NOTED.match, lines))
 
 
-def _pieces(group: Sequence[tuple[str, str]], wide: bool) -> Iterator[Piece]:
-    """The subtitles of one sentence, each a head (number and times) and a content."""
+def _pieces(group: Sequence[_Cue], wide: bool) -> Iterator[Piece]:
+    """The subtitles of one sentence, or one subtitle."""
     if not group:
         return
-    head, content = group[0]
-    yield head
-    if len(group) == 1 and _lines_of_speakers(content):
-        for number, line in enumerate(content.split("\n")):
-            dash = _DASH_AFTER_TAGS.match(line)
-            prefix = dash.group() if dash else ""
-            yield "\n" * (number > 0) + prefix
-            yield from _text([("", line[len(prefix) :])], wide)
+    yield group[0].head
+    if len(group) == 1 and _has_own_lines(group[0].content):
+        for number, line in enumerate(group[0].content.split("\n")):
+            yield "\n" * (number > 0)
+            yield from _line(line, wide)
     else:
-        yield from _text([("", content), *group[1:]], wide)
-    yield "\n\n"
+        yield from _text(group, wide)
+    yield group[-1].gap
 
 
-def _text(group: Sequence[tuple[str, str]], wide: bool) -> Iterator[Piece]:
-    """The contents as one text; where there is nothing to translate, as they are."""
-    builder = _Builder()
-    for head, content in group:
-        if head:
-            builder.add_break()
-        builder.add(content)
-    if not any(map(str.isalpha, builder.text)):
-        yield from (head + content for head, content in group)
-        return
-    heads = [head for head, _ in group[1:]]
-    lines = [_TAG.sub("", content).strip().split("\n") for _, content in group]
-    yield MarkedText(
-        builder.text, tuple(builder.marks), builder.before, builder.after,
-        finish=partial(_written, heads=heads, lines=lines, wide=wide),
-    )  # fmt: skip
+def _line(line: str, wide: bool) -> Iterator[Piece]:
+    """A line that is a text of its own; a dash or notes before it stay, remarks are texts of their own."""
+    start = _SPEAKER.match(line)
+    if start:
+        yield start[0]
+        line = line[start.end() :]
+    while remark := _REMARK.match(line):
+        yield remark[1] + remark[2][0]
+        yield from _text([_Cue("", remark[2][1:-1], "", 0, 0)], wide)
+        yield remark[2][-1] + remark[3]
+        line = line[remark.end() :]
+    yield from _text([_Cue("", line, "", 0, 0)], wide)
 
 
-class _Builder:
-    """The text of a sentence's subtitles on one line, with their tags and breaks as marks."""
-
-    def __init__(self) -> None:
-        self.text, self.before, self.after = "", "", ""
-        self.marks: list[Mark] = []
-        self._is_first = True
-        self._open: list[tuple[str, str, int, list[Mark]]] = []
-
-    def add(self, content: str) -> None:
-        around = _AROUND.fullmatch(content)
+def _text(group: Sequence[_Cue], wide: bool) -> Iterator[Piece]:
+    """The contents of subtitles as one text; where there is nothing to translate, as they are."""
+    run: list[Token] = []
+    for number, cue in enumerate(group):
+        if number:
+            run.append(Token("object", BREAK))
+        around = _AROUND.fullmatch(cue.content)
         assert around is not None
-        if self._is_first:
-            self.before, self._is_first = around[1], False
-        elif around[1].strip():
-            self._point(around[1].strip())
-        self.after = around[3]
-        start, inner = 0, around[2]
-        for tag in _TAG.finditer(inner):
-            self._append(inner[start : tag.start()])
-            self._tag(tag)
-            start = tag.end()
-        self._append(inner[start:])
-        while self._open:
-            self._give_up()
-
-    def add_break(self) -> None:
-        if self.after.strip():
-            self._point(self.after.strip())
-        self._append(" ")
-        self._marks.append(Mark(len(self.text), len(self.text), _BREAK))
-
-    @property
-    def _marks(self) -> list[Mark]:
-        return self._open[-1][3] if self._open else self.marks
-
-    def _append(self, text: str) -> None:
-        text = re.sub(r"\s+", " ", text)
-        self.text += text.lstrip() if not self.text or self.text.endswith(" ") else text
-
-    def _tag(self, tag: re.Match[str]) -> None:
-        if tag[2] is None or not (tag[1] or f"</{tag[2]}>" in tag.string[tag.end() :]):
-            self._point(tag[0])  # a position such as {\an8}, or a tag that is not closed
-        elif not tag[1]:
-            self._open.append((tag[2], tag[0], len(self.text), []))
-        elif tag[2] in [name for name, *_ in self._open]:
-            while self._open[-1][0] != tag[2]:
-                self._give_up()
-            _, opening, begin, children = self._open.pop()
-            self._marks.append(Mark(begin, len(self.text), opening, tag[0], tuple(children)))
+        notes_before, words, notes_after = around.groups()
+        run += [*_notes(notes_before), *_tokens(words), *_notes(notes_after)]
+    between = [before.gap + after.head for before, after in itertools.pairwise(group)]
+    lines = [cue.content.split("\n") for cue in group]
+    for piece in pieces_of_run(run, lambda token: [token.raw], PlainSpelling()):
+        if isinstance(piece, MarkedText):
+            yield replace(piece, finish=partial(_written, between=between, lines=lines, wide=wide))
         else:
-            self._point(tag[0])
-
-    def _give_up(self) -> None:
-        """The last open tag is not closed where it could be: it is a mark without words."""
-        _, opening, begin, children = self._open.pop()
-        self._marks.extend([Mark(begin, begin, opening), *children])
-
-    def _point(self, written: str) -> None:
-        self._marks.append(Mark(len(self.text), len(self.text), written))
+            yield piece
 
 
-def _written(rendered: str, heads: Sequence[str], lines: Sequence[Sequence[str]], wide: bool) -> str:
+def _notes(written: str) -> Iterator[Token]:
+    """Notes around a text are no text; white space alone belongs to it."""
+    if written.strip():
+        yield Token("object", written)
+    else:
+        yield from _tokens(written)
+
+
+def _tokens(content: str) -> Iterator[Token]:
+    """Text and tags."""
+    start = 0
+    for tag in _TAG.finditer(content):
+        if tag.start() > start:
+            yield Token("text", content[start : tag.start()])
+        if tag[2] is None:
+            yield Token("object", tag[0])
+        else:
+            yield Token("end" if tag[1] else "start", tag[0], tag[2].lower())
+        start = tag.end()
+    if start < len(content):
+        yield Token("text", content[start:])
+
+
+def _written(rendered: str, between: Sequence[str], lines: Sequence[Sequence[str]], wide: bool) -> str:
     """The translation as subtitles: divided at the breaks, in about as many lines as the source had."""
-    parts = [part.strip() for part in rendered.split(_BREAK)]
+    parts = rendered.split(BREAK)
     if not all(_TAG.sub("", part).strip() for part in parts):
-        parts = _in_proportion(rendered.replace(_BREAK, ""), [len(" ".join(own)) for own in lines], wide)
-    written = [_in_lines(part, len(own), wide) for part, own in zip(parts, lines)]
-    return "".join(
-        [written[0], *(f"\n\n{head}{part}" for head, part in zip(heads, written[1:], strict=True))]
-    )
+        whole = " ".join(rendered.replace(BREAK, " ").split())
+        parts = _in_proportion(whole, [len(" ".join(own)) for own in lines], wide)
+    written = [_in_lines(_with_edges(part, own), own, wide) for part, own in zip(parts, lines)]
+    return "".join([written[0], *(gap + part for gap, part in zip(between, written[1:], strict=True))])
 
 
-def _in_lines(text: str, lines: int, wide: bool) -> str:
-    """The text in `lines` lines, or in fewer where it is short, of about the same length."""
-    length = len(_TAG.sub("", text))
-    width = _WIDE_LINE if wide else _LINE
-    count = max(1, min(max(lines, 2), -(-length // width)))
-    return "\n".join(_in_proportion(text, [1] * count, wide))
+def _with_edges(part: str, lines: Sequence[str]) -> str:
+    """A part without the spaces at the break, unless the subtitle has them."""
+    part = part if lines[0][:1].isspace() else part.lstrip(" ")
+    return part if lines[-1][-1:].isspace() else part.rstrip(" ")
+
+
+def _in_lines(text: str, lines: Sequence[str], wide: bool) -> str:
+    """The text in its lines, if they are about as long as those of the source; else in as many lines, or in
+    fewer where it is short, of about the same length.
+    """
+    longest = max(_WIDE_LINE if wide else _LINE, *(len(_TAG.sub("", line)) for line in lines))
+    own = text.split("\n")
+    if len(own) == len(lines) and all(len(_TAG.sub("", line)) <= longest for line in own):
+        return text
+    end = "\r\n" if any(line.endswith("\r") for line in lines[:-1]) else "\n"
+    plain = re.sub(r"\s*[\r\n]+\s*", " ", text)
+    length = len(_TAG.sub("", plain))
+    count = max(1, min(max(len(lines), 2), -(-length // (_WIDE_LINE if wide else _LINE))))
+    return end.join(_in_proportion(plain, [1] * count, wide))
 
 
 def _in_proportion(text: str, sizes: Sequence[int], wide: bool) -> list[str]:

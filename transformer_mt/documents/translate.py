@@ -27,14 +27,16 @@ class Part:
     """Sentences about the text's translation."""
 
 
-def parse(text: str, format: str, translator: Translator, name: str, attributes: bool = True) -> list[Piece]:
-    """A document in pieces: markup, and texts to translate. InputError if it is not of this format. Without
-    `attributes` the texts of HTML's attributes stay.
+def parse(
+    text: str, format: str, translator: Translator, name: str, attributes: bool = True, is_ascii: bool = False
+) -> list[Piece]:
+    """A document in pieces: markup, and texts to translate. InputError if it is not of this format. For
+    `attributes` and `is_ascii` of HTML see parse_html.
     """
     if format == "srt":
         return parse_srt(text, translator.target_lang, name)
     if format == "html":
-        return parse_html(text, translator.source_lang, attributes)
+        return parse_html(text, translator.source_lang, attributes, is_ascii)
     raise InputError(f"the format must be html or srt, but is {format}")
 
 
@@ -59,6 +61,11 @@ def translate_pieces(
         for i, text in enumerate(chunk, start=start):
             own = list(islice(results, 1 + len(text.inner)))
             written, unplaced = write(text, [result.n_best[0] for result in own])
+            if text.text.strip() and not own[0].translation.strip():
+                yield Part(
+                    markup[i] + written, [f"the text was lost: its translation is empty: {text.text!r}"]
+                )
+                continue
             problems = [problem for result in own for problem in [*result.problems, *warnings_of(result)]]
             yield Part(markup[i] + written, [*problems, *unplaced])
         start += len(chunk)

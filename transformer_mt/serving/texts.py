@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 from transformer_mt.documents.html import parse_html
 from transformer_mt.documents.marked_text import MarkedText, Piece
-from transformer_mt.documents.translate import pattern_of, write
+from transformer_mt.documents.translate import all_texts, pattern_of, write
 from transformer_mt.errors import InputError
 from transformer_mt.serving.batcher import Batcher
 from transformer_mt.translation.result import Candidate, Translation
@@ -23,8 +24,8 @@ async def translate_html(batcher: Batcher, text: str, alternatives: int) -> list
     texts than may wait.
     """
     # In threads: a document can take longer than other requests should wait.
-    pieces = await asyncio.to_thread(parse_html, text.replace("\r\n", "\n"))
-    texts = [piece for piece in pieces if isinstance(piece, MarkedText)]
+    pieces = await asyncio.to_thread(parse_html, text)
+    texts = all_texts([piece for piece in pieces if isinstance(piece, MarkedText)])
     if len(texts) > batcher.queue_lines:
         raise InputError(f"the HTML must have at most {batcher.queue_lines:,} texts, but has {len(texts):,}")
     patterns = [pattern_of(part) for part in texts]
@@ -37,14 +38,21 @@ def _written(pieces: Sequence[Piece], results: Sequence[Translation]) -> list[st
     found = []
     for of_rank in _by_rank(results) or [[]]:
         candidates = iter(of_rank)
-        written = [piece if isinstance(piece, str) else write(piece, next(candidates))[0] for piece in pieces]
+        written = [
+            piece
+            if isinstance(piece, str)
+            else write(piece, list(islice(candidates, 1 + len(piece.inner))))[0]
+            for piece in pieces
+        ]
         found.append("".join(written))
     return found
 
 
 def without_markup(text: str) -> str:
     """The texts of a document or a fragment, to detect their language."""
-    return "\n".join(piece.text for piece in parse_html(text) if isinstance(piece, MarkedText))
+    return "\n".join(
+        piece.text for piece in parse_html(text, attributes=False) if isinstance(piece, MarkedText)
+    )
 
 
 async def line_details(batcher: Batcher, text: str, alternatives: int) -> list[dict[str, Any]]:

@@ -10,21 +10,45 @@ from transformer_mt.documents.html import parse_html
 from transformer_mt.documents.html_tokens import tokens_of
 from transformer_mt.documents.translate import translate_pieces
 
-_WORDS = ("a", "dog", "runs", "fast", "über", "café", "don't", "the", "cat,", "(see", "there)", "x", "half-way", "I")
-_OTHERS = ("42", "3.5 kg", "…", "&amp;", "&lt;", "&gt;", "&quot;", "&mdash;", "&#8211;", "&", "5 < 6", "a>b",
-           "{name}", "{{ user }}", "%1$s", "https://x.example/a?b=c&d=e", "&nbsp;", "\u00a0", "&hearts;", "🌷")  # fmt: skip
+_WORDS = (
+    "a",
+    "dog",
+    "runs",
+    "fast",
+    "über",
+    "café",
+    "don't",
+    "the",
+    "cat,",
+    "(see",
+    "there)",
+    "x",
+    "half-way",
+)
+_OTHERS = (
+    "42", "3.5 kg", "…", "&amp;", "&lt;", "&gt;", "&quot;", "&mdash;", "&#8211;", "&", "5 < 6", "a>b", "{name}",
+    "{{ user }}", "%1$s", "https://x.example/a?b=c&d=e", "&nbsp;", "\u00a0", "&hearts;", "🌷",
+)  # fmt: skip
 _SPACES = (" ", " ", " ", "  ", "\n", "\r\n  ", "\t", " \u00a0", "&nbsp;", "\f")
-_OBJECTS = ("<img src=a>", '<img src="b" alt="a dog">', "<!-- a comment -->", "<wbr>", "<input type=text placeholder='some words'>",
-            "<svg><text>some text</text></svg>", "<?= $name ?>", "<% if x > 1 %>", "{% if a %}", "<![if !IE]>",
-            "<script>if (a < b) { x = '</p>' }</script>", "<code>int i;</code>", "<kbd> Ctrl </kbd>",
-            "<span translate=no>Acme Inc</span>", "<b class='notranslate'>Brand</b>", "<sup>1</sup>",
-            "<picture><img alt=cat></picture>")  # fmt: skip
-_INLINE = ("b", "i", "a href='{{ url }}'", "span class=x [ngClass]=c", "em", "EM", "font color=red", "u *ngFor='let a of b'")
+_OBJECTS = (
+    "<img src=a>", '<img src="b" alt="a dog">', "<!-- a comment -->", "<wbr>", "<?= $name ?>",
+    "<% if x > 1 %>", "<input type=text placeholder='some words'>", "<svg><text>some text</text></svg>", "{% if a %}",
+    "<![if !IE]>", "<script>if (a < b) { x = '</p>' }</script>", "<code>int i;</code>", "<kbd> Ctrl </kbd>",
+    "<span translate=no>Acme Inc</span>", "<b class='notranslate'>Brand</b>", "<sup>1</sup>",
+    "<picture><img alt=cat></picture>",
+)  # fmt: skip
+_INLINE = (
+    "b", "i", "a href='{{ url }}'", "span class=x [ngClass]=c", "em", "EM", "font color=red",
+    "u *ngFor='let a of b'",
+)  # fmt: skip
 _BLOCKS = ("p", "div", "h1", "li", "td", "section title='a title'", "P", "custom-part", "label", "blockquote")
-_BETWEEN = ("<br>", "<hr/>", "<pre>  some\n text</pre>", "<textarea>text</textarea>", "<!--[if IE]><p>old</p><![endif]-->",
-            "<style>p { color: red }</style>", "</div>", "</p>", "<li>", "<p>", "<td>", "\n\n", "<title>a &amp; title</title>",
-            "<b>", "</i>", "<meta name=description content='a description &amp; more'>", "<noscript>text</noscript>",
-            "<template><p>text</p></template>", "<p translate='no'>text</p>", "<", "</", "&", "<a", "<!")  # fmt: skip
+_BETWEEN = (
+    "<br>", "<hr/>", "<pre>  some\n text</pre>", "<textarea>text</textarea>", "</div>", "</p>", "<li>", "<p>",
+    "<!--[if IE]><p>old</p><![endif]-->", "<style>p { color: red }</style>", "<td>", "\n\n", "<b>", "</i>",
+    "<title>a &amp; title</title>", "<meta name=description content='a description &amp; more'>",
+    "<noscript>text</noscript>", "<template><p>text</p></template>", "<p translate='no'>text</p>", "<", "</",
+    "&", "<a", "<!",
+)  # fmt: skip
 
 
 def inline(draw, depth=0):
@@ -66,25 +90,16 @@ def translated(html):
     return "".join(part.written for part in translate_pieces(translator, parse_html(html)))
 
 
-def folded(html):
-    """Without the difference between small and capital letters, and between é and its reference."""
-    return capitals(html)
-
-
-@pytest.mark.parametrize("seed", range(1000))
-def test_only_the_words_change(seed):
-    html = document(random.Random(seed))
-    out = translated(html)
-    assert folded(out) == folded(html)
-
-
 def markup(html):
     """The tags and what else is not text, without the attributes that are translated."""
     found = [token.raw for token in tokens_of(html) if token.kind != "text"]
     return [re.sub(r"(alt|title|placeholder|content)=('[^']*'|\"[^\"]*\"|\w+)", r"\1", raw) for raw in found]
 
 
-@pytest.mark.parametrize("seed", range(1000))
-def test_markup_is_not_changed_at_all(seed):
-    html = document(random.Random(seed))
-    assert markup(translated(html)) == markup(html)
+@pytest.mark.parametrize("start", range(0, 1000, 100))
+def test_only_the_words_change(start):
+    for seed in range(start, start + 100):
+        html = document(random.Random(seed))
+        out = translated(html)
+        assert capitals(out) == capitals(html), f"seed {seed}"
+        assert markup(out) == markup(html), f"seed {seed}"

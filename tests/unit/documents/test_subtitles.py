@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from transformer_mt.documents.marked_text import MarkedText
+from transformer_mt.documents.marked_text import BREAK, MarkedText
 from transformer_mt.documents.subtitles import parse_srt
 from transformer_mt.errors import InputError
 
@@ -90,7 +90,7 @@ def test_a_subtitle_never_becomes_empty():
     """Where the alignment puts a break at an end, the text is divided in proportion."""
     pieces = parse_srt(srt("The old teacher", "sees a bird."), "de")
     (text,) = [piece for piece in pieces if isinstance(piece, MarkedText)]
-    parts = re.split(r"\n\n2\n.*\n", text.finish("\ufdd0Der alte Lehrer sieht einen Vogel."))
+    parts = re.split(r"\n\n2\n.*\n", text.finish(BREAK + "Der alte Lehrer sieht einen Vogel."))
     assert len(parts) == 2 and all(parts)
 
 
@@ -98,6 +98,79 @@ def test_chinese_is_divided_between_characters():
     pieces = parse_srt(srt("one two"), "zh")
     (text,) = [piece for piece in pieces if isinstance(piece, MarkedText)]
     assert "\n" in text.finish("这是一个很长的句子，" * 4)
+
+
+SONG = "♪ A man is playing ♪"
+
+
+@pytest.mark.parametrize(
+    "contents, expected",
+    [
+        # Lyrics: each line between notes.
+        ([f"{SONG}\n♪ A woman is singing ♪"], ["A man is playing", "A woman is singing"]),
+        (["<i>♪ A man</i>\n<i># is playing</i>"], ["A man", "is playing"]),
+        (["♪ A man\nis playing ♪"], ["A man is playing"]),
+        # Speakers and remarks.
+        ([">> Who?\n>>> News."], ["Who?", "News."]),
+        (["<i>- Yes.</i>\n<i>– No.</i>"], ["Yes.", "No."]),
+        (["[door slams]\nWho is it?"], ["door slams", "Who is it?"]),
+        (["- (SIGHS) I know.\n- [laughs]"], ["SIGHS", "I know.", "laughs"]),
+        (["A man\n\nA woman"], ["A man", "A woman"]),
+    ],
+)
+def test_lines_of_their_own(contents, expected):
+    assert texts(*contents) == expected
+    assert written(parse_srt(srt(*contents), "de")) == srt(*contents)
+
+
+def cue(number, begin, content):
+    return f"{number}\n00:{begin // 60:02}:{begin % 60:02},000 --> 00:{begin // 60:02}:{begin % 60 + 1:02},500\n{content}\n\n"
+
+
+def cut(*cues):
+    return [piece.text for piece in parse_srt("".join(cues), "de") if isinstance(piece, MarkedText)]
+
+
+def test_subtitles_are_joined_only_across_a_short_gap():
+    near, far = cue(2, 3, "runs in the street."), cue(2, 10, "runs in the street.")
+    assert cut(cue(1, 1, "The man"), near) == ["The man runs in the street."]
+    assert cut(cue(1, 1, "The man"), far) == ["The man", "runs in the street."]
+
+
+def test_subtitles_without_sentence_ends_are_not_joined():
+    """Speech recognition writes neither capitals nor stops."""
+    lines = [cue(n, 2 * n, f"a man number is running {'x' * n}") for n in range(1, 12)]
+    assert len(cut(*lines)) == 11
+    ended = [cue(n, 2 * n, f"a man is running {'x' * n}{'.' * (n % 2)}") for n in range(1, 12)]
+    assert len(cut(*ended)) == 6
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "\ufeff1\r\n00:00:01,000 --> 00:00:02,000\r\nA dog\r\nruns.\r\n\r\n\r\n2\r\n00:00:03.5 --> 00:00:04.0 X1:5\r\nA cat\r\n",
+        "00:00:01,000 --> 00:00:02,000\nno number\n\n\n00:00:03,000 --> 00:00:04,000\n\n",
+        "7\n0:0:1,0 --> 0:0:2,5\n  spaces  \n here \n\n",
+        "",
+        "\n\n",
+    ],
+)
+def test_files_in_other_forms_stay_as_they_are(source):
+    assert written(parse_srt(source, "de")) == source
+
+
+def test_times_without_hours_are_minutes_and_seconds():
+    out = written(parse_srt("1\n00:01,000 --> 00:02,500\nA dog is running.\n\n", "de"))
+    assert out == "1\n00:00:01,000 --> 00:00:02,500\nA dog is running.\n\n"
+
+
+@pytest.mark.parametrize("times", ["00:00:01 --> 00:00:02", "1,000 --> 2,000", "a --> b"])
+def test_times_in_no_known_form_are_refused_with_their_line(times):
+    good = "1\n00:00:01,000 --> 00:00:02,000\nA dog.\n\n"
+    with pytest.raises(
+        InputError, match=r"x.srt: must have times such as 00:00:01,000 in line 6, but has others"
+    ):
+        parse_srt(f"{good}2\n{times}\nA cat.\n", "de", "x.srt")
 
 
 def test_what_is_no_subtitles_is_refused():
