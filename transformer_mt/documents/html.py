@@ -110,9 +110,7 @@ class _Parser:
                 parts = tuple(self._tokens[i:stop])
                 inside = "".join(part.raw for part in parts if part.kind == "text")
                 written = "".join(part.raw for part in parts)
-                self._run.append(
-                    Token("literal" if inside.strip() else "object", written, token.name, parts)
-                )
+                self._run.append(Token("literal" if inside.strip() else "object", written, token.name, parts))
                 return stop
             self._end_run()
         self._pieces += self._written(token) if not stays else [token.raw]

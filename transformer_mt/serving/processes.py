@@ -1,5 +1,5 @@
-"""A translator in processes of their own, one a core: in one process, Python's lock lets the torch engine use
-only one, and the HTTP server waits for it, too.
+"""An engine in processes of its own, one a core: in one process, Python's lock lets the torch engine use only
+one, and the HTTP server waits for it, too.
 """
 
 import multiprocessing
@@ -7,53 +7,66 @@ import multiprocessing.connection
 import os
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from typing import Any
 
 from transformer_mt.config import DecodeConfig
 from transformer_mt.errors import WorkError
-from transformer_mt.serving.batcher import Protect
-from transformer_mt.translation.result import Translation
+from transformer_mt.search.hypothesis import Hypothesis
+from transformer_mt.translation.engines.engine import Engine, Ids, Request
 from transformer_mt.translation.translator import Translator
 
-_TRANSLATOR: list[Translator] = []
-"""The translator of a worker's process."""
+_ENGINE: list[Engine] = []
+"""The engine of a worker's process."""
 
 
-class TranslatorPool:
-    """`count` processes with a translator each; a call runs in one of them. Thread-safe."""
+class EnginePool:
+    """`count` processes with an engine each; a call runs in one of them. Thread-safe."""
 
-    def __init__(self, load: Callable[[], Translator], decode: DecodeConfig, count: int) -> None:
-        """`load` is called in each process; `decode` are the settings of its search."""
-        self.decode = decode
+    def __init__(self, load: Callable[[], Translator], engine: Engine, count: int) -> None:
+        """`load` is called in each process; `engine` is such an engine, and is not kept."""
+        self.name, self.dtype, self.is_on_cpu = engine.name, engine.dtype, engine.is_on_cpu
+        self.max_positions = engine.max_positions
         self._load, self._count = load, count
         self._lock = threading.Lock()
         self._pool = self._start()
 
-    def translate(
-        self, lines: Sequence[str], n_best: int = 1, *, align: bool = False, protect: Protect = None
-    ) -> list[Translation]:
-        """As Translator.translate. If its process dies, all are started again, and it is retried once."""
+    def check(self, settings: DecodeConfig) -> None:
+        """The settings were checked by the engine that the pool is made of."""
+
+    def search(
+        self, requests: Sequence[Request], settings: DecodeConfig, n_best: int
+    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+        return iter(self._call("search", list(requests), settings, n_best))
+
+    def token_log_probs(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[float]]:
+        return self._call("token_log_probs", list(pairs))
+
+    def cross_attention(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[list[float]]]:
+        return self._call("cross_attention", list(pairs))
+
+    def close(self) -> None:
+        self._pool.shutdown()
+
+    def _call(self, *asked: Any) -> list[Any]:
+        """What a process answers. If it dies, all are started again, and it is retried once."""
         pool = self._pool
-        asked = list(lines), n_best, align, protect
         try:
-            return pool.submit(_translate, *asked).result()
+            return pool.submit(_call, *asked).result()
         except BrokenProcessPool:
             with self._lock:
                 if self._pool is pool:
                     self._pool = self._start()
-            return self._pool.submit(_translate, *asked).result()
-
-    def close(self) -> None:
-        self._pool.shutdown()
+            return self._pool.submit(_call, *asked).result()
 
     def _start(self) -> ProcessPoolExecutor:
         context = multiprocessing.get_context("spawn")
         pool = ProcessPoolExecutor(self._count, context, initializer=_begin, initargs=(self._load,))
         # One task each, so that all are started now.
         try:
-            list(pool.map(_translate, [["1"]] * self._count))
+            list(pool.map(_call, ["token_log_probs"] * self._count, [[]] * self._count))
         except BrokenProcessPool:
             raise WorkError(
                 f"a process of the server ended while it loaded the model; is there memory for {self._count} "
@@ -70,7 +83,9 @@ def _begin(load: Callable[[], Translator]) -> None:
     import torch
 
     torch.set_num_threads(1)
-    _TRANSLATOR[:] = [load()]
+    translator = load()
+    translator.translate(["1 a", "2 b"])  # what is done once is done before the first request
+    _ENGINE[:] = [translator.engine]
 
 
 def _end_with_parent() -> None:
@@ -80,7 +95,5 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def _translate(
-    lines: list[str], n_best: int = 1, align: bool = False, protect: Protect = None
-) -> list[Translation]:
-    return _TRANSLATOR[0].translate(lines, n_best=n_best, align=align, protect=protect)
+def _call(name: str, *arguments: Any) -> list[Any]:
+    return list(getattr(_ENGINE[0], name)(*arguments))

@@ -17,7 +17,7 @@ from transformer_mt.serving.app import build_app
 from transformer_mt.serving.batcher import Batcher
 from transformer_mt.serving.directions import Directions
 from transformer_mt.serving.limits import ApiKeys, Limits
-from transformer_mt.serving.processes import TranslatorPool
+from transformer_mt.serving.processes import EnginePool
 from transformer_mt.translation.translator import Translator
 
 _HEADER_SECONDS = 10.0
@@ -115,13 +115,13 @@ def _batcher(
     """The batcher of a model, with a thread for each of its workers."""
     engine = translator.engine
     threads = usable_cores() if engine.is_on_cpu else 1
-    found: Translator | TranslatorPool = translator
     if engine.name == "torch" and threads > 1:
-        found = TranslatorPool(load, translator.decode, threads)
-        running.callback(found.close)
+        pool = EnginePool(load, engine, threads)
+        running.callback(pool.close)
+        engine = pool
     else:
-        translator.translate(["1", "2"])  # what is done once is done before the first request
-    batcher = Batcher(found, queue_lines=limits.queue_lines, threads=threads)
+        translator.translate(["1 a", "2 b"])  # what is done once is done before the first request
+    batcher = Batcher(translator, engine, queue_lines=limits.queue_lines, threads=threads)
     running.callback(batcher.close)
     return batcher
 

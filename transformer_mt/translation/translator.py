@@ -66,6 +66,16 @@ class Translator:
         other._set_direction(find_direction(self.directions, target, source, usual))
         return other
 
+    def with_engine(self, engine: Engine, protect_usual: bool | None = None) -> "Translator":
+        """The translator that searches with another engine for the same model, and protects what is usually
+        protected, or not; None is as before.
+        """
+        other = copy.copy(self)
+        other.engine = engine
+        if protect_usual is not None and protect_usual != self.decode.protect_usual:
+            other.decode = self.decode.model_copy(update={"protect_usual": protect_usual})
+        return other
+
     def retrying(self) -> "Translator":
         """The translator that translates a line which looks wrong again, by a wider search, and keeps the
         better translation. Its first result comes when all lines are done.

@@ -86,6 +86,8 @@ def test_subtitles_keep_their_times_and_line_ends(tiny_run, tmp_path, cli):
     source.write_bytes(SUBTITLES.replace("\n", "\r\n").encode("utf-8-sig"))
     assert cli("translate", tiny_run, "-i", source, "-o", out)[0] == 0
     written = out.read_bytes().decode()
+    assert written.startswith("\ufeff")  # as the source does
+    written = written[1:]
     assert written.count("\n") == written.count("\r\n")
     of = re.compile(r"^\d+\r?\n.* --> .*$", re.MULTILINE)
     assert [m.replace("\r", "") for m in of.findall(written)] == of.findall(SUBTITLES)
@@ -240,8 +242,10 @@ def test_markup_in_300_sentences_stays_whole(translator):
     rng = random.Random(1)
     sentences = [src for src, _ in toy.generate("test", 300)]
     documents = [planted(sentence, rng) for sentence in sentences]
-    pieces = [piece for document in documents for piece in parse_html(document) if not isinstance(piece, str)]
-    parts = [part.written for part in translate_pieces(translator, pieces)][: len(documents)]
+    parts = [
+        "".join(part.written for part in translate_pieces(translator, parse_html(document)))
+        for document in documents
+    ]
     plain = [str(result) for result in translator.translate(sentences)]
     for document, part, text in zip(documents, parts, plain):
         before, after = (lxml_html.fromstring(f"<div>{each}</div>") for each in (document, part))
@@ -275,3 +279,38 @@ def test_the_server_translates_html_as_the_command_does(tiny_run, translator, cl
     assert answer["translatedText"] == expected
     assert sorted(tags(answer["alternatives"][0][0])) == sorted(tags(posts[0]))
     assert answer["alternatives"][0][0] != expected[0]
+
+
+SITES = {
+    "charset.html": (
+        b'<html><head><meta charset="iso-8859-1"></head><body><p>The dog sleeps.</p></body></html>\r\n',
+        "iso-8859-1",
+    ),
+    "latin.html": (b'<meta charset="iso-8859-1"><p>caf\xe9</p><pre>\xe9</pre>\n', "iso-8859-1"),
+    "utf16.html": ("\ufeff<p>The dog sleeps.</p>\n".encode("utf-16-le"), "utf-16-le"),
+}
+
+
+@pytest.mark.parametrize("name", SITES)
+def test_a_browser_reads_the_translation_in_the_declared_encoding(tiny_run, tmp_path, cli, name):
+    content, encoding = SITES[name]
+    (tmp_path / name).write_bytes(content)
+    assert cli("translate", tiny_run, "-i", tmp_path / name, "-o", tmp_path / "out.html")[0] == 0
+    before, after = content.decode(encoding), (tmp_path / "out.html").read_bytes().decode(encoding)
+    assert tags(after) == tags(before) and after.startswith(before[:3]) and after[-2:] == before[-2:]
+    assert "\ufffd" not in after and ("<pre>é</pre>" in after) == ("<pre>é</pre>" in before)
+
+
+def test_attributes_are_translated_unless_that_is_turned_off(tiny_run, cli):
+    html = '<img alt="The dog sleeps."> <p title="A cat sings.">The dog sleeps.</p>'
+    on = cli("translate", tiny_run, "--format", "html", html)[1]
+    off = cli("translate", tiny_run, "--format", "html", "--no-attributes", html)[1]
+    assert 'alt="The dog sleeps."' in off and "The dog" not in on and 'title="A cat sings."' in off
+
+
+def test_a_number_that_is_lost_is_reported(tiny_run, cli):
+    status, _, err = cli("translate", tiny_run, "--format", "html", "<p>The 77 dogs sleep.</p>")
+    assert (
+        status == 0
+        and "text 1: a number of the source is not in the translation: 'The 77 dogs sleep.'" in err
+    )

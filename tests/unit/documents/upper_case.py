@@ -13,7 +13,7 @@ from transformer_mt.translation.translator import Translator
 class UpperCaseEngine:
     """Each piece is a character or a byte, and is aligned to its capital."""
 
-    name = "upper case"
+    name, dtype, is_on_cpu = "upper case", "float32", True
     max_positions = None
 
     def __init__(self, tokenizer):

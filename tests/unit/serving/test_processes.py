@@ -5,10 +5,10 @@ import socket
 
 import pytest
 
-from transformer_mt.config import DecodeConfig
+from tests.unit.documents.upper_case import UpperCaseEngine
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.serving.limits import Limits
-from transformer_mt.serving.processes import TranslatorPool
+from transformer_mt.serving.processes import EnginePool
 from transformer_mt.serving.server import serve
 
 
@@ -19,7 +19,7 @@ def killed():
 
 def test_a_process_that_ends_while_it_loads_is_a_clear_message():
     with pytest.raises(WorkError, match="ended while it loaded the model; is there memory for 1 of them"):
-        TranslatorPool(killed, DecodeConfig(), 1)
+        EnginePool(killed, UpperCaseEngine(None), 1)
 
 
 def test_a_port_that_is_taken_is_reported_before_a_model_is_loaded():

@@ -1,0 +1,283 @@
+"""Segments of many requests searched together, by a few threads: none waits for much longer ones."""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from queue import SimpleQueue
+from typing import Any
+
+from transformer_mt.config import DecodeConfig
+from transformer_mt.search.hypothesis import Hypothesis
+from transformer_mt.translation.engines.engine import Engine, Ids, Request
+
+BATCH_SEGMENTS = 64
+"""Most segments taken from the queue at once."""
+_LONGEST_WAITS = 5
+_HEAVY = 400
+"""Pieces of a request from which on it is a heavy one: the light ones go first."""
+_HEAVY_SEGMENTS = 2
+"""Most segments of heavy requests searched together while there are light ones."""
+_HEAVY_SHARE = 1 / 3
+"""Seconds for heavy requests for each second for light ones."""
+_PAUSE = 1.0
+"""Seconds after the last light request for which others are expected."""
+_PAIRS = 32
+"""Pairs that are scored or aligned at once."""
+
+
+class GivenUpError(Exception):
+    """Nobody waits for the translation any more."""
+
+
+@dataclass(eq=False)
+class _Task:
+    """A segment to search, or pairs to score or align: they run alone."""
+
+    engine: "QueuedEngine"
+    index: int
+    size: int
+    """Pieces."""
+    done: "SimpleQueue[tuple[int, Any] | Exception | None]"
+    request: Request | None = None
+    settings: DecodeConfig | None = None
+    n_best: int = 1
+    run: Callable[[], Any] | None = None
+
+
+class SegmentQueue:
+    """What waits for an engine. A batch takes one segment of each request in turn, the requests with the fewest
+    pieces so far first. While light requests come, heavy ones get a third of their time, in one thread.
+    """
+
+    def __init__(self, engine: Engine, threads: int = 1, wait: float = 0.002) -> None:
+        """`wait` in seconds, for one more request after a pause."""
+        self.engine = engine
+        self._wait = wait
+        self._waiting: list[QueuedEngine] = []
+        """The requests with tasks that wait."""
+        self._changed = threading.Condition()
+        self._is_closed = False
+        self._in_work = 0
+        self._heavy_in_work = 0
+        self._heavy_credit = 0.0
+        """Seconds that heavy requests may use now."""
+        self._last_light = -_PAUSE
+        self._threads = [threading.Thread(target=self._work, daemon=True) for _ in range(threads)]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def waiting(self) -> int:
+        """Segments that wait."""
+        return sum(len(request.tasks) for request in list(self._waiting))
+
+    def close(self) -> None:
+        """Finish what waits, then end the threads."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join()
+
+    def add(self, request: "QueuedEngine", tasks: Sequence[_Task]) -> None:
+        with self._changed:
+            if request.is_given_up:
+                raise GivenUpError
+            if not request.tasks:
+                self._waiting.append(request)
+            request.tasks.extend(tasks)
+            self._changed.notify()
+
+    def drop(self, request: "QueuedEngine") -> None:
+        """Nobody waits for its tasks any more."""
+        with self._changed:
+            request.is_given_up = True
+            for task in request.tasks:
+                task.done.put(None)
+            request.tasks.clear()
+            if request in self._waiting:
+                self._waiting.remove(request)
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                batch = self._next()
+                if batch is None:
+                    return
+                is_heavy = all(task.engine.is_heavy for task in batch)
+                self._in_work += len(batch)
+                self._heavy_in_work += is_heavy
+            begun = time.monotonic()
+            for group in _of_like_size(batch):
+                self._run(group)
+            with self._changed:
+                self._in_work -= len(batch)
+                self._heavy_in_work -= is_heavy
+                self._count(is_heavy, time.monotonic() - begun)
+                self._changed.notify()
+
+    def _count(self, is_heavy: bool, seconds: float) -> None:
+        """A batch took so long."""
+        if is_heavy:
+            is_alone = time.monotonic() - self._last_light >= _PAUSE
+            self._heavy_credit = 0.0 if is_alone else self._heavy_credit - seconds
+            return
+        self._last_light = time.monotonic()
+        if any(request.is_heavy for request in self._waiting):
+            self._heavy_credit = min(self._heavy_credit + seconds * _HEAVY_SHARE, _PAUSE)
+
+    def _next(self) -> list[_Task] | None:
+        """The tasks of the next batch, as soon as there are any; None at the end."""
+        if not self._waiting:
+            self._changed.wait_for(lambda: self._waiting or self._is_closed)
+            if not self._waiting:
+                return None
+            self._wait_for_others()
+        while True:
+            if not self._waiting:
+                return self._next()
+            if batch := self._take():
+                if self._waiting:
+                    self._changed.notify()
+                return batch
+            self._changed.wait(0.01)  # heavy requests, which may use no time now
+
+    def _wait_for_others(self) -> None:
+        """Waits as long as requests come one after the other."""
+        end = time.monotonic() + _LONGEST_WAITS * self._wait
+        while self.waiting < BATCH_SEGMENTS and time.monotonic() < end:
+            if not self._changed.wait(self._wait):
+                return
+
+    def _take(self) -> list[_Task]:
+        """The next batch: at most this thread's share of all that is in work or waits."""
+        light = [request for request in self._waiting if not request.is_heavy]
+        heavy = [request for request in self._waiting if request.is_heavy]
+        has_light = bool(light) or time.monotonic() - self._last_light < _PAUSE
+        most = min(BATCH_SEGMENTS, -(-(self.waiting + self._in_work) // len(self._threads)))
+        if heavy and has_light and self._heavy_credit > 0 and not self._heavy_in_work:
+            return self._take_from(heavy, _HEAVY_SEGMENTS)
+        if light:
+            return self._take_from(light, most)
+        return [] if has_light else self._take_from(heavy, most)
+
+    def _take_from(self, requests: Sequence["QueuedEngine"], most: int) -> list[_Task]:
+        """One task of each request in turn, those that have had the fewest pieces first."""
+        batch: list[_Task] = []
+        in_turn = deque(sorted(requests, key=lambda request: request.used))
+        while in_turn and len(batch) < most:
+            request = in_turn.popleft()
+            task = request.tasks[0]
+            if batch and (task.run or batch[0].run or task.settings != batch[0].settings):
+                continue  # in another batch
+            batch.append(request.tasks.popleft())
+            request.used += task.size
+            if request.tasks:
+                in_turn.append(request)
+            else:
+                self._waiting.remove(request)
+        return batch
+
+    def _run(self, group: Sequence[_Task]) -> None:
+        group = [task for task in group if not task.engine.is_given_up]
+        if not group:
+            return
+        first = group[0]
+        try:
+            if first.run is not None:
+                found: list[Any] = [first.run()]
+            else:
+                assert first.settings is not None
+                requests = [task.request for task in group if task.request is not None]
+                each = dict(self.engine.search(requests, first.settings, max(t.n_best for t in group)))
+                found = [each[i][: task.n_best] for i, task in enumerate(group)]
+        except Exception as error:
+            if len(group) == 1:
+                first.done.put(error)
+                return
+            for task in group:  # one segment's error must not be that of the others
+                self._run([task])
+            return
+        for task, result in zip(group, found):
+            task.done.put((task.index, result))
+
+
+@dataclass(eq=False)
+class QueuedEngine:
+    """The engine of one request: what it is asked for waits in the queue."""
+
+    segments: SegmentQueue
+    tasks: deque[_Task] = field(default_factory=deque)
+    used: int = 0
+    """Pieces that were taken from the queue."""
+    is_given_up: bool = False
+
+    def __post_init__(self) -> None:
+        engine = self.segments.engine
+        self.name, self.dtype, self.is_on_cpu = engine.name, engine.dtype, engine.is_on_cpu
+        self.max_positions = engine.max_positions
+
+    @property
+    def is_heavy(self) -> bool:
+        return self.used > _HEAVY
+
+    def check(self, settings: DecodeConfig) -> None:
+        self.segments.engine.check(settings)
+
+    def search(
+        self, requests: Sequence[Request], settings: DecodeConfig, n_best: int
+    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+        done: SimpleQueue[Any] = SimpleQueue()
+        tasks = [
+            _Task(self, i, len(request.src) + 1, done, request, settings, n_best)
+            for i, request in enumerate(requests)
+        ]
+        return self._results(tasks, done)
+
+    def token_log_probs(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[float]]:
+        return self._of_pairs(self.segments.engine.token_log_probs, pairs)
+
+    def cross_attention(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[list[float]]]:
+        return self._of_pairs(self.segments.engine.cross_attention, pairs)
+
+    def give_up(self) -> None:
+        """Nobody waits for a result any more."""
+        self.segments.drop(self)
+
+    def _of_pairs(self, compute: Callable[..., list[Any]], pairs: Sequence[tuple[Ids, Ids]]) -> list[Any]:
+        done: SimpleQueue[Any] = SimpleQueue()
+        parts = [pairs[start : start + _PAIRS] for start in range(0, len(pairs), _PAIRS)]
+        tasks = [
+            _Task(self, i, sum(len(src) for src, _ in part), done, run=partial(compute, part))
+            for i, part in enumerate(parts)
+        ]
+        found = dict(self._results(tasks, done))
+        return [result for i in range(len(parts)) for result in found[i]]
+
+    def _results(self, tasks: Sequence[_Task], done: "SimpleQueue[Any]") -> Iterator[tuple[int, Any]]:
+        """The results as they come. GivenUpError after `give_up`."""
+        if not tasks:
+            return
+        self.segments.add(self, tasks)
+        for _ in tasks:
+            found = done.get()
+            if found is None or self.is_given_up:
+                raise GivenUpError
+            if isinstance(found, Exception):
+                self.give_up()
+                raise found
+            yield found
+
+
+def _of_like_size(batch: Sequence[_Task]) -> Iterator[list[_Task]]:
+    """The shortest first, apart from much longer ones: those would hold up their answers."""
+    group: list[_Task] = []
+    for task in sorted(batch, key=lambda task: task.size):
+        if group and task.size > 3 * group[0].size + 20:
+            yield group
+            group = []
+        group.append(task)
+    yield group
