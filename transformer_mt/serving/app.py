@@ -21,6 +21,7 @@ from transformer_mt.serving.limits import ApiKeys, Limits, RequestRate
 from transformer_mt.serving.page import page_routes
 from transformer_mt.serving.requests import DetectBody, TranslateBody, parse, read_body
 from transformer_mt.serving.texts import line_details, translate_html, translate_text, without_markup
+from transformer_mt.text.languages import language_name
 
 T = TypeVar("T")
 _LOG = logging.getLogger("transformer_mt.serving")
@@ -74,10 +75,7 @@ class _Api:
             detected = [self._detect_source(text, asked.target) for text in texts]
             sources = [found["language"] for found in detected]
         batchers = [self._batcher(source, asked.target) for source in sources]
-        translated = [
-            self._translated(batcher, text, asked.format, asked.alternatives)
-            for batcher, text in zip(batchers, asked.texts)
-        ]
+        translated = [self._translated(batcher, text, asked) for batcher, text in zip(batchers, asked.texts)]
         # Documents one after the other: together they may have more texts than may ever wait.
         run_all = _one_by_one if asked.format == "html" else _all_or_none
         results = await self._until_disconnect(request, run_all(translated))
@@ -101,13 +99,13 @@ class _Api:
         batcher = self._batcher(source, asked.target)
         if batcher is None:
             raise HTTPException(400, f"target must be another language than source, but both are {source}")
-        work = self._or_http_error(line_details(batcher, text, asked.alternatives))
+        work = self._or_http_error(line_details(batcher, text, asked.alternatives, asked.protect))
         content = {**answer, "lines": await self._until_disconnect(request, work)}
         return await asyncio.to_thread(_answer, content)
 
     async def detect(self, request: Request) -> Response:
         asked: DetectBody = await self._admit(request, DetectBody)
-        found = self._directions.detect(asked.q)
+        found = self._directions.detect("\n".join(asked.texts))
         return _answer([{"language": one.language, "confidence": one.confidence} for one in found])
 
     async def languages(self, request: Request) -> Response:
@@ -150,9 +148,17 @@ class _Api:
             raise _too_many(f"at most {per_minute} requests per minute are answered", wait)
 
     def _detect_source(self, text: str, target: str) -> dict[str, Any]:
-        """The likeliest language there is a model for; the target where the text is clearly in it."""
+        """The likeliest language there is a model for; the target where the text is clearly in it. 400 where
+        it is clearly in a language that is not translated.
+        """
         batchers = self._directions.batchers
         among = [source for source, other in batchers if other == target] or self._directions.sources
+        if other := self._directions.other_language(text, [*among, target]):
+            raise HTTPException(
+                400,
+                f"source must be {' or '.join(among)} with target {target}, but the text is in "
+                f"{language_name(other)} ({other})",
+            )
         best = self._directions.detect(text, [*among, target])[0]
         if best.language == target and best.confidence < _SURELY_TARGET:
             best = self._directions.detect(text, among)[0]
@@ -168,13 +174,16 @@ class _Api:
             raise HTTPException(400, str(error)) from None
 
     async def _translated(
-        self, batcher: Batcher | None, text: str, format: str, alternatives: int
+        self, batcher: Batcher | None, text: str, asked: TranslateBody
     ) -> tuple[str, list[str]]:
         """A text's translation and the alternatives."""
         if batcher is None:
             return text, []
-        translate = translate_html if format == "html" else translate_text
-        best, *others = await self._or_http_error(translate(batcher, text, alternatives))
+        if asked.format == "html":
+            work = translate_html(batcher, text, asked.alternatives, asked.protect, asked.attributes)
+        else:
+            work = translate_text(batcher, text, asked.alternatives, asked.protect)
+        best, *others = await self._or_http_error(work)
         return best, others
 
     async def _or_http_error(self, translated: Coroutine[Any, Any, T]) -> T:

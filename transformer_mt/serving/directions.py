@@ -8,6 +8,9 @@ from transformer_mt.errors import InputError
 from transformer_mt.serving.batcher import Batcher
 from transformer_mt.text.languages import LanguageIdentifier, is_same_language, language_name
 
+# Below this probability a text of at least so many letters is taken to be in another language.
+_UNLIKELY, _LETTERS = 0.05, 20
+
 
 @dataclass(frozen=True)
 class Detected:
@@ -59,6 +62,14 @@ class Directions:
             for code in codes
         ]
         return sorted(found, key=lambda each: -each.confidence)
+
+    def other_language(self, text: str, among: Sequence[str]) -> str | None:
+        """The language of a text that is clearly in none of these; None for others, and for short ones."""
+        if sum(map(str.isalpha, text)) < (_LETTERS if text.isascii() else _LETTERS // 2):
+            return None
+        probabilities = self._identifier.probabilities(text)
+        wanted = sum(p for lang, p in probabilities.items() if any(is_same_language(c, lang) for c in among))
+        return max(probabilities, key=probabilities.__getitem__) if wanted < _UNLIKELY else None
 
     def batcher(self, source: str, target: str) -> Batcher:
         """InputError if there is no model for this direction."""

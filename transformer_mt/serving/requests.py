@@ -2,11 +2,13 @@
 
 import asyncio
 import json
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
+from urllib.parse import parse_qsl
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from starlette.exceptions import HTTPException
-from starlette.formparsers import FormParser, MultiPartException, MultiPartParser
+from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
 from transformer_mt.serving.limits import Limits
@@ -17,6 +19,21 @@ class _Body(BaseModel):
 
     api_key: str | None = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _without_blank(cls, fields: Any) -> Any:
+        """Fields that may be left out may be blank, too, and numbers and truth values may be texts, as forms
+        have them.
+        """
+        given = {key: value for key, value in fields.items() if key == "q" or value not in (None, "")}
+        alternatives = str(given.get("alternatives", ""))
+        if alternatives.isdecimal() and len(alternatives) <= 3:  # Python reads at most 4,300 digits
+            given["alternatives"] = int(alternatives)
+        for key in ("protect", "attributes"):
+            if str(given.get(key)).lower() in ("true", "false"):
+                given[key] = str(given[key]).lower() == "true"
+        return given
+
 
 class TranslateBody(_Body):
     """The body of POST /translate."""
@@ -26,6 +43,10 @@ class TranslateBody(_Body):
     target: str
     format: Literal["text", "html"] = "text"
     alternatives: Annotated[int, Field(ge=0, le=100)] = 0
+    protect: bool | None = None
+    """Whether addresses, placeholders and the like pass unchanged; by default as the model's config says."""
+    attributes: bool = True
+    """With format html: whether the texts of attributes are translated."""
 
     @property
     def texts(self) -> list[str]:
@@ -35,11 +56,11 @@ class TranslateBody(_Body):
 class DetectBody(_Body):
     """The body of POST /detect."""
 
-    q: str
+    q: str | list[str]
 
     @property
     def texts(self) -> list[str]:
-        return [self.q]
+        return [self.q] if isinstance(self.q, str) else self.q
 
 
 _MUST = {
@@ -49,6 +70,8 @@ _MUST = {
     "format": "format must be text or html",
     "alternatives": "alternatives must be a number from 0 to 100",
     "api_key": "api_key must be a text",
+    "protect": "protect must be true or false",
+    "attributes": "attributes must be true or false",
 }
 
 
@@ -75,8 +98,10 @@ async def read_body(request: Request, limits: Limits) -> bytes:
 async def parse(request: Request, body: bytes, kind: type[_Body]) -> Any:
     """The request as a `kind`. 400 if it is none."""
     content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if content_type in ("application/x-www-form-urlencoded", "multipart/form-data"):
-        fields = await _form(request, body, content_type)
+    if content_type == "multipart/form-data":
+        fields = _fields([*request.query_params.multi_items(), *await _multipart(request, body)])
+    elif content_type == "application/x-www-form-urlencoded" or (not body and request.query_params):
+        fields = _fields([*request.query_params.multi_items(), *_urlencoded(body)])
     else:
         fields = _json(body)
     try:
@@ -92,7 +117,7 @@ async def parse(request: Request, body: bytes, kind: type[_Body]) -> Any:
 
 def _json(body: bytes) -> dict[str, Any]:
     try:
-        fields = json.loads(body.decode("utf-8"))
+        fields = json.loads(body.decode("utf-8-sig"))
     except (UnicodeDecodeError, ValueError, RecursionError):
         fields = None
     if not isinstance(fields, dict):
@@ -100,22 +125,40 @@ def _json(body: bytes) -> dict[str, Any]:
     return fields
 
 
-async def _form(request: Request, body: bytes, content_type: str) -> dict[str, Any]:
+def _fields(items: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    """The values by name; several texts `q` are a list, of other fields the last value counts."""
+    fields: dict[str, Any] = dict(items)
+    texts = [value for name, value in items if name == "q"]
+    return fields | ({"q": texts} if len(texts) > 1 else {})
+
+
+def _urlencoded(body: bytes) -> list[tuple[str, str]]:
+    try:
+        return parse_qsl(body.decode("utf-8"), keep_blank_values=True, errors="strict", max_num_fields=10_000)
+    except UnicodeDecodeError as error:
+        byte = error.object[error.start]
+        raise HTTPException(400, f"the form must be in UTF-8, but byte {byte:#04x} is not") from None
+    except ValueError:
+        raise HTTPException(400, "the form must have at most 10,000 fields") from None
+
+
+async def _multipart(request: Request, body: bytes) -> list[tuple[str, str]]:
     async def stream() -> Any:
         yield body
 
-    is_multipart = content_type == "multipart/form-data"
     try:
-        parser = (
-            MultiPartParser(request.headers, stream(), max_files=0, max_fields=20)
-            if is_multipart
-            else FormParser(request.headers, stream())
-        )
-        form = await parser.parse()
-    except (MultiPartException, KeyError, ValueError, UnicodeDecodeError):
-        raise HTTPException(400, "the form must be one that was encoded as its content type says") from None
-    fields: dict[str, Any] = {key: value for key, value in form.items() if isinstance(value, str)}
-    alternatives = str(fields.get("alternatives", ""))
-    if alternatives.isdecimal() and len(alternatives) <= 3:  # Python reads at most 4,300 digits
-        fields["alternatives"] = int(alternatives)
-    return fields
+        body.decode("utf-8")
+        form = await MultiPartParser(request.headers, stream(), max_files=0, max_fields=10_000).parse()
+    except UnicodeDecodeError as error:
+        byte = error.object[error.start]
+        raise HTTPException(400, f"the form must be in UTF-8, but byte {byte:#04x} is not") from None
+    except MultiPartException as error:
+        if "files" in error.message:
+            raise HTTPException(400, "q must be a text, but is a file; send what stands in it") from None
+        raise HTTPException(400, _NO_FORM) from None
+    except (KeyError, ValueError):
+        raise HTTPException(400, _NO_FORM) from None
+    return [(key, value) for key, value in form.multi_items() if isinstance(value, str)]
+
+
+_NO_FORM = "the form must be one that was encoded as its content type says"

@@ -48,8 +48,8 @@ class _Task:
 
 
 class SegmentQueue:
-    """What waits for an engine. A batch takes one segment of each request in turn, the requests with the fewest
-    pieces so far first. While light requests come, heavy ones get a third of their time, in one thread.
+    """What waits for an engine. A batch takes one segment of each request in turn, the requests with the
+    fewest pieces so far first. While light requests come, heavy ones get a third of their time, in one thread.
     """
 
     def __init__(self, engine: Engine, threads: int = 1, wait: float = 0.002) -> None:

@@ -13,24 +13,33 @@ from transformer_mt.serving.batcher import Batcher
 from transformer_mt.translation.result import Candidate, Translation
 
 
-async def translate_text(batcher: Batcher, text: str, alternatives: int) -> list[str]:
-    """The translation of a text and up to `alternatives` others; each line is translated by itself."""
-    results = await batcher.translate(_lines(text), _n_best(batcher, alternatives))
+async def translate_text(
+    batcher: Batcher, text: str, alternatives: int, protect: bool | None = None
+) -> list[str]:
+    """The translation of a text and up to `alternatives` others; each line is translated by itself.
+    `protect`: whether addresses and the like pass unchanged.
+    """
+    results = await batcher.translate(_lines(text), _n_best(batcher, alternatives), protect_usual=protect)
     return ["\n".join(candidate.translation for candidate in of_rank) for of_rank in _by_rank(results)]
 
 
-async def translate_html(batcher: Batcher, text: str, alternatives: int) -> list[str]:
+async def translate_html(
+    batcher: Batcher, text: str, alternatives: int, protect: bool | None = None, attributes: bool = True
+) -> list[str]:
     """The translation of a document or a fragment, and up to `alternatives` others. InputError if it has more
     texts than may wait.
     """
     # In threads: a document can take longer than other requests should wait.
-    pieces = await asyncio.to_thread(parse_html, text)
+    source = batcher.translator.source_lang
+    pieces = await asyncio.to_thread(parse_html, text, source, attributes)
     texts = all_texts([piece for piece in pieces if isinstance(piece, MarkedText)])
     if len(texts) > batcher.queue_lines:
         raise InputError(f"the HTML must have at most {batcher.queue_lines:,} texts, but has {len(texts):,}")
     patterns = [pattern_of(part) for part in texts]
     n_best = _n_best(batcher, alternatives)
-    results = await batcher.translate([part.text for part in texts], n_best, align=True, protect=patterns)
+    results = await batcher.translate(
+        [part.text for part in texts], n_best, align=True, protect=patterns, protect_usual=protect
+    )
     return await asyncio.to_thread(_written, pieces, results)
 
 
@@ -55,9 +64,12 @@ def without_markup(text: str) -> str:
     )
 
 
-async def line_details(batcher: Batcher, text: str, alternatives: int) -> list[dict[str, Any]]:
+async def line_details(
+    batcher: Batcher, text: str, alternatives: int, protect: bool | None = None
+) -> list[dict[str, Any]]:
     """What is known about the translation of each line. Positions count characters (Unicode code points)."""
-    results = await batcher.translate(_lines(text), _n_best(batcher, alternatives), align=True)
+    n_best = _n_best(batcher, alternatives)
+    results = await batcher.translate(_lines(text), n_best, align=True, protect_usual=protect)
     # In a thread: the attention of long lines takes longer than other requests should wait.
     return await asyncio.to_thread(lambda: list(map(_line_details, results)))
 

@@ -26,14 +26,16 @@ _WORDS = (
     "half-way",
 )
 _OTHERS = (
-    "42", "3.5 kg", "…", "&amp;", "&lt;", "&gt;", "&quot;", "&mdash;", "&#8211;", "&", "5 < 6", "a>b", "{name}",
+    "42", "3.5 kg", "…", "&amp;", "&lt;", "&gt;", "&quot;", "&mdash;", "&#8211;", "&", "5 < 6", "a>b",
+    "{name}",
     "{{ user }}", "%1$s", "https://x.example/a?b=c&d=e", "&nbsp;", "\u00a0", "&hearts;", "🌷",
 )  # fmt: skip
 _SPACES = (" ", " ", " ", "  ", "\n", "\r\n  ", "\t", " \u00a0", "&nbsp;", "\f")
 _OBJECTS = (
     "<img src=a>", '<img src="b" alt="a dog">', "<!-- a comment -->", "<wbr>", "<?= $name ?>",
-    "<% if x > 1 %>", "<input type=text placeholder='some words'>", "<svg><text>some text</text></svg>", "{% if a %}",
-    "<![if !IE]>", "<script>if (a < b) { x = '</p>' }</script>", "<code>int i;</code>", "<kbd> Ctrl </kbd>",
+    "<% if x > 1 %>", "<input type=text placeholder='some words'>", "<svg><text>some text</text></svg>",
+    "{% if a %}", "<![if !IE]>", "<script>if (a < b) { x = '</p>' }</script>", "<code>int i;</code>",
+    "<kbd> Ctrl </kbd>",
     "<span translate=no>Acme Inc</span>", "<b class='notranslate'>Brand</b>", "<sup>1</sup>",
     "<picture><img alt=cat></picture>",
 )  # fmt: skip

@@ -124,7 +124,8 @@ def test_lines_of_their_own(contents, expected):
 
 
 def cue(number, begin, content):
-    return f"{number}\n00:{begin // 60:02}:{begin % 60:02},000 --> 00:{begin // 60:02}:{begin % 60 + 1:02},500\n{content}\n\n"
+    times = [f"00:00:{begin:02},000", f"00:00:{begin + 1:02},500"]
+    return f"{number}\n{' --> '.join(times)}\n{content}\n\n"
 
 
 def cut(*cues):
@@ -148,7 +149,8 @@ def test_subtitles_without_sentence_ends_are_not_joined():
 @pytest.mark.parametrize(
     "source",
     [
-        "\ufeff1\r\n00:00:01,000 --> 00:00:02,000\r\nA dog\r\nruns.\r\n\r\n\r\n2\r\n00:00:03.5 --> 00:00:04.0 X1:5\r\nA cat\r\n",
+        "\ufeff1\r\n00:00:01,000 --> 00:00:02,000\r\nA dog\r\nruns.\r\n\r\n\r\n2\r\n00:00:03.5 --> "
+        "00:00:04.0 X1:5\r\nA cat\r\n",
         "00:00:01,000 --> 00:00:02,000\nno number\n\n\n00:00:03,000 --> 00:00:04,000\n\n",
         "7\n0:0:1,0 --> 0:0:2,5\n  spaces  \n here \n\n",
         "",

@@ -8,26 +8,13 @@ from tests.unit.documents.upper_case import capitals, upper_case_translator
 from transformer_mt.documents.subtitles import parse_srt
 from transformer_mt.documents.translate import translate_pieces
 
-_WORDS = (
-    "a",
-    "dog",
-    "runs",
-    "fast",
-    "über",
-    "don't",
-    "the",
-    "cat,",
-    "(see",
-    "there)",
-    "x.",
-    "I",
-    "what?",
-    "half-way",
-)
+_WORDS = ("a", "dog", "runs", "fast", "über", "don't", "the", "cat,", "(see", "there)", "x.", "I", "what?")
 _OTHERS = ("42", "3.5 kg", "…", "&", "<3", "{name}", "https://x.example/a", "...", "12:30", "&amp;", "🌷")
-_LINES = ("{}", "{}", "{}", "- {}", "– {}", "♪ {} ♪", "# {}", ">> {}", "[{}]", "({}) {}", "<i>{}</i>", "<i>- {}</i>",
-          "{{\\an8}}{}", "<b>{} {}</b> {}", "{} <i>{}</i>", "<font color=\"red\">{}</font>", "<i>{}", "{}</i>", "  {} ",
-          "♪ <i>{}</i> ♪", "<i>♪ {} ♪</i>")  # fmt: skip
+_LINES = (
+    "{}", "{}", "{}", "- {}", "– {}", "♪ {} ♪", "# {}", ">> {}", "[{}]", "({}) {}", "<i>{}</i>", "<i>- {}</i>",
+    "{{\\an8}}{}", "<b>{} {}</b> {}", "{} <i>{}</i>", '<font color="red">{}</font>', "<i>{}", "{}</i>", "  {} ",
+    "♪ <i>{}</i> ♪", "<i>♪ {} ♪</i>",
+)  # fmt: skip
 
 
 def words(draw):

@@ -24,7 +24,7 @@ from transformer_mt.translation.translator import Translator
 class Upper:
     """A translator into capitals; the k-th best has k exclamation marks more."""
 
-    decode = DecodeConfig(beam=3)
+    decode, source_lang = DecodeConfig(beam=3), "en"
 
     engine = UpperCaseEngine(None)
 
@@ -95,9 +95,92 @@ def test_the_source_is_detected_among_what_the_target_can_have(client):
     german = "Der Hund schläft in dem Haus und träumt."
     answer = translate(client, q=german, source="auto", target="en").json()
     assert answer["detectedLanguage"]["language"] == "de" and answer["translatedText"] == german.upper()
-    answer = translate(client, q=["The dog sleeps in the house.", german], source="auto", target="fr").json()
+    english = "The dog sleeps in the house."
+    answer = translate(client, q=[english, "Hund"], source="auto", target="fr").json()
     assert [each["language"] for each in answer["detectedLanguage"]] == ["en", "en"]
     assert answer["detectedLanguage"][0]["confidence"] > 50 > answer["detectedLanguage"][1]["confidence"]
+
+
+@pytest.mark.parametrize(
+    "text, target, told",
+    [
+        (
+            "Der Hund schläft in dem Haus und träumt.",
+            "fr",
+            "source must be en with target fr, but the text is in German (de)",
+        ),
+        (
+            "Le chien dort dans la maison de mon père.",
+            "de",
+            "source must be en with target de, but the text is in French (fr)",
+        ),
+        (
+            "Собака спит в доме и видит сны.",
+            "de",
+            "source must be en with target de, but the text is in Russian (ru)",
+        ),
+    ],
+)
+def test_a_text_in_a_language_that_is_not_translated_is_not_taken_for_another(client, text, target, told):
+    for format in ("text", "html"):
+        answer = translate(client, q=text, source="auto", target=target, format=format)
+        assert (answer.status_code, answer.json()["error"]) == (400, told)
+
+
+def send(client, path="/translate", **options):
+    return client.post(path, **options)
+
+
+def test_what_clients_of_libretranslate_send_is_understood(client):
+    pair = {"source": "en", "target": "de"}
+    expected = {"translatedText": ["A MAN", "A DOG"]}
+    several = {"q": ["a man", "a dog"], **pair}
+    assert send(client, data=several).json() == expected
+    parts = [("q", (None, "a man")), ("q", (None, "a dog")), *((k, (None, v)) for k, v in pair.items())]
+    assert send(client, files=parts).json() == expected
+    assert send(client, params=several).json() == expected
+    blank = {"q": "a dog", **pair, "format": "", "alternatives": "", "api_key": ""}
+    for body in ({"data": blank}, {"json": blank}, {"json": {**blank, "format": None, "alternatives": None}}):
+        assert send(client, **body).json() == {"translatedText": "A DOG"}
+    assert send(client, json={"q": "a", **pair, "alternatives": "1"}).json()["alternatives"] == ["A!"]
+    marked = "\ufeff" + json.dumps({"q": "a dog", **pair})
+    headers = {"content-type": "application/json"}
+    assert send(client, content=marked.encode(), headers=headers).json() == {"translatedText": "A DOG"}
+    english = ["The dog sleeps in the house.", "A cat sings in the garden."]
+    assert send(client, "/detect", json={"q": english}).json()[0]["language"] == "en"
+
+
+def test_bytes_that_are_no_text_are_refused(client):
+    form = {"content-type": "application/x-www-form-urlencoded"}
+    for content in (b"q=caf%E9&source=en&target=de", b"q=caf\xe9&source=en&target=de"):
+        answer = send(client, content=content, headers=form)
+        assert (
+            answer.status_code == 400
+            and answer.json()["error"] == "the form must be in UTF-8, but byte 0xe9 is not"
+        )
+    answer = send(client, files={"q": (None, b"caf\xe9"), "source": (None, "en"), "target": (None, "de")})
+    assert answer.status_code == 400 and "must be in UTF-8, but byte 0xe9" in answer.json()["error"]
+    answer = send(client, files={"q": ("f.txt", b"dog")}, data={"source": "en", "target": "de"})
+    assert (answer.status_code, answer.json()["error"]) == (
+        400,
+        "q must be a text, but is a file; send what stands in it",
+    )
+
+
+def test_the_texts_of_attributes_and_placeholders_are_options(tiny_run):
+    translator = Translator.load(tiny_run, device="cpu")
+    batcher = Batcher(translator)
+    client = client_of(Directions({("en", "de"): batcher}))
+
+    def of(**fields):
+        return translate(client, **fields).json()["translatedText"]
+
+    line = "The dog sees {name} today."
+    assert "{name}" in of(q=line) and "{name}" not in of(q=line, protect=False)
+    html = '<img alt="The dog sleeps.">'
+    assert "The dog" not in of(q=html, format="html")
+    assert of(q=html, format="html", attributes=False) == html
+    batcher.close()
 
 
 def test_languages_with_their_targets(client):
@@ -174,7 +257,7 @@ def test_a_large_body_is_refused(directions):
 def test_a_full_queue_asks_to_come_again(directions, monkeypatch):
     from transformer_mt.serving.batcher import QueueFullError
 
-    async def full(self, lines, n_best=1):
+    async def full(self, lines, n_best=1, **options):
         raise QueueFullError
 
     monkeypatch.setattr(Batcher, "translate", full)
@@ -187,7 +270,7 @@ def given_up(monkeypatch):
     """The lines that nobody waits for any more, of batchers that take their time."""
     lines_given_up = []
 
-    async def slow(self, lines, n_best=1):
+    async def slow(self, lines, n_best=1, **options):
         try:
             await asyncio.sleep(30)
         except asyncio.CancelledError:
