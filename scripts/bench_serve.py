@@ -1,10 +1,12 @@
 """The server under load, compared with the engine called directly in the same run.
 
-    python scripts/bench_serve.py MODEL SOURCE.txt [--engine ctranslate2] [--part load|memory|malformed|end]
+    python scripts/bench_serve.py MODEL SOURCE.txt [--engine ctranslate2] [--part
+    load|fair|memory|mixed|malformed|end]
 
 The server is a process of its own on the loopback interface. `load`: sentences per second and latencies of 1,
-8 and 64 clients. `memory`: resident memory over 20,000 requests. `malformed`: 1,000 broken requests. `end`:
-SIGTERM while 64 clients wait for answers.
+8 and 64 clients. `fair`: latencies of 50 clients alone, and beside one with a long line or word. `memory`:
+resident memory over 20,000 requests. `mixed`: 20,000 requests of all kinds. `malformed`: 1,000 broken
+requests. `end`: SIGTERM while 64 clients wait for answers.
 """
 
 import argparse
@@ -146,6 +148,132 @@ def memory(arguments: argparse.Namespace, lines: Sequence[str]) -> None:
             print(f"| {done:,} | {megabytes:.0f} |")
 
 
+FAIR_CLIENTS, FAIR_SECONDS = 50, 30
+
+
+def fair(arguments: argparse.Namespace, lines: Sequence[str]) -> None:
+    """Latencies of 50 clients with a sentence each: alone, and beside a client with one long line or word."""
+    line = ""
+    for sentence in lines:
+        line = f"{line} {sentence}".strip() if len(line) < 20_000 else line
+    beside = {
+        "alone": "",
+        "one line of 20,000 characters": line[:20_000],
+        "one word of 20,000 letters": "a" * 20_000,
+    }
+    times: dict[str, list[list[float]]] = {name: [] for name in beside}
+    answered = Counter[str]()
+    for _ in range(arguments.rounds):
+        server = Server(arguments)
+        ask_all(server, lines[:64], 8)
+        for name, text in beside.items():
+            end = time.perf_counter() + FAIR_SECONDS
+
+            def ask_for_long(text: str = text, name: str = name, end: float = end) -> None:
+                while text and time.perf_counter() < end:
+                    answered[f"{name}: {Client(server).translate(text)[0]}"] += 1
+
+            other = threading.Thread(target=ask_for_long, daemon=True)
+            other.start()
+            times[name].append(_until(server, lines, end))
+            other.join()
+        server.process.kill()
+    print("| beside | p50 ms | p95 ms | p95 of alone (each round) |\n|---|---|---|---|")
+    for name, rounds in times.items():
+        cuts = [statistics.quantiles(latencies, n=100) for latencies in rounds]
+        ratios = [
+            own[94] / alone[94]
+            for own, alone in zip(cuts, (statistics.quantiles(t, n=100) for t in times["alone"]))
+        ]
+        shown = [f"{1000 * statistics.median(cut[p - 1] for cut in cuts):.0f}" for p in (50, 95)]
+        print(
+            f"| {name} | {' | '.join(shown)} | {statistics.median(ratios):.2f} ({min(ratios):.2f} to "
+            f"{max(ratios):.2f}) |"
+        )
+    print(f"\nThe long requests: {dict(answered)}")
+
+
+def _until(server: Server, lines: Sequence[str], end: float) -> list[float]:
+    """The seconds of each answer to 50 clients that ask one sentence after the other until `end`."""
+    latencies: list[float] = []
+
+    def work(number: int) -> None:
+        client, draw = Client(server), random.Random(number)
+        while (start := time.perf_counter()) < end:
+            status, _ = client.translate(draw.choice(lines))
+            assert status == 200, status
+            latencies.append(time.perf_counter() - start)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(FAIR_CLIENTS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return latencies
+
+
+def mixed(arguments: argparse.Namespace, lines: Sequence[str]) -> None:
+    """20,000 requests of all kinds by 16 clients: their status codes, and resident memory."""
+    server, found, lock = Server(arguments), Counter[int](), threading.Lock()
+    print("| requests | MB |\n|---|---|")
+
+    def work(seed: int) -> None:
+        client, draw = Client(server), random.Random(seed)
+        for _ in range(125):
+            path, kind, body = _any_request(server, lines, draw)
+            client.connection.request("POST", path, body, {"Content-Type": kind})
+            answer = client.connection.getresponse()
+            answer.read()
+            with lock:
+                found[answer.status] += 1
+
+    for part in range(10):
+        threads = [threading.Thread(target=work, args=(16 * part + n,)) for n in range(16)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        print(f"| {sum(found.values()):,} | {server.megabytes():.0f} |", flush=True)
+    server.process.kill()
+    print(f"\nStatus codes: {dict(sorted(found.items()))}")
+
+
+def _any_request(server: Server, lines: Sequence[str], draw: random.Random) -> tuple[str, str, bytes]:
+    """(path, content type, body) of a request: mostly sentences, some pages, texts, odd and wrong ones."""
+    some = draw.choices(lines, k=draw.randint(1, 3))
+    fields: dict[str, object] = {"source": server.source, "target": server.target}
+    chance = draw.random()
+    if chance < 0.5:
+        fields["q"] = some[0]
+    elif chance < 0.6:
+        fields["q"] = some
+    elif chance < 0.7:
+        fields |= {
+            "q": "".join(f"<p title='{line[:20]}'>{line} <b>{line}</b> &amp;" for line in some),
+            "format": "html",
+        }
+    elif chance < 0.75:
+        fields |= {"q": " ".join(some), "alternatives": draw.randint(0, 5), "source": "auto"}
+    elif chance < 0.8:
+        fields["q"] = draw.choice(["42", "", "...", "a" * 300, "\0", "{x}", "\ud7ff", "🌷" * 50, " \n \n"])
+    elif chance < 0.85:
+        return "/details", "application/json", json.dumps({**fields, "q": some[0]}).encode()
+    elif chance < 0.9:
+        return "/detect", "application/json", json.dumps({"q": some[0]}).encode()
+    elif chance < 0.95:
+        fields |= {
+            "q": some[0],
+            draw.choice(["target", "format", "alternatives", "source"]): draw.choice(["xx", -1, []]),
+        }
+    else:
+        return (
+            "/translate",
+            draw.choice(["application/json", "application/x-www-form-urlencoded"]),
+            draw.randbytes(50),
+        )
+    return "/translate", "application/json", json.dumps(fields).encode()
+
+
 def malformed(arguments: argparse.Namespace, lines: Sequence[str]) -> None:
     server, found, draw = Server(arguments), Counter[str](), random.Random(1)
     good = json.dumps({"q": lines[0], "source": server.source, "target": server.target}).encode()
@@ -209,7 +337,7 @@ def main() -> None:
     parser.add_argument("--engine", choices=["auto", "torch", "ctranslate2"], default="auto")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--sentences", type=int, default=1000)
-    parts = {"load": load, "memory": memory, "malformed": malformed, "end": end}
+    parts = {"load": load, "fair": fair, "memory": memory, "mixed": mixed, "malformed": malformed, "end": end}
     parser.add_argument("--part", choices=parts, action="append")
     arguments = parser.parse_args()
     lines = [line for line in arguments.source.read_text(encoding="utf-8").split("\n") if line.strip()]

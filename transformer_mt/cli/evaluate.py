@@ -171,6 +171,7 @@ def _compare_with_parent(
     """What a fine-tuned model gained and what it forgot, on these test sets and on its parent's. The
     table is printed, and kept with the run's model of these `weights`, if they are given.
     """
+    from transformer_mt.data.corpora.scored_sentences import ScoredSentences
     from transformer_mt.evaluation import fine_tuning
     from transformer_mt.evaluation.comparison import System, compare
     from transformer_mt.evaluation.metrics import metrics_by_test
@@ -206,7 +207,10 @@ def _compare_with_parent(
         return
     systems = [System(str(run), [translated(run, tests, arguments.device)]) for run in (parent, folder)]
     comparison = compare(tests, systems, metrics_by_test(config.evaluate, config.data.target_lang))
-    table = fine_tuning.before_and_after(comparison)
+    scored = ScoredSentences.read(folder.scored_file)
+    is_unknown = scored is None or scored.inherited is None
+    maybe_seen = [test.name for test in tests if is_unknown and test.name.startswith("parent-")]
+    table = fine_tuning.before_and_after(comparison, maybe_seen)
     if not arguments.json:
         print(f"\n{table}", end="", flush=True)
     if weights:

@@ -16,6 +16,7 @@ from transformer_mt.progress_bar import show_progress
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.translation.result import Options
 from transformer_mt.translation.translator import Translator
+from transformer_mt.version import RESULTS
 
 _SHOWN_PROBLEMS = 10
 """Problems of a test set that are shown; a model that has learnt little has one in many lines."""
@@ -56,6 +57,7 @@ class Evaluation:
         summary = {
             "corpus": test.corpus, "sentences": len(self.rows), "search": self.search, "scores": scores,
             "decode": self.decode, "tag": self.tag, "languages": self.languages, "weights": self.weights,
+            "results": RESULTS,
         }  # fmt: skip
         try:
             folder.evaluation.mkdir(parents=True, exist_ok=True)

@@ -11,6 +11,7 @@ from transformer_mt.files import digest, write_text
 from transformer_mt.runs.folder import RunFolder, facts_of
 from transformer_mt.text.compressed import without_compression
 from transformer_mt.text.lines import read_lines
+from transformer_mt.version import RESULTS
 
 NOT_ITS_OWN = "other-"
 """Before the names of test sets that something else than the model alone translated, or with another tag."""
@@ -65,7 +66,7 @@ def kept_translations(
     """The translations kept with the model, if these weights alone made them of this test set by this search;
     else None. `usual` are the languages of sets that name none.
     """
-    wanted = {"sentences": len(test.sentences), "decode": decode, "tag": test.tag, "weights": weights}
+    wanted = {"decode": decode, "tag": test.tag, "weights": weights, "results": RESULTS}
     for scores in folder.scores_files():
         rows, facts = folder.translations_file(folder.set_of(scores)), facts_of(scores)
         if not rows.exists() or any(facts.get(key) != value for key, value in wanted.items()):

@@ -24,7 +24,7 @@ from transformer_mt.experiments.synthetic import (
     make_corpus,
     with_corpora,
 )
-from transformer_mt.locks import start_over
+from transformer_mt.locks import set_aside, start_over
 from transformer_mt.messages import say
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.training.loop import train
@@ -102,11 +102,19 @@ def run_chain(path: Path, out: Path | None, fresh: bool = False) -> Path:
         translator = translator.towards(forward.data.source_lang, forward.data.target_lang)
     choice = PairSelection(chain.filter, chain.keep)
     step = SyntheticCorpusTask(translator, [trained], texts, is_source=False, choice=choice)
-    counts = make_corpus(step, synthetic)
+    counts = make_corpus(step, synthetic, replaces=True)
     if counts:
         say(f"{synthetic}: {counts_in_words(counts)}")
+        _set_other_aside(folder / "forward", synthetic)
     del translator, step  # its memory is for the training
     return train(_with_synthetic(forward, chain, synthetic), folder / "forward")
+
+
+def _set_other_aside(forward: Path, synthetic: Path) -> None:
+    """Move a forward model aside that was trained on other pairs than those that were made just now."""
+    run = RunFolder(forward)
+    if run.config_file.exists() and run.config_file.stat().st_mtime < synthetic.stat().st_mtime:
+        say(f"{forward}: was trained on other synthetic pairs; that is now {set_aside(forward)}")
 
 
 def _check_directions(path: Path, backward: DataConfig, forward: DataConfig) -> None:

@@ -1,30 +1,48 @@
 """What a file was made from, recorded next to it: an interrupted step resumes only what is still its own."""
 
+import itertools
 import json
 from collections.abc import Mapping
 from pathlib import Path
 
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.files import write_text
+from transformer_mt.messages import say
+from transformer_mt.runs.folder import facts_of
 
 
 def check_origin(file: Path, facts: Mapping[str, str], origin: Path) -> None:
     """InputError unless `file`, whole or begun, was made from the same facts, as far as `origin` has them, or
     if there is no `origin`.
     """
-    try:
-        before = json.loads(origin.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    before = facts_of(origin)
+    if not before:
         raise InputError(
             f"{file}: must be a file that this command made, but {origin.name} next to it is missing; name "
             "another ",
             Setting("out"),
-        ) from None
-    if changed := [name for name in facts if before.get(name, facts[name]) != facts[name]]:
+        )
+    if changed := _changed(before, facts):
         raise InputError(
             f"{file}: was made with another {' and another '.join(changed)}; remove it, or name another ",
             Setting("out"),
         )
+
+
+def set_other_aside(file: Path, facts: Mapping[str, str], origin: Path) -> None:
+    """Move the file aside if it was made from other facts, and say which changed."""
+    changed = _changed(facts_of(origin), facts)
+    if not (changed and file.exists() and file.stat().st_size):
+        return
+    numbered = (file.with_name(f"{file.name}.old-{number}") for number in itertools.count(1))
+    aside = next(path for path in numbered if not path.exists())
+    file.rename(aside)
+    say(f"{file}: was made with another {' and another '.join(changed)}; that is now {aside.name}")
+
+
+def _changed(before: Mapping[str, str], facts: Mapping[str, str]) -> list[str]:
+    """The names of the facts that differ, as far as they were recorded."""
+    return [name for name in facts if before.get(name, facts[name]) != facts[name]]
 
 
 def record_origin(origin: Path, facts: Mapping[str, str]) -> None:

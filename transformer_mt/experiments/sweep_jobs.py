@@ -1,5 +1,6 @@
 """Training and scoring the jobs of a sweep, each in a process of its own; what is done is not done again."""
 
+import json
 import os
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from transformer_mt.config.load import load_config
 from transformer_mt.cpu import usable_cores
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.evaluation.outputs import matches_model
+from transformer_mt.experiments.job_facts import FACTS_FILE, changed_facts, facts_of_job
 from transformer_mt.experiments.sweep_plan import Job, Sweep
 from transformer_mt.files import write_text
 from transformer_mt.locks import set_aside
@@ -94,18 +96,23 @@ class Runner:
 
     def _make_ready(self, job: Job) -> None:
         """The job's folder, with what is to be trained in its job.yaml; what was trained otherwise is moved
-        out of the way.
+        out of the way, and what was scored otherwise is scored again.
         """
-        file = job.folder / "job.yaml"
-        before = file.read_text(encoding="utf-8") if file.exists() else None
-        if job.folder.exists() and before != dump_config(job.config):
+        who, file, facts = f"{job.variant}, seed {job.seed}", job.folder / "job.yaml", facts_of_job(job)
+        if job.folder.exists():
+            training, scoring = changed_facts(job, facts)
             if not _is_same_training(file, job.config):
+                training.insert(0, "settings")
+            if training:
                 aside = set_aside(job.folder)
-                say(f"{job.variant}, seed {job.seed}: was trained with other settings; that is now {aside}")
+                say(f"{who}: was trained with other {' and other '.join(training)}; that is now {aside}")
+            elif scoring:
+                say(f"{who}: was scored with other {' and other '.join(scoring)}; it is scored again")
             for scores in RunFolder(job.folder).scores_files():
-                scores.unlink()  # of another search
+                scores.unlink()
         job.folder.mkdir(parents=True, exist_ok=True)
         write_text(file, dump_config(job.config))
+        write_text(job.folder / FACTS_FILE, json.dumps(facts, indent=1) + "\n")
 
     def _call(self, job: Job, log: IO[str], *words: str) -> None:
         command = [sys.executable, "-m", "transformer_mt", *words]
@@ -153,6 +160,8 @@ def is_done(job: Job) -> bool:
     run = RunFolder(job.folder)
     scores = [run.scores_file(f"test-{i}") for i in range(len(job.config.data.test))]
     if not run.is_finished or not all(matches_model(file, run) for file in scores):
+        return False
+    if any(changed_facts(job, facts_of_job(job))):
         return False
     file = job.folder / "job.yaml"
     return file.exists() and file.read_text(encoding="utf-8") == dump_config(job.config)

@@ -19,7 +19,7 @@ from transformer_mt.config.parts.filter import FilterConfig
 from transformer_mt.data.cleaning.rules import Rule, rules_of
 from transformer_mt.data.corpora.kind import Corpus
 from transformer_mt.errors import InputError, WorkError
-from transformer_mt.experiments.origin import check_origin, record_origin
+from transformer_mt.experiments.origin import check_origin, record_origin, set_other_aside
 from transformer_mt.files import digest, fsync
 from transformer_mt.locks import lock_output
 from transformer_mt.messages import say
@@ -32,6 +32,7 @@ from transformer_mt.translation.chunk_size import ChunkSize
 from transformer_mt.translation.flags import known_flags
 from transformer_mt.translation.result import Options
 from transformer_mt.translation.translator import Translator
+from transformer_mt.version import RESULTS
 
 EMPTY, REPEATED, LONG, LOW = "empty", "repeated", "over-long", "low score"
 READ, KEPT = "read", "kept"
@@ -106,6 +107,7 @@ class SyntheticCorpusTask:
             "search": json.dumps([decode, self.tag, *self.languages], sort_keys=True),
             "engine": f"{self.translator.engine.name} {self.translator.engine.dtype}",
             "text": self.text.content,
+            "program's results": str(RESULTS),
             "choice": json.dumps([self.choice.rules.model_dump(), self.choice.keep, flags]),
         }
 
@@ -119,11 +121,14 @@ def check_columns(languages: tuple[str, str]) -> None:
         )
 
 
-def make_corpus(step: SyntheticCorpusTask, out: Path, ranks: Ranks | None = None) -> Counter[str]:
+def make_corpus(
+    step: SyntheticCorpusTask, out: Path, ranks: Ranks | None = None, replaces: bool = False
+) -> Counter[str]:
     """Write the lines with their translations to `out`, a corpus file in JSON lines; gives back the number of
     lines by what became of them, nothing if the file is there already.
 
-    Interrupted, it resumes. With several ranks each translates its share, and rank 0 reads and writes.
+    Interrupted, it resumes. A file that was made from other facts is refused, or with `replaces` moved aside
+    and made again. With several ranks each translates its share, and rank 0 reads and writes.
     """
     ranks = ranks or Ranks()
     counts: Counter[str] = Counter()
@@ -141,11 +146,15 @@ def make_corpus(step: SyntheticCorpusTask, out: Path, ranks: Ranks | None = None
         raise InputError(f"{out}: cannot be written: {error.strerror}") from None
     with lock_output(out):
         facts = step.facts()
+        if replaces:
+            for file in (out, part):
+                set_other_aside(file, facts, origin)
         if out.exists():
             check_origin(out, facts, origin)
             say(f"{out}: is done already")
             part.unlink(missing_ok=True)
         else:
+            part.touch()
             if part.stat().st_size:  # the choice is made when all is translated: it may still change
                 check_origin(part, {name: facts[name] for name in facts if name != "choice"}, origin)
             record_origin(origin, facts)

@@ -18,9 +18,9 @@ BATCH_SEGMENTS = 64
 _LONGEST_WAITS = 5
 _HEAVY = 400
 """Pieces of a request from which on it is a heavy one: the light ones go first."""
-_HEAVY_SEGMENTS = 2
+_HEAVY_SEGMENTS = 1
 """Most segments of heavy requests searched together while there are light ones."""
-_HEAVY_SHARE = 1 / 3
+_HEAVY_SHARE = 1 / 4
 """Seconds for heavy requests for each second for light ones."""
 _PAUSE = 1.0
 """Seconds after the last light request for which others are expected."""
@@ -49,7 +49,8 @@ class _Task:
 
 class SegmentQueue:
     """What waits for an engine. A batch takes one segment of each request in turn, the requests with the
-    fewest pieces so far first. While light requests come, heavy ones get a third of their time, in one thread.
+    fewest pieces so far first. While light requests come, heavy ones get a quarter of their time, in one
+    thread.
     """
 
     def __init__(self, engine: Engine, threads: int = 1, wait: float = 0.002) -> None:
@@ -89,6 +90,7 @@ class SegmentQueue:
             if not request.tasks:
                 self._waiting.append(request)
             request.tasks.extend(tasks)
+            request.size += sum(task.size for task in tasks)
             self._changed.notify()
 
     def drop(self, request: "QueuedEngine") -> None:
@@ -157,7 +159,8 @@ class SegmentQueue:
         light = [request for request in self._waiting if not request.is_heavy]
         heavy = [request for request in self._waiting if request.is_heavy]
         has_light = bool(light) or time.monotonic() - self._last_light < _PAUSE
-        most = min(BATCH_SEGMENTS, -(-(self.waiting + self._in_work) // len(self._threads)))
+        threads = max(1, len(self._threads) - self._heavy_in_work)
+        most = min(BATCH_SEGMENTS, -(-(self.waiting + self._in_work - self._heavy_in_work) // threads))
         if heavy and has_light and self._heavy_credit > 0 and not self._heavy_in_work:
             return self._take_from(heavy, _HEAVY_SEGMENTS)
         if light:
@@ -213,6 +216,8 @@ class QueuedEngine:
     tasks: deque[_Task] = field(default_factory=deque)
     used: int = 0
     """Pieces that were taken from the queue."""
+    size: int = 0
+    """Pieces that were put into it."""
     is_given_up: bool = False
 
     def __post_init__(self) -> None:
@@ -222,7 +227,7 @@ class QueuedEngine:
 
     @property
     def is_heavy(self) -> bool:
-        return self.used > _HEAVY
+        return self.size > _HEAVY
 
     def check(self, settings: DecodeConfig) -> None:
         self.segments.engine.check(settings)

@@ -23,6 +23,8 @@ from transformer_mt.data.batches.mixture import Mixture
 from transformer_mt.data.batches.prefetch import BatchPrefetcher
 from transformer_mt.data.cleaning.drop_reasons import EMPTY, LONG, RATIO, length_reason
 from transformer_mt.data.corpora.held_out import as_lines, held_out_file
+from transformer_mt.data.corpora.scored_sentences import ScoredSentences, keys_of
+from transformer_mt.data.preparation.first_pass import evaluation_keys
 from transformer_mt.data.preparation.prepare import PreparedData, ValidationSet, help_prepare, prepare
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer, tokenizer_files
 from transformer_mt.device import keep_freed_memory
@@ -30,7 +32,7 @@ from transformer_mt.errors import InputError, Setting
 from transformer_mt.evaluation.sacrebleu_metrics import build_bleu
 from transformer_mt.files import write_text
 from transformer_mt.locks import FolderLock, lock_folder, set_aside
-from transformer_mt.messages import say
+from transformer_mt.messages import messages_to, say
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.runs.resolve import Origin, resolve, updates_of_epochs
@@ -91,7 +93,8 @@ def _open_run(config: Config, folder: RunFolder, fresh: bool, ranks: Ranks, held
         _note_other_directions(config, parent)
     # 4. The config and the data before the folder is created or moved: most mistakes are found here.
     origin = Origin(before, folder.tokenizer() if saved else None, parent.config if parent else None)
-    prepared = _Preparation(folder, fresh, saved, before, device, ranks)
+    inherited = _inherited(folder, parent, saved is not None)
+    prepared = _Preparation(folder, fresh, saved, before, device, ranks, inherited or frozenset())
     held.callback(prepared.close)
     asked, config = config, resolve(config, origin, prepared)
     data, batches = prepared.data, prepared.batches(config)
@@ -129,6 +132,8 @@ def _open_run(config: Config, folder: RunFolder, fresh: bool, ranks: Ranks, held
         if parent is not None:
             parent.record(folder)
         _write_facts(data, folder)
+        if saved is None:
+            _scored_sentences(config, data, inherited).write(folder.scored_file)
         write_text(folder.config_file, dump_config(run.config, comments=True))
     return run
 
@@ -144,8 +149,12 @@ class _Preparation:
         before: Config | None,
         device: torch.device,
         ranks: Ranks,
+        left_out: frozenset[int],
     ) -> None:
-        """`before` is the config of the checkpoint that is resumed."""
+        """`before` is the config of the checkpoint that is resumed; training pairs with a source whose key is
+        among those `left_out` are dropped.
+        """
+        self._left_out = left_out
         self._folder, self._fresh, self._saved, self._before = folder, fresh, saved, before
         self._device, self._ranks = device, ranks
         self.data: PreparedData
@@ -155,7 +164,7 @@ class _Preparation:
     def prepare(self, config: Config, tokenizer: Tokenizer | None) -> None:
         """Check the config, then prepare its data. InputError if the data do not fit it or the checkpoint."""
         _check_config(config, self._before, self._folder, self._fresh)
-        self.data = _prepare_data(config, tokenizer, self._ranks)
+        self.data = _prepare_data(config, tokenizer, self._ranks, self._left_out)
         if self._saved is None and not self._fresh:
             _refuse_foreign_tokenizer(self._folder, self.data.tokenizer)
         if self._saved is not None and self._saved.state["data_fingerprint"] != self.data.fingerprint:
@@ -293,11 +302,13 @@ def _refuse_foreign_tokenizer(folder: RunFolder, tokenizer: Tokenizer) -> None:
         )
 
 
-def _prepare_data(config: Config, tokenizer: Tokenizer | None, ranks: Ranks) -> PreparedData:
+def _prepare_data(
+    config: Config, tokenizer: Tokenizer | None, ranks: Ranks, left_out: frozenset[int]
+) -> PreparedData:
     """The encoded pairs; InputError unless all ranks have the same and the monitor can be computed."""
-    helping = help_prepare(config, tokenizer) if ranks.local_rank else nullcontext()
+    helping = help_prepare(config, tokenizer, left_out) if ranks.local_rank else nullcontext()
     with helping, ranks.local_rank_zero_first():
-        data = prepare(config, tokenizer, log_probs)
+        data = prepare(config, tokenizer, log_probs, left_out)
     forget_models()
     if len(set(ranks.gather(data.fingerprint))) > 1:
         raise InputError(
@@ -357,6 +368,35 @@ def _create_folder(folder: Path, fresh: bool) -> FolderLock:
         say(f"the old run is now {set_aside(folder)}")
     folder.mkdir(parents=True, exist_ok=True)
     return lock_folder(folder)
+
+
+def _inherited(folder: RunFolder, parent: Parent | None, is_resumed: bool) -> frozenset[int] | None:
+    """The keys of the sentences that the parent was chosen and scored by; none without a parent, None where
+    it has not recorded them.
+    """
+    if is_resumed:
+        of_run = ScoredSentences.read(folder.scored_file)
+        return frozenset() if of_run is None else of_run.inherited
+    if parent is None:
+        return frozenset()
+    of_parent = ScoredSentences.read(parent.folder.scored_file)
+    if of_parent is not None:
+        return of_parent.for_children
+    say(
+        f"note: {parent.folder} has not recorded its validation and test sentences: they are not left out of "
+        "this training"
+    )
+    return None
+
+
+def _scored_sentences(
+    config: Config, data: PreparedData, inherited: frozenset[int] | None
+) -> ScoredSentences:
+    """The sentences that a run is chosen and scored by, with those of the run it continues."""
+    held_out = [text for pairs in data.held_out.values() for pair in pairs for text in pair]
+    with messages_to(lambda text: None):  # what is wrong with a set was said already
+        keys = evaluation_keys(config.data)
+    return ScoredSentences(keys_of(held_out) | keys.sources | keys.targets, inherited)
 
 
 def _write_facts(data: PreparedData, folder: RunFolder) -> None:

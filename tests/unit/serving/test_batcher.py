@@ -129,7 +129,8 @@ def test_a_long_text_does_not_hold_up_a_short_one(recorder):
         await asyncio.gather(first, short, long)
 
     run(recorder, body)
-    assert "short" in recorder.batches[1] and max(map(len, recorder.batches)) <= BATCH_SEGMENTS
+    assert any("short" in batch for batch in recorder.batches[1:3])
+    assert max(map(len, recorder.batches)) <= BATCH_SEGMENTS
     assert sum(len(batch) for batch in recorder.batches) == 302
 
 

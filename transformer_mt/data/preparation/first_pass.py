@@ -62,7 +62,7 @@ def read_first_pass(folder: Path) -> FirstPassResult | None:
 
 
 def first_pass(
-    config: Config, folder: Path, tokenizer: Tokenizer | None, log_probs: LogProbs
+    config: Config, folder: Path, tokenizer: Tokenizer | None, log_probs: LogProbs, left_out: frozenset[int]
 ) -> tuple[FirstPassResult, Tokenizer]:
     """The drop reason of each row, the vocabulary learnt from those kept, and the sets held out of them. All
     are saved in the folder.
@@ -73,7 +73,9 @@ def first_pass(
         return done, Tokenizer.load(folder)
     splits = splits_of(data.valid_sets, data.test)
     held_out = evaluation_keys(data)
-    row_reasons = ReasonFile(folder / FIRST_PASS_FOLDER, held_out.sources, data.remove_duplicates, splits)
+    row_reasons = ReasonFile(
+        folder / FIRST_PASS_FOLDER, held_out.sources | left_out, data.remove_duplicates, splits
+    )
     sample = _evenly_spaced(row_reasons.walk(_corpora(data, held_out.targets)), TOKENIZER_PAIRS)
     reasons = row_reasons.finish()
     for split in splits:

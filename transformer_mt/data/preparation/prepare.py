@@ -101,12 +101,16 @@ def _no_models(model: str, pairs: Sequence[Pair], languages: tuple[str, str]) ->
 
 
 def prepare(
-    config: Config, tokenizer: Tokenizer | None = None, log_probs: LogProbs = _no_models
+    config: Config,
+    tokenizer: Tokenizer | None = None,
+    log_probs: LogProbs = _no_models,
+    left_out: frozenset[int] = frozenset(),
 ) -> PreparedData:
     """The data of `config`, from the cache if it is there. `tokenizer` is the vocabulary, where it is not to
-    be learnt. `log_probs` scores pairs for the rule `model_score`.
+    be learnt. `log_probs` scores pairs for the rule `model_score`. Training pairs with a source whose key is
+    among those `left_out` are dropped, as those of the validation and test sets are.
     """
-    folder = cache_root() / _key(config, None)
+    folder = cache_root() / _key(config, None, left_out)
     if (
         folder.is_dir()
         and (data := _open(config.data, folder))
@@ -114,13 +118,13 @@ def prepare(
     ):
         return _announce(data, f"from the cache {folder}")
     if tokenizer is not None:
-        folder = cache_root() / _key(config, tokenizer)
+        folder = cache_root() / _key(config, tokenizer, left_out)
         if folder.is_dir() and (data := _open(config.data, folder)):
             return _announce(data, f"from the cache {folder}")
-    return _announce(_build(config, folder, tokenizer, log_probs), f"cached in {folder}")
+    return _announce(_build(config, folder, tokenizer, log_probs, left_out), f"cached in {folder}")
 
 
-def _key(config: Config, tokenizer: Tokenizer | None) -> str:
+def _key(config: Config, tokenizer: Tokenizer | None, left_out: frozenset[int]) -> str:
     data = config.data
     facts = {
         "format": FORMAT,
@@ -134,6 +138,8 @@ def _key(config: Config, tokenizer: Tokenizer | None) -> str:
         if tokenizer
         else config.tokenizer.model_dump(exclude={"bpe_dropout", "file"}),
     }
+    if left_out:
+        facts["left out"] = hashlib.sha256(json.dumps(sorted(left_out)).encode()).hexdigest()
     if data.control_pieces:  # `data.language_pieces` alone changes them
         facts["pieces"] = [data.pieces_before(corpus) for corpus in (*data.entries, *data.valid_sets)]
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:24]
@@ -205,7 +211,9 @@ def _announce(data: PreparedData, origin: str) -> PreparedData:
     return data
 
 
-def _build(config: Config, folder: Path, tokenizer: Tokenizer | None, log_probs: LogProbs) -> PreparedData:
+def _build(
+    config: Config, folder: Path, tokenizer: Tokenizer | None, log_probs: LogProbs, left_out: frozenset[int]
+) -> PreparedData:
     """Make the cache folder, resuming what an interrupted process left in `.part`."""
     root, part = folder.parent, _part(folder)
     try:
@@ -222,14 +230,14 @@ def _build(config: Config, folder: Path, tokenizer: Tokenizer | None, log_probs:
                 shutil.rmtree(folder)
             part.mkdir(exist_ok=True)
             try:
-                _prepare_into(config, part, tokenizer, log_probs)
+                _prepare_into(config, part, tokenizer, log_probs, left_out)
             except InputError:
                 if not (
                     part / FIRST_PASS_FILE
                 ).exists():  # what was encoded stays: a file out of reach may come back
                     shutil.rmtree(part, ignore_errors=True)
                 raise
-            if _key(config, tokenizer) != folder.name:
+            if _key(config, tokenizer, left_out) != folder.name:
                 shutil.rmtree(part, ignore_errors=True)
                 raise InputError(
                     "the corpus must stay as it is while it is read, but has changed; start again"
@@ -258,9 +266,9 @@ def _lock(root: Path, config: Config, part: Path) -> FolderLock:
         return wait_for_folder(root, wait)
 
 
-def help_prepare(config: Config, tokenizer: Tokenizer | None) -> ShardHelper:
+def help_prepare(config: Config, tokenizer: Tokenizer | None, left_out: frozenset[int]) -> ShardHelper:
     """Within it, this process helps another that prepares the data of `config`."""
-    return ShardHelper(config, _part(cache_root() / _key(config, tokenizer)))
+    return ShardHelper(config, _part(cache_root() / _key(config, tokenizer, left_out)))
 
 
 def _part(folder: Path) -> Path:
@@ -275,13 +283,15 @@ def _remove_abandoned(root: Path) -> None:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def _prepare_into(config: Config, folder: Path, tokenizer: Tokenizer | None, log_probs: LogProbs) -> None:
+def _prepare_into(
+    config: Config, folder: Path, tokenizer: Tokenizer | None, log_probs: LogProbs, left_out: frozenset[int]
+) -> None:
     data = config.data
     for corpus in data.valid_sets:
         if not isinstance(corpus, FromTrainCorpus):
             say(f"reading {corpus.describe_access()} (validation)")
             validation_sentences(corpus, data, folder)  # before hours of work
-    first, tokenizer = first_pass(config, folder, tokenizer, log_probs)
+    first, tokenizer = first_pass(config, folder, tokenizer, log_probs, left_out)
     corpora, fingerprints = second_pass(config, folder, tokenizer, first)
     if not any(corpus.counts.get(drop_reasons.KEPT) for corpus in corpora):
         names = ", ".join(entry.title for entry in data.entries)

@@ -1,0 +1,90 @@
+"""What the results of a sweep's job depend on besides its config: the contents of its corpora, and the
+program.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+from transformer_mt.config import DataConfig
+from transformer_mt.data.corpora.evaluation_sets import read_set
+from transformer_mt.data.corpora.held_out import AnySet
+from transformer_mt.errors import InputError
+from transformer_mt.experiments.sweep_plan import Job
+from transformer_mt.files import digest
+from transformer_mt.runs.folder import RunFolder, facts_of
+from transformer_mt.text.hashes import sentence_key
+from transformer_mt.version import RESULTS
+
+FACTS_FILE = "job.json"
+_TRAINING = ("training data", "validation data")
+_SCORING = ("test data", "versions of the program")
+
+
+def facts_of_job(job: Job) -> dict[str, str]:
+    """A hash of each thing that its results depend on."""
+    data = job.config.data
+    return {
+        "training data": _content(data.entries),
+        "validation data": _content(data.valid_sets),
+        "test data": _content(data.test),
+        "versions of the program": str(RESULTS),
+    }
+
+
+def changed_facts(job: Job, facts: dict[str, str]) -> tuple[list[str], list[str]]:
+    """What changed since the job was trained, and what since it was scored. A test set that changed is a
+    change of the training, too, if training pairs stand in one of the two: they are left out.
+    """
+    before = facts_of(job.folder / FACTS_FILE)
+    changed = [name for name in facts if before.get(name, facts[name]) != facts[name]]
+    training = [name for name in changed if name in _TRAINING]
+    scoring = [name for name in changed if name in _SCORING]
+    if "test data" in scoring and not training and _touches_training(job):
+        training.append("test data")
+    return training, scoring
+
+
+def _content(corpora: Iterable[AnySet]) -> str:
+    return hashlib.sha256(json.dumps([_facts(corpus) for corpus in corpora]).encode()).hexdigest()[:24]
+
+
+def _facts(corpus: AnySet) -> list[str]:
+    """The keys of a corpus, and a hash of the contents of its files."""
+    keys = corpus.model_dump_json(exclude={"name", "weight", "license"})
+    files = [] if corpus.is_held_out else corpus.local_files()  # type: ignore[union-attr]
+    return [keys, *(_digest(path, path.stat().st_size, path.stat().st_mtime_ns) for path in _there(files))]
+
+
+def _there(files: Iterable[Path]) -> Iterable[Path]:
+    for path in files:
+        if not path.exists():
+            raise InputError(f"{path}: no such file; paths are taken from the folder you start in")
+        yield from sorted(path.rglob("*")) if path.is_dir() else [path]
+
+
+@cache
+def _digest(path: Path, size: int, time: int) -> str:
+    """Of the same size and time it is the same file: each is read once."""
+    return digest(path) if path.is_file() else ""
+
+
+def _touches_training(job: Job) -> bool:
+    """Whether a sentence that is in the test sets now or was before, but not both, is a training source."""
+    data, run = job.config.data, RunFolder(job.folder)
+    before, now = set(), set()
+    for i, corpus in enumerate(data.test):
+        file = run.translations_file(f"test-{i}")
+        if not file.exists():
+            return True
+        before |= {sentence_key(json.loads(line)["source"]) for line in file.read_text("utf-8").splitlines()}
+        if not corpus.is_held_out:
+            now |= {sentence_key(src) for src, _ in read_set(corpus, data.languages, run.path, "test")}
+    differs = before ^ now
+    return bool(differs) and any(sentence_key(src) in differs for src in _sources(data))
+
+
+def _sources(data: DataConfig) -> Iterable[str]:
+    return (src for entry in data.entries for src, _ in entry.read(data.languages))
