@@ -169,11 +169,7 @@ def fair(arguments: argparse.Namespace, lines: Sequence[str]) -> None:
         for name, text in beside.items():
             end = time.perf_counter() + FAIR_SECONDS
 
-            def ask_for_long(text: str = text, name: str = name, end: float = end) -> None:
-                while text and time.perf_counter() < end:
-                    answered[f"{name}: {Client(server).translate(text)[0]}"] += 1
-
-            other = threading.Thread(target=ask_for_long, daemon=True)
+            other = threading.Thread(target=_ask_for_long, args=(server, text, end, answered), daemon=True)
             other.start()
             times[name].append(_until(server, lines, end))
             other.join()
@@ -191,6 +187,11 @@ def fair(arguments: argparse.Namespace, lines: Sequence[str]) -> None:
             f"{max(ratios):.2f}) |"
         )
     print(f"\nThe long requests: {dict(answered)}")
+
+
+def _ask_for_long(server: Server, text: str, end: float, answered: Counter[str]) -> None:
+    while text and time.perf_counter() < end:
+        answered[f"{text[:10]}...: {Client(server).translate(text)[0]}"] += 1
 
 
 def _until(server: Server, lines: Sequence[str], end: float) -> list[float]:

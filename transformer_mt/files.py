@@ -20,6 +20,14 @@ def write_bytes(path: Path, content: bytes) -> None:
     temporary.replace(path)
 
 
+def missing(path: str | Path) -> str:
+    """What to say of a file that is not there: a link may be there, and its file not."""
+    path = Path(path)
+    if path.is_symlink():
+        return f"{path}: must be a file, but is a link to {path.readlink()}, which is not there"
+    return f"{path}: no such file; paths are taken from the folder you start in"
+
+
 def fsync(path: Path) -> None:
     """Flush the content of a file, or the names in a folder, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)

@@ -6,6 +6,7 @@ data is wrong, 128 + N stopped by signal N. Nothing slow is imported before the 
 
 import argparse
 import contextlib
+import errno
 import io
 import os
 import signal
@@ -161,10 +162,11 @@ def _status_of(parser: argparse.ArgumentParser, arguments: argparse.Namespace, i
         return 128 + signal.SIGPIPE
     except OSError as error:
         # A full disk or a removed folder; files that were complete are still complete.
-        say_error(
-            f"{error.filename or 'a file'}: {error.strerror or error}; free some space or check the path, "
-            "then run it again"
-        )
+        is_known = error.errno in _ADVICE
+        name = error.filename or (getattr(arguments, "output", None) or "standard output" if is_known else "")
+        what_to_do = _ADVICE.get(error.errno or 0, "free some space or check the path")
+        reason = f"{name}: {error.strerror}" if name and error.strerror else str(error)
+        say_error(f"{reason}; {what_to_do}, then run it again")
         return 1
     except KeyboardInterrupt as stop:
         is_resumable = hasattr(arguments, "resume") and arguments.output  # of `translate`
@@ -173,6 +175,16 @@ def _status_of(parser: argparse.ArgumentParser, arguments: argparse.Namespace, i
         if is_process:
             _end_now(status)  # not after the threads that still compute
         return status
+
+
+_ADVICE = {
+    errno.EFBIG: "raise the limit on the size of files (ulimit -f), or write to another disk",
+    errno.EMFILE: "raise the limit on open files (ulimit -n)",
+    errno.ENFILE: "close other programs, as the system has too many open files",
+    errno.ENOSPC: "free some space",
+    errno.EDQUOT: "free some space of your quota",
+}
+"""What to do about an error of the system."""
 
 
 def _install_signal_handlers() -> None:

@@ -18,6 +18,7 @@ from transformer_mt.cli.ranks import has_ranks, join_ranks
 from transformer_mt.cli.translate_checks import check_options
 from transformer_mt.documents.formats import format_of
 from transformer_mt.errors import InputError
+from transformer_mt.files import missing
 from transformer_mt.messages import say
 
 if TYPE_CHECKING:
@@ -222,6 +223,8 @@ def _open_output(arguments: argparse.Namespace, translator: "Translator", files:
             resume.begin(output, _facts(arguments, translator))
         return opened
     except OSError as error:
+        if output.is_symlink() and not output.exists():
+            raise InputError(missing(output)) from None
         raise InputError(f"{output}: cannot be written: {error.strerror}") from None
 
 

@@ -2,6 +2,7 @@
 
 import difflib
 import json
+import re
 import typing
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,12 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from transformer_mt.config.config import Config
+from transformer_mt.config.config import NAME_PATTERN, Config
 from transformer_mt.config.keys import CORPORA
 from transformer_mt.config.messages import OVERRIDDEN, is_of_other_member, sentence
 from transformer_mt.config.yaml_loader import Loader
 from transformer_mt.errors import InputError
+from transformer_mt.files import missing
 from transformer_mt.messages import say
 
 _RENAMED = {"tokenizer.sampling": "tokenizer.bpe_dropout"}
@@ -45,6 +47,12 @@ def load_yaml(kind: type[Kind], path: str | Path, overrides: list[str] | tuple[s
     values = _copy_of(values)
     for override in overrides:
         _apply(values, where, override)
+    if "name" not in values and not re.fullmatch(NAME_PATTERN, path.stem):
+        raise InputError(
+            f"{path}: the name of the file is the name of what it trains, and must be letters, digits and . "
+            "+ - _, "
+            f"a letter or digit first, but is {path.stem!r}; set `name`, or rename the file"
+        )
     values.setdefault("name", path.stem)
     for old, new in _RENAMED.items():
         if old in where:
@@ -62,7 +70,7 @@ def load_yaml(kind: type[Kind], path: str | Path, overrides: list[str] | tuple[s
 
 def _shipped(path: Path) -> Path:
     """The config of this name that ships with the package, if `path` is a bare name (`demo`) and no file."""
-    if path.suffix or path.parent != Path() or path.exists():
+    if path.suffix or path.parent != Path() or path.exists() or path.is_symlink():
         return path
     package = Path(__file__).parent.parent
     folders = [package / "configs", package.parent / "configs"]  # of an installed package, and of a checkout
@@ -82,6 +90,8 @@ def _read(path: Path, seen: tuple[Path, ...]) -> tuple[dict[str, Any], dict[str,
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
+        if path.is_symlink():
+            raise InputError(missing(path)) from None
         near = difflib.get_close_matches(
             path.name,
             # Not the file that names this one in `extends`
@@ -95,8 +105,12 @@ def _read(path: Path, seen: tuple[Path, ...]) -> tuple[dict[str, Any], dict[str,
         own = path / "config.yaml"
         hint = f"; its config is {own}" if own.exists() else ""
         raise InputError(f"{path}: a config must be a YAML file, but is a folder{hint}") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: a config must be a readable UTF-8 file: {error}") from None
+    except UnicodeDecodeError as error:
+        found = f"byte {error.object[error.start]:#04x} is not"
+        found = "is UTF-16" if error.object[:2] in (b"\xff\xfe", b"\xfe\xff") else found
+        raise InputError(f"{path}: a config must be in UTF-8, but {found}; save it as UTF-8") from None
+    except OSError as error:
+        raise InputError(f"{path}: a config must be readable, but is not: {error.strerror}") from None
     try:
         node = yaml.compose(text, Loader)
         where: dict[str, str] = {}

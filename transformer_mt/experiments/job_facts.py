@@ -13,7 +13,7 @@ from transformer_mt.data.corpora.evaluation_sets import read_set
 from transformer_mt.data.corpora.held_out import AnySet
 from transformer_mt.errors import InputError
 from transformer_mt.experiments.sweep_plan import Job
-from transformer_mt.files import digest
+from transformer_mt.files import digest, missing
 from transformer_mt.runs.folder import RunFolder, facts_of
 from transformer_mt.text.hashes import sentence_key
 from transformer_mt.version import RESULTS
@@ -61,7 +61,7 @@ def _facts(corpus: AnySet) -> list[str]:
 def _there(files: Iterable[Path]) -> Iterable[Path]:
     for path in files:
         if not path.exists():
-            raise InputError(f"{path}: no such file; paths are taken from the folder you start in")
+            raise InputError(missing(path))
         yield from sorted(path.rglob("*")) if path.is_dir() else [path]
 
 

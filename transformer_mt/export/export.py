@@ -30,7 +30,8 @@ def export(
     config = run.config()
     run.check_weights()
     if out.exists():
-        raise InputError(f"{out}: must not be there yet, but is; remove it or name another folder")
+        found = "a folder is there" if out.is_dir() else "a file is there"
+        raise InputError(f"{out}: must be a new folder, but {found}; remove it or name another")
     if reasons := target.reasons_against(config):
         lines = [f"{target.name} cannot hold this model: {reason}" for reason in reasons]
         raise InputError("\n".join([*lines, target.advice]))

@@ -4,6 +4,7 @@ import asyncio
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import h11
@@ -19,6 +20,11 @@ from transformer_mt.serving.directions import Directions
 from transformer_mt.serving.limits import ApiKeys, Limits
 from transformer_mt.serving.processes import EnginePool
 from transformer_mt.translation.translator import Translator
+
+try:
+    import resource
+except ImportError:  # on Windows
+    resource = None  # type: ignore[assignment]
 
 _HEADER_SECONDS = 10.0
 """For a client to send the head of a request, from its first byte; of the first one, from the connection."""
@@ -83,6 +89,7 @@ def serve(
     translator, here or in another process. `behind_proxy`: the clients' addresses are those that a proxy on
     this machine writes into `X-Forwarded-For`.
     """
+    limits = _within_open_files(limits)
     listener = _open_socket(host, port)  # first: a port that is taken is reported before models are loaded
     translators = [load() for load in loads]
     pairs = [(translator.source_lang, translator.target_lang) for translator in translators]
@@ -124,6 +131,29 @@ def _batcher(
     batcher = Batcher(translator, engine, queue_lines=limits.queue_lines, threads=threads)
     running.callback(batcher.close)
     return batcher
+
+
+_OTHER_FILES = 50
+"""Open files of the server besides its connections, at most about."""
+
+
+def _within_open_files(limits: Limits) -> Limits:
+    """The limits, with no more connections than the system lets this process have open files (`ulimit
+    -n`).
+    """
+    if resource is None:
+        return limits
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = limits.connections + _OTHER_FILES
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return limits
+    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    if most < wanted:
+        connections = max(1, most - _OTHER_FILES)
+        say(f"note: at most {connections:,} connections, as ulimit -n allows {most:,} open files")
+        limits = replace(limits, connections=connections)
+    return limits
 
 
 def _open_socket(host: str, port: int) -> socket.socket:

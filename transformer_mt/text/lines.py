@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from transformer_mt.errors import InputError
+from transformer_mt.files import missing
 from transformer_mt.text.compressed import COMPRESSED, DAMAGED, open_compressed
 
 
@@ -25,7 +26,7 @@ def open_bytes(path: str | Path) -> IO[bytes]:
     try:
         return open_compressed(path)
     except FileNotFoundError:
-        raise InputError(f"{path}: no such file; paths are taken from the folder you start in") from None
+        raise InputError(missing(path)) from None
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
 

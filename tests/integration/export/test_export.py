@@ -183,7 +183,10 @@ def test_the_probe_without_the_validation_set_is_what_the_run_was_scored_on(tiny
             ["translate", "RUN", "x", "--engine", "ctranslate2", "--beam", "2", "--n-best", "3"],
             "--n-best must be at most --beam (2), but is 3",
         ),
-        (["export", "RUN", "EXPORT"], "must not be there yet, but is"),
+        (
+            ["export", "RUN", "EXPORT"],
+            "must be a new folder, but a folder is there; remove it or name another",
+        ),
         (["export", "EXPORT", "new"], "must be a run's folder, but is exported already"),
         (["export", "no/run", "new"], "no/run: no such folder"),
         (["export", "RUN", "new", "--probe", "no/file"], "no/file: no such file"),

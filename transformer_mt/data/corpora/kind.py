@@ -11,6 +11,7 @@ from transformer_mt.config.parts.filter import FilterConfig
 from transformer_mt.config.parts.language import Language
 from transformer_mt.config.parts.section import Section
 from transformer_mt.errors import InputError
+from transformer_mt.files import missing
 from transformer_mt.text.pair import Pair
 
 TAG = r"^(>?[^>\s]\S*|>)$"
@@ -137,7 +138,7 @@ class Corpus(Section):
         files = []
         for path in self.local_files():
             if not path.exists():
-                raise InputError(f"{path}: no such file; paths are taken from the folder you start in")
+                raise InputError(missing(path))
             stat = path.stat()
             files.append([str(path.resolve()), stat.st_size, stat.st_mtime_ns])
         return facts | {"files": files}

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from transformer_mt.errors import InputError
+from transformer_mt.files import missing
 from transformer_mt.text.lines import read_lines
 from transformer_mt.text.pair import Pair
 
@@ -170,7 +171,7 @@ def _parquet_rows(path: str) -> Iterator[dict[str, Any]]:
     try:
         table = pyarrow.parquet.ParquetFile(path)
     except FileNotFoundError:
-        raise InputError(f"{path}: no such file; paths are taken from the folder you start in") from None
+        raise InputError(missing(path)) from None
     except (OSError, pyarrow.ArrowException) as error:
         raise InputError(f"{path}: must be a parquet file: {error}") from None
     batches = table.iter_batches(batch_size=10_000)
