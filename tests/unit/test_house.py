@@ -78,7 +78,7 @@ ALLOWED = {
         "runs", "text", "training", "training.parallel", "training.state", "translation",
         "translation.engines",
     },
-    "serving": {"config", "documents", "text", "translation"},
+    "serving": {"config", "documents", "search", "text", "translation", "translation.engines"},
     "cli": {
         "config", "config.parts", "data.corpora", "data.preparation", "documents", "evaluation",
         "experiments", "export", "inspection", "new_config", "runs", "serving", "text", "training",
