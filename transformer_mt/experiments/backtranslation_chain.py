@@ -15,6 +15,7 @@ from transformer_mt.data.cleaning.rules import rules_of
 from transformer_mt.data.corpora.file import FileCorpus
 from transformer_mt.data.corpora.kind import TAG
 from transformer_mt.errors import InputError
+from transformer_mt.experiments.origin import record_origin
 from transformer_mt.experiments.synthetic import (
     PairSelection,
     SyntheticCorpusTask,
@@ -24,9 +25,10 @@ from transformer_mt.experiments.synthetic import (
     make_corpus,
     with_corpora,
 )
+from transformer_mt.files import digest
 from transformer_mt.locks import set_aside, start_over
 from transformer_mt.messages import say
-from transformer_mt.runs.folder import RunFolder
+from transformer_mt.runs.folder import RunFolder, facts_of
 from transformer_mt.training.loop import train
 from transformer_mt.translation.translator import Translator
 
@@ -105,16 +107,18 @@ def run_chain(path: Path, out: Path | None, fresh: bool = False) -> Path:
     counts = make_corpus(step, synthetic, replaces=True)
     if counts:
         say(f"{synthetic}: {counts_in_words(counts)}")
-        _set_other_aside(folder / "forward", synthetic)
+    _set_other_aside(folder / "forward", synthetic)
     del translator, step  # its memory is for the training
     return train(_with_synthetic(forward, chain, synthetic), folder / "forward")
 
 
 def _set_other_aside(forward: Path, synthetic: Path) -> None:
-    """Move a forward model aside that was trained on other pairs than those that were made just now."""
-    run = RunFolder(forward)
-    if run.config_file.exists() and run.config_file.stat().st_mtime < synthetic.stat().st_mtime:
+    """Move a forward model aside that was trained on other pairs than those that are there now."""
+    origin, pairs = forward.with_name("forward.origin.json"), digest(synthetic)
+    before = facts_of(origin).get("synthetic pairs", pairs)
+    if before != pairs and RunFolder(forward).config_file.exists():
         say(f"{forward}: was trained on other synthetic pairs; that is now {set_aside(forward)}")
+    record_origin(origin, {"synthetic pairs": pairs})
 
 
 def _check_directions(path: Path, backward: DataConfig, forward: DataConfig) -> None:

@@ -65,6 +65,8 @@ class SegmentQueue:
         self._heavy_in_work = 0
         self._heavy_credit = 0.0
         """Seconds that heavy requests may use now."""
+        self._is_heavy_turn = False
+        """Whether light requests had a batch since the last one of heavy requests."""
         self._last_light = -_PAUSE
         self._threads = [threading.Thread(target=self._work, daemon=True) for _ in range(threads)]
         for thread in self._threads:
@@ -161,9 +163,12 @@ class SegmentQueue:
         has_light = bool(light) or time.monotonic() - self._last_light < _PAUSE
         threads = max(1, len(self._threads) - self._heavy_in_work)
         most = min(BATCH_SEGMENTS, -(-(self.waiting + self._in_work - self._heavy_in_work) // threads))
-        if heavy and has_light and self._heavy_credit > 0 and not self._heavy_in_work:
+        has_turn = not light or self._is_heavy_turn
+        if heavy and has_light and has_turn and self._heavy_credit > 0 and not self._heavy_in_work:
+            self._is_heavy_turn = False
             return self._take_from(heavy, _HEAVY_SEGMENTS)
         if light:
+            self._is_heavy_turn = True
             return self._take_from(light, most)
         return [] if has_light else self._take_from(heavy, most)
 

@@ -269,6 +269,29 @@ def test_a_chain_trains_translates_and_trains(chain, tmp_path, said):
     assert any("is done already" in line for line in said)
 
 
+def test_a_chain_whose_backward_model_is_extended_is_made_again_from_there(chain, tmp_path, said):
+    values = yaml.safe_load(chain.read_text())
+    backward = chain.parent / values["backward"]
+    config = yaml.safe_load(backward.read_text())
+    config["train"]["monitor"] = "loss"  # more updates make a better model by it
+    backward.write_text(yaml.safe_dump(config))
+    folder = run_chain(chain, tmp_path / "chain")
+    synthetic_pairs = tmp_path / "chain" / "synthetic.jsonl"
+    before = synthetic_pairs.read_bytes(), (folder / "model.safetensors").read_bytes()
+    config["train"]["max_updates"] += 6
+    backward.write_text(yaml.safe_dump(config))
+    said.clear()
+    assert run_chain(chain, tmp_path / "chain") == folder
+    assert any("was made with another model; that is now synthetic.jsonl.old-1" in line for line in said)
+    assert (tmp_path / "chain" / "synthetic.jsonl.old-1").read_bytes() == before[0]
+    if synthetic_pairs.read_bytes() != before[0]:
+        assert any("was trained on other synthetic pairs; that is now" in line for line in said)
+        assert len(list((tmp_path / "chain").glob("forward.old-*"))) == 1
+    said.clear()
+    run_chain(chain, tmp_path / "chain")
+    assert not any("that is now" in line for line in said)
+
+
 def test_a_chain_that_was_interrupted_ends_the_same(chain, tmp_path, monkeypatch):
     whole = run_chain(chain, tmp_path / "whole")
     original = synthetic._translated

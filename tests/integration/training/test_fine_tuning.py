@@ -11,6 +11,7 @@ from transformer_mt import checkpoint
 from transformer_mt.config import load_config
 from transformer_mt.data.vocabulary.tokenizer import UNK, Tokenizer
 from transformer_mt.errors import InputError
+from transformer_mt.runs.folder import RunFolder
 from transformer_mt.training.loop import train
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
@@ -215,3 +216,43 @@ def test_the_resolved_config_has_the_parents_keys(child_config, tmp_path, cli):
     assert result.status == 0 and "  d_model: 32 " in result.out
     result = cli("config", "show", child_config(init_from=str(tmp_path / "gone")))
     assert result.status == 2 and "gone: no such folder" in result.err
+
+
+def leaked(folder):
+    return sum(corpus["counts"].get("in validation or test", 0) for corpus in RunFolder(folder).corpora())
+
+
+def test_what_the_parent_was_scored_on_is_not_trained_on(child_config, parent, tmp_path, cli, said):
+    """Neither by its child nor by the child of that."""
+    corpora = [{"toy": "train", "size": 100}, {"toy": "test", "size": 30, "name": "the parent's test set"}]
+    data = {**CHILD["data"], "train": corpora, "test": [{"toy": "train", "size": 5, "name": "own"}]}
+    child = train(load_config(child_config(data=data)), tmp_path / "child")
+    assert leaked(child) >= 30 and not any("has not recorded" in line for line in said)
+    path = child_config(data=data)
+    path.write_text(path.read_text().replace(str(parent), str(child)), encoding="utf-8")
+    assert leaked(train(load_config(path), tmp_path / "grandchild")) == leaked(child)
+    assert "may have been trained on" not in cli("evaluate", child).out
+
+
+def test_a_parent_that_has_not_recorded_its_sets_is_named_and_the_rows_are_marked(
+    child_config, parent, tmp_path, cli, said
+):
+    (parent / "scored_sentences.json").unlink()
+    data = {**CHILD["data"], "test": [{"toy": "train", "size": 5, "name": "own"}]}
+    child = train(load_config(child_config(data=data)), tmp_path / "child")
+    assert any("has not recorded its validation and test sentences" in line for line in said)
+    out = cli("evaluate", child).out
+    assert (
+        out.count(" * |") + out.count(" *  ") >= 3 and "may have been trained on: the parent has not" in out
+    )
+
+
+def test_an_interrupted_child_leaves_the_same_sentences_out(child_config, parent, tmp_path):
+    data = {
+        **CHILD["data"],
+        "train": [{"toy": "train", "size": 100}, {"toy": "test", "size": 30, "name": "t"}],
+    }
+    config = load_config(child_config(data=data))
+    train_interrupted(config, tmp_path / "child", updates=6)
+    shutil.rmtree(parent)
+    assert leaked(train(config, tmp_path / "child")) >= 30

@@ -327,3 +327,67 @@ def test_one_failure_does_not_stop_the_others_and_devices_are_shared(write_sweep
         "train.device=cuda:1",
     }
     assert {threads for _, threads in calls} == {"3"}
+
+
+@pytest.fixture
+def on_files(tmp_path, monkeypatch):
+    """A sweep over text files, of which one job was trained and scored."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("train", "valid", "test"):
+        for side in ("en", "de"):
+            lines = [f"{name} {side} number {n}\n" for n in range(9)]
+            (tmp_path / f"{name}.{side}").write_text("".join(lines), encoding="utf-8")
+    sets = {name: {"source": f"{name}.en", "target": f"{name}.de"} for name in ("train", "valid", "test")}
+    data = {**TINY["data"], **sets, "test": [sets["test"]]}
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump({**TINY, "data": data}), encoding="utf-8")
+    plan = {"base": "tiny.yaml", "seeds": [1], "variants": {"plain": None}}
+    (tmp_path / "which.yaml").write_text(yaml.safe_dump(plan), encoding="utf-8")
+
+    def job():
+        return load_sweep(tmp_path / "which.yaml", []).jobs[0]
+
+    run = RunFolder(job().folder)
+    Runner(load_sweep(tmp_path / "which.yaml", []), [None])._make_ready(job())
+    run.evaluation.mkdir()
+    rows = [{"source": f"test en number {n}", "translation": "x"} for n in range(9)]
+    run.translations_file("test-0").write_text(
+        "".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8"
+    )
+    run.scores_file("test-0").write_text("{}", encoding="utf-8")
+    return job
+
+
+def replace_in(path, old, new):
+    path.write_text(path.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "file, old, new, told",
+    [
+        ("train.en", "number 3", "number 33", "was trained with other training data; that is now"),
+        ("valid.de", "number 3", "number 33", "was trained with other validation data; that is now"),
+        ("test.de", "number 3", "number 33", "was scored with other test data; it is scored again"),
+        ("test.en", "number 3", "number 33", "was scored with other test data; it is scored again"),
+        # A training source is a test sentence now, and left out of the training.
+        ("test.en", "test en number 3", "train en number 3", "was trained with other test data; that is now"),
+    ],
+)
+def test_other_data_are_named_and_trained_or_scored_again(on_files, tmp_path, file, old, new, told, said):
+    def ready():
+        said.clear()
+        Runner(load_sweep(tmp_path / "which.yaml", []), [None])._make_ready(on_files())
+        return said
+
+    assert ready() == []
+    replace_in(tmp_path / file, old, new)
+    (line,) = ready()
+    assert line.startswith("plain, seed 1: ") and told in line
+    assert not RunFolder(on_files().folder).scores_files()
+    assert ready() == []
+
+
+def test_a_file_that_was_only_touched_is_the_same(on_files, tmp_path, said):
+    (tmp_path / "train.en").touch()
+    said.clear()
+    Runner(load_sweep(tmp_path / "which.yaml", []), [None])._make_ready(on_files())
+    assert said == []

@@ -304,6 +304,25 @@ def test_chinese_gets_what_it_needs(tmp_path, quick):
     assert tokenizer.normalization == "identity" and tokenizer.vocab_size < 600  # so little text
 
 
+@pytest.mark.parametrize(
+    "language, target, monitor, normalization",
+    [
+        ("de", "Hund{} schläft", "chrF", "nmt_nfkc"),
+        ("de", "Der Hund {} läuft schnell.", "BLEU", "nmt_nfkc"),
+        ("th", "หมาตัวที่{}กำลังวิ่ง", "BLEU", "identity"),
+    ],
+)
+def test_the_metric_and_the_normalisation_fit_the_language(
+    tmp_path, quick, language, target, monitor, normalization
+):
+    rows = [f"The dog number {n} runs.\t{target.format(n)}" for n in range(240)]
+    (tmp_path / "a.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    new_config("en", language, ["a.tsv"], tmp_path / "mine.yaml")
+    config = load_config(tmp_path / "mine.yaml")
+    assert config.train.monitor == monitor
+    assert config.tokenizer.for_languages("en", language).normalization == normalization
+
+
 def test_more_characters_than_pieces_raise_the_vocabulary(tmp_path, quick):
     rows = [f"The dog number {n} runs.\t{chr(0x4E00 + 2 * n)}只狗{chr(0x4E01 + 2 * n)}。" for n in range(900)]
     (tmp_path / "zh.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")

@@ -4,6 +4,8 @@
 const FLAGS = {
   split: null, // usual for a line of several sentences
   empty: null,
+  unchanged: null, // a number, an address, an emoji
+  control_character: "The source has a control character, which was read as a space.",
   truncated: "The translation was stopped at its length limit: its end is missing.",
   no_hypothesis: "No translation was found.",
   protected_split: "Protected text was lost, so the text around it was translated in parts.",
