@@ -89,7 +89,7 @@ class Spelling(PlainSpelling):
             if raw != character or self._is_safe(text, i):
                 return raw
         if character in _USUAL:
-            return "&gt;" if character == ">" and self.quote else _USUAL[character]
+            return _USUAL[character]
         if self.quote and character in self.quote:
             return "&quot;" if character == '"' else "&#39;"
         if self.is_ascii and not character.isascii():

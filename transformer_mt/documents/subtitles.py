@@ -33,13 +33,11 @@ _TAGS = rf"(?:{_TAG.pattern.replace('(/?)([a-zA-Z]+)', '/?[a-zA-Z]+')})*"
 _ATOM = re.compile(r"\s*(?:<[^<>]*>|\{\\[^{}]*\}|\S)+")
 _WIDE_ATOM = re.compile(r"\s*(?:(?:<[^<>]*>|\{\\[^{}]*\})+|\S)")
 _NOTES = "♪♫♩♬#*¶"
+_NOTES_AND_SPACE = f"{_NOTES} \t\r\n\f\v\u00a0"
 # What begins a line of its own: a dash or >> of a speaker, notes, a remark in brackets.
 _SPEAKER = re.compile(rf"{_TAGS}\s*(?:[-–—‐]+|>{{2,}})\s*")
 _NOTED = re.compile(rf"{_TAGS}\s*[{_NOTES}]")
 _REMARK = re.compile(rf"({_TAGS}\s*)([\[(（【][^\[\]()（）【】]*[\])）】])(\s*)")
-_AROUND = re.compile(
-    rf"((?:{_TAGS}[{_NOTES}\s])*)(.*?)((?:[{_NOTES}\s]|{_TAGS}(?=[{_NOTES}\s]))*{_TAGS})", re.DOTALL
-)
 _ENDS = re.compile(r"[.!?…。！？:;\"”»)\]♪]\s*$")
 _SENTENCE_ENDS = re.compile(r"[.!?…。！？][\"”»)\]']*\s*$")
 
@@ -170,10 +168,8 @@ def _text(group: Sequence[_Cue], wide: bool) -> Iterator[Piece]:
     for number, cue in enumerate(group):
         if number:
             run.append(Token("object", BREAK))
-        around = _AROUND.fullmatch(cue.content)
-        assert around is not None
-        notes_before, words, notes_after = around.groups()
-        run += [*_notes(notes_before), *_tokens(words), *_notes(notes_after)]
+        tokens = _with_notes_apart(list(_tokens(cue.content)))
+        run += reversed(_with_notes_apart(tokens[::-1], at_end=True))
     between = [before.gap + after.head for before, after in itertools.pairwise(group)]
     lines = [cue.content.split("\n") for cue in group]
     for piece in pieces_of_run(run, lambda token: [token.raw], PlainSpelling()):
@@ -183,12 +179,22 @@ def _text(group: Sequence[_Cue], wide: bool) -> Iterator[Piece]:
             yield piece
 
 
-def _notes(written: str) -> Iterator[Token]:
-    """Notes around a text are no text; white space alone belongs to it."""
-    if written.strip():
-        yield Token("object", written)
-    else:
-        yield from _tokens(written)
+def _with_notes_apart(tokens: Sequence[Token], at_end: bool = False) -> list[Token]:
+    """The tokens of a text with the notes before its words as tokens that are no text; `at_end`: the tokens are
+    reversed, and the notes are those after its words.
+    """
+    found: list[Token] = []
+    for i, token in enumerate(tokens):
+        if token.kind != "text":
+            found.append(token)
+            continue
+        words = token.raw.rstrip(_NOTES_AND_SPACE) if at_end else token.raw.lstrip(_NOTES_AND_SPACE)
+        edge = token.raw[len(words) :] if at_end else token.raw[: len(token.raw) - len(words)]
+        if edge:
+            found.append(Token("object" if edge.strip() else "text", edge))
+        if words:
+            return [*found, Token("text", words), *tokens[i + 1 :]]
+    return found
 
 
 def _tokens(content: str) -> Iterator[Token]:

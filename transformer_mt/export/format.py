@@ -31,6 +31,10 @@ class Output:
     """log P / length^a, as ours."""
 
 
+OURS_ALONE = {"lowercase_capitals": False, "protect_usual": False}
+"""Settings of what our own translating does before and after the search, as other runtimes have them."""
+
+
 def num_positions(config: Config) -> int:
     """Positions an exported model has: the runtimes keep a table of them, where ours has no end."""
     most = config.data.max_length

@@ -14,7 +14,7 @@ from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.errors import InputError
 from transformer_mt.export.ctranslate2_spec import write_model
 from transformer_mt.export.ctranslate2_support import reasons_against
-from transformer_mt.export.format import Output, TrainedRun, reasons_against_language_pieces
+from transformer_mt.export.format import OURS_ALONE, Output, TrainedRun, reasons_against_language_pieces
 from transformer_mt.text.languages import base_code, language_name
 from transformer_mt.translation.engines.ctranslate2_engine import import_ctranslate2
 from transformer_mt.translation.result import Translation
@@ -40,7 +40,7 @@ class ToArgos:
 
     def supported_settings(self, settings: DecodeConfig) -> tuple[DecodeConfig, list[str]]:
         supported = DecodeConfig.model_validate(
-            {**_SEARCH, "split_sentences": False, "stop_early": True, "lowercase_capitals": False}
+            {**_SEARCH, "split_sentences": False, "stop_early": True, **OURS_ALONE}
         )
         unsaid = {"split_sentences", "batch_tokens", "max_length", "max_length_ratio"}
         names = set(DecodeConfig.model_fields) - unsaid

@@ -14,7 +14,13 @@ from safetensors.torch import save_file
 from transformer_mt.config import Config, DecodeConfig, ModelConfig
 from transformer_mt.data.vocabulary.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from transformer_mt.errors import InputError
-from transformer_mt.export.format import Output, TrainedRun, num_positions, reasons_against_language_pieces
+from transformer_mt.export.format import (
+    OURS_ALONE,
+    Output,
+    TrainedRun,
+    num_positions,
+    reasons_against_language_pieces,
+)
 from transformer_mt.export.huggingface_weights import weights
 from transformer_mt.files import write_text
 from transformer_mt.model.transformer import Transformer
@@ -45,7 +51,7 @@ class ToHuggingFace:
         if settings.length_penalty_form != "plain":
             kept["length_penalty"] = default.length_penalty
         supported = DecodeConfig.model_validate(
-            {**kept, "split_sentences": False, "stop_early": True, "lowercase_capitals": False}
+            {**kept, "split_sentences": False, "stop_early": True, **OURS_ALONE}
         )
         names = set(DecodeConfig.model_fields) - {"split_sentences"}
         return supported, sorted(n for n in names if getattr(settings, n) != getattr(supported, n))

@@ -123,7 +123,8 @@ def test_language_pieces_are_refused_where_nothing_puts_them_before_a_source(unt
 def test_settings_of_the_search_that_transformers_has_not_are_said(tiny_run, tmp_path):
     config = RunFolder(tiny_run).config({"length_penalty_form": "gnmt", "repetition_penalty": 1.5})
     supported, without = ToHuggingFace().supported_settings(config.decode)
-    assert without == ["length_penalty_form", "lowercase_capitals", "repetition_penalty"]
+    missing = ["length_penalty_form", "lowercase_capitals", "protect_usual", "repetition_penalty"]
+    assert without == missing
     assert (supported.length_penalty_form, supported.repetition_penalty) == ("plain", 1.0)
 
 
