@@ -190,6 +190,9 @@ class SegmentQueue:
         return batch
 
     def _run(self, group: Sequence[_Task]) -> None:
+        for task in group:
+            if task.engine.is_given_up:
+                task.done.put(None)  # its thread still waits for it
         group = [task for task in group if not task.engine.is_given_up]
         if not group:
             return

@@ -228,6 +228,22 @@ def test_work_that_nobody_waits_for_ends_with_its_batch(recorder):
     assert sum(map(len, recorder.batches)) <= BATCH_SEGMENTS + 1
 
 
+def test_a_request_that_is_given_up_between_two_groups_of_its_batch_leaves_no_thread(recorder):
+    """Its task was taken from the queue, and is never searched: its thread must end all the same."""
+
+    async def body(batcher):
+        short = asyncio.ensure_future(batcher.translate(["short"]))
+        long = asyncio.ensure_future(batcher.translate(["x " * 150]))
+        await until(lambda: recorder.batches and not waiting(batcher))
+        long.cancel()  # its group comes after that of the short one
+        await asyncio.sleep(0.01)
+        recorder.go.set()
+        assert texts(await short) == ["SHORT"]
+
+    run(recorder, body, wait=0.5)  # closing waits for all threads
+    assert recorder.batches == [["short"]]
+
+
 def test_a_request_that_was_given_up_asks_for_nothing_more(recorder):
     from transformer_mt.serving.segment_queue import QueuedEngine, SegmentQueue
 
