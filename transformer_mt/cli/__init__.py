@@ -163,7 +163,8 @@ def _status_of(parser: argparse.ArgumentParser, arguments: argparse.Namespace, i
     except OSError as error:
         # A full disk or a removed folder; files that were complete are still complete.
         is_known = error.errno in _ADVICE
-        name = error.filename or (getattr(arguments, "output", None) or "standard output" if is_known else "")
+        output = (arguments.output or "standard output") if hasattr(arguments, "output") else "a file"
+        name = error.filename or (output if is_known else "")
         what_to_do = _ADVICE.get(error.errno or 0, "free some space or check the path")
         reason = f"{name}: {error.strerror}" if name and error.strerror else str(error)
         say_error(f"{reason}; {what_to_do}, then run it again")

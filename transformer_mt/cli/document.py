@@ -34,6 +34,7 @@ def translate(arguments: argparse.Namespace, format: str) -> int:
     pieces = parse(text, format, translator, name, arguments.attributes, encoding.is_ascii)
     total = sum(isinstance(piece, MarkedText) for piece in pieces)
     facts = resume.record_of(arguments, translator) | {"the setting --format": format}
+    facts["the setting --attributes"] = str(arguments.attributes)
     facts["the input"] = hashlib.sha256(
         text.encode(errors="surrogatepass")
     ).hexdigest()  # standard input, too

@@ -13,7 +13,7 @@ from transformer_mt.documents.html_names import (
     WITH_ATTRIBUTES,
     ended_by,
 )
-from transformer_mt.documents.html_run import pieces_of_run, plain_text
+from transformer_mt.documents.html_run import decoded, pieces_of_run, plain_text
 from transformer_mt.documents.html_tokens import Token, tokens_of
 from transformer_mt.documents.marked_text import BYTE_ORDER_MARK, CLOSE, OPEN, MarkedText, Piece
 from transformer_mt.documents.spelling import Spelling
@@ -56,7 +56,7 @@ class _Parser:
         self._pieces: list[Piece] = []
         self._run: list[Token] = []
         self._open: list[str] = []
-        """The names of the open elements that are no inline ones, or not translated."""
+        """Names of the open elements, without translated inline elements."""
         self._translated = [True]
         """Whether the content of each is translated, that of the document first."""
 
@@ -110,7 +110,9 @@ class _Parser:
                 parts = tuple(self._tokens[i:stop])
                 inside = "".join(part.raw for part in parts if part.kind == "text")
                 written = "".join(part.raw for part in parts)
-                self._run.append(Token("literal" if inside.strip() else "object", written, token.name, parts))
+                self._run.append(
+                    Token("literal" if decoded(inside).strip() else "object", written, token.name, parts)
+                )
                 return stop
             self._end_run()
         self._pieces += self._written(token) if not stays else [token.raw]
@@ -141,7 +143,8 @@ class _Parser:
         """The number of the token after an object; one that is not ended reaches to the end."""
         name, depth = self._tokens[i].name, 0
         for j in range(i, len(self._tokens)):
-            if self._tokens[j].name == name:
+            is_whole = name in ("svg", "math") and self._tokens[j].raw.endswith("/>")
+            if self._tokens[j].name == name and not is_whole:
                 depth += {"start": 1, "end": -1}.get(self._tokens[j].kind, 0)
             if depth == 0:
                 return j + 1
@@ -183,7 +186,7 @@ class _Parser:
     def _attribute(self, value: str, written: str) -> MarkedText | None:
         """The text of an attribute's value; None where it has no words."""
         quote = written[: len(written) > len(value)]
-        if not has_words(value) or value.lstrip().startswith(("{", "<")):
+        if not has_words(decoded(value)) or value.lstrip().startswith(("{", "<")):
             return None
         text = plain_text(value, quote or '"', self._is_ascii)
         if quote:
@@ -193,7 +196,7 @@ class _Parser:
 
 def _quoted(value: str) -> str:
     """A value that had no quotes, with quotes where it needs them now."""
-    return f'"{value}"' if any(c.isspace() or c in "\"'=<>`" for c in value) else value
+    return f'"{value}"' if not value or any(c.isspace() or c in "\"'=<>`" for c in value) else value
 
 
 def _is_description(token: Token) -> bool:

@@ -1,4 +1,4 @@
-"""The encoding that a page is in: what its first bytes and its declaration say, as browsers go by them."""
+"""Find the encoding of a page from its byte-order mark and its declaration, by the rules of browsers."""
 
 import codecs
 import re
@@ -22,8 +22,23 @@ _ALIASES = {
     **dict.fromkeys(("gb2312", "gbk", "gb_2312-80", "x-gbk"), "gb18030"),
     **dict.fromkeys(("shift-jis", "shift_jis", "sjis", "x-sjis"), "cp932"),
     **dict.fromkeys(("euc-kr", "ks_c_5601-1987", "korean"), "cp949"),
+    **dict.fromkeys(("windows-874", "tis-620", "iso-8859-11"), "cp874"),
+    **dict.fromkeys(("windows-949", "ks_c_5601-1989", "iso-ir-149"), "cp949"),
+    **dict.fromkeys(("windows-31j", "ms_kanji"), "cp932"),
+    **dict.fromkeys(("x-cp1252", "cp819", "windows-1252"), "cp1252"),
+    "iso-8859-8-i": "iso8859-8",
+    "x-mac-cyrillic": "mac-cyrillic",
+    "macintosh": "mac-roman",
     **dict.fromkeys(("utf-16", "utf-16le", "utf-16be"), "utf-8"),  # such a page could not declare it in ASCII
 }
+
+
+_KNOWN = frozenset({
+    "utf-8", "utf-16-le", "utf-16-be", "gb18030", "big5", "big5hkscs", "euc_jp", "iso2022_jp", "cp932",
+    "cp949", "koi8-r", "koi8-u", "cp866", "cp874", "mac-roman", "mac-cyrillic",
+    *(f"cp{n}" for n in range(1250, 1259)), *(f"iso8859-{n}" for n in range(2, 17) if n != 12),
+})  # fmt: skip
+"""What browsers know, by Python's names."""
 
 
 @dataclass(frozen=True)
@@ -45,27 +60,28 @@ def decode_page(raw: bytes, location: str) -> tuple[str, Encoding]:
         except UnicodeDecodeError:
             pass
     name = _BYTE_ORDER_MARKS[mark] if mark else declared or "utf-8"
+    if name not in _KNOWN:
+        raise InputError(f"{location}: must declare an encoding that this program knows, but declares {name}")
     try:
         return raw.decode(name), Encoding(name)
-    except LookupError:
-        raise InputError(
-            f"{location}: must declare an encoding that this program knows, but declares {name}"
-        ) from None
     except UnicodeDecodeError as error:
         if name == "cp1252":  # a few bytes stand for control characters
             return raw.decode("latin-1"), Encoding("latin-1")
         line, byte = raw.count(b"\n", 0, error.start) + 1, raw[error.start]
         raise InputError(
             f"{location}:{line}: must be {name.upper()}, but byte {byte:#04x} is not; convert the file "
-            "(iconv) "
-            "first, or declare its encoding"
+            "(iconv) first, or declare its encoding"
         ) from None
 
 
 def _declared(raw: bytes) -> str | None:
-    found = _DECLARED.search(raw[:_SEARCHED])
-    if found is None:
+    """The encoding that the page declares, by Python's name where it is known."""
+    declaration = _DECLARED.search(raw[:_SEARCHED])
+    if declaration is None:
         return None
-    name = (found[1] or found[2]).decode("ascii", "replace").lower()
-    name = _ALIASES.get(name, name)
-    return "utf-8" if name in ("utf8", "utf-8", "unicode-1-1-utf-8") else name
+    label = (declaration[1] or declaration[2]).decode("ascii", "replace").lower()
+    label = _ALIASES.get(label, label)
+    try:
+        return codecs.lookup(label).name
+    except LookupError:
+        return label

@@ -13,6 +13,8 @@ from transformer_mt.translation.protected_text import has_words
 
 # Objects that keep words apart.
 _SHOWN = (VOID_OBJECTS | OBJECTS) - {"wbr", "script", "style", "template"}
+_DEPTH = 50
+"""Elements within one another whose words are looked for; the tags of deeper ones are marks by themselves."""
 _NOTE = re.compile(r"[\W\d]*")
 Write = Callable[[Token], list[Piece]]
 """A token as it is written, with the texts of its attributes."""
@@ -22,7 +24,7 @@ def pieces_of_run(run: Sequence[Token], write: Write, spelling: PlainSpelling) -
     """The run in pieces: one text, with markup around it. What has no words stays as it is."""
     partners = _partners(run)
     visible = [i for i, token in enumerate(run) if _is_visible(token)]
-    spoken = " ".join(_decoded(token.raw) for token in run if token.kind == "text")
+    spoken = " ".join(decoded(token.raw) for token in run if token.kind == "text")
     if not visible or not has_words(spoken):
         return [piece for token in run for piece in write(token)]
     first, last = _core(visible[0], visible[-1], partners)
@@ -64,10 +66,11 @@ def _partners(run: Sequence[Token]) -> dict[int, int]:
 
 
 def _is_visible(token: Token) -> bool:
-    return token.kind == "literal" or (token.kind == "text" and bool(_decoded(token.raw).strip()))
+    return token.kind == "literal" or (token.kind == "text" and bool(decoded(token.raw).strip()))
 
 
-def _decoded(raw: str) -> str:
+def decoded(raw: str) -> str:
+    """The characters that a text stands for."""
     return "".join(characters for characters, _ in units(raw)) if "&" in raw else raw
 
 
@@ -192,14 +195,14 @@ class _Builder:
         if token.raw == BREAK and not self._text.endswith(" "):
             self._add_gap()
         if token.name in _SHOWN and LETTER.fullmatch(self._text[-1:]):
-            after = next((_decoded(other.raw) for other in following if _is_visible(other)), "")
+            after = next((decoded(other.raw) for other in following if _is_visible(other)), "")
             if LETTER.fullmatch(after[:1]):
                 self._add_gap()
         self._marks.append(Mark(len(self._text), len(self._text), self._markup(token)))
 
     def _add_literal(self, token: Token) -> None:
         """Text that stays, apart from the words around it: it must be found again in the translation."""
-        inside = "".join(_decoded(part.raw) for part in token.parts if part.kind == "text")
+        inside = "".join(decoded(part.raw) for part in token.parts if part.kind == "text")
         content = " ".join(inside.split())
         is_word = LETTER.fullmatch(self._text[-1:]) or (self._needs_gap and LETTER.fullmatch(content[0]))
         if self._text and not self._text.endswith(" ") and (is_word or inside[0].isspace()):
@@ -213,6 +216,10 @@ class _Builder:
         """The element as a mark; one without text, or with the number of a note, at one position."""
         inside = self._text[frame.begin :]
         token = run[end]
+        if len(self._frames) > _DEPTH:
+            self._marks.extend([Mark(frame.begin, frame.begin, frame.opening), *frame.marks])
+            self._marks.append(Mark(len(self._text), len(self._text), self._markup(token)))
+            return
         is_note = token.name == "sup" and _NOTE.fullmatch(inside) is not None
         if inside.strip() and not is_note:
             holds = inside.startswith(" "), inside.endswith(" ")

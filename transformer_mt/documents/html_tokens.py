@@ -1,5 +1,5 @@
-"""HTML in tokens that are, one after the other, the document as it is written: as the HTML standard divides
-it, but that what templates (`<?= ?>`, `<% %>`, `{% %}`) put there is one token.
+"""Split HTML into tokens whose concatenation is the document. Follows the HTML standard, except that a
+template expression (`<?= ?>`, `<% %>`, `{% %}`) is one token.
 """
 
 import re
@@ -8,13 +8,18 @@ from dataclasses import dataclass
 from typing import Literal
 
 # What may contain a > that does not end the tag.
-_TEMPLATE = r"\{%.*?%\}|\{\{.*?\}\}|<\?.*?\?>|<%.*?%>"
+# A template ends on its line, and before an element does: what only looks like one hides no text.
+_INSIDE = r"(?:(?!</|%[}>]|\}\}|\#\})[^\n]){0,200}"
+_PERCENT, _BRACES, _ASP = rf"\{{%{_INSIDE}%\}}", rf"\{{\{{{_INSIDE}\}}\}}", rf"<%{_INSIDE}%>"
+_PHP = r"<\?[^?]{0,500}(?:\?(?!>)[^?]{0,500}){0,20}\?>"
+_TEMPLATE = rf"{_PERCENT}|{_BRACES}|{_PHP}|{_ASP}"
 _VALUE = r"=\s*(?:\"[^\"]*\"|'[^']*'|(?![\"'])(?:[^\s>{<]|\{(?![%{])|<(?![?%]))+)?"
 _ATTRIBUTES = rf"(?:{_VALUE}|{_TEMPLATE}|[^>=])*+"
 _TOKEN = re.compile(
     rf"""
-    (?P<object><!--(?:>|->|.*?(?:--!?>|\Z)) | <\?.*?\?> | <[?!][^>]*>? | <%.*?%> | \{{%.*?%\}} |
-    \{{\#.*?\#\}}) | (?P<end></(?P<end_name>[A-Za-z][^\s/>]*){_ATTRIBUTES}(?:>|\Z))
+    (?P<object><!--(?:>|->|.*?(?:--!?>|\Z)) | {_PHP} | <[?!][^>]*>? | {_ASP} | {_PERCENT}
+      | \{{\#{_INSIDE}\#\}})
+    | (?P<end></(?P<end_name>[A-Za-z][^\s/>]*){_ATTRIBUTES}(?:>|\Z))
     | (?P<stray></[^>]*>?)
     | (?P<start><(?P<name>[A-Za-z][^\s/>]*){_ATTRIBUTES}(?:>|\Z))
     """,

@@ -87,7 +87,8 @@ class _Placement:
                 found[i], spans[i] = range(0), span
                 free[(self.tgt_begins < span[1]) & (self.tgt_ends > span[0])] = False
         for i, mark in enumerate(marks):
-            if not (mark.is_literal or mark.is_point) and (span := self._within_words(mark, space)):
+            span = None if mark.is_literal or mark.is_point else self._within_words(mark, space)
+            if span and not any(other[0] < span[1] and span[0] < other[1] for other in spans.values()):
                 inside = [w for w in words if self.tgt_begins[w] < span[1] and self.tgt_ends[w] > span[0]]
                 found[i], spans[i] = range(inside[0], inside[-1] + 1) if inside else range(0), span
                 free[inside] = False

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from html.entities import html5
 
 _REFERENCE = re.compile(r"&(?:#[0-9]+;?|#[xX][0-9A-Fa-f]+;?|[A-Za-z][A-Za-z0-9]*;?)")
-_SPECIAL = "&<>\u00a0"
+_LONGEST = 34  # characters of a reference
 _USUAL = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "\u00a0": "&nbsp;"}
 _TAG_BEGINS = re.compile(r"<[A-Za-z/!?]")
 
@@ -23,11 +23,11 @@ def units(raw: str, is_attribute: bool = False) -> Iterator[tuple[str, str]]:
         name, rest = found[0], ""
         if not name.startswith("&#") and not (name.endswith(";") and name[1:] in html5):
             # A few old names need no semicolon, and words may follow them at once.
-            known = next((n for n in range(len(name), 1, -1) if name[1:n] in html5), 0)
+            known = next((n for n in range(min(len(name), _LONGEST), 1, -1) if name[1:n] in html5), 0)
             name, rest = name[:known], name[known:]
             if is_attribute and (rest or raw[position : position + 1] == "="):
                 name, rest = "", found[0]
-        value = html.unescape(name)
+        value = name if len(name) > _LONGEST else html.unescape(name)
         if value == name:
             name, rest = "", name + rest
         if name:
@@ -67,7 +67,7 @@ class Spelling(PlainSpelling):
         return units(raw, bool(self.quote))
 
     def add(self, characters: str, raw: str) -> None:
-        if raw != characters or characters in _SPECIAL:
+        if raw != characters or not characters.isalnum():
             self.known.setdefault(characters, []).append(raw)
 
     def writer(self) -> Callable[[str], str]:
@@ -100,7 +100,7 @@ class Spelling(PlainSpelling):
         """Whether a special character that stands alone in the source can stand alone here."""
         if text[i] == "&":
             found = _REFERENCE.match(text, i)
-            return found is None or html.unescape(found[0]) == found[0]
+            return found is None or len(found[0]) > _LONGEST or html.unescape(found[0]) == found[0]
         if text[i] == "<":
             return not _TAG_BEGINS.match(text, i)
         return not (self.is_ascii and not text[i].isascii())

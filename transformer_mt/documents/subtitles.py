@@ -16,6 +16,7 @@ from transformer_mt.documents.marked_text import BREAK, BYTE_ORDER_MARK, MarkedT
 from transformer_mt.documents.spelling import PlainSpelling
 from transformer_mt.errors import InputError
 from transformer_mt.text.unsegmented import has_no_word_spaces
+from transformer_mt.translation.protected_text import has_words
 
 _MOST_SUBTITLES = 6
 """The most subtitles of one sentence."""
@@ -28,8 +29,8 @@ _LINE, _WIDE_LINE = 42, 20
 _TIME = r"(?:(?P<h{0}>\d{{1,3}}):)?(?P<m{0}>\d{{1,2}}):(?P<s{0}>\d{{1,2}})[,.](?P<ms{0}>\d{{1,3}})"
 _TIMES = rf"[ \t]*{_TIME.format(1)}[ \t]*-{{1,2}}>[ \t]*{_TIME.format(2)}(?P<rest>[^\r\n]*)"
 _HEAD = re.compile(rf"^(?P<number>[ \t]*\d+[ \t]*\r?\n)?{_TIMES}(?P<end>\r?\n|\Z)", re.MULTILINE)
-_TAG = re.compile(r"<(/?)([a-zA-Z]+)[^<>]*>|\{\\[^{}]*\}")
-_TAGS = rf"(?:{_TAG.pattern.replace('(/?)([a-zA-Z]+)', '/?[a-zA-Z]+')})*"
+_TAG = re.compile(r"<(/?)([a-zA-Z]++)[^<>]*+>|\{\\[^{}]*\}")
+_TAGS = rf"(?:{_TAG.pattern.replace('(/?)([a-zA-Z]++)', '/?[a-zA-Z]++')})*"
 _ATOM = re.compile(r"\s*(?:<[^<>]*>|\{\\[^{}]*\}|\S)+")
 _WIDE_ATOM = re.compile(r"\s*(?:(?:<[^<>]*>|\{\\[^{}]*\})+|\S)")
 _NOTES = "♪♫♩♬#*¶"
@@ -60,8 +61,8 @@ class _Cue:
 
 
 def parse_srt(text: str, target_lang: str, name: str = "the subtitles") -> list[Piece]:
-    """The subtitles in pieces. Written one after the other, they are the file, but that times without hours
-    get them. InputError if it is none.
+    """The subtitles in pieces. Their concatenation is the file, except that times without hours get hours.
+    InputError if it is none.
     """
     mark = text[: text.startswith(BYTE_ORDER_MARK)]
     before, cues = _cues(text[len(mark) :].replace(BREAK, ""), name)
@@ -120,7 +121,7 @@ def _continues(before: _Cue, after: _Cue) -> bool:
     texts = [cue.plain for cue in (before, after)]
     if not all(texts) or any(_has_own_lines(cue.content) for cue in (before, after)):
         return False
-    if not all(any(map(str.isalpha, text)) for text in texts) or after.begin - before.end > _LONGEST_GAP:
+    if not all(map(has_words, texts)) or abs(after.begin - before.end) > _LONGEST_GAP:
         return False
     return not _ENDS.search(texts[0]) and texts[1].lstrip("….").strip()[:1].islower()
 
@@ -142,24 +143,26 @@ def _pieces(group: Sequence[_Cue], wide: bool) -> Iterator[Piece]:
     if len(group) == 1 and _has_own_lines(group[0].content):
         for number, line in enumerate(group[0].content.split("\n")):
             yield "\n" * (number > 0)
-            yield from _line(line, wide)
+            yield from _line(line, wide, group[0].gap)
     else:
         yield from _text(group, wide)
     yield group[-1].gap
 
 
-def _line(line: str, wide: bool) -> Iterator[Piece]:
-    """A line that is a text of its own; a dash or notes before it stay, remarks are texts of their own."""
+def _line(line: str, wide: bool, gap: str) -> Iterator[Piece]:
+    """A line that is a text of its own; a dash or notes before it stay, remarks are texts of their own. `gap`
+    are the line ends after its subtitle.
+    """
     start = _SPEAKER.match(line)
     if start:
         yield start[0]
         line = line[start.end() :]
     while remark := _REMARK.match(line):
         yield remark[1] + remark[2][0]
-        yield from _text([_Cue("", remark[2][1:-1], "", 0, 0)], wide)
+        yield from _text([_Cue("", remark[2][1:-1], gap, 0, 0)], wide)
         yield remark[2][-1] + remark[3]
         line = line[remark.end() :]
-    yield from _text([_Cue("", line, "", 0, 0)], wide)
+    yield from _text([_Cue("", line, gap, 0, 0)], wide)
 
 
 def _text(group: Sequence[_Cue], wide: bool) -> Iterator[Piece]:
@@ -172,16 +175,20 @@ def _text(group: Sequence[_Cue], wide: bool) -> Iterator[Piece]:
         run += reversed(_with_notes_apart(tokens[::-1], at_end=True))
     between = [before.gap + after.head for before, after in itertools.pairwise(group)]
     lines = [cue.content.split("\n") for cue in group]
+    line_end = "\r\n" if "\r" in group[0].gap + group[0].head + group[0].content else "\n"
+    breaks = iter(between)
     for piece in pieces_of_run(run, lambda token: [token.raw], PlainSpelling()):
         if isinstance(piece, MarkedText):
-            yield replace(piece, finish=partial(_written, between=between, lines=lines, wide=wide))
+            yield replace(
+                piece, finish=partial(_written, between=between, lines=lines, wide=wide, line_end=line_end)
+            )
         else:
-            yield piece
+            yield next(breaks) if piece == BREAK else piece
 
 
 def _with_notes_apart(tokens: Sequence[Token], at_end: bool = False) -> list[Token]:
-    """The tokens of a text with the notes before its words as tokens that are no text; `at_end`: the tokens are
-    reversed, and the notes are those after its words.
+    """The tokens of a text with the notes before its words as tokens that are no text; `at_end`: the tokens
+    are reversed, and the notes are those after its words.
     """
     found: list[Token] = []
     for i, token in enumerate(tokens):
@@ -212,13 +219,15 @@ def _tokens(content: str) -> Iterator[Token]:
         yield Token("text", content[start:])
 
 
-def _written(rendered: str, between: Sequence[str], lines: Sequence[Sequence[str]], wide: bool) -> str:
+def _written(
+    rendered: str, between: Sequence[str], lines: Sequence[Sequence[str]], wide: bool, line_end: str
+) -> str:
     """The translation as subtitles: divided at the breaks, in about as many lines as the source had."""
     parts = rendered.split(BREAK)
     if not all(_TAG.sub("", part).strip() for part in parts):
         whole = " ".join(rendered.replace(BREAK, " ").split())
         parts = _in_proportion(whole, [len(" ".join(own)) for own in lines], wide)
-    written = [_in_lines(_with_edges(part, own), own, wide) for part, own in zip(parts, lines)]
+    written = [_in_lines(_with_edges(part, own), own, wide, line_end) for part, own in zip(parts, lines)]
     return "".join([written[0], *(gap + part for gap, part in zip(between, written[1:], strict=True))])
 
 
@@ -228,7 +237,7 @@ def _with_edges(part: str, lines: Sequence[str]) -> str:
     return part if lines[-1][-1:].isspace() else part.rstrip(" ")
 
 
-def _in_lines(text: str, lines: Sequence[str], wide: bool) -> str:
+def _in_lines(text: str, lines: Sequence[str], wide: bool, line_end: str) -> str:
     """The text in its lines, if they are about as long as those of the source; else in as many lines, or in
     fewer where it is short, of about the same length.
     """
@@ -236,11 +245,10 @@ def _in_lines(text: str, lines: Sequence[str], wide: bool) -> str:
     own = text.split("\n")
     if len(own) == len(lines) and all(len(_TAG.sub("", line)) <= longest for line in own):
         return text
-    end = "\r\n" if any(line.endswith("\r") for line in lines[:-1]) else "\n"
     plain = re.sub(r"\s*[\r\n]+\s*", " ", text)
     length = len(_TAG.sub("", plain))
     count = max(1, min(max(len(lines), 2), -(-length // (_WIDE_LINE if wide else _LINE))))
-    return end.join(_in_proportion(plain, [1] * count, wide))
+    return line_end.join(_in_proportion(plain, [1] * count, wide))
 
 
 def _in_proportion(text: str, sizes: Sequence[int], wide: bool) -> list[str]:

@@ -19,7 +19,7 @@ from transformer_mt.text.hashes import sentence_key
 from transformer_mt.version import RESULTS
 
 FACTS_FILE = "job.json"
-_TRAINING = ("training data", "validation data")
+_TRAINING = ("training data", "validation data", "vocabulary", "parent")
 _SCORING = ("test data", "versions of the program")
 
 
@@ -28,6 +28,8 @@ def facts_of_job(job: Job) -> dict[str, str]:
     data = job.config.data
     return {
         "training data": _content(data.entries),
+        "vocabulary": _files(map(Path, job.config.tokenizer.files)),
+        "parent": str(RunFolder(job.config.init_from).weights_digest()) if job.config.init_from else "",
         "validation data": _content(data.valid_sets),
         "test data": _content(data.test),
         "versions of the program": str(RESULTS),
@@ -55,7 +57,12 @@ def _facts(corpus: AnySet) -> list[str]:
     """The keys of a corpus, and a hash of the contents of its files."""
     keys = corpus.model_dump_json(exclude={"name", "weight", "license"})
     files = [] if corpus.is_held_out else corpus.local_files()  # type: ignore[union-attr]
-    return [keys, *(_digest(path, path.stat().st_size, path.stat().st_mtime_ns) for path in _there(files))]
+    return [keys, _files(files)]
+
+
+def _files(paths: Iterable[Path]) -> str:
+    """A hash of the contents of files."""
+    return " ".join(_digest(path, path.stat().st_size, path.stat().st_mtime_ns) for path in _there(paths))
 
 
 def _there(files: Iterable[Path]) -> Iterable[Path]:
@@ -67,7 +74,7 @@ def _there(files: Iterable[Path]) -> Iterable[Path]:
 
 @cache
 def _digest(path: Path, size: int, time: int) -> str:
-    """Of the same size and time it is the same file: each is read once."""
+    """Hash of the file, cached by path, size and modification time."""
     return digest(path) if path.is_file() else ""
 
 

@@ -147,8 +147,8 @@ def make_corpus(
     with lock_output(out):
         facts = step.facts()
         if replaces:
-            for file in (out, part):
-                set_other_aside(file, facts, origin)
+            set_other_aside(out, facts, origin)
+            set_other_aside(part, {name: facts[name] for name in facts if name != "choice"}, origin)
         if out.exists():
             check_origin(out, facts, origin)
             say(f"{out}: is done already")

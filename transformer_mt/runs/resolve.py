@@ -75,7 +75,8 @@ def resolve(config: Config, origin: Origin, preparation: Preparation) -> Config:
     """
     config, tokenizer = with_origin(config, origin)
     preparation.prepare(config, tokenizer)
-    config = with_monitor(config, preparation.reference_tokens(config))
+    if config.train.monitor == "BLEU":
+        config = with_monitor(config, preparation.reference_tokens(config))
     if config.train.batch_tokens == "auto":
         config = changed(config, "train", batch_tokens=preparation.batch_tokens(config))
     if config.decode.split_sentences == "auto":

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import logging
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
 from starlette.applications import Starlette
@@ -20,7 +20,7 @@ from transformer_mt.serving.directions import Directions
 from transformer_mt.serving.limits import ApiKeys, Limits, RequestRate
 from transformer_mt.serving.page import page_routes
 from transformer_mt.serving.requests import DetectBody, TranslateBody, parse, read_body
-from transformer_mt.serving.texts import line_details, translate_html, translate_text, without_markup
+from transformer_mt.serving.texts import line_details, translate_html, translate_texts, without_markup
 from transformer_mt.text.languages import language_name
 
 T = TypeVar("T")
@@ -75,10 +75,14 @@ class _Api:
             detected = [self._detect_source(text, asked.target) for text in texts]
             sources = [found["language"] for found in detected]
         batchers = [self._batcher(source, asked.target) for source in sources]
-        translated = [self._translated(batcher, text, asked) for batcher, text in zip(batchers, asked.texts)]
-        # Documents one after the other: together they may have more texts than may ever wait.
-        run_all = _one_by_one if asked.format == "html" else _all_or_none
-        results = await self._until_disconnect(request, run_all(translated))
+        if asked.format == "html":
+            # Documents one after the other: together they may have more texts than may ever wait.
+            work = _one_by_one(
+                [self._page(batcher, text, asked) for batcher, text in zip(batchers, asked.texts)]
+            )
+        else:
+            work = self._texts(batchers, asked)
+        results = await self._until_disconnect(request, work)
         is_list = isinstance(asked.q, list)
         answer: dict[str, Any] = {"translatedText": _as_asked([text for text, _ in results], is_list)}
         if detected:
@@ -173,18 +177,26 @@ class _Api:
         except InputError as error:
             raise HTTPException(400, str(error)) from None
 
-    async def _translated(
-        self, batcher: Batcher | None, text: str, asked: TranslateBody
-    ) -> tuple[str, list[str]]:
-        """A text's translation and the alternatives."""
+    async def _page(self, batcher: Batcher | None, text: str, asked: TranslateBody) -> tuple[str, list[str]]:
+        """A page's translation and the alternatives."""
         if batcher is None:
             return text, []
-        if asked.format == "html":
-            work = translate_html(batcher, text, asked.alternatives, asked.protect, asked.attributes)
-        else:
-            work = translate_text(batcher, text, asked.alternatives, asked.protect)
+        work = translate_html(batcher, text, asked.alternatives, asked.protect, asked.attributes)
         best, *others = await self._or_http_error(work)
         return best, others
+
+    async def _texts(
+        self, batchers: Sequence[Batcher | None], asked: TranslateBody
+    ) -> list[tuple[str, list[str]]]:
+        """Each text's translation and the alternatives. Those of one model are one request of its queue."""
+        results = [(text, list[str]()) for text in asked.texts]
+        for batcher in dict.fromkeys(filter(None, batchers)):
+            mine = [i for i, other in enumerate(batchers) if other is batcher]
+            texts = [asked.texts[i] for i in mine]
+            work = translate_texts(batcher, texts, asked.alternatives, asked.protect)
+            for i, (best, *others) in zip(mine, await self._or_http_error(work)):
+                results[i] = best, others
+        return results
 
     async def _or_http_error(self, translated: Coroutine[Any, Any, T]) -> T:
         try:
@@ -218,16 +230,6 @@ class _Api:
         finally:
             work.cancel()
             gone.cancel()
-
-
-async def _all_or_none(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """All results. If one fails, or nobody waits any more, the others are given up."""
-    tasks = [asyncio.ensure_future(coroutine) for coroutine in coroutines]
-    try:
-        return list(await asyncio.gather(*tasks))
-    finally:
-        for task in tasks:
-            task.cancel()
 
 
 async def _one_by_one(coroutines: Sequence[Coroutine[Any, Any, T]]) -> list[T]:

@@ -98,10 +98,11 @@ async def read_body(request: Request, limits: Limits) -> bytes:
 async def parse(request: Request, body: bytes, kind: type[_Body]) -> Any:
     """The request as a `kind`. 400 if it is none."""
     content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    query = request.url.query.encode()
     if content_type == "multipart/form-data":
-        fields = _fields([*request.query_params.multi_items(), *await _multipart(request, body)])
-    elif content_type == "application/x-www-form-urlencoded" or (not body and request.query_params):
-        fields = _fields([*request.query_params.multi_items(), *_urlencoded(body)])
+        fields = _fields([*_urlencoded(query), *await _multipart(request, body)])
+    elif content_type == "application/x-www-form-urlencoded" or (not body and query):
+        fields = _fields([*_urlencoded(query), *_urlencoded(body)])
     else:
         fields = _json(body)
     try:

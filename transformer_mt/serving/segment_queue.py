@@ -48,9 +48,8 @@ class _Task:
 
 
 class SegmentQueue:
-    """What waits for an engine. A batch takes one segment of each request in turn, the requests with the
-    fewest pieces so far first. While light requests come, heavy ones get a quarter of their time, in one
-    thread.
+    """What waits for an engine. A batch takes one segment of each request in turn. While light requests wait,
+    heavy ones get a quarter of their time.
     """
 
     def __init__(self, engine: Engine, threads: int = 1, wait: float = 0.002) -> None:
@@ -92,7 +91,7 @@ class SegmentQueue:
             if not request.tasks:
                 self._waiting.append(request)
             request.tasks.extend(tasks)
-            request.size += sum(task.size for task in tasks)
+            request.size += sum(task.size for task in tasks if task.run is None)
             self._changed.notify()
 
     def drop(self, request: "QueuedEngine") -> None:
@@ -135,19 +134,18 @@ class SegmentQueue:
 
     def _next(self) -> list[_Task] | None:
         """The tasks of the next batch, as soon as there are any; None at the end."""
-        if not self._waiting:
-            self._changed.wait_for(lambda: self._waiting or self._is_closed)
-            if not self._waiting:
-                return None
-            self._wait_for_others()
         while True:
             if not self._waiting:
-                return self._next()
-            if batch := self._take():
+                self._changed.wait_for(lambda: self._waiting or self._is_closed)
+                if not self._waiting:
+                    return None
+                self._wait_for_others()
+            elif batch := self._take():
                 if self._waiting:
                     self._changed.notify()
                 return batch
-            self._changed.wait(0.01)  # heavy requests, which may use no time now
+            else:
+                self._changed.wait(0.01)  # heavy requests, which may use no time now
 
     def _wait_for_others(self) -> None:
         """Waits as long as requests come one after the other."""
@@ -157,36 +155,37 @@ class SegmentQueue:
                 return
 
     def _take(self) -> list[_Task]:
-        """The next batch: at most this thread's share of all that is in work or waits."""
+        """The next batch: at most this thread's share of all that is in work or waits. Heavy requests get
+        their share of the time while light ones wait, and all but one thread while light ones may come.
+        """
         light = [request for request in self._waiting if not request.is_heavy]
         heavy = [request for request in self._waiting if request.is_heavy]
-        has_light = bool(light) or time.monotonic() - self._last_light < _PAUSE
         threads = max(1, len(self._threads) - self._heavy_in_work)
         most = min(BATCH_SEGMENTS, -(-(self.waiting + self._in_work - self._heavy_in_work) // threads))
-        has_turn = not light or self._is_heavy_turn
-        if heavy and has_light and has_turn and self._heavy_credit > 0 and not self._heavy_in_work:
+        is_alone = not light and time.monotonic() - self._last_light >= _PAUSE
+        if is_alone:
+            return self._take_from(heavy, most)
+        has_turn = not light or (self._is_heavy_turn and self._heavy_credit > 0)
+        if heavy and has_turn and self._heavy_in_work < max(1, len(self._threads) - 1):
             self._is_heavy_turn = False
             return self._take_from(heavy, _HEAVY_SEGMENTS)
-        if light:
-            self._is_heavy_turn = True
-            return self._take_from(light, most)
-        return [] if has_light else self._take_from(heavy, most)
+        self._is_heavy_turn = True
+        return self._take_from(light, most)
 
     def _take_from(self, requests: Sequence["QueuedEngine"], most: int) -> list[_Task]:
-        """One task of each request in turn, those that have had the fewest pieces first."""
+        """One task of each request in turn; a request of which one was taken is the last to have the next."""
         batch: list[_Task] = []
-        in_turn = deque(sorted(requests, key=lambda request: request.used))
+        in_turn = deque(requests)
         while in_turn and len(batch) < most:
             request = in_turn.popleft()
             task = request.tasks[0]
             if batch and (task.run or batch[0].run or task.settings != batch[0].settings):
                 continue  # in another batch
             batch.append(request.tasks.popleft())
-            request.used += task.size
+            self._waiting.remove(request)
             if request.tasks:
                 in_turn.append(request)
-            else:
-                self._waiting.remove(request)
+                self._waiting.append(request)
         return batch
 
     def _run(self, group: Sequence[_Task]) -> None:
@@ -222,10 +221,8 @@ class QueuedEngine:
 
     segments: SegmentQueue
     tasks: deque[_Task] = field(default_factory=deque)
-    used: int = 0
-    """Pieces that were taken from the queue."""
     size: int = 0
-    """Pieces that were put into it."""
+    """Pieces that were put into the queue to be searched."""
     is_given_up: bool = False
 
     def __post_init__(self) -> None:

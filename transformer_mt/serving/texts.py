@@ -13,14 +13,19 @@ from transformer_mt.serving.batcher import Batcher
 from transformer_mt.translation.result import Candidate, Translation
 
 
-async def translate_text(
-    batcher: Batcher, text: str, alternatives: int, protect: bool | None = None
-) -> list[str]:
-    """The translation of a text and up to `alternatives` others; each line is translated by itself.
+async def translate_texts(
+    batcher: Batcher, texts: Sequence[str], alternatives: int, protect: bool | None = None
+) -> list[list[str]]:
+    """For each text its translation and up to `alternatives` others; each line is translated by itself.
     `protect`: whether addresses and the like pass unchanged.
     """
-    results = await batcher.translate(_lines(text), _n_best(batcher, alternatives), protect_usual=protect)
-    return ["\n".join(candidate.translation for candidate in of_rank) for of_rank in _by_rank(results)]
+    lines = [_lines(text) for text in texts]
+    every = [line for own in lines for line in own]
+    results = iter(await batcher.translate(every, _n_best(batcher, alternatives), protect_usual=protect))
+    of_texts = [_by_rank(list(islice(results, len(own)))) for own in lines]
+    return [
+        ["\n".join(candidate.translation for candidate in of_rank) for of_rank in ranks] for ranks in of_texts
+    ]
 
 
 async def translate_html(

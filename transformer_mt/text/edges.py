@@ -8,7 +8,6 @@ _BULLET = r"(?:[-*+•‣⁃◦▪▫●○■□–—·»›>]+|\(?(?:\d{1,3}|
 _NUMBER = r"\d{1,3}\.\s+"
 _BEFORE = re.compile(rf"\s*(?:{_BULLET})*")
 _BEFORE_WITH_NUMBERS = re.compile(rf"\s*(?:{_BULLET}|{_NUMBER})*")
-_AFTER = re.compile(r"\s*$")
 # In these a number with a full stop is an ordinal: "3. Oktober".
 _HAVE_ORDINALS = frozenset({
     "de", "da", "nb", "nn", "no", "is", "fi", "et", "hu", "cs", "sk", "pl", "sl", "hr", "sr", "bs", "lv",
@@ -16,7 +15,8 @@ _HAVE_ORDINALS = frozenset({
     "lit", "tur",
 })  # fmt: skip
 _STOPS = {"zh": "。！？", "ja": "。！？"}
-_FINAL = re.compile(r"[.!?…。！？]+$")
+_CLOSING = "\"'“”’»)\\]」』"
+_FINAL = re.compile(rf"([.!?…。！？؟।॥۔։።။៕།]+)[{_CLOSING}]*\s*$")
 
 
 def edges(line: str, language: str) -> tuple[str, str, str]:
@@ -34,15 +34,15 @@ def edges(line: str, language: str) -> tuple[str, str, str]:
 
 def match_end(source: str, translation: str, language: str) -> str:
     """The translation with a final stop if the source has one, and without if it has none."""
-    own, wanted = _FINAL.search(translation.rstrip()), _FINAL.search(source.rstrip())
-    if bool(own) == bool(wanted):
+    own, wanted = _FINAL.search(translation), _FINAL.search(source)
+    if not translation.strip() or bool(own) == bool(wanted):
         return translation
     if own:
-        return translation[: own.start()].rstrip()
+        return translation[: own.start(1)] + translation[own.end(1) :]
     assert wanted is not None
-    stop = wanted.group()
+    stop, words = wanted[1], translation.rstrip()
     if base_code(language) in _STOPS and stop[0] in ".!?":
         stop = _STOPS[base_code(language)][".!?".index(stop[0])]
     elif stop[0] in "。！？":
         stop = ".!?"["。！？".index(stop[0])]
-    return translation.rstrip() + stop
+    return words + stop + translation[len(words) :]

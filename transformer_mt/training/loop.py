@@ -93,7 +93,7 @@ def _train(run: Run) -> None:
     _begin(run)
     _announce(run)
     if run.saved_step is not None and run.progress.best_step == run.progress.step:
-        publish(run, run.weights(), run.progress.best_score)  # the process was killed before it could
+        publish(run, run.weights(), run.progress.best_score, run.progress.best_loss)  # it was killed before
     if run.saved_step is None and config.init_from:
         _validate(run)  # what the parent can do: no later model of this run may be worse
     run.model.train()

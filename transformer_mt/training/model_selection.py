@@ -5,6 +5,7 @@ import math
 import os
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
@@ -18,6 +19,7 @@ from transformer_mt.messages import say
 from transformer_mt.progress_bar import show_progress
 from transformer_mt.training.parallel.sharding import load_full_weights
 from transformer_mt.training.reporting.report import write_report
+from transformer_mt.training.state.progress import is_better
 from transformer_mt.training.state.run import Run
 from transformer_mt.training.validate import SetScores, Validation, validate
 from transformer_mt.translation.translator import Translator
@@ -33,7 +35,7 @@ def validate_and_publish(run: Run) -> None:
     _record(run, result, "valid", is_best=is_best, stale=progress.stale)
     if is_best:
         run.save()  # before the model is published: a model without a checkpoint could not be resumed
-        publish(run, run.weights(), result.score)
+        publish(run, run.weights(), result.score, result.deciding.loss)
 
 
 def _record(run: Run, result: Validation, event: str, **facts: object) -> None:
@@ -68,7 +70,7 @@ def _in_words(result: SetScores) -> str:
     return "  ".join([f"loss {result.loss:.3f}", f"ppl {result.ppl:.2f}", *scores])
 
 
-def publish(run: Run, weights: checkpoint.Tensors, score: float | None) -> bool:
+def publish(run: Run, weights: checkpoint.Tensors, score: float | None, loss: float = math.nan) -> bool:
     """Write `weights` as the run's model unless the present model scores better, for example the average that
     an earlier, shorter training published. Returns True if it was written.
     """
@@ -86,9 +88,10 @@ def publish(run: Run, weights: checkpoint.Tensors, score: float | None) -> bool:
         name += ", whole lines"
     if len(run.data.valid) > 1:
         name += f", {train.monitor_set} of {', '.join(valid.name for valid in run.data.valid)}"
-    facts = {"config": config.name, "step": run.progress.step, "score": {name: score}}
+    facts: dict[str, Any] = {"config": config.name, "step": run.progress.step, "score": {name: score}}
+    facts["loss"] = loss if math.isfinite(loss) else None
     try:
-        if score is not None and file.exists() and _published_score(file, name) > score:
+        if score is not None and file.exists() and is_better(_published(file, name), (score, loss)):
             return False
         run.folder.calibration_file.unlink(missing_ok=True)  # of the model before
         # One key: the order of several differs from run to run, and with it the bytes of the file.
@@ -98,18 +101,22 @@ def publish(run: Run, weights: checkpoint.Tensors, score: float | None) -> bool:
     return True
 
 
-def _published_score(file: Path, name: str) -> float:
-    """The score a published model was chosen by; -inf if it has none under these settings."""
+def _published(file: Path, name: str) -> tuple[float, float]:
+    """The score and the loss a published model was chosen by; -inf if it has no score under these
+    settings.
+    """
+    loss = None
     try:
         facts = checkpoint.metadata(file)
     except CheckpointError as error:
         say(f"{error}; it is replaced")
-        return -math.inf
+        return -math.inf, math.nan
     if _METADATA_KEY in facts:
-        score = json.loads(facts[_METADATA_KEY]).get("score", {}).get(name)
+        known = json.loads(facts[_METADATA_KEY])
+        score, loss = known.get("score", {}).get(name), known.get("loss")
     else:  # of versions before 0.2: one key for each fact
         score = facts.get(name)
-    return -math.inf if score in (None, "None") else float(score)
+    return (-math.inf if score in (None, "None") else float(score), math.nan if loss is None else float(loss))
 
 
 def finish(run: Run) -> None:
@@ -123,7 +130,7 @@ def finish(run: Run) -> None:
         validate_and_publish(run)
     assert progress.best_step is not None and progress.best_score is not None
     chosen, weights = f"update {progress.best_step:,}", _best_weights(run) if ranks.is_rank_zero else {}
-    score = progress.best_score
+    score, loss = progress.best_score, progress.best_loss
     steps = ranks.broadcast(run.averaging.readable_steps(run.progress) if ranks.is_rank_zero else [])
     if len(steps) > 1:
         files = show_progress(map(run.averaging.file, steps), "averaging", len(steps), unit="checkpoints")
@@ -134,9 +141,9 @@ def finish(run: Run) -> None:
         better = progress.average_is_better(result.score, result.deciding.loss)
         _record(run, result, "average", steps=steps, chosen=better)
         if better:
-            weights, score = average, result.score
+            weights, score, loss = average, result.score, result.deciding.loss
             chosen = f"the average of updates {', '.join(f'{step:,}' for step in steps)}"
-    if ranks.is_rank_zero and not publish(run, weights, score):
+    if ranks.is_rank_zero and not publish(run, weights, score, loss):
         chosen = "the model of an earlier training in this folder, which scored better"
     if ranks.is_rank_zero:
         _calibrate(run)

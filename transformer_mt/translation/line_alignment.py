@@ -9,6 +9,7 @@ import numpy as np
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.translation.alignment import AlignedSegment, Span, align_segment, find_words, identity
 from transformer_mt.translation.engines.engine import Ids
+from transformer_mt.translation.flags import CONTROL
 from transformer_mt.translation.units import TranslatedLine, TranslatedUnit
 
 
@@ -29,7 +30,7 @@ class LineAlignment:
         self._of_unit = {}
         for translated, (src, tgt), attention in zip(searched, pairs, attentions):
             unit = translated.unit
-            aligned = align_segment(tokenizer, unit.segment.searched, src, tgt, attention)
+            aligned = align_segment(tokenizer, CONTROL.sub(" ", unit.segment.searched), src, tgt, attention)
             if unit.is_in_capitals:
                 # From positions in the translation as it was found to those in capitals: ß becomes SS.
                 capitals = unit.in_capitals(tokenizer.decode_tgt(tgt), language)

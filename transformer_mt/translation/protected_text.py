@@ -43,7 +43,7 @@ class ProtectedText:
         elif pattern:  # flags may stand only at the beginning of a pattern, or apply to a group
             flags = _FLAGS.match(pattern)
             scoped = f"(?{flags[1]}:{pattern[flags.end() :]})" if flags else f"(?:{pattern})"
-            self._pattern = re.compile(f"{USUAL}|{scoped}")
+            self._pattern = re.compile(f"{scoped}|{USUAL}")
         else:
             self._pattern = _USUAL
 
@@ -113,8 +113,11 @@ def has_words(text: str, protected: "ProtectedText | None" = None) -> bool:
         return False
     if (protected is None or not protected.is_in(text)) and not MAY_MATCH.search(text):
         return True
-    rest = "".join(span.text for span in protected.spans(text) if not span.protected) if protected else text
-    return any(map(str.isalpha, _USUAL.sub(" ", rest)))
+    kept = [*(protected.find(text) if protected else ()), *(match.span() for match in _USUAL.finditer(text))]
+    letters = list(text)
+    for begin, end in kept:
+        letters[begin:end] = " " * (end - begin)
+    return any(map(str.isalpha, letters))
 
 
 @lru_cache(maxsize=64)

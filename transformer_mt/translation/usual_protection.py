@@ -7,14 +7,15 @@ import re
 # A URL is matched only at its first character: otherwise the time for a line without spaces would be
 # quadratic in its length.
 ADDRESS = (
-    r"(?<![A-Za-z0-9])(?:https?|ftps?|sftp|ssh|file|git|mailto|tel):/?/?[^\s<>\"]*[^\s<>\".,;:!?)'\]}]"
-    r"|(?<![\w.])www\.[^\s<>\"]*[^\s<>\".,;:!?)'\]}]"
+    r"(?<![A-Za-z0-9])(?i:https?|ftps?|sftp|ssh|file|git|mailto|tel):/?/?[^\s<>\"]*[^\s<>\".,;:!?)'\]}]"
+    r"|(?<![\w.])(?i:www)\.[^\s<>\"]*[^\s<>\".,;:!?)'\]}]"
+    r"|(?<![\w.@/-])[A-Za-z0-9][\w-]*(?:\.[A-Za-z0-9][\w-]*){1,6}(?::\d{1,5})?/[^\s<>\"]*[^\s<>\".,;:!?)'\]}]"
     r"|(?<![\w.+-])[\w.+-]+@[\w-]+\.[\w.-]*\w"
 )
 _BRACES = r"\{\{\{?[^{}\n]*\}\}\}?|\{%[^{}\n]*%\}|[$#%]\{[^{}\n]+\}|\{[\w.\[\]:!#-]*\}"
 _PRINTF = (
-    r"%\(\w+\)[-+0#]*\d*(?:\.\d+)?[a-zA-Z]"
-    r"|(?<![\d%])%(?:\d+\$)?[-+0#']*\d*(?:\.\d+)?(?:hh?|ll?|[Lqjzt])?[diouxXeEfFgGaAcCsSpn@](?![A-Za-z])"
+    r"%\(\w+\)[-+0#]*+\d*+(?:\.\d+)?+[a-zA-Z]"
+    r"|(?<![\d%])%(?:\d+\$)?[-+0#']*+\d*+(?:\.\d+)?+(?:hh?|ll?|[Lqjzt])?[diouxXeEfFgGaAcCsSpn@](?![A-Za-z])"
     r"|(?<![\d%])%L?\d{1,2}(?!\d)"
 )
 _CODE = r"<%[^\n]{0,2000}?%>|<\?[^\n]{0,2000}?\?>"
@@ -29,7 +30,7 @@ _NUMBER = rf"{_DIGITS}[ \u00a0\u202f]?{_UNIT}(?![A-Za-z0-9])"
 
 USUAL = "|".join((ADDRESS, _CODE, _BRACES, _PRINTF, _TAG, _NUMBER))
 """A regular expression for all of them."""
-MAY_MATCH = re.compile(r"[{<%&@\d]|[a-z]:|www\.")
+MAY_MATCH = re.compile(r"[{<%&@\d]|[A-Za-z]:|[A-Za-z]\.[A-Za-z]")
 """Found in each text that USUAL matches in; most texts have none of it, and USUAL takes long to search."""
 _IS_NUMBER = re.compile(_NUMBER)
 _SEPARATORS = re.compile(r"[\s.,'’]")

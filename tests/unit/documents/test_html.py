@@ -219,3 +219,37 @@ def test_translations_of_such_a_page_are_ascii():
     pieces = parse_html('<meta charset="latin1"><p title="a b">c d', is_ascii=True)
     texts = [replace(piece, text="Männer") for piece in pieces if isinstance(piece, MarkedText)]
     assert [text.render() for text in texts] == ['"M&#228;nner"', "M&#228;nner"]
+
+
+@pytest.mark.parametrize(
+    "html, expected",
+    [
+        ("<p>A <code>&nbsp;</code> dog</p>", ["A dog"]),
+        ("<p>A <code>x()</code><code>&#1;</code> dog</p>", ["A x() dog"]),
+        ('<img alt="&nbsp"><img alt="&#xa0"><p>a', ["a"]),
+        ("<p>a &#" + "9" * 5000 + "; b", ["a &#" + "9" * 5000 + "; b"]),
+        ('<p>A dog <svg class="i"/> runs.</p><p>Two dogs.</p>', ["A dog runs.", "Two dogs."]),
+        ("<p>Use {% to open.</p><p>Middle.</p><p>Use %} to close.</p>",
+         ["Use {% to open.", "Middle.", "Use %} to close."]),
+        ("<p>a — b &mdash; c, it's &#39;d&#39; “e” &ldquo;f&rdquo;", ["a — b — c, it's 'd' “e” “f”"]),
+    ],
+)  # fmt: skip
+def test_odd_pages_are_read_and_written_as_they_are(html, expected):
+    assert texts(html) == expected
+    assert unchanged(html) == html
+
+
+def test_elements_nested_by_the_hundred_are_no_error():
+    html = "<p>a " + "<b>" * 400 + "x" + "</b>" * 400 + " z</p>"
+    assert unchanged(html) == html
+
+
+@pytest.mark.parametrize("part", ["{{", "{%", "<?x>", "<%", "<a ", "&#", '="', "<!--", "</p"])
+def test_any_repetition_is_read_in_time(part):
+    html = "<a " + part * (20_000 // len(part))  # its square would take minutes
+    assert unchanged(html) == html
+
+
+def test_an_empty_value_gets_quotes():
+    (tag, text, rest) = [piece for piece in parse_html("<img alt=dog class=x>") if piece]
+    assert tag + replace(text, text="").render() + rest == '<img alt="" class=x>'

@@ -178,3 +178,18 @@ def test_times_in_no_known_form_are_refused_with_their_line(times):
 def test_what_is_no_subtitles_is_refused():
     with pytest.raises(InputError, match="x.srt: must be subtitles in SRT format, but are not in line 1"):
         parse_srt("hello\nworld", "de", "x.srt")
+
+
+def test_cues_without_words_keep_their_heads():
+    lines = [cue(1, 1, "A dog."), cue(2, 3, "www.opensubtitles.org"), cue(3, 4, "www.addic7ed.com")]
+    assert written(parse_srt("".join(lines), "de")) == "".join(lines)
+
+
+def test_cues_in_the_wrong_order_are_not_joined():
+    assert cut(cue(1, 50, "A man is"), cue(2, 1, "running away.")) == ["A man is", "running away."]
+
+
+def test_a_line_that_is_divided_has_the_line_ends_of_the_file():
+    pieces = parse_srt(cue(1, 1, "short").replace("\n", "\r\n"), "de")
+    (text,) = [piece for piece in pieces if isinstance(piece, MarkedText)]
+    assert text.finish("viele Wörter " * 6).count("\r\n") == 1

@@ -40,6 +40,12 @@ def test_the_parts_of_a_line(line, language, before, words, after):
         ("A dog?", "一只狗", "zh", "一只狗？"),
         ("一只狗。", "A dog", "en", "A dog."),
         ("dog", "一只狗。", "zh", "一只狗"),
+        ("Who are you?", "من أنت؟", "ar", "من أنت؟"),
+        ("A dog is there.", "कुत्ता है।", "hi", "कुत्ता है।"),
+        ("Dog.  ", "Hund  ", "de", "Hund.  "),
+        ('He said "go."', "„Geh“.", "de", "„Geh“."),
+        ('Say "go"', "Sag „geh.“", "de", "Sag „geh“"),
+        ("Dog.", "", "de", ""),
     ],
 )
 def test_the_final_stop_follows_the_source(source, translation, language, expected):

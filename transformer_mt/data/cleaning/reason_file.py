@@ -50,10 +50,12 @@ class ReasonFile:
         held_out: set[int],
         remove_duplicates: bool | Literal["near"],
         splits: Sequence[HeldOutSplit] = (),
+        left_out: frozenset[int] = frozenset(),
     ) -> None:
         """`held_out` are the source keys of the validation and test sets; `splits` take theirs from the
-        rows.
+        rows. Of what they do not take, sources with a key among those `left_out` are dropped.
         """
+        self._left_out = left_out
         self._folder, self._held_out, self._remove_duplicates = folder, held_out, remove_duplicates
         self._splits = splits
         self.sizes: list[int] = []
@@ -117,7 +119,7 @@ class ReasonFile:
     def _reason(self, row: int, pair: Pair, corpus: TrainingCorpus) -> str:
         if not pair[0] or not pair[1]:
             return EMPTY
-        if self._held_out or self._splits:
+        if self._held_out or self._splits or self._left_out:
             key = sentence_key(pair[0])
             if key in self._held_out:
                 return LEAKED
@@ -129,6 +131,8 @@ class ReasonFile:
                     if corpus.may_be_scored:
                         split.add(key, row, pair)
                     return HELD_OUT
+            if key in self._left_out:
+                return LEAKED
         for rule in corpus.rules:
             if rule.drops(*pair):
                 return rule.reason

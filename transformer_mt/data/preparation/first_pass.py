@@ -74,9 +74,9 @@ def first_pass(
     splits = splits_of(data.valid_sets, data.test)
     held_out = evaluation_keys(data)
     row_reasons = ReasonFile(
-        folder / FIRST_PASS_FOLDER, held_out.sources | left_out, data.remove_duplicates, splits
+        folder / FIRST_PASS_FOLDER, held_out.sources, data.remove_duplicates, splits, left_out
     )
-    sample = _evenly_spaced(row_reasons.walk(_corpora(data, held_out.targets)), TOKENIZER_PAIRS)
+    sample = _evenly_spaced(row_reasons.walk(_corpora(data, held_out.targets | left_out)), TOKENIZER_PAIRS)
     reasons = row_reasons.finish()
     for split in splits:
         if not (pairs := split.pairs()):

@@ -1,5 +1,6 @@
 """The weights of checkpoints that are averaged at the end of a training."""
 
+import math
 from pathlib import Path
 
 from transformer_mt import checkpoint
@@ -49,7 +50,10 @@ class Averaging:
         scheduled = [step for step in there if step % train.save_every == 0 or step == train.max_updates]
         if train.average == "last":
             return scheduled[-train.average_checkpoints :]
-        scores = {step: (-score, loss, -step) for step, score, loss, _ in progress.scores}
+        scores = {
+            step: (-score, loss if math.isfinite(loss) else math.inf, -step)
+            for step, score, loss, _ in progress.scores
+        }
         best_steps = progress.best_steps()
         candidates = [step for step in there if step in scores and (step in scheduled or step in best_steps)]
         return sorted(sorted(candidates, key=scores.__getitem__)[: train.average_checkpoints])

@@ -11,7 +11,7 @@ _NEARLY_EQUAL = 0.1
 """Scores closer than this (points of 100) do not tell two models apart: the validation loss does."""
 
 
-# A score from 0 to this is that of a model that has learnt nothing yet, and no more than chance.
+# Scores from 0 to this are treated as equal: the model has learnt nothing yet.
 _CHANCE = 1.0
 
 
@@ -107,13 +107,7 @@ class Progress:
         return self._is_better(score, loss) or (score, loss) == (self.best_score, self.best_loss)
 
     def _is_better(self, score: float, loss: float) -> bool:
-        """Nearly equal scores are decided by the loss. BLEU is 0 for long at the beginning; later it changes
-        from one validation to the next by more than the model does.
-        """
-        if not (math.isfinite(loss) and math.isfinite(self.best_loss)):
-            return score > self.top_score
-        difference = _floor(score) - _floor(self.top_score)
-        return difference > _NEARLY_EQUAL or (difference >= -_NEARLY_EQUAL and loss < self.best_loss)
+        return is_better((score, loss), (self.top_score, self.best_loss))
 
     @property
     def loss_still_falls(self) -> bool:
@@ -142,12 +136,24 @@ class Progress:
             self._read_scores_alone(state["scores"])
 
     def _read_scores_alone(self, scores: list[tuple[int, float]]) -> None:
-        """Of a version that chose by the score alone."""
+        """Read the scores of a version that recorded no losses."""
         self.top_score, self.scores = -math.inf, []
         for step, score in scores:
             self.scores.append((step, score, math.nan, score > self.top_score))
             self.top_score = max(self.top_score, score)
 
 
-def _floor(score: float) -> float:
+def is_better(new: tuple[float, float], old: tuple[float, float]) -> bool:
+    """Whether a (score, loss) is better than another one. Nearly equal scores are decided by the loss: BLEU
+    is 0 for long at the beginning, and later it changes from one validation to the next by more than the
+    model does.
+    """
+    (score, loss), (other, other_loss) = new, old
+    if not (math.isfinite(loss) and math.isfinite(other_loss)):
+        return score > other
+    difference = _at_least_chance(score) - _at_least_chance(other)
+    return difference > _NEARLY_EQUAL or (difference >= -_NEARLY_EQUAL and loss < other_loss)
+
+
+def _at_least_chance(score: float) -> float:
     return _CHANCE if 0 <= score < _CHANCE else score
