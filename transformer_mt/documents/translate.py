@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from transformer_mt.documents.html import parse_html
-from transformer_mt.documents.marked_text import MarkedText, Piece
+from transformer_mt.documents.marked_text import BREAK, MarkedText, Piece, flat
 from transformer_mt.documents.placement import place
 from transformer_mt.documents.subtitles import parse_srt
 from transformer_mt.errors import InputError
 from transformer_mt.text.unsegmented import LETTER
+from transformer_mt.translation.alignment import find_words
 from transformer_mt.translation.chunk_size import ChunkSize
 from transformer_mt.translation.result import Candidate, Options, Translation
 from transformer_mt.translation.translator import Translator
@@ -66,6 +67,7 @@ def translate_pieces(
                     markup[i] + written, [f"the text was lost: its translation is empty: {text.text!r}"]
                 )
                 continue
+            unplaced += _lost_parts(text, own[0])
             problems = [problem for result in own for problem in [*result.problems, *warnings_of(result)]]
             yield Part(markup[i] + written, [*problems, *unplaced])
         start += len(chunk)
@@ -90,6 +92,14 @@ def write(text: MarkedText, candidates: Sequence[Candidate]) -> tuple[str, list[
         for mark in one.unplaced
     ]
     return placed[0].text.render([one.text.render() for one in placed[1:]]), problems
+
+
+def _lost_parts(text: MarkedText, result: Translation) -> list[str]:
+    """A sentence if a translation has too few words for its parts, such as the subtitles of a sentence."""
+    parts = 1 + sum(mark.opening == BREAK for mark in flat(text.marks))
+    if parts == 1 or len(find_words(result.translation)) >= parts:
+        return []
+    return [f"a subtitle is left without text: {result.translation!r} is divided into {parts}"]
 
 
 _LOST = {"missing_number": "a number", "missing_url": "an address"}

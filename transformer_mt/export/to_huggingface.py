@@ -137,8 +137,7 @@ print(tokenizer.decode(model.generate(**inputs), skip_special_tokens=True))
 ```
 
 Give it one sentence at a time: it does not divide texts. CTranslate2's own converter
-(`ct2-transformers-converter`) cannot read this folder; `transformer-mt export MODEL OUT --to ctranslate2`
-makes a model for CTranslate2.
+(`ct2-transformers-converter`) cannot read this folder; for CTranslate2 export the run itself.
 """
 
     def pack(self, folder: Path, out: Path, config: Config) -> None:

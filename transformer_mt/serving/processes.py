@@ -31,6 +31,7 @@ class EnginePool:
         self.max_positions = engine.max_positions
         self._load, self._count = load, count
         self._lock = threading.Lock()
+        self._processes: list[Any] = []
         self._pool = self._start()
 
     def check(self, settings: DecodeConfig) -> None:
@@ -58,8 +59,14 @@ class EnginePool:
         except BrokenProcessPool:
             with self._lock:
                 if self._pool is pool:
+                    self._end_processes()
                     self._pool = self._start()
             return self._pool.submit(_call, *asked).result()
+
+    def _end_processes(self) -> None:
+        """The others of a pool that lost one ignore SIGTERM, which is all it sends them."""
+        for process in self._processes:
+            process.kill()
 
     def _start(self) -> ProcessPoolExecutor:
         context = multiprocessing.get_context("spawn")
@@ -72,6 +79,7 @@ class EnginePool:
                 f"a process of the server ended while it loaded the model; is there memory for {self._count} "
                 "of them?"
             ) from None
+        self._processes = list(pool._processes.values())
         return pool
 
 

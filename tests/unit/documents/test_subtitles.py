@@ -193,3 +193,21 @@ def test_a_line_that_is_divided_has_the_line_ends_of_the_file():
     pieces = parse_srt(cue(1, 1, "short").replace("\n", "\r\n"), "de")
     (text,) = [piece for piece in pieces if isinstance(piece, MarkedText)]
     assert text.finish("viele Wörter " * 6).count("\r\n") == 1
+
+
+def test_a_subtitle_that_is_left_without_text_is_reported():
+    from tests.unit.documents.upper_case import upper_case_translator
+    from transformer_mt.documents.translate import translate_pieces
+
+    class Short:
+        """A translator whose every translation is one word."""
+
+        def __init__(self):
+            self.translator = upper_case_translator()
+
+        def stream(self, lines, options):
+            return self.translator.stream(["Ja" for _ in lines], options)
+
+    pieces = parse_srt(cue(1, 1, "The man") + cue(2, 3, "runs.") + cue(3, 9, "Yes."), "de")
+    problems = [problem for part in translate_pieces(Short(), pieces) for problem in part.problems]
+    assert problems == ["a subtitle is left without text: 'JA' is divided into 2"]

@@ -102,9 +102,11 @@ def _of_validations(
     then = [loss for entry, loss in zip(trained, losses) if entry["step"] <= best_loss["step"]]
     risen = valid[-1]["loss"] / max(best_loss["loss"], 1e-9) - 1
     if risen > _OVERFITS and then and losses[-1] < then[-1]:
+        by = f" (train.patience ({config.train.patience}) ended the training)" if ended_early else ""
         still = f", though {name} was best at the end" if best is valid[-1] else ""
         return (
-            f"The model overfits: since update {best_loss['step']:,} the validation loss rose by {risen:.0%} "
+            f"The model overfits{by}: since update {best_loss['step']:,} the validation loss rose by "
+            f"{risen:.0%} "
             f"while the training loss fell{still}. Try more data, a higher {_regularisers(config)}, or a "
             "smaller model."
         )
