@@ -4,9 +4,9 @@
     load|fair|memory|mixed|malformed|end]
 
 The server is a process of its own on the loopback interface. `load`: sentences per second and latencies of 1,
-8 and 64 clients. `fair`: latencies of 50 clients alone, and beside one with a long line or word. `memory`:
-resident memory over 20,000 requests. `mixed`: 20,000 requests of all kinds. `malformed`: 1,000 broken
-requests. `end`: SIGTERM while 64 clients wait for answers.
+8 and 64 clients. `fair`: latencies of 50 clients alone, and with one more that sends a long line or word.
+`memory`: resident memory over 20,000 requests. `mixed`: 20,000 requests of all kinds. `malformed`: 1,000
+broken requests. `end`: SIGTERM while 64 clients wait for answers.
 """
 
 import argparse
@@ -152,21 +152,21 @@ FAIR_CLIENTS, FAIR_SECONDS = 50, 30
 
 
 def fair(arguments: argparse.Namespace, lines: Sequence[str]) -> None:
-    """Latencies of 50 clients with a sentence each: alone, and beside a client with one long line or word."""
+    """Latencies of 50 clients with a sentence each: alone, and while one more sends a long line or word."""
     line = ""
     for sentence in lines:
         line = f"{line} {sentence}".strip() if len(line) < 20_000 else line
-    beside = {
-        "alone": "",
+    long_texts = {
+        "nothing": "",
         "one line of 20,000 characters": line[:20_000],
         "one word of 20,000 letters": "a" * 20_000,
     }
-    times: dict[str, list[list[float]]] = {name: [] for name in beside}
+    times: dict[str, list[list[float]]] = {name: [] for name in long_texts}
     answered = Counter[str]()
     for _ in range(arguments.rounds):
         server = Server(arguments)
         ask_all(server, lines[:64], 8)
-        for name, text in beside.items():
+        for name, text in long_texts.items():
             end = time.perf_counter() + FAIR_SECONDS
 
             other = threading.Thread(target=_ask_for_long, args=(server, text, end, answered), daemon=True)
@@ -174,12 +174,12 @@ def fair(arguments: argparse.Namespace, lines: Sequence[str]) -> None:
             times[name].append(_until(server, lines, end))
             other.join()
         server.process.kill()
-    print("| beside | p50 ms | p95 ms | p95 of alone (each round) |\n|---|---|---|---|")
+    print("| one more sends | p50 ms | p95 ms | p95 to that with nothing (each round) |\n|---|---|---|---|")
     for name, rounds in times.items():
         cuts = [statistics.quantiles(latencies, n=100) for latencies in rounds]
         ratios = [
             own[94] / alone[94]
-            for own, alone in zip(cuts, (statistics.quantiles(t, n=100) for t in times["alone"]))
+            for own, alone in zip(cuts, (statistics.quantiles(t, n=100) for t in times["nothing"]))
         ]
         shown = [f"{1000 * statistics.median(cut[p - 1] for cut in cuts):.0f}" for p in (50, 95)]
         print(

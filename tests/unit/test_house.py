@@ -49,8 +49,8 @@ ALLOWED = {
     "training.update": {"config", "data.batches", "model", "model.kernels", "training.parallel"},
     "training.reporting": {"config", "data.cleaning", "evaluation", "runs"},
     "training.state": {
-        "config", "config.parts", "data.batches", "data.preparation", "data.vocabulary", "model",
-        "model.build", "runs", "training.parallel", "training.reporting", "training.update",
+        "config", "config.parts", "data.batches", "data.corpora", "data.preparation", "data.vocabulary",
+        "model", "model.build", "runs", "text", "training.parallel", "training.reporting", "training.update",
     },
     "training": {
         "config", "config.parts", "data.batches", "data.cleaning", "data.corpora", "data.preparation",

@@ -62,8 +62,8 @@ class DecodeConfig(Section):
     lowercase_capitals: bool = True
     """Translate sentences in capitals in lower case, and write their translations in capitals."""
     protect_usual: bool = True
-    """Web and mail addresses, placeholders (`{x}`, `{{x}}`, `${x}`, `%1$s`), tags and numbers with units (`5
-    kg`) pass through unchanged.
+    """Web and mail addresses, placeholders (`{x}`, `{{x}}`, `${x}`, `%1$s`), tags and numbers with units
+    (`5 kg`) pass through unchanged.
     """
     match_ends: bool = False
     """A translation ends with a full stop (or ! or ?) exactly if its source does, as texts of menus need."""

@@ -49,9 +49,9 @@ def load_yaml(kind: type[Kind], path: str | Path, overrides: list[str] | tuple[s
         _apply(values, where, override)
     if "name" not in values and not re.fullmatch(NAME_PATTERN, path.stem):
         raise InputError(
-            f"{path}: the name of the file is the name of what it trains, and must be letters, digits and . "
-            "+ - _, "
-            f"a letter or digit first, but is {path.stem!r}; set `name`, or rename the file"
+            f"{path}: the name of the file is the name of what it trains, and must be letters, "
+            f"digits and . + - _, a letter or digit first, but is {path.stem!r}; set `name`, or rename the "
+            "file"
         )
     values.setdefault("name", path.stem)
     for old, new in _RENAMED.items():

@@ -13,8 +13,8 @@ from transformer_mt.documents.html_names import (
     WITH_ATTRIBUTES,
     ended_by,
 )
-from transformer_mt.documents.html_run import decoded, pieces_of_run, plain_text
 from transformer_mt.documents.html_tokens import Token, tokens_of
+from transformer_mt.documents.inline_run import decoded, pieces_of_run, plain_text
 from transformer_mt.documents.marked_text import BYTE_ORDER_MARK, CLOSE, OPEN, MarkedText, Piece
 from transformer_mt.documents.spelling import Spelling
 from transformer_mt.text.languages import base_code
@@ -30,7 +30,7 @@ _WITHOUT_TEXT = frozenset({"link", "style", "script", "base"})
 def parse_html(
     text: str, source_lang: str | None = None, attributes: bool = True, is_ascii: bool = False
 ) -> list[Piece]:
-    """A document or a fragment in pieces. Written one after the other, they are the document.
+    """Split a document or a fragment into pieces, whose concatenation is the document.
 
     With `attributes` the texts of `alt`, `title`, `placeholder`, `aria-label` and of descriptions are
     translated, too, unless the page says that it is in another language than `source_lang`. With `is_ascii`

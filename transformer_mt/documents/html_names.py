@@ -20,7 +20,7 @@ WITH_ATTRIBUTES = frozenset({"audio", "canvas", "map", "object", "picture", "vid
 """Objects whose elements have texts in their attributes."""
 BLOCKS_THAT_STAY = frozenset({"listing", "noscript", "plaintext", "pre", "textarea", "xmp"})
 
-# Which open element each start tag ends, if no element of the last set stands between.
+# For each start tag: the open elements that it closes, and the elements that end the search for them.
 _BLOCKS = frozenset({
     "address", "article", "aside", "blockquote", "center", "details", "dialog", "dir", "div", "dl",
     "fieldset", "figcaption", "figure", "footer", "form",

@@ -44,7 +44,7 @@ class Token:
     raw: str
     """As it is written."""
     name: str = ""
-    """Of a tag, in small letters."""
+    """Name of the element in lower case; empty for text, comments and templates."""
     parts: "tuple[Token, ...]" = ()
     """The tokens of an element that is one token."""
 

@@ -18,9 +18,9 @@ class Mark:
     verbatim: str = ""
     """Written in place of the mark and its characters, which are then not translated: code, say."""
     space: str | None = None
-    """Of a mark around one space: what is written in its place, such as a line break."""
+    """Replacement for the single space that the mark covers, such as a line break; None for other marks."""
     holds: tuple[bool, bool] = (False, False)
-    """Whether a space before and after its words is within the mark."""
+    """(before, after): True if the mark includes a space at that side of its words."""
 
     @property
     def is_literal(self) -> bool:

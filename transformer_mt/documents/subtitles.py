@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from transformer_mt.documents.html_run import pieces_of_run
 from transformer_mt.documents.html_tokens import Token
+from transformer_mt.documents.inline_run import pieces_of_run
 from transformer_mt.documents.marked_text import BREAK, BYTE_ORDER_MARK, MarkedText, Piece
 from transformer_mt.documents.spelling import PlainSpelling
 from transformer_mt.errors import InputError
@@ -187,8 +187,8 @@ def _text(group: Sequence[_Cue], wide: bool) -> Iterator[Piece]:
 
 
 def _with_notes_apart(tokens: Sequence[Token], at_end: bool = False) -> list[Token]:
-    """The tokens of a text with the notes before its words as tokens that are no text; `at_end`: the tokens
-    are reversed, and the notes are those after its words.
+    """Split notes (♪) off the first words, as tokens that are not text. With `at_end` the tokens are in
+    reverse order, and the notes follow the last words.
     """
     found: list[Token] = []
     for i, token in enumerate(tokens):
@@ -205,7 +205,7 @@ def _with_notes_apart(tokens: Sequence[Token], at_end: bool = False) -> list[Tok
 
 
 def _tokens(content: str) -> Iterator[Token]:
-    """Text and tags."""
+    """Split a content into text and tags."""
     start = 0
     for tag in _TAG.finditer(content):
         if tag.start() > start:

@@ -37,8 +37,8 @@ def facts_of_job(job: Job) -> dict[str, str]:
 
 
 def changed_facts(job: Job, facts: dict[str, str]) -> tuple[list[str], list[str]]:
-    """What changed since the job was trained, and what since it was scored. A test set that changed is a
-    change of the training, too, if training pairs stand in one of the two: they are left out.
+    """Names of the facts that changed since the job was trained, and since it was scored. A test set that
+    changed is a change of the training, too, if training pairs stand in one of the two: they are left out.
     """
     before = facts_of(job.folder / FACTS_FILE)
     changed = [name for name in facts if before.get(name, facts[name]) != facts[name]]

@@ -98,16 +98,16 @@ class Runner:
         """The job's folder, with what is to be trained in its job.yaml; what was trained otherwise is moved
         out of the way, and what was scored otherwise is scored again.
         """
-        who, file, facts = f"{job.variant}, seed {job.seed}", job.folder / "job.yaml", facts_of_job(job)
+        name, file, facts = f"{job.variant}, seed {job.seed}", job.folder / "job.yaml", facts_of_job(job)
         if job.folder.exists():
             training, scoring = changed_facts(job, facts)
             if not _is_same_training(file, job.config):
                 training.insert(0, "settings")
             if training:
                 aside = set_aside(job.folder)
-                say(f"{who}: was trained with other {' and other '.join(training)}; that is now {aside}")
+                say(f"{name}: was trained with other {' and other '.join(training)}; that is now {aside}")
             elif scoring:
-                say(f"{who}: was scored with other {' and other '.join(scoring)}; it is scored again")
+                say(f"{name}: was scored with other {' and other '.join(scoring)}; it is scored again")
             for scores in RunFolder(job.folder).scores_files():
                 scores.unlink()
         job.folder.mkdir(parents=True, exist_ok=True)

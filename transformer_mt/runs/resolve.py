@@ -108,6 +108,8 @@ def with_checkpoint(config: Config, checkpoint: Config) -> Config:
         config = with_keys_of(config, checkpoint, ("model", "tokenizer"))
     elif config.tokenizer.file:
         config = with_keys_of(config, checkpoint, ("tokenizer",))
+    if "monitor" not in config.train.model_fields_set:
+        config = changed(config, "train", monitor=checkpoint.train.monitor)
     if config.tokenizer.normalization == "auto":
         config = changed(config, "tokenizer", normalization=checkpoint.tokenizer.normalization)
     if config.train.batch_tokens == "auto":

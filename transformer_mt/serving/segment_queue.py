@@ -17,13 +17,13 @@ BATCH_SEGMENTS = 64
 """Most segments taken from the queue at once."""
 _LONGEST_WAITS = 5
 _HEAVY = 400
-"""Pieces of a request from which on it is a heavy one: the light ones go first."""
+"""A request with more pieces is heavy: the light ones go first."""
 _HEAVY_SEGMENTS = 1
 """Most segments of heavy requests searched together while there are light ones."""
 _HEAVY_SHARE = 1 / 4
 """Seconds for heavy requests for each second for light ones."""
 _PAUSE = 1.0
-"""Seconds after the last light request for which others are expected."""
+"""Seconds without a light request after which heavy ones get the whole engine."""
 _PAIRS = 32
 """Pairs that are scored or aligned at once."""
 
@@ -39,7 +39,7 @@ class _Task:
     engine: "QueuedEngine"
     index: int
     size: int
-    """Pieces."""
+    """Number of pieces of the source."""
     done: "SimpleQueue[tuple[int, Any] | Exception | None]"
     request: Request | None = None
     settings: DecodeConfig | None = None
@@ -119,11 +119,11 @@ class SegmentQueue:
             with self._changed:
                 self._in_work -= len(batch)
                 self._heavy_in_work -= is_heavy
-                self._count(is_heavy, time.monotonic() - begun)
+                self._record_duration(is_heavy, time.monotonic() - begun)
                 self._changed.notify()
 
-    def _count(self, is_heavy: bool, seconds: float) -> None:
-        """A batch took so long."""
+    def _record_duration(self, is_heavy: bool, seconds: float) -> None:
+        """Add the duration of a batch to the time used, or to the time that heavy requests may use."""
         if is_heavy:
             is_alone = time.monotonic() - self._last_light >= _PAUSE
             self._heavy_credit = 0.0 if is_alone else self._heavy_credit - seconds
@@ -198,12 +198,12 @@ class SegmentQueue:
         first = group[0]
         try:
             if first.run is not None:
-                found: list[Any] = [first.run()]
+                results: list[Any] = [first.run()]
             else:
                 assert first.settings is not None
                 requests = [task.request for task in group if task.request is not None]
-                each = dict(self.engine.search(requests, first.settings, max(t.n_best for t in group)))
-                found = [each[i][: task.n_best] for i, task in enumerate(group)]
+                hypotheses = dict(self.engine.search(requests, first.settings, max(t.n_best for t in group)))
+                results = [hypotheses[i][: task.n_best] for i, task in enumerate(group)]
         except Exception as error:
             if len(group) == 1:
                 first.done.put(error)
@@ -211,7 +211,7 @@ class SegmentQueue:
             for task in group:  # one segment's error must not be that of the others
                 self._run([task])
             return
-        for task, result in zip(group, found):
+        for task, result in zip(group, results):
             task.done.put((task.index, result))
 
 

@@ -35,7 +35,7 @@ class Unit:
 
     @property
     def is_fixed(self) -> bool:
-        """Whether it has nothing to translate and stays as it is: a number, an address, an emoji."""
+        """True if the unit has nothing to translate, such as a number, an address or an emoji."""
         return not self.src
 
     @property
@@ -66,7 +66,7 @@ class Line:
 
     @property
     def is_fixed(self) -> bool:
-        """Whether none of it is translated."""
+        """True if no unit of the line is translated."""
         return all(unit.is_fixed for unit in self.units)
 
 
@@ -83,7 +83,7 @@ class TranslatedUnit:
     """If the protected text did not survive: the spans of the unit, and the lines that translate them."""
 
     def candidate(self, rank: int) -> Candidate:
-        """The candidate of this rank; what stays as it is has the same at each."""
+        """The candidate of this rank; a fixed unit has one candidate for all ranks."""
         return self.candidates[0 if self.unit.is_fixed else rank]
 
     @property
@@ -125,6 +125,19 @@ class LinesInOrder:
                 return
             self._first = numbers.stop
             yield TranslatedLine(self._waiting.popleft(), [self._found.pop(number) for number in numbers])
+
+
+@dataclass(frozen=True)
+class _DividedLine:
+    """A line in segments, before they are encoded."""
+
+    source: str
+    prefix: str
+    protected: ProtectedText | None
+    before: str
+    after: str
+    segments: list[tuple[Segment, bool]]
+    """Each with True if it has nothing to translate."""
 
 
 class Planner:
@@ -172,67 +185,78 @@ class Planner:
         """The units of each line, their sources after the `tag`. The first unit of a line has its prefix.
         `in_capitals`: whether each line is part of a text in capitals; by default its own letters decide.
         """
-        protections = protected or [None] * len(sources)
-        capitals = in_capitals or [False] * len(sources)
-        before = self.ids_before(tag)
-        around = [self._edges(source, prefix) for source, prefix in _pairs(sources, prefixes)]
-        segments = [
-            self._segments(words, prefix, settings, protection, known)
-            for (_, words, _), prefix, protection, known in zip(
-                around, prefixes or [""] * len(sources), protections, capitals
+        count = len(sources)
+        divided = [
+            self._divided(*given, settings)
+            for given in zip(
+                sources, prefixes or [""] * count, protected or [None] * count, in_capitals or [False] * count
             )
         ]
-        fixed = [
-            [self._is_natural and not prefix and not has_words(segment.text, protection) for segment in line]
-            for line, prefix, protection in zip(segments, prefixes or [""] * len(sources), protections)
-        ]
         searched = [
-            segment.searched
-            for line, is_fixed in zip(segments, fixed)
-            for segment, stays in zip(line, is_fixed)
-            if not stays
+            segment.searched for line in divided for segment, is_fixed in line.segments if not is_fixed
         ]
-        encoded = iter(self.tokenizer.encode_src([CONTROL.sub(" ", text) for text in searched]))
-        given = iter(self.tokenizer.encode_tgt(prefixes)) if prefixes else None
-        lines = []
-        rows = zip(_pairs(sources, prefixes), around, segments, fixed, protections)
-        for (source, prefix_text), (start, _, end), own, stays, protection in rows:
-            units: list[Unit] = []
-            is_too_long = False
-            for segment, is_fixed in zip(own, stays):
-                if is_fixed:
-                    units.append(Unit(segment, [], 0))
-                    continue
-                ids = next(encoded)
-                if len(before) + len(ids) < self.max_src_length:
-                    units += self._units([segment], [ids], settings, before)
-                else:
-                    parts = self.splitter.fit(segment.text)
-                    parts[-1:] = [replace(parts[-1], gap=parts[-1].gap + segment.gap)]
-                    if segment.lowercased is not None:
-                        parts = [self._lowercased(part, protection) for part in parts]
-                    ids_of_parts = self.tokenizer.encode_src(
-                        [CONTROL.sub(" ", part.searched) for part in parts]
-                    )
-                    units += self._units(parts, ids_of_parts, settings, before)
-                    is_too_long = True
-            prefix = next(given) if given else []
-            if UNK in prefix:
-                raise InputError(
-                    f"a prefix must be written in characters the model knows, but is {prefix_text!r}"
-                )
-            if units and prefix and not units[0].is_fixed:  # a given prefix does not count against the limit
-                limit = min(units[0].limit + len(prefix), self.max_positions or sys.maxsize)
-                units[0] = replace(units[0], prefix=prefix, prefix_text=prefix_text, limit=limit)
-            if protection:
-                units = [
-                    unit
-                    if unit.is_fixed or not protection.is_in(unit.segment.text)
-                    else replace(unit, protected=protection)
-                    for unit in units
-                ]
-            lines.append(Line(source, units, start, end, is_too_long))
-        return lines
+        encoded = iter(self._encode(searched))
+        given_ids = self.tokenizer.encode_tgt(prefixes) if prefixes else [[]] * count
+        before = self.ids_before(tag)
+        return [self._line(line, encoded, ids, settings, before) for line, ids in zip(divided, given_ids)]
+
+    def _divided(
+        self,
+        source: str,
+        prefix: str,
+        protected: ProtectedText | None,
+        in_capitals: bool,
+        settings: DecodeConfig,
+    ) -> "_DividedLine":
+        before, words, after = self._edges(source, prefix)
+        may_stay = self._is_natural and not prefix
+        segments = [
+            (segment, may_stay and not has_words(segment.text, protected))
+            for segment in self._segments(words, prefix, settings, protected, in_capitals)
+        ]
+        return _DividedLine(source, prefix, protected, before, after, segments)
+
+    def _line(
+        self, line: "_DividedLine", encoded: Iterator[Ids], prefix: Ids, settings: DecodeConfig, before: Ids
+    ) -> Line:
+        """The line with its units. `encoded` gives the pieces of each segment that is searched, `before` are
+        the control pieces before each.
+        """
+        if UNK in prefix:
+            raise InputError(
+                f"a prefix must be written in characters the model knows, but is {line.prefix!r}"
+            )
+        units: list[Unit] = []
+        is_too_long = False
+        for segment, is_fixed in line.segments:
+            if is_fixed:
+                units.append(Unit(segment, [], 0))
+                continue
+            ids = next(encoded)
+            if len(before) + len(ids) < self.max_src_length:
+                units += self._units([segment], [ids], settings, before)
+                continue
+            parts = self.splitter.fit(segment.text)
+            parts[-1:] = [replace(parts[-1], gap=parts[-1].gap + segment.gap)]
+            if segment.lowercased is not None:
+                parts = [self._lowercased(part, line.protected) for part in parts]
+            units += self._units(parts, self._encode([part.searched for part in parts]), settings, before)
+            is_too_long = True
+        if units and prefix:  # a given prefix does not count against the limit
+            limit = min(units[0].limit + len(prefix), self.max_positions or sys.maxsize)
+            units[0] = replace(units[0], prefix=prefix, prefix_text=line.prefix, limit=limit)
+        if protected := line.protected:
+            units = [
+                unit
+                if unit.is_fixed or not protected.is_in(unit.segment.text)
+                else replace(unit, protected=protected)
+                for unit in units
+            ]
+        return Line(line.source, units, line.before, line.after, is_too_long)
+
+    def _encode(self, texts: Sequence[str]) -> list[Ids]:
+        """The pieces of source texts; control characters, which no model knows, are read as spaces."""
+        return self.tokenizer.encode_src([CONTROL.sub(" ", text) for text in texts])
 
     def ids_before(self, tag: str | None) -> Ids:
         """The control pieces before each source: the target language where the model needs it, and the tag.

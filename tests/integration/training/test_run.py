@@ -112,7 +112,7 @@ def test_a_new_run_must_have_a_language_and_an_old_one_is_resumed_and_translates
     with pytest.raises(InputError, match="its own code, but cz is that of a country; Czech is cs"):
         run(*words, "train.max_updates=1")
     with monkeypatch.context() as earlier:
-        earlier.setattr("transformer_mt.training.setup.check_language", lambda code: None)
+        earlier.setattr("transformer_mt.training.folder_checks.check_language", lambda code: None)
         run(*words, "train.max_updates=1")
     folder, entries = run(*words, "train.max_updates=2")
     assert entries[-1]["step"] == 2 and Translator.load(folder, device="cpu").target_lang == "cz"

@@ -74,9 +74,7 @@ class Corpus(Section):
         raise NotImplementedError
 
     def damaged(self, languages: Languages) -> dict[int, str]:
-        """Row number to what is wrong with it, of rows that hold no pair. `languages` are those of the
-        config.
-        """
+        """Row number to its problem, for rows that hold no pair. `languages` are those of the config."""
         return {}
 
     @property

@@ -1,6 +1,4 @@
-"""Hashes of the sentences that a run was chosen and is scored by: a run that continues it must not train on
-them.
-"""
+"""Hashes of a run's validation and test sentences, which a fine-tuned run must not train on."""
 
 import json
 from collections.abc import Iterable
@@ -13,15 +11,18 @@ from transformer_mt.text.hashes import sentence_key
 
 @dataclass(frozen=True)
 class ScoredSentences:
-    """Keys of both sides of the validation and test pairs of a run, and of the runs it continues."""
+    """Hashes of both sides of validation and test pairs."""
 
     own: frozenset[int]
+    """Hashes of the run's own pairs."""
     inherited: frozenset[int] | None
-    """Those of the run it continues; None where that run has not recorded them."""
+    """Hashes of the pairs of its parent and of earlier ancestors; None if the parent has not recorded
+    them.
+    """
 
     @classmethod
     def read(cls, file: Path) -> "ScoredSentences | None":
-        """None where the run has not recorded them."""
+        """The recorded hashes; None if the run has not recorded them."""
         try:
             facts = json.loads(file.read_text(encoding="utf-8"))
             inherited = facts["inherited"]
@@ -35,10 +36,10 @@ class ScoredSentences:
 
     @property
     def for_children(self) -> frozenset[int]:
-        """What a run that continues this one must not train on."""
+        """Hashes of the sentences that a fine-tuned run must not train on."""
         return self.own | (self.inherited or frozenset())
 
 
 def keys_of(texts: Iterable[str]) -> frozenset[int]:
-    """The keys of texts that are not blank."""
+    """Hashes of the texts that are not blank."""
     return frozenset(sentence_key(text) for text in texts if text.strip())

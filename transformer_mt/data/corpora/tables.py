@@ -23,13 +23,13 @@ class DamagedRows:
 
     def __init__(self) -> None:
         self.problems: dict[int, str] = {}
-        """Row number to what is wrong with it."""
+        """Row number to its problem: `must have 2 columns, but has 3`."""
 
     def add(self, number: int, problem: str) -> None:
         self.problems[number] = problem
 
     def summary(self) -> str:
-        """Their number, and the first of them."""
+        """The number of damaged rows, and the problems of the first ones."""
         first = [f"row {number} {problem}" for number, problem in list(self.problems.items())[:_SHOWN]]
         count = len(self.problems)
         return first[0] if count == 1 else f"{count:,} rows are damaged: {'; '.join(first)}"
@@ -125,8 +125,8 @@ def _read_named(
 ) -> Iterator[Pair]:
     is_first = True
     for number, row in rows:
-        if not is_first and (missing := _missing(row, columns)):
-            damaged.add(number, f"must have `{missing}`, but has {', '.join(row) or 'nothing'}")
+        if not is_first and (lacking := _missing(row, columns)):
+            damaged.add(number, f"must have `{lacking}`, but has {', '.join(row) or 'nothing'}")
             continue
         pair = pair_of(row, columns, f"{path}:{number}")  # the first row says whether the columns are right
         try:

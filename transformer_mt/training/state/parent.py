@@ -8,10 +8,13 @@ from torch import Tensor, nn
 
 from transformer_mt.checkpoint import load_model_weights
 from transformer_mt.config import Config
+from transformer_mt.data.corpora.scored_sentences import ScoredSentences
 from transformer_mt.data.vocabulary.tokenizer import UNK
 from transformer_mt.errors import InputError
 from transformer_mt.files import write_text
+from transformer_mt.messages import say
 from transformer_mt.runs.folder import RunFolder
+from transformer_mt.text.languages import base_code
 
 
 @dataclass(frozen=True)
@@ -51,3 +54,36 @@ class Parent:
 
 def _with_rows(embedding: Tensor, rows: int) -> Tensor:
     return torch.cat([embedding, embedding[UNK].expand(rows - len(embedding), -1)])
+
+
+def note_other_directions(config: Config, parent: Parent) -> None:
+    """Print a note if the run translates nothing that its parent does; that is rarely meant."""
+    mine, theirs = (
+        {(base_code(source), base_code(target)) for source, target in one.data.directions}
+        for one in (config, parent.config)
+    )
+    if not mine & theirs:
+        of_parent, own = (
+            ", ".join(f"{source} to {target}" for source, target in sorted(directions))
+            for directions in (theirs, mine)
+        )
+        say(f"note: {parent.folder} translates {of_parent}, and this run {own}")
+
+
+def inherited_sentences(folder: RunFolder, parent: Parent | None, is_resumed: bool) -> frozenset[int] | None:
+    """Keys of the sentences that the parent was selected and scored by. Empty without a parent; None if the
+    parent has not recorded them.
+    """
+    if is_resumed:
+        of_run = ScoredSentences.read(folder.scored_file)
+        return frozenset() if of_run is None else of_run.inherited
+    if parent is None:
+        return frozenset()
+    of_parent = ScoredSentences.read(parent.folder.scored_file)
+    if of_parent is not None:
+        return of_parent.for_children
+    say(
+        f"note: {parent.folder} has not recorded its validation and test sentences: they are not left out of "
+        "this training"
+    )
+    return None

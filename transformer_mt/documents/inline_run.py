@@ -1,8 +1,9 @@
-"""A run of text and inline markup between two elements that end a sentence, as one text with marks."""
+"""Build a text with marks from a run: text and inline markup between two elements that end a sentence."""
 
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from transformer_mt.documents.html_names import OBJECTS, VOID, VOID_OBJECTS
 from transformer_mt.documents.html_tokens import Token
@@ -14,7 +15,7 @@ from transformer_mt.translation.protected_text import has_words
 # Objects that keep words apart.
 _SHOWN = (VOID_OBJECTS | OBJECTS) - {"wbr", "script", "style", "template"}
 _DEPTH = 50
-"""Elements within one another whose words are looked for; the tags of deeper ones are marks by themselves."""
+"""Maximum depth of nested marks; the tags of deeper elements become marks at one position."""
 _NOTE = re.compile(r"[\W\d]*")
 Write = Callable[[Token], list[Piece]]
 """A token as it is written, with the texts of its attributes."""
@@ -51,7 +52,9 @@ def plain_text(raw: str, quote: str, is_ascii: bool) -> MarkedText:
 
 
 def _partners(run: Sequence[Token]) -> dict[int, int]:
-    """For each tag with a partner in the run the position of that; elements that overlap have none."""
+    """Map the position of each start tag to that of its end tag, and back. Overlapping elements are left
+    out.
+    """
     partners: dict[int, int] = {}
     opened: list[int] = []
     for i, token in enumerate(run):
@@ -75,8 +78,8 @@ def decoded(raw: str) -> str:
 
 
 def _core(first: int, last: int, partners: dict[int, int]) -> tuple[int, int]:
-    """The tokens from the first to the last text, with the tags around some of it; those around all of it are
-    not needed.
+    """Range of tokens that holds all text, and the tags around parts of it. Tags around the whole text are
+    not in the range.
     """
     while True:
         inside = range(first, last + 1)
@@ -88,7 +91,7 @@ def _core(first: int, last: int, partners: dict[int, int]) -> tuple[int, int]:
 
 
 def _without_edge(token: Token, at_end: bool) -> tuple[str, Token]:
-    """The white space of any kind at an edge of a text, as it is written, and the text without it."""
+    """Split a text token into the white space at one edge, as it is written, and the rest."""
     parts = list(units(token.raw))
     edge: list[str] = []
     while parts and parts[-1 if at_end else 0][0].isspace():
@@ -117,10 +120,10 @@ class _Builder:
         self._inner: list[MarkedText] = []
         self._frames = [_Frame("", 0, 0)]
         self._needs_gap = False
-        """Whether a word that follows at once must be kept apart from what was added last."""
+        """True after a literal: a word that follows directly must be separated from it."""
 
     def text_with_marks(self) -> MarkedText:
-        """What was collected."""
+        """The collected text, with its marks."""
         marks = tuple(self._frames[0].marks)
         return MarkedText(self._text, marks, writer=self._spelling.writer, inner=tuple(self._inner))
 
@@ -132,7 +135,7 @@ class _Builder:
             elif token.kind == "literal":
                 self._add_literal(token)
             elif i not in partners:
-                self._add_object(token, run[i + 1 :])
+                self._add_object(run, i)
             elif token.kind == "start":
                 self._frames.append(_Frame(self._markup(token), len(self._text), i))
             else:
@@ -191,10 +194,12 @@ class _Builder:
         self._text += " "
         self._marks.append(Mark(end, end + 1, "", space=""))
 
-    def _add_object(self, token: Token, following: Sequence[Token]) -> None:
+    def _add_object(self, run: Sequence[Token], position: int) -> None:
+        token = run[position]
         if token.raw == BREAK and not self._text.endswith(" "):
             self._add_gap()
         if token.name in _SHOWN and LETTER.fullmatch(self._text[-1:]):
+            following = islice(run, position + 1, None)
             after = next((decoded(other.raw) for other in following if _is_visible(other)), "")
             if LETTER.fullmatch(after[:1]):
                 self._add_gap()
@@ -213,7 +218,7 @@ class _Builder:
         self._needs_gap = True
 
     def _close(self, frame: _Frame, run: Sequence[Token], end: int) -> None:
-        """The element as a mark; one without text, or with the number of a note, at one position."""
+        """Add an element as a mark; without text, or with the number of a note, as a mark at one position."""
         inside = self._text[frame.begin :]
         token = run[end]
         if len(self._frames) > _DEPTH:

@@ -1,0 +1,50 @@
+"""Notes for the user about the config that is trained and its validation sets."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from transformer_mt.config import Config, DataConfig
+from transformer_mt.data.cleaning.drop_reasons import EMPTY, LONG, RATIO, length_reason
+from transformer_mt.data.preparation.prepare import PreparedData, ValidationSet
+from transformer_mt.data.vocabulary.tokenizer import Tokenizer
+from transformer_mt.text.normalization import changed_by_nfkc
+
+
+def notes_on(asked: Config, config: Config, data: PreparedData) -> Iterator[str]:
+    """Notes on a resolved config, on what the user asked for, and on the prepared validation sets."""
+    if config.train.monitor != asked.train.monitor:
+        yield (
+            "note: the validation references have fewer than four of BLEU's tokens on average; "
+            "train.monitor is chrF instead of BLEU"
+        )
+    if config.tokenizer.normalization != "identity" and not config.tokenizer.file and not config.init_from:
+        for code, letters in ((code, changed_by_nfkc(code)) for code in config.data.languages_used):
+            if letters:
+                yield (
+                    f"note: tokenizer.normalization: {config.tokenizer.normalization} changes characters of "
+                    f"{code} ({letters}); auto or identity keeps them"
+                )
+    for valid in data.valid:
+        pairs = sum(len(targets) for _, targets in valid.sentences)
+        if 2 * len(valid.pairs) <= pairs:
+            yield (
+                f"note: the validation loss can use {len(valid.pairs):,} of {pairs:,} pairs of {valid.name}: "
+                f"{', '.join(_why_unused(valid, data.tokenizer, config.data))}"
+            )
+
+
+def _why_unused(valid: ValidationSet, tokenizer: Tokenizer, data: DataConfig) -> Iterator[str]:
+    """How many pairs each rule for lengths leaves out."""
+    pairs = [(src, target) for src, targets in valid.sentences for target in targets]
+    sides = tokenizer.encode_src([src for src, _ in pairs]), tokenizer.encode_tgt([tgt for _, tgt in pairs])
+    reasons = Counter(
+        length_reason(len(src), len(tgt), data.max_length, data.max_length_ratio) for src, tgt in zip(*sides)
+    )
+    words = {
+        LONG: f"are longer than data.max_length ({data.max_length})",
+        RATIO: f"have a side longer than data.max_length_ratio ({data.max_length_ratio:g}) times the other",
+        EMPTY: "have an empty side",
+    }
+    for reason, count in reasons.items():
+        if reason is not None:
+            yield f"{count:,} {words[reason]}"

@@ -1,0 +1,146 @@
+"""The data of a run, and the values of its config that depend on them."""
+
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+
+from transformer_mt.checkpoint import Checkpoint
+from transformer_mt.config import Config
+from transformer_mt.data.batches.batching import TrainingBatches
+from transformer_mt.data.batches.epoch_pairs import epoch_pairs
+from transformer_mt.data.batches.mixture import Mixture
+from transformer_mt.data.batches.prefetch import BatchPrefetcher
+from transformer_mt.data.preparation.prepare import PreparedData, help_prepare, prepare
+from transformer_mt.data.vocabulary.tokenizer import Tokenizer
+from transformer_mt.device import keep_freed_memory
+from transformer_mt.errors import InputError, Setting
+from transformer_mt.evaluation.sacrebleu_metrics import build_bleu
+from transformer_mt.messages import say
+from transformer_mt.runs.folder import RunFolder
+from transformer_mt.runs.resolve import updates_of_epochs
+from transformer_mt.training.batch_budget import find_budget
+from transformer_mt.training.folder_checks import check_config, refuse_foreign_tokenizer
+from transformer_mt.training.parallel.distributed import Ranks
+from transformer_mt.training.state.config_changes import is_other_update_size, note_other_update_size
+from transformer_mt.training.state.progress import Progress
+from transformer_mt.translation.pair_log_probs import forget_models, log_probs
+
+_SAMPLED_REFERENCES = 1000
+
+
+class Preparation:
+    """The data of a run and its position in them, as `resolve` asks for them."""
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        fresh: bool,
+        saved: Checkpoint | None,
+        before: Config | None,
+        device: torch.device,
+        ranks: Ranks,
+        left_out: frozenset[int],
+    ) -> None:
+        """`before` is the config of the checkpoint that is resumed; training pairs with a source whose key is
+        among those `left_out` are dropped.
+        """
+        self._left_out = left_out
+        self._folder, self._fresh, self._saved, self._before = folder, fresh, saved, before
+        self._device, self._ranks = device, ranks
+        self.data: PreparedData
+        self.progress = Progress()
+        self._batches: BatchPrefetcher | None = None
+
+    def prepare(self, config: Config, tokenizer: Tokenizer | None) -> None:
+        """Check the config, then prepare its data. InputError if the data do not fit it or the checkpoint."""
+        check_config(config, self._before, self._folder, self._fresh)
+        self.data = _prepare_data(config, tokenizer, self._ranks, self._left_out)
+        if self._saved is None and not self._fresh:
+            refuse_foreign_tokenizer(self._folder, self.data.tokenizer)
+        if self._saved is not None and self._saved.state["data_fingerprint"] != self.data.fingerprint:
+            raise InputError(
+                f"{self._folder}: the training or validation data changed since this run began; ",
+                "bring the old data back, or start over with ", Setting("fresh", True),
+            )  # fmt: skip
+        if self._device.type == "cpu":
+            keep_freed_memory()  # before the memory is measured
+
+    @property
+    def several_sentences(self) -> float:
+        return self.data.several_sentences
+
+    def reference_tokens(self, config: Config) -> float:
+        tokens = references = 0.0
+        for valid in self.data.valid:
+            texts = [text for _, targets in valid.sentences[:_SAMPLED_REFERENCES] for text in targets]
+            bleu = build_bleu(valid.languages[1], config.evaluate.tokenize, lowercase=False)
+            tokens, references = tokens + bleu.mean_length(texts) * len(texts), references + len(texts)
+        return tokens / max(1.0, references)
+
+    def batch_tokens(self, config: Config) -> int:
+        """The most tokens that fit the device of every rank."""
+        tokens = min(self._ranks.gather(find_budget(config, self.data, self._device)))
+        say(f"train.batch_tokens: auto is {tokens:,} here; config.yaml in the run's folder holds the number")
+        return tokens
+
+    def last_update(self, config: Config) -> int:
+        """The update at which `train.max_epochs` are trained. Epochs before a change of the update's size
+        had another number of updates.
+        """
+        batches, progress = self.batches(config), self.progress
+        epochs = config.train.max_epochs - progress.resized_at_epoch
+        return progress.resized_at_step + updates_of_epochs(epochs, batches.updates_per_epoch)
+
+    def batches(self, config: Config) -> BatchPrefetcher:
+        """The batches, at the position of the checkpoint; `progress` is then the checkpoint's, too."""
+        if self._batches is not None:
+            return self._batches
+        train, data = config.train, self.data
+        plan = TrainingBatches(
+            data.train,
+            int(train.batch_tokens),
+            config.seed,
+            self._ranks.rank,
+            self._ranks.size,
+            epoch_pairs(config, data.train, data.sizes, data.tokenizer),
+            Mixture(data.sizes, data.weights, config.seed),
+            train.update_tokens,
+        )
+        self._batches = BatchPrefetcher(plan, train.accumulate, self._device)
+        if self._saved is not None:
+            self._restore(self._saved.state, self._batches, config)
+        return self._batches
+
+    def _restore(self, state: dict[str, Any], batches: BatchPrefetcher, config: Config) -> None:
+        batches.load_state_dict(state["batches"])
+        self.progress.load_state_dict(state["progress"])
+        before = state.get("batches_per_update")
+        if before is not None and is_other_update_size(before, config.train, self._ranks):
+            note_other_update_size(before, config.train, self._ranks)
+            self.progress.resized_at_step = self.progress.step
+            self.progress.resized_at_epoch = batches.epochs
+
+    def close(self) -> None:
+        if self._batches is not None:
+            self._batches.close()
+
+
+def _prepare_data(
+    config: Config, tokenizer: Tokenizer | None, ranks: Ranks, left_out: frozenset[int]
+) -> PreparedData:
+    """The encoded pairs; InputError unless all ranks have the same and the monitor can be computed."""
+    helping = help_prepare(config, tokenizer, left_out) if ranks.local_rank else nullcontext()
+    with helping, ranks.local_rank_zero_first():
+        data = prepare(config, tokenizer, log_probs, left_out)
+    forget_models()
+    if len(set(ranks.gather(data.fingerprint))) > 1:
+        raise InputError(
+            "every machine must prepare the same data, but they differ; set TRANSFORMER_MT_CACHE to a "
+            "folder all of them see"
+        )
+    chosen = config.train.monitor_set
+    deciding = [valid for valid in data.valid if chosen in ("mean", valid.name)]
+    if config.train.monitor == "loss" and not all(len(valid.pairs) for valid in deciding):
+        raise InputError("train.monitor must be BLEU, as no validation pair fits a batch, but is loss")
+    return data
