@@ -95,7 +95,7 @@ class ModelConfig(Section):
     """Dropout inside the feed-forward network, after the activation."""
     norm: Literal["pre", "post"] = "pre"
     """LayerNorm before each sublayer (trains without care) or after the residual sum (the paper)."""
-    activation: Literal["relu", "gelu", "swiglu"] = "relu"
+    activation: Literal["relu", "gelu", "silu", "swiglu"] = "relu"
     """The non-linearity of the feed-forward network; swiglu has a third matrix of the same size."""
     position: Literal["sinusoidal", "learned", "relative", "rotary", "alibi", "none"] = "sinusoidal"
     """How the network knows the order of tokens; learned ones end at data.max_length."""
@@ -109,6 +109,8 @@ class ModelConfig(Section):
     """Tie weights: both embeddings and the output projection with a shared vocabulary, else the target
     embedding and the output projection.
     """
+    output_bias: bool = False
+    """A bias for each piece of the output, as Marian's models have."""
 
     @property
     def has_max_positions(self) -> bool:

@@ -52,7 +52,7 @@ def build_model(
     src_tokens = nn.Embedding(src_vocab, c.d_model)
     three_way = c.tie_embeddings and shared_vocab
     tgt_tokens = src_tokens if three_way else nn.Embedding(tgt_vocab, c.d_model)
-    output = nn.Linear(c.d_model, tgt_vocab, bias=False)
+    output = nn.Linear(c.d_model, tgt_vocab, bias=c.output_bias)
     if c.tie_embeddings:
         output.weight = tgt_tokens.weight
     build = _recurrent if c.kind == "recurrent" else _transformer
@@ -65,7 +65,8 @@ def _transformer(
     def feed_forward() -> nn.Module:
         if c.activation == "swiglu":
             return GatedFeedForward(c.d_model, c.d_ff, c.ffn_dropout)
-        return FeedForward(c.d_model, c.d_ff, F.gelu if c.activation == "gelu" else F.relu, c.ffn_dropout)
+        activation = {"relu": F.relu, "gelu": F.gelu, "silu": F.silu}[c.activation]
+        return FeedForward(c.d_model, c.d_ff, activation, c.ffn_dropout)
 
     def residual() -> Residual:
         return Residual(c.d_model, c.norm == "pre", c.dropout)

@@ -7,6 +7,9 @@ from torch import Tensor, nn
 from transformer_mt.model.attention import MultiHeadAttention
 from transformer_mt.model.recorder import AttentionRecorder
 
+NEVER = -1e9
+"""A bias of the output that leaves its piece no probability, and no gradient."""
+
 
 class TranslationModel(nn.Module):
     """A model of the next target token. Letters: B sentences, S source length, T target length, D width, V
@@ -14,7 +17,7 @@ class TranslationModel(nn.Module):
     """
 
     output: nn.Linear
-    """(D) -> (V)."""
+    """(D) -> (V). A bias of NEVER is that of a piece which is never written."""
     compiles = True
     """Whether torch.compile pays: one compilation serves all lengths."""
 

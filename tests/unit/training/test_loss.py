@@ -5,6 +5,7 @@ import torch
 
 from tests.updates import CPU
 from transformer_mt.device import autocast
+from transformer_mt.model.interface import NEVER
 from transformer_mt.training.update import loss as loss_module
 from transformer_mt.training.update.loss import plain_cross_entropy, projected_cross_entropy
 
@@ -12,20 +13,26 @@ from transformer_mt.training.update.loss import plain_cross_entropy, projected_c
 @pytest.mark.parametrize("chunk", [2**23, 11, 30])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.3])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_loss_equals_torchs_in_value_and_gradients(monkeypatch, chunk, smoothing, dtype):
-    """Whatever the chunks: all at once, one token a chunk, two and a rest of one."""
+@pytest.mark.parametrize("has_bias", [False, True])
+def test_loss_equals_torchs_in_value_and_gradients(monkeypatch, chunk, smoothing, dtype, has_bias):
+    """Whatever the chunks: all at once, one token a chunk, two and a rest of one. What a bias says is never
+    written is not in the vocabulary.
+    """
     monkeypatch.setattr(loss_module, "_CHUNK_ON_CPU", chunk)
     torch.manual_seed(0)
-    hidden, weight = torch.randn(13, 6) * 2, torch.randn(11, 6)
-    targets = torch.randint(0, 11, (13,))
+    hidden, weight, bias = torch.randn(13, 6) * 2, torch.randn(11, 6), torch.randn(11)
+    targets = torch.randint(0, 9, (13,))
+    bias[9] = NEVER
     losses, gradients = [], []
     for cross_entropy in (projected_cross_entropy, plain_cross_entropy):
-        at = hidden.clone().requires_grad_(), weight.clone().requires_grad_()
+        at = [hidden.clone().requires_grad_(), weight.clone().requires_grad_()]
+        at += [bias.clone().requires_grad_()] if has_bias else []
         with autocast(CPU, dtype):
-            loss, nll = cross_entropy(*at, targets, smoothing)
+            loss, nll = cross_entropy(*at[:2], targets, smoothing, *at[2:])
         (loss / 7).backward()
         losses.append((loss.item(), nll.item()))
         gradients.append([tensor.grad for tensor in at])
+        assert not has_bias or not (at[2].grad[9].any() or at[1].grad[9].any())
     exact = dtype == torch.float32
     assert losses[0] == pytest.approx(losses[1], rel=1e-5 if exact else 2e-2)
     for mine, theirs in zip(*gradients):

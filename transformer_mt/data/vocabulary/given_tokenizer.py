@@ -10,17 +10,26 @@ from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
 
 
-def given_tokenizer(config: Config) -> Tokenizer | None:
-    """The vocabulary of `init_from` or of `tokenizer.file`, with the tags of the corpora; None where one is
-    to be learnt.
+def given_tokenizer(config: Config, parent: Tokenizer | None = None) -> Tokenizer | None:
+    """The vocabulary of the run in `init_from` or of `tokenizer.file`, with the tags of the corpora; None where
+    one is to be learnt.
     """
-    if config.init_from:
-        models = Tokenizer.load(Path(config.init_from)).models
+    wanted = config.data.control_pieces
+    if parent is not None and parent.numberings:
+        first, *others = parent.numberings
+        new = [piece for piece in wanted if piece not in parent.control_ids]
+        if taken := [piece for piece in new if piece in first.pieces]:
+            raise InputError(
+                f"a tag must not be a piece of the vocabulary, but {taken[0]} is one; choose another tag"
+            )
+        return Tokenizer(*parent.models, numberings=[first.with_pieces(new), *others])
+    if parent is not None:
+        models = parent.models
     elif config.tokenizer.files:
         models = [_read(file) for file in config.tokenizer.files]
     else:
         return None
-    return Tokenizer(with_control_pieces(models[0], config.data.control_pieces), *models[1:])
+    return Tokenizer(with_control_pieces(models[0], wanted), *models[1:])
 
 
 def _read(file: str) -> bytes:

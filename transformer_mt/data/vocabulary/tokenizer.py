@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import json
 import re
 import signal
 import threading
@@ -16,11 +17,15 @@ import sentencepiece
 
 from transformer_mt.config import TokenizerConfig
 from transformer_mt.cpu import usable_cores
+from transformer_mt.data.vocabulary.numbering import BOS, EOS, PAD, UNK, Numbering
+from transformer_mt.data.vocabulary.renumbered import Renumbered
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.files import write_bytes
 from transformer_mt.text.unsegmented import count_unsegmented
 
-PAD, UNK, BOS, EOS = 0, 1, 2, 3
+Processor = sentencepiece.SentencePieceProcessor | Renumbered
+
+_NUMBERINGS = "vocabulary.json"
 
 _LANGUAGE_PIECE = re.compile(r">>.+<<")
 # Whatever spelled them, these must never stand inside a translation: one line in is one line out.
@@ -36,10 +41,16 @@ class VocabularySizeError(InputError):
 
 
 class Tokenizer:
-    """A SentencePiece model for each side; the same one where the vocabulary is shared."""
+    """A SentencePiece model for each side; the same one where both divide texts alike.
 
-    def __init__(self, src_model: bytes, tgt_model: bytes | None = None) -> None:
+    The ids of pieces are those of the models, or of an imported vocabulary: one for both sides, or one each.
+    """
+
+    def __init__(
+        self, src_model: bytes, tgt_model: bytes | None = None, numberings: Sequence[Numbering] = ()
+    ) -> None:
         self._models = [src_model] if tgt_model is None else [src_model, tgt_model]
+        self.numberings = list(numberings)
         if not all(self._models):  # SentencePiece would wait for one to be loaded
             raise InputError("the tokenizer must be a SentencePiece model, but is damaged: it is empty")
         try:
@@ -49,7 +60,11 @@ class Tokenizer:
             raise InputError(
                 f"the tokenizer must be a SentencePiece model, but is damaged: {reason}"
             ) from None
-        self.src, self.tgt = sides[0], sides[-1]
+        self.src: Processor = sides[0]
+        self.tgt: Processor = sides[-1]
+        if self.numberings:
+            self.src, self.tgt = (Renumbered(sides[k], self.numberings[k].pieces, UNK) for k in (0, -1))
+            return
         for side in sides:
             ids = (side.pad_id(), side.unk_id(), side.bos_id(), side.eos_id())
             if ids != (PAD, UNK, BOS, EOS):
@@ -64,12 +79,14 @@ class Tokenizer:
 
     @property
     def shared(self) -> bool:
-        return len(self._models) == 1
+        """Whether an id is the same piece on both sides."""
+        return len(self.numberings or self._models) == 1
 
     @property
     def fingerprint(self) -> str:
         """A hash of everything in the vocabularies."""
-        return hashlib.sha256(b"\0".join(self._models)).hexdigest()
+        numberings = [json.dumps(one.facts(), sort_keys=True).encode() for one in self.numberings]
+        return hashlib.sha256(b"\0".join([*self._models, *numberings])).hexdigest()
 
     def encode_src(self, lines: Sequence[str], num_threads: int | None = None) -> list[list[int]]:
         """Piece ids of source lines, without BOS and EOS; by default on all cores."""
@@ -86,13 +103,14 @@ class Tokenizer:
     def spans_src(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         """The ids of a source text, and the characters (begin, end) that each piece was made of."""
         pieces = self.src.encode(text, return_type="proto").pieces
-        return [piece.id for piece in pieces], _spans(pieces, text)
+        return self.src.encode(text), _spans(pieces, text)
 
     def spans_tgt(self, ids: Sequence[int]) -> list[tuple[int, int]]:
         """The characters (begin, end) that each of the ids has in `decode_tgt` of them all."""
         decoded = self.tgt.decode(list(ids), return_type="proto")
         text = self.decode_tgt(ids)
-        start = len(decoded.text) - len(decoded.text.lstrip())
+        written = decoded.text.replace("▁", " ") if self.numberings else decoded.text
+        start = len(written) - len(written.lstrip())
         return [
             (min(max(begin - start, 0), len(text)), min(max(end - start, 0), len(text)))
             for begin, end in _spans(decoded.pieces, decoded.text)
@@ -130,34 +148,42 @@ class Tokenizer:
         ]
 
     def save(self, folder: Path) -> None:
-        for other in _paths(folder, not self.shared):
+        for other in tokenizer_files(folder):
             # An earlier run in this folder may have left it: `load` must not take it for this one's
             other.unlink(missing_ok=True)
-        for path, model in zip(_paths(folder, self.shared), self._models):
+        for path, model in zip(_paths(folder, len(self._models)), self._models):
             write_bytes(path, model)
+        if self.numberings:
+            text = json.dumps([one.facts() for one in self.numberings], ensure_ascii=False, indent=0)
+            write_bytes(folder / _NUMBERINGS, f"{text}\n".encode())
 
     @classmethod
     def load(cls, folder: Path) -> "Tokenizer":
-        """The tokenizer in a run's folder: tokenizer.model, or tokenizer.src.model and
-        tokenizer.tgt.model.
+        """The tokenizer in a run's folder: tokenizer.model, or tokenizer.src.model and tokenizer.tgt.model, and
+        for an imported one vocabulary.json.
         """
-        shared, separate = _paths(folder, True), _paths(folder, False)
-        paths = shared if shared[0].exists() else separate
+        one, two, file = _paths(folder, 1), _paths(folder, 2), Path(folder) / _NUMBERINGS
         try:
-            models = [path.read_bytes() for path in paths]
-            return cls(*models)
+            models = [path.read_bytes() for path in (one if one[0].exists() else two)]
+            facts = json.loads(file.read_bytes()) if file.exists() else []
+            return cls(*models, numberings=[Numbering(**one) for one in facts])
         except FileNotFoundError:
             raise InputError(
                 f"{folder}: must hold tokenizer.model, but does not; is it a run's folder?"
             ) from None
         except InputError as error:
             raise InputError(f"{folder}: {error}") from None
+        except (ValueError, TypeError):
+            raise InputError(f"{file}: must be a list of pieces as it was written, but is damaged") from None
 
     @cached_property
     def control_ids(self) -> dict[str, int]:
         """The ids of tags and language pieces: pieces that no text is ever encoded to."""
+        sides = [self.src, self.tgt] if self.shared else [self.src]
         pieces = enumerate(self.all_pieces_src)
-        return {piece: i for i, piece in pieces if i > EOS and self.src.is_control(i)}
+        return {
+            piece: i for i, piece in pieces if i > EOS and all(side.is_control(i) for side in sides)
+        }
 
     def control_id(self, piece: str) -> int:
         """The id of a tag or a language piece. InputError if the vocabulary does not have it."""
@@ -185,15 +211,15 @@ class Tokenizer:
 
 def tokenizer_files(folder: Path) -> list[Path]:
     """The files that `save` may have written into the folder."""
-    return [*_paths(folder, True), *_paths(folder, False)]
+    return [*_paths(folder, 1), *_paths(folder, 2), Path(folder) / _NUMBERINGS]
 
 
-def _paths(folder: Path, shared: bool) -> list[Path]:
-    names = ["tokenizer.model"] if shared else ["tokenizer.src.model", "tokenizer.tgt.model"]
+def _paths(folder: Path, models: int) -> list[Path]:
+    names = ["tokenizer.model"] if models == 1 else ["tokenizer.src.model", "tokenizer.tgt.model"]
     return [Path(folder) / name for name in names]
 
 
-def _pieces(model: sentencepiece.SentencePieceProcessor) -> list[str]:
+def _pieces(model: Processor) -> list[str]:
     return [model.id_to_piece(i) for i in range(model.vocab_size())]
 
 

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from transformer_mt.model.interface import NEVER
 from transformer_mt.model.kernels.cpu_code import uses_cpu_code
 
 # Logits are computed in chunks of about this many numbers (32 MB in float32 on a CPU: the size of its cache).
@@ -29,7 +30,14 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, hidden_RD: Tensor, weight_VD: Tensor, targets_R: Tensor, smoothing: float) -> Any:
+    def forward(
+        ctx: Any,
+        hidden_RD: Tensor,
+        weight_VD: Tensor,
+        targets_R: Tensor,
+        smoothing: float,
+        bias_V: Tensor | None,
+    ) -> Any:
         dtype = _product_dtype(hidden_RD)
         V = len(weight_VD)
         size = max(1, (_CHUNK_ON_CPU if uses_cpu_code(hidden_RD) else _CHUNK) // V)
@@ -37,11 +45,17 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         needs_gradient = any(ctx.needs_input_grad)
         hidden_gradient_RD = torch.empty_like(hidden_RD) if needs_gradient else None
         weight_gradient_VD = torch.zeros_like(weight_VD) if needs_gradient else None
+        bias_gradient_V = None if bias_V is None else torch.zeros_like(bias_V)
+        # What is never written has no part in the mean over the vocabulary.
+        mean_V = None if bias_V is None else (is_written := bias_V > NEVER / 2) / is_written.sum()
+        share = smoothing / V if mean_V is None else smoothing * mean_V
         nll, target_logits = hidden_RD.new_zeros(2, dtype=torch.float32).unbind()
         for start in range(0, len(targets_R), size):
             hidden_CD = hidden_RD[start : start + size].to(dtype)
             targets_C1 = targets_R[start : start + size, None]
             logits_CV = hidden_CD @ weight.T
+            if bias_V is not None:
+                logits_CV = logits_CV + bias_V
             p_CV = logits_CV.softmax(dim=-1, dtype=torch.float32)
             # A separate log_softmax is not needed: log p of the target is computed from p. This avoids a
             # second pass with exponentials.
@@ -49,10 +63,12 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
             nll = nll + chunk_nll
             target_logits = target_logits + logits_CV.gather(1, targets_C1).float().sum()
             if hidden_gradient_RD is not None and weight_gradient_VD is not None:
-                gradient_CV = p_CV.sub_(smoothing / V)
+                gradient_CV = p_CV.sub_(share)
                 gradient_CV.scatter_add_(
                     1, targets_C1, gradient_CV.new_full(targets_C1.shape, smoothing - 1.0)
                 )
+                if bias_gradient_V is not None:
+                    bias_gradient_V += gradient_CV.sum(0)
                 if dtype == torch.float16:  # its smallest numbers would be rounded to zero
                     gradient_CV.mul_(_HALF_SCALE)
                 gradient_CV = gradient_CV.to(dtype)
@@ -60,19 +76,23 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
                 weight_gradient_VD += gradient_CV.T @ hidden_CD
         # For each token: mean over V of -log p = nll + target logit - mean logit. The mean logits, summed
         # over the tokens, equal the product of the summed outputs and the mean weight row.
-        mean_logits = (hidden_RD.sum(0, dtype=torch.float32) * weight_VD.mean(0, dtype=torch.float32)).sum()
+        mean_row = weight_VD.mean(0, dtype=torch.float32) if mean_V is None else mean_V @ weight_VD.float()
+        mean_logits = (hidden_RD.sum(0, dtype=torch.float32) * mean_row).sum()
+        if bias_V is not None and mean_V is not None:
+            mean_logits = mean_logits + len(targets_R) * (mean_V * bias_V.float()).sum()
         if dtype == torch.float16 and hidden_gradient_RD is not None and weight_gradient_VD is not None:
             hidden_gradient_RD /= _HALF_SCALE
             weight_gradient_VD /= _HALF_SCALE
         loss = nll + smoothing * (target_logits - mean_logits)
-        ctx.save_for_backward(hidden_gradient_RD, weight_gradient_VD)
+        ctx.save_for_backward(hidden_gradient_RD, weight_gradient_VD, bias_gradient_V)
         ctx.mark_non_differentiable(nll)
         return loss, nll
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        hidden_gradient_RD, weight_gradient_VD = ctx.saved_tensors
-        return hidden_gradient_RD * grads[0], weight_gradient_VD * grads[0], None, None
+        hidden_RD, weight_VD, bias_V = ctx.saved_tensors
+        of_bias = None if bias_V is None else bias_V * grads[0]
+        return hidden_RD * grads[0], weight_VD * grads[0], None, None, of_bias
 
 
 def _product_dtype(tensor: Tensor) -> torch.dtype:
@@ -82,22 +102,25 @@ def _product_dtype(tensor: Tensor) -> torch.dtype:
 
 
 def projected_cross_entropy(
-    hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float
+    hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float, bias: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """(R, D) outputs of the decoder, (V, D) weight of the output projection, (R,) ids of the tokens that
-    follow -> (loss, nll), both summed in float32.
+    """(R, D) outputs of the decoder, (V, D) weight and (V,) bias of the output projection, (R,) ids of the
+    tokens that follow -> (loss, nll), both summed in float32.
 
-    loss = (1 - e) nll + e * mean over the vocabulary of -log p (paper, section 5.4, e = `smoothing`); only it
-    has a gradient.
+    loss = (1 - e) nll + e * mean over the vocabulary of -log p (paper, section 5.4, e = `smoothing`), without
+    the pieces whose bias is NEVER; only it has a gradient.
     """
-    loss, nll = _ProjectedCrossEntropy.apply(hidden, weight, targets, smoothing)
+    loss, nll = _ProjectedCrossEntropy.apply(hidden, weight, targets, smoothing, bias)
     return loss, nll
 
 
 def plain_cross_entropy(
-    hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float
+    hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float, bias: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """The same with torch's functions: the slow reference that tests compare with the chunked version."""
-    logits = F.linear(hidden, weight).float()
+    if bias is not None:
+        written = bias > NEVER / 2
+        weight, bias, targets = weight[written], bias[written], (written.cumsum(0) - 1)[targets]
+    logits = F.linear(hidden, weight, bias).float()
     loss = F.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing)
     return loss, F.cross_entropy(logits.detach(), targets, reduction="sum")

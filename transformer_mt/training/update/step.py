@@ -76,7 +76,8 @@ class Objective(nn.Module):
         with copies.in_dtype(torch.get_autocast_dtype(kind)) if copies else nullcontext():
             hidden = self._hidden_of(batch).flatten(0, 1).index_select(0, batch.real)
         targets = batch.tgt_out.flatten().index_select(0, batch.real)
-        return projected_cross_entropy(hidden, self.model.output.weight, targets, self.label_smoothing)
+        output = self.model.output
+        return projected_cross_entropy(hidden, output.weight, targets, self.label_smoothing, output.bias)
 
     def _hidden_of(self, batch: Batch) -> Tensor:
         inputs = batch.src, batch.src_mask, batch.tgt_in
