@@ -18,7 +18,7 @@ SAMPLE = {"search": "sample", "samples": 4}
 TWO_VALUES = {
     "search": (SAMPLE, {**SAMPLE, "search": "mbr"}),
     "beam": ({"beam": 1}, {"beam": 5}),
-    "stop_early": ({"stop_early": False, "length_penalty": 2.0}, {"stop_early": True, "length_penalty": 2.0}),
+    "stop_early": ({"beam": 2, "stop_early": False}, {"beam": 2, "stop_early": True}),
     "length_penalty": ({"length_penalty": 0.0}, {"length_penalty": 2.0}),
     "length_penalty_form": ({"length_penalty": 0.6}, {"length_penalty": 0.6, "length_penalty_form": "gnmt"}),
     "coverage_penalty": ({}, {"coverage_penalty": 0.5}),
