@@ -1,4 +1,4 @@
-"""A small server that speaks the protocol of the Hugging Face hub for one data set, with faults."""
+"""A small server that speaks the protocol of the Hugging Face hub for one data set or model, with faults."""
 
 import hashlib
 import json
@@ -10,16 +10,19 @@ from urllib.parse import unquote, urlsplit
 
 COMMIT = "a" * 40
 NAME = "wmt/mini"
+MODEL = "Helsinki-NLP/opus-mt-en-de"
 
 
 class HubServer(ThreadingHTTPServer):
-    """`files` of the data set, by path. `faults` are used up one by one, by downloads of parquet files: a
-    status, ("cut", bytes sent before the connection closes), or ("size", the size that the server says).
+    """`files` of the data set, by path, or of the model with `kind` models; `changes` are a model's proposed
+    ones, by author. `faults` are used up one by one, by downloads of large files: a status, ("cut", bytes
+    sent before the connection closes), or ("size", the size that the server says).
     """
 
-    def __init__(self, files: dict[str, bytes]) -> None:
+    def __init__(self, files: dict[str, bytes], kind: str = "datasets") -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.files, self.faults = files, []
+        self.files, self.faults, self.kind = files, [], kind
+        self.changes: dict[str, dict[str, bytes]] = {}
         self.fetched: list[tuple[str, str | None]] = []
         """(path, Range) of each download of a parquet file."""
 
@@ -35,6 +38,9 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.rfile.read(int(self.headers.get("Content-Length") or 0))
         path = unquote(urlsplit(self.path).path)
+        if self.server.kind == "models":
+            self._of_model(path)
+            return
         api, resolve = f"/api/datasets/{NAME}", f"/datasets/{NAME}/resolve/"
         if path == api or path.startswith(f"{api}/revision/"):
             siblings = [{"rfilename": name} for name in self.server.files]
@@ -48,6 +54,38 @@ class _Handler(BaseHTTPRequestHandler):
 
     do_HEAD = do_POST = do_GET
 
+    def _of_model(self, path: str) -> None:
+        api, resolve = f"/api/models/{MODEL}", f"/{MODEL}/resolve/"
+        authors = list(self.server.changes)
+        if path == f"{api}/discussions":
+            changes = [
+                {"title": "a copy", "num": i, "author": {"name": name}, "status": "open",
+                 "repo": {"name": MODEL, "type": "model"}, "isPullRequest": True,
+                 "createdAt": "2026-01-01T00:00:00.000Z"}
+                for i, name in enumerate(authors)
+            ]  # fmt: skip
+            self._json({"discussions": changes, "start": 0, "count": len(changes), "numClosedDiscussions": 0})
+        elif path == api or path.startswith(f"{api}/revision/"):
+            self._model_info(path.removeprefix(api).removeprefix("/revision/"))
+        elif path.startswith(resolve):
+            commit, name = path.removeprefix(resolve).split("/", 1)
+            files = self.server.files if commit == COMMIT else self.server.changes[authors[int(commit, 16)]]
+            self._file(name, files, commit)
+        else:
+            self._answer(404, b"{}", X_Error_Code="RepoNotFound")
+
+    def _model_info(self, revision: str) -> None:
+        """Of a proposed change the commit is its number."""
+        files, commit = self.server.files, COMMIT
+        if revision.startswith("refs/pr/"):
+            number = int(revision.removeprefix("refs/pr/"))
+            files, commit = list(self.server.changes.values())[number], f"{number:040x}"
+        elif revision not in ("", "main", COMMIT):
+            self._answer(404, b"{}", X_Error_Code="RevisionNotFound")
+            return
+        siblings = [{"rfilename": name} for name in files]
+        self._json({"_id": "1", "id": MODEL, "sha": commit, "siblings": siblings, "tags": []})
+
     def _tree(self, folder: str) -> None:
         entries: dict[str, dict] = {}
         for name, content in self.server.files.items():
@@ -60,13 +98,13 @@ class _Handler(BaseHTTPRequestHandler):
             entries[path] = {"type": kind, "oid": "b" * 40, "size": size, "path": path}
         self._json(list(entries.values()))
 
-    def _file(self, name: str) -> None:
-        content = self.server.files.get(name)
+    def _file(self, name: str, files: dict[str, bytes] | None = None, commit: str = COMMIT) -> None:
+        content = (self.server.files if files is None else files).get(name)
         if content is None:
-            self._answer(404, b"", X_Error_Code="EntryNotFound", X_Repo_Commit=COMMIT)
+            self._answer(404, b"", X_Error_Code="EntryNotFound", X_Repo_Commit=commit)
             return
-        headers = {"ETag": f'"{hashlib.sha1(content).hexdigest()}"', "X_Repo_Commit": COMMIT}
-        if self.command == "HEAD" or not name.endswith(".parquet"):
+        headers = {"ETag": f'"{hashlib.sha1(content).hexdigest()}"', "X_Repo_Commit": commit}
+        if self.command == "HEAD" or not name.endswith((".parquet", ".safetensors")):
             self._answer(200, content, **headers)
             return
         wanted = self.headers.get("Range")
@@ -103,8 +141,8 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def serving(files: dict[str, bytes]) -> Iterator[HubServer]:
-    with HubServer(files) as server:
+def serving(files: dict[str, bytes], kind: str = "datasets") -> Iterator[HubServer]:
+    with HubServer(files, kind) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         yield server

@@ -41,7 +41,11 @@ ALLOWED = {
     "model.variants": {"model", "model.kernels"},
     "model.build": {"config", "model", "model.variants"},
     "search": {"model", "model.variants", "text"},
-    "translation": {"config", "data.vocabulary", "model", "runs", "search", "text", "translation.engines"},
+    "layouts": {"config", "model"},
+    "importing": {"config", "data.corpora", "data.vocabulary", "layouts", "runs"},
+    "translation": {
+        "config", "data.vocabulary", "importing", "model", "runs", "search", "text", "translation.engines",
+    },
     "translation.engines": {"config", "data.vocabulary", "model", "model.build", "runs", "search"},
     "documents": {"text", "translation"},
     "evaluation": {"config", "data.corpora", "runs", "text", "translation"},
@@ -50,7 +54,8 @@ ALLOWED = {
     "training.reporting": {"config", "data.cleaning", "evaluation", "runs"},
     "training.state": {
         "config", "config.parts", "data.batches", "data.corpora", "data.preparation", "data.vocabulary",
-        "model", "model.build", "runs", "text", "training.parallel", "training.reporting", "training.update",
+        "importing", "model", "model.build", "runs", "text", "training.parallel", "training.reporting",
+        "training.update",
     },
     "training": {
         "config", "config.parts", "data.batches", "data.cleaning", "data.corpora", "data.preparation",
@@ -63,25 +68,26 @@ ALLOWED = {
     },
     "inspection": {
         "config", "config.parts", "data.cleaning", "data.corpora", "data.preparation", "data.vocabulary",
-        "text",
+        "importing", "text",
     },
     "new_config": {
         "config", "config.parts", "data.corpora", "data.vocabulary", "inspection", "text",
         "training.planning",
     },
     "export": {
-        "config", "data.cleaning", "data.corpora", "data.vocabulary", "evaluation", "model", "model.variants",
-        "runs", "text", "training.reporting", "translation", "translation.engines",
+        "config", "data.cleaning", "data.corpora", "data.vocabulary", "evaluation", "layouts", "model",
+        "model.variants", "runs", "text", "training.reporting", "translation", "translation.engines",
     },
     "experiments": {
         "config", "config.parts", "data.cleaning", "data.corpora", "data.preparation", "evaluation", "export",
-        "runs", "text", "training", "training.parallel", "training.state", "translation",
+        "importing", "runs", "text", "training", "training.parallel", "training.state", "translation",
         "translation.engines",
     },
     "serving": {"config", "documents", "search", "text", "translation", "translation.engines"},
     "cli": {
         "config", "config.parts", "data.corpora", "data.preparation", "documents", "evaluation",
-        "experiments", "export", "inspection", "new_config", "runs", "serving", "text", "training",
+        "experiments", "export", "importing", "inspection", "new_config", "runs", "serving", "text",
+        "training",
         "training.parallel", "training.planning", "training.reporting", "translation", "translation.engines",
     },
 }  # fmt: skip

@@ -70,10 +70,11 @@ def _backtranslate(arguments: argparse.Namespace) -> int:
         counts_in_words,
         make_corpus,
     )
+    from transformer_mt.importing.model_folder import run_of
     from transformer_mt.training.parallel.distributed import Ranks, refuse_lost_rank
 
     ranks = join_ranks(translator) if has_ranks() else Ranks()
-    models = [Path(arguments.model), *map(Path, arguments.ensemble)]
+    models = [run_of(model).path for model in (arguments.model, *arguments.ensemble)]
     choice = PairSelection(rules, keep)
     step = SyntheticCorpusTask(translator, models, TextSource.of_files(texts), is_source=False, choice=choice)
     try:

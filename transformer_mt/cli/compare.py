@@ -97,10 +97,10 @@ def _compare(arguments: argparse.Namespace) -> int:
     if arguments.html and not Path(arguments.html).absolute().parent.is_dir():
         raise InputError(f"{arguments.html}: must be in a folder that exists")
     from transformer_mt.evaluation.comparison import compare
-    from transformer_mt.runs.folder import RunFolder
+    from transformer_mt.importing.model_folder import run_of
 
     named = _systems(arguments.systems)
-    folder = next((RunFolder(system.paths[0]) for system in named if system.is_model), None)
+    folder = next((run_of(system.paths[0]) for system in named if system.is_model), None)
     config = folder.config() if folder else None
     metrics = _metrics(arguments, config)
     tests = load_evaluation_sets(arguments, folder, config) or _sets_of_files(named)
@@ -215,7 +215,7 @@ def _translated(
     from transformer_mt.evaluation.comparison import System
     from transformer_mt.evaluation.outputs import read_translations
     from transformer_mt.evaluation.translated import translated
-    from transformer_mt.runs.folder import RunFolder
+    from transformer_mt.importing.model_folder import run_of
 
     for system in named:  # before any work
         if not system.is_model and len(system.paths) != len(tests):
@@ -228,7 +228,7 @@ def _translated(
     ]
     runs: dict[str, list[list[list[str]]]] = {}
     for system, of_files in zip(named, read):
-        run = of_files or translated(RunFolder(system.paths[0]), tests, arguments.device)
+        run = of_files or translated(run_of(system.paths[0]), tests, arguments.device)
         runs.setdefault(system.name, []).append(run)
     return [System(name, found) for name, found in runs.items()]
 

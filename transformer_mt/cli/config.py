@@ -23,10 +23,11 @@ def _show(arguments: argparse.Namespace) -> int:
 
     config = load_config(arguments.config, arguments.overrides)
     if config.init_from:
-        from transformer_mt.runs.folder import RunFolder
+        from transformer_mt.importing.model_folder import parent_of
         from transformer_mt.runs.resolve import with_parent
 
-        config = with_parent(config, RunFolder(config.init_from).config())
+        if (parent := parent_of(config)) is not None:
+            config = with_parent(config, parent.config())
     print(dump_config(config, comments=True), end="")
     return 0
 

@@ -64,10 +64,11 @@ def _distill(arguments: argparse.Namespace) -> int:
     from transformer_mt.config.parts.filter import FilterConfig
     from transformer_mt.experiments.distill import Plan, distill
     from transformer_mt.experiments.synthetic import REJECTED_FLAGS, PairSelection
+    from transformer_mt.importing.model_folder import run_of
     from transformer_mt.training.loop import Interrupted
 
     plan = Plan(
-        teachers=[Path(arguments.teacher), *map(Path, arguments.ensemble)],
+        teachers=[run_of(model).path for model in (arguments.teacher, *arguments.ensemble)],
         texts=texts,
         with_references=arguments.references,
         choice=PairSelection(

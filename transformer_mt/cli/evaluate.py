@@ -53,9 +53,9 @@ def add_command(commands: Any) -> None:
 
 def _evaluate(arguments: argparse.Namespace) -> int:
     files_of_sets(arguments)  # refused before any work
-    from transformer_mt.runs.folder import RunFolder
+    from transformer_mt.importing.model_folder import run_of
 
-    folder = RunFolder(arguments.model)
+    folder = run_of(arguments.model)
     config = folder.config()
     external = external_metrics(arguments, config.evaluate.metrics)
     # Before the model is read: a training may write a better one meanwhile
@@ -177,14 +177,15 @@ def _compare_with_parent(
     from transformer_mt.evaluation.metrics import metrics_by_test
     from transformer_mt.evaluation.outputs import keep_table
     from transformer_mt.evaluation.translated import translated
-    from transformer_mt.runs.folder import RunFolder
+    from transformer_mt.importing.model_folder import parent_of, run_of
     from transformer_mt.translation.direction import can_translate
 
-    folder = RunFolder(arguments.model)
+    folder = run_of(arguments.model)
     expected = folder.weights_of_parent()
     if config.init_from is None or expected is None or (arguments.json and not weights):
         return
-    parent = RunFolder(config.init_from)
+    parent = parent_of(config)
+    assert parent is not None
     # What a student began with is no model of its own
     if parent.path.parent.resolve() == folder.path.resolve():
         return

@@ -41,10 +41,10 @@ def add_command(commands: Any) -> None:
 
 def _export(arguments: argparse.Namespace) -> int:
     from transformer_mt.export.export import export
-    from transformer_mt.runs.folder import RunFolder
+    from transformer_mt.importing.model_folder import run_of
 
     target = _target(arguments.to, arguments.quantization)
-    run, out = RunFolder(arguments.model), Path(arguments.out)
+    run, out = run_of(arguments.model), Path(arguments.out)
     print(export(run, out, target, arguments.probe, arguments.license))
     return 0
 

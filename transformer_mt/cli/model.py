@@ -19,7 +19,9 @@ _DECODE = "decode."
 def add_model(parser: argparse.ArgumentParser) -> None:
     """MODEL, and what computes it."""
     parser.add_argument(
-        "model", metavar="MODEL", help="a run's folder, such as runs/demo, or an exported one"
+        "model",
+        metavar="MODEL",
+        help="a run's folder, such as runs/demo, an exported one or a public model's",
     )
     add_engine(parser)
     parser.add_argument(
@@ -67,13 +69,15 @@ def load_translator(
     languages of which none is named, unless `any_direction` will do.
     """
     decode = given(arguments, _DECODE)
-    settings = _settings(decode, Path(arguments.model))
+    from transformer_mt.importing.model_folder import run_of
+
+    folder = run_of(arguments.model).path
+    settings = _settings(decode, folder)
     if options is not None:
         options.check(settings)
     from transformer_mt.runs.folder import RunFolder
     from transformer_mt.translation.translator import Translator
 
-    folder = Path(arguments.model)
     if arguments.engine == "ctranslate2" and arguments.ensemble:
         raise InputError(
             Setting("ensemble"), " requires ", Setting("engine", "torch"),

@@ -44,11 +44,11 @@ def facts(models: list[Path], settings: dict[str, Any], files: dict[str, str | N
 
     Standard input is not among them: it cannot be read twice.
     """
-    from transformer_mt.runs.folder import RunFolder
+    from transformer_mt.importing.model_folder import run_of
 
     found = {f"the setting {name}": json.dumps(value, ensure_ascii=False) for name, value in settings.items()}
     for number, folder in enumerate(models):
-        files_of_model = RunFolder(folder).translation_files
+        files_of_model = run_of(folder).translation_files
         found["the model" if number == 0 else f"model {number + 1}"] = digest(*files_of_model)
     for name, path in files.items():
         found[name] = digest(Path(path)) if path and os.path.isfile(path) else "none"

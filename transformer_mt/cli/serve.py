@@ -73,9 +73,9 @@ def _serve(arguments: argparse.Namespace) -> int:
 
 def _directions(model: Path) -> list[dict[str, str]]:
     """The options for each direction of a model with several; none for others."""
-    from transformer_mt.runs.folder import RunFolder
+    from transformer_mt.importing.model_folder import run_of
 
-    data = RunFolder(model).config().data
+    data = run_of(model).config().data
     if len(data.directions) == 1:
         return [{}]
     return [{"from": source, "to": target} for source, target in data.directions]

@@ -14,6 +14,7 @@ from transformer_mt.data.corpora.held_out import AnySet
 from transformer_mt.errors import InputError
 from transformer_mt.experiments.sweep_plan import Job
 from transformer_mt.files import digest, missing
+from transformer_mt.importing.model_folder import parent_of
 from transformer_mt.runs.folder import RunFolder, facts_of
 from transformer_mt.text.hashes import sentence_key
 from transformer_mt.version import RESULTS
@@ -29,7 +30,7 @@ def facts_of_job(job: Job) -> dict[str, str]:
     return {
         "training data": _content(data.entries),
         "vocabulary": _files(map(Path, job.config.tokenizer.files)),
-        "parent": str(RunFolder(job.config.init_from).weights_digest()) if job.config.init_from else "",
+        "parent": str(parent.weights_digest()) if (parent := parent_of(job.config)) else "",
         "validation data": _content(data.valid_sets),
         "test data": _content(data.test),
         "versions of the program": str(RESULTS),

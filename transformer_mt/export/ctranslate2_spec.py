@@ -42,6 +42,7 @@ def write_model(
     activations = {
         "relu": common_spec.Activation.RELU,
         "gelu": common_spec.Activation.GELU,
+        "silu": common_spec.Activation.SWISH,
         "swiglu": common_spec.Activation.SWISH,
     }
     shape: dict[str, Any] = {
@@ -82,7 +83,9 @@ def write_model(
         ):
             _set_norm(norm, stack.layer_norm)
     spec.decoder.projection.weight = _array(model.output.weight)
-    spec.register_source_vocabulary([tokenizer.src.id_to_piece(i) for i in range(tokenizer.src.vocab_size())])
+    if model.output.bias is not None:
+        spec.decoder.projection.bias = _array(model.output.bias)
+    spec.register_source_vocabulary(tokenizer.all_pieces_src)
     spec.register_target_vocabulary(tokenizer.all_pieces_tgt)
     names = {key: tokenizer.tgt.id_to_piece(i) for key, i in (("unk", UNK), ("bos", BOS), ("eos", EOS))}
     for key, name in names.items():

@@ -13,7 +13,7 @@ def reasons_against(model: ModelConfig) -> list[str]:
     possible = {
         "kind": ("transformer",),
         "norm": ("pre", "post"),
-        "activation": ("relu", "gelu", "swiglu"),
+        "activation": ("relu", "gelu", "silu", "swiglu"),
         "position": ("sinusoidal", "learned", "relative", "rotary", "none"),
     }
     reasons = [

@@ -15,6 +15,7 @@ from transformer_mt.data.preparation.first_pass import evaluation_keys, training
 from transformer_mt.data.vocabulary.given_tokenizer import given_tokenizer
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
+from transformer_mt.importing.model_folder import parent_of
 from transformer_mt.inspection.checks import (
     Check,
     LanguageCheck,
@@ -216,7 +217,8 @@ def _count_tokens(config: Config, reports: Sequence[CorpusReport], notes: list[s
     """Mean pieces per pair, by the given vocabulary or one learnt from the samples; None if there is none."""
     text = [pair for report in reports if report.is_training for pair in report.sample]
     try:
-        tokenizer = given_tokenizer(config) or Tokenizer.train(
+        parent = parent_of(config)
+        tokenizer = given_tokenizer(config, parent.tokenizer() if parent else None) or Tokenizer.train(
             text, config.tokenizer.for_languages(*config.data.languages_used), config.data.control_pieces
         )
     except InputError as error:

@@ -1,9 +1,10 @@
 """From a config to a model: the only module where a kind is chosen by its name."""
 
+from collections.abc import Callable
 from typing import Literal
 
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 
 from transformer_mt.config.model import ModelConfig
 from transformer_mt.model.attention import MultiHeadAttention
@@ -43,6 +44,8 @@ from transformer_mt.model.variants.variants import PredictedCentre, VariantAtten
 
 Role = Literal["encoder", "decoder", "cross"]
 
+_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "silu": F.silu}
+
 
 def build_model(
     config: ModelConfig, src_vocab: int, tgt_vocab: int, shared_vocab: bool, max_length: int
@@ -65,8 +68,7 @@ def _transformer(
     def feed_forward() -> nn.Module:
         if c.activation == "swiglu":
             return GatedFeedForward(c.d_model, c.d_ff, c.ffn_dropout)
-        activation = {"relu": F.relu, "gelu": F.gelu, "silu": F.silu}[c.activation]
-        return FeedForward(c.d_model, c.d_ff, activation, c.ffn_dropout)
+        return FeedForward(c.d_model, c.d_ff, _ACTIVATIONS[c.activation], c.ffn_dropout)
 
     def residual() -> Residual:
         return Residual(c.d_model, c.norm == "pre", c.dropout)

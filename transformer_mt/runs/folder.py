@@ -41,6 +41,8 @@ class RunFolder:
         self.reliability_file = path / "reliability.png"  # confidence against quality
         self.corpora_file = path / "data.json"  # what became of the pairs of each training corpus
         self.parent_file = path / "parent.json"  # what a fine-tuned run began from
+        self.imported_file = path / "imported.json"  # which public model it was
+        self.papers = path / "imported"  # the card and the licence of that model
         self.scored_file = path / "scored_sentences.json"  # hashes: a run that continues it leaves them out
         self.finished_file = path / "finished.json"  # written when the model is averaged and published
         self.evaluation = path / "evaluation"  # translations and scores of test sets

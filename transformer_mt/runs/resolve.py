@@ -40,6 +40,8 @@ class Origin:
     """The vocabulary of the run that is resumed."""
     parent: Config | None = None
     """The config of the run in `init_from`."""
+    parent_tokenizer: Tokenizer | None = None
+    """The vocabulary of the run in `init_from`."""
 
 
 class Preparation(Protocol):
@@ -94,7 +96,7 @@ def with_origin(config: Config, origin: Origin) -> tuple[Config, Tokenizer | Non
         config = with_checkpoint(config, origin.checkpoint)
     elif origin.parent is not None:
         config = with_parent(config, origin.parent)
-    tokenizer = origin.tokenizer or given_tokenizer(config)
+    tokenizer = origin.tokenizer or given_tokenizer(config, origin.parent_tokenizer)
     if tokenizer is not None and config.tokenizer.file:
         config = with_vocabulary(config, tokenizer)
     return with_normalization(config), tokenizer

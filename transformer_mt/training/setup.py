@@ -60,17 +60,22 @@ def _open_run(config: Config, folder: RunFolder, fresh: bool, ranks: Ranks, held
         lock = held.enter_context(lock_folder(folder.path))
     # 3. The checkpoint before the data, because its tokenizer prepares the data.
     saved = None if fresh else _newest(folder, ranks)
-    if config.init_from and Path(config.init_from).resolve() == folder.path.resolve():
+    if isinstance(config.init_from, str) and Path(config.init_from).resolve() == folder.path.resolve():
         raise InputError(
             f"`init_from` must be another run, but is {folder}, this run's own folder; train under another "
             "name"
         )
-    parent = Parent.open(RunFolder(config.init_from)) if config.init_from and saved is None else None
+    parent = Parent.of(config, ranks) if saved is None else None
     before = _config_of(saved, folder) if saved is not None else None
     if parent is not None:
         note_other_directions(config, parent)
     # 4. The config and the data before the folder is created or moved: most mistakes are found here.
-    origin = Origin(before, folder.tokenizer() if saved else None, parent.config if parent else None)
+    origin = Origin(
+        before,
+        folder.tokenizer() if saved else None,
+        parent.config if parent else None,
+        parent.folder.tokenizer() if parent else None,
+    )
     inherited = inherited_sentences(folder, parent, saved is not None)
     prepared = Preparation(folder, fresh, saved, before, device, ranks, inherited or frozenset())
     held.callback(prepared.close)

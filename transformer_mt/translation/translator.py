@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError, Setting
+from transformer_mt.importing.model_folder import run_of
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.search.hypothesis import Hypothesis
 from transformer_mt.text.languages import is_natural
@@ -132,13 +133,13 @@ class Translator:
         engine: str = "auto",
         ensemble: Sequence[str | Path] = (),
     ) -> "Translator":
-        """The translator in a run's folder or an exported one; `decode` changes settings of its search
-        (`{"beam": 1}`).
+        """The translator in a run's folder, an exported one or a public model's; `decode` changes settings of
+        its search (`{"beam": 1}`).
 
         `ensemble` names runs that translate with it. `dtype` is float32 for a run, and what was exported for
         an export.
         """
-        run = RunFolder(folder)
+        run = run_of(folder)
         config = run.config(decode)
         if run.is_export:
             if engine == "torch":
@@ -164,7 +165,7 @@ class Translator:
             raise InputError(f"{wrong}: must be a run's folder to translate in an ensemble, but is an export")
         from transformer_mt.translation.engines.torch_engine import TorchEngine
 
-        runs = [run, *map(RunFolder, ensemble)]
+        runs = [run, *map(run_of, ensemble)]
         configs = [config, *(other.config() for other in runs[1:])]
         searcher = TorchEngine.load(runs, configs, device, dtype or "float32")
         calibration = None if ensemble else Calibration.load(run)

@@ -33,6 +33,7 @@ KINDS = [
     {"norm": "post"},
     {"activation": "gelu"},
     {"activation": "swiglu", "norm": "post"},
+    {"activation": "silu", "output_bias": True},
     {"position": "learned"},
     {"position": "none"},
     {"position": "rotary"},
@@ -229,7 +230,7 @@ def test_what_ctranslate2_cannot_run_is_said_before_weights_move(tokenizers, tmp
     assert reasons_against(config.model) == []
     odd = config.model.model_copy(update={"position": "alibi", "activation": "tanh"})
     assert reasons_against(odd) == [
-        "model.activation must be relu or gelu or swiglu, but is tanh",
+        "model.activation must be relu or gelu or silu or swiglu, but is tanh",
         "model.position must be sinusoidal or learned or relative or rotary or none, but is alibi",
     ]
     attention = AttentionConfig(

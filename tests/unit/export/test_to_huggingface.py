@@ -25,6 +25,8 @@ KINDS = [
     (False, {"norm": "post", "activation": "gelu", "num_decoder_layers": 2}),
     (True, {"norm": "post", "tie_embeddings": False}),
     (False, {"norm": "post", "tie_embeddings": False}),
+    (True, {"norm": "post", "activation": "silu", "output_bias": True}),
+    (True, {"output_bias": True}),
 ]
 
 
@@ -72,14 +74,14 @@ def test_greedy_translations_and_their_scores_are_the_same(tiny_run, tmp_path):
 
 
 def test_an_export_that_computes_otherwise_is_not_kept(tiny_run, tmp_path, monkeypatch):
-    weights = to_huggingface.weights
+    weights = to_huggingface.to_huggingface
 
-    def not_permuted(model, num_positions):
-        found = weights(model, num_positions)
+    def not_permuted(*arguments):
+        found = weights(*arguments)
         name = "model.encoder.embed_positions.weight"
         return {**found, name: found[name].flip(1)}
 
-    monkeypatch.setattr(to_huggingface, "weights", not_permuted)
+    monkeypatch.setattr(to_huggingface, "to_huggingface", not_permuted)
     with pytest.raises(WorkError, match="it was not kept"):
         export(RunFolder(tiny_run), tmp_path / "hf", ToHuggingFace(), None)
     assert list(tmp_path.iterdir()) == []
@@ -93,7 +95,7 @@ def test_what_transformers_cannot_hold_is_refused_with_all_reasons(untrained_run
         "Hugging Face cannot hold this model: model.position must be sinusoidal, but is rotary",
         "Hugging Face cannot hold this model: tokenizer.shared must be true with norm: pre, but is false",
         "Hugging Face cannot hold this model: model.tie_embeddings must be true with norm: pre, but is false",
-        "Hugging Face cannot hold this model: model.activation must be relu or gelu, but is swiglu",
+        "Hugging Face cannot hold this model: model.activation must be relu, gelu or silu, but is swiglu",
         ToHuggingFace.advice,
     ]
     config = RunFolder(run).config()
@@ -112,11 +114,10 @@ def test_what_transformers_cannot_hold_is_refused_with_all_reasons(untrained_run
     ]
 
 
-@pytest.mark.parametrize("target", [ToHuggingFace, ToArgos])
-def test_language_pieces_are_refused_where_nothing_puts_them_before_a_source(untrained_run, target):
+def test_language_pieces_are_refused_where_nothing_puts_them_before_a_source(untrained_run):
     config = RunFolder(untrained_run()).config()
     data = config.data.model_copy(update={"language_pieces": True})
-    (reason,) = target().reasons_against(config.model_copy(update={"data": data}))
+    (reason,) = ToArgos().reasons_against(config.model_copy(update={"data": data}))
     assert reason == "data.language_pieces must be false, but is true; its parent has several languages"
 
 

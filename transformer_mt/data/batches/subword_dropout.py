@@ -8,10 +8,10 @@ words of all rows, concatenated.
 """
 
 import numpy as np
-import sentencepiece
 
 from transformer_mt.data.batches.encoded_pairs import Column
 from transformer_mt.data.batches.row_random import A, B, C
+from transformer_mt.data.vocabulary.tokenizer import Processor
 from transformer_mt.text.hashes import splitmix64
 
 # Sampled segmentations per word; each occurrence of the word uses one of them.
@@ -28,13 +28,7 @@ class SubwordDropout:
     The segmentation of a row does not depend on other rows.
     """
 
-    def __init__(
-        self,
-        model: sentencepiece.SentencePieceProcessor,
-        dropout: float,
-        seed: int,
-        most_words: int = _MOST_WORDS,
-    ) -> None:
+    def __init__(self, model: Processor, dropout: float, seed: int, most_words: int = _MOST_WORDS) -> None:
         self._dropout, self._seed, self._most_words = dropout, seed, most_words
         size = model.vocab_size()
         self._pieces = [model.id_to_piece(i) for i in range(size)]

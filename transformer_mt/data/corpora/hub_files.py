@@ -3,21 +3,17 @@
 import hashlib
 import json
 import re
-import time
 from collections.abc import Iterator
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 from transformer_mt.cache import cache_root
-from transformer_mt.errors import InputError, WorkError
+from transformer_mt.data.corpora.hub_download import download
+from transformer_mt.errors import InputError
 from transformer_mt.files import write_text
 
 _ADDRESS = re.compile(r"hf://datasets/(?P<repo>[^@]+)@(?P<commit>[^/]+)/(?P<path>.+\.parquet)$")
-_TRIES = 5
-# Seconds before the second try; twice as long before each later one.
-_WAIT = 1.0
-_NETWORK_PACKAGES = {"httpx", "httpx2", "httpcore", "httpcore2", "huggingface_hub", "hf_xet", "requests"}
 
 
 def file_lists(hub: str, config: str | None, revision: str | None) -> dict[str, list[str]] | None:
@@ -80,34 +76,6 @@ def _rows(file: Path, columns: list[str], described: str) -> Iterator[dict[str, 
 
 
 def _fetch(url: str, described: str) -> Path:
-    """The file in the hub's local cache, downloaded if it is not there; a cut download is resumed."""
-    import huggingface_hub
-    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
-
     match = _ADDRESS.match(url)
     assert match, url
-    repo, path, commit = match["repo"], match["path"], match["commit"]
-    cached = huggingface_hub.try_to_load_from_cache(repo, path, revision=commit, repo_type="dataset")
-    if isinstance(cached, str):
-        return Path(cached)
-    for attempt in range(_TRIES):
-        try:
-            file = huggingface_hub.hf_hub_download(repo, path, repo_type="dataset", revision=commit)
-            return Path(file)
-        except LocalEntryNotFoundError as error:  # no connection: the library has tried several times
-            cause: BaseException = error.__cause__ or error
-            break
-        except EntryNotFoundError:
-            raise InputError(f"{described}: {path} is not on the hub any more; set `revision`") from None
-        except Exception as error:  # what a broken connection raises depends on the library's version
-            package = type(error).__module__.split(".")[0]
-            if not isinstance(error, OSError) and package not in _NETWORK_PACKAGES:
-                raise
-            cause = error
-        if attempt < _TRIES - 1:
-            time.sleep(_WAIT * 2**attempt)
-    reason = " ".join(str(cause).split())[:200] or type(cause).__name__
-    raise WorkError(
-        f"{described}: {path} cannot be downloaded from the hub: {reason}; check the network and run it "
-        "again, it resumes"
-    )
+    return download(match["repo"], match["path"], match["commit"], described)

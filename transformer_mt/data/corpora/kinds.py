@@ -8,12 +8,20 @@ from transformer_mt.data.corpora.file import FileCorpus
 from transformer_mt.data.corpora.files import FilesCorpus
 from transformer_mt.data.corpora.held_out import AnySet, FromTrainCorpus
 from transformer_mt.data.corpora.hub import HubCorpus
+from transformer_mt.data.corpora.imported import ImportedCorpus
 from transformer_mt.data.corpora.kind import Corpus
 from transformer_mt.data.corpora.opus import OpusCorpus
 from transformer_mt.data.corpora.sacrebleu_sets import SacrebleuCorpus
 from transformer_mt.data.corpora.toy import ToyCorpus
 
-TRAINING: tuple[type[Corpus], ...] = (HubCorpus, FilesCorpus, FileCorpus, OpusCorpus, ToyCorpus)
+TRAINING: tuple[type[Corpus], ...] = (
+    HubCorpus,
+    FilesCorpus,
+    FileCorpus,
+    OpusCorpus,
+    ToyCorpus,
+    ImportedCorpus,
+)
 """Kinds of training, validation and test sets."""
 SETS: tuple[type[AnySet], ...] = (*TRAINING, SacrebleuCorpus, FromTrainCorpus)
 """Kinds of validation and test sets."""
@@ -30,7 +38,7 @@ def kind_of(corpus: Any) -> str | None:
 
 
 def _one_of(kinds: tuple[type[AnySet], ...]) -> Any:
-    *examples, last = (kind.EXAMPLE for kind in kinds)
+    *examples, last = filter(None, (kind.EXAMPLE for kind in kinds))
     return Annotated[
         Union[tuple(Annotated[kind, Tag(kind.__name__)] for kind in kinds)],  # noqa: UP007
         Discriminator(

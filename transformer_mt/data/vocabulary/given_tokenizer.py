@@ -11,8 +11,8 @@ from transformer_mt.errors import InputError
 
 
 def given_tokenizer(config: Config, parent: Tokenizer | None = None) -> Tokenizer | None:
-    """The vocabulary of the run in `init_from` or of `tokenizer.file`, with the tags of the corpora; None where
-    one is to be learnt.
+    """The vocabulary of the run in `init_from` or of `tokenizer.file`, with the tags of the corpora; None
+    where one is to be learnt.
     """
     wanted = config.data.control_pieces
     if parent is not None and parent.numberings:

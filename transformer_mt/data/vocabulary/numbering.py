@@ -48,9 +48,7 @@ class Numbering:
     def places(self) -> list[int]:
         """For each of our ids, the id there."""
         there = {ours: i for i, ours in enumerate(self.order)}
-        return [
-            self.special[_SPECIAL[i]] if i < len(_SPECIAL) else there[i] for i in range(len(self.pieces))
-        ]
+        return [self.special[_SPECIAL[i]] if i < len(_SPECIAL) else there[i] for i in range(len(self.pieces))]
 
     def with_pieces(self, new: Sequence[str]) -> "Numbering":
         """With new pieces after all others."""

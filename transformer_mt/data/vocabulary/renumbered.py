@@ -1,4 +1,4 @@
-"""A SentencePiece model whose pieces have the ids of another vocabulary, as in models of Marian and fairseq."""
+"""A SentencePiece model whose pieces have the ids of another vocabulary: those of Marian, of fairseq."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -46,13 +46,20 @@ class Renumbered:
         return float(self._model.get_score(self._in_model[id]))
 
     def encode(self, text: Any, **options: Any) -> Any:
-        """Ids of a text, or a list of them for each of several; with return_type="proto" what the model gives,
-        with the model's own ids.
+        """Ids of a text, or a list of them for each of several; with return_type="proto" what the model
+        gives, with the model's own ids.
         """
-        found, of = self._model.encode(text, **options), self._id_of
+        found = self._model.encode(text, **options)
         if "return_type" in options:
             return found
-        return [of[i] for i in found] if isinstance(text, str) else [[of[i] for i in ids] for ids in found]
+        if isinstance(text, str):
+            return self._renumbered(text, found)
+        return [self._renumbered(line, ids) for line, ids in zip(text, found)]
+
+    def _renumbered(self, text: str, ids: list[int]) -> list[int]:
+        if self._model.unk_id() in ids:  # what this model does not know may be a piece of the other one
+            return [self.piece_to_id(piece) for piece in self._model.encode(text, out_type=str)]
+        return [self._id_of[i] for i in ids]
 
     def decode(self, ids: Sequence[int], **options: Any) -> Any:
         """The text of the ids. Pieces that only the other language's model has are written as they stand."""

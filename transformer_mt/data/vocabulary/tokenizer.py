@@ -46,10 +46,9 @@ class Tokenizer:
     The ids of pieces are those of the models, or of an imported vocabulary: one for both sides, or one each.
     """
 
-    def __init__(
-        self, src_model: bytes, tgt_model: bytes | None = None, numberings: Sequence[Numbering] = ()
-    ) -> None:
-        self._models = [src_model] if tgt_model is None else [src_model, tgt_model]
+    def __init__(self, *models: bytes, numberings: Sequence[Numbering] = ()) -> None:
+        """`models` are one for both sides, or the source's and the target's."""
+        self._models = list(models)
         self.numberings = list(numberings)
         if not all(self._models):  # SentencePiece would wait for one to be loaded
             raise InputError("the tokenizer must be a SentencePiece model, but is damaged: it is empty")
@@ -159,8 +158,8 @@ class Tokenizer:
 
     @classmethod
     def load(cls, folder: Path) -> "Tokenizer":
-        """The tokenizer in a run's folder: tokenizer.model, or tokenizer.src.model and tokenizer.tgt.model, and
-        for an imported one vocabulary.json.
+        """The tokenizer in a run's folder: tokenizer.model, or tokenizer.src.model and tokenizer.tgt.model,
+        and for an imported one vocabulary.json.
         """
         one, two, file = _paths(folder, 1), _paths(folder, 2), Path(folder) / _NUMBERINGS
         try:
@@ -181,9 +180,7 @@ class Tokenizer:
         """The ids of tags and language pieces: pieces that no text is ever encoded to."""
         sides = [self.src, self.tgt] if self.shared else [self.src]
         pieces = enumerate(self.all_pieces_src)
-        return {
-            piece: i for i, piece in pieces if i > EOS and all(side.is_control(i) for side in sides)
-        }
+        return {piece: i for i, piece in pieces if i > EOS and all(side.is_control(i) for side in sides)}
 
     def control_id(self, piece: str) -> int:
         """The id of a tag or a language piece. InputError if the vocabulary does not have it."""

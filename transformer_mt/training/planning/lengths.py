@@ -8,7 +8,6 @@ from transformer_mt.config import Config
 from transformer_mt.data.batches.epoch_pairs import epoch_pairs
 from transformer_mt.data.batches.mixture import Mixture
 from transformer_mt.data.preparation.prepare import prepare
-from transformer_mt.runs.folder import RunFolder
 from transformer_mt.runs.resolve import Origin, with_origin
 from transformer_mt.training.state.parent import Parent
 from transformer_mt.translation.pair_log_probs import forget_models, log_probs
@@ -31,8 +30,9 @@ def lengths_of(config: Config) -> tuple[Config, Lengths]:
     """Prepare the data as a training does, or find them prepared. Returns also the config with the keys that
     its parent or its vocabulary decides.
     """
-    parent = Parent.open(RunFolder(config.init_from)).config if config.init_from else None
-    config, tokenizer = with_origin(config, Origin(parent=parent))
+    parent = Parent.of(config)
+    origin = Origin(parent=parent.config, parent_tokenizer=parent.folder.tokenizer()) if parent else Origin()
+    config, tokenizer = with_origin(config, origin)
     data = prepare(config, tokenizer, log_probs)
     forget_models()
     changing = epoch_pairs(config, data.train, data.sizes, data.tokenizer)

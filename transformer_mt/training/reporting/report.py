@@ -101,7 +101,7 @@ def facts_table(config: Config, entries: Sequence[dict[str, Any]]) -> str:
         ("seed", config.seed),
     ]
     if config.init_from:
-        rows.append(("fine-tuned from", config.init_from))
+        rows.append(("fine-tuned from", str(config.init_from)))
     # The end is later than the last line of updates, unless train.log_every divides its step.
     if counted := [*trained[-1:], *(end for end in ends[-1:] if "tokens" in end)]:
         last = max(counted, key=lambda entry: entry["step"])

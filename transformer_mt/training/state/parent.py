@@ -12,9 +12,12 @@ from transformer_mt.data.corpora.scored_sentences import ScoredSentences
 from transformer_mt.data.vocabulary.tokenizer import UNK
 from transformer_mt.errors import InputError
 from transformer_mt.files import write_text
+from transformer_mt.importing.model_folder import parent_of
 from transformer_mt.messages import say
+from transformer_mt.model.interface import NEVER
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.text.languages import base_code
+from transformer_mt.training.parallel.distributed import Ranks
 
 
 @dataclass(frozen=True)
@@ -27,8 +30,18 @@ class Parent:
     """A digest of its weights."""
 
     @classmethod
-    def open(cls, folder: RunFolder) -> "Parent":
-        """The run in the folder. InputError if there is none."""
+    def of(cls, config: Config, ranks: Ranks | None = None) -> "Parent | None":
+        """What the config's training begins from, None without; a public model is imported by rank 0 while
+        the others wait. InputError if there is none.
+        """
+        if config.init_from is None:
+            return None
+        folder: RunFolder | None = None
+        if ranks is None or ranks.is_rank_zero:
+            folder = parent_of(config)
+        if ranks is not None:
+            folder = RunFolder(ranks.broadcast(folder and str(folder)))
+        assert folder is not None
         try:
             config = folder.config()
             folder.check_weights()
@@ -42,8 +55,8 @@ class Parent:
         """
         weights = self.folder.weights()
         for name, parameter in model.named_parameters():
-            if name in weights and len(parameter) > len(weights[name]):
-                weights[name] = _with_rows(weights[name], len(parameter))
+            if name in weights and (missing := len(parameter) - len(weights[name])) > 0:
+                weights[name] = _with_rows(weights[name], missing)
         load_model_weights(model, weights, str(self.folder.weights_file))
 
     def record(self, folder: RunFolder) -> None:
@@ -52,8 +65,11 @@ class Parent:
         write_text(folder.parent_file, json.dumps(facts, indent=1) + "\n")
 
 
-def _with_rows(embedding: Tensor, rows: int) -> Tensor:
-    return torch.cat([embedding, embedding[UNK].expand(rows - len(embedding), -1)])
+def _with_rows(weight: Tensor, rows: int) -> Tensor:
+    """An embedding with so many rows more, or the bias of the output."""
+    if weight.dim() == 1:
+        return torch.cat([weight, weight.new_full((rows,), NEVER)])  # they are pieces that no text has
+    return torch.cat([weight, weight[UNK].expand(rows, -1)])
 
 
 def note_other_directions(config: Config, parent: Parent) -> None:

@@ -1,0 +1,110 @@
+"""Models with random weights in the layouts of public ones, written by transformers."""
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import sentencepiece
+import torch
+
+from transformer_mt.data.corpora import toy
+
+SIZES = {
+    "d_model": 32, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4, "encoder_ffn_dim": 64, "decoder_ffn_dim": 64,
+}  # fmt: skip
+
+
+def sentencepiece_model(lines: list[str], kind: str = "unigram", size: int = 200, **options: Any) -> bytes:
+    """A model as OPUS-MT trains them: without byte pieces, <unk> 0, <s> 1, </s> 2."""
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines), model_writer=model, model_type=kind, vocab_size=size,
+        hard_vocab_limit=False, minloglevel=2, **options,
+    )  # fmt: skip
+    return model.getvalue()
+
+
+def pieces_of(model: bytes) -> list[str]:
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+    return [processor.id_to_piece(i) for i in range(processor.vocab_size())]
+
+
+def toy_lines(size: int = 400) -> tuple[list[str], list[str]]:
+    sides = tuple(map(list, zip(*toy.generate("train", size))))
+    return sides[0], sides[1]
+
+
+def write_marian(
+    folder: Path,
+    separate: bool = False,
+    codes: tuple[str, ...] = (),
+    bias: bool = True,
+    kind: str = "unigram",
+    scale: float = 3.0,
+    **changes: Any,
+) -> Any:
+    """A Marian model in a folder as OPUS-MT's stand on the hub; returns it as MarianMTModel.
+
+    Some pieces of the source's SentencePiece model are not in the vocabulary, as there.
+    """
+    from transformers import MarianConfig, MarianMTModel
+
+    folder.mkdir(parents=True)
+    # A target with unknown characters would teach the model to write <unk>.
+    models = [
+        sentencepiece_model(lines, kind, character_coverage=coverage)
+        for lines, coverage in zip(toy_lines(), (0.9995, 1.0))
+    ]
+    for name, model in zip(("source", "target"), models):
+        (folder / f"{name}.spm").write_bytes(model)
+    sides = [pieces_of(model)[3:] for model in models]
+    for piece in [piece for piece in sides[0] if len(piece) > 4][-2:]:
+        sides[0].remove(piece)
+    lists = [*sides] if separate else [sorted({*sides[0], *sides[1]})]
+    # With two vocabularies transformers takes the id of <pad> in one for that in the other.
+    most = max(map(len, lists))
+    lists = [[*side, *(f"▁filler{i}" for i in range(most - len(side)))] for side in lists]
+    lists[0] = [*lists[0], *(f">>{code}<<" for code in codes)]
+    vocabularies = [
+        {piece: i for i, piece in enumerate(["</s>", "<unk>", *pieces, "<pad>"])} for pieces in lists
+    ]
+    for name, vocabulary in zip(("vocab.json", "target_vocab.json"), vocabularies):
+        (folder / name).write_text(json.dumps(vocabulary))
+    facts = {"source_lang": "en", "target_lang": "de", "separate_vocabs": separate}
+    (folder / "tokenizer_config.json").write_text(json.dumps(facts))
+    (folder / "README.md").write_text("---\nlanguage: [en, de]\nlicense: cc-by-4.0\n---\n# A model\n")
+    size = len(vocabularies[0])
+    values = {
+        **SIZES,
+        "vocab_size": size,
+        "decoder_vocab_size": len(vocabularies[-1]),
+        "share_encoder_decoder_embeddings": not separate,
+        "pad_token_id": size - 1,
+        "decoder_start_token_id": len(vocabularies[-1]) - 1,
+        "eos_token_id": 0,
+        "forced_eos_token_id": 0,
+        "bos_token_id": 0,
+        "activation_function": "swish",
+        "scale_embedding": True,
+        "max_position_embeddings": 128,
+        **changes,
+    }
+    torch.manual_seed(0)
+    model = MarianMTModel(MarianConfig(**values)).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.requires_grad:
+                parameter.mul_(scale).add_(0.02 * torch.randn_like(parameter))
+        for embedding in (model.model.encoder.embed_tokens, model.model.decoder.embed_tokens):
+            embedding.weight[-1] = 0.0  # the row of <pad>
+        if bias:
+            model.final_logits_bias.normal_()
+            model.final_logits_bias[0, -1] = 0.0
+            model.final_logits_bias[0, 0] = 3.0  # its translations end
+    generation = model.generation_config
+    generation.num_beams, generation.max_length, generation.renormalize_logits = 4, 128, True
+    generation.bad_words_ids = [[size - 1]]
+    model.half().save_pretrained(folder)  # as they are stored
+    return MarianMTModel.from_pretrained(folder, dtype=torch.float32).eval()

@@ -1,0 +1,33 @@
+"""transformer-mt import"""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+_ABOUT = (
+    "Write a public model as a run's folder, with which all commands work: OPUS-MT's and other models of "
+    "Marian from the Hugging Face hub, or from a folder in its layout."
+)
+
+
+def add_command(commands: Any) -> None:
+    parser = commands.add_parser("import", help="a public model as a run's folder", description=_ABOUT)
+    parser.add_argument("model", metavar="MODEL", help="a folder, or a name on the hub")
+    parser.add_argument("out", metavar="OUT", help="the run's folder; must not be there")
+    parser.add_argument("--revision", metavar="REV", help="a commit, tag or branch on the hub")
+    parser.add_argument("--from", dest="from", metavar="LANG", help="its source language, if it says none")
+    parser.add_argument("--to", metavar="LANG", help="its target language, or of several the usual one")
+    parser.set_defaults(command=_import)
+
+
+def _import(arguments: argparse.Namespace) -> int:
+    from transformer_mt.importing.hub_model import fetched
+    from transformer_mt.importing.import_model import Languages, import_model
+
+    folder, revision = fetched(arguments.model, arguments.revision)
+    languages = Languages(vars(arguments)["from"], arguments.to)
+    run = import_model(folder, Path(arguments.out), arguments.model, languages, revision)
+    data = run.config().data
+    targets = ", ".join(data.targets)
+    print(f"{run}: {data.source_lang} to {targets}; translate with: translate {run}")
+    return 0

@@ -1,0 +1,130 @@
+"""From a public model to a run's folder."""
+
+import json
+import re
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from transformer_mt.checkpoint import save_weights
+from transformer_mt.config import Config
+from transformer_mt.config.dump import dump_config
+from transformer_mt.config.messages import sentence
+from transformer_mt.data.vocabulary.sentencepiece_file import tokenizer_settings
+from transformer_mt.errors import InputError, Setting
+from transformer_mt.files import write_text
+from transformer_mt.importing.foreign_model import ForeignModel
+from transformer_mt.importing.huggingface_folder import read_huggingface_folder
+from transformer_mt.messages import say
+from transformer_mt.runs.folder import RunFolder
+
+
+@dataclass(frozen=True)
+class Languages:
+    """The languages a user names for a model."""
+
+    source: str | None = None
+    target: str | None = None
+    is_fallback: bool = False
+    """Only for what the model does not say."""
+
+
+def import_model(
+    folder: Path, out: Path, name: str, languages: Languages = Languages(), revision: str | None = None
+) -> RunFolder:
+    """Write the model in `folder`, known as `name`, as a run to `out`; on failure nothing is kept.
+
+    InputError, with every reason, where it is not a model that can be held exactly.
+    """
+    if out.exists():
+        found = "a folder is there" if out.is_dir() else "a file is there"
+        raise InputError(f"{out}: must be a new folder, but {found}; remove it or name another")
+    foreign = read_huggingface_folder(folder)
+    config = _config(foreign, folder, name, languages)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+    try:
+        run = RunFolder(unfinished)
+        write_text(run.config_file, dump_config(config, comments=True))
+        foreign.tokenizer.save(unfinished)
+        save_weights(run.weights_file, foreign.weights, {"imported": name})
+        if foreign.papers:
+            run.papers.mkdir()
+        for paper in foreign.papers:
+            shutil.copyfile(paper, run.papers / paper.name)
+        facts = {
+            "model": name,
+            "revision": revision,
+            "architecture": foreign.architecture,
+            "license": _license(foreign.papers),
+        }
+        write_text(run.imported_file, json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
+        unfinished.chmod(0o755)
+        unfinished.rename(out)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+    return RunFolder(out)
+
+
+def _config(foreign: ForeignModel, folder: Path, name: str, languages: Languages) -> Config:
+    source, target = languages.source, languages.target
+    targets = foreign.target_langs
+    if languages.is_fallback:
+        source = foreign.source_lang or source
+        target = target if target in targets or not targets else None
+    source = source or foreign.source_lang
+    if source is None or not (targets or target):
+        side = "from" if source is None else "to"
+        raise InputError(f"{folder}: does not say its languages; name them with ", Setting(side))
+    if foreign.has_language_pieces and target is not None and target not in targets:
+        raise InputError(
+            Setting("to"), f" must be one of {', '.join(targets)}, the languages the model writes, but is ",
+            target,
+        )  # fmt: skip
+    if not foreign.has_language_pieces:
+        targets = [target or targets[0]]
+    target = target or targets[0]
+    corpora = [{"imported": name, "target_lang": target} for target in targets]
+    values: dict[str, Any] = {
+        "name": re.sub(r"[^\w.+-]", "-", Path(name).name).strip("-.") or "imported",
+        "data": {
+            "source_lang": source,
+            "target_lang": target,
+            "train": corpora if len(corpora) > 1 else corpora[0],
+            "valid": {"imported": name, "target_lang": target},
+            "language_pieces": True if foreign.has_language_pieces else "auto",
+            "max_length": foreign.max_length,
+        },
+        "tokenizer": _tokenizer_keys(foreign),
+        "model": foreign.model,
+        "decode": foreign.decode,
+    }
+    try:
+        return Config.model_validate(values)
+    except ValidationError as error:
+        parts = [part for problem in error.errors() for part in ["\n", *sentence(problem, {}, Config)]]
+        raise InputError(f"{folder}: is not a model that can be held here:", *parts) from None
+
+
+def _tokenizer_keys(foreign: ForeignModel) -> dict[str, Any]:
+    tokenizer = foreign.tokenizer
+    facts = tokenizer_settings(tokenizer.models[0])
+    return {
+        **facts, "vocab_size": len(tokenizer.all_pieces_tgt), "shared": tokenizer.shared,
+    }  # fmt: skip
+
+
+def _license(papers: list[Path]) -> str | None:
+    """The licence that the card's header names."""
+    for paper in papers:
+        if paper.name.lower().startswith("readme"):
+            text = paper.read_text(encoding="utf-8", errors="replace")
+            found = re.match(r"---\n(?:.*\n)*?license:\s*[\"']?([\w.+-]+)", text)
+            if found:
+                return found[1]
+    say("note: the model names no licence; ask its authors before you pass on what you make of it")
+    return None

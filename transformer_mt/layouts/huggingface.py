@@ -1,0 +1,127 @@
+"""The Transformer of transformers: MarianMTModel (post-norm), PegasusForConditionalGeneration (pre-norm).
+
+Both have the paper's layers under the same names. Their sinusoids are the paper's with all sines before all
+cosines, so the dimensions of the residual stream stand in that order: the even ones, then the odd ones.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from transformer_mt.config.model import ModelConfig
+from transformer_mt.model.interface import NEVER
+from transformer_mt.model.positions import sinusoids
+
+BIAS = "final_logits_bias"
+POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
+
+
+@dataclass(frozen=True)
+class Place:
+    """A weight of ours and its name there."""
+
+    ours: str
+    theirs: str
+    stream: tuple[int, ...] = ()
+    """Its axes along the residual stream."""
+    vocabulary: Literal["src", "tgt"] | None = None
+    """Whose pieces its rows are."""
+
+
+def places(c: ModelConfig, shared: bool) -> Iterator[Place]:
+    """Every weight but the bias of the output, tied ones once."""
+    if c.tie_embeddings and shared:
+        yield Place("src_embedding.tokens.weight", "model.shared.weight", (1,), "src")
+    else:
+        for ours, theirs in (("src", "encoder"), ("tgt", "decoder")):
+            name = f"model.{theirs}.embed_tokens.weight"
+            yield Place(f"{ours}_embedding.tokens.weight", name, (1,), ours)  # type: ignore[arg-type]
+    if not c.tie_embeddings:
+        yield Place("output.weight", "lm_head.weight", (1,), "tgt")
+    depths = {"encoder": c.num_encoder_layers, "decoder": c.num_decoder_layers}
+    for side, depth in depths.items():
+        for number in range(depth):
+            yield from _layer(f"{side}.layers.{number}", f"model.{side}.layers.{number}", side == "decoder")
+        if c.norm == "pre":
+            yield from _norm(f"{side}.final_norm", f"model.{side}.layer_norm")
+
+
+def _layer(ours: str, theirs: str, is_decoder: bool) -> Iterator[Place]:
+    attentions = [("self", "self_attn"), ("cross", "encoder_attn")][: 1 + is_decoder]
+    for name, there in attentions:
+        for part, letter in (("query", "q"), ("key", "k"), ("value", "v")):
+            yield from _from_stream(f"{ours}.{name}_attention.{part}", f"{theirs}.{there}.{letter}_proj")
+        yield from _to_stream(f"{ours}.{name}_attention.output", f"{theirs}.{there}.out_proj")
+        yield from _norm(f"{ours}.{name}_residual.norm", f"{theirs}.{there}_layer_norm")
+    yield from _from_stream(f"{ours}.feed_forward.inner", f"{theirs}.fc1")
+    yield from _to_stream(f"{ours}.feed_forward.outer", f"{theirs}.fc2")
+    yield from _norm(f"{ours}.ffn_residual.norm", f"{theirs}.final_layer_norm")
+
+
+def _from_stream(ours: str, theirs: str) -> Iterator[Place]:
+    yield Place(f"{ours}.weight", f"{theirs}.weight", (1,))
+    yield Place(f"{ours}.bias", f"{theirs}.bias")
+
+
+def _to_stream(ours: str, theirs: str) -> Iterator[Place]:
+    yield Place(f"{ours}.weight", f"{theirs}.weight", (0,))
+    yield Place(f"{ours}.bias", f"{theirs}.bias", (0,))
+
+
+def _norm(ours: str, theirs: str) -> Iterator[Place]:
+    yield Place(f"{ours}.weight", f"{theirs}.weight", (0,))
+    yield Place(f"{ours}.bias", f"{theirs}.bias", (0,))
+
+
+def stream_order(d_model: int) -> Tensor:
+    """Our dimension of the residual stream for each of theirs."""
+    return torch.cat([torch.arange(0, d_model, 2), torch.arange(1, d_model, 2)])
+
+
+def positions_there(length: int, d_model: int) -> Tensor:
+    """(length, D) sinusoids as they have them."""
+    return sinusoids(length, d_model)[:, stream_order(d_model)]
+
+
+def to_huggingface(
+    c: ModelConfig, weights: Mapping[str, Tensor], rows: Sequence[Sequence[int]], positions: int
+) -> dict[str, Tensor]:
+    """Our weights as theirs. `rows` are our ids in the order of their ids, of both sides or of each."""
+    order, of_side = stream_order(c.d_model), dict(zip(("src", "tgt"), (rows[0], rows[-1])))
+    found: dict[str, Tensor] = {}
+    for place in places(c, len(rows) == 1):
+        tensor = weights[place.ours]
+        for axis in place.stream:
+            tensor = tensor.index_select(axis, order)
+        found[place.theirs] = tensor if place.vocabulary is None else tensor[list(of_side[place.vocabulary])]
+    if c.output_bias:
+        bias = weights["output.bias"][list(rows[-1])]
+        found[BIAS] = bias.masked_fill(bias <= NEVER / 2, 0.0)[None]
+    else:
+        found[BIAS] = torch.zeros(1, len(rows[-1]))
+    found |= dict.fromkeys(POSITIONS, positions_there(positions, c.d_model))
+    return {name: tensor.detach().float().contiguous().clone() for name, tensor in found.items()}
+
+
+def from_huggingface(
+    c: ModelConfig, weights: Mapping[str, Tensor], rows: Sequence[Sequence[int]], never: Sequence[int]
+) -> dict[str, Tensor]:
+    """Their weights as ours, in float32. `rows` are their ids in the order of ours, of both sides or of each;
+    `never` are our ids of what is never written.
+    """
+    order, of_side = stream_order(c.d_model).argsort(), dict(zip(("src", "tgt"), (rows[0], rows[-1])))
+    found: dict[str, Tensor] = {}
+    for place in places(c, len(rows) == 1):
+        tensor = weights[place.theirs].float()
+        for axis in place.stream:
+            tensor = tensor.index_select(axis, order)
+        found[place.ours] = tensor if place.vocabulary is None else tensor[list(of_side[place.vocabulary])]
+    if c.output_bias:
+        bias = weights[BIAS][0].float() if BIAS in weights else torch.zeros(len(rows[-1]))
+        bias = bias[list(rows[-1])]
+        bias[list(never)] = NEVER
+        found["output.bias"] = bias
+    return {name: tensor.contiguous() for name, tensor in found.items()}
