@@ -108,3 +108,62 @@ def write_marian(
     generation.bad_words_ids = [[size - 1]]
     model.half().save_pretrained(folder)  # as they are stored
     return MarianMTModel.from_pretrained(folder, dtype=torch.float32).eval()
+
+
+def write_npz(folder: Path, public: Path, vocabulary: str = "yml", **changes: Any) -> None:
+    """The model of a folder in the hub's layout as Marian writes it."""
+    import numpy as np
+    import yaml
+    from safetensors.torch import load_file
+
+    folder.mkdir(parents=True)
+    tensors = {
+        name: tensor.float().numpy() for name, tensor in load_file(public / "model.safetensors").items()
+    }
+    arrays = {"decoder_ff_logit_out_b": tensors["final_logits_bias"][:, :-1]}
+    if "model.shared.weight" in tensors:
+        arrays["Wemb"] = tensors["model.shared.weight"][:-1]
+    else:
+        for side in ("encoder", "decoder"):
+            arrays[f"{side}_Wemb"] = tensors[f"model.{side}.embed_tokens.weight"][:-1]
+    attentions = {"self_attn": "self", "encoder_attn": "context"}
+    for name, tensor in tensors.items():
+        if ".layers." not in name:
+            continue
+        _, side, _, number, *rest = name.split(".")
+        begin = f"{side}_l{int(number) + 1}"
+        kind = {"weight": "W", "bias": "b"}[rest[-1]]
+        value = tensor.T if tensor.ndim == 2 else tensor[None]
+        if rest[0].endswith("layer_norm"):
+            where = {"final_layer_norm": "ffn_ffn"}.get(rest[0]) or (
+                attentions[rest[0].removesuffix("_layer_norm")] + "_Wo"
+            )
+            arrays[f"{begin}_{where}_ln_{'scale' if kind == 'W' else 'bias'}"] = value
+        elif rest[0] in attentions:
+            arrays[f"{begin}_{attentions[rest[0]]}_{kind}{rest[1][0].replace('out', 'o')}"] = value
+        else:
+            arrays[f"{begin}_ffn_{kind}{rest[0][-1]}"] = value
+    options = {
+        "type": "transformer", "dim-emb": 32, "transformer-dim-ffn": 64, "transformer-heads": 4,
+        "enc-depth": 2, "dec-depth": 2, "transformer-decoder-autoreg": "self-attention",
+        "transformer-preprocess": "", "transformer-postprocess": "dan", "transformer-postprocess-emb": "d",
+        "transformer-no-projection": False, "transformer-ffn-activation": "swish",
+        "transformer-ffn-depth": 2, **changes,
+    }  # fmt: skip
+    said = np.frombuffer(yaml.safe_dump(options).encode() + b"\0", dtype=np.int8)
+    np.savez(folder / "model.npz", **{"special:model.yml": said}, **arrays)
+    names = {"vocab.json": "vocab.src.yml", "target_vocab.json": "vocab.tgt.yml"}
+    written = []
+    for name, new in names.items():
+        if (public / name).exists():
+            pieces = json.loads((public / name).read_text())
+            del pieces["<pad>"]
+            # Long keys stand in a form of their own, and most have quotes.
+            lines = [f"? {json.dumps(piece)}\n: {i}" if len(piece) > 6 else f"{json.dumps(piece)}: {i}"
+                     for piece, i in pieces.items()]  # fmt: skip
+            (folder / new).write_text("\n".join(lines) + "\n", encoding="utf-8")
+            written.append(new)
+    for name in ("source.spm", "target.spm"):
+        (folder / name).write_bytes((public / name).read_bytes())
+    decoder = {"models": ["model.npz"], "vocabs": [written[0], written[-1]], "beam-size": 6, "normalize": 1}
+    (folder / "decoder.yml").write_text(yaml.safe_dump(decoder))

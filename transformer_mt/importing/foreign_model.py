@@ -1,5 +1,6 @@
 """What every reader of another software's models gives: the parts of a run."""
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,10 @@ from typing import Any
 from torch import Tensor
 
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
+
+_LANGUAGE_PIECE = re.compile(r">>([A-Za-z]{2,8}(?:[_-]\w+)*)<<")
+# opus-mt-en-de, opus-mt-tc-big-en-fr
+_NAMED = re.compile(r"opus-mt-(?:.+-)?([a-z]{2,3})-([a-z]{2,3})")
 
 
 @dataclass(frozen=True)
@@ -30,3 +35,20 @@ class ForeignModel:
     """Whether a piece before each source asks for the target language."""
     papers: list[Path] = field(default_factory=list)
     """Its card and its licence."""
+
+
+def languages_of(
+    folder: Path, tokenizer: Tokenizer, source: str | None, target: str | None
+) -> tuple[str | None, list[str]]:
+    """The source language and the target languages: those that the vocabulary has pieces for, else what the
+    model says or its folder is called; None and nothing where they are not known.
+    """
+    if named := _NAMED.fullmatch(folder.resolve().name):
+        source, target = source or named[1], target or named[2]
+    codes = [match[1] for piece in tokenizer.control_ids if (match := _LANGUAGE_PIECE.fullmatch(piece))]
+    return source, sorted(codes) or ([target] if target else [])
+
+
+def papers_in(folder: Path) -> list[Path]:
+    """The model's card and its licence."""
+    return [path for path in sorted(folder.iterdir()) if re.match(r"(?i)(readme|licen[cs]e)", path.name)]

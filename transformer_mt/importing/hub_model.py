@@ -23,7 +23,7 @@ def fetched(name: str, revision: str | None = None) -> tuple[Path, str | None]:
     """The folder of the model, and its commit; a local folder as it is. InputError if the hub does not have
     it, WorkError if it cannot be reached and is not in the cache.
     """
-    if Path(name).is_dir():
+    if Path(name).is_dir() or name.endswith(".npz"):
         if revision is not None:
             raise InputError(f"{name}: a local folder has no revision, but `revision` is {revision}")
         return Path(name), None

@@ -3,27 +3,24 @@ libraries.
 """
 
 import json
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import sentencepiece
 import torch
 from torch import Tensor
 
 from transformer_mt.config.model import ModelConfig
 from transformer_mt.data.vocabulary.numbering import BOS, PAD, Numbering
-from transformer_mt.data.vocabulary.tokenizer import Tokenizer
+from transformer_mt.data.vocabulary.tokenizer import Tokenizer, processor_of
 from transformer_mt.errors import InputError
-from transformer_mt.importing.foreign_model import ForeignModel
+from transformer_mt.importing.foreign_model import ForeignModel, languages_of, papers_in
 from transformer_mt.importing.weight_files import read_tensors
 from transformer_mt.layouts import huggingface
 from transformer_mt.layouts.huggingface import BIAS, POSITIONS, positions_there
 
 _NORMS = {"marian": "post", "pegasus": "pre"}
 _ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "silu", "silu": "silu"}
-_LANGUAGE_PIECE = re.compile(r">>([A-Za-z]{2,8}(?:[_-]\w+)*)<<")
 # Weights that were stored in half precision differ from their formula by so much.
 _HALF = 2e-3
 
@@ -38,22 +35,18 @@ def read_huggingface_folder(folder: Path) -> ForeignModel:
     has_bias = starts_with_pad or (BIAS in tensors and bool(tensors[BIAS].any()))
     model = _model(folder, config, tokenizer.shared, has_bias)
     generation = config | _read_json(folder / "generation_config.json", {})
-    codes = [m[1] for piece in tokenizer.control_ids if (m := _LANGUAGE_PIECE.fullmatch(piece))]
-    named = re.search(r"opus-mt-(?:.+-)?([a-z]{2,3})-([a-z]{2,3})$", folder.resolve().name)
-    source, target = facts.get("source_lang"), facts.get("target_lang")
-    if named:
-        source, target = source or named[1], target or named[2]
+    source, targets = languages_of(folder, tokenizer, facts.get("source_lang"), facts.get("target_lang"))
     return ForeignModel(
         architecture=config["model_type"],
         model=model.model_dump(),
         decode=_decode(generation),
         max_length=int(config["max_position_embeddings"]),
         tokenizer=_numbered_by_its_model(tokenizer),
-        weights=_weights(folder, model, tensors, tokenizer.numberings),
+        weights=weights_of(folder, model, tensors, tokenizer.numberings),
         source_lang=source,
-        target_langs=sorted(codes) or ([target] if target else []),
-        has_language_pieces=bool(codes),
-        papers=[path for path in sorted(folder.iterdir()) if re.match(r"(?i)(readme|licen[cs]e)", path.name)],
+        target_langs=targets,
+        has_language_pieces=any(piece.startswith(">>") for piece in tokenizer.control_ids),
+        papers=papers_in(folder),
     )
 
 
@@ -141,7 +134,7 @@ def _tokenizer(folder: Path, config: dict[str, Any], facts: dict[str, Any]) -> T
 def _numbered_by_its_model(tokenizer: Tokenizer) -> Tokenizer:
     """Without a numbering where the SentencePiece model has the same, as in what this project exports."""
     if len(tokenizer.models) == 1 and len(tokenizer.numberings) == 1:
-        processor = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.models[0])
+        processor = processor_of(tokenizer.models[0])
         own = [processor.id_to_piece(i) for i in range(processor.vocab_size())]
         if own == tokenizer.numberings[0].pieces:
             return Tokenizer(tokenizer.models[0])
@@ -163,9 +156,10 @@ def _numbering(file: Path, config: dict[str, Any], facts: dict[str, Any]) -> Num
     return Numbering.of({str(piece): int(i) for piece, i in there.items()}, special)
 
 
-def _weights(
+def weights_of(
     folder: Path, model: ModelConfig, tensors: Mapping[str, Tensor], numberings: list[Numbering]
 ) -> dict[str, Tensor]:
+    """Our weights of theirs. InputError where one is missing, has another size, or is not of this network."""
     needed = {place.theirs: place for place in huggingface.places(model, len(numberings) == 1)}
     if missing := [name for name in needed if name not in tensors]:
         raise InputError(f"{folder}: the weights must hold {missing[0]}, but do not")

@@ -19,6 +19,8 @@ from transformer_mt.errors import InputError, Setting
 from transformer_mt.files import write_text
 from transformer_mt.importing.foreign_model import ForeignModel
 from transformer_mt.importing.huggingface_folder import read_huggingface_folder
+from transformer_mt.importing.marian_npz import read_marian_npz
+from transformer_mt.importing.model_folder import is_marian
 from transformer_mt.messages import say
 from transformer_mt.runs.folder import RunFolder
 
@@ -43,7 +45,7 @@ def import_model(
     if out.exists():
         found = "a folder is there" if out.is_dir() else "a file is there"
         raise InputError(f"{out}: must be a new folder, but {found}; remove it or name another")
-    foreign = read_huggingface_folder(folder)
+    foreign = read_marian_npz(folder) if is_marian(folder) else read_huggingface_folder(folder)
     config = _config(foreign, folder, name, languages)
     out.parent.mkdir(parents=True, exist_ok=True)
     unfinished = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))

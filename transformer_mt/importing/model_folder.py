@@ -40,14 +40,21 @@ def parent_of(config: Config) -> RunFolder | None:
 
 
 def is_public(folder: Path) -> bool:
-    """Whether the folder has the layout of the Hugging Face hub, and is neither a run's nor an export's."""
-    return (folder / "config.json").exists() and not (folder / "config.yaml").exists()
+    """Whether a public model is there: in the layout of the Hugging Face hub, or as Marian writes it."""
+    is_ours = (folder / "config.yaml").exists()
+    return not is_ours and ((folder / "config.json").exists() or is_marian(folder))
+
+
+def is_marian(path: Path) -> bool:
+    """Whether the path is a file of Marian's or a folder with one."""
+    return path.suffix == ".npz" or (path.is_dir() and any(path.glob("*.npz")))
 
 
 def _imported(
     folder: Path, name: str, languages: "Languages | None" = None, revision: str | None = None
 ) -> RunFolder:
-    files = [path for path in sorted(folder.iterdir()) if path.is_file()]
+    inside = folder if folder.is_dir() else folder.parent
+    files = [path for path in sorted(inside.iterdir()) if path.is_file()]
     stats = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files]
     facts = [__version__, str(folder.resolve()), stats, vars(languages) if languages else None]
     key = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:24]

@@ -50,15 +50,7 @@ class Tokenizer:
         """`models` are one for both sides, or the source's and the target's."""
         self._models = list(models)
         self.numberings = list(numberings)
-        if not all(self._models):  # SentencePiece would wait for one to be loaded
-            raise InputError("the tokenizer must be a SentencePiece model, but is damaged: it is empty")
-        try:
-            sides = [sentencepiece.SentencePieceProcessor(model_proto=model) for model in self._models]
-        except RuntimeError as error:
-            reason = str(error).strip().splitlines()[-1]
-            raise InputError(
-                f"the tokenizer must be a SentencePiece model, but is damaged: {reason}"
-            ) from None
+        sides = [processor_of(model) for model in self._models]
         self.src: Processor = sides[0]
         self.tgt: Processor = sides[-1]
         if self.numberings:
@@ -204,6 +196,17 @@ class Tokenizer:
             _train((src for src, _ in pairs), config, control_pieces),
             _train((tgt for _, tgt in pairs), config),
         )
+
+
+def processor_of(model: bytes) -> sentencepiece.SentencePieceProcessor:
+    """The SentencePiece model. InputError if it is damaged."""
+    if not model:  # SentencePiece would wait for one to be loaded
+        raise InputError("the tokenizer must be a SentencePiece model, but is damaged: it is empty")
+    try:
+        return sentencepiece.SentencePieceProcessor(model_proto=model)
+    except RuntimeError as error:
+        reason = str(error).strip().splitlines()[-1]
+        raise InputError(f"the tokenizer must be a SentencePiece model, but is damaged: {reason}") from None
 
 
 def tokenizer_files(folder: Path) -> list[Path]:
