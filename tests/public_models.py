@@ -167,3 +167,43 @@ def write_npz(folder: Path, public: Path, vocabulary: str = "yml", **changes: An
         (folder / name).write_bytes((public / name).read_bytes())
     decoder = {"models": ["model.npz"], "vocabs": [written[0], written[-1]], "beam-size": 6, "normalize": 1}
     (folder / "decoder.yml").write_text(yaml.safe_dump(decoder))
+
+
+M2M_CODES = {"eng_Latn": "en", "deu_Latn": "de", "fra_Latn": "fr"}
+
+
+def write_nllb(folder: Path, is_m2m: bool = False, scale: float = 3.0, **changes: Any) -> Any:
+    """A model of NLLB, or of M2M-100, in a folder as they stand on the hub; returns it as transformers has
+    it.
+    """
+    from transformers import AutoTokenizer, M2M100Config, M2M100ForConditionalGeneration
+    from transformers.models.m2m_100.tokenization_m2m_100 import FAIRSEQ_LANGUAGE_CODES
+
+    folder.mkdir(parents=True)
+    model = sentencepiece_model([line for side in toy_lines() for line in side], "bpe", 300)
+    (folder / "sentencepiece.bpe.model").write_bytes(model)
+    names = [f"__{code}__" for code in M2M_CODES.values()] if is_m2m else list(M2M_CODES)
+    facts = {"additional_special_tokens": names, "src_lang": "en" if is_m2m else "eng_Latn",
+             "tgt_lang": "de" if is_m2m else "deu_Latn"}  # fmt: skip
+    if is_m2m:
+        pieces = ["<s>", "<pad>", "</s>", "<unk>", *pieces_of(model)[3:]]
+        (folder / "vocab.json").write_text(json.dumps({piece: i for i, piece in enumerate(pieces)}))
+        facts |= {"tokenizer_class": "M2M100Tokenizer"}
+        codes = FAIRSEQ_LANGUAGE_CODES["m2m100"]
+        facts["additional_special_tokens"] = [f"__{code}__" for code in codes]
+    else:
+        facts |= {"tokenizer_class": "NllbTokenizer"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(facts))
+    (folder / "config.json").write_text(json.dumps({"model_type": "m2m_100"}))
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    size = len(tokenizer.get_vocab()) + 5  # the last rows belong to no piece
+    values = {**SIZES, "vocab_size": size, "max_position_embeddings": 128, "dropout": 0.1, **changes}
+    torch.manual_seed(0)
+    network = M2M100ForConditionalGeneration(M2M100Config(**values)).eval()
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.mul_(scale).add_(0.02 * torch.randn_like(parameter))
+    network.generation_config.num_beams, network.generation_config.max_length = 4, 128
+    network.half().save_pretrained(folder)
+    return M2M100ForConditionalGeneration.from_pretrained(folder, dtype=torch.float32).eval()

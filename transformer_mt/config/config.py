@@ -51,6 +51,12 @@ class Config(Section):
         return self
 
     @model_validator(mode="after")
+    def _language_pieces_of_targets_are_shared(self) -> "Config":
+        if self.data.language_pieces == "both" and not self.tokenizer.shared and not self.init_from:
+            raise ValueError("tokenizer.shared must be true with data.language_pieces: both, but is false")
+        return self
+
+    @model_validator(mode="after")
     def _check_update_tokens(self) -> "Config":
         if 0 < self.train.update_tokens < self.data.max_length:
             raise ValueError(

@@ -1,5 +1,6 @@
 """The YAML's `data` section: which sentence pairs."""
 
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
@@ -37,9 +38,9 @@ class DataConfig(Section):
     """Default `config` of the corpora below."""
     train: Location[Corpora]
     """The pairs trained on: a corpus, or a list of corpora."""
-    language_pieces: Literal["auto"] | bool = "auto"
-    """Put a piece for the target language before each source; auto: with several target languages, and in the
-    fine-tuning of such a model.
+    language_pieces: Literal["auto", "both"] | bool = "auto"
+    """Put a piece for the target language before each source; auto: with several target languages, and as the
+    parent in fine-tuning. both: each side begins with a piece for its own language, as in M2M-100 and NLLB.
     """
     temperature: float = Field(1.0, ge=1.0, le=100.0)
     """Balances corpora of different sizes: weights are multiplied by (N_max / N)^(1 - 1/T). N are the pairs
@@ -169,10 +170,11 @@ class DataConfig(Section):
         """Source and target language of a corpus."""
         return corpus.direction(self.languages)
 
-    @property
+    @cached_property
     def directions(self) -> list[tuple[str, str]]:
         """Source and target language of the training corpora, each pair once, in order."""
-        return list(dict.fromkeys(map(self.languages_of, self.entries)))
+        each = (entry.directions(self.languages) for entry in self.entries)
+        return list(dict.fromkeys(direction for several in each for direction in several))
 
     @property
     def languages_used(self) -> list[str]:
@@ -196,17 +198,26 @@ class DataConfig(Section):
     @property
     def has_language_pieces(self) -> bool:
         """Whether a piece before each source asks for its target language."""
-        return len(self.targets) > 1 if self.language_pieces == "auto" else self.language_pieces
+        return len(self.targets) > 1 if self.language_pieces == "auto" else bool(self.language_pieces)
 
-    def language_piece(self, target: str) -> str | None:
-        """The control piece before a source that asks for the target language: `>>de<<`; None without such
-        pieces.
+    def language_piece(self, languages: Languages) -> str | None:
+        """The control piece before each source: `>>de<<`, for the language it asks for or with `both` for its
+        own; None without such pieces.
         """
-        return f">>{target}<<" if self.has_language_pieces else None
+        source, target = languages
+        return (
+            f">>{source if self.language_pieces == 'both' else target}<<"
+            if self.has_language_pieces
+            else None
+        )
+
+    def target_piece(self, languages: Languages) -> str | None:
+        """The control piece that each target begins with; None without."""
+        return f">>{languages[1]}<<" if self.language_pieces == "both" else None
 
     def pieces_before(self, corpus: AnySet) -> list[str]:
-        """The control pieces before each source of a corpus: its target language and its tag."""
-        return [piece for piece in (self.language_piece(self.languages_of(corpus)[1]), corpus.tag) if piece]
+        """The control pieces before each source of a corpus: for a language, and its tag."""
+        return [piece for piece in (self.language_piece(self.languages_of(corpus)), corpus.tag) if piece]
 
     @property
     def tags(self) -> list[str]:
@@ -218,4 +229,9 @@ class DataConfig(Section):
     def control_pieces(self) -> list[str]:
         """The control pieces of all corpora, in order."""
         corpora = [*self.entries, *self.valid_sets, *self.test]
-        return list(dict.fromkeys(piece for corpus in corpora for piece in self.pieces_before(corpus)))
+        pieces = [
+            piece
+            for corpus in corpora
+            for piece in (*self.pieces_before(corpus), self.target_piece(self.languages_of(corpus)))
+        ]
+        return list(dict.fromkeys(piece for piece in pieces if piece))

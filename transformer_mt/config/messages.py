@@ -13,7 +13,7 @@ _UNION_MEMBERS = ("bool", "int", "constrained-int", "constrained-str", "ScoresCo
 """What pydantic calls the members of our unions."""
 
 _UNIONS = {
-    "data.language_pieces": "true, false or auto",
+    "data.language_pieces": "true, false, both or auto",
     "data.remove_duplicates": "true, false or near",
     "filter.detokenize": "true, false, source or target",
     "train.compile": "true, false or auto",

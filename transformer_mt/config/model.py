@@ -97,8 +97,12 @@ class ModelConfig(Section):
     """LayerNorm before each sublayer (trains without care) or after the residual sum (the paper)."""
     activation: Literal["relu", "gelu", "silu", "swiglu"] = "relu"
     """The non-linearity of the feed-forward network; swiglu has a third matrix of the same size."""
-    position: Literal["sinusoidal", "learned", "relative", "rotary", "alibi", "none"] = "sinusoidal"
-    """How the network knows the order of tokens; learned ones end at data.max_length."""
+    position: Literal[
+        "sinusoidal", "sinusoidal_fairseq", "learned", "relative", "rotary", "alibi", "none"
+    ] = "sinusoidal"
+    """How the network knows the order of tokens; learned ones end at data.max_length; sinusoidal_fairseq is
+    the form of M2M-100 and NLLB.
+    """
     relative_distance: Positive = _RELATIVE_DISTANCE
     """For relative positions: larger distances are clipped to this one."""
     attention: AttentionConfig = AttentionConfig()
@@ -111,6 +115,8 @@ class ModelConfig(Section):
     """
     output_bias: bool = False
     """A bias for each piece of the output, as Marian's models have."""
+    decoder_start: Literal["bos", "eos"] = "bos"
+    """The piece whose vector the decoder begins with; eos as in M2M-100 and NLLB."""
 
     @property
     def has_max_positions(self) -> bool:
@@ -142,6 +148,8 @@ class ModelConfig(Section):
         return self
 
     def _check_recurrent(self) -> None:
+        if self.decoder_start == "eos":
+            raise ValueError("model.decoder_start must be bos with kind: recurrent, but is eos")
         if self.position not in ("sinusoidal", "none"):  # sinusoidal is the default
             raise ValueError(
                 "model.position must be none with kind: recurrent, which reads in order, but is "
@@ -177,8 +185,12 @@ class ModelConfig(Section):
             raise ValueError(
                 f"model.d_model / model.num_heads must be even for rotary positions, but is {head_width}"
             )
-        if self.position == "sinusoidal" and self.d_model % 2:
+        if self.position.startswith("sinusoidal") and self.d_model % 2:
             raise ValueError(f"model.d_model must be even for sinusoidal positions, but is {self.d_model}")
+        if self.position == "sinusoidal_fairseq" and self.d_model < 4:
+            raise ValueError(
+                f"model.d_model must be at least 4 with fairseq's sinusoids, but is {self.d_model}"
+            )
         if self.recurrent != RecurrentConfig():
             raise ValueError("model.recurrent must be left out without kind: recurrent, but is given")
         scores = self.attention.scores()

@@ -42,7 +42,9 @@ def warm_started(teacher: Path, config: Config, folder: Path) -> Config:
     settings = {**theirs.tokenizer.model_dump(), "bpe_dropout": config.tokenizer.bpe_dropout, "file": None}
     config = changed(config, "tokenizer", **settings)
     if theirs.data.has_language_pieces and config.data.language_pieces == "auto":
-        config = changed(config, "data", language_pieces=True)  # the teacher has never seen a source without
+        # The teacher has never seen a source without
+        both = theirs.data.language_pieces == "both"
+        config = changed(config, "data", language_pieces="both" if both else True)
     torch.manual_seed(config.seed)
     weights = {name: p.detach().clone() for name, p in model_for(config, tokenizer).named_parameters()}
     depth = {

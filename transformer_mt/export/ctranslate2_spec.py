@@ -14,7 +14,7 @@ from transformer_mt.export.ctranslate2_support import reasons_against
 from transformer_mt.export.format import num_positions
 from transformer_mt.model.attention import MultiHeadAttention
 from transformer_mt.model.interface import TranslationModel, alignment_layer
-from transformer_mt.model.positions import LearnedPositions, NoPositions, sinusoids
+from transformer_mt.model.positions import LearnedPositions, NoPositions, fairseq_sinusoids, sinusoids
 from transformer_mt.model.transformer import (
     DecoderLayer,
     EncoderLayer,
@@ -90,7 +90,7 @@ def write_model(
     names = {key: tokenizer.tgt.id_to_piece(i) for key, i in (("unk", UNK), ("bos", BOS), ("eos", EOS))}
     for key, name in names.items():
         setattr(spec.config, f"{key}_token", name)
-    spec.config.decoder_start_token = names["bos"]
+    spec.config.decoder_start_token = names[c.decoder_start]
     spec.config.add_source_eos = True
     spec.config.layer_norm_epsilon = nn.LayerNorm(1).eps
     spec.validate()
@@ -101,7 +101,8 @@ def write_model(
 def _positions(positions: nn.Module, config: Config) -> np.ndarray:
     if isinstance(positions, LearnedPositions):
         return _array(positions.embedding.weight)
-    table = sinusoids(num_positions(config), config.model.d_model)
+    formula = fairseq_sinusoids if config.model.position == "sinusoidal_fairseq" else sinusoids
+    table = formula(num_positions(config), config.model.d_model)
     return (torch.zeros_like(table) if isinstance(positions, NoPositions) else table).numpy()
 
 

@@ -14,7 +14,7 @@ def reasons_against(model: ModelConfig) -> list[str]:
         "kind": ("transformer",),
         "norm": ("pre", "post"),
         "activation": ("relu", "gelu", "silu", "swiglu"),
-        "position": ("sinusoidal", "learned", "relative", "rotary", "none"),
+        "position": ("sinusoidal", "sinusoidal_fairseq", "learned", "relative", "rotary", "none"),
     }
     reasons = [
         f"model.{key} must be {' or '.join(values)}, but is {getattr(model, key)}"

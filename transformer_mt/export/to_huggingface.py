@@ -4,19 +4,25 @@ Pre-norm models are Pegasus there, post-norm ones Marian; the tokenizer is Maria
 those that an imported model had.
 """
 
-import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors.torch import save_file
 
-from transformer_mt.config import Config, DecodeConfig, ModelConfig
+from transformer_mt.config import Config, DataConfig, DecodeConfig, ModelConfig
 from transformer_mt.data.vocabulary.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.export.format import OURS_ALONE, Output, TrainedRun, num_positions
-from transformer_mt.files import write_text
+from transformer_mt.export.huggingface_tokenizer import (
+    ids_there,
+    orders,
+    write_json,
+    write_m2m_tokenizer,
+    write_marian_tokenizer,
+)
 from transformer_mt.layouts.huggingface import to_huggingface
 from transformer_mt.model.transformer import Transformer
 from transformer_mt.progress_bar import show_progress
@@ -40,6 +46,7 @@ class ToHuggingFace:
     def __init__(self) -> None:
         _import_transformers()
         self._before = ""  # each source
+        self._prompt: list[int] = []  # after what the decoder begins with
 
     def supported_settings(self, settings: DecodeConfig) -> tuple[DecodeConfig, list[str]]:
         default = DecodeConfig()
@@ -57,11 +64,21 @@ class ToHuggingFace:
         if model.kind != "transformer":
             return [f"model.kind must be transformer, but is {model.kind}"]
         needed: dict[str, tuple[object, object, str]] = {
-            "model.position": (model.position, "sinusoidal", ""),
             "model.attention.window": (model.attention.window, 0, ""),
             "model.attention.cross": (model.attention.cross, "global", ""),
             "model.attention.hard": (model.attention.hard, False, ""),
         }
+        if model.position == "sinusoidal_fairseq":
+            with_it = " with position: sinusoidal_fairseq"
+            needed["model.norm"] = (model.norm, "pre", with_it)
+            needed["model.decoder_start"] = (model.decoder_start, "eos", with_it)
+            needed["model.output_bias"] = (model.output_bias, False, with_it)
+            needed["data.language_pieces"] = (config.data.language_pieces, "both", with_it)
+        else:
+            needed["model.position"] = (model.position, "sinusoidal", "")
+            needed["model.decoder_start"] = (model.decoder_start, "bos", "")
+            if config.data.language_pieces == "both":
+                needed["data.language_pieces"] = ("both", False, "")
         if model.norm == "pre":
             needed["tokenizer.shared"] = (config.tokenizer.shared, True, " with norm: pre")
             needed["model.tie_embeddings"] = (model.tie_embeddings, True, " with norm: pre")
@@ -83,15 +100,20 @@ class ToHuggingFace:
     def write(self, run: TrainedRun, folder: Path) -> None:
         assert isinstance(run.model, Transformer)
         positions, data = num_positions(run.config), run.config.data
-        self._before = data.language_piece(data.target_lang) or ""
+        self._before = "" if _is_m2m(run.config.model) else data.language_piece(data.languages) or ""
+        prompt = data.target_piece(data.languages)
+        self._prompt = [] if prompt is None else [ids_there(run.tokenizer)[run.tokenizer.control_id(prompt)]]
         weights = {name: parameter.detach() for name, parameter in run.model.named_parameters()}
-        tensors = to_huggingface(run.config.model, weights, _orders(run.tokenizer), positions)
+        tensors = to_huggingface(run.config.model, weights, orders(run.tokenizer), positions)
         save_file(tensors, folder / "model.safetensors", {"format": "pt"})
-        _write_json(folder / "config.json", _config(run.config.model, run.tokenizer, positions))
-        _write_json(
+        write_json(folder / "config.json", _config(run.config.model, run.tokenizer, positions))
+        write_json(
             folder / "generation_config.json", _generation_config(run.config, run.tokenizer, positions)
         )
-        _write_tokenizer(run, folder, positions)
+        if _is_m2m(run.config.model):
+            write_m2m_tokenizer(run.tokenizer, data, folder)
+        else:
+            write_marian_tokenizer(run.tokenizer, data, folder, positions)
 
     def translate(self, folder: Path, sentences: Sequence[str]) -> Sequence[Output]:
         transformers = _import_transformers()
@@ -102,14 +124,17 @@ class ToHuggingFace:
         with show_progress(None, "proof", len(sentences), unit="sentences") as bar:
             for start in range(0, len(order), _BATCH):
                 rows = order[start : start + _BATCH]
-                inputs = tokenizer(
-                    [self._before + sentences[i] for i in rows], return_tensors="pt", padding=True
-                )
+                texts = [self._before + sentences[i] for i in rows]
+                inputs = tokenizer(texts, return_tensors="pt", padding=True)
+                if self._prompt:
+                    begin = [model.config.decoder_start_token_id, *self._prompt]
+                    inputs["decoder_input_ids"] = torch.tensor([begin] * len(texts))
                 found = model.generate(
                     **inputs, return_dict_in_generate=True, output_logits=True, output_scores=True
                 )
                 texts = tokenizer.decode(found.sequences, skip_special_tokens=True)
-                outputs |= {i: Output(*output) for i, output in zip(rows, zip(texts, _scores(model, found)))}
+                scores = _scores(model, found, 1 + len(self._prompt))
+                outputs |= {i: Output(*output) for i, output in zip(rows, zip(texts, scores))}
                 bar.update(len(rows))
         return [outputs[i] for i in range(len(sentences))]
 
@@ -122,7 +147,7 @@ class ToHuggingFace:
         return {}
 
     def usage(self, config: Config, out: str) -> str:
-        piece = config.data.language_piece(config.data.target_lang)
+        piece = config.data.language_piece(config.data.languages)
         asks = f"\nEach source begins with the piece of its target language: `{piece}`.\n" if piece else ""
         return f"""\
 With [transformers](https://github.com/huggingface/transformers) (`pip install transformers sentencepiece
@@ -146,11 +171,13 @@ Give it one sentence at a time: it does not divide texts. CTranslate2's own conv
 
 
 def _config(c: ModelConfig, tokenizer: Tokenizer, positions: int) -> dict[str, Any]:
-    pre_norm = c.norm == "pre"
-    sizes = [len(order) for order in _orders(tokenizer)]
+    pre_norm, is_m2m = c.norm == "pre", _is_m2m(c)
+    name = "M2M100ForConditionalGeneration" if is_m2m else "PegasusForConditionalGeneration"
+    kind = "m2m_100" if is_m2m else "pegasus"
+    sizes = [len(order) for order in orders(tokenizer)]
     found = {
-        "architectures": ["PegasusForConditionalGeneration" if pre_norm else "MarianMTModel"],
-        "model_type": "pegasus" if pre_norm else "marian",
+        "architectures": [name if pre_norm else "MarianMTModel"],
+        "model_type": kind if pre_norm else "marian",
         "vocab_size": sizes[0],
         "d_model": c.d_model,
         "activation_function": "swish" if c.activation == "silu" else c.activation,
@@ -162,7 +189,7 @@ def _config(c: ModelConfig, tokenizer: Tokenizer, positions: int) -> dict[str, A
         "tie_word_embeddings": c.tie_embeddings,
         "is_encoder_decoder": True,
         "dtype": "float32",
-        **_special_ids(tokenizer),
+        **_special_ids(c, tokenizer),
     }
     for side, layers in (("encoder", c.num_encoder_layers), ("decoder", c.num_decoder_layers)):
         found |= {f"{side}_layers": layers, f"{side}_attention_heads": c.num_heads, f"{side}_ffn_dim": c.d_ff}
@@ -185,7 +212,8 @@ def _generation_config(config: Config, tokenizer: Tokenizer, positions: int) -> 
         **({"early_stopping": decode.stop_early} if decode.beam > 1 else {}),
         "max_length": min(longest + 1, positions),
         **_never(config, tokenizer),
-        **_special_ids(tokenizer),
+        **_special_ids(config.model, tokenizer),
+        **_forced(config.data, tokenizer),
     }
 
 
@@ -194,65 +222,37 @@ def _never(config: Config, tokenizer: Tokenizer) -> dict[str, Any]:
     PAD of an imported model before: there the others share out its probability, and nothing else may be taken
     out.
     """
-    there = _ids_there(tokenizer)
+    there = ids_there(tokenizer)
     if config.model.output_bias and tokenizer.numberings:
         return {"suppress_tokens": [there[PAD]], "renormalize_logits": True}
-    tags = tokenizer.control_ids.values() if tokenizer.shared else []
+    # The piece of a language must not be suppressed where it is the one that is asked for.
+    has_tags = tokenizer.shared and config.data.language_pieces != "both"
+    tags = tokenizer.control_ids.values() if has_tags else []
     return {"suppress_tokens": [there[i] for i in (PAD, UNK, BOS, *tags)]}
 
 
-def _orders(tokenizer: Tokenizer) -> list[list[int]]:
-    """Our ids in the order of the ids there, of both sides or of each."""
-    if tokenizer.numberings:
-        return [numbering.order for numbering in tokenizer.numberings]
-    sides = [tokenizer.src] if tokenizer.shared else [tokenizer.src, tokenizer.tgt]
-    return [list(range(side.vocab_size())) for side in sides]
+def _is_m2m(model: ModelConfig) -> bool:
+    return model.position == "sinusoidal_fairseq"
 
 
-def _ids_there(tokenizer: Tokenizer) -> list[int]:
-    """For each of our target ids the id there."""
-    return (
-        tokenizer.numberings[-1].places() if tokenizer.numberings else list(range(tokenizer.tgt.vocab_size()))
-    )
+def _forced(data: DataConfig, tokenizer: Tokenizer) -> dict[str, Any]:
+    """The piece of the language to write, which follows what the decoder begins with."""
+    piece = data.target_piece(data.languages)
+    return {} if piece is None else {"forced_bos_token_id": ids_there(tokenizer)[tokenizer.control_id(piece)]}
 
 
-def _special_ids(tokenizer: Tokenizer) -> dict[str, Any]:
-    there = _ids_there(tokenizer)
+def _special_ids(model: ModelConfig, tokenizer: Tokenizer) -> dict[str, Any]:
+    there = ids_there(tokenizer)
     return {
         "pad_token_id": there[PAD],
         "bos_token_id": there[BOS],
         "eos_token_id": there[EOS],
-        "decoder_start_token_id": there[BOS],
+        "decoder_start_token_id": there[EOS if model.decoder_start == "eos" else BOS],
         "forced_eos_token_id": None,
     }
 
 
-def _write_tokenizer(run: TrainedRun, folder: Path, positions: int) -> None:
-    tokenizer = run.tokenizer
-    (folder / "source.spm").write_bytes(tokenizer.models[0])
-    (folder / "target.spm").write_bytes(tokenizer.models[-1])
-    orders, sides = _orders(tokenizer), [tokenizer.all_pieces_src, tokenizer.all_pieces_tgt]
-    special = dict(zip(("pad", "unk", "bos", "eos"), (PAD, UNK, BOS, EOS)))
-    if _ids_there(tokenizer)[BOS] == _ids_there(tokenizer)[PAD]:
-        # The decoder begins with the row of BOS under the name of PAD.
-        sides = [[*pieces[:BOS], pieces[PAD], *pieces[BOS + 1 :]] for pieces in sides]
-        del special["bos"]
-    for name, order, pieces in zip(("vocab.json", "target_vocab.json"), orders, sides):
-        _write_json(folder / name, {pieces[ours]: i for i, ours in enumerate(order)})
-    facts = {
-        "tokenizer_class": "MarianTokenizer",
-        "source_lang": run.config.data.source_lang,
-        "target_lang": run.config.data.target_lang,
-        "separate_vocabs": not tokenizer.shared,
-        "model_max_length": positions,
-        "clean_up_tokenization_spaces": False,
-        "split_special_tokens": True,  # `</s>` in a text is text
-        **{f"{name}_token": sides[1][i] for name, i in special.items()},
-    }
-    _write_json(folder / "tokenizer_config.json", facts)
-
-
-def _scores(model: Any, found: Any) -> list[float]:
+def _scores(model: Any, found: Any, begin: int) -> list[float]:
     """log P / length^a of each output."""
     if getattr(found, "sequences_scores", None) is not None:
         return [float(score) for score in found.sequences_scores]
@@ -260,14 +260,10 @@ def _scores(model: Any, found: Any) -> list[float]:
     steps = model.compute_transition_scores(found.sequences, found.logits, normalize_logits=True)
     penalty = model.generation_config.length_penalty
     scores = []
-    for row, tokens in zip(steps.tolist(), found.sequences[:, 1:].tolist()):
+    for row, tokens in zip(steps.tolist(), found.sequences[:, begin:].tolist()):
         length = tokens.index(EOS) + 1 if EOS in tokens else len(tokens)
         scores.append(math.fsum(row[:length]) / length**penalty)
     return scores
-
-
-def _write_json(path: Path, content: dict[str, Any]) -> None:
-    write_text(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
 
 def _import_transformers() -> Any:

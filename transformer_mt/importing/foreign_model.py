@@ -31,8 +31,8 @@ class ForeignModel:
     source_lang: str | None
     target_langs: list[str]
     """Empty where nothing says it."""
-    has_language_pieces: bool = False
-    """Whether a piece before each source asks for the target language."""
+    language_pieces: bool | str = "auto"
+    """The key `data.language_pieces`."""
     papers: list[Path] = field(default_factory=list)
     """Its card and its licence."""
 
@@ -46,7 +46,9 @@ def languages_of(
     if named := _NAMED.fullmatch(folder.resolve().name):
         source, target = source or named[1], target or named[2]
     codes = [match[1] for piece in tokenizer.control_ids if (match := _LANGUAGE_PIECE.fullmatch(piece))]
-    return source, sorted(codes) or ([target] if target else [])
+    if codes:  # the usual one first
+        return source, sorted(codes, key=lambda code: (code != target, code))
+    return source, [target] if target else []
 
 
 def papers_in(folder: Path) -> list[Path]:

@@ -1,8 +1,7 @@
-"""Models of Marian, as OPUS-MT's, and of Pegasus in the layout of the Hugging Face hub, read without its
-libraries.
+"""Models of Marian, as OPUS-MT's, of M2M-100, as NLLB, and of Pegasus in the layout of the Hugging Face hub,
+read without its libraries.
 """
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,14 +11,16 @@ from torch import Tensor
 
 from transformer_mt.config.model import ModelConfig
 from transformer_mt.data.vocabulary.numbering import BOS, PAD, Numbering
-from transformer_mt.data.vocabulary.tokenizer import Tokenizer, processor_of
 from transformer_mt.errors import InputError
 from transformer_mt.importing.foreign_model import ForeignModel, languages_of, papers_in
+from transformer_mt.importing.json_file import read_json
+from transformer_mt.importing.m2m_vocabulary import m2m_tokenizer
+from transformer_mt.importing.marian_vocabulary import marian_tokenizer, numbered_by_its_model
 from transformer_mt.importing.weight_files import read_tensors
 from transformer_mt.layouts import huggingface
 from transformer_mt.layouts.huggingface import BIAS, POSITIONS, positions_there
 
-_NORMS = {"marian": "post", "pegasus": "pre"}
+_NORMS = {"marian": "post", "pegasus": "pre", "m2m_100": "pre"}
 _ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "silu", "silu": "silu"}
 # Weights that were stored in half precision differ from their formula by so much.
 _HALF = 2e-3
@@ -27,53 +28,45 @@ _HALF = 2e-3
 
 def read_huggingface_folder(folder: Path) -> ForeignModel:
     """The model in the folder. InputError, with all reasons, where it is not one that can be held exactly."""
-    config = _read_json(folder / "config.json")
-    facts = _read_json(folder / "tokenizer_config.json", {})
-    tokenizer = _tokenizer(folder, config, facts)
+    config = read_json(folder / "config.json")
+    kind = config.get("model_type")
+    if kind not in _NORMS:
+        *others, last = _NORMS
+        raise InputError(f"{folder}: model_type must be {', '.join(others)} or {last}, but is {kind}")
+    facts = read_json(folder / "tokenizer_config.json", {})
+    is_m2m = kind == "m2m_100"
+    tokenizer = (m2m_tokenizer if is_m2m else marian_tokenizer)(folder, config, facts)
     tensors = read_tensors(folder)
-    starts_with_pad = tokenizer.numberings[-1].special["bos"] == tokenizer.numberings[-1].special["pad"]
-    has_bias = starts_with_pad or (BIAS in tensors and bool(tensors[BIAS].any()))
+    special = tokenizer.numberings[-1].special
+    has_bias = special["bos"] == special["pad"] or (BIAS in tensors and bool(tensors[BIAS].any()))
     model = _model(folder, config, tokenizer.shared, has_bias)
-    generation = config | _read_json(folder / "generation_config.json", {})
-    source, targets = languages_of(folder, tokenizer, facts.get("source_lang"), facts.get("target_lang"))
+    generation = config | read_json(folder / "generation_config.json", {})
+    asked = (facts.get(f"{side}_lang") or facts.get(f"{long}_lang") for side, long in
+             (("src", "source"), ("tgt", "target")))  # fmt: skip
+    source, targets = languages_of(folder, tokenizer, *asked)
+    pieces: bool | str = "both" if is_m2m else any(piece.startswith(">>") for piece in tokenizer.control_ids)
     return ForeignModel(
-        architecture=config["model_type"],
+        architecture=str(kind),
         model=model.model_dump(),
         decode=_decode(generation),
         max_length=int(config["max_position_embeddings"]),
-        tokenizer=_numbered_by_its_model(tokenizer),
+        tokenizer=numbered_by_its_model(tokenizer),
         weights=weights_of(folder, model, tensors, tokenizer.numberings),
         source_lang=source,
         target_langs=targets,
-        has_language_pieces=any(piece.startswith(">>") for piece in tokenizer.control_ids),
+        language_pieces=pieces or "auto",
         papers=papers_in(folder),
     )
 
 
-def _read_json(file: Path, default: Any = None) -> dict[str, Any]:
-    try:
-        facts = json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        if default is None:
-            raise InputError(f"{file}: no such file; is the folder a model's?") from None
-        facts = default
-    except (OSError, ValueError):
-        raise InputError(f"{file}: must be JSON in UTF-8, but is not; download it again") from None
-    if not isinstance(facts, dict):
-        raise InputError(f"{file}: must be an object of JSON, but is not")
-    return facts
-
-
 def _model(folder: Path, config: dict[str, Any], shared: bool, has_bias: bool) -> ModelConfig:
     """The keys of `model`. InputError, with all reasons, where a field has a value that is not ours."""
-    kind = config.get("model_type")
-    if kind not in _NORMS:
-        raise InputError(f"{folder}: model_type must be {' or '.join(_NORMS)}, but is {kind}")
-    activation = config.get("activation_function", "gelu")
+    kind = config["model_type"]
+    activation = config.get("activation_function", "relu" if kind == "m2m_100" else "gelu")
     # (found, what it must be) of fields whose other values are another network
     fields = {
-        "scale_embedding": (config.get("scale_embedding", False), True),
-        "normalize_before": (config.get("normalize_before", kind == "pegasus"), kind == "pegasus"),
+        "scale_embedding": (config.get("scale_embedding", kind == "m2m_100"), True),
+        "normalize_before": (config.get("normalize_before", kind != "marian"), kind != "marian"),
         "normalize_embedding": (config.get("normalize_embedding", False), False),
         "decoder_attention_heads": (
             config.get("decoder_attention_heads"), config.get("encoder_attention_heads"),
@@ -104,56 +97,11 @@ def _model(folder: Path, config: dict[str, Any], shared: bool, has_bias: bool) -
         ffn_dropout=float(config.get("activation_dropout", 0.0)),
         norm=_NORMS[kind],  # type: ignore[arg-type]
         activation=_ACTIVATIONS[activation],  # type: ignore[arg-type]
+        position="sinusoidal_fairseq" if kind == "m2m_100" else "sinusoidal",
         tie_embeddings=is_tied,
         output_bias=has_bias,
+        decoder_start="eos" if kind == "m2m_100" else "bos",
     )
-
-
-def _tokenizer(folder: Path, config: dict[str, Any], facts: dict[str, Any]) -> Tokenizer:
-    """Two SentencePiece models, and one vocabulary or two."""
-    try:
-        models = [(folder / f"{side}.spm").read_bytes() for side in ("source", "target")]
-    except OSError as error:
-        raise InputError(f"{folder}: must hold source.spm and target.spm, but: {error.strerror}") from None
-    is_separate = facts.get("separate_vocabs", (folder / "target_vocab.json").exists())
-    vocabularies = ["vocab.json", *["target_vocab.json"] * bool(is_separate)]
-    numberings = [_numbering(folder / name, config, facts) for name in vocabularies]
-    if models[0] == models[1]:
-        models = models[:1]
-    tokenizer = Tokenizer(*models, numberings=numberings)
-    size = tokenizer.src.vocab_size()
-    known = size - sum(tokenizer.src.is_control(i) for i in range(size))
-    if known < size // 4:
-        raise InputError(
-            f"{folder}: vocab.json must hold the pieces of source.spm, but has {known} of them among its "
-            f"{size}"
-        )
-    return tokenizer
-
-
-def _numbered_by_its_model(tokenizer: Tokenizer) -> Tokenizer:
-    """Without a numbering where the SentencePiece model has the same, as in what this project exports."""
-    if len(tokenizer.models) == 1 and len(tokenizer.numberings) == 1:
-        processor = processor_of(tokenizer.models[0])
-        own = [processor.id_to_piece(i) for i in range(processor.vocab_size())]
-        if own == tokenizer.numberings[0].pieces:
-            return Tokenizer(tokenizer.models[0])
-    return tokenizer
-
-
-def _numbering(file: Path, config: dict[str, Any], facts: dict[str, Any]) -> Numbering:
-    there = _read_json(file)
-    names = {name: str(facts.get(f"{name}_token", default)) for name, default in
-             (("unk", "<unk>"), ("eos", "</s>"), ("pad", "<pad>"))}  # fmt: skip
-    if missing := [piece for piece in names.values() if piece not in there]:
-        raise InputError(f"{file}: must hold {', '.join(names.values())}, but has no {missing[0]}")
-    special = {name: int(there[piece]) for name, piece in names.items()}
-    start = config.get("decoder_start_token_id", special["pad"])
-    is_joint = config.get("decoder_vocab_size", len(there)) == len(there)
-    special["bos"] = int(start) if is_joint and 0 <= int(start) < len(there) else special["pad"]
-    if special["bos"] == special["eos"]:
-        raise InputError(f"{file.parent}: decoder_start_token_id must not be that of {names['eos']}, but is")
-    return Numbering.of({str(piece): int(i) for piece, i in there.items()}, special)
 
 
 def weights_of(
@@ -196,6 +144,8 @@ def _decode(generation: dict[str, Any]) -> dict[str, Any]:
         decode["beam"] = int(beams)
     if (penalty := generation.get("length_penalty")) is not None:
         decode["length_penalty"] = float(penalty)
+    if generation.get("early_stopping") is True:
+        decode["stop_early"] = True
     if longest := generation.get("max_length"):
         decode["max_length"] = int(longest) - 1  # theirs counts the piece the decoder begins with
     return decode

@@ -73,32 +73,22 @@ def import_model(
 
 
 def _config(foreign: ForeignModel, folder: Path, name: str, languages: Languages) -> Config:
-    source, target = languages.source, languages.target
-    targets = foreign.target_langs
-    if languages.is_fallback:
-        source = foreign.source_lang or source
-        target = target if target in targets or not targets else None
-    source = source or foreign.source_lang
-    if source is None or not (targets or target):
-        side = "from" if source is None else "to"
-        raise InputError(f"{folder}: does not say its languages; name them with ", Setting(side))
-    if foreign.has_language_pieces and target is not None and target not in targets:
-        raise InputError(
-            Setting("to"), f" must be one of {', '.join(targets)}, the languages the model writes, but is ",
-            target,
-        )  # fmt: skip
-    if not foreign.has_language_pieces:
-        targets = [target or targets[0]]
-    target = target or targets[0]
-    corpora = [{"imported": name, "target_lang": target} for target in targets]
+    source, target = _direction(foreign, folder, languages)
+    data: dict[str, Any] = {"imported": name, "target_lang": target}
+    if foreign.language_pieces == "both":  # each of its languages into each other one
+        train: Any = {**data, "languages": foreign.target_langs}
+    elif len(foreign.target_langs) > 1:
+        train = [{"imported": name, "target_lang": one} for one in foreign.target_langs]
+    else:
+        train = data
     values: dict[str, Any] = {
         "name": re.sub(r"[^\w.+-]", "-", Path(name).name).strip("-.") or "imported",
         "data": {
             "source_lang": source,
             "target_lang": target,
-            "train": corpora if len(corpora) > 1 else corpora[0],
-            "valid": {"imported": name, "target_lang": target},
-            "language_pieces": True if foreign.has_language_pieces else "auto",
+            "train": train,
+            "valid": data,
+            "language_pieces": foreign.language_pieces,
             "max_length": foreign.max_length,
         },
         "tokenizer": _tokenizer_keys(foreign),
@@ -110,6 +100,28 @@ def _config(foreign: ForeignModel, folder: Path, name: str, languages: Languages
     except ValidationError as error:
         parts = [part for problem in error.errors() for part in ["\n", *sentence(problem, {}, Config)]]
         raise InputError(f"{folder}: is not a model that can be held here:", *parts) from None
+
+
+def _direction(foreign: ForeignModel, folder: Path, languages: Languages) -> tuple[str, str]:
+    """The usual source and target language. InputError where the model does not have them, or nothing says
+    them.
+    """
+    has_pieces = foreign.language_pieces != "auto"
+    known = foreign.target_langs if has_pieces else []
+    source, target = languages.source, languages.target
+    if languages.is_fallback:
+        source = foreign.source_lang or source
+        target = target if target in known or not foreign.target_langs else None
+    source, target = source or foreign.source_lang, target or next(iter(foreign.target_langs), None)
+    for key, language in (("from", source), ("to", target)):
+        if language is None:
+            raise InputError(f"{folder}: does not say its languages; name them with ", Setting(key))
+        if known and language not in known and (key == "to" or foreign.language_pieces == "both"):
+            raise InputError(
+                Setting(key), f" must be a language of the model ({', '.join(known)}), but is {language}"
+            )
+    assert source is not None and target is not None
+    return source, target
 
 
 def _tokenizer_keys(foreign: ForeignModel) -> dict[str, Any]:

@@ -77,7 +77,7 @@ def read_marian_npz(path: Path) -> ForeignModel:
         weights=weights_of(file.parent, model, tensors, tokenizer.numberings),
         source_lang=source,
         target_langs=targets,
-        has_language_pieces=any(piece.startswith(">>") for piece in tokenizer.control_ids),
+        language_pieces=any(piece.startswith(">>") for piece in tokenizer.control_ids) or "auto",
         papers=papers_in(file.parent),
     )
 

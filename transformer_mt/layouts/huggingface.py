@@ -1,7 +1,8 @@
-"""The Transformer of transformers: MarianMTModel (post-norm), PegasusForConditionalGeneration (pre-norm).
+"""The Transformer of transformers: MarianMTModel (post-norm), PegasusForConditionalGeneration (pre-norm),
+M2M100ForConditionalGeneration (pre-norm, with fairseq's sinusoids).
 
-Both have the paper's layers under the same names. Their sinusoids are the paper's with all sines before all
-cosines, so the dimensions of the residual stream stand in that order: the even ones, then the odd ones.
+All have the paper's layers under the same names. Their sinusoids have all sines before all cosines, so the
+dimensions of the residual stream stand in that order: the even ones, then the odd ones.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -97,12 +98,10 @@ def to_huggingface(
         for axis in place.stream:
             tensor = tensor.index_select(axis, order)
         found[place.theirs] = tensor if place.vocabulary is None else tensor[list(of_side[place.vocabulary])]
-    if c.output_bias:
-        bias = weights["output.bias"][list(rows[-1])]
+    if c.position == "sinusoidal":  # M2M-100 keeps neither a bias nor its sinusoids
+        bias = weights["output.bias"][list(rows[-1])] if c.output_bias else torch.zeros(len(rows[-1]))
         found[BIAS] = bias.masked_fill(bias <= NEVER / 2, 0.0)[None]
-    else:
-        found[BIAS] = torch.zeros(1, len(rows[-1]))
-    found |= dict.fromkeys(POSITIONS, positions_there(positions, c.d_model))
+        found |= dict.fromkeys(POSITIONS, positions_there(positions, c.d_model))
     return {name: tensor.detach().float().contiguous().clone() for name, tensor in found.items()}
 
 

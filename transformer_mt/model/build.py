@@ -7,9 +7,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from transformer_mt.config.model import ModelConfig
+from transformer_mt.data.vocabulary.numbering import EOS
 from transformer_mt.model.attention import MultiHeadAttention
 from transformer_mt.model.interface import TranslationModel
-from transformer_mt.model.positions import LearnedPositions, NoPositions, SinusoidalPositions
+from transformer_mt.model.positions import (
+    LearnedPositions,
+    NoPositions,
+    SinusoidalPositions,
+    fairseq_sinusoids,
+    sinusoids,
+)
 from transformer_mt.model.transformer import (
     Decoder,
     DecoderLayer,
@@ -76,7 +83,8 @@ def _transformer(
     def positions() -> nn.Module:
         if c.position == "learned":
             return LearnedPositions(c.d_model, max_length)
-        return SinusoidalPositions(c.d_model) if c.position == "sinusoidal" else NoPositions()
+        formula = {"sinusoidal": sinusoids, "sinusoidal_fairseq": fairseq_sinusoids}.get(c.position)
+        return SinusoidalPositions(c.d_model, formula) if formula else NoPositions()
 
     def final_norm() -> nn.Module:
         return nn.LayerNorm(c.d_model) if c.norm == "pre" else nn.Identity()
@@ -91,7 +99,7 @@ def _transformer(
 
     return Transformer(
         Embedding(src_tokens, positions(), c.dropout),
-        Embedding(tgt_tokens, positions(), c.dropout),
+        Embedding(tgt_tokens, positions(), c.dropout, EOS if c.decoder_start == "eos" else None),
         Encoder([encoder_layer() for _ in range(c.num_encoder_layers)], final_norm()),
         Decoder([decoder_layer() for _ in range(c.num_decoder_layers)], final_norm()),
         output,

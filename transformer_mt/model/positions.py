@@ -3,6 +3,8 @@
 Letters: B sentences, T length, D width.
 """
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
@@ -19,21 +21,35 @@ def sinusoids(length: int, d_model: int) -> Tensor:
     return table.float()
 
 
+def fairseq_sinusoids(length: int, d_model: int) -> Tensor:
+    """(T, D): fairseq's form of the same: frequencies 10000^(-i / (D/2 - 1)) that end at 1/10000, and a first
+    position of 2, as two ids are taken for padding.
+    """
+    position = torch.arange(2, length + 2, dtype=torch.float64)[:, None]
+    frequency = 10000.0 ** (-torch.arange(d_model // 2, dtype=torch.float64) / (d_model // 2 - 1))
+    return (
+        torch.stack([torch.sin(position * frequency), torch.cos(position * frequency)], dim=2)
+        .flatten(1)
+        .float()
+    )
+
+
 class SinusoidalPositions(nn.Module):
-    """Adds the paper's sinusoids; has no parameters and no end."""
+    """Adds the paper's sinusoids, or those of another formula; has no parameters and no end."""
 
     table: Tensor
 
-    def __init__(self, d_model: int) -> None:
+    def __init__(self, d_model: int, formula: Callable[[int, int], Tensor] = sinusoids) -> None:
         super().__init__()
-        self.register_buffer("table", sinusoids(512, d_model), persistent=False)
+        self._formula = formula
+        self.register_buffer("table", formula(512, d_model), persistent=False)
 
     def forward(self, x_BTD: Tensor, start: int = 0) -> Tensor:
         """Embeddings of the positions from `start` on, with their sinusoids added."""
         end = start + x_BTD.size(1)
         table = self.table  # local reference: another thread may replace self.table
         if end > len(table):
-            self.table = table = sinusoids(2 * end, table.size(1)).to(table)
+            self.table = table = self._formula(2 * end, table.size(1)).to(table)
         return x_BTD + table[start:end]
 
 

@@ -7,6 +7,7 @@ beam), N = B x W rows.
 import math
 from collections.abc import Callable, Sequence
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -202,13 +203,19 @@ class Decoder(nn.Module):
 class Embedding(nn.Module):
     """Token vectors times sqrt(D) (paper, section 3.4), positions added, then dropout."""
 
-    def __init__(self, tokens: nn.Embedding, positions: nn.Module, dropout: float) -> None:
+    def __init__(
+        self, tokens: nn.Embedding, positions: nn.Module, dropout: float, first: int | None = None
+    ) -> None:
+        """`first` is the id of every sequence's first token, whatever is given; None leaves it as given."""
         super().__init__()
         self.tokens = tokens
         self.positions = positions
         self.dropout = Dropout(dropout)
+        self.first = first
 
     def forward(self, ids_BT: Tensor, start: int = 0) -> Tensor:
+        if self.first is not None and start == 0:
+            ids_BT = torch.cat([torch.full_like(ids_BT[:, :1], self.first), ids_BT[:, 1:]], dim=1)
         x_BTD = self.tokens(ids_BT) * math.sqrt(self.tokens.embedding_dim)
         return self.dropout(self.positions(x_BTD, start))
 

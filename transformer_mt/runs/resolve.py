@@ -130,7 +130,9 @@ def with_parent(config: Config, parent: Config) -> Config:
     filled = with_keys_of(config, parent, ("model", "tokenizer"))
     filled = changed(filled, "tokenizer", file=None)
     if parent.data.has_language_pieces and config.data.language_pieces == "auto":
-        filled = changed(filled, "data", language_pieces=True)  # the parent has never seen a source without
+        # The parent has never seen a source without
+        both = parent.data.language_pieces == "both"
+        filled = changed(filled, "data", language_pieces="both" if both else True)
     mine, theirs = flat(filled.model_dump()), flat(parent.model_dump())
     fixed = [key for key in mine if key.startswith(("model.", "tokenizer.")) and key != "tokenizer.file"]
     if parent.model.has_max_positions:

@@ -41,6 +41,21 @@ class SpecialIds:
 _COMPACT_SHARE = 1 / 32
 
 
+def prompted(
+    step: Step[State], state: State, prompts: Sequence[Sequence[int]], bos: int, device: torch.device
+) -> tuple[State, Tensor | None]:
+    """The state that has seen BOS and all but the last token of each sentence's prompt, and (B,) that token;
+    None where there are no prompts.
+    """
+    if not prompts[0]:
+        return state, None
+    given = torch.tensor(prompts, device=device)  # (B, P)
+    seen = torch.cat([torch.full_like(given[:, :1], bos), given], dim=1)
+    for tokens in seen[:, :-1].unbind(1):
+        _, state = step(tokens, state)
+    return state, seen[:, -1]
+
+
 @torch.inference_mode()
 def beam_search(
     step: Step[State],
@@ -54,6 +69,7 @@ def beam_search(
     check_every: int = 1,
     device: torch.device | None = None,
     stop_early: bool = False,
+    first: Tensor | None = None,
 ) -> list[list[Hypothesis]]:
     """For each sentence its finished hypotheses, best first: `beam` of them, fewer only where there are no
     more.
@@ -63,7 +79,8 @@ def beam_search(
     when it has `beam` finished hypotheses and no unfinished one has a better score than the best of these;
     with `stop_early` or a beam of 1, when it has `beam` finished ones. `rules` change the ranking, but not
     `log_prob`. `bonus(state)` (B, W) is added to the scores of hypotheses that end. The search checks every
-    `check_every` steps whether all sentences are done, because on a GPU the check synchronises.
+    `check_every` steps whether all sentences are done, because on a GPU the check synchronises. `first` (B,)
+    are the tokens before the first of each translation, if they are not BOS.
     """
     longest, shortest = max(max_lengths, default=0), min(max_lengths, default=0)
     # The best continuation is enough for greedy search: where it ends, the sentence is done.
@@ -74,7 +91,7 @@ def beam_search(
     sentences = torch.arange(len(max_lengths), device=device)
     done = torch.zeros_like(sentences, dtype=torch.bool)
     is_broken = torch.zeros((), dtype=torch.bool, device=device)
-    tokens = torch.full_like(sentences, ids.bos)
+    tokens = torch.full_like(sentences, ids.bos) if first is None else first
     # (B, W): ranked log-probability of each hypothesis so far
     totals = torch.zeros(len(max_lengths), 1, device=device)
     log_probs = totals  # (B, W): the model's, the same tensor where there are no rules

@@ -56,6 +56,7 @@ def sample(
     rules: Sequence[Rule] = (),
     check_every: int = 1,
     device: torch.device | None = None,
+    first: Tensor | None = None,
 ) -> list[list[Hypothesis]]:
     """For each sentence one translation per generator in `generators[b]`, best first, without those that the
     rules leave no token; `state` has one row per sentence.
@@ -63,7 +64,7 @@ def sample(
     Each sample is drawn with its own generator, one number per token, so that it does not depend on other
     samples. At `max_lengths[b]` tokens a sample can only end. Samples are ranked by log_prob /
     penalty(length). The search checks every `check_every` steps which sentences are done, because on a GPU
-    the check synchronises.
+    the check synchronises. `first` (B,) are the tokens before the first of each translation, if not BOS.
     """
     B, W, longest = len(max_lengths), len(generators[0]), max(max_lengths)
     samples = [generator for of_sentence in generators for generator in of_sentence]
@@ -72,7 +73,7 @@ def sample(
     # The N rows that are still searched: their tokens, log-probabilities, lengths when they ended (0 before),
     # the most tokens of their sentence, and which sample each is
     drawn = torch.full((B * W, 1 + longest), ids.eos, device=device)
-    drawn[:, 0] = ids.bos
+    drawn[:, 0] = ids.bos if first is None else first.repeat_interleave(W)
     log_prob = torch.zeros(B * W, device=device)
     ended = torch.zeros(B * W, dtype=torch.int64, device=device)
     alive = torch.ones(B * W, dtype=torch.bool, device=device)

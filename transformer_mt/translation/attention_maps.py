@@ -74,11 +74,15 @@ def look(translator: Translator, source: str, target: str | None = None) -> Atte
     recorder = AttentionRecorder(*(attention for layers in model.attentions.values() for attention in layers))
     ids = torch.tensor([[*src, EOS]], device=engine.device)
     with torch.inference_mode():
-        tgt_in = torch.tensor([[BOS, *tgt]], device=engine.device)
+        begin = translator.planner.prompt
+        tgt_in = torch.tensor([[BOS, *begin, *tgt]], device=engine.device)
         model.hidden(ids, torch.ones_like(ids, dtype=torch.bool), tgt_in, recorder)
     # A Transformer attends with all positions at once, a recurrent network with one after the other.
     weights = {
-        kind: [torch.cat(recorder.of(attention), dim=2)[0].float().cpu() for attention in layers]
+        kind: [
+            _of_tokens(torch.cat(recorder.of(attention), dim=2)[0].float().cpu(), kind, len(begin))
+            for attention in layers
+        ]
         for kind, layers in model.attentions.items()
     }
     end = ["</s>"]
@@ -89,6 +93,14 @@ def look(translator: Translator, source: str, target: str | None = None) -> Atte
         target_text=tokenizer.decode_tgt(tgt) if target is None else target,
         weights=weights,
     )
+
+
+def _of_tokens(weights_HTS: torch.Tensor, kind: str, begin: int) -> torch.Tensor:
+    """The rows, and in the decoder the columns, of what it wrote: not of what it was given to begin with."""
+    if kind == "encoder":
+        return weights_HTS
+    rows = weights_HTS[:, begin:]
+    return rows[:, :, begin:] if kind == "decoder" else rows
 
 
 def _unsplit(translator: Translator) -> Translator:

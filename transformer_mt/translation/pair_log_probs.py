@@ -25,7 +25,7 @@ def log_probs(model: str, pairs: Sequence[tuple[str, str]], languages: tuple[str
         zip(translator.encode_src([src for src, _ in pairs]), tokenizer.encode_tgt([tgt for _, tgt in pairs]))
     )
     fits = [max(len(src), len(tgt)) < (most or _MAX_LENGTH) for src, tgt in encoded]
-    each = iter(translator.engine.token_log_probs([pair for pair, fit in zip(encoded, fits) if fit]))
+    each = iter(translator.token_log_probs([pair for pair, fit in zip(encoded, fits) if fit]))
     return np.array([float(np.mean(next(each))) if fit else -np.inf for fit in fits])
 
 

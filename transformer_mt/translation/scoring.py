@@ -129,7 +129,7 @@ def score(translator: Translator, pairs: Sequence[Pair]) -> list[Scored]:
                 f"{pair.location}: a pair must have at most {most} pieces a side, but has {longest}"
             )
     penalty = LengthPenalty(translator.decode.length_penalty, translator.decode.length_penalty_form)
-    each = iter(translator.engine.token_log_probs([segment for pair in pairs for segment in pair.segments]))
+    each = iter(translator.token_log_probs([segment for pair in pairs for segment in pair.segments]))
     results = []
     for pair in pairs:
         log_probs = [next(each) for _ in pair.segments]

@@ -113,6 +113,18 @@ class Translator:
         before = self.planner.ids_before(tag)
         return [[*before, *ids] for ids in self.tokenizer.encode_src(lines)]
 
+    def token_log_probs(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[float]]:
+        """For each (source, target), without EOS, the log-probability of each target token and of EOS after
+        them.
+        """
+        begin = len(self.planner.prompt)
+        each = self.engine.token_log_probs([self._prompted(pair) for pair in pairs])
+        return [log_probs[begin:] for log_probs in each] if begin else each
+
+    def _prompted(self, pair: tuple[Ids, Ids]) -> tuple[Ids, Ids]:
+        """The pair with what the decoder is given before the target."""
+        return (pair[0], [*self.planner.prompt, *pair[1]]) if self.planner.prompt else pair
+
     @property
     def max_src_length(self) -> int:
         """Most pieces of a source with EOS; longer ones are divided."""
@@ -395,7 +407,7 @@ class Translator:
         """
         if len(candidate.tokens) + 1 < unit.limit:
             return False
-        log_probs = self.engine.token_log_probs([(unit.src, self._ids(candidate))])[0]
+        (log_probs,) = self.token_log_probs([(unit.src, self._ids(candidate))])
         return log_probs[-1] < math.log(0.5)
 
     def _aligned(self, result: Translation, line: TranslatedLine) -> Translation:
@@ -405,7 +417,10 @@ class Translator:
         searched = [unit for translated in line.units for unit in translated.searched]
         ranks = range(len(result.n_best))
         pairs = [(one.unit.src, self._ids(one.candidates[rank])) for rank in ranks for one in searched]
-        attentions = self.engine.cross_attention(pairs)
+        begin = len(self.planner.prompt)
+        attentions = [
+            rows[begin:] for rows in self.engine.cross_attention([self._prompted(pair) for pair in pairs])
+        ]
         source_tokens: list[str] = []
         alignment: list[int] = []
         for (src, _), rows in zip(pairs, attentions[: len(searched)]):  # of the best candidate

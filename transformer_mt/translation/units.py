@@ -30,6 +30,8 @@ class Unit:
     """Most pieces of its translation, EOS counted."""
     prefix: Ids = field(default_factory=list)
     prefix_text: str = ""
+    prompt: Ids = field(default_factory=list)
+    """What the decoder is given before it writes."""
     protected: ProtectedText | None = None
     """None where the segment has no protected text."""
 
@@ -49,7 +51,7 @@ class Unit:
 
     @property
     def request(self) -> Request:
-        return Request(self.src, self.limit, self.prefix)
+        return Request(self.src, self.limit, self.prefix, self.prompt)
 
 
 @dataclass(frozen=True)
@@ -160,9 +162,12 @@ class Planner:
         self._is_natural = all(map(is_natural, direction))
         # Within one language, capitals may be what the model is to change.
         self._may_lowercase = self._is_natural and len(set(direction)) == 2
-        piece = configs[0].data.language_piece(self.target_lang)
+        piece = configs[0].data.language_piece(direction)
         self.language_ids = [] if piece is None else [tokenizer.control_id(piece)]
-        """The piece of the target language, of a model with several."""
+        """The piece before each source, of a model with several languages."""
+        prompt = configs[0].data.target_piece(direction)
+        self.prompt = [] if prompt is None else [tokenizer.control_id(prompt)]
+        """What the decoder is given before it writes."""
         self.max_src_length = min(c.data.max_length for c in configs)
         """Longer segments, in pieces with EOS, are divided."""
         self.max_positions = min(
@@ -308,7 +313,12 @@ class Planner:
         """A unit for each segment; one without pieces stays as it is."""
         most = self.max_src_length - 1  # only a single character of more pieces is cut here
         return [
-            Unit(segment, (before + ids)[:most] if ids else [], self.limit(len(ids[:most]), settings))
+            Unit(
+                segment,
+                (before + ids)[:most] if ids else [],
+                self.limit(len(ids[:most]), settings),
+                prompt=self.prompt,
+            )
             for segment, ids in zip(segments, encoded)
         ]
 

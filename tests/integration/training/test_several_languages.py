@@ -316,8 +316,15 @@ def test_an_export_has_all_languages(both, tmp_path, cli):
         settings = {"stop_early": True}
         ours = Translator.load(both, "cpu", decode=settings).towards(target).translate(lines)
         assert sum(a.translation == b.translation for a, b in zip(ours, theirs)) >= 9
-    status, _, err = cli("export", both, tmp_path / "hf", "--to", "huggingface")
+    status, _, err = cli("export", both, tmp_path / "argos", "--to", "argos")
     assert status == 2 and "data.train must have one target language, but has 2" in err
+
+
+def test_an_export_for_transformers_asks_for_a_language_as_its_run_does(both, tmp_path, cli):
+    pytest.importorskip("transformers")
+    status, _, err = cli("export", both, tmp_path / "hf", "--to", "huggingface")
+    assert status == 0, err
+    assert ">>de<<" in (tmp_path / "hf" / "README.md").read_text()
 
 
 def test_temperature_is_of_directions(write_config):

@@ -231,7 +231,8 @@ def test_what_ctranslate2_cannot_run_is_said_before_weights_move(tokenizers, tmp
     odd = config.model.model_copy(update={"position": "alibi", "activation": "tanh"})
     assert reasons_against(odd) == [
         "model.activation must be relu or gelu or silu or swiglu, but is tanh",
-        "model.position must be sinusoidal or learned or relative or rotary or none, but is alibi",
+        "model.position must be sinusoidal or sinusoidal_fairseq or learned or relative or rotary or none, "
+        "but is alibi",
     ]
     attention = AttentionConfig(
         score=ScoresConfig(cross="additive"), window=3, cross="local_m", cross_window=4, hard=True

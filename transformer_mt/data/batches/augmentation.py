@@ -77,11 +77,11 @@ class Augmentation:
         new_src = self._tokenizer.encode_src([text for text, _ in texts], num_threads=1)
         new_tgt = self._tokenizer.encode_tgt([text for _, text in texts], num_threads=1)
         for index, src_ids, tgt_ids in zip(indices.tolist(), new_src, new_tgt):
-            before = self._before(src[index])
-            fits = max(len(before) + len(src_ids), len(tgt_ids)) < self._max_length
+            before, before_tgt = self._before(src[index]), self._before(tgt[index])
+            fits = max(len(before) + len(src_ids), len(before_tgt) + len(tgt_ids)) < self._max_length
             # Without byte pieces a capital may be unknown to the vocabulary.
             if src_ids and tgt_ids and fits and UNK not in src_ids and UNK not in tgt_ids:
-                src_ids = [*before, *src_ids]
+                src_ids, tgt_ids = [*before, *src_ids], [*before_tgt, *tgt_ids]
                 src[index], tgt[index] = np.array(src_ids, np.int32), np.array(tgt_ids, np.int32)
         return Column.of(src), Column.of(tgt)
 
@@ -120,8 +120,10 @@ class Augmentation:
         return src, tgt
 
     def _text(self, src: np.ndarray, tgt: np.ndarray) -> Pair:
-        return self._tokenizer.src.decode(src.tolist()), self._tokenizer.tgt.decode(tgt.tolist())
+        sides = (self._tokenizer.src, src), (self._tokenizer.tgt, tgt)
+        first, second = (side.decode(ids[len(self._before(ids)) :].tolist()) for side, ids in sides)
+        return first, second
 
-    def _before(self, src: np.ndarray) -> list[int]:
-        """The control pieces the source begins with."""
-        return list(takewhile(self._control_ids.__contains__, src[:_MOST_BEFORE].tolist()))
+    def _before(self, ids: np.ndarray) -> list[int]:
+        """The control pieces that a side begins with."""
+        return list(takewhile(self._control_ids.__contains__, ids[:_MOST_BEFORE].tolist()))

@@ -1,8 +1,10 @@
 """What a public model was trained on: its languages are known, its sentence pairs are not here."""
 
 from collections.abc import Iterator
+from itertools import permutations
 from typing import ClassVar
 
+from transformer_mt.config.parts.language import Language
 from transformer_mt.data.corpora.kind import Corpus, Languages
 from transformer_mt.errors import InputError
 from transformer_mt.text.pair import Pair
@@ -16,9 +18,14 @@ class ImportedCorpus(Corpus):
 
     imported: str
     """The model, as it was named."""
+    languages: list[Language] | None = None
+    """Languages each of which it translates into each other one."""
 
     def describe(self) -> str:
         return f"the corpora of {self.imported}"
+
+    def directions(self, languages: Languages) -> list[Languages]:
+        return [self.direction(languages), *permutations(self.languages or (), 2)]
 
     def stored_pairs(self, languages: Languages) -> Iterator[Pair]:
         raise InputError(

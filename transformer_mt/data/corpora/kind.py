@@ -109,6 +109,10 @@ class Corpus(Section):
         source, target = self.stored_languages(languages)
         return (target, source) if self.reverse else (source, target)
 
+    def directions(self, languages: Languages) -> list[Languages]:
+        """Source and target language of what it teaches. `languages` are those of the config."""
+        return [self.direction(languages)]
+
     def read(self, languages: Languages) -> Iterator[Pair]:
         """(source, target) pairs of the corpus. InputError says what is wrong with it, also if it is empty.
         `languages` are those of the config.

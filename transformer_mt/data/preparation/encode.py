@@ -21,12 +21,15 @@ def encoded_chunks(
     data: DataConfig,
     counts: Counter[str],
     pieces: Sequence[str] = (),
+    target_piece: str | None = None,
 ) -> Iterator[Chunk]:
-    """The pairs that fit, as ids, each source after the control pieces; drop reasons are counted.
+    """The pairs that fit, as ids, each source after the control pieces and each target after its own; drop
+    reasons are counted.
 
     Threads suffice: SentencePiece releases Python's lock.
     """
     before = [tokenizer.control_id(piece) for piece in pieces]
+    before_tgt = [] if target_piece is None else [tokenizer.control_id(target_piece)]
     pairs, workers = iter(pairs), usable_cores()
     waiting: deque[Future[tuple[Chunk, Counter[str]]]] = deque()
 
@@ -37,7 +40,7 @@ def encoded_chunks(
 
     with ThreadPoolExecutor(workers) as pool:
         while rows := list(islice(pairs, _PAIRS)):
-            waiting.append(pool.submit(_encode, rows, tokenizer, data, before))
+            waiting.append(pool.submit(_encode, rows, tokenizer, data, before, before_tgt))
             if len(waiting) > 2 * workers:
                 yield first()
         while waiting:
@@ -45,7 +48,7 @@ def encoded_chunks(
 
 
 def _encode(
-    pairs: list[Pair], tokenizer: Tokenizer, data: DataConfig, before: list[int]
+    pairs: list[Pair], tokenizer: Tokenizer, data: DataConfig, before: list[int], before_tgt: list[int]
 ) -> tuple[Chunk, Counter[str]]:
     counts: Counter[str] = Counter()
     kept: tuple[list[list[int]], list[list[int]]] = [], []
@@ -53,6 +56,7 @@ def _encode(
     tgt_rows = tokenizer.encode_tgt([tgt for _, tgt in pairs], num_threads=1)
     for src, tgt in zip(src_rows, tgt_rows):
         src = before + src if before and src else src
+        tgt = before_tgt + tgt if before_tgt and tgt else tgt
         length_reason = drop_reasons.length_reason(len(src), len(tgt), data.max_length, data.max_length_ratio)
         counts[length_reason or drop_reasons.KEPT] += 1
         if length_reason is None:

@@ -142,6 +142,8 @@ def _key(config: Config, tokenizer: Tokenizer | None, left_out: frozenset[int]) 
         facts["left out"] = hashlib.sha256(json.dumps(sorted(left_out)).encode()).hexdigest()
     if data.control_pieces:  # `data.language_pieces` alone changes them
         facts["pieces"] = [data.pieces_before(corpus) for corpus in (*data.entries, *data.valid_sets)]
+        if data.language_pieces == "both":
+            facts["target pieces"] = True
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:24]
 
 
@@ -300,7 +302,8 @@ def _prepare_into(
         valid = validation_sentences(corpus, data, folder)
         pairs = ((src, reference) for src, references in valid for reference in references)
         arrow = folder / f"valid-{number}.arrow"
-        chunks = encoded_chunks(pairs, tokenizer, data, Counter(), data.pieces_before(corpus))
+        before, before_tgt = data.pieces_before(corpus), data.target_piece(data.languages_of(corpus))
+        chunks = encoded_chunks(pairs, tokenizer, data, Counter(), before, before_tgt)
         fingerprints.append(write_chunks(arrow, chunks))
         fsync(arrow)
         write_text(arrow.with_suffix(".jsonl"), as_lines([src, *references] for src, references in valid))

@@ -117,7 +117,8 @@ class ShardEncoder:
             )
             found: Counter[str] = Counter()
             mine = counts[number] = CorpusCounts(entry.title, {})
-            for chunk in encoded_chunks(wanted, self._tokenizer, data, found, data.pieces_before(entry)):
+            before, before_tgt = data.pieces_before(entry), data.target_piece(data.languages_of(entry))
+            for chunk in encoded_chunks(wanted, self._tokenizer, data, found, before, before_tgt):
                 mine.source_tokens += len(chunk[0].values) + len(chunk[0].lengths)
                 mine.target_tokens += len(chunk[1].values) + len(chunk[1].lengths)
                 yield chunk

@@ -21,9 +21,13 @@ class Numbering:
     """The ids there of pad, unk, bos and eos. Equal ones are one piece there, of which the first has the
     name.
     """
+    language_form: str = ">>{}<<"
+    """How pieces of languages are written there; here they are `>>de<<`."""
 
     @classmethod
-    def of(cls, there: Mapping[str, int], special: Mapping[str, int]) -> "Numbering":
+    def of(
+        cls, there: Mapping[str, int], special: Mapping[str, int], language_form: str = ">>{}<<"
+    ) -> "Numbering":
         """From the ids of all pieces there; those of the special ones are 0 to 3 here."""
         by_id = {i: piece for piece, i in there.items()}
         if len(by_id) < len(there) or sorted(by_id) != list(range(len(by_id))):
@@ -33,7 +37,7 @@ class Numbering:
         names = ["" if special[name] in _before(special, name) else by_id[special[name]] for name in _SPECIAL]
         new = iter(name for name in ("<s>", "<start>", "<begin>") if name not in there)
         others = [by_id[i] for i in range(len(by_id)) if i not in special.values()]
-        return cls([*(name or next(new) for name in names), *others], dict(special))
+        return cls([*(name or next(new) for name in names), *others], dict(special), language_form)
 
     @property
     def order(self) -> list[int]:
@@ -54,8 +58,13 @@ class Numbering:
         """With new pieces after all others."""
         return replace(self, pieces=[*self.pieces, *new])
 
+    def name_there(self, piece: str) -> str:
+        """What a piece is called there."""
+        return self.language_form.format(piece[2:-2]) if piece.startswith(">>") else piece
+
     def facts(self) -> dict[str, Any]:
-        return {"special": self.special, "pieces": self.pieces}
+        """What `Numbering(**facts)` makes again."""
+        return {"special": self.special, "language_form": self.language_form, "pieces": self.pieces}
 
 
 def _before(special: Mapping[str, int], name: str) -> list[int]:

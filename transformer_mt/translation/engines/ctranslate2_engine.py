@@ -217,10 +217,11 @@ class CTranslate2Engine:
         # Without a length penalty it stops once the requested number of hypotheses has ended; only the first
         # of them is then certain to be the best.
         early = n_best > 1 and not settings.length_penalty
-        asked = settings.beam if ruled or early or any(r.prefix for r in requests) else n_best
+        given = [len(r.prompt) + len(r.prefix) for r in requests]
+        asked = settings.beam if ruled or early or any(given) else n_best
         unscored: list[tuple[int, Request, list[Ids]]] = []
         for i, (request, result) in enumerate(zip(requests, self._ask(requests, settings, asked, longest))):
-            found = self._ids(result)
+            found = self._ids(result, request)
             # It may write tokens that have no text, and it stops at the longest request's limit.
             forbidden = any(token in tokens for tokens in found for token in self._never)
             stopped = any(len(tokens) > request.limit or tokens[-1:] != [EOS] for tokens in found)
@@ -229,12 +230,12 @@ class CTranslate2Engine:
                 (result,) = self._ask(
                     [request], settings, settings.beam, request.limit, suppress_sequences=never
                 )
-                found = self._ids(result)
+                found = self._ids(result, request)
             ended = [len(tokens) <= request.limit and tokens[-1:] == [EOS] for tokens in found]
             whole = [
                 tokens if end else [*tokens[: request.limit - 1], EOS] for tokens, end in zip(found, ended)
             ]
-            if ruled or request.prefix or forbidden or stopped:
+            if ruled or request.prompt or request.prefix or forbidden or stopped:
                 unscored.append((i, request, whole))
                 if len(unscored) == _SCORED_TOGETHER:
                     yield from self._scored(unscored, penalty, n_best)
@@ -248,13 +249,17 @@ class CTranslate2Engine:
         self, found: list[tuple[int, Request, list[Ids]]], penalty: LengthPenalty, n_best: int
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         """The hypotheses of some requests with the probabilities of the model, all scored in one call."""
-        pairs = [(request.src, tokens[:-1]) for _, request, whole in found for tokens in whole]
+        pairs = [
+            (request.src, [*request.prompt, *tokens[:-1]]) for _, request, whole in found for tokens in whole
+        ]
         scores = iter(self.token_log_probs(pairs) if pairs else [])
-        for i, _, whole in found:
-            yield i, _ranked(whole, [sum(next(scores)) for _ in whole], penalty)[:n_best]
+        for i, request, whole in found:
+            log_probs = [sum(next(scores)[len(request.prompt) :]) for _ in whole]
+            yield i, _ranked(whole, log_probs, penalty)[:n_best]
 
-    def _ids(self, result: Any) -> list[list[int]]:
-        return [[self.tgt_ids[piece] for piece in pieces] for pieces in result.hypotheses]
+    def _ids(self, result: Any, request: Request) -> list[list[int]]:
+        begin = len(request.prompt)
+        return [[self.tgt_ids[piece] for piece in pieces[begin:]] for pieces in result.hypotheses]
 
     def _ask(
         self, requests: Sequence[Request], settings: DecodeConfig, n_best: int, limit: int, **options: Any
@@ -266,8 +271,8 @@ class CTranslate2Engine:
             most = min(most, _TOKENS_OF_A_CORE, sum(lengths) // self._workers)
         promises = model.translate_batch(
             [[self.src_pieces[i] for i in r.src] for r in requests],
-            [[self.tgt_pieces[i] for i in r.prefix] for r in requests]
-            if any(r.prefix for r in requests)
+            [[self.tgt_pieces[i] for i in (*r.prompt, *r.prefix)] for r in requests]
+            if any(r.prompt or r.prefix for r in requests)
             else None,
             max_batch_size=max(most, *lengths),
             batch_type="tokens",
@@ -277,7 +282,7 @@ class CTranslate2Engine:
             length_penalty=settings.length_penalty,
             no_repeat_ngram_size=settings.no_repeat_ngram,
             min_decoding_length=settings.min_length,
-            max_decoding_length=limit,
+            max_decoding_length=limit + len(requests[0].prompt),
             max_input_length=0,
             return_scores=True,
             return_end_token=True,

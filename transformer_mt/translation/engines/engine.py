@@ -20,6 +20,10 @@ class Request:
     """Most tokens of a translation, EOS counted."""
     prefix: Ids = field(default_factory=list)
     """The pieces its translation begins with."""
+    prompt: Ids = field(default_factory=list)
+    """What the decoder is given before the first piece, such as the language it writes; no part of the
+    translation. Requests of one engine have prompts of one length.
+    """
 
 
 class Engine(Protocol):

@@ -18,7 +18,7 @@ from transformer_mt.model.build import build_model
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.model.recorder import AttentionRecorder
 from transformer_mt.runs.folder import RunFolder
-from transformer_mt.search.beam import SpecialIds, beam_search
+from transformer_mt.search.beam import SpecialIds, beam_search, prompted
 from transformer_mt.search.coverage import Coverage
 from transformer_mt.search.ensemble import Ensemble
 from transformer_mt.search.hypothesis import Hypothesis, LengthPenalty, NotFiniteError
@@ -168,6 +168,7 @@ class TorchEngine:
         penalty = LengthPenalty(settings.length_penalty, settings.length_penalty_form)
         model: Any = self.model
         step, state, bonus = model.step, model.start(model.encode(src, src_mask), src_mask), None
+        state, first = prompted(step, state, [r.prompt for r in requests], BOS, self.device)
         check_every = 1 if self.is_on_cpu else _GPU_CHECKS_EVERY
         if settings.search != "beam":
             generators = [
@@ -175,8 +176,9 @@ class TorchEngine:
             ]
             part = Distribution(settings.temperature, settings.top_k, settings.top_p)
             found = sample(
-                step, state, limits, self._ids, generators, part, penalty, rules, check_every, self.device
-            )
+                step, state, limits, self._ids, generators, part, penalty, rules, check_every, self.device,
+                first,
+            )  # fmt: skip
         else:
             if settings.coverage_penalty:
                 coverage = Coverage(model, settings.coverage_penalty)
@@ -184,7 +186,7 @@ class TorchEngine:
             beam = settings.beam
             found = beam_search(
                 step, state, limits, self._ids, beam, penalty, rules, bonus, check_every, self.device,
-                settings.stop_early,
+                settings.stop_early, first,
             )  # fmt: skip
         return found
 
