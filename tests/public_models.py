@@ -180,7 +180,8 @@ def write_nllb(folder: Path, is_m2m: bool = False, scale: float = 3.0, **changes
     from transformers.models.m2m_100.tokenization_m2m_100 import FAIRSEQ_LANGUAGE_CODES
 
     folder.mkdir(parents=True)
-    model = sentencepiece_model([line for side in toy_lines() for line in side], "bpe", 300)
+    lines = [line for side in toy_lines() for line in side]
+    model = sentencepiece_model(lines, "bpe", 300, character_coverage=1.0)
     (folder / "sentencepiece.bpe.model").write_bytes(model)
     names = [f"__{code}__" for code in M2M_CODES.values()] if is_m2m else list(M2M_CODES)
     facts = {"additional_special_tokens": names, "src_lang": "en" if is_m2m else "eng_Latn",
