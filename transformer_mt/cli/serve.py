@@ -7,18 +7,25 @@ from typing import Any
 
 from transformer_mt.cli.arguments import positive
 from transformer_mt.cli.model import add_engine, add_search, load_translator
-from transformer_mt.errors import InputError
+from transformer_mt.errors import InputError, Setting
 
 _ABOUT = (
     "Serve models over HTTP with the LibreTranslate API: POST /translate and /detect, GET /languages and "
     "/health. Only this machine can reach it unless --host says otherwise."
 )
 
+# A model of many languages has tens of thousands, and each that is served has the model in its memory.
+_MOST_DIRECTIONS = 50
+
 
 def add_command(commands: Any) -> None:
     parser = commands.add_parser("serve", help="translate over HTTP", description=_ABOUT)
     parser.add_argument("models", metavar="MODEL", nargs="+", help="a run's folder, or an exported one")
     add_engine(parser)
+    parser.add_argument(
+        "--direction", metavar="FROM:TO", action="append", default=[], type=_direction,
+        help="serve these directions alone of models with several; repeatable",
+    )  # fmt: skip
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
     parser.add_argument("--port", type=_port, default=5000, help="port to listen on (default: 5000)")
     parser.add_argument(
@@ -65,20 +72,35 @@ def _serve(arguments: argparse.Namespace) -> int:
             load_translator, argparse.Namespace(**{**chosen, "model": model, "ensemble": [], **direction})
         )
         for model in arguments.models
-        for direction in _directions(Path(model))
+        for direction in _directions(Path(model), arguments.direction)
     ]
     serve(loads, arguments.host, arguments.port, limits, keys, arguments.cors, arguments.behind_proxy)
     return 0
 
 
-def _directions(model: Path) -> list[dict[str, str]]:
-    """The options for each direction of a model with several; none for others."""
+def _directions(model: Path, wanted: list[tuple[str, str]]) -> list[dict[str, str]]:
+    """The options for each direction, or each that is wanted, of a model with several; none for others."""
     from transformer_mt.importing.model_folder import run_of
 
     data = run_of(model).config().data
     if len(data.directions) == 1:
         return [{}]
-    return [{"from": source, "to": target} for source, target in data.directions]
+    served = [direction for direction in data.directions if not wanted or direction in wanted]
+    if not served or len(served) > _MOST_DIRECTIONS:
+        found = "none" if not served else f"{len(served):,}"
+        raise InputError(
+            f"{model}: must serve 1 to {_MOST_DIRECTIONS} of its {len(data.directions):,} directions, but "
+            f"would serve {found}; name them with ",
+            Setting("direction"),
+        )
+    return [{"from": source, "to": target} for source, target in served]
+
+
+def _direction(text: str) -> tuple[str, str]:
+    source, colon, target = text.partition(":")
+    if not (source and colon and target):
+        raise argparse.ArgumentTypeError(f"must be two languages such as en:de, but is {text}")
+    return source, target
 
 
 def _port(text: str) -> int:

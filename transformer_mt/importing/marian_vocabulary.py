@@ -1,5 +1,4 @@
-"""The vocabulary of a Marian model on the hub: two SentencePiece models, and the ids of their pieces in JSON.
-"""
+"""The vocabulary of a Marian model on the hub: two SentencePiece models, and ids of pieces in JSON."""
 
 from pathlib import Path
 from typing import Any

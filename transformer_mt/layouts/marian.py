@@ -1,5 +1,4 @@
-"""Marian's own names of weights, as those of transformers: its .npz files hold matrices the other way round.
-"""
+"""Marian's own names of weights beside those of transformers; matrices are stored the other way round."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -167,6 +167,18 @@ def test_a_resumed_training_keeps_its_pieces(adapted, monkeypatch, no_pictures):
     assert RunFolder(adapted.path).config().data.language_pieces == "both"
 
 
+def test_a_model_of_many_languages_is_served_in_the_directions_that_are_named(tmp_path, cli):
+    pytest.importorskip("starlette")
+    write_nllb(tmp_path / "m2m", is_m2m=True)
+    result = cli("serve", tmp_path / "m2m")
+    assert result.status == 2
+    assert "must serve 1 to 50 of its 9,900 directions, but would serve 9,900; name them with" in result.err
+    result = cli("serve", tmp_path / "m2m", "--direction", "en:xx")
+    assert result.status == 2 and "would serve none" in result.err
+    result = cli("serve", tmp_path / "m2m", "--direction", "en")
+    assert result.status == 2 and "must be two languages such as en:de, but is en" in result.err
+
+
 def test_a_language_the_model_does_not_have_is_told(public, tmp_path):
     with pytest.raises(InputError, match=r"must be a language of the model \(.*\), but is xx"):
         import_model(public, tmp_path / "run", "facebook/model", Languages(None, "xx"))
