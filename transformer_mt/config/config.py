@@ -51,6 +51,15 @@ class Config(Section):
         return self
 
     @model_validator(mode="after")
+    def _parts_are_of_a_parent(self) -> "Config":
+        key = "train.lora.rank" if self.train.lora.rank else "train.freeze" if self.train.freeze else None
+        if key is not None and self.init_from is None:
+            raise ValueError(f"{key} must be left out without init_from, which gives what stays as it is")
+        if key is not None and self.model.kind != "transformer":
+            raise ValueError(f"{key} must be left out with model.kind: {self.model.kind}")
+        return self
+
+    @model_validator(mode="after")
     def _language_pieces_of_targets_are_shared(self) -> "Config":
         if self.data.language_pieces == "both" and not self.tokenizer.shared and not self.init_from:
             raise ValueError("tokenizer.shared must be true with data.language_pieces: both, but is false")

@@ -10,6 +10,19 @@ from transformer_mt.config.parts.section import Changeable, Mark, NonNegative, P
 Monitor = Annotated[Literal["loss", Metric], BeforeValidator(metric_name)]
 
 
+class LoraConfig(Section):
+    """Low-rank adaptation (Hu et al. 2021): thin matrices beside frozen ones are trained instead of these.
+    The model in the run's folder has them added in.
+    """
+
+    rank: NonNegative = 0
+    """Rank of what is added to a matrix; 0 turns it off, 8 to 64 are usual."""
+    alpha: float = Field(32.0, gt=0.0)
+    """What is added is multiplied by alpha / rank."""
+    modules: list[Literal["attention", "feed_forward"]] = Field(["attention", "feed_forward"], min_length=1)
+    """Where it is added."""
+
+
 class TrainConfig(Section):
     """The training loop."""
 
@@ -47,6 +60,10 @@ class TrainConfig(Section):
     """With several devices: each computes Muon's steps of its share of the matrices and sends them to the
     others. Faster unless the network is slow; always on with parallel: fsdp.
     """
+    freeze: list[Literal["embeddings", "encoder", "decoder"]] = Field([])
+    """Parts of the parent's model that stay as they are; a tied output projection is the embedding."""
+    lora: LoraConfig = LoraConfig()
+    """Train little beside a frozen model."""
     optimizer: Literal["adamw", "adam", "muon"] = "muon"
     """adamw has decoupled weight decay of matrices, adam adds the decay to the gradient; muon is Muon for the
     layers' matrices, AdamW for the rest.

@@ -34,6 +34,7 @@ class RunFolder:
         self.export_facts_file = path / "export.json"  # what an export was made of; written last
         self.calibration_file = path / "calibration.json"  # turns probabilities into confidence
         self.checkpoints = path / "checkpoints"
+        self.frozen_file = path / "frozen.safetensors"  # weights that are not trained, for resuming
         self.averaging = path / "averaging"  # weights of the checkpoints that are averaged at the end
         self.metrics_file = path / "metrics.jsonl"
         self.report_file = path / "report.md"

@@ -14,6 +14,7 @@ from transformer_mt.device import choose_precision
 from transformer_mt.errors import WorkError
 from transformer_mt.memory import free_memory, peak_memory, reset_peak
 from transformer_mt.training.state.run import model_for
+from transformer_mt.training.update.adaptation import adapt
 from transformer_mt.training.update.build import build_trial_updater
 
 _STEP = 512
@@ -46,7 +47,9 @@ def find_budget(config: Config, data: PreparedData, device: torch.device) -> int
     """The largest budget for this config on this device, found by updates of a model that is then thrown
     away.
     """
-    model = model_for(config, data.tokenizer).to(device)
+    model = model_for(config, data.tokenizer)
+    adapt(model, config.train)
+    model = model.to(device)
 
     # Each rank tries its own sizes: none may wait for another's step.
     dtype = choose_precision(config.train.precision, device)

@@ -17,10 +17,10 @@ from transformer_mt.evaluation.calibration import calibrate
 from transformer_mt.files import write_text
 from transformer_mt.messages import say
 from transformer_mt.progress_bar import show_progress
-from transformer_mt.training.parallel.sharding import load_full_weights
 from transformer_mt.training.reporting.report import write_report
 from transformer_mt.training.state.progress import is_better
 from transformer_mt.training.state.run import Run
+from transformer_mt.training.update.adaptation import is_partial, whole
 from transformer_mt.training.validate import SetScores, Validation, validate
 from transformer_mt.translation.translator import Translator
 
@@ -129,19 +129,20 @@ def finish(run: Run) -> None:
         run.saved_step = None  # save this step again: its checkpoint has no score
         validate_and_publish(run)
     assert progress.best_step is not None and progress.best_score is not None
-    chosen, weights = f"update {progress.best_step:,}", _best_weights(run) if ranks.is_rank_zero else {}
+    chosen = f"update {progress.best_step:,}"
+    weights: checkpoint.Tensors = _best_weights(run) if ranks.is_rank_zero else {}
     score, loss = progress.best_score, progress.best_loss
     steps = ranks.broadcast(run.averaging.readable_steps(run.progress) if ranks.is_rank_zero else [])
     if len(steps) > 1:
         files = show_progress(map(run.averaging.file, steps), "averaging", len(steps), unit="checkpoints")
         average = checkpoint.average(files) if ranks.is_rank_zero else None
         average = ranks.broadcast_tensors(average)
-        load_full_weights(run.model, average, "the average")
+        run.load_trained(average, "the average")
         result = validate(run.full_model(), run.data, run.config, run.device, ranks)
         better = progress.average_is_better(result.score, result.deciding.loss)
         _record(run, result, "average", steps=steps, chosen=better)
         if better:
-            weights, score, loss = average, result.score, result.deciding.loss
+            weights, score, loss = run.weights(), result.score, result.deciding.loss
             chosen = f"the average of updates {', '.join(f'{step:,}' for step in steps)}"
     if ranks.is_rank_zero and not publish(run, weights, score, loss):
         chosen = "the model of an earlier training in this folder, which scored better"
@@ -176,7 +177,11 @@ def _calibrate(run: Run) -> None:
 
 def _best_weights(run: Run) -> dict[str, Tensor]:
     try:
-        return checkpoint.load(run.folder.checkpoints / f"step-{run.progress.best_step:08d}").tensors["model"]
+        path = run.folder.checkpoints / f"step-{run.progress.best_step:08d}"
+        trained = checkpoint.load(path).tensors["model"]
+        if not is_partial(run.config.train):
+            return trained
+        return whole({**checkpoint.load_weights(run.folder.frozen_file), **trained}, run.config.train)
     except CheckpointError as error:
         say(f"{error}; keeping the model published when it was the best")
         return run.folder.weights()

@@ -31,6 +31,7 @@ from transformer_mt.training.preparation import Preparation
 from transformer_mt.training.reporting.metrics_log import MetricsLog
 from transformer_mt.training.state.parent import Parent, inherited_sentences, note_other_directions
 from transformer_mt.training.state.run import Run, model_for
+from transformer_mt.training.update.adaptation import adapt
 from transformer_mt.training.update.build import build_updater
 from transformer_mt.training.update.step import Updater
 
@@ -167,7 +168,8 @@ def _network(
     torch.manual_seed(config.seed)
     model = model_for(config, data.tokenizer)
     if parent is not None:
-        parent.give_weights(model)
+        parent.give_weights(model, config.train)
+    adapt(model, config.train)
     model = model.to(device)
     updater = build_updater(config, model, device, dtype, ranks)
     if not ranks.is_rank_zero:

@@ -22,6 +22,7 @@ from transformer_mt.data.batches.batching import Batch
 from transformer_mt.errors import InputError
 from transformer_mt.model.build import build_model
 from transformer_mt.model.kernels.cpu_code import without_cpu_code
+from transformer_mt.training.update.adaptation import adapt
 from transformer_mt.training.update.build import build_trial_updater
 from transformer_mt.training.update.optimizer import build_optimizer
 from transformer_mt.training.update.orthogonal import orthogonal_flops
@@ -74,11 +75,13 @@ def update_cost(
         model = build_model(
             config.model, vocab_size, vocab_size, config.tokenizer.shared, config.data.max_length
         )
+        adapt(model, config.train)
         updater = build_trial_updater(config, model, _CPU, dtype, threads=1)
         weights = list(model.parameters())
+        trained = [weight for weight in weights if weight.requires_grad]
         with _Memory(weights) as memory:
-            gradients = memory.bytes
-            for weight in weights:
+            gradients = sum(weight.numel() * weight.element_size() for weight in trained)
+            for weight in trained:
                 weight.grad = torch.empty_like(weight)
             updater.optimizer.step()  # makes the moments
             updater.optimizer.zero_grad(set_to_none=True)
@@ -105,12 +108,13 @@ def muon_work(config: Config, vocab_size: int) -> tuple[int, float]:
     """The elements of the matrices that Muon updates, and the arithmetic of its steps; (0, 0.0) without
     it.
     """
-    if config.train.optimizer != "muon":
+    if config.train.optimizer != "muon" or config.train.lora.rank:
         return 0, 0.0
     with FakeTensorMode():
         model = build_model(
             config.model, vocab_size, vocab_size, config.tokenizer.shared, config.data.max_length
         )
+        adapt(model, config.train)
         groups = build_optimizer(model, config.train).param_groups
         sides = [sorted(matrix.shape) for matrix in groups[0]["params"]]
     numbers = sum(a * b for a, b in sides)

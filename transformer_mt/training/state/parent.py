@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from transformer_mt.checkpoint import load_model_weights
-from transformer_mt.config import Config
+from transformer_mt.config import Config, TrainConfig
 from transformer_mt.data.corpora.scored_sentences import ScoredSentences
 from transformer_mt.data.vocabulary.tokenizer import UNK
 from transformer_mt.errors import InputError
@@ -18,6 +18,7 @@ from transformer_mt.model.interface import NEVER
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.text.languages import base_code
 from transformer_mt.training.parallel.distributed import Ranks
+from transformer_mt.training.update.adaptation import trains_embeddings
 
 
 @dataclass(frozen=True)
@@ -49,13 +50,18 @@ class Parent:
             raise InputError("`init_from` must be the folder of a trained run; ", *error.parts) from None
         return cls(folder, config, str(folder.weights_digest()))
 
-    def give_weights(self, model: nn.Module) -> None:
+    def give_weights(self, model: nn.Module, train: TrainConfig) -> None:
         """Copy the weights into the model. Pieces the parent does not have begin as its <unk>, whose vector
-        the training has made unlikely as output.
+        the training has made unlikely as output; InputError if they are not trained.
         """
         weights = self.folder.weights()
         for name, parameter in model.named_parameters():
             if name in weights and (missing := len(parameter) - len(weights[name])) > 0:
+                if not trains_embeddings(train):
+                    raise InputError(
+                        "train.freeze and train.lora must leave embeddings to be trained where pieces are "
+                        f"new, but {missing} are: tags or languages that {self.folder} does not have"
+                    )
                 weights[name] = _with_rows(weights[name], missing)
         load_model_weights(model, weights, str(self.folder.weights_file))
 

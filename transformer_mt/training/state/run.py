@@ -28,6 +28,7 @@ from transformer_mt.training.state.config_changes import changed_score_keys
 from transformer_mt.training.state.progress import Progress
 from transformer_mt.training.state.random_state import random_states, restore_random_states
 from transformer_mt.training.state.time_estimate import TimeEstimate
+from transformer_mt.training.update.adaptation import is_partial, split, whole
 from transformer_mt.training.update.optimizer import load_optimizer_tensors, optimizer_tensors
 from transformer_mt.training.update.step import PendingResult, Updater
 
@@ -88,7 +89,9 @@ class Run:
         if self.saved_step == self.progress.step:
             return
         self.saved_step, self.saved_at = self.progress.step, time.monotonic()
-        tensors = {"rng": random_states(self.device, self.ranks), "model": self.weights()}
+        weights = full_weights(self.model, self.ranks.is_rank_zero) if self._needs_weights else {}
+        trained, frozen = split(self.model, weights)
+        tensors = {"rng": random_states(self.device, self.ranks), "model": trained}
         if self._needs_weights:
             tensors["optimizer"] = optimizer_tensors(
                 self.updater.optimizer, self.model, self.ranks.is_rank_zero
@@ -96,6 +99,8 @@ class Run:
         if not self.ranks.is_rank_zero:
             return
         try:
+            if frozen and not self.folder.frozen_file.exists():
+                checkpoint.save_weights(self.folder.frozen_file, frozen)
             path = checkpoint.save(self.folder.checkpoints, self.progress.step, tensors, self.state_dict())
         except CheckpointError as error:
             saved = checkpoint.all_checkpoints(self.folder.checkpoints)
@@ -110,7 +115,7 @@ class Run:
     def restore(self, saved: Checkpoint) -> None:
         """Become the run that wrote the checkpoint, whose batches and progress are restored already."""
         state = saved.state
-        load_full_weights(self.model, saved.tensors["model"], str(saved.path))
+        self.load_trained(saved.tensors["model"], str(saved.path))
         load_optimizer_tensors(self.updater.optimizer, self.model, saved.tensors.get("optimizer", {}))
         if self.updater.scaler.is_enabled() and state["scaler"]:  # another precision has none
             self.updater.scaler.load_state_dict(state["scaler"])
@@ -149,7 +154,16 @@ class Run:
 
     def weights(self) -> checkpoint.Tensors:
         """The model's full weights on the CPU, on rank 0 alone. A collective operation."""
-        return full_weights(self.model, self.ranks.is_rank_zero) if self._needs_weights else {}
+        found = full_weights(self.model, self.ranks.is_rank_zero) if self._needs_weights else {}
+        return whole(found, self.config.train)
+
+    def load_trained(self, weights: checkpoint.Tensors, location: str) -> None:
+        """Give the model the weights of a checkpoint, or an average of such; those that are not trained are
+        the run's.
+        """
+        if is_partial(self.config.train):
+            weights = {**checkpoint.load_weights(self.folder.frozen_file), **weights}
+        load_full_weights(self.model, weights, location)
 
     def full_model(self) -> TranslationModel:
         """The model with all its weights on this device: the one trained, or a copy where ranks hold a part
@@ -161,7 +175,8 @@ class Run:
         # training.
         with torch.random.fork_rng(devices=[]):
             copy = model_for(self.config, self.data.tokenizer).to(self.device)
-        checkpoint.load_model_weights(copy, full_weights(self.model), "the model")
+        weights = whole(full_weights(self.model), self.config.train)
+        checkpoint.load_model_weights(copy, weights, "the model")
         return copy
 
 

@@ -44,8 +44,8 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         weight = weight_VD.to(dtype)
         needs_gradient = any(ctx.needs_input_grad)
         hidden_gradient_RD = torch.empty_like(hidden_RD) if needs_gradient else None
-        weight_gradient_VD = torch.zeros_like(weight_VD) if needs_gradient else None
-        bias_gradient_V = None if bias_V is None else torch.zeros_like(bias_V)
+        weight_gradient_VD = torch.zeros_like(weight_VD) if ctx.needs_input_grad[1] else None
+        bias_gradient_V = torch.zeros_like(bias_V) if ctx.needs_input_grad[4] else None  # type: ignore[arg-type]
         # What is never written has no part in the mean over the vocabulary.
         mean_V = None if bias_V is None else (is_written := bias_V > NEVER / 2) / is_written.sum()
         share = smoothing / V if mean_V is None else smoothing * mean_V
@@ -62,7 +62,7 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
             chunk_nll = -p_CV.gather(1, targets_C1).clamp_min(torch.finfo(torch.float32).tiny).log().sum()
             nll = nll + chunk_nll
             target_logits = target_logits + logits_CV.gather(1, targets_C1).float().sum()
-            if hidden_gradient_RD is not None and weight_gradient_VD is not None:
+            if hidden_gradient_RD is not None:
                 gradient_CV = p_CV.sub_(share)
                 gradient_CV.scatter_add_(
                     1, targets_C1, gradient_CV.new_full(targets_C1.shape, smoothing - 1.0)
@@ -73,16 +73,17 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
                     gradient_CV.mul_(_HALF_SCALE)
                 gradient_CV = gradient_CV.to(dtype)
                 hidden_gradient_RD[start : start + size] = gradient_CV @ weight
-                weight_gradient_VD += gradient_CV.T @ hidden_CD
+                if weight_gradient_VD is not None:
+                    weight_gradient_VD += gradient_CV.T @ hidden_CD
         # For each token: mean over V of -log p = nll + target logit - mean logit. The mean logits, summed
         # over the tokens, equal the product of the summed outputs and the mean weight row.
         mean_row = weight_VD.mean(0, dtype=torch.float32) if mean_V is None else mean_V @ weight_VD.float()
         mean_logits = (hidden_RD.sum(0, dtype=torch.float32) * mean_row).sum()
         if bias_V is not None and mean_V is not None:
             mean_logits = mean_logits + len(targets_R) * (mean_V * bias_V.float()).sum()
-        if dtype == torch.float16 and hidden_gradient_RD is not None and weight_gradient_VD is not None:
-            hidden_gradient_RD /= _HALF_SCALE
-            weight_gradient_VD /= _HALF_SCALE
+        for gradient in (hidden_gradient_RD, weight_gradient_VD):
+            if dtype == torch.float16 and gradient is not None:
+                gradient /= _HALF_SCALE
         loss = nll + smoothing * (target_logits - mean_logits)
         ctx.save_for_backward(hidden_gradient_RD, weight_gradient_VD, bias_gradient_V)
         ctx.mark_non_differentiable(nll)
@@ -90,9 +91,10 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        hidden_RD, weight_VD, bias_V = ctx.saved_tensors
-        of_bias = None if bias_V is None else bias_V * grads[0]
-        return hidden_RD * grads[0], weight_VD * grads[0], None, None, of_bias
+        hidden, weight, bias = (
+            None if gradient is None else gradient * grads[0] for gradient in ctx.saved_tensors
+        )
+        return hidden, weight, None, None, bias
 
 
 def _product_dtype(tensor: Tensor) -> torch.dtype:

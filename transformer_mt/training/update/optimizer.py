@@ -44,13 +44,13 @@ class CombinedOptimizer(torch.optim.Optimizer):
 
 def build_optimizer(model: TranslationModel, config: TrainConfig) -> torch.optim.Optimizer:
     """The optimizer over all parameters; only matrices are decayed, not biases and LayerNorms."""
-    parameters = list(model.parameters())
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     matrices = [parameter for parameter in parameters if parameter.dim() > 1]
     others = [parameter for parameter in parameters if parameter.dim() <= 1]
     beta_1, beta_2 = config.betas
     settings: dict[str, Any] = {"lr": config.learning_rate, "betas": (beta_1, beta_2), "eps": config.eps}
     settings["fused"] = parameters[0].device.type in ("cpu", "cuda", "mps")
-    if config.optimizer == "muon":
+    if config.optimizer == "muon" and not config.lora.rank:  # thin matrices are AdamW's
         # Only matrices that turn one activation into another: a row of an embedding, or of the output
         # projection, is the vector of one piece, and most of them get no gradient in an update.
         modules = [module for block in model.blocks for module in block.modules()]
@@ -64,14 +64,15 @@ def build_optimizer(model: TranslationModel, config: TrainConfig) -> torch.optim
         return CombinedOptimizer(
             muon, torch.optim.AdamW(_groups(matrices, others, config.weight_decay), **settings)
         )
-    kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
+    kind = torch.optim.Adam if config.optimizer == "adam" else torch.optim.AdamW
     return kind(_groups(matrices, others, config.weight_decay), **settings)
 
 
 def _groups(
     matrices: list[nn.Parameter], others: list[nn.Parameter], weight_decay: float
 ) -> list[dict[str, Any]]:
-    return [{"params": matrices, "weight_decay": weight_decay}, {"params": others, "weight_decay": 0.0}]
+    groups = [{"params": matrices, "weight_decay": weight_decay}, {"params": others, "weight_decay": 0.0}]
+    return [group for group in groups if group["params"]]
 
 
 def optimizer_tensors(

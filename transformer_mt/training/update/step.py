@@ -115,7 +115,7 @@ class Updater:
         parts from when the memory is not enough for one.
         """
         self._objective, self.optimizer, self._ranks = objective, optimizer, ranks
-        self._parameters = list(objective.parameters())
+        self._parameters = [parameter for parameter in objective.parameters() if parameter.requires_grad]
         self._device, self.dtype = device, dtype
         self._max_grad_norm, self._may_halve = max_grad_norm, may_halve
         self.micro_batch_tokens = micro_batch_tokens

@@ -1,0 +1,70 @@
+"""Which weights of a model are trained: all, or with `train.freeze` and `train.lora` a part of them.
+
+A checkpoint holds what is trained; what is not is written once. The model in the run's folder is whole.
+"""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+
+from transformer_mt.checkpoint import Tensors
+from transformer_mt.config import TrainConfig
+from transformer_mt.model.attention import MultiHeadAttention
+from transformer_mt.model.interface import TranslationModel
+from transformer_mt.model.variants.lora import add_lora, merged
+
+_PARTS = {
+    "embeddings": ("src_embedding.", "tgt_embedding."),
+    "encoder": ("encoder.",),
+    "decoder": ("decoder.",),
+}
+
+
+def adapt(model: TranslationModel, train: TrainConfig) -> None:
+    """Freeze what the config freezes, and add the matrices of LoRA; all else of such a model is frozen."""
+    prefixes = tuple(prefix for part in train.freeze for prefix in _PARTS[part])
+    has_lora = train.lora.rank > 0
+    for name, parameter in model.named_parameters():
+        if has_lora or name.startswith(prefixes):
+            parameter.requires_grad_(False)
+    if has_lora:
+        modules = [module for block in model.blocks for module in _adapted(block, train)]
+        add_lora(modules, train.lora.rank, train.lora.alpha)
+
+
+def _adapted(block: nn.Module, train: TrainConfig) -> Iterator[nn.Module]:
+    """The attentions and feed-forward networks of a layer that get matrices beside theirs."""
+    for name, module in block.named_children():
+        if isinstance(module, MultiHeadAttention):
+            if "attention" in train.lora.modules:
+                yield module
+        elif name == "feed_forward" and "feed_forward" in train.lora.modules:
+            yield module
+
+
+def trains_embeddings(train: TrainConfig) -> bool:
+    """Whether vectors of pieces change."""
+    return not train.lora.rank and "embeddings" not in train.freeze
+
+
+def is_partial(train: TrainConfig) -> bool:
+    """Whether only a part of the weights is trained."""
+    return bool(train.freeze) or train.lora.rank > 0
+
+
+def split(model: nn.Module, weights: Tensors) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """(what is trained, what is frozen) of the model's weights."""
+    trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
+    return (
+        {name: tensor for name, tensor in weights.items() if name in trained},
+        {name: tensor for name, tensor in weights.items() if name not in trained},
+    )
+
+
+def whole(weights: Tensors, train: TrainConfig) -> dict[str, Tensor]:
+    """The weights of a model without LoRA that computes the same."""
+    if not train.lora.rank:
+        return dict(weights)
+    with torch.no_grad():
+        return merged(weights, train.lora.rank, train.lora.alpha)
