@@ -21,6 +21,10 @@ def add_command(commands: Any) -> None:
     parser.add_argument("target_lang", metavar="TGT", help="language code of the target: de")
     parser.add_argument("files", metavar="FILE", nargs="+", help="files of sentence pairs")
     parser.add_argument("--out", metavar="YAML", help="the config to write (default: SRC_TGT.yaml)")
+    parser.add_argument(
+        "--from", dest="parent", metavar="MODEL",
+        help="adapt this model: a run's folder, a public model's, or a name on the hub",
+    )  # fmt: skip
     parser.set_defaults(command=_new)
 
 
@@ -29,7 +33,7 @@ def _new(arguments: argparse.Namespace) -> int:
     from transformer_mt.new_config.write import new_config
 
     out = Path(arguments.out or f"{arguments.source_lang}_{arguments.target_lang}.yaml")
-    new_config(arguments.source_lang, arguments.target_lang, arguments.files, out)
+    new_config(arguments.source_lang, arguments.target_lang, arguments.files, out, arguments.parent)
     config = shlex.quote(str(out))
     say(f"next: transformer-mt inspect {config}; transformer-mt train {config}")
     return 0

@@ -3,11 +3,11 @@
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 
-from transformer_mt.config import Config, DataConfig
+from transformer_mt.config import Config
 from transformer_mt.config.config import NAME_PATTERN
 from transformer_mt.config.dump import flow
 from transformer_mt.config.load import load_config
@@ -16,47 +16,32 @@ from transformer_mt.config.tokenizer import TokenizerConfig
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer, VocabularySizeError
 from transformer_mt.errors import InputError
 from transformer_mt.files import write_text
-from transformer_mt.inspection.samples import BlockSample
 from transformer_mt.messages import say
-from transformer_mt.new_config.guess_corpora import Guess, guess_corpora
+from transformer_mt.new_config.adapting import adapting_config
+from transformer_mt.new_config.files import Data, held_out_share, read_files, sides_of
 from transformer_mt.new_config.sizing import UNSEGMENTED_LEAST, Size, shortened, size_for, smaller
-from transformer_mt.progress_bar import duration, show_progress
+from transformer_mt.progress_bar import duration
 from transformer_mt.text.normalization import normalization_for
 from transformer_mt.text.unsegmented import count_unsegmented, has_no_word_spaces
 from transformer_mt.training.planning.speed import seconds_per_update
 
 _HOUR = 3600.0
-# Pairs whose pieces are counted.
-_SAMPLE = 20_000
-# Characters of a side.
-_LONGEST = 4000
 # A vocabulary has at most one piece for this many words of the text: rarer pieces are learnt badly.
 _WORDS_PER_PIECE = 20
 # The 256 bytes, the special pieces and some letters; below the second number there is no room for letters.
 _MIN_VOCABULARY, _REFUSED_VOCABULARY = 400, 300
-# A set that is held out has about this many pairs, but at most this share of all.
-_HELD_OUT, _MOST_HELD_OUT = 1000, 0.05
-# With fewer pairs such a share may hold out none.
-_FEWEST = 200
 # BLEU counts sequences of up to this many tokens.
 _FEW_TOKENS = 4
 # Batches are as full as this, because their pairs differ in length.
 _BATCH_FILL = 0.92
 
 
-@dataclass(frozen=True)
-class Data:
-    """What the sizes depend on."""
-
-    source_lang: str
-    target_lang: str
-    guesses: list[Guess]
-    pairs: int
-    sample: list[tuple[str, str]]
-
-
-def new_config(source_lang: str, target_lang: str, files: Sequence[str], out: Path) -> None:
-    """Write a config for the files to `out`, and say what was assumed and how long the training will take."""
+def new_config(
+    source_lang: str, target_lang: str, files: Sequence[str], out: Path, parent: str | None = None
+) -> None:
+    """Write a config for the files to `out`, of a new model or of one that adapts `parent`, and say what was
+    assumed and how long the training will take.
+    """
     if out.exists():
         raise InputError(f"{out}: must not exist yet, but does; name another file, or remove it")
     for code in (source_lang, target_lang):
@@ -73,44 +58,32 @@ def new_config(source_lang: str, target_lang: str, files: Sequence[str], out: Pa
         TemporaryFile(dir=out.parent).close()
     except OSError as error:
         raise InputError(f"{out}: cannot be written: {error.strerror}") from None
-    guesses = guess_corpora(files, source_lang, target_lang)
-    for guess in guesses:
-        say(f"assumed: {guess.assumed}")
-    data = _read(source_lang, target_lang, guesses)
-    say(f"{data.pairs:,} pairs")
-    if len(data.sample) < _FEWEST:
-        raise InputError(
-            f"{', '.join(files)}: must have at least {_FEWEST} pairs with text on both sides, but have "
-            f"{len(data.sample)}"
-        )
+    data = read_files(source_lang, target_lang, files)
+    if parent is not None:
+        config, text, tokenizer = adapting_config(data, parent, out)
+        pieces = [(len(src) + 1, len(tgt) + 1) for src, tgt in sides_of(data.sample, tokenizer)]
+        _write(out, config, text, len(tokenizer.all_pieces_tgt), pieces)
+        return
     size, lengths = _fitting(size_for(data.pairs), data)
     config, text = _config(data, size, lengths, out)
+    seconds = _write(out, config, text, size.vocab_size, lengths)
+    if seconds * config.train.max_updates > _HOUR:
+        say(_within_an_hour(data, size, seconds, out))
+
+
+def _write(
+    out: Path, config: Config, text: str, vocab_size: int, lengths: Sequence[tuple[int, int]]
+) -> float:
+    """Write the config, and say how long its training will take. Returns the seconds of an update."""
     say("measuring this machine")
-    seconds = seconds_per_update(config, size.vocab_size, lengths)
+    seconds = seconds_per_update(config, vocab_size, lengths)
     total = seconds * config.train.max_updates
     write_text(out, text)
     say(
         f"{out}: training will take about {duration(total)} on this machine ({config.train.max_updates:,} "
         f"updates of {seconds:.2f} s), validations not counted"
     )
-    if total > _HOUR:
-        say(_within_an_hour(data, size, seconds, out))
-
-
-def _read(source_lang: str, target_lang: str, guesses: list[Guess]) -> Data:
-    """Count the pairs, and take a sample."""
-    first = guesses[0].corpus
-    config = DataConfig(source_lang=source_lang, target_lang=target_lang, train=first, valid=first)
-    sample, pairs = BlockSample(), 0
-    for guess in guesses:
-        for pair in show_progress(guess.corpus.read(config.languages), "reading", unit="pairs"):
-            sample.add(pairs, (pair[0].strip(), pair[1].strip()))
-            pairs += 1
-    chosen = [pair for block in sample.blocks() for pair in block.pairs if all(pair)]
-    # A text without line ends would count as much as all others, and no training takes so long a pair.
-    chosen = [pair for pair in chosen if max(map(len, pair)) <= _LONGEST] or chosen
-    step = -(-len(chosen) // _SAMPLE) or 1
-    return Data(source_lang, target_lang, guesses, pairs, chosen[::step])
+    return seconds
 
 
 def _tokenizer_keys(data: Data, size: Size) -> dict[str, object]:
@@ -154,9 +127,7 @@ def _fitting(size: Size, data: Data) -> tuple[Size, list[tuple[int, int]]]:
                 raise
             else:
                 vocab_size = vocab_size * 3 // 4
-    src = tokenizer.encode_src([src for src, _ in data.sample])
-    tgt = tokenizer.encode_tgt([tgt for _, tgt in data.sample])
-    return size, [(len(a) + 1, len(b) + 1) for a, b in zip(src, tgt)]
+    return size, [(len(src) + 1, len(tgt) + 1) for src, tgt in sides_of(data.sample, tokenizer)]
 
 
 def _has_short_targets(data: Data) -> bool:
@@ -179,7 +150,7 @@ def _config(data: Data, size: Size, lengths: Sequence[tuple[int, int]], out: Pat
     """The config, and its YAML with a comment on each choice."""
     updates = _updates(data, size, lengths)
     every = _validate_every(updates)
-    share = min(_MOST_HELD_OUT, float(f"{1.2 * _HELD_OUT / data.pairs:.2g}"))
+    share, most = held_out_share(data.pairs)
     longest = sorted(map(max, lengths))
     max_length = next((n for n in (64, 128, 256) if longest[int(0.999 * (len(longest) - 1))] <= n), 256)
     fitting = sum(length <= max_length for length in longest) / len(longest)
@@ -187,7 +158,7 @@ def _config(data: Data, size: Size, lengths: Sequence[tuple[int, int]], out: Pat
     entries = [flow(guess.corpus) for guess in data.guesses]
     train = f" {entries[0]}" if len(entries) == 1 else "".join(f"\n    - {entry}" for entry in entries)
     note = " BPE-dropout divides words into other pieces each time." if size.bpe_dropout else ""
-    held_out = f"{{from_train: {{share: {f'{share:.10f}'.rstrip('0')}, max: {_HELD_OUT}}}}}"
+    held_out = f"{{from_train: {{share: {share}, max: {most}}}}}"
     text = f"""\
 # Written by `transformer-mt new` for {data.pairs:,} pairs of about {per_pair:.0f} tokens. Look at them first:
 # transformer-mt inspect {shlex.quote(str(out))}
@@ -195,7 +166,7 @@ data:
   source_lang: {data.source_lang}
   target_lang: {data.target_lang}
   train:{train}
-  # About {share * data.pairs:,.0f} of the sources, by a hash: adding data never moves one into training.
+  # About {float(share) * data.pairs:,.0f} of the sources, by a hash: more data never moves one into training.
   valid: {held_out}
   test: [{held_out}]
   max_length: {max_length}  # pieces; {fitting:.1%} of the pairs are no longer

@@ -10,9 +10,11 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from transformer_mt.config import DataConfig
 from transformer_mt.config.load import load_config
 from transformer_mt.data.corpora import toy
 from transformer_mt.errors import InputError
+from transformer_mt.new_config import files as files_module
 from transformer_mt.new_config import write as write_module
 from transformer_mt.new_config.guess_corpora import guess_corpora
 from transformer_mt.new_config.sizing import SIZES, size_for
@@ -43,7 +45,7 @@ def read(guess, languages=("en", "de")):
     """The pairs of a guessed corpus, as training would read them."""
     entry = guess.corpus.model_dump(exclude_none=True, exclude_defaults=True)
     values = {"source_lang": languages[0], "target_lang": languages[1], "train": entry, "valid": entry}
-    data = write_module.DataConfig.model_validate(values)
+    data = DataConfig.model_validate(values)
     return list(data.train.read(data.languages))
 
 
@@ -263,12 +265,12 @@ def test_above_an_hour_the_largest_config_that_fits_one_is_named(tmp_path, quick
     """With 500,000 pairs the wide model takes a day here, and the narrow one fits."""
     (tmp_path / "t.tsv").write_text(TABLES["header.tsv"], encoding="utf-8")
     monkeypatch.setattr(write_module, "size_for", lambda pairs: size_for(500_000))
-    original = write_module._read
+    original = files_module._read
 
     def many(*args):
         return write_module.replace(original(*args), pairs=500_000)
 
-    monkeypatch.setattr(write_module, "_read", many)
+    monkeypatch.setattr(files_module, "_read", many)
     new_config("en", "de", ["t.tsv"], tmp_path / "mine.yaml")
     command = next(text for text in said if text.startswith("in one hour: transformer-mt train"))
     config = load_config(tmp_path / "mine.yaml", command.split("mine.yaml ")[1].split())
@@ -281,12 +283,12 @@ def test_a_training_of_few_epochs_has_no_bpe_dropout(tmp_path, quick, monkeypatc
     """It costs three BLEU there; the hour has room for a part of the epochs."""
     (tmp_path / "t.tsv").write_text(TABLES["header.tsv"], encoding="utf-8")
     monkeypatch.setattr(write_module, "size_for", lambda pairs: size_for(10_000))
-    original = write_module._read
+    original = files_module._read
 
     def many(*args):
         return write_module.replace(original(*args), pairs=1_000_000)
 
-    monkeypatch.setattr(write_module, "_read", many)
+    monkeypatch.setattr(files_module, "_read", many)
     new_config("en", "de", ["t.tsv"], tmp_path / "mine.yaml")
     whole = load_config(tmp_path / "mine.yaml")
     command = next(text for text in said if text.startswith("in one hour: transformer-mt train"))

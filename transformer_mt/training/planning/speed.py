@@ -9,6 +9,7 @@ from transformer_mt.config import Config
 from transformer_mt.data.batches.batching import Batch, make_batch
 from transformer_mt.device import choose_device, choose_precision, keep_freed_memory, use_device
 from transformer_mt.model.build import build_model
+from transformer_mt.training.update.adaptation import adapt
 from transformer_mt.training.update.build import build_trial_updater
 
 # Updates that fill caches; then the most updates that are measured, and the most seconds they may take.
@@ -34,7 +35,9 @@ def seconds_per_update(
         keep_freed_memory()
     dtype = choose_precision(train.precision, device)
     shared = config.tokenizer.shared
-    model = build_model(config.model, vocab_size, vocab_size, shared, config.data.max_length).to(device)
+    model = build_model(config.model, vocab_size, vocab_size, shared, config.data.max_length)
+    adapt(model, train)
+    model = model.to(device)
     updater = build_trial_updater(config, model, device, dtype, micro_batch_tokens)
     times: list[float] = []
     for batch in typical_batches(config, vocab_size, lengths, tokens):

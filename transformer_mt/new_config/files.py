@@ -1,0 +1,76 @@
+"""What a user's files hold: the corpora in them, how many pairs, and a sample."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from transformer_mt.config import DataConfig
+from transformer_mt.data.vocabulary.tokenizer import Tokenizer
+from transformer_mt.errors import InputError
+from transformer_mt.inspection.samples import BlockSample
+from transformer_mt.messages import say
+from transformer_mt.new_config.guess_corpora import Guess, guess_corpora
+from transformer_mt.progress_bar import show_progress
+
+# Pairs whose pieces are counted.
+_SAMPLE = 20_000
+# Characters of a side.
+_LONGEST = 4000
+# A set that is held out has about this many pairs, but at most this share of all.
+_HELD_OUT, _MOST_HELD_OUT = 1000, 0.05
+# With fewer pairs such a share may hold out none.
+_FEWEST = 200
+
+
+@dataclass(frozen=True)
+class Data:
+    """What the sizes depend on."""
+
+    source_lang: str
+    target_lang: str
+    guesses: list[Guess]
+    pairs: int
+    sample: list[tuple[str, str]]
+
+
+def read_files(source_lang: str, target_lang: str, files: Sequence[str]) -> Data:
+    """What the files hold, after saying what was assumed of them. InputError if it is too little."""
+    guesses = guess_corpora(files, source_lang, target_lang)
+    for guess in guesses:
+        say(f"assumed: {guess.assumed}")
+    data = _read(source_lang, target_lang, guesses)
+    say(f"{data.pairs:,} pairs")
+    if len(data.sample) < _FEWEST:
+        raise InputError(
+            f"{', '.join(files)}: must have at least {_FEWEST} pairs with text on both sides, but have "
+            f"{len(data.sample)}"
+        )
+    return data
+
+
+def held_out_share(pairs: int) -> tuple[str, int]:
+    """The share of the pairs that a validation or a test set has, and the most pairs of it."""
+    share = min(_MOST_HELD_OUT, float(f"{1.2 * _HELD_OUT / pairs:.2g}"))
+    return f"{share:.10f}".rstrip("0"), _HELD_OUT
+
+
+def sides_of(pairs: Sequence[tuple[str, str]], tokenizer: Tokenizer) -> Iterator[tuple[list[int], list[int]]]:
+    """The pieces of both sides of each pair."""
+    return zip(
+        tokenizer.encode_src([src for src, _ in pairs]), tokenizer.encode_tgt([tgt for _, tgt in pairs])
+    )
+
+
+def _read(source_lang: str, target_lang: str, guesses: list[Guess]) -> Data:
+    """Count the pairs, and take a sample."""
+    first = guesses[0].corpus
+    config = DataConfig(source_lang=source_lang, target_lang=target_lang, train=first, valid=first)
+    sample, pairs = BlockSample(), 0
+    for guess in guesses:
+        for pair in show_progress(guess.corpus.read(config.languages), "reading", unit="pairs"):
+            sample.add(pairs, (pair[0].strip(), pair[1].strip()))
+            pairs += 1
+    chosen = [pair for block in sample.blocks() for pair in block.pairs if all(pair)]
+    # A text without line ends would count as much as all others, and no training takes so long a pair.
+    chosen = [pair for pair in chosen if max(map(len, pair)) <= _LONGEST] or chosen
+    step = -(-len(chosen) // _SAMPLE) or 1
+    return Data(source_lang, target_lang, guesses, pairs, chosen[::step])
