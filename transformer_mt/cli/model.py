@@ -71,7 +71,7 @@ def load_translator(
     decode = given(arguments, _DECODE)
     from transformer_mt.importing.model_folder import run_of
 
-    folder = run_of(arguments.model).path
+    folder = run_of(arguments.model, getattr(arguments, "from", None), getattr(arguments, "to", None)).path
     settings = _settings(decode, folder)
     if options is not None:
         options.check(settings)

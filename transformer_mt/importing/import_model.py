@@ -17,6 +17,7 @@ from transformer_mt.config.messages import sentence
 from transformer_mt.data.vocabulary.sentencepiece_file import tokenizer_settings
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.files import write_text
+from transformer_mt.importing.ctranslate2_folder import is_ctranslate2, link_model, read_ctranslate2
 from transformer_mt.importing.foreign_model import ForeignModel
 from transformer_mt.importing.huggingface_folder import read_huggingface_folder
 from transformer_mt.importing.marian_npz import read_marian_npz
@@ -45,7 +46,7 @@ def import_model(
     if out.exists():
         found = "a folder is there" if out.is_dir() else "a file is there"
         raise InputError(f"{out}: must be a new folder, but {found}; remove it or name another")
-    foreign = read_marian_npz(folder) if is_marian(folder) else read_huggingface_folder(folder)
+    foreign = _read(folder)
     config = _config(foreign, folder, name, languages)
     out.parent.mkdir(parents=True, exist_ok=True)
     unfinished = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
@@ -53,7 +54,10 @@ def import_model(
         run = RunFolder(unfinished)
         write_text(run.config_file, dump_config(config, comments=True))
         foreign.tokenizer.save(unfinished)
-        save_weights(run.weights_file, foreign.weights, {"imported": name})
+        if foreign.weights:
+            save_weights(run.weights_file, foreign.weights, {"imported": name})
+        else:
+            link_model(folder, unfinished, name)
         if foreign.papers:
             run.papers.mkdir()
         for paper in foreign.papers:
@@ -70,6 +74,12 @@ def import_model(
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
     return RunFolder(out)
+
+
+def _read(folder: Path) -> ForeignModel:
+    if is_marian(folder):
+        return read_marian_npz(folder)
+    return read_ctranslate2(folder) if is_ctranslate2(folder) else read_huggingface_folder(folder)
 
 
 def _config(foreign: ForeignModel, folder: Path, name: str, languages: Languages) -> Config:

@@ -16,10 +16,16 @@ if TYPE_CHECKING:
     from transformer_mt.importing.import_model import Languages
 
 
-def run_of(model: str | Path) -> RunFolder:
-    """The run or the export in a folder; that of a public model is in the cache."""
+def run_of(model: str | Path, source: str | None = None, target: str | None = None) -> RunFolder:
+    """The run or the export in a folder; that of a public model is in the cache, with these languages where
+    it names none.
+    """
     folder = Path(model)
-    return _imported(folder, str(model)) if is_public(folder) else RunFolder(folder)
+    if not is_public(folder):
+        return RunFolder(folder)
+    from transformer_mt.importing.import_model import Languages  # imports torch
+
+    return _imported(folder, str(model), Languages(source, target, is_fallback=True))
 
 
 def parent_of(config: Config) -> RunFolder | None:
@@ -40,9 +46,13 @@ def parent_of(config: Config) -> RunFolder | None:
 
 
 def is_public(folder: Path) -> bool:
-    """Whether a public model is there: in the layout of the Hugging Face hub, or as Marian writes it."""
-    is_ours = (folder / "config.yaml").exists()
-    return not is_ours and ((folder / "config.json").exists() or is_marian(folder))
+    """Whether a public model is there: in the layout of the Hugging Face hub, or as Marian, CTranslate2's
+    converters or Argos Translate write it.
+    """
+    if (folder / "config.yaml").exists():
+        return False
+    names = ("config.json", "model.bin", "model/model.bin")  # of the hub, CTranslate2, Argos Translate
+    return any((folder / name).exists() for name in names) or is_marian(folder)
 
 
 def is_marian(path: Path) -> bool:
@@ -54,8 +64,8 @@ def _imported(
     folder: Path, name: str, languages: "Languages | None" = None, revision: str | None = None
 ) -> RunFolder:
     inside = folder if folder.is_dir() else folder.parent
-    files = [path for path in sorted(inside.iterdir()) if path.is_file()]
-    stats = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files]
+    files = [path for path in sorted(inside.rglob("*")) if path.is_file()]
+    stats = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
     facts = [__version__, str(folder.resolve()), stats, vars(languages) if languages else None]
     key = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:24]
     out = cache_root() / "imported" / key

@@ -140,8 +140,16 @@ class CTranslate2Engine:
     name = "ctranslate2"
 
     def __init__(
-        self, folder: Path, tokenizer: Tokenizer, device: str, dtype: str, max_positions: int
+        self,
+        folder: Path,
+        tokenizer: Tokenizer,
+        device: str,
+        dtype: str,
+        max_positions: int,
+        end: Sequence[str] = (),
     ) -> None:
+        """`end` are pieces after each source, of models that expect them there."""
+        self._end = end
         self.max_positions: int | None = max_positions
         self.folder, self.device, self.dtype = folder, device, dtype
         self.is_on_cpu = device == "cpu"
@@ -161,12 +169,14 @@ class CTranslate2Engine:
         """
         kind = choose_device_name(device, dtype)
         try:
-            positions = int(json.loads((folder / "export.json").read_text(encoding="utf-8"))["positions"])
+            facts = json.loads((folder / "export.json").read_text(encoding="utf-8"))
+            positions = int(facts["positions"])
         except (OSError, ValueError, KeyError, TypeError):
             raise InputError(
                 f"{folder}: must hold a whole export.json, but does not; export it again"
             ) from None
-        return cls(folder, tokenizer, kind, dtype or "default", positions)
+        end = [tokenizer.all_pieces_src[EOS]] if facts.get("source_end") else []
+        return cls(folder, tokenizer, kind, dtype or "default", positions, end)
 
     def check(self, settings: DecodeConfig) -> None:
         check_settings(settings)
@@ -177,7 +187,7 @@ class CTranslate2Engine:
         return self._search(requests, settings, min(n_best, settings.beam)) if requests else iter(())
 
     def token_log_probs(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[float]]:
-        sources = [[self.src_pieces[i] for i in src] for src, _ in pairs]
+        sources = [self._source(src) for src, _ in pairs]
         targets = [[self.tgt_pieces[i] for i in tgt] for _, tgt in pairs]
         results = self._model(len(pairs)).score_batch(
             sources, targets, max_batch_size=4096, batch_type="tokens", max_input_length=0
@@ -185,7 +195,7 @@ class CTranslate2Engine:
         return [result.log_probs for result in results]
 
     def cross_attention(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[list[float]]]:
-        sources = [[self.src_pieces[i] for i in src] for src, _ in pairs]
+        sources = [self._source(src) for src, _ in pairs]
         targets = [[self.tgt_pieces[i] for i in tgt] for _, tgt in pairs]
         found: list[list[list[float]]] = [[] for _ in pairs]
         by_length: dict[int, list[int]] = {}
@@ -202,7 +212,7 @@ class CTranslate2Engine:
                 max_input_length=0,
             )
             for i, result in zip(rows, results):
-                found[i] = [row[: len(sources[i])] for row in result.attention[0][:length]]
+                found[i] = [row[: len(pairs[i][0])] for row in result.attention[0][:length]]
         return found
 
     def _search(
@@ -257,6 +267,9 @@ class CTranslate2Engine:
             log_probs = [sum(next(scores)[len(request.prompt) :]) for _ in whole]
             yield i, _ranked(whole, log_probs, penalty)[:n_best]
 
+    def _source(self, src: Ids) -> list[str]:
+        return [*(self.src_pieces[i] for i in src), *self._end]
+
     def _ids(self, result: Any, request: Request) -> list[list[int]]:
         begin = len(request.prompt)
         return [[self.tgt_ids[piece] for piece in pieces[begin:]] for pieces in result.hypotheses]
@@ -270,7 +283,7 @@ class CTranslate2Engine:
         if self.device == "cpu":
             most = min(most, _TOKENS_OF_A_CORE, sum(lengths) // self._workers)
         promises = model.translate_batch(
-            [[self.src_pieces[i] for i in r.src] for r in requests],
+            [self._source(r.src) for r in requests],
             [[self.tgt_pieces[i] for i in (*r.prompt, *r.prefix)] for r in requests]
             if any(r.prompt or r.prefix for r in requests)
             else None,

@@ -1,0 +1,68 @@
+"""The commands of docs/how_to/adapt_public_models.md, with a small model in the place of the public one."""
+
+import re
+import shlex
+
+import pytest
+import yaml
+
+pytest.importorskip("transformers")
+
+from tests.command import run_command
+from tests.conftest import ROOT, TINY
+from tests.public_models import write_marian
+from transformer_mt.data.corpora import toy
+
+
+def commands():
+    page = (ROOT / "docs/how_to/adapt_public_models.md").read_text(encoding="utf-8")
+    (block, *_) = re.findall(r"```bash\n(.*?)```", page, re.DOTALL)
+    return [shlex.split(line)[1:] for line in block.splitlines()]
+
+
+@pytest.fixture(params=["random weights", "small and trained"])
+def folder(request, tmp_path):
+    """A folder with a public model in `opus-mt-en-de`, and 500 pairs."""
+    pairs = list(toy.generate("train", 2500))[-500:]
+    (tmp_path / "pairs.tsv").write_text("".join(f"{src}\t{tgt}\n" for src, tgt in pairs), encoding="utf-8")
+    if request.param == "random weights":
+        write_marian(tmp_path / "opus-mt-en-de", scale=1.0)
+        return tmp_path
+    config = {**TINY, "name": "public", "model": {**TINY["model"], "norm": "post", "activation": "silu"}}
+    config["train"] = {
+        **TINY["train"], "max_updates": 400, "validate_every": 400, "save_every": 400, "warmup": 30,
+        "batch_tokens": 1200, "optimizer": "muon", "learning_rate": 0.02,
+    }  # fmt: skip
+    (tmp_path / "public.yaml").write_text(yaml.safe_dump(config))
+    assert run_command("train", "public.yaml", cwd=tmp_path).status == 0
+    export = ["export", "runs/public", "opus-mt-en-de", "--to", "huggingface"]
+    result = run_command(*export, cwd=tmp_path)
+    assert result.status == 0, result.err
+    return tmp_path
+
+
+def test_four_commands_adapt_compare_and_export(folder):
+    new, train, evaluate, export = commands()
+    is_random = not (folder / "public.yaml").exists()
+
+    def run(words):
+        result = run_command(*(word.replace("Helsinki-NLP/", "") for word in words), cwd=folder)
+        assert result.status == 0, result.err
+        return result
+
+    run(new)
+    text = (folder / "mine.yaml").read_text()
+    assert "init_from: {huggingface: opus-mt-en-de}" in text
+    # The rate that is written is for a model that can translate; this one is to learn something in seconds.
+    # Limits are as the other runtimes have them, whatever the source.
+    limits = ["decode.max_length=100", "decode.max_length_ratio=100.0", "decode.stop_early=true"]
+    run([*train, "train.learning_rate=0.005", *limits])
+    table = run(evaluate).out
+    assert "importing" not in table and "BLEU" in table and "| before | after |" in re.sub(" +", " ", table)
+    if is_random:  # its translations have no end, and runtimes cut them at different places
+        return
+    run(export)
+    assert (folder / "opus-mt-en-de-mine" / "source.spm").read_bytes() == (
+        folder / "opus-mt-en-de" / "source.spm"
+    ).read_bytes()
+    assert "license: cc-by-4.0" in (folder / "opus-mt-en-de-mine" / "README.md").read_text()
