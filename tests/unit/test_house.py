@@ -39,7 +39,7 @@ ALLOWED = {
     "model": {"model.kernels"},
     "model.kernels": set(),
     "model.variants": {"model", "model.kernels"},
-    "model.build": {"config", "model", "model.variants"},
+    "model.build": {"config", "data.vocabulary", "model", "model.variants"},
     "search": {"model", "model.variants", "text"},
     "layouts": {"config", "model"},
     "importing": {"config", "data.corpora", "data.vocabulary", "layouts", "runs"},
@@ -71,7 +71,7 @@ ALLOWED = {
         "importing", "text",
     },
     "new_config": {
-        "config", "config.parts", "data.corpora", "data.vocabulary", "inspection", "text",
+        "config", "config.parts", "data.corpora", "data.vocabulary", "importing", "inspection", "runs", "text",
         "training.planning",
     },
     "export": {

@@ -28,6 +28,6 @@ def _import(arguments: argparse.Namespace) -> int:
     languages = Languages(vars(arguments)["from"], arguments.to)
     run = import_model(folder, Path(arguments.out), arguments.model, languages, revision)
     data = run.config().data
-    targets = ", ".join(data.targets)
-    print(f"{run}: {data.source_lang} to {targets}; translate with: translate {run}")
+    many = f"; {len(data.directions):,} directions in all" if len(data.directions) > 1 else ""
+    print(f"{run}: {data.source_lang} to {data.target_lang}{many}; translate with: translate {run}")
     return 0

@@ -60,6 +60,14 @@ class Config(Section):
         return self
 
     @model_validator(mode="after")
+    def _new_pieces_are_a_parents(self) -> "Config":
+        data = self.data
+        key = "new_languages" if data.new_languages else "new_pieces.text" if data.new_pieces.text else None
+        if key is not None and self.init_from is None:
+            raise ValueError(f"data.{key} must be left out without init_from, whose vocabulary gets them")
+        return self
+
+    @model_validator(mode="after")
     def _language_pieces_of_targets_are_shared(self) -> "Config":
         if self.data.language_pieces == "both" and not self.tokenizer.shared and not self.init_from:
             raise ValueError("tokenizer.shared must be true with data.language_pieces: both, but is false")

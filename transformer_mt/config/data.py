@@ -25,6 +25,15 @@ EvaluationCorpora = Annotated[
 """One set, or several."""
 
 
+class NewPiecesConfig(Section):
+    """Pieces that the parent's vocabulary gets, after its own."""
+
+    text: str | None = None
+    """A text file they are learnt from, of a language the parent divides into too many pieces."""
+    size: Annotated[int, Field(ge=8, le=1_000_000)] = 2000
+    """Pieces of the vocabulary that is learnt; those that the parent has are not new."""
+
+
 class DataConfig(Section):
     """What is translated into what, and from which sentence pairs."""
 
@@ -42,6 +51,12 @@ class DataConfig(Section):
     """Put a piece for the target language before each source; auto: with several target languages, and as the
     parent in fine-tuning. both: each side begins with a piece for its own language, as in M2M-100 and NLLB.
     """
+    new_languages: dict[str, Language] = Field({})
+    """Languages that the parent does not have, each with one it has that is like it: `{ltg: lav}`. The piece
+    of a new language begins as that of the other.
+    """
+    new_pieces: NewPiecesConfig = NewPiecesConfig()
+    """Pieces that the parent does not have."""
     temperature: float = Field(1.0, ge=1.0, le=100.0)
     """Balances corpora of different sizes: weights are multiplied by (N_max / N)^(1 - 1/T). N are the pairs
     of the corpus after cleaning, with several directions those of its direction. 1 changes nothing; with a

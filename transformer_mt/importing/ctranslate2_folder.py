@@ -12,22 +12,17 @@ from transformer_mt.errors import InputError
 from transformer_mt.files import write_text
 from transformer_mt.importing.foreign_model import ForeignModel, languages_of, papers_in
 from transformer_mt.importing.json_file import read_json
+from transformer_mt.importing.kinds import MODEL_BIN, ctranslate2_inside
 
-_MODEL = "model.bin"
 # Most positions that all converters write; longer sources are divided.
 _POSITIONS, _LONGEST_SOURCE = 512, 200
-
-
-def is_ctranslate2(folder: Path) -> bool:
-    """Whether the folder holds a model of CTranslate2 that is not an export of this project."""
-    return (_inside(folder) / _MODEL).exists() and not (folder / "export.json").exists()
 
 
 def read_ctranslate2(folder: Path) -> ForeignModel:
     """The model in the folder, without its weights. InputError where its text cannot be divided into pieces
     as it was in training.
     """
-    inside = _inside(folder)
+    inside = ctranslate2_inside(folder)
     config, facts = read_json(inside / "config.json", {}), read_json(folder / "metadata.json", {})
     said = read_json(folder / "tokenizer_config.json", {})
     names = ["shared_vocabulary"]
@@ -62,20 +57,15 @@ def read_ctranslate2(folder: Path) -> ForeignModel:
 
 def link_model(folder: Path, out: Path, name: str) -> None:
     """Put links to the model's files into `out`, and what the engine must know of them."""
-    inside = _inside(folder)
+    inside = ctranslate2_inside(folder)
     for file in inside.iterdir():
-        if file.name in (_MODEL, "config.json") or "vocabulary" in file.name:
+        if file.name in (MODEL_BIN, "config.json") or "vocabulary" in file.name:
             (out / file.name).symlink_to(file.resolve())
     config = read_json(inside / "config.json", {})
     # Models of Hugging Face expect the end of the source among its pieces.
     needs_end = (folder / "source.spm").exists() and not config.get("add_source_eos", False)
     facts = {"run": name, "weights": None, "positions": _POSITIONS, "source_end": needs_end}
     write_text(out / "export.json", json.dumps(facts, indent=1) + "\n")
-
-
-def _inside(folder: Path) -> Path:
-    """Where the model is: in a package of Argos in a folder of its own."""
-    return folder if (folder / _MODEL).exists() else folder / "model"
 
 
 def _pieces(folder: Path, name: str) -> list[str]:

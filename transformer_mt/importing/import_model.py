@@ -17,11 +17,11 @@ from transformer_mt.config.messages import sentence
 from transformer_mt.data.vocabulary.sentencepiece_file import tokenizer_settings
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.files import write_text
-from transformer_mt.importing.ctranslate2_folder import is_ctranslate2, link_model, read_ctranslate2
+from transformer_mt.importing.ctranslate2_folder import link_model, read_ctranslate2
 from transformer_mt.importing.foreign_model import ForeignModel
 from transformer_mt.importing.huggingface_folder import read_huggingface_folder
+from transformer_mt.importing.kinds import is_ctranslate2, is_marian
 from transformer_mt.importing.marian_npz import read_marian_npz
-from transformer_mt.importing.model_folder import is_marian
 from transformer_mt.messages import say
 from transformer_mt.runs.folder import RunFolder
 

@@ -46,7 +46,7 @@ def read_marian_npz(path: Path) -> ForeignModel:
     """
     file, decoder = _files(path)
     try:
-        with np.load(file, allow_pickle=False) as stored:
+        with np.load(file) as stored:
             weights = {name: stored[name] for name in stored.files}
         options = yaml.safe_load(weights.pop(_OPTIONS)[:-1].tobytes())
     except (OSError, ValueError, KeyError, BadZipFile, yaml.YAMLError) as error:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from transformer_mt.cache import cache_root
 from transformer_mt.config import Config
+from transformer_mt.importing.kinds import is_public
 from transformer_mt.locks import wait_for_folder
 from transformer_mt.messages import say
 from transformer_mt.runs.folder import RunFolder
@@ -43,21 +44,6 @@ def parent_of(config: Config) -> RunFolder | None:
         return RunFolder(folder)
     languages = Languages(config.data.source_lang, config.data.target_lang, is_fallback=True)
     return _imported(folder, parent.huggingface, languages, revision)
-
-
-def is_public(folder: Path) -> bool:
-    """Whether a public model is there: in the layout of the Hugging Face hub, or as Marian, CTranslate2's
-    converters or Argos Translate write it.
-    """
-    if (folder / "config.yaml").exists():
-        return False
-    names = ("config.json", "model.bin", "model/model.bin")  # of the hub, CTranslate2, Argos Translate
-    return any((folder / name).exists() for name in names) or is_marian(folder)
-
-
-def is_marian(path: Path) -> bool:
-    """Whether the path is a file of Marian's or a folder with one."""
-    return path.suffix == ".npz" or (path.is_dir() and any(path.glob("*.npz")))
 
 
 def _imported(

@@ -168,7 +168,7 @@ def _network(
     torch.manual_seed(config.seed)
     model = model_for(config, data.tokenizer)
     if parent is not None:
-        parent.give_weights(model, config.train)
+        parent.give_weights(model, config, data.tokenizer)
     adapt(model, config.train)
     model = model.to(device)
     updater = build_updater(config, model, device, dtype, ranks)

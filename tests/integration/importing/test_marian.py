@@ -230,7 +230,7 @@ def good(tmp_path_factory):
 
 
 WRONG = {
-    "model_type must be marian or pegasus, but is t5": {"model_type": "t5"},
+    "model_type must be marian, pegasus or m2m_100, but is t5": {"model_type": "t5"},
     "scale_embedding must be True, but is False": {"scale_embedding": False},
     "normalize_embedding must be False, but is True": {"normalize_embedding": True},
     "normalize_before must be False, but is True": {"normalize_before": True},

@@ -5,15 +5,23 @@ from.
 from pathlib import Path
 
 from transformer_mt.config import Config
+from transformer_mt.data.vocabulary.new_pieces import with_new_pieces
 from transformer_mt.data.vocabulary.sentencepiece_file import with_control_pieces, with_special_ids
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
 
 
 def given_tokenizer(config: Config, parent: Tokenizer | None = None) -> Tokenizer | None:
-    """The vocabulary of the run in `init_from` or of `tokenizer.file`, with the tags of the corpora; None
-    where one is to be learnt.
+    """The vocabulary of the run in `init_from` or of `tokenizer.file`, with the tags of the corpora and the
+    new pieces; None where one is to be learnt.
     """
+    found, new = _with_tags(config, parent), config.data.new_pieces
+    if found is None or new.text is None:
+        return found
+    return with_new_pieces(found, new.text, new.size)
+
+
+def _with_tags(config: Config, parent: Tokenizer | None) -> Tokenizer | None:
     wanted = config.data.control_pieces
     if parent is not None and parent.numberings:
         first, *others = parent.numberings

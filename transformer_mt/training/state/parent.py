@@ -1,15 +1,17 @@
 """Fine-tuning: the run that a training begins from, needed only until its first checkpoint."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from transformer_mt.checkpoint import load_model_weights
-from transformer_mt.config import Config, TrainConfig
+from transformer_mt.config import Config
 from transformer_mt.data.corpora.scored_sentences import ScoredSentences
-from transformer_mt.data.vocabulary.tokenizer import UNK
+from transformer_mt.data.vocabulary.new_pieces import origins
+from transformer_mt.data.vocabulary.tokenizer import UNK, Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.files import write_text
 from transformer_mt.importing.model_folder import parent_of
@@ -50,19 +52,21 @@ class Parent:
             raise InputError("`init_from` must be the folder of a trained run; ", *error.parts) from None
         return cls(folder, config, str(folder.weights_digest()))
 
-    def give_weights(self, model: nn.Module, train: TrainConfig) -> None:
-        """Copy the weights into the model. Pieces the parent does not have begin as its <unk>, whose vector
-        the training has made unlikely as output; InputError if they are not trained.
+    def give_weights(self, model: nn.Module, config: Config, tokenizer: Tokenizer) -> None:
+        """Copy the weights into the model. A piece that the parent does not have begins with the mean of
+        those it was divided into before, or as the language that its language is like; a tag as <unk>, whose
+        vector the training has made unlikely as output. InputError if such vectors are not trained.
         """
         weights = self.folder.weights()
+        new = origins(self.folder.tokenizer(), tokenizer, config.data.new_languages)
         for name, parameter in model.named_parameters():
             if name in weights and (missing := len(parameter) - len(weights[name])) > 0:
-                if not trains_embeddings(train):
+                if not trains_embeddings(config.train):
                     raise InputError(
                         "train.freeze and train.lora must leave embeddings to be trained where pieces are "
                         f"new, but {missing} are: tags or languages that {self.folder} does not have"
                     )
-                weights[name] = _with_rows(weights[name], missing)
+                weights[name] = _with_rows(weights[name], new[:missing])
         load_model_weights(model, weights, str(self.folder.weights_file))
 
     def record(self, folder: RunFolder) -> None:
@@ -71,11 +75,13 @@ class Parent:
         write_text(folder.parent_file, json.dumps(facts, indent=1) + "\n")
 
 
-def _with_rows(weight: Tensor, rows: int) -> Tensor:
-    """An embedding with so many rows more, or the bias of the output."""
-    if weight.dim() == 1:
-        return torch.cat([weight, weight.new_full((rows,), NEVER)])  # they are pieces that no text has
-    return torch.cat([weight, weight[UNK].expand(rows, -1)])
+def _with_rows(weight: Tensor, origins: Sequence[Sequence[int]]) -> Tensor:
+    """An embedding, or the bias of the output, with more rows, each the mean of some it has."""
+    rows = torch.stack([weight[list(ids)].mean(dim=0) for ids in origins])
+    if weight.dim() == 1:  # what is no text is never written
+        is_text = torch.tensor([list(ids) != [UNK] for ids in origins])
+        rows = rows.masked_fill(~is_text, NEVER)
+    return torch.cat([weight, rows])
 
 
 def note_other_directions(config: Config, parent: Parent) -> None:

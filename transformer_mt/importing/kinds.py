@@ -1,0 +1,29 @@
+"""Which software's model a folder holds, told by its files alone."""
+
+from pathlib import Path
+
+MODEL_BIN = "model.bin"
+
+
+def is_public(folder: Path) -> bool:
+    """Whether a public model is there: in the layout of the Hugging Face hub, or as Marian, CTranslate2's
+    converters or Argos Translate write it.
+    """
+    if (folder / "config.yaml").exists():
+        return False
+    return (folder / "config.json").exists() or is_ctranslate2(folder) or is_marian(folder)
+
+
+def is_marian(path: Path) -> bool:
+    """Whether the path is a file of Marian's or a folder with one."""
+    return path.suffix == ".npz" or (path.is_dir() and any(path.glob("*.npz")))
+
+
+def is_ctranslate2(folder: Path) -> bool:
+    """Whether the folder holds a model of CTranslate2 that is not an export of this project."""
+    return (ctranslate2_inside(folder) / MODEL_BIN).exists() and not (folder / "export.json").exists()
+
+
+def ctranslate2_inside(folder: Path) -> Path:
+    """Where the model is: in a package of Argos in a folder of its own."""
+    return folder if (folder / MODEL_BIN).exists() else folder / "model"
