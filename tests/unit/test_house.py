@@ -50,7 +50,9 @@ ALLOWED = {
     "documents": {"text", "translation"},
     "evaluation": {"config", "data.corpora", "runs", "text", "translation"},
     "training.parallel": {"config"},
-    "training.update": {"config", "data.batches", "model", "model.kernels", "training.parallel"},
+    "training.update": {
+        "config", "data.batches", "model", "model.kernels", "model.variants", "training.parallel",
+    },
     "training.reporting": {"config", "data.cleaning", "evaluation", "runs"},
     "training.state": {
         "config", "config.parts", "data.batches", "data.corpora", "data.preparation", "data.vocabulary",
@@ -71,8 +73,8 @@ ALLOWED = {
         "importing", "text",
     },
     "new_config": {
-        "config", "config.parts", "data.corpora", "data.vocabulary", "importing", "inspection", "runs", "text",
-        "training.planning",
+        "config", "config.parts", "data.corpora", "data.vocabulary", "importing", "inspection", "runs",
+        "text", "training.planning",
     },
     "export": {
         "config", "data.cleaning", "data.corpora", "data.vocabulary", "evaluation", "layouts", "model",
