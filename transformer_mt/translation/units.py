@@ -212,7 +212,7 @@ class Planner:
         protected: ProtectedText | None,
         in_capitals: bool,
         settings: DecodeConfig,
-    ) -> "_DividedLine":
+    ) -> _DividedLine:
         before, words, after = self._edges(source, prefix)
         may_stay = self._is_natural and not prefix
         segments = [
@@ -222,7 +222,7 @@ class Planner:
         return _DividedLine(source, prefix, protected, before, after, segments)
 
     def _line(
-        self, line: "_DividedLine", encoded: Iterator[Ids], prefix: Ids, settings: DecodeConfig, before: Ids
+        self, line: _DividedLine, encoded: Iterator[Ids], prefix: Ids, settings: DecodeConfig, before: Ids
     ) -> Line:
         """The line with its units. `encoded` gives the pieces of each segment that is searched, `before` are
         the control pieces before each.
@@ -335,10 +335,6 @@ class Planner:
 
 def _spans(protected: ProtectedText | None, text: str) -> list[tuple[int, int]]:
     return protected.find(text) if protected else []
-
-
-def _pairs(sources: Sequence[str], prefixes: Sequence[str] | None) -> list[tuple[str, str]]:
-    return list(zip(sources, prefixes or [""] * len(sources)))
 
 
 def _without_cuts(segments: Sequence[Segment], protected: ProtectedText) -> list[Segment]:

@@ -10,7 +10,7 @@ pytest.importorskip("transformers")
 
 from tests.command import run_command
 from tests.conftest import ROOT, TINY
-from tests.public_models import write_marian
+from tests.public_models import LEARNS, write_marian
 from transformer_mt.data.corpora import toy
 
 
@@ -29,10 +29,7 @@ def folder(request, tmp_path):
         write_marian(tmp_path / "opus-mt-en-de", scale=1.0)
         return tmp_path
     config = {**TINY, "name": "public", "model": {**TINY["model"], "norm": "post", "activation": "silu"}}
-    config["train"] = {
-        **TINY["train"], "max_updates": 400, "validate_every": 400, "save_every": 400, "warmup": 30,
-        "batch_tokens": 1200, "optimizer": "muon", "learning_rate": 0.02,
-    }  # fmt: skip
+    config["train"] = {**TINY["train"], **LEARNS}
     (tmp_path / "public.yaml").write_text(yaml.safe_dump(config))
     assert run_command("train", "public.yaml", cwd=tmp_path).status == 0
     export = ["export", "runs/public", "opus-mt-en-de", "--to", "huggingface"]

@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 pytest.importorskip("transformers")
 
 from tests.conftest import TINY, no_learning_curves
-from tests.public_models import toy_lines, write_nllb
+from tests.public_models import LEARNS, toy_lines, write_nllb
 from transformer_mt import Translator, load_config, train
 from transformer_mt.data.corpora import toy
 from transformer_mt.data.vocabulary.tokenizer import BOS, EOS
@@ -97,10 +97,7 @@ def adapted(tmp_path_factory):
     values["data"] = {"source_lang": "eng_Latn", "target_lang": "deu_Latn", "max_length": 64, **sets}
     # Limits as the other runtimes have them, whatever the source.
     values["decode"] = {"stop_early": True, "max_length": 100, "max_length_ratio": 100.0}
-    values["train"] = {
-        **TINY["train"], "max_updates": 400, "validate_every": 400, "save_every": 400, "warmup": 30,
-        "batch_tokens": 1200, "optimizer": "muon", "learning_rate": 0.02,
-    }  # fmt: skip
+    values["train"] = {**TINY["train"], **LEARNS}
     (folder / "adapted.yaml").write_text(yaml.safe_dump(values))
     with pytest.MonkeyPatch.context() as patch:
         no_learning_curves(patch)
