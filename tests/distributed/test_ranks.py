@@ -689,3 +689,17 @@ def test_a_rank_zero_that_does_not_answer_is_named_by_its_address(monkeypatch):
         WorkError, match="rank 0 does not answer at MASTER_ADDR and MASTER_PORT, 10.0.0.1:29500$"
     ):
         distributed.Ranks.join(torch.device("cpu"))
+
+
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
+@pytest.mark.parametrize("part", ["lora: {rank: 4}", "freeze: [embeddings, encoder]"])
+def test_ranks_train_a_part_of_a_model_as_one_process_does(one, folder, parallel, part):
+    changes = {**yaml.safe_load(part), "optimizer": "adamw"}
+    keys = ["name=child", f"init_from={one}", "tokenizer={}", "model={dropout: 0.0}"]
+    keys += [f"train.{key}={json.dumps(value)}" for key, value in changes.items()]
+    name = f"{parallel}-{next(iter(changes))}"
+    train(folder, 1, f"{name}-1", *keys, "train.accumulate=4")
+    train(folder, 2, f"{name}-2", *keys, "train.accumulate=2", f"train.parallel={parallel}")
+    assert_same_training(folder / f"{name}-1", folder / f"{name}-2")
+    first, second = (load_file(folder / f"{name}-{ranks}" / "model.safetensors") for ranks in (1, 2))
+    assert first.keys() == second.keys() == load_file(one / "model.safetensors").keys()
