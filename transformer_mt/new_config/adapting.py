@@ -7,10 +7,13 @@ from tempfile import TemporaryDirectory
 from transformer_mt.config import Config
 from transformer_mt.config.dump import flow
 from transformer_mt.config.load import load_config
+from transformer_mt.data.corpora.imported import ImportedCorpus
+from transformer_mt.data.corpora.toy import ToyCorpus
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.files import write_text
 from transformer_mt.importing.model_folder import parent_of
 from transformer_mt.new_config.files import Data, held_out_share, sides_of
+from transformer_mt.runs.folder import RunFolder
 from transformer_mt.runs.resolve import with_parent
 
 # Measured on captions (docs/measurements/adapting.md): more epochs of few pairs only forget more.
@@ -29,8 +32,8 @@ def adapting_config(data: Data, parent: str, out: Path) -> tuple[Config, str, To
     begins = flow(parent) if is_folder else flow({"huggingface": parent})
     share, most = held_out_share(data.pairs)
     held_out = f"{{from_train: {{share: {share}, max: {most}}}}}"
-    entries = [flow(guess.corpus) for guess in data.guesses]
-    train = f" {entries[0]}" if len(entries) == 1 else "".join(f"\n    - {entry}" for entry in entries)
+    train = "".join(f"\n    - {flow(guess.corpus)}" for guess in data.guesses)
+    train += _of_parent(parent) if is_folder else ""
     text = f"""\
 # Written by `transformer-mt new` to adapt {parent} to {data.pairs:,} pairs. Look at them first:
 # transformer-mt inspect {shlex.quote(str(out))}
@@ -63,6 +66,17 @@ train:
     text = _with_numbers(text, max(50, int(epochs * tokens / _BATCH_TOKENS) // 10 * 10), epochs)
     config, tokenizer = _resolved(text, out)
     return config, text, tokenizer
+
+
+def _of_parent(parent: str) -> str:
+    """The corpora that a run of this project was trained on, as a comment."""
+    entries = [
+        entry
+        for entry in RunFolder(parent).config().data.entries
+        if not isinstance(entry, (ImportedCorpus, ToyCorpus))
+    ]
+    note = "\n    # To forget nothing, add some of what the parent was trained on:"
+    return note + "".join(f"\n    # - {flow(entry)}" for entry in entries) if entries else ""
 
 
 def _with_numbers(text: str, updates: int, epochs: float) -> str:

@@ -226,6 +226,9 @@ def test_mistakes_of_new_languages_are_told(new_language, no_pictures):
             load_config(new_language / "child.yaml", ["data.new_languages.ltg_Latn=xyz_Latn"]),
             new_language / "a",
         )
+    other = load_config(new_language / "child.yaml", ["data.new_languages={}", "data.target_lang=de"])
+    with pytest.raises(InputError, match=r"but de does not; did you mean deu_Latn\?"):
+        train(other, new_language / "c")
     with pytest.raises(InputError, match="data.new_languages must be left out without init_from"):
         load_config(new_language / "child.yaml", ["init_from=null", "data.new_pieces.text=null"])
     with pytest.raises(InputError, match="no such file"):

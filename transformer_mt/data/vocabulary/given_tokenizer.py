@@ -2,6 +2,7 @@
 from.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from transformer_mt.config import Config
@@ -26,6 +27,7 @@ def _with_tags(config: Config, parent: Tokenizer | None) -> Tokenizer | None:
     if parent is not None and parent.numberings:
         first, *others = parent.numberings
         new = [piece for piece in wanted if piece not in parent.control_ids]
+        _refuse_unknown_languages(config, parent, new)
         if taken := [piece for piece in new if piece in first.pieces]:
             raise InputError(
                 f"a tag must not be a piece of the vocabulary, but {taken[0]} is one; choose another tag"
@@ -38,6 +40,20 @@ def _with_tags(config: Config, parent: Tokenizer | None) -> Tokenizer | None:
     else:
         return None
     return Tokenizer(with_control_pieces(models[0], wanted), *models[1:])
+
+
+def _refuse_unknown_languages(config: Config, parent: Tokenizer, new: Sequence[str]) -> None:
+    """InputError for a language that a public model of several does not have: it has its own codes."""
+    known = [piece[2:-2] for piece in parent.control_ids if piece.startswith(">>")]
+    for piece in new:
+        code = piece[2:-2]
+        if known and piece.startswith(">>") and code not in config.data.new_languages:
+            like = [other for other in known if other.startswith(code[:2])]
+            hint = f"; did you mean {' or '.join(like[:5])}?" if like else ""
+            raise InputError(
+                "languages must be the parent's, in its codes, or stand in data.new_languages, but "
+                f"{code} does not{hint}"
+            )
 
 
 def _read(file: str) -> bytes:

@@ -1,0 +1,53 @@
+"""`transformer-mt new --from`: a config that adapts a model."""
+
+import pytest
+
+from transformer_mt.config import load_config
+from transformer_mt.data.corpora import toy
+from transformer_mt.errors import InputError
+from transformer_mt.new_config import write
+from transformer_mt.new_config.write import new_config
+from transformer_mt.runs.folder import RunFolder
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    monkeypatch.setattr(write, "seconds_per_update", lambda *_: 0.01)
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("".join(f"{a}\t{b}\n" for a, b in toy.generate("train", 600)), encoding="utf-8")
+    return [str(pairs)]
+
+
+def test_a_config_adapts_a_run_with_its_shape_and_vocabulary(files, tiny_run, tmp_path, said):
+    out = tmp_path / "mine.yaml"
+    new_config("en", "de", files, out, str(tiny_run))
+    config = load_config(out)
+    assert config.init_from == str(tiny_run) and config.train.optimizer == "adamw"
+    assert config.model.model_fields_set == set() and config.tokenizer.model_fields_set == set()
+    train = config.train
+    assert train.max_updates >= 50 and train.warmup < train.max_updates and train.learning_rate < 0.001
+    assert "training will take" in said[-1]
+    more = tmp_path / "more.yaml"
+    big = [*files, *(str(tmp_path / f"{i}.tsv") for i in range(9))]
+    for path in big[1:]:
+        (tmp_path / path).write_text((tmp_path / "pairs.tsv").read_text(encoding="utf-8"), encoding="utf-8")
+    new_config("en", "de", big, more, str(tiny_run))
+    assert load_config(more).train.max_updates > train.max_updates
+
+
+def test_corpora_of_the_parent_are_proposed(files, tiny_run, tmp_path, said, monkeypatch):
+    parent = tmp_path / "parent"
+    parent.mkdir()
+    for path in RunFolder(tiny_run).translation_files:
+        (parent / path.name).write_bytes(path.read_bytes())
+    text = (parent / "config.yaml").read_text(encoding="utf-8")
+    text = text.replace("train: {toy: train, size: 1500}", "train: {source: a.en, target: a.de}")
+    (parent / "config.yaml").write_text(text, encoding="utf-8")
+    new_config("en", "de", files, tmp_path / "mine.yaml", str(parent))
+    assert "# - {source: a.en, target: a.de}" in (tmp_path / "mine.yaml").read_text()
+
+
+def test_a_parent_that_is_not_there_is_told(files, tmp_path, said):
+    with pytest.raises(InputError, match="nowhere: must be a folder, or the name of a model on the hub"):
+        new_config("en", "de", files, tmp_path / "mine.yaml", "nowhere")
+    assert not (tmp_path / "mine.yaml").exists()
