@@ -42,7 +42,7 @@ ALLOWED = {
     "model.build": {"config", "data.vocabulary", "model", "model.variants"},
     "search": {"model", "model.variants", "text"},
     "layouts": {"config", "model"},
-    "importing": {"config", "data.corpora", "data.vocabulary", "layouts", "runs"},
+    "importing": {"config", "data.corpora", "data.vocabulary", "layouts", "runs", "text"},
     "translation": {
         "config", "data.vocabulary", "importing", "model", "runs", "search", "text", "translation.engines",
     },

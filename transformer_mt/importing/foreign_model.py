@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
+from transformer_mt.text.languages import short_code
 
 _LANGUAGE_PIECE = re.compile(r">>([A-Za-z]{2,8}(?:[_-]\w+)*)<<")
 # opus-mt-en-de, opus-mt-tc-big-en-fr
@@ -48,7 +49,7 @@ def languages_of(
     codes = [match[1] for piece in tokenizer.control_ids if (match := _LANGUAGE_PIECE.fullmatch(piece))]
     if codes:  # the usual one first
         return source, sorted(codes, key=lambda code: (code != target, code))
-    return source, [target] if target else []
+    return source and short_code(source), [short_code(target)] if target else []
 
 
 def papers_in(folder: Path) -> list[Path]:

@@ -41,9 +41,11 @@ def read_huggingface_folder(folder: Path) -> ForeignModel:
     has_bias = special["bos"] == special["pad"] or (BIAS in tensors and bool(tensors[BIAS].any()))
     model = _model(folder, config, tokenizer.shared, has_bias)
     generation = config | read_json(folder / "generation_config.json", {})
-    asked = (facts.get(f"{side}_lang") or facts.get(f"{long}_lang") for side, long in
-             (("src", "source"), ("tgt", "target")))  # fmt: skip
-    source, targets = languages_of(folder, tokenizer, *asked)
+    said = (
+        facts.get("source_lang") or facts.get("src_lang"),
+        facts.get("target_lang") or facts.get("tgt_lang"),
+    )
+    source, targets = languages_of(folder, tokenizer, *said)
     pieces: bool | str = "both" if is_m2m else any(piece.startswith(">>") for piece in tokenizer.control_ids)
     return ForeignModel(
         architecture=str(kind),
@@ -132,9 +134,8 @@ def weights_of(
 
 def _is_known(name: str) -> bool:
     """Whether it is written beside what `places` names: a tied weight under another name, or a table."""
-    return name in (BIAS, "lm_head.weight", *POSITIONS) or name.endswith(
-        ("shared.weight", "embed_tokens.weight")
-    )
+    tables = ("shared.weight", "embed_tokens.weight", "embed_positions.weights")
+    return name in (BIAS, "lm_head.weight", *POSITIONS) or name.endswith(tables)
 
 
 def _decode(generation: dict[str, Any]) -> dict[str, Any]:

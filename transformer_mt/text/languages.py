@@ -70,6 +70,16 @@ def language_name(code: str) -> str:
     return str(names.get(code_there) or names.get(code_there.split("_")[0].lower()) or code)
 
 
+def short_code(code: str) -> str:
+    """The code of two letters, `en` of `eng`, where there is one and babel is installed."""
+    try:
+        from babel.core import get_global
+    except ImportError:
+        return code
+    found = str(get_global("language_aliases").get(code.lower(), ""))
+    return found if len(code) == 3 and len(found) == 2 else code
+
+
 def base_code(language: str) -> str:
     """The code without script and country: `zh` of zh_Hans."""
     return language.lower().replace("_", "-").split("-")[0]

@@ -297,6 +297,14 @@ def test_languages_are_named_where_the_model_does_not(good, tmp_path):
     assert run.config().data.directions == [("en", "nds")]
 
 
+def test_long_codes_of_languages_are_those_of_two_letters_here(good, tmp_path):
+    pytest.importorskip("babel")
+    folder = tmp_path / "model"
+    shutil.copytree(good, folder)
+    (folder / "tokenizer_config.json").write_text(json.dumps({"source_lang": "eng", "target_lang": "deu"}))
+    assert import_model(folder, tmp_path / "run", NAME).config().data.directions == [("en", "de")]
+
+
 def test_pieces_of_the_other_language_are_known_where_the_model_does_not_know_them(good, tmp_path):
     """The source's SentencePiece model has no "ß", but the target's has, and the vocabulary is one."""
     run = import_model(good, tmp_path / "run", NAME)
