@@ -25,13 +25,14 @@ _ON_THE_HUB = {"Hugging Face": "transformers"}
 
 def card_facts(run: RunFolder, config: Config, proof: Proof, license: str | None) -> dict[str, Any]:
     """What is known about the model, as JSON."""
-    data = config.data
+    data, public = config.data, run.public_model()
     facts: dict[str, Any] = {
         "name": config.name,
         "directions": [f"{source} to {target}" for source, target in data.directions],
         "source_lang": data.source_lang,
         "target_lang": data.target_lang,
-        "license": license,
+        "license": license or public.get("license"),
+        "base_model": public.get("model"),
         "made_with": f"transformer_mt {__version__}",
         "training": _corpora(run, config.data),
         "scores": [
@@ -53,6 +54,7 @@ def model_card(facts: dict[str, Any], run: RunFolder, config: Config, target: Ex
         f"---\n{_header(facts, config, target)}\n---",
         f"# {facts['name']}: {languages}",
         "A Transformer that translates sentences, trained with transformer_mt.",
+        _origin(facts, run),
         f"## How to use it\n\n{target.usage(config, out).rstrip()}",
         _limits(facts),
         _scores(facts),
@@ -103,6 +105,7 @@ def _header(facts: dict[str, Any], config: Config, target: ExportFormat) -> str:
     header = ModelCardData(
         language=list(dict.fromkeys(base_code(code) for code in _languages(config.data) if is_natural(code))),
         license=facts.get("license"),
+        base_model=_on_hub(facts.get("base_model")),
         library_name=_ON_THE_HUB.get(target.name, target.name.lower()),
         pipeline_tag="translation",
         datasets=datasets or None,
@@ -110,6 +113,20 @@ def _header(facts: dict[str, Any], config: Config, target: ExportFormat) -> str:
         eval_results=results or None,
     )
     return header.to_yaml(line_break="\n").rstrip()
+
+
+def _origin(facts: dict[str, Any], run: RunFolder) -> str:
+    """The public model that it is, or was adapted from."""
+    if "base_model" not in facts:
+        return ""
+    revision = run.public_model().get("revision")
+    verb = "It is" if run.imported_file.exists() else "It was adapted from"
+    return f"{verb} {without_folders(facts['base_model'])}{f', revision {revision}' if revision else ''}."
+
+
+def _on_hub(name: str | None) -> str | None:
+    """The name of a model on the hub; None for a folder."""
+    return name if name and name.count("/") == 1 and not _is_path(name) else None
 
 
 def _languages(data: DataConfig) -> list[str]:

@@ -172,6 +172,10 @@ class RunFolder:
         weights = facts_of(self.parent_file).get("weights")
         return None if weights is None else str(weights)
 
+    def public_model(self) -> dict[str, Any]:
+        """The facts of the public model that the run is, or that it began from; empty where there is none."""
+        return facts_of(self.imported_file) or dict(facts_of(self.parent_file).get("imported") or {})
+
     def newest_checkpoint(self) -> "Checkpoint | None":
         """The newest undamaged checkpoint; damaged ones are reported and set aside."""
         from transformer_mt import checkpoint

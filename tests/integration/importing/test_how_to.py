@@ -62,4 +62,5 @@ def test_four_commands_adapt_compare_and_export(folder):
     assert (folder / "opus-mt-en-de-mine" / "source.spm").read_bytes() == (
         folder / "opus-mt-en-de" / "source.spm"
     ).read_bytes()
-    assert "license: cc-by-4.0" in (folder / "opus-mt-en-de-mine" / "README.md").read_text()
+    card = (folder / "opus-mt-en-de-mine" / "README.md").read_text()
+    assert "license: cc-by-4.0" in card and "It was adapted from opus-mt-en-de." in card

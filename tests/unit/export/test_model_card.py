@@ -118,3 +118,12 @@ def test_folders_are_left_out_of_names(tmp_path, monkeypatch):
         "opus News-Commentary v16": "opus News-Commentary v16",
     }.items():
         assert without_folders(name) == expected
+
+
+def test_a_public_model_it_was_adapted_from_is_named_with_its_licence(run, tmp_path):
+    public = {"model": "Helsinki-NLP/opus-mt-en-de", "revision": "abc", "license": "cc-by-4.0"}
+    (run / "parent.json").write_text(json.dumps({"folder": "x", "imported": public}), encoding="utf-8")
+    exported(run, tmp_path / "out")
+    card = ModelCard.load(tmp_path / "out" / "README.md")
+    assert card.data.license == "cc-by-4.0" and card.data.base_model == "Helsinki-NLP/opus-mt-en-de"
+    assert "It was adapted from Helsinki-NLP/opus-mt-en-de, revision abc." in card.text

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -71,7 +72,11 @@ class Parent:
 
     def record(self, folder: RunFolder) -> None:
         """Write into the run's folder what it began from."""
-        facts = {"folder": str(self.folder), "config": self.config.name, "weights": self.weights}
+        facts: dict[str, Any] = {
+            "folder": str(self.folder), "config": self.config.name, "weights": self.weights,
+        }  # fmt: skip
+        if public := self.folder.public_model():
+            facts["imported"] = public
         write_text(folder.parent_file, json.dumps(facts, indent=1) + "\n")
 
 
