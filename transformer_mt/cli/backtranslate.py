@@ -74,7 +74,8 @@ def _backtranslate(arguments: argparse.Namespace) -> int:
     from transformer_mt.training.parallel.distributed import Ranks, refuse_lost_rank
 
     ranks = join_ranks(translator) if has_ranks() else Ranks()
-    models = [run_of(model).path for model in (arguments.model, *arguments.ensemble)]
+    languages = translator.source_lang, translator.target_lang
+    models = [run_of(model, *languages).path for model in (arguments.model, *arguments.ensemble)]
     choice = PairSelection(rules, keep)
     step = SyntheticCorpusTask(translator, models, TextSource.of_files(texts), is_source=False, choice=choice)
     try:

@@ -55,7 +55,7 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     files_of_sets(arguments)  # refused before any work
     from transformer_mt.importing.model_folder import run_of
 
-    folder = run_of(arguments.model)
+    folder = run_of(arguments.model, vars(arguments)["from"], arguments.to)
     config = folder.config()
     external = external_metrics(arguments, config.evaluate.metrics)
     # Before the model is read: a training may write a better one meanwhile
@@ -119,7 +119,7 @@ def _score(
         if is_usual:
             try:
                 _compare_with_parent(arguments, config, tests, keeps)
-            except InputError as error:  # the parent's test sets may be gone
+            except (InputError, WorkError) as error:  # the parent, or its test sets, may be out of reach
                 say(f"no comparison with {config.init_from}: {error}")
     finally:  # the scores are there, even if a table failed
         if not not_saved:
@@ -180,7 +180,7 @@ def _compare_with_parent(
     from transformer_mt.importing.model_folder import parent_of, run_of
     from transformer_mt.translation.direction import can_translate
 
-    folder = run_of(arguments.model)
+    folder = run_of(arguments.model, vars(arguments)["from"], arguments.to)
     expected = folder.weights_of_parent()
     if config.init_from is None or expected is None or (arguments.json and not weights):
         return

@@ -4,9 +4,11 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from transformer_mt.errors import InputError
+
 _ABOUT = (
-    "Write a public model as a run's folder, with which all commands work: OPUS-MT's and other models of "
-    "Marian from the Hugging Face hub, or from a folder in its layout."
+    "Write a public model as a run's folder, with which all commands work: models of Marian such as "
+    "OPUS-MT's, of M2M-100 and NLLB, from the Hugging Face hub or a folder in its layout; Marian's own files."
 )
 
 
@@ -22,9 +24,15 @@ def add_command(commands: Any) -> None:
 
 def _import(arguments: argparse.Namespace) -> int:
     from transformer_mt.importing.hub_model import fetched
-    from transformer_mt.importing.import_model import Languages, import_model
+    from transformer_mt.importing.import_model import import_model
+    from transformer_mt.importing.kinds import is_ctranslate2
+    from transformer_mt.importing.languages import Languages
 
     folder, revision = fetched(arguments.model, arguments.revision)
+    if is_ctranslate2(folder):
+        raise InputError(
+            f"{folder}: must have weights to import, but CTranslate2's cannot be trained; use it as MODEL"
+        )
     languages = Languages(vars(arguments)["from"], arguments.to)
     run = import_model(folder, Path(arguments.out), arguments.model, languages, revision)
     data = run.config().data

@@ -34,7 +34,10 @@ def record_of(
     settings["languages"] = f"{translator.source_lang} to {translator.target_lang}"
     for name in (*names, "engine", "dtype", "protect", "tag", "text", "retry"):
         settings[f"--{name.replace('_', '-')}"] = getattr(arguments, name)
-    models = [Path(arguments.model), *map(Path, arguments.ensemble)]
+    from transformer_mt.importing.model_folder import run_of
+
+    languages = translator.source_lang, translator.target_lang
+    models = [run_of(model, *languages).path for model in (arguments.model, *arguments.ensemble)]
     return facts(models, settings, {"the input": arguments.input, **(files or {})})
 
 
@@ -44,11 +47,11 @@ def facts(models: list[Path], settings: dict[str, Any], files: dict[str, str | N
 
     Standard input is not among them: it cannot be read twice.
     """
-    from transformer_mt.importing.model_folder import run_of
+    from transformer_mt.runs.folder import RunFolder
 
     found = {f"the setting {name}": json.dumps(value, ensure_ascii=False) for name, value in settings.items()}
     for number, folder in enumerate(models):
-        files_of_model = run_of(folder).translation_files
+        files_of_model = RunFolder(folder).translation_files
         found["the model" if number == 0 else f"model {number + 1}"] = digest(*files_of_model)
     for name, path in files.items():
         found[name] = digest(Path(path)) if path and os.path.isfile(path) else "none"

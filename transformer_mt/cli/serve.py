@@ -20,7 +20,9 @@ _MOST_DIRECTIONS = 50
 
 def add_command(commands: Any) -> None:
     parser = commands.add_parser("serve", help="translate over HTTP", description=_ABOUT)
-    parser.add_argument("models", metavar="MODEL", nargs="+", help="a run's folder, or an exported one")
+    parser.add_argument(
+        "models", metavar="MODEL", nargs="+", help="a run's folder, an export's or a public model's"
+    )
     add_engine(parser)
     parser.add_argument(
         "--direction", metavar="FROM:TO", action="append", default=[], type=_direction,

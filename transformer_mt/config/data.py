@@ -1,6 +1,5 @@
 """The YAML's `data` section: which sentence pairs."""
 
-from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
@@ -185,7 +184,7 @@ class DataConfig(Section):
         """Source and target language of a corpus."""
         return corpus.direction(self.languages)
 
-    @cached_property
+    @property
     def directions(self) -> list[tuple[str, str]]:
         """Source and target language of the training corpora, each pair once, in order."""
         each = (entry.directions(self.languages) for entry in self.entries)

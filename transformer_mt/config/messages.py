@@ -9,10 +9,11 @@ from transformer_mt.config.keys import CORPORA, keys
 from transformer_mt.data.corpora.kinds import SETS
 from transformer_mt.errors import Setting, UserError
 
-_UNION_MEMBERS = ("bool", "int", "constrained-int", "constrained-str", "ScoresConfig")
+_UNION_MEMBERS = ("bool", "int", "constrained-int", "constrained-str", "ScoresConfig", "PublicModel")
 """What pydantic calls the members of our unions."""
 
 _UNIONS = {
+    "init_from": "a run's folder, or {huggingface: NAME}",
     "data.language_pieces": "true, false, both or auto",
     "data.remove_duplicates": "true, false or near",
     "filter.detokenize": "true, false, source or target",

@@ -124,6 +124,12 @@ class TrainConfig(Section):
     """Validations without a new best after which training ends; 0 turns it off."""
 
     @model_validator(mode="after")
+    def _something_is_trained(self) -> "TrainConfig":
+        if len(set(self.freeze)) == 3:
+            raise ValueError("train.freeze must leave something to be trained, but names all parts")
+        return self
+
+    @model_validator(mode="after")
     def _check_update_size(self) -> "TrainConfig":
         if self.update_tokens and self.accumulate != 1:
             raise ValueError(

@@ -21,10 +21,12 @@ from transformer_mt.evaluation.outputs import matches_model
 from transformer_mt.experiments.job_facts import FACTS_FILE, changed_facts, facts_of_job
 from transformer_mt.experiments.sweep_plan import Job, Sweep
 from transformer_mt.files import write_text
+from transformer_mt.importing.model_folder import parent_of
 from transformer_mt.locks import set_aside
 from transformer_mt.messages import say
 from transformer_mt.progress_bar import duration, time_left
 from transformer_mt.runs.folder import RunFolder
+from transformer_mt.runs.resolve import with_parent
 
 # Seconds between lines that say how far the jobs are.
 _SAY_EVERY = 60.0
@@ -99,9 +101,11 @@ class Runner:
         out of the way, and what was scored otherwise is scored again.
         """
         name, file, facts = f"{job.variant}, seed {job.seed}", job.folder / "job.yaml", facts_of_job(job)
+        parent = parent_of(job.config)  # every key is written: those that are left out are the parent's
+        config = with_parent(job.config, parent.config()) if parent else job.config
         if job.folder.exists():
             training, scoring = changed_facts(job, facts)
-            if not _is_same_training(file, job.config):
+            if not _is_same_training(file, config):
                 training.insert(0, "settings")
             if training:
                 aside = set_aside(job.folder)
@@ -111,7 +115,7 @@ class Runner:
             for scores in RunFolder(job.folder).scores_files():
                 scores.unlink()
         job.folder.mkdir(parents=True, exist_ok=True)
-        write_text(file, dump_config(job.config))
+        write_text(file, dump_config(config))
         write_text(job.folder / FACTS_FILE, json.dumps(facts, indent=1) + "\n")
 
     def _call(self, job: Job, log: IO[str], *words: str) -> None:

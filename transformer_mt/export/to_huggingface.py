@@ -147,8 +147,14 @@ class ToHuggingFace:
         return {}
 
     def usage(self, config: Config, out: str) -> str:
-        piece = config.data.language_piece(config.data.languages)
+        is_m2m = _is_m2m(config.model)
+        piece = None if is_m2m else config.data.language_piece(config.data.languages)
         asks = f"\nEach source begins with the piece of its target language: `{piece}`.\n" if piece else ""
+        if is_m2m:
+            asks = (
+                "\nThe language it writes is that of `generation_config.json`; `forced_bos_token_id` names "
+                "another, and `tokenizer.src_lang` another source.\n"
+            )
         return f"""\
 With [transformers](https://github.com/huggingface/transformers) (`pip install transformers sentencepiece
 torch`):

@@ -25,10 +25,7 @@ def read_ctranslate2(folder: Path) -> ForeignModel:
     inside = ctranslate2_inside(folder)
     config, facts = read_json(inside / "config.json", {}), read_json(folder / "metadata.json", {})
     said = read_json(folder / "tokenizer_config.json", {})
-    names = ["shared_vocabulary"]
-    if not any(inside.glob("shared_vocabulary.*")):
-        names = ["source_vocabulary", "target_vocabulary"]
-    lists = [_pieces(inside, name) for name in names]
+    lists = _lists(inside)
     if any((piece.startswith("__") and piece.endswith("__")) or piece == "eng_Latn" for piece in lists[0]):
         raise InputError(
             f"{folder}: must not need pieces of languages, but is M2M-100 or NLLB; import it from the hub"
@@ -64,8 +61,18 @@ def link_model(folder: Path, out: Path, name: str) -> None:
     config = read_json(inside / "config.json", {})
     # Models of Hugging Face expect the end of the source among its pieces.
     needs_end = (folder / "source.spm").exists() and not config.get("add_source_eos", False)
-    facts = {"run": name, "weights": None, "positions": _POSITIONS, "source_end": needs_end}
+    facts = {
+        "run": name, "weights": None, "positions": _POSITIONS, "source_end": needs_end,
+        "target_pieces": len(_lists(inside)[-1]),
+    }  # fmt: skip
     write_text(out / "export.json", json.dumps(facts, indent=1) + "\n")
+
+
+def _lists(inside: Path) -> list[list[str]]:
+    """The pieces of both sides or of each."""
+    is_shared = any(inside.glob("shared_vocabulary.*"))
+    names = ["shared_vocabulary"] if is_shared else ["source_vocabulary", "target_vocabulary"]
+    return [_pieces(inside, name) for name in names]
 
 
 def _pieces(folder: Path, name: str) -> list[str]:
@@ -73,7 +80,7 @@ def _pieces(folder: Path, name: str) -> list[str]:
     for file in (folder / f"{name}.json", folder / f"{name}.txt"):
         if file.exists():
             text = file.read_text(encoding="utf-8")
-            return list(json.loads(text)) if file.suffix == ".json" else text.split("\n")[: -1 or None]
+            return list(json.loads(text)) if file.suffix == ".json" else text.removesuffix("\n").split("\n")
     raise InputError(f"{folder}: must hold {name}.json, but does not")
 
 

@@ -4,10 +4,11 @@ import json
 import re
 import shutil
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import yaml
 from pydantic import ValidationError
 
 from transformer_mt.checkpoint import save_weights
@@ -21,23 +22,19 @@ from transformer_mt.importing.ctranslate2_folder import link_model, read_ctransl
 from transformer_mt.importing.foreign_model import ForeignModel
 from transformer_mt.importing.huggingface_folder import read_huggingface_folder
 from transformer_mt.importing.kinds import is_ctranslate2, is_marian
+from transformer_mt.importing.languages import NO_LANGUAGES, Languages, UnknownLanguageError
 from transformer_mt.importing.marian_npz import read_marian_npz
 from transformer_mt.messages import say
 from transformer_mt.runs.folder import RunFolder
 
 
-@dataclass(frozen=True)
-class Languages:
-    """The languages a user names for a model."""
-
-    source: str | None = None
-    target: str | None = None
-    is_fallback: bool = False
-    """Only for what the model does not say."""
-
-
 def import_model(
-    folder: Path, out: Path, name: str, languages: Languages = Languages(), revision: str | None = None
+    folder: Path,
+    out: Path,
+    name: str,
+    languages: Languages = NO_LANGUAGES,
+    revision: str | None = None,
+    before_writing: Callable[[], None] = lambda: None,
 ) -> RunFolder:
     """Write the model in `folder`, known as `name`, as a run to `out`; on failure nothing is kept.
 
@@ -48,6 +45,7 @@ def import_model(
         raise InputError(f"{out}: must be a new folder, but {found}; remove it or name another")
     foreign = _read(folder)
     config = _config(foreign, folder, name, languages)
+    before_writing()
     out.parent.mkdir(parents=True, exist_ok=True)
     unfinished = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
     try:
@@ -77,9 +75,23 @@ def import_model(
 
 
 def _read(folder: Path) -> ForeignModel:
-    if is_marian(folder):
-        return read_marian_npz(folder)
-    return read_ctranslate2(folder) if is_ctranslate2(folder) else read_huggingface_folder(folder)
+    """The model. InputError where its files are not what its software writes."""
+    try:
+        if is_marian(folder):
+            return read_marian_npz(folder)
+        return read_ctranslate2(folder) if is_ctranslate2(folder) else read_huggingface_folder(folder)
+    except InputError as error:
+        where = "" if str(error).startswith(str(folder)) else f"{folder}: "
+        raise InputError(where, *error.parts) from None
+    except KeyError as error:
+        raise InputError(
+            f"{folder}: must say {error.args[0]} in its files, but does not; is it whole?"
+        ) from None
+    except (TypeError, ValueError, AttributeError, IndexError, RuntimeError, yaml.YAMLError) as error:
+        reason = str(error).strip().split("\n")[0][:200]
+        raise InputError(
+            f"{folder}: must be a model as its software writes it, but is not: {reason}"
+        ) from None
 
 
 def _config(foreign: ForeignModel, folder: Path, name: str, languages: Languages) -> Config:
@@ -125,12 +137,14 @@ def _direction(foreign: ForeignModel, folder: Path, languages: Languages) -> tup
     source, target = source or foreign.source_lang, target or next(iter(foreign.target_langs), None)
     for key, language in (("from", source), ("to", target)):
         if language is None:
-            raise InputError(f"{folder}: does not say its languages; name them with ", Setting(key))
+            raise UnknownLanguageError(f"{folder}: does not say its languages; name them with ", Setting(key))
         if known and language not in known and (key == "to" or foreign.language_pieces == "both"):
             raise InputError(
                 Setting(key), f" must be a language of the model ({', '.join(known)}), but is {language}"
             )
     assert source is not None and target is not None
+    if source == target:
+        raise InputError(f"{folder}: source and target language must differ, but both are {source}")
     return source, target
 
 

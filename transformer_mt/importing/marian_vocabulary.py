@@ -43,8 +43,11 @@ def numbered_by_its_model(tokenizer: Tokenizer) -> Tokenizer:
 
 def _numbering(file: Path, config: dict[str, Any], facts: dict[str, Any]) -> Numbering:
     there = read_json(file)
-    names = {name: str(facts.get(f"{name}_token", default)) for name, default in
-             (("unk", "<unk>"), ("eos", "</s>"), ("pad", "<pad>"))}  # fmt: skip
+    usual = {"unk": "<unk>", "eos": "</s>", "pad": "<pad>"}
+    said = {name: facts.get(f"{name}_token") or piece for name, piece in usual.items()}
+    names = {
+        name: str(piece["content"] if isinstance(piece, dict) else piece) for name, piece in said.items()
+    }
     if missing := [piece for piece in names.values() if piece not in there]:
         raise InputError(f"{file}: must hold {', '.join(names.values())}, but has no {missing[0]}")
     special = {name: int(there[piece]) for name, piece in names.items()}

@@ -2,19 +2,20 @@
 
 import hashlib
 import json
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from transformer_mt.cache import cache_root
 from transformer_mt.config import Config
 from transformer_mt.importing.kinds import is_public
+from transformer_mt.importing.languages import Languages, UnknownLanguageError
 from transformer_mt.locks import wait_for_folder
 from transformer_mt.messages import say
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.version import __version__
 
-if TYPE_CHECKING:
-    from transformer_mt.importing.import_model import Languages
+# The files of a model: the key in the cache changes with them, and with nothing else beside them.
+_READ = re.compile(r".*\.(json|spm|model|safetensors|npz|yml|bin)|.*vocabulary\.txt")
 
 
 def run_of(model: str | Path, source: str | None = None, target: str | None = None) -> RunFolder:
@@ -24,8 +25,6 @@ def run_of(model: str | Path, source: str | None = None, target: str | None = No
     folder = Path(model)
     if not is_public(folder):
         return RunFolder(folder)
-    from transformer_mt.importing.import_model import Languages  # imports torch
-
     return _imported(folder, str(model), Languages(source, target, is_fallback=True))
 
 
@@ -35,9 +34,8 @@ def parent_of(config: Config) -> RunFolder | None:
     if parent is None:
         return None
     if isinstance(parent, str):
-        return run_of(parent)
+        return run_of(parent, config.data.source_lang, config.data.target_lang)
     from transformer_mt.importing.hub_model import fetched
-    from transformer_mt.importing.import_model import Languages
 
     folder, revision = fetched(parent.huggingface, parent.revision)
     if not is_public(folder):
@@ -46,20 +44,26 @@ def parent_of(config: Config) -> RunFolder | None:
     return _imported(folder, parent.huggingface, languages, revision)
 
 
-def _imported(
-    folder: Path, name: str, languages: "Languages | None" = None, revision: str | None = None
-) -> RunFolder:
+def _imported(folder: Path, name: str, languages: Languages, revision: str | None = None) -> RunFolder:
+    """The run in the cache; with these languages only where the model says none."""
     inside = folder if folder.is_dir() else folder.parent
-    files = [path for path in sorted(inside.rglob("*")) if path.is_file()]
-    stats = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
-    facts = [__version__, str(folder.resolve()), stats, vars(languages) if languages else None]
-    key = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:24]
-    out = cache_root() / "imported" / key
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with wait_for_folder(out.parent, lambda: None):
-        if not out.exists():
-            from transformer_mt.importing.import_model import Languages, import_model  # imports torch
+    files = [
+        path for path in sorted((*inside.iterdir(), *inside.glob("model/*"))) if _READ.fullmatch(path.name)
+    ]
+    stats = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files]
+    root = cache_root() / "imported"
+    root.mkdir(parents=True, exist_ok=True)
+    with wait_for_folder(root, lambda: None):
+        for chosen in (Languages(), languages):
+            facts = [__version__, str(folder.resolve()), stats, vars(chosen)]
+            out = root / hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:24]
+            try:
+                if not out.exists():
+                    from transformer_mt.importing.import_model import import_model  # imports torch
 
-            say(f"importing {name}, once")
-            import_model(folder, out, name, languages or Languages(), revision)
-    return RunFolder(out)
+                    import_model(folder, out, name, chosen, revision, lambda: say(f"importing {name}, once"))
+                return RunFolder(out)
+            except UnknownLanguageError:
+                if chosen == languages:
+                    raise
+    raise AssertionError("one of the two ends the loop")

@@ -11,6 +11,9 @@ from transformer_mt.messages import say
 from transformer_mt.new_config.guess_corpora import Guess, guess_corpora
 from transformer_mt.progress_bar import show_progress
 
+BATCH_FILL = 0.92
+"""Batches are as full as this, because their pairs differ in length."""
+
 # Pairs whose pieces are counted.
 _SAMPLE = 20_000
 # Characters of a side.
@@ -47,10 +50,11 @@ def read_files(source_lang: str, target_lang: str, files: Sequence[str]) -> Data
     return data
 
 
-def held_out_share(pairs: int) -> tuple[str, int]:
-    """The share of the pairs that a validation or a test set has, and the most pairs of it."""
+def held_out_set(pairs: int) -> tuple[str, float]:
+    """The YAML of a validation or test set that is held out of so many pairs, and about how many it has."""
     share = min(_MOST_HELD_OUT, float(f"{1.2 * _HELD_OUT / pairs:.2g}"))
-    return f"{share:.10f}".rstrip("0"), _HELD_OUT
+    written = f"{share:.10f}".rstrip("0")
+    return f"{{from_train: {{share: {written}, max: {_HELD_OUT}}}}}", share * pairs
 
 
 def sides_of(pairs: Sequence[tuple[str, str]], tokenizer: Tokenizer) -> Iterator[tuple[list[int], list[int]]]:

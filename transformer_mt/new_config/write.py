@@ -18,7 +18,7 @@ from transformer_mt.errors import InputError
 from transformer_mt.files import write_text
 from transformer_mt.messages import say
 from transformer_mt.new_config.adapting import adapting_config
-from transformer_mt.new_config.files import Data, held_out_share, read_files, sides_of
+from transformer_mt.new_config.files import BATCH_FILL, Data, held_out_set, read_files, sides_of
 from transformer_mt.new_config.sizing import UNSEGMENTED_LEAST, Size, shortened, size_for, smaller
 from transformer_mt.progress_bar import duration
 from transformer_mt.text.normalization import normalization_for
@@ -32,8 +32,6 @@ _WORDS_PER_PIECE = 20
 _MIN_VOCABULARY, _REFUSED_VOCABULARY = 400, 300
 # BLEU counts sequences of up to this many tokens.
 _FEW_TOKENS = 4
-# Batches are as full as this, because their pairs differ in length.
-_BATCH_FILL = 0.92
 
 
 def new_config(
@@ -137,7 +135,7 @@ def _has_short_targets(data: Data) -> bool:
 
 
 def _updates(data: Data, size: Size, lengths: Sequence[tuple[int, int]]) -> int:
-    per_pair = sum(map(max, lengths)) / len(lengths) / _BATCH_FILL
+    per_pair = sum(map(max, lengths)) / len(lengths) / BATCH_FILL
     return max(100, int(size.epochs * data.pairs * per_pair / size.batch_tokens) // 10 * 10)
 
 
@@ -150,7 +148,7 @@ def _config(data: Data, size: Size, lengths: Sequence[tuple[int, int]], out: Pat
     """The config, and its YAML with a comment on each choice."""
     updates = _updates(data, size, lengths)
     every = _validate_every(updates)
-    share, most = held_out_share(data.pairs)
+    held_out, about = held_out_set(data.pairs)
     longest = sorted(map(max, lengths))
     max_length = next((n for n in (64, 128, 256) if longest[int(0.999 * (len(longest) - 1))] <= n), 256)
     fitting = sum(length <= max_length for length in longest) / len(longest)
@@ -158,7 +156,6 @@ def _config(data: Data, size: Size, lengths: Sequence[tuple[int, int]], out: Pat
     entries = [flow(guess.corpus) for guess in data.guesses]
     train = f" {entries[0]}" if len(entries) == 1 else "".join(f"\n    - {entry}" for entry in entries)
     note = " BPE-dropout divides words into other pieces each time." if size.bpe_dropout else ""
-    held_out = f"{{from_train: {{share: {share}, max: {most}}}}}"
     text = f"""\
 # Written by `transformer-mt new` for {data.pairs:,} pairs of about {per_pair:.0f} tokens. Look at them first:
 # transformer-mt inspect {shlex.quote(str(out))}
@@ -166,7 +163,7 @@ data:
   source_lang: {data.source_lang}
   target_lang: {data.target_lang}
   train:{train}
-  # About {float(share) * data.pairs:,.0f} of the sources, by a hash: more data never moves one into training.
+  # About {about:,.0f} of the sources, by a hash: more data never moves one into training.
   valid: {held_out}
   test: [{held_out}]
   max_length: {max_length}  # pieces; {fitting:.1%} of the pairs are no longer

@@ -20,7 +20,7 @@ from transformer_mt.progress_bar import show_progress
 from transformer_mt.training.reporting.report import write_report
 from transformer_mt.training.state.progress import is_better
 from transformer_mt.training.state.run import Run
-from transformer_mt.training.update.adaptation import is_partial, whole
+from transformer_mt.training.update.adaptation import averaged, is_partial, whole
 from transformer_mt.training.validate import SetScores, Validation, validate
 from transformer_mt.translation.translator import Translator
 
@@ -135,7 +135,7 @@ def finish(run: Run) -> None:
     steps = ranks.broadcast(run.averaging.readable_steps(run.progress) if ranks.is_rank_zero else [])
     if len(steps) > 1:
         files = show_progress(map(run.averaging.file, steps), "averaging", len(steps), unit="checkpoints")
-        average = checkpoint.average(files) if ranks.is_rank_zero else None
+        average = averaged(files, run.config.train, run.folder.frozen_file) if ranks.is_rank_zero else None
         average = ranks.broadcast_tensors(average)
         run.load_trained(average, "the average")
         result = validate(run.full_model(), run.data, run.config, run.device, ranks)

@@ -113,6 +113,7 @@ def _open_run(config: Config, folder: RunFolder, fresh: bool, ranks: Ranks, held
     if ranks.is_rank_zero:
         if saved is None:
             data.tokenizer.save(folder.path)
+            folder.frozen_file.unlink(missing_ok=True)  # of a training that ended before its first checkpoint
         if parent is not None:
             parent.record(folder)
         _write_facts(data, folder)

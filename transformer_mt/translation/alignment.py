@@ -71,7 +71,8 @@ def align_segment(
     `src` may begin with tags, which are not in `source`, and may have been cut.
     """
     _, src_spans = tokenizer.spans_src(source)
-    tags = sum(piece in tokenizer.control_ids.values() for piece in src)
+    control = set(tokenizer.control_ids.values())
+    tags = next((i for i, piece in enumerate(src) if piece not in control), len(src))
     tgt_spans = tokenizer.spans_tgt(tgt)
     src_words, tgt_words = find_words(source), find_words(tokenizer.decode_tgt(tgt))
     # After a cut or a tag the attention has fewer or more columns than the text has pieces.

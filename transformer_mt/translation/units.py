@@ -170,9 +170,10 @@ class Planner:
         """What the decoder is given before it writes."""
         self.max_src_length = min(c.data.max_length for c in configs)
         """Longer segments, in pieces with EOS, are divided."""
-        self.max_positions = min(
+        most_positions = min(
             (c.data.max_length for c in configs if c.model.has_max_positions), default=max_positions
         )
+        self.max_positions = most_positions and most_positions - len(self.prompt)
         """Most pieces of a side the model has positions for, EOS counted; None if there is no limit."""
         has_tags = len(tokenizer.control_ids) > (len(configs[0].data.targets) if self.language_ids else 0)
         most = self.max_src_length - 1 - len(self.language_ids) - has_tags  # a tag is a piece more

@@ -40,6 +40,8 @@ def test_a_converted_model_translates_and_scores_as_the_one_on_the_hub(converted
     pairs = [(a, b) for a, b in zip(theirs.encode_src(LINES), theirs.tokenizer.encode_tgt(LINES))]
     for mine, other in zip(ours.token_log_probs(list(zip(src, tgt))), theirs.token_log_probs(pairs)):
         assert mine == pytest.approx(other, abs=1e-3)
+    cut = Translator.load(ct2, device="cpu", decode={"max_length": 2, "beam": 3}).translate(LINES)
+    assert len(cut) == len(LINES)  # where a line is cut, what is never written is asked for
     result = cli("translate", ct2, LINES[0])
     assert result.status == 0 and len(result.out.splitlines()) == 1
     again = cli("translate", ct2, LINES[0])

@@ -269,12 +269,12 @@ def test_damaged_folders_are_told(good, tmp_path):
     assert (
         refused("source.spm", None) == ": must hold source.spm and target.spm, but: No such file or directory"
     )
-    assert refused("source.spm", b"x").startswith(
-        "the tokenizer must be a SentencePiece model, but is damaged"
-    )
+    assert ": the tokenizer must be a SentencePiece model, but is damaged" in refused("source.spm", b"x")
     assert refused("vocab.json", b"{") == "vocab.json: must be JSON in UTF-8, but is not; download it again"
     assert refused("vocab.json", b'{"a": 0}') == "vocab.json: must hold <unk>, </s>, <pad>, but has no <unk>"
-    other = {piece: i for i, piece in enumerate(["</s>", "<unk>", *map(str, range(300)), "<pad>"])}
+    other = {
+        piece: i for i, piece in enumerate(["</s>", "<unk>", *(f"nothing{i}" for i in range(300)), "<pad>"])
+    }
     few = refused("vocab.json", json.dumps(other).encode())
     assert few.startswith(": vocab.json must hold the pieces of source.spm, but has ")
     assert refused("model.safetensors", b"x").startswith(
@@ -285,6 +285,28 @@ def test_damaged_folders_are_told(good, tmp_path):
     (good / "pytorch_model.bin").write_bytes(b"x")
     assert "pytorch_model.bin, whose files may hold code" in refused("model.safetensors", None)
     (good / "pytorch_model.bin").unlink()
+
+
+@pytest.mark.parametrize(
+    "file, key, value, message",
+    [
+        ("config.json", "d_model", None, "must say d_model in its files, but does not; is it whole?"),
+        ("config.json", "encoder_attention_heads", 5, "decoder_attention_heads must be 5, but is 4"),
+        ("config.json", "max_position_embeddings", "long", "must be a model as its software writes it"),
+        ("vocab.json", "▁The", "x", "must be a model as its software writes it"),
+        ("generation_config.json", "num_beams", "many", "must be a model as its software writes it"),
+    ],
+)
+def test_values_that_no_such_model_has_are_told(good, tmp_path, file, key, value, message):
+    folder = tmp_path / "opus-mt-en-de"
+    shutil.copytree(good, folder)
+    facts = json.loads((folder / file).read_text()) | {key: value}
+    if value is None:
+        del facts[key]
+    (folder / file).write_text(json.dumps(facts))
+    with pytest.raises(InputError) as error:
+        import_model(folder, tmp_path / "run", NAME)
+    assert str(error.value).startswith(str(folder)) and message in str(error.value)
 
 
 def test_languages_are_named_where_the_model_does_not(good, tmp_path):

@@ -104,11 +104,46 @@ def test_plans_count_what_is_not_trained(child):
     assert frozen.parameters == full.parameters < lora.parameters
 
 
+def test_lora_leaves_frozen_parts_as_they_are(child, tiny_run, tmp_path, no_pictures):
+    run = RunFolder(tmp_path / "run")
+    train(child({**LORA, "freeze": ["encoder"]}), run.path)
+    before, after = RunFolder(tiny_run).weights(), run.weights()
+    moved = {name.split(".")[0] for name in before if not torch.equal(before[name], after[name])}
+    assert moved == {"decoder"}
+
+
+def test_layers_that_are_all_frozen_leave_the_embeddings_to_be_trained(
+    child, tiny_run, tmp_path, no_pictures
+):
+    run = RunFolder(tmp_path / "run")
+    train(child({"freeze": ["encoder", "decoder"], "optimizer": "muon"}), run.path)
+    before, after = RunFolder(tiny_run).weights(), run.weights()
+    assert [name for name in before if not torch.equal(before[name], after[name])] == [
+        "src_embedding.tokens.weight"
+    ]
+
+
+def test_the_average_of_lora_is_that_of_whole_weights(child, tmp_path, no_pictures):
+    from transformer_mt.checkpoint import load_weights
+    from transformer_mt.training.update.adaptation import averaged, whole
+
+    run, config = RunFolder(tmp_path / "run"), child({**LORA, "learning_rate": 0.05})
+    train(config, run.path)
+    files = sorted(run.averaging.glob("*.safetensors"))
+    frozen = load_weights(run.frozen_file)
+    parts = [whole({**frozen, **load_weights(file)}, config.train) for file in files]
+    mean = whole({**frozen, **averaged(files, config.train, run.frozen_file)}, config.train)
+    for name, tensor in mean.items():
+        torch.testing.assert_close(tensor, sum(part[name] for part in parts) / len(parts))
+
+
 def test_mistakes_are_told(child, write_config, tiny_run, tmp_path, no_pictures):
     with pytest.raises(InputError, match="train.lora.rank must be left out without init_from"):
         load_config(write_config(train=LORA))
     with pytest.raises(InputError, match="train.freeze must be left out without init_from"):
         load_config(write_config(train={"freeze": ["encoder"]}))
+    with pytest.raises(InputError, match="train.freeze must leave something to be trained"):
+        child({"freeze": ["encoder", "decoder", "embeddings"]})
     config = child(LORA, data={"train": {"toy": "train", "size": 1500, "tag": "<bt>"}})
     with pytest.raises(
         InputError, match="must leave embeddings to be trained where pieces are new, but 1 are"

@@ -61,6 +61,8 @@ class Augmentation:
         ]
         self._placeholder = Placeholder()
         self._control_ids = set(tokenizer.control_ids.values())
+        # Of two vocabularies the source's has them, and an id is not the same piece in both.
+        self._target_control_ids = self._control_ids if tokenizer.shared else set()
 
     def __call__(self, epoch: int, rows: np.ndarray, chunk: Chunk) -> Chunk:
         """The columns of these rows as the epoch has them."""
@@ -77,7 +79,8 @@ class Augmentation:
         new_src = self._tokenizer.encode_src([text for text, _ in texts], num_threads=1)
         new_tgt = self._tokenizer.encode_tgt([text for _, text in texts], num_threads=1)
         for index, src_ids, tgt_ids in zip(indices.tolist(), new_src, new_tgt):
-            before, before_tgt = self._before(src[index]), self._before(tgt[index])
+            before = self._before(src[index], self._control_ids)
+            before_tgt = self._before(tgt[index], self._target_control_ids)
             fits = max(len(before) + len(src_ids), len(before_tgt) + len(tgt_ids)) < self._max_length
             # Without byte pieces a capital may be unknown to the vocabulary.
             if src_ids and tgt_ids and fits and UNK not in src_ids and UNK not in tgt_ids:
@@ -120,10 +123,10 @@ class Augmentation:
         return src, tgt
 
     def _text(self, src: np.ndarray, tgt: np.ndarray) -> Pair:
-        sides = (self._tokenizer.src, src), (self._tokenizer.tgt, tgt)
-        first, second = (side.decode(ids[len(self._before(ids)) :].tolist()) for side, ids in sides)
-        return first, second
+        src_text = src[len(self._before(src, self._control_ids)) :]
+        tgt_text = tgt[len(self._before(tgt, self._target_control_ids)) :]
+        return self._tokenizer.src.decode(src_text.tolist()), self._tokenizer.tgt.decode(tgt_text.tolist())
 
-    def _before(self, ids: np.ndarray) -> list[int]:
+    def _before(self, ids: np.ndarray, control: set[int]) -> list[int]:
         """The control pieces that a side begins with."""
-        return list(takewhile(self._control_ids.__contains__, ids[:_MOST_BEFORE].tolist()))
+        return list(takewhile(control.__contains__, ids[:_MOST_BEFORE].tolist()))

@@ -36,11 +36,14 @@ class Renumbered:
         return bool(self._model.is_byte(self._in_model[id]))
 
     def is_control(self, id: int) -> bool:
-        """Whether no text is ever divided into this piece."""
+        """Whether no text is ever divided into this piece. What the model does not know is one all the same
+        where the vocabulary has it.
+        """
         in_model = self._in_model[id]
-        return id != self._unknown and bool(
-            self._model.is_control(in_model) or self._model.is_unknown(in_model)
-        )
+        if id == self._unknown or not (self._model.is_control(in_model) or self._model.is_unknown(in_model)):
+            return False
+        piece = self._pieces[id]
+        return self._model.is_control(in_model) or piece not in self._model.encode(piece, out_type=str)
 
     def get_score(self, id: int) -> float:
         return float(self._model.get_score(self._in_model[id]))

@@ -12,7 +12,7 @@ from transformer_mt.checkpoint import load_model_weights
 from transformer_mt.config import Config
 from transformer_mt.data.corpora.scored_sentences import ScoredSentences
 from transformer_mt.data.vocabulary.new_pieces import origins
-from transformer_mt.data.vocabulary.tokenizer import UNK, Tokenizer
+from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.files import write_text
 from transformer_mt.importing.model_folder import parent_of
@@ -59,7 +59,9 @@ class Parent:
         vector the training has made unlikely as output. InputError if such vectors are not trained.
         """
         weights = self.folder.weights()
-        new = origins(self.folder.tokenizer(), tokenizer, config.data.new_languages)
+        old = self.folder.tokenizer()
+        new = origins(old, tokenizer, config.data.new_languages)
+        is_text = [piece not in tokenizer.control_ids for piece in tokenizer.all_pieces_src[-len(new) :]]
         for name, parameter in model.named_parameters():
             if name in weights and (missing := len(parameter) - len(weights[name])) > 0:
                 if not trains_embeddings(config.train):
@@ -67,7 +69,7 @@ class Parent:
                         "train.freeze and train.lora must leave embeddings to be trained where pieces are "
                         f"new, but {missing} are: tags or languages that {self.folder} does not have"
                     )
-                weights[name] = _with_rows(weights[name], new[:missing])
+                weights[name] = _with_rows(weights[name], new[:missing], is_text)
         load_model_weights(model, weights, str(self.folder.weights_file))
 
     def record(self, folder: RunFolder) -> None:
@@ -80,12 +82,13 @@ class Parent:
         write_text(folder.parent_file, json.dumps(facts, indent=1) + "\n")
 
 
-def _with_rows(weight: Tensor, origins: Sequence[Sequence[int]]) -> Tensor:
-    """An embedding, or the bias of the output, with more rows, each the mean of some it has."""
+def _with_rows(weight: Tensor, origins: Sequence[Sequence[int]], is_text: Sequence[bool]) -> Tensor:
+    """An embedding, or the bias of the output, with more rows, each the mean of some it has. What is no text
+    is never written.
+    """
     rows = torch.stack([weight[list(ids)].mean(dim=0) for ids in origins])
-    if weight.dim() == 1:  # what is no text is never written
-        is_text = torch.tensor([list(ids) != [UNK] for ids in origins])
-        rows = rows.masked_fill(~is_text, NEVER)
+    if weight.dim() == 1:
+        rows = rows.masked_fill(~torch.tensor(is_text[: len(origins)]), NEVER)
     return torch.cat([weight, rows])
 
 
@@ -96,11 +99,14 @@ def note_other_directions(config: Config, parent: Parent) -> None:
         for one in (config, parent.config)
     )
     if not mine & theirs:
-        of_parent, own = (
-            ", ".join(f"{source} to {target}" for source, target in sorted(directions))
-            for directions in (theirs, mine)
-        )
+        of_parent, own = (_few(sorted(directions)) for directions in (theirs, mine))
         say(f"note: {parent.folder} translates {of_parent}, and this run {own}")
+
+
+def _few(directions: Sequence[tuple[str, str]]) -> str:
+    """The first of them, as a model of many languages has thousands."""
+    named = ", ".join(f"{source} to {target}" for source, target in directions[:5])
+    return named + (f" and {len(directions) - 5:,} more" if len(directions) > 5 else "")
 
 
 def inherited_sentences(folder: RunFolder, parent: Parent | None, is_resumed: bool) -> frozenset[int] | None:

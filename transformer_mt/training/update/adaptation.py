@@ -3,11 +3,13 @@
 A checkpoint holds what is trained; what is not is written once. The model in the run's folder is whole.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
+from transformer_mt import checkpoint
 from transformer_mt.checkpoint import Tensors
 from transformer_mt.config import TrainConfig
 from transformer_mt.model.attention import MultiHeadAttention
@@ -29,7 +31,9 @@ def adapt(model: TranslationModel, train: TrainConfig) -> None:
         if has_lora or name.startswith(prefixes):
             parameter.requires_grad_(False)
     if has_lora:
-        modules = [module for block in model.blocks for module in _adapted(block, train)]
+        stays = {block for name, block in model.named_modules() if name.startswith(prefixes)}
+        blocks = [block for block in model.blocks if block not in stays]
+        modules = [module for block in blocks for module in _adapted(block, train)]
         add_lora(modules, train.lora.rank, train.lora.alpha)
 
 
@@ -60,6 +64,22 @@ def split(model: nn.Module, weights: Tensors) -> tuple[dict[str, Tensor], dict[s
         {name: tensor for name, tensor in weights.items() if name in trained},
         {name: tensor for name, tensor in weights.items() if name not in trained},
     )
+
+
+def averaged(files: Iterable[Path], train: TrainConfig, frozen: Path) -> dict[str, Tensor]:
+    """The mean of what is trained in several checkpoints. With LoRA the mean of the whole weights, beside
+    products that are zero.
+    """
+    if not train.lora.rank:
+        return checkpoint.average(files)
+    fixed, parts = checkpoint.load_weights(frozen), [checkpoint.load_weights(file) for file in files]
+    total: dict[str, Tensor] = {}
+    for part in parts:
+        for name, weight in whole({**fixed, **part}, train).items():
+            total[name] = weight.double() + total.get(name, 0.0)
+    mean = {name: (weight / len(parts)).float() for name, weight in total.items()}
+    thin = {name: torch.zeros_like(tensor) for name, tensor in parts[0].items()}
+    return {**mean, **thin}
 
 
 def whole(weights: Tensors, train: TrainConfig) -> dict[str, Tensor]:

@@ -56,6 +56,8 @@ def build_optimizer(model: TranslationModel, config: TrainConfig) -> torch.optim
         modules = [module for block in model.blocks for module in block.modules()]
         hidden = {id(module.weight) for module in modules if isinstance(module, nn.Linear)}
         layers = [parameter for parameter in matrices if id(parameter) in hidden]
+        if not layers:
+            return torch.optim.AdamW(_groups(matrices, others, config.weight_decay), **settings)
         # Without instructions for it, bfloat16 is many times slower than float32.
         fast = choose_precision("auto", parameters[0].device) == torch.bfloat16
         dtype = torch.bfloat16 if fast else torch.float32

@@ -40,10 +40,14 @@ class WeightCopies:
     @contextmanager
     def in_dtype(self, dtype: torch.dtype) -> Iterator[None]:
         """Within it the layers compute with copies in `dtype`."""
-        copies = _Copies.apply(dtype, *(module.get_parameter(name) for module, name in self._weights))
+        weights = [module.get_parameter(name) for module, name in self._weights]
+        trained = tuple(weight for weight in weights if weight.requires_grad)
+        frozen = tuple(weight.detach() for weight in weights if not weight.requires_grad)
+        copies = iter(_Copies.apply(dtype, *trained) if trained else ())
+        others = iter(_cast(frozen, dtype) if frozen else ())
         # An attribute of the object itself hides the parameter of this name.
-        for (module, name), copy in zip(self._weights, copies):
-            module.__dict__[name] = copy
+        for (module, name), weight in zip(self._weights, weights):
+            module.__dict__[name] = next(copies if weight.requires_grad else others)
         try:
             yield
         finally:

@@ -147,8 +147,11 @@ class CTranslate2Engine:
         dtype: str,
         max_positions: int,
         end: Sequence[str] = (),
+        target_pieces: int | None = None,
     ) -> None:
-        """`end` are pieces after each source, of models that expect them there."""
+        """`end` are pieces after each source, of models that expect them there; `target_pieces` is how many
+        pieces the model has, where the vocabulary has others that it never writes.
+        """
         self._end = end
         self.max_positions: int | None = max_positions
         self.folder, self.device, self.dtype = folder, device, dtype
@@ -157,6 +160,9 @@ class CTranslate2Engine:
         self.tgt_pieces = tokenizer.all_pieces_tgt
         self.tgt_ids = {piece: i for i, piece in enumerate(self.tgt_pieces)}
         self._never = (PAD, UNK, BOS, *(tokenizer.control_ids.values() if tokenizer.shared else ()))
+        if target_pieces is not None:
+            there = tokenizer.numberings[-1].places()
+            self._never = tuple(i for i in self._never if there[i] < target_pieces)
         self._library_model: Any = None
         self._workers = 0
 
@@ -176,7 +182,7 @@ class CTranslate2Engine:
                 f"{folder}: must hold a whole export.json, but does not; export it again"
             ) from None
         end = [tokenizer.all_pieces_src[EOS]] if facts.get("source_end") else []
-        return cls(folder, tokenizer, kind, dtype or "default", positions, end)
+        return cls(folder, tokenizer, kind, dtype or "default", positions, end, facts.get("target_pieces"))
 
     def check(self, settings: DecodeConfig) -> None:
         check_settings(settings)
@@ -294,7 +300,7 @@ class CTranslate2Engine:
             num_hypotheses=n_best,
             length_penalty=settings.length_penalty,
             no_repeat_ngram_size=settings.no_repeat_ngram,
-            min_decoding_length=settings.min_length,
+            min_decoding_length=settings.min_length and settings.min_length + len(requests[0].prompt),
             max_decoding_length=limit + len(requests[0].prompt),
             max_input_length=0,
             return_scores=True,
