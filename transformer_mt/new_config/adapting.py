@@ -22,8 +22,8 @@ from transformer_mt.runs.resolve import with_parent
 _EPOCHS = ((3_000, 10.0), (30_000, 5.0), (300_000, 3.0))
 _MOST_EPOCHS = 1.0
 _BATCH_TOKENS = 2048
-_LEARNING_RATE = 0.0002
-_LORA_LEARNING_RATE = 0.003
+_LEARNING_RATE = 0.0005
+_LORA_LEARNING_RATE = 0.005
 
 
 def adapting_config(data: Data, parent: str, out: Path) -> tuple[Config, str, Tokenizer]:
