@@ -49,7 +49,7 @@ OTHER_NAMES = {
         "`model.position`": ("positional_encoding", "position_encoding", "pos_enc"),
         "`tokenizer.vocab_size`": ("vocabulary_size", "num_merges", "bpe_size", "symbols"),
         "`decode.beam`": ("beam_size", "num_beams", "beam_width"),
-        "`decode.length_penalty`": ("lenpen", "alpha", "len_penalty"),
+        "`decode.length_penalty`": ("lenpen", "len_penalty"),
         "`--gpus N` on the command line": ("gpus", "num_gpus", "world_size", "devices"),
         "`--out DIR` on the command line": ("output_dir", "save_dir", "model_dir", "out"),
     }.items()
