@@ -8,6 +8,7 @@ from transformer_mt.config.data import DataConfig
 from transformer_mt.config.decode import DecodeConfig
 from transformer_mt.config.evaluate import EvaluateConfig
 from transformer_mt.config.model import ModelConfig
+from transformer_mt.config.parts.objective import BY_KIND
 from transformer_mt.config.parts.section import Changeable, Section
 from transformer_mt.config.public_model import PublicModel
 from transformer_mt.config.tokenizer import TokenizerConfig
@@ -48,6 +49,26 @@ class Config(Section):
                 "train.compile must be auto or false with model.kind: recurrent, whose graph changes with "
                 "the length, but is true"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _objectives_fit_the_kind(self) -> "Config":
+        may, data = BY_KIND[self.model.kind], self.data
+        sets = [
+            *data.entries,
+            *(corpus for corpus in (*data.valid_sets, *data.test) if not corpus.is_held_out),
+        ]
+        if wrong := next((corpus for corpus in sets if corpus.objective not in may), None):
+            raise ValueError(
+                f"objective must be {' or '.join(may)} with model.kind: {self.model.kind}, but "
+                f"{wrong.title} has {wrong.objective}"
+            )
+        if self.model.kind in ("encoder", "decoder") and not (self.tokenizer.shared or self.init_from):
+            raise ValueError(
+                f"tokenizer.shared must be true with model.kind: {self.model.kind}, but is false"
+            )
+        if ("classification" in data.objectives) != bool(data.labels):
+            raise ValueError("data.labels must be the labels of corpora with objective: classification")
         return self
 
     @model_validator(mode="after")

@@ -7,7 +7,9 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from transformer_mt.config.augment import AugmentConfig
 from transformer_mt.config.parts.filter import FilterConfig
 from transformer_mt.config.parts.language import Language
+from transformer_mt.config.parts.objective import MASK, OF_TEXT, Objective, label_piece
 from transformer_mt.config.parts.section import Changeable, Location, Positive, Section
+from transformer_mt.config.pretraining import DenoiseConfig, MaskedLmConfig
 from transformer_mt.data.corpora.held_out import AnySet
 from transformer_mt.data.corpora.hub import HubCorpus
 from transformer_mt.data.corpora.kind import Corpus, Languages
@@ -24,6 +26,10 @@ EvaluationCorpora = Annotated[
 """One set, or several."""
 
 
+NEXT = ("random", "next")
+"""Labels of `masked_lm.next_sentence`."""
+
+
 class NewPiecesConfig(Section):
     """Pieces that the parent's vocabulary gets, after its own."""
 
@@ -34,8 +40,10 @@ class NewPiecesConfig(Section):
 
 
 class DataConfig(Section):
-    """What is translated into what, and from which sentence pairs."""
+    """What is translated into what, and from which sentence pairs; or which text is learnt."""
 
+    language: Language | None = None
+    """Language code of the text, where nothing is translated; instead of source_lang and target_lang."""
     source_lang: Language
     """Language code of the source (`en`); also the default column."""
     target_lang: Language
@@ -81,6 +89,30 @@ class DataConfig(Section):
     """Cleaning rules of the training corpora."""
     augment: Changeable[AugmentConfig] = AugmentConfig()
     """Changes of training pairs to how people also write."""
+    denoise: DenoiseConfig = DenoiseConfig()
+    """The noise of corpora with objective: denoise."""
+    masked_lm: MaskedLmConfig = MaskedLmConfig()
+    """The masks of corpora with objective: masked_lm."""
+    labels: list[Annotated[str, Field(min_length=1)]] = Field([])
+    """The targets of corpora with objective: classification, each of which is one of these."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_language(cls, data: Any) -> Any:
+        """`language` for source_lang, target_lang and the language of each plain text."""
+        if not isinstance(data, dict) or not (language := data.get("language")):
+            return data
+
+        def complete(corpus: Any) -> Any:
+            is_text = isinstance(corpus, dict) and corpus.get("objective") in OF_TEXT
+            return {"language": language} | corpus if is_text else corpus
+
+        data = {"source_lang": language, "target_lang": language} | data
+        for key in ("train", "valid", "test"):
+            if key in data:
+                corpora = data[key]
+                data[key] = list(map(complete, corpora)) if isinstance(corpora, list) else complete(corpora)
+        return data
 
     @model_validator(mode="before")
     @classmethod
@@ -120,7 +152,10 @@ class DataConfig(Section):
         names = [corpus.name for corpus in self.valid_sets if corpus.name]
         if len(set(names)) < len(names):
             raise ValueError(f"the names of the sets in data.valid must differ, but are {', '.join(names)}")
-        self._check_languages()
+        if self.language and (self.source_lang, self.target_lang) != (self.language, self.language):
+            raise ValueError("data.language must be left out with data.source_lang and data.target_lang")
+        if self.directions:
+            self._check_languages()
         for key, corpora in (("data.valid", self.valid_sets), ("data.test", self.test)):
             if any(corpus.weight != 1.0 for corpus in corpora):
                 raise ValueError(f"{key} must not have a weight, which only training corpora have")
@@ -186,28 +221,53 @@ class DataConfig(Section):
 
     @property
     def directions(self) -> list[tuple[str, str]]:
-        """Source and target language of the training corpora, each pair once, in order."""
+        """Source and target language of the training corpora, each pair once, in order; none where all are
+        plain text.
+        """
         each = (entry.directions(self.languages) for entry in self.entries)
         return list(dict.fromkeys(direction for several in each for direction in several))
 
     @property
     def languages_used(self) -> list[str]:
         """The languages of the training corpora, in order."""
-        return list(dict.fromkeys(language for direction in self.directions for language in direction))
+        others = [self.languages_of(entry)[:1] for entry in self.entries if entry.objective != "translation"]
+        return list(dict.fromkeys(code for codes in (*self.directions, *others) for code in codes))
 
     @property
     def targets(self) -> list[str]:
-        """The target languages of the training corpora, in order."""
-        return list(dict.fromkeys(target for _, target in self.directions))
+        """The languages that the training corpora teach to write, in order."""
+        texts = [entry.language for entry in self.entries if entry.objective in ("denoise", "causal_lm")]
+        return list(dict.fromkeys([*(target for _, target in self.directions), *filter(None, texts)]))
+
+    def objective_of(self, corpus: AnySet) -> Objective:
+        """The objective of a corpus; a set held out of the training corpora has the main one."""
+        return self.main_objective if corpus.is_held_out else corpus.objective
+
+    @property
+    def main_objective(self) -> Objective:
+        """The objective that the model is trained for: of pairs, or the first where all is plain text."""
+        paired = (objective for objective in self.objectives if objective not in OF_TEXT)
+        return next(paired, self.objectives[0])
+
+    @property
+    def translates(self) -> bool:
+        """Whether a validation set is translated."""
+        return any(self.objective_of(corpus) == "translation" for corpus in self.valid_sets)
+
+    @property
+    def objectives(self) -> list[Objective]:
+        """The objectives of the training corpora, in order."""
+        return list(dict.fromkeys(entry.objective for entry in self.entries))
 
     @property
     def temperature_groups(self) -> list[int]:
-        """For each training corpus the number of what `temperature` mixes: its direction, or with one
-        direction the corpus itself.
+        """For each training corpus the number of what `temperature` mixes: its direction or the language of
+        its text; with one direction the corpus itself.
         """
         if len(self.directions) == 1:
             return list(range(len(self.entries)))
-        return [self.directions.index(self.languages_of(entry)) for entry in self.entries]
+        groups = [(entry.objective, self.languages_of(entry)) for entry in self.entries]
+        return [groups.index(group) for group in groups]
 
     @property
     def has_language_pieces(self) -> bool:
@@ -248,4 +308,11 @@ class DataConfig(Section):
             for corpus in corpora
             for piece in (*self.pieces_before(corpus), self.target_piece(self.languages_of(corpus)))
         ]
-        return list(dict.fromkeys(piece for piece in pieces if piece))
+        hidden = [MASK] if {"denoise", "masked_lm"} & {*self.objectives} else []
+        return list(dict.fromkeys([*filter(None, pieces), *hidden, *map(label_piece, self.all_labels)]))
+
+    @property
+    def all_labels(self) -> list[str]:
+        """What a model predicts at the first piece: labels, and whether a text follows the other."""
+        follows = NEXT if self.masked_lm.next_sentence and "masked_lm" in self.objectives else ()
+        return [*self.labels, *follows]

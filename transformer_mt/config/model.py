@@ -75,8 +75,10 @@ class RecurrentConfig(Section):
 class ModelConfig(Section):
     """The network. The defaults are the paper's base model with pre-norm."""
 
-    kind: Literal["transformer", "recurrent"] = "transformer"
-    """The architecture; recurrent is an LSTM or GRU encoder-decoder with attention."""
+    kind: Literal["transformer", "recurrent", "encoder", "decoder"] = "transformer"
+    """The architecture: recurrent is an LSTM or GRU encoder-decoder with attention, encoder is BERT and
+    decoder is GPT.
+    """
     d_model: Positive = 512
     """Width of embeddings and of every layer's output."""
     d_ff: Positive = 2048
@@ -113,6 +115,8 @@ class ModelConfig(Section):
     """Tie weights: both embeddings and the output projection with a shared vocabulary, else the target
     embedding and the output projection.
     """
+    embedding_norm: bool = False
+    """LayerNorm on the sums of embeddings and positions, as in BERT and BART."""
     output_bias: bool = False
     """A bias for each piece of the output, as Marian's models have."""
     decoder_start: Literal["bos", "eos"] = "bos"
@@ -150,6 +154,8 @@ class ModelConfig(Section):
     def _check_recurrent(self) -> None:
         if self.decoder_start == "eos":
             raise ValueError("model.decoder_start must be bos with kind: recurrent, but is eos")
+        if self.embedding_norm:
+            raise ValueError("model.embedding_norm must be false with kind: recurrent, but is true")
         if self.position not in ("sinusoidal", "none"):  # sinusoidal is the default
             raise ValueError(
                 "model.position must be none with kind: recurrent, which reads in order, but is "
@@ -176,6 +182,8 @@ class ModelConfig(Section):
             )
 
     def _check_transformer(self) -> None:
+        if self.decoder_start == "eos" and self.kind != "transformer":
+            raise ValueError(f"model.decoder_start must be bos with kind: {self.kind}, but is eos")
         if self.d_model % self.num_heads:
             raise ValueError(
                 f"model.num_heads must divide model.d_model ({self.d_model}), but is {self.num_heads}"

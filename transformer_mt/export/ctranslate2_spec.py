@@ -109,7 +109,7 @@ def _positions(positions: nn.Module, config: Config) -> np.ndarray:
 def _set_layer(layer: nn.Module, spec: Any) -> None:
     assert isinstance(layer, (EncoderLayer, DecoderLayer))
     _set_attention(layer.self_attention, layer.self_residual, spec.self_attention, self_attention=True)
-    if isinstance(layer, DecoderLayer):
+    if isinstance(layer, DecoderLayer) and layer.cross_attention is not None:
         _set_attention(layer.cross_attention, layer.cross_residual, spec.attention, self_attention=False)
     _set_norm(layer.ffn_residual.norm, spec.ffn.layer_norm)
     ffn: Any = layer.feed_forward

@@ -10,6 +10,7 @@ from transformer_mt.config.model import ModelConfig
 from transformer_mt.data.vocabulary.numbering import EOS
 from transformer_mt.model.attention import MultiHeadAttention
 from transformer_mt.model.interface import TranslationModel
+from transformer_mt.model.language_models import DecoderModel, EncoderModel, PredictionHead
 from transformer_mt.model.positions import (
     LearnedPositions,
     NoPositions,
@@ -71,7 +72,9 @@ def build_model(
 
 def _transformer(
     c: ModelConfig, src_tokens: nn.Embedding, tgt_tokens: nn.Embedding, output: nn.Linear, max_length: int
-) -> Transformer:
+) -> TranslationModel:
+    """Encoder and decoder, or one of them alone."""
+
     def feed_forward() -> nn.Module:
         if c.activation == "swiglu":
             return GatedFeedForward(c.d_model, c.d_ff, c.ffn_dropout)
@@ -82,27 +85,44 @@ def _transformer(
 
     def positions() -> nn.Module:
         if c.position == "learned":
-            return LearnedPositions(c.d_model, max_length)
+            return LearnedPositions(c.d_model, max_length + (c.kind == "encoder"))  # it reads BOS, too
         formula = {"sinusoidal": sinusoids, "sinusoidal_fairseq": fairseq_sinusoids}.get(c.position)
         return SinusoidalPositions(c.d_model, formula) if formula else NoPositions()
 
     def final_norm() -> nn.Module:
         return nn.LayerNorm(c.d_model) if c.norm == "pre" else nn.Identity()
 
-    def encoder_layer() -> EncoderLayer:
-        return EncoderLayer(build_attention(c, "encoder"), feed_forward(), residual)
+    def embedding(tokens: nn.Embedding, first: int | None = None) -> Embedding:
+        norm = nn.LayerNorm(c.d_model) if c.embedding_norm else None
+        return Embedding(tokens, positions(), c.dropout, first, norm)
 
-    def decoder_layer() -> DecoderLayer:
-        return DecoderLayer(
-            build_attention(c, "decoder"), build_attention(c, "cross"), feed_forward(), residual
-        )
+    def encoder() -> Encoder:
+        layers = [
+            EncoderLayer(build_attention(c, "encoder"), feed_forward(), residual)
+            for _ in range(c.num_encoder_layers)
+        ]
+        return Encoder(layers, final_norm())
 
+    def decoder(has_source: bool) -> Decoder:
+        layers = [
+            DecoderLayer(
+                build_attention(c, "decoder"),
+                build_attention(c, "cross") if has_source else None,
+                feed_forward(),
+                residual,
+            )
+            for _ in range(c.num_decoder_layers)
+        ]
+        return Decoder(layers, final_norm())
+
+    if c.kind == "encoder":
+        head = PredictionHead(c.d_model, _ACTIVATIONS.get(c.activation, F.gelu))
+        return EncoderModel(embedding(src_tokens), encoder(), head, output)
+    if c.kind == "decoder":
+        return DecoderModel(embedding(tgt_tokens), decoder(has_source=False), output)
+    first = EOS if c.decoder_start == "eos" else None
     return Transformer(
-        Embedding(src_tokens, positions(), c.dropout),
-        Embedding(tgt_tokens, positions(), c.dropout, EOS if c.decoder_start == "eos" else None),
-        Encoder([encoder_layer() for _ in range(c.num_encoder_layers)], final_norm()),
-        Decoder([decoder_layer() for _ in range(c.num_decoder_layers)], final_norm()),
-        output,
+        embedding(src_tokens), embedding(tgt_tokens, first), encoder(), decoder(has_source=True), output
     )
 
 

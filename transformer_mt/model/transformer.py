@@ -86,18 +86,22 @@ class EncoderLayer(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """Causal self-attention, attention to the source, feed-forward, each in a residual connection."""
+    """Causal self-attention, attention to the source, feed-forward, each in a residual connection; a decoder
+    alone, without a source, leaves the second out.
+    """
 
     def __init__(
         self,
         self_attention: MultiHeadAttention,
-        cross_attention: MultiHeadAttention,
+        cross_attention: MultiHeadAttention | None,
         feed_forward: nn.Module,
         residual: Callable[[], Residual],
     ) -> None:
         super().__init__()
         self.self_attention, self.self_residual = self_attention, residual()
-        self.cross_attention, self.cross_residual = cross_attention, residual()
+        self.cross_attention = cross_attention
+        if cross_attention is not None:
+            self.cross_residual = residual()
         self.feed_forward, self.ffn_residual = feed_forward, residual()
 
     def forward(
@@ -111,11 +115,14 @@ class DecoderLayer(nn.Module):
             return self.self_attention(x, *self.self_attention.keys_values(x), causal=True, recorder=recorder)
 
         def attend_to_source(x: Tensor) -> Tensor:
+            assert self.cross_attention is not None
             return self.cross_attention(
                 x, *self.cross_attention.keys_values(memory_BSD), mask=mask, recorder=recorder
             )
 
-        x_BTD = self.cross_residual(self.self_residual(x_BTD, attend_to_self), attend_to_source)
+        x_BTD = self.self_residual(x_BTD, attend_to_self)
+        if self.cross_attention is not None:
+            x_BTD = self.cross_residual(x_BTD, attend_to_source)
         return self.ffn_residual(x_BTD, self.feed_forward)
 
     def step(
@@ -137,6 +144,7 @@ class DecoderLayer(nn.Module):
             )
 
         def attend_to_source(x: Tensor) -> Tensor:
+            assert self.cross_attention is not None
             return self.cross_attention(
                 x,
                 layer.src_keys,
@@ -146,7 +154,9 @@ class DecoderLayer(nn.Module):
                 recorder=recorder,
             )
 
-        x_BWD = self.cross_residual(self.self_residual(x_BWD, attend_to_self), attend_to_source)
+        x_BWD = self.self_residual(x_BWD, attend_to_self)
+        if self.cross_attention is not None:
+            x_BWD = self.cross_residual(x_BWD, attend_to_source)
         return self.ffn_residual(x_BWD, self.feed_forward)
 
 
@@ -178,11 +188,10 @@ class Decoder(nn.Module):
 
     def start(self, memory_BSD: Tensor, src_mask: Tensor) -> DecoderState:
         """The state before the first token, one row a sentence: each layer's keys and values of the source,
-        made once.
+        made once. A decoder alone has a source of length 0.
         """
-        return DecoderState.start(
-            [layer.cross_attention.keys_values(memory_BSD) for layer in self.layers], src_mask
-        )
+        attentions = [layer.cross_attention or layer.self_attention for layer in self.layers]
+        return DecoderState.start([attention.keys_values(memory_BSD) for attention in attentions], src_mask)
 
     def forward(
         self, x_BTD: Tensor, memory_BSD: Tensor, mask: Tensor, recorder: AttentionRecorder | None = None
@@ -204,12 +213,20 @@ class Embedding(nn.Module):
     """Token vectors times sqrt(D) (paper, section 3.4), positions added, then dropout."""
 
     def __init__(
-        self, tokens: nn.Embedding, positions: nn.Module, dropout: float, first: int | None = None
+        self,
+        tokens: nn.Embedding,
+        positions: nn.Module,
+        dropout: float,
+        first: int | None = None,
+        norm: nn.Module | None = None,
     ) -> None:
-        """`first` is the id of every sequence's first token, whatever is given; None leaves it as given."""
+        """`first` is the id of every sequence's first token, whatever is given; None leaves it as given.
+        `norm` is applied to the sums.
+        """
         super().__init__()
         self.tokens = tokens
         self.positions = positions
+        self.norm = norm or nn.Identity()
         self.dropout = Dropout(dropout)
         self.first = first
 
@@ -217,7 +234,7 @@ class Embedding(nn.Module):
         if self.first is not None and start == 0:
             ids_BT = torch.cat([torch.full_like(ids_BT[:, :1], self.first), ids_BT[:, 1:]], dim=1)
         x_BTD = self.tokens(ids_BT) * math.sqrt(self.tokens.embedding_dim)
-        return self.dropout(self.positions(x_BTD, start))
+        return self.dropout(self.norm(self.positions(x_BTD, start)))
 
 
 class Transformer(TranslationModel):
@@ -265,7 +282,7 @@ class Transformer(TranslationModel):
     @property
     def attentions(self) -> dict[str, list[MultiHeadAttention]]:
         return {
-            "cross": [layer.cross_attention for layer in self.decoder.layers],
+            "cross": [layer.cross_attention for layer in self.decoder.layers if layer.cross_attention],
             "encoder": [layer.self_attention for layer in self.encoder.layers],
             "decoder": [layer.self_attention for layer in self.decoder.layers],
         }

@@ -77,7 +77,9 @@ def resolve(config: Config, origin: Origin, preparation: Preparation) -> Config:
     """
     config, tokenizer = with_origin(config, origin)
     preparation.prepare(config, tokenizer)
-    if config.train.monitor == "BLEU":
+    if not config.data.translates:
+        config = with_loss_monitored(config)
+    elif config.train.monitor == "BLEU":
         config = with_monitor(config, preparation.reference_tokens(config))
     if config.train.batch_tokens == "auto":
         config = changed(config, "train", batch_tokens=preparation.batch_tokens(config))
@@ -186,6 +188,18 @@ def with_monitor(config: Config, reference_tokens: float) -> Config:
     if config.train.monitor != "BLEU" or reference_tokens >= _FEW_TOKENS:
         return config
     return changed(config, "train", monitor="chrF")
+
+
+def with_loss_monitored(config: Config) -> Config:
+    """The config that is selected by the loss, as no validation set is translated. InputError where it asks
+    for something else.
+    """
+    if "monitor" in config.train.model_fields_set and config.train.monitor != "loss":
+        raise InputError(
+            "`train.monitor` must be loss where no validation set is translated, but is "
+            f"{config.train.monitor}"
+        )
+    return changed(config, "train", monitor="loss")
 
 
 def with_sentence_splitting(config: Config, several_sentences: float) -> Config:

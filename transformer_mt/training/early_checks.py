@@ -70,6 +70,8 @@ def _check_sets(config: Config) -> None:
     data = config.data
     for corpus in data.valid_sets:
         languages = data.languages_of(corpus)
+        if data.objective_of(corpus) != "translation":
+            continue
         if not corpus.is_held_out and not can_translate(data.directions, data.has_language_pieces, languages):
             known = ", ".join(f"{source} to {target}" for source, target in data.directions)
             raise InputError(

@@ -169,6 +169,8 @@ def _calibrate(run: Run) -> None:
     if run.folder.calibration_file.exists():  # the model is that of an earlier end
         return
     valid = run.data.valid[0]
+    if valid.objective != "translation":
+        return
     translator = Translator.load(run.folder.path, str(run.device)).for_set(valid.languages)
     sentences = valid.sentences[: run.config.train.validate_sentences]
     if fit := calibrate(translator, sentences, run.config.evaluate, valid.tag):

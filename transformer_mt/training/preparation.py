@@ -8,8 +8,8 @@ import torch
 from transformer_mt.checkpoint import Checkpoint
 from transformer_mt.config import Config
 from transformer_mt.data.batches.batching import TrainingBatches
-from transformer_mt.data.batches.epoch_pairs import epoch_pairs
 from transformer_mt.data.batches.mixture import Mixture
+from transformer_mt.data.batches.objectives import epoch_pairs
 from transformer_mt.data.batches.prefetch import BatchPrefetcher
 from transformer_mt.data.preparation.prepare import PreparedData, help_prepare, prepare
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer

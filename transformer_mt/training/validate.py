@@ -10,9 +10,10 @@ from typing import TypeVar
 import torch
 
 from transformer_mt.config import Config, DecodeConfig
-from transformer_mt.data.batches.batching import validation_batches
+from transformer_mt.data.batches.batching import ChangingPairs, validation_batches
 from transformer_mt.data.batches.encoded_pairs import EncodedPairs
-from transformer_mt.data.preparation.prepare import PreparedData
+from transformer_mt.data.batches.objectives import of_objectives
+from transformer_mt.data.preparation.prepare import PreparedData, ValidationSet
 from transformer_mt.errors import WorkError
 from transformer_mt.evaluation.metric import Metric, Score
 from transformer_mt.evaluation.metrics import build_metrics, corpus_scores
@@ -74,20 +75,18 @@ def validate(
     greedy = DecodeConfig.model_validate({"beam": 1, **kept})
     translator = Translator.of_config(model, data.tokenizer, config, greedy)
     metrics: list[Metric] = []
-    batch_tokens = int(config.train.batch_tokens)
-    found, samples = [], []
+    found: list[SetScores] = []
+    samples: list[list[tuple[str, str, str]]] = []
     for valid in data.valid:
+        if valid.objective != "translation":
+            found.append(SetScores(valid.name, _loss(model, valid, data, config, device, ranks), []))
+            samples.append([])
+            continue
         sentences = valid.sentences[: config.train.validate_sentences]
         sources, references = [src for src, _ in sentences], [targets for _, targets in sentences]
         own = translator.for_set(valid.languages)
         metrics = build_metrics(config.evaluate, own.target_lang, validation_metrics(config))
-        loss = validation_loss(model, valid.pairs, batch_tokens, device, ranks)
-        if len(valid.pairs) and not math.isfinite(loss):
-            raise WorkError(
-                "the training diverged: the validation loss is not finite; resume from the last checkpoint "
-                "with "
-                "a lower train.learning_rate, or start over"
-            )
+        loss = _loss(model, valid, data, config, device, ranks)
         translations = _translate(own, sources, Options(tag=valid.tag), ranks)
         scores = corpus_scores(metrics, sources, translations, references)
         found.append(SetScores(valid.name, loss, scores))
@@ -95,9 +94,30 @@ def validate(
         samples.append(_evenly_chosen(rows, 3))
     model.train()
     named = [i for i, valid in enumerate(found) if valid.name == config.train.monitor_set]
-    deciding = found[named[0]] if named else mean_of(found)
+    # Sets of plain text have no score to take the mean of.
+    deciding = found[named[0]] if named else mean_of([one for one in found if one.scores] or found)
     score = _monitored(deciding, config.train.monitor, metrics)
     return Validation(deciding, found, score, samples[named[0] if named else 0])
+
+
+def _loss(
+    model: TranslationModel,
+    valid: ValidationSet,
+    data: PreparedData,
+    config: Config,
+    device: torch.device,
+    ranks: Ranks,
+) -> float:
+    """The loss of one set. WorkError where it is not finite."""
+    changing = of_objectives(config, valid.pairs, [len(valid.pairs)], [valid.objective], data.tokenizer)
+    batch_tokens = int(config.train.batch_tokens)
+    loss = validation_loss(model, valid.pairs, batch_tokens, device, ranks, changing)
+    if len(valid.pairs) and not math.isfinite(loss):
+        raise WorkError(
+            "the training diverged: the validation loss is not finite; resume from the last checkpoint with "
+            "a lower train.learning_rate, or start over"
+        )
+    return loss
 
 
 def validation_metrics(config: Config) -> list[str]:
@@ -148,12 +168,19 @@ def _evenly_chosen(rows: Sequence[T], most: int) -> list[T]:
 
 @torch.inference_mode()
 def validation_loss(
-    model: TranslationModel, pairs: EncodedPairs, batch_tokens: int, device: torch.device, ranks: Ranks
+    model: TranslationModel,
+    pairs: EncodedPairs,
+    batch_tokens: int,
+    device: torch.device,
+    ranks: Ranks,
+    changing: ChangingPairs | None = None,
 ) -> float:
-    """Negative log-likelihood per target token; nan where no validation pair fits a batch."""
+    """Negative log-likelihood per target token; nan where no validation pair fits a batch. `changing` has
+    them as their objective asks for.
+    """
     objective = Objective(model, label_smoothing=0.0)
     losses, tokens = [torch.zeros((), device=device)], 0.0
-    for batch in islice(validation_batches(pairs, batch_tokens), ranks.rank, None, ranks.size):
+    for batch in islice(validation_batches(pairs, batch_tokens, changing), ranks.rank, None, ranks.size):
         losses.append(objective(batch.to(device))[1])
         tokens += batch.num_tokens
     nll, tokens = ranks.sum(sum(torch.stack(losses).tolist()), tokens)

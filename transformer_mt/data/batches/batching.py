@@ -32,6 +32,10 @@ class ChangingPairs(Protocol):
         """Piece ids of the sources and of the targets of some rows."""
         ...
 
+    def batch(self, epoch: int, rows: np.ndarray) -> "Batch":
+        """These rows as a batch."""
+        ...
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -134,6 +138,22 @@ def make_batch(src: Sequence[np.ndarray], tgt: Sequence[np.ndarray]) -> Batch:
     return _with_real_positions(src_ids, src_ids != PAD, tgt_in, tgt_out)
 
 
+def make_encoder_batch(read: Sequence[np.ndarray], predicted: Sequence[np.ndarray]) -> Batch:
+    """The batch of an encoder alone, padded: what is read, and at each position what is predicted; PAD where
+    nothing is.
+    """
+    src, targets = _filled(read), _filled(predicted)
+    return _with_real_positions(src, src != PAD, src, targets)
+
+
+def _filled(rows: Sequence[np.ndarray]) -> Tensor:
+    """(B, longest): the rows, then PAD."""
+    padded = np.full((len(rows), max(map(len, rows))), PAD, np.int64)
+    for row, ids in zip(padded, rows):
+        row[: len(ids)] = ids
+    return torch.from_numpy(padded)
+
+
 def _with_real_positions(src: Tensor, src_mask: Tensor, tgt_in: Tensor, tgt_out: Tensor) -> Batch:
     real = (tgt_out != PAD).flatten().nonzero()[:, 0]
     return Batch(src, src_mask, tgt_in, tgt_out, real, len(real))
@@ -202,7 +222,7 @@ class TrainingBatches:
 
     def _make(self, rows: np.ndarray) -> Batch:
         if self._changing is not None:
-            return make_batch(*self._changing.rows(self.epoch, rows))
+            return self._changing.batch(self.epoch, rows)
         return make_batch([self._pairs.src(i) for i in rows], [self._pairs.tgt(i) for i in rows])
 
     def _next_rows(self) -> np.ndarray:
@@ -255,7 +275,13 @@ class TrainingBatches:
         self._plans = {}
 
 
-def validation_batches(pairs: EncodedPairs, batch_tokens: int) -> Iterator[Batch]:
-    """Every pair once, in a fixed order."""
-    for rows in plan_epoch(pairs.src_lengths, pairs.tgt_lengths, batch_tokens, seed=0, epoch=0):
+def validation_batches(
+    pairs: EncodedPairs, batch_tokens: int, changing: ChangingPairs | None = None
+) -> Iterator[Batch]:
+    """Every pair once, in a fixed order, as `changing` has them in its first epoch."""
+    lengths = changing.lengths(0) if changing else (pairs.src_lengths, pairs.tgt_lengths)
+    for rows in plan_epoch(*lengths, batch_tokens, seed=0, epoch=0):
+        if changing is not None:
+            yield changing.batch(0, rows)
+            continue
         yield make_batch([pairs.src(i) for i in rows], [pairs.tgt(i) for i in rows])

@@ -7,12 +7,13 @@ import numpy as np
 
 from transformer_mt.config import Config
 from transformer_mt.data.batches.augmentation import Augmentation
+from transformer_mt.data.batches.batching import Batch, make_batch
 from transformer_mt.data.batches.encoded_pairs import Chunk, Column, EncodedPairs
 from transformer_mt.data.batches.subword_dropout import SubwordDropout
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 
 
-def epoch_pairs(
+def changing_pieces(
     config: Config, pairs: EncodedPairs, sizes: Sequence[int], tokenizer: Tokenizer
 ) -> "EpochPairs | None":
     """The pairs as the config asks for; None where they are the same in all epochs. `sizes` are those of the
@@ -70,6 +71,10 @@ class EpochPairs:
         src, tgt = [self._pairs.src(i) for i in rows], [self._pairs.tgt(i) for i in rows]
         columns = self._changed(epoch, rows, (Column.of(src), Column.of(tgt)))
         return self._segmented(0, epoch, rows, columns[0]), self._segmented(1, epoch, rows, columns[1])
+
+    def batch(self, epoch: int, rows: np.ndarray) -> Batch:
+        """These rows as a batch."""
+        return make_batch(*self.rows(epoch, rows))
 
     def _changed(self, epoch: int, rows: np.ndarray, chunk: Chunk) -> Chunk:
         return self._augmentation(epoch, rows, chunk) if self._augmentation else chunk

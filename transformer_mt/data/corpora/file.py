@@ -6,11 +6,17 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from transformer_mt.data.corpora.kind import Corpus, Languages
 from transformer_mt.data.corpora.moses import read_moses_zip
-from transformer_mt.data.corpora.tables import Columns, DamagedRows, read_rows
+from transformer_mt.data.corpora.tables import (
+    TWO_COLUMNS,
+    Columns,
+    DamagedRows,
+    check_number_of_columns,
+    read_rows,
+)
 from transformer_mt.data.corpora.tmx import read_tmx
 from transformer_mt.errors import InputError
 from transformer_mt.messages import say
@@ -21,12 +27,9 @@ from transformer_mt.text.pair import Pair
 def _check_columns(columns: Any) -> Any:
     if columns is None:
         return columns
-    kinds = {type(column) for column in columns} if isinstance(columns, list) and len(columns) == 2 else set()
+    kinds = {type(column) for column in columns} if isinstance(columns, list) and len(columns) < 3 else set()
     if kinds != {str} and not (kinds == {int} and min(columns) > 0):
-        raise ValueError(
-            "columns must be two names ([en, de]) or, for a table without header, two numbers from 1 on "
-            f"([1, 2]), but is {columns!r}"
-        )
+        raise ValueError(f"columns must be {TWO_COLUMNS}, but is {columns!r}")
     return columns
 
 
@@ -40,12 +43,13 @@ class FileCorpus(Corpus):
 
     KEYS: ClassVar[tuple[str, ...]] = ("file",)
     EXAMPLE: ClassVar[str] = "{file: ...}"
+    reads_columns: ClassVar[bool] = True
 
     file: str
     """The file; its ending says what it is."""
     columns: Annotated[Columns | None, BeforeValidator(_check_columns)] = None
-    """Source and target column, by name, or by number from 1 on for a table without header; by default the
-    two languages. Of .tmx and .zip these are language codes.
+    """Source and target column, or the column of plain text, by name, or by number from 1 on for a table
+    without header; by default the languages. Of .tmx and .zip these are language codes.
     """
     delimiter: str | None = Field(None, min_length=1, max_length=1)
     """Between the columns of .tsv and .csv; by default a tab and a comma."""
@@ -55,6 +59,16 @@ class FileCorpus(Corpus):
     or leave them out. `inspect` lists them.
     """
 
+    @model_validator(mode="after")
+    def _one_column_of_text(self) -> "FileCorpus":
+        check_number_of_columns(self.columns, self.is_text)
+        return self
+
+    def _both_columns(self, languages: Languages) -> Columns:
+        """Source and target column, which are the same of plain text."""
+        columns = self.columns or list(languages)
+        return columns * 2 if len(columns) == 1 else columns
+
     def describe(self) -> str:
         return self.file
 
@@ -63,7 +77,7 @@ class FileCorpus(Corpus):
 
     def stored_pairs(self, languages: Languages) -> Iterator[Pair]:
         suffix = Path(without_compression(self.file)).suffix.lower()
-        columns = self.columns or list(languages)
+        columns = self._both_columns(languages)
         if suffix in _TABLES:
             return self._rows(columns, suffix)
         names = [str(column) for column in columns]
@@ -80,7 +94,7 @@ class FileCorpus(Corpus):
         suffix = Path(without_compression(self.file)).suffix.lower()
         rows = DamagedRows()
         if suffix in _TABLES:
-            columns = self.columns or list(self.stored_languages(languages))
+            columns = self._both_columns(self.stored_languages(languages))
             deque(read_rows(self.file, columns, suffix, self.delimiter, rows), maxlen=0)
         return rows.problems
 

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
+from transformer_mt.config.parts.objective import Objective
 from transformer_mt.config.parts.section import Positive, Section
 from transformer_mt.data.corpora.kind import Corpus, EvaluationSentence, Languages
 from transformer_mt.errors import InputError
@@ -60,6 +61,8 @@ class FromTrainCorpus(Section):
     reverse: ClassVar[bool] = False
     weight: ClassVar[float] = 1.0
     several_references: ClassVar[bool] = False
+    objective: ClassVar[Objective] = "translation"
+    language: ClassVar[str | None] = None
     title: ClassVar[str] = "held out"
 
     def describe(self) -> str:

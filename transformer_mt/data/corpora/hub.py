@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from transformer_mt.data.corpora.hub_files import file_lists, rows_of_files
 from transformer_mt.data.corpora.kind import Corpus, Languages
-from transformer_mt.data.corpora.tables import pair_of
+from transformer_mt.data.corpora.tables import check_number_of_columns, pair_of
 from transformer_mt.errors import InputError
 from transformer_mt.text.pair import Pair
 
@@ -25,6 +25,7 @@ class HubCorpus(Corpus):
 
     KEYS: ClassVar[tuple[str, ...]] = ("hub",)
     EXAMPLE: ClassVar[str] = "{split: ...} of data.hub, {hub: ..., split: ...}"
+    reads_columns: ClassVar[bool] = True
 
     hub: str
     """Name on the hub (`wmt/wmt14`) or a local folder; `data.hub` is the default."""
@@ -32,8 +33,10 @@ class HubCorpus(Corpus):
     """The set's configuration (`de-en`); `data.config` is the default."""
     split: str = Field(pattern=r"^[\w.-]+(\[(-?\d+)?:(-?\d+)?\])?$")
     """A split, or a slice of one: `train`, `train[:500000]`."""
-    columns: list[str] | None = Field(None, min_length=2, max_length=2)
-    """Source and target column; by default the two languages, alone or inside a `translation` column."""
+    columns: list[str] | None = Field(None, min_length=1, max_length=2)
+    """Source and target column, or the column of plain text; by default the languages, alone or inside a
+    `translation` column.
+    """
     revision: str | None = None
     """A commit, tag or branch of the set on the hub, so that it stays what it is; by default its newest
     state.
@@ -50,6 +53,11 @@ class HubCorpus(Corpus):
         folder = Path(self.hub)
         return sorted(path for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else []
 
+    @model_validator(mode="after")
+    def _one_column_of_text(self) -> "HubCorpus":
+        check_number_of_columns(self.columns, self.is_text)
+        return self
+
     def stored_pairs(self, languages: Languages) -> Iterator[Pair]:
         return read_hub(self, list(languages))
 
@@ -62,7 +70,7 @@ def read_hub(corpus: HubCorpus, languages: list[str]) -> Iterator[Pair]:
     assert match, corpus.split  # the key's pattern has checked the form
     name, *bounds = match.groups()
     start, stop = (int(bound) if bound else None for bound in bounds)
-    columns = corpus.columns or languages
+    columns = (corpus.columns or languages)[:1] * 2 if corpus.is_text else corpus.columns or languages
     loaded = _load_hub(corpus, name)
     if isinstance(loaded, list):  # addresses of parquet files, none of which is fetched yet
         for row in rows_of_files(loaded, columns, start, stop, corpus.describe()):

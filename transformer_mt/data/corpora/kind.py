@@ -5,10 +5,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from transformer_mt.config.parts.filter import FilterConfig
 from transformer_mt.config.parts.language import Language
+from transformer_mt.config.parts.objective import OF_TEXT, Objective
 from transformer_mt.config.parts.section import Section
 from transformer_mt.errors import InputError
 from transformer_mt.files import missing
@@ -35,6 +36,8 @@ class Corpus(Section):
     """How the YAML names such a corpus, for error messages."""
     is_held_out: ClassVar[bool] = False
     """Whether it is made of the training corpora."""
+    reads_columns: ClassVar[bool] = False
+    """Whether one language of it can be read without the other."""
 
     name: str | None = Field(None, min_length=1)
     """Its name in tables and reports; by default its location."""
@@ -54,12 +57,32 @@ class Corpus(Section):
     """Its target language and default column, if it is not `data.target_lang`."""
     reverse: bool = False
     """Swap the sides: what is stored as source is the target. The languages are named as they are stored."""
+    objective: Objective = "translation"
+    """What it teaches; denoise, masked_lm and causal_lm are for plain text: with `language`, one side of it.
+    """
+    language: Language | None = None
+    """The language of plain text."""
     filter: FilterConfig | None = None
     """Cleaning rules of a training corpus, instead of those of `data.filter`."""
     several_references: bool = False
     """In a validation or test set: pairs with the same source are one sentence with several references; all
     references of a set that sacreBLEU knows count, not only the first.
     """
+
+    @model_validator(mode="after")
+    def _text_has_a_language(self) -> "Corpus":
+        if self.is_text and self.language is None:
+            raise ValueError(f"a corpus with objective: {self.objective} must have the key language")
+        if not self.is_text and self.language is not None:
+            raise ValueError(
+                f"language must be left out unless objective is {', '.join(OF_TEXT)}, but is {self.language}"
+            )
+        return self
+
+    @property
+    def is_text(self) -> bool:
+        """Whether it is used as plain text, and not as pairs."""
+        return self.objective in OF_TEXT
 
     def describe(self) -> str:
         """The corpus in a few words."""
@@ -102,26 +125,39 @@ class Corpus(Section):
 
     def stored_languages(self, languages: Languages) -> Languages:
         """The languages that it is stored in: its columns. `languages` are those of the config."""
+        if self.language and self.reads_columns:
+            return self.language, self.language
         return self.source_lang or languages[0], self.target_lang or languages[1]
 
     def direction(self, languages: Languages) -> Languages:
-        """Source and target language. `languages` are those of the config."""
+        """Source and target language; of plain text its own twice. `languages` are those of the config."""
+        if self.language:
+            return self.language, self.language
         source, target = self.stored_languages(languages)
         return (target, source) if self.reverse else (source, target)
 
     def directions(self, languages: Languages) -> list[Languages]:
-        """Source and target language of what it teaches. `languages` are those of the config."""
-        return [self.direction(languages)]
+        """Source and target language of what it teaches to translate. `languages` are those of the config."""
+        return [self.direction(languages)] if self.objective == "translation" else []
 
     def read(self, languages: Languages) -> Iterator[Pair]:
-        """(source, target) pairs of the corpus. InputError says what is wrong with it, also if it is empty.
-        `languages` are those of the config.
+        """(source, target) pairs of the corpus, each text of plain text twice. InputError says what is wrong
+        with it, also if it is empty. `languages` are those of the config.
         """
-        pairs = self.stored_pairs(self.stored_languages(languages))
+        stored = self.stored_languages(languages)
+        if self.language and self.language not in stored:
+            raise InputError(
+                f"{self._location()}: `language` must be {stored[0]} or {stored[1]}, the languages of its "
+                f"sides, but is {self.language}"
+            )
+        pairs = self.stored_pairs(stored)
         first = next(pairs, None)
         if first is None:
             raise InputError(f"{self._location()}: a corpus must have sentence pairs, but is empty")
         pairs = itertools.chain([first], pairs)
+        if self.language:
+            side = stored.index(self.language)
+            return ((pair[side], pair[side]) for pair in pairs)
         return ((tgt, src) for src, tgt in pairs) if self.reverse else pairs
 
     def _location(self) -> str:
@@ -135,8 +171,9 @@ class Corpus(Section):
     def identity(self) -> dict[str, Any]:
         """Facts that change when the corpus does: its keys, and size and time of each local file."""
         facts: dict[str, Any] = self.model_dump(exclude={"name", "weight", "license"})
-        if not self.synthetic:  # caches made before the key existed stay valid
-            del facts["synthetic"]
+        for key in ("synthetic", "objective", "language"):  # caches made before the key existed stay valid
+            if facts[key] == type(self).model_fields[key].default:
+                del facts[key]
         files = []
         for path in self.local_files():
             if not path.exists():

@@ -12,6 +12,7 @@ from transformer_mt.data.corpora.imported import ImportedCorpus
 from transformer_mt.data.corpora.kind import Corpus
 from transformer_mt.data.corpora.opus import OpusCorpus
 from transformer_mt.data.corpora.sacrebleu_sets import SacrebleuCorpus
+from transformer_mt.data.corpora.text import TextCorpus
 from transformer_mt.data.corpora.toy import ToyCorpus
 
 TRAINING: tuple[type[Corpus], ...] = (
@@ -20,6 +21,7 @@ TRAINING: tuple[type[Corpus], ...] = (
     FileCorpus,
     OpusCorpus,
     ToyCorpus,
+    TextCorpus,
     ImportedCorpus,
 )
 """Kinds of training, validation and test sets."""

@@ -15,7 +15,16 @@ Columns = list[str] | list[int]
 """Source and target column, by name or by number from 1 on."""
 
 
+TWO_COLUMNS = "two names ([en, de]) or, for a table without header, two numbers from 1 on ([1, 2])"
+
 _SHOWN = 3
+
+
+def check_number_of_columns(columns: Columns | list[str] | None, is_text: bool) -> None:
+    """ValueError unless they are two, or one of plain text."""
+    if columns is not None and len(columns) != 2 - is_text:
+        must = "the one column of the text" if is_text else TWO_COLUMNS
+        raise ValueError(f"columns must be {must}, but is {columns!r}")
 
 
 class DamagedRows:

@@ -1,15 +1,18 @@
 """Text pairs into piece ids, on all cores, in order."""
 
+import math
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 
 from transformer_mt.config import DataConfig
+from transformer_mt.config.parts.objective import label_piece
 from transformer_mt.cpu import usable_cores
 from transformer_mt.data.batches.encoded_pairs import Chunk, Column
 from transformer_mt.data.cleaning import drop_reasons
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
+from transformer_mt.errors import InputError
 from transformer_mt.text.pair import Pair
 
 _PAIRS = 10_000
@@ -22,14 +25,18 @@ def encoded_chunks(
     counts: Counter[str],
     pieces: Sequence[str] = (),
     target_piece: str | None = None,
+    has_labels: bool = False,
 ) -> Iterator[Chunk]:
     """The pairs that fit, as ids, each source after the control pieces and each target after its own; drop
-    reasons are counted.
+    reasons are counted. With `has_labels` each target is one of `data.labels`, and InputError if it is not.
 
     Threads suffice: SentencePiece releases Python's lock.
     """
     before = [tokenizer.control_id(piece) for piece in pieces]
     before_tgt = [] if target_piece is None else [tokenizer.control_id(target_piece)]
+    labels = (
+        {label: tokenizer.control_id(label_piece(label)) for label in data.labels} if has_labels else None
+    )
     pairs, workers = iter(pairs), usable_cores()
     waiting: deque[Future[tuple[Chunk, Counter[str]]]] = deque()
 
@@ -40,7 +47,7 @@ def encoded_chunks(
 
     with ThreadPoolExecutor(workers) as pool:
         while rows := list(islice(pairs, _PAIRS)):
-            waiting.append(pool.submit(_encode, rows, tokenizer, data, before, before_tgt))
+            waiting.append(pool.submit(_encode, rows, tokenizer, data, before, before_tgt, labels))
             if len(waiting) > 2 * workers:
                 yield first()
         while waiting:
@@ -48,18 +55,35 @@ def encoded_chunks(
 
 
 def _encode(
-    pairs: list[Pair], tokenizer: Tokenizer, data: DataConfig, before: list[int], before_tgt: list[int]
+    pairs: list[Pair],
+    tokenizer: Tokenizer,
+    data: DataConfig,
+    before: list[int],
+    before_tgt: list[int],
+    labels: Mapping[str, int] | None,
 ) -> tuple[Chunk, Counter[str]]:
     counts: Counter[str] = Counter()
     kept: tuple[list[list[int]], list[list[int]]] = [], []
     src_rows = tokenizer.encode_src([src for src, _ in pairs], num_threads=1)
-    tgt_rows = tokenizer.encode_tgt([tgt for _, tgt in pairs], num_threads=1)
+    if labels is None:
+        tgt_rows, max_ratio = (
+            tokenizer.encode_tgt([tgt for _, tgt in pairs], num_threads=1),
+            data.max_length_ratio,
+        )
+    else:
+        tgt_rows, max_ratio = [[_label(tgt.strip(), labels)] for _, tgt in pairs], math.inf
     for src, tgt in zip(src_rows, tgt_rows):
         src = before + src if before and src else src
         tgt = before_tgt + tgt if before_tgt and tgt else tgt
-        length_reason = drop_reasons.length_reason(len(src), len(tgt), data.max_length, data.max_length_ratio)
+        length_reason = drop_reasons.length_reason(len(src), len(tgt), data.max_length, max_ratio)
         counts[length_reason or drop_reasons.KEPT] += 1
         if length_reason is None:
             kept[0].append(src)
             kept[1].append(tgt)
     return (Column.of(kept[0]), Column.of(kept[1])), counts
+
+
+def _label(label: str, labels: Mapping[str, int]) -> int:
+    if label not in labels:
+        raise InputError(f"a label must be one of data.labels ({', '.join(labels)}), but is {label!r}")
+    return labels[label]

@@ -4,6 +4,7 @@ Rows are numbered over all corpora, one after the other. The second pass is in `
 """
 
 import json
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate, compress
@@ -87,11 +88,21 @@ def first_pass(
         write_text(held_out_file(folder, split.name), as_lines(pairs))
     reasons = _without_worst(row_reasons, reasons, data, log_probs)
     fsync(row_reasons.reasons_file)
+    starts = list(accumulate(row_reasons.sizes))
+
+    def entry_of(row: int) -> Corpus:
+        return data.entries[bisect_right(starts, row)]
+
     if tokenizer is None:
+        once = config.tokenizer.shared  # both sides of plain text are the same
         names = ", ".join(entry.title for entry in data.entries)
         say(f"learning {config.tokenizer.vocab_size:,} {config.tokenizer.kind} pieces from {names}")
         kept = drop_reasons.REASONS.index(drop_reasons.KEPT)
-        learnt_from = [pair for row, pair in sample if reasons[row] == kept]
+        learnt_from = [
+            (pair[0], "") if once and entry_of(row).is_text else pair
+            for row, pair in sample
+            if reasons[row] == kept
+        ]
         if not learnt_from:
             raise InputError(
                 f"{names}: no training pair is left after cleaning; every one is empty or held out"
@@ -100,7 +111,8 @@ def first_pass(
     for piece in data.control_pieces:
         tokenizer.control_id(piece)  # InputError now if a resumed vocabulary does not have it
     tokenizer.save(folder)
-    sources = [src for _, (src, _) in sample[:: -(-len(sample) // SENTENCE_PAIRS) or 1]]
+    sources = [src for row, (src, _) in sample if not (data.directions and entry_of(row).is_text)]
+    sources = sources[:: -(-len(sources) // SENTENCE_PAIRS) or 1]
     several = sum(has_several_sentences(src, data.source_lang) for src in sources) / max(1, len(sources))
     write_text(
         folder / FIRST_PASS_FILE, json.dumps({"sizes": row_reasons.sizes, "several_sentences": several})
@@ -113,11 +125,15 @@ def _corpora(data: DataConfig, held_out_targets: set[int]) -> Iterator[TrainingC
         say(f"reading {entry.describe_access()} (training)")
         pairs = show_progress(training_pairs(entry, data), "reading", unit="pairs")
         rules = rules_of(data.filter_of(entry), data.languages_of(entry))
+        if entry.is_text:
+            rules = [rule for rule in rules if rule.reason != drop_reasons.COPY]
         target = data.languages_of(entry)[1] if len(data.targets) > 1 else ""
-        may_be_scored = not (entry.tag or entry.synthetic)
+        is_scored = data.objective_of(entry) == data.main_objective
+        may_be_scored = is_scored and not (entry.tag or entry.synthetic)
         # The source of back-translated text is new, its target may be a reference.
+        is_alone = entry.synthetic or entry.is_text
         yield TrainingCorpus(
-            pairs, rules, may_be_scored, target, held_out_targets if entry.synthetic else frozenset()
+            pairs, rules, may_be_scored, target, held_out_targets if is_alone else frozenset()
         )
 
 
@@ -133,7 +149,7 @@ def _without_worst(
     starts = [0, *accumulate(row_reasons.sizes)]
     for entry, start, stop in zip(data.entries, starts, starts[1:]):
         settings = data.filter_of(entry).model_score
-        if settings is None:
+        if settings is None or entry.is_text:
             continue
         is_kept: np.ndarray = reasons[start:stop] == drop_reasons.REASONS.index(drop_reasons.KEPT)
         rows = start + np.flatnonzero(is_kept)

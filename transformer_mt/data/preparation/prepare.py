@@ -23,6 +23,7 @@ import pyarrow
 from transformer_mt.cache import cache_root
 from transformer_mt.config import Config, DataConfig
 from transformer_mt.config.parts.filter import FilterConfig
+from transformer_mt.config.parts.objective import Objective
 from transformer_mt.data.batches.encoded_pairs import EncodedPairs, write_chunks
 from transformer_mt.data.batches.mixture import effective_weights
 from transformer_mt.data.cleaning import drop_reasons
@@ -69,6 +70,7 @@ class ValidationSet:
     """Before each source."""
     languages: tuple[str, str]
     """Source and target."""
+    objective: Objective = "translation"
 
 
 @dataclass(frozen=True)
@@ -144,6 +146,8 @@ def _key(config: Config, tokenizer: Tokenizer | None, left_out: frozenset[int]) 
         facts["pieces"] = [data.pieces_before(corpus) for corpus in (*data.entries, *data.valid_sets)]
         if data.language_pieces == "both":
             facts["target pieces"] = True
+        if data.all_labels:
+            facts["labels"] = data.all_labels
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:24]
 
 
@@ -198,7 +202,8 @@ def _pairs(file: Path) -> list[Pair]:
 def _open_validation(folder: Path, number: int, corpus: AnySet, data: DataConfig) -> ValidationSet:
     sentences = [(src, tuple(references)) for src, *references in rows_of(folder / f"valid-{number}.jsonl")]
     pairs = EncodedPairs([folder / f"valid-{number}.arrow"])
-    return ValidationSet(corpus.title, pairs, sentences, corpus.tag, data.languages_of(corpus))
+    languages, objective = data.languages_of(corpus), data.objective_of(corpus)
+    return ValidationSet(corpus.title, pairs, sentences, corpus.tag, languages, objective)
 
 
 def _with_weights(fingerprint: str, weights: Sequence[float]) -> str:
@@ -303,7 +308,8 @@ def _prepare_into(
         pairs = ((src, reference) for src, references in valid for reference in references)
         arrow = folder / f"valid-{number}.arrow"
         before, before_tgt = data.pieces_before(corpus), data.target_piece(data.languages_of(corpus))
-        chunks = encoded_chunks(pairs, tokenizer, data, Counter(), before, before_tgt)
+        has_labels = data.objective_of(corpus) == "classification"
+        chunks = encoded_chunks(pairs, tokenizer, data, Counter(), before, before_tgt, has_labels)
         fingerprints.append(write_chunks(arrow, chunks))
         fsync(arrow)
         write_text(arrow.with_suffix(".jsonl"), as_lines([src, *references] for src, references in valid))

@@ -118,7 +118,8 @@ class ShardEncoder:
             found: Counter[str] = Counter()
             mine = counts[number] = CorpusCounts(entry.title, {})
             before, before_tgt = data.pieces_before(entry), data.target_piece(data.languages_of(entry))
-            for chunk in encoded_chunks(wanted, self._tokenizer, data, found, before, before_tgt):
+            has_labels = entry.objective == "classification"
+            for chunk in encoded_chunks(wanted, self._tokenizer, data, found, before, before_tgt, has_labels):
                 mine.source_tokens += len(chunk[0].values) + len(chunk[0].lengths)
                 mine.target_tokens += len(chunk[1].values) + len(chunk[1].lengths)
                 yield chunk

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from transformer_mt.config import Config
-from transformer_mt.data.batches.epoch_pairs import epoch_pairs
 from transformer_mt.data.batches.mixture import Mixture
+from transformer_mt.data.batches.objectives import epoch_pairs
 from transformer_mt.data.preparation.prepare import prepare
 from transformer_mt.runs.resolve import Origin, with_origin
 from transformer_mt.training.state.parent import Parent

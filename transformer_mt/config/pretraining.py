@@ -1,0 +1,30 @@
+"""The YAML's `data.denoise` and `data.masked_lm`: what the pretraining objectives do to a text."""
+
+from pydantic import Field
+
+from transformer_mt.config.parts.section import Section
+
+
+class DenoiseConfig(Section):
+    """Noise of the objective `denoise`, other noise in each epoch (Lewis et al. 2020, section 2.2; the
+    defaults are those of Liu et al. 2020).
+    """
+
+    mask: float = Field(0.35, ge=0.0, lt=1.0)
+    """Share of the words that is hidden, in spans with one <mask> each."""
+    span: float = Field(3.5, ge=1.0, le=100.0)
+    """Mean length of a span in words (Poisson); one of length 0 inserts a <mask>."""
+    permute: bool = True
+    """Put the sentences of a text with several in random order."""
+
+
+class MaskedLmConfig(Section):
+    """Masks of the objective `masked_lm` (Devlin et al. 2019, section 3.1)."""
+
+    mask: float = Field(0.15, gt=0.0, lt=1.0)
+    """Share of the pieces that is predicted: of these, 80 % become <mask>, 10 % another piece, and 10 % stay.
+    """
+    next_sentence: bool = False
+    """Append to each text the next one of the corpus, or with probability 0.5 a random one, and predict at
+    the first piece which it is.
+    """

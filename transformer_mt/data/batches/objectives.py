@@ -1,0 +1,209 @@
+"""The training rows as their objectives have them: noise, masks, labels; other ones in each epoch.
+
+What is random is a function of the seed, the epoch and the row, so that a resumed run sees the same.
+Letters: R rows.
+"""
+
+from collections.abc import Sequence
+from itertools import takewhile
+
+import numpy as np
+
+from transformer_mt.config import Config
+from transformer_mt.config.data import NEXT
+from transformer_mt.config.parts.objective import MASK, Objective, label_piece
+from transformer_mt.data.batches.batching import Batch, ChangingPairs, make_batch, make_encoder_batch
+from transformer_mt.data.batches.denoising import Denoising
+from transformer_mt.data.batches.encoded_pairs import EncodedPairs
+from transformer_mt.data.batches.epoch_pairs import changing_pieces
+from transformer_mt.data.batches.masking import Masking
+from transformer_mt.data.batches.row_random import random_bits, uniforms
+from transformer_mt.data.vocabulary.numbering import BOS, EOS, PAD
+from transformer_mt.data.vocabulary.tokenizer import Tokenizer
+
+_NOISE, _FOLLOWS, _PARTNER = 1_000, 1_001, 1_002
+"""Which random number of a row decides what; others are those of `data.augment`."""
+
+
+def epoch_pairs(
+    config: Config, pairs: EncodedPairs, sizes: Sequence[int], tokenizer: Tokenizer
+) -> ChangingPairs | None:
+    """The training pairs as the config asks for; None where they are the same in all epochs. `sizes` are
+    those of the corpora.
+    """
+    changing = changing_pieces(config, pairs, sizes, tokenizer)
+    objectives = [entry.objective for entry in config.data.entries]
+    return of_objectives(config, pairs, sizes, objectives, tokenizer, changing)
+
+
+def of_objectives(
+    config: Config,
+    pairs: EncodedPairs,
+    sizes: Sequence[int],
+    objectives: Sequence[Objective],
+    tokenizer: Tokenizer,
+    changing: ChangingPairs | None = None,
+) -> ChangingPairs | None:
+    """The pairs of corpora of these sizes and objectives; `changing` gives other pieces in each epoch."""
+    if config.model.kind == "encoder":
+        return EncoderRows(config, pairs, sizes, objectives, tokenizer, changing)
+    if all(objective == "translation" for objective in objectives):
+        return changing
+    return DecoderRows(config, pairs, sizes, objectives, tokenizer, changing)
+
+
+class _Rows:
+    """Rows of several corpora, each with its objective."""
+
+    def __init__(
+        self,
+        config: Config,
+        pairs: EncodedPairs,
+        sizes: Sequence[int],
+        objectives: Sequence[Objective],
+        tokenizer: Tokenizer,
+        changing: ChangingPairs | None,
+    ) -> None:
+        self._pairs, self._changing, self._seed = pairs, changing, config.seed
+        self._starts, self._objectives = np.cumsum([0, *sizes]), list(objectives)
+        self._control_ids = set(tokenizer.control_ids.values())
+
+    def _usual_lengths(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
+        return (
+            self._changing.lengths(epoch)
+            if self._changing
+            else (self._pairs.src_lengths, self._pairs.tgt_lengths)
+        )
+
+    def _usual_rows(self, epoch: int, rows: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        if self._changing:
+            return self._changing.rows(epoch, rows)
+        return [self._pairs.src(i) for i in rows], [self._pairs.tgt(i) for i in rows]
+
+    def _corpora(self, rows: np.ndarray) -> np.ndarray:
+        """(R,) the number of each row's corpus."""
+        return np.searchsorted(self._starts, rows, "right") - 1
+
+    def _generator(self, epoch: int, row: int) -> np.random.Generator:
+        return np.random.default_rng([self._seed, epoch, row, _NOISE])
+
+    def _num_before(self, ids: np.ndarray) -> int:
+        """The control pieces that a text begins with: of its language, and a tag."""
+        return sum(1 for _ in takewhile(self._control_ids.__contains__, ids.tolist()))
+
+
+class DecoderRows(_Rows):
+    """Rows of a model with a decoder, which writes the target: a translation, the text without its noise
+    (`denoise`), or the text after an empty source (`causal_lm`).
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        pairs: EncodedPairs,
+        sizes: Sequence[int],
+        objectives: Sequence[Objective],
+        tokenizer: Tokenizer,
+        changing: ChangingPairs | None = None,
+    ) -> None:
+        super().__init__(config, pairs, sizes, objectives, tokenizer, changing)
+        if "denoise" in objectives:
+            self._denoising = Denoising(tokenizer, tokenizer.control_id(MASK), config.data.denoise)
+
+    def lengths(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
+        """Of texts without noise: with it they are no longer, and the target has this length anyway."""
+        return self._usual_lengths(epoch)
+
+    def rows(self, epoch: int, rows: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        src, tgt = self._usual_rows(epoch, rows)
+        for i, (row, corpus) in enumerate(zip(rows.tolist(), self._corpora(rows).tolist())):
+            objective = self._objectives[corpus]
+            if objective == "translation":
+                continue
+            before = self._num_before(src[i])
+            text = src[i][before:]
+            left = self._denoising(text, self._generator(epoch, row)) if objective == "denoise" else text[:0]
+            src[i] = np.concatenate([src[i][:before], left])
+        return src, tgt
+
+    def batch(self, epoch: int, rows: np.ndarray) -> Batch:
+        return make_batch(*self.rows(epoch, rows))
+
+
+class EncoderRows(_Rows):
+    """Rows of an encoder alone: `<s> text </s>`, or with the next-sentence task `<s> text </s> text </s>`.
+    Some pieces are predicted (`masked_lm`), or at the first one a label (`classification`, next sentence).
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        pairs: EncodedPairs,
+        sizes: Sequence[int],
+        objectives: Sequence[Objective],
+        tokenizer: Tokenizer,
+        changing: ChangingPairs | None = None,
+    ) -> None:
+        super().__init__(config, pairs, sizes, objectives, tokenizer, changing)
+        settings, self._most = config.data.masked_lm, config.data.max_length - 2
+        self._is_masked = np.array([objective == "masked_lm" for objective in objectives])
+        self._has_next = settings.next_sentence
+        if self._is_masked.any():
+            self._masking = Masking(tokenizer, tokenizer.control_id(MASK), settings.mask)
+        if self._is_masked.any() and self._has_next:
+            self._next_ids = [tokenizer.control_id(label_piece(label)) for label in NEXT]
+
+    def lengths(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
+        lengths = self._usual_lengths(epoch)[0] + 1  # <s>
+        if self._has_next:
+            rows = np.arange(len(lengths))
+            partner, _ = self._partners(epoch, rows)
+            texts = lengths - 2
+            both = np.minimum(texts + texts[partner], self._most) + 3
+            lengths = np.where(self._is_masked[self._corpora(rows)], both, lengths)
+        return lengths, lengths
+
+    def rows(self, epoch: int, rows: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """What is read of each row, and what is predicted there: PAD where nothing is."""
+        texts, labels = self._usual_rows(epoch, rows)
+        is_masked = self._is_masked[self._corpora(rows)]
+        if self._has_next:
+            partners, is_next = self._partners(epoch, rows)
+            others = self._usual_rows(epoch, partners)[0]
+        read, predicted = [], []
+        for i, row in enumerate(rows.tolist()):
+            first = PAD
+            text = np.array([BOS, *texts[i], EOS])
+            if not is_masked[i]:
+                first = int(labels[i][0])
+            elif self._has_next:
+                first = self._next_ids[int(is_next[i])]
+                text = _joined(texts[i], others[i], self._most)
+            targets = np.full_like(text, PAD)
+            if is_masked[i]:
+                text, targets = self._masking(text, self._generator(epoch, row))
+            targets[0] = first
+            read.append(text)
+            predicted.append(targets)
+        return read, predicted
+
+    def batch(self, epoch: int, rows: np.ndarray) -> Batch:
+        return make_encoder_batch(*self.rows(epoch, rows))
+
+    def _partners(self, epoch: int, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(R,) the row of the second text of each row, and (R,) whether it is the next one of the corpus."""
+        corpora = self._corpora(rows)
+        starts, ends = self._starts[corpora], self._starts[corpora + 1]
+        random = random_bits(self._seed, epoch, rows, _PARTNER) % (ends - starts).astype(np.uint64)
+        is_next = (uniforms(self._seed, epoch, rows, _FOLLOWS) < 0.5) & (rows + 1 < ends)
+        return np.where(is_next, rows + 1, starts + random.astype(np.int64)), is_next
+
+
+def _joined(first: np.ndarray, second: np.ndarray, most: int) -> np.ndarray:
+    """`<s> first </s> second </s>`, of at most `most` pieces of text: the longer one loses its end."""
+    while len(first) + len(second) > most:
+        if len(first) > len(second):
+            first = first[:-1]
+        else:
+            second = second[:-1]
+    return np.array([BOS, *first, EOS, *second, EOS])

@@ -1,0 +1,47 @@
+"""A file of plain text, one text a line: a kind of corpus for pretraining."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import ClassVar
+
+from pydantic import model_validator
+
+from transformer_mt.data.corpora.kind import Corpus, Languages
+from transformer_mt.text.compressed import without_compression
+from transformer_mt.text.lines import read_lines
+from transformer_mt.text.pair import Pair
+
+_OTHER_FORMATS = (".tsv", ".csv", ".jsonl", ".json", ".parquet", ".tmx", ".zip")
+
+
+class TextCorpus(Corpus):
+    """A file of plain text, one text a line: plain, .gz, .bz2, .xz or .zst."""
+
+    KEYS: ClassVar[tuple[str, ...]] = ("text",)
+    EXAMPLE: ClassVar[str] = "plain text: {text: ..., language: ..., objective: denoise}"
+    reads_columns: ClassVar[bool] = True
+
+    text: str
+    """The file, one text a line."""
+
+    @model_validator(mode="after")
+    def _is_plain_text(self) -> "TextCorpus":
+        if not self.is_text:
+            raise ValueError(
+                f"objective must be denoise, masked_lm or causal_lm with text, but is {self.objective}"
+            )
+        if Path(without_compression(self.text)).suffix.lower() in _OTHER_FORMATS:
+            raise ValueError(
+                f"text must be a file of lines, but is {self.text}; for its column of text write file "
+                "instead, and columns: [NAME]"
+            )
+        return self
+
+    def describe(self) -> str:
+        return self.text
+
+    def local_files(self) -> list[Path]:
+        return [Path(self.text)]
+
+    def stored_pairs(self, languages: Languages) -> Iterator[Pair]:
+        return ((line, line) for line in read_lines(self.text))
