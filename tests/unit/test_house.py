@@ -32,7 +32,7 @@ ALLOWED = {
     "data.vocabulary": {"config", "text"},
     "runs": {"config", "config.parts", "data.corpora", "data.vocabulary", "text"},
     "data.cleaning": {"config.parts", "data.corpora", "runs", "text"},
-    "data.batches": {"config", "data.vocabulary", "text"},
+    "data.batches": {"config", "config.parts", "data.vocabulary", "text"},
     "data.preparation": {
         "config", "config.parts", "data.batches", "data.cleaning", "data.corpora", "data.vocabulary", "text",
     },
@@ -42,11 +42,15 @@ ALLOWED = {
     "model.build": {"config", "data.vocabulary", "model", "model.variants"},
     "search": {"model", "model.variants", "text"},
     "layouts": {"config", "model"},
-    "importing": {"config", "data.corpora", "data.vocabulary", "layouts", "runs", "text"},
+    "importing": {"config", "data.corpora", "data.vocabulary", "layouts", "model.build", "runs", "text"},
     "translation": {
         "config", "data.vocabulary", "importing", "model", "runs", "search", "text", "translation.engines",
     },
     "translation.engines": {"config", "data.vocabulary", "model", "model.build", "runs", "search"},
+    "language_models": {
+        "config", "config.parts", "data.batches", "data.corpora", "data.preparation", "data.vocabulary",
+        "evaluation", "model", "runs", "text", "translation", "translation.engines",
+    },
     "documents": {"text", "translation"},
     "evaluation": {"config", "data.corpora", "runs", "text", "translation"},
     "training.parallel": {"config"},
@@ -61,7 +65,7 @@ ALLOWED = {
     },
     "training": {
         "config", "config.parts", "data.batches", "data.cleaning", "data.corpora", "data.preparation",
-        "data.vocabulary", "evaluation", "model", "runs", "text", "training.parallel",
+        "data.vocabulary", "evaluation", "language_models", "model", "runs", "text", "training.parallel",
         "training.reporting", "training.state", "training.update", "translation",
     },
     "training.planning": {
@@ -88,7 +92,8 @@ ALLOWED = {
     "serving": {"config", "documents", "search", "text", "translation", "translation.engines"},
     "cli": {
         "config", "config.parts", "data.corpora", "data.preparation", "documents", "evaluation",
-        "experiments", "export", "importing", "inspection", "new_config", "runs", "serving", "text",
+        "experiments", "export", "importing", "inspection", "language_models", "new_config", "runs",
+        "serving", "text",
         "training",
         "training.parallel", "training.planning", "training.reporting", "translation", "translation.engines",
     },

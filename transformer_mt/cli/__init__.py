@@ -18,11 +18,14 @@ from typing import Any, NoReturn
 
 from transformer_mt.cli import (
     backtranslate,
+    classify,
     compare,
+    complete,
     config,
     distill,
     evaluate,
     export,
+    fill,
     import_model,
     inspect,
     new,
@@ -50,6 +53,9 @@ _INTERMIXED = (
     "serve",
     "sweep",
     "compare",
+    "fill",
+    "complete",
+    "classify",
 )
 
 
@@ -72,6 +78,9 @@ def build_parser() -> Parser:
         backtranslate,
         distill,
         sweep,
+        fill,
+        complete,
+        classify,
         plot,
         config,
     ):

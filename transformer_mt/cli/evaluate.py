@@ -57,6 +57,8 @@ def _evaluate(arguments: argparse.Namespace) -> int:
 
     folder = run_of(arguments.model, vars(arguments)["from"], arguments.to)
     config = folder.config()
+    if not config.data.directions:
+        return _evaluate_text(arguments, folder, config)
     external = external_metrics(arguments, config.evaluate.metrics)
     # Before the model is read: a training may write a better one meanwhile
     weights = folder.weights_digest()
@@ -71,6 +73,34 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     with translating_together(translator) as is_mine:
         if is_mine:
             _score(arguments, folder, config, translator, tests, external, weights)
+    return 0
+
+
+def _evaluate_text(arguments: argparse.Namespace, folder: "RunFolder", config: "Config") -> int:
+    """Print the scores of the test sets of a model that translates nothing."""
+    from transformer_mt.data.corpora.evaluation_sets import read_set
+    from transformer_mt.language_models.load import LoadedModel
+    from transformer_mt.language_models.scores import text_scores
+
+    if arguments.source:
+        raise InputError(f"{folder}: does not translate: --source and --reference must be left out")
+    if not config.data.test:
+        raise InputError(f"{folder}: its config must have data.test to be evaluated, but has none")
+    loaded = LoadedModel.load(folder.path, (config.model.kind,), arguments.device)
+    for number, corpus in enumerate(config.data.test):
+        sentences = read_set(corpus, config.data.languages, folder.path, "test")
+        rows = [(text, target) for text, targets in sentences for target in targets]
+        scores = text_scores(loaded, corpus, rows)
+        if arguments.json:
+            facts = {
+                "test": f"test-{number}",
+                "corpus": corpus.describe(),
+                "scores": [vars(s) for s in scores],
+            }
+            print(json.dumps(facts, ensure_ascii=False), flush=True)
+        else:
+            print(f"test-{number}: {corpus.describe()}, {len(rows):,} texts")
+            print("\n".join(f"  {score}" for score in scores), flush=True)
     return 0
 
 

@@ -3,6 +3,7 @@
 import argparse
 import json
 import typing
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import yaml
@@ -15,13 +16,17 @@ from transformer_mt.config.yaml_loader import Loader
 from transformer_mt.errors import InputError, Setting
 
 
-def add_flags(group: argparse._ArgumentGroup, section: type[BaseModel], prefix: str) -> None:
-    """A flag for each key of the section: its name with dashes, and its first sentence as the help.
+def add_flags(
+    group: argparse._ArgumentGroup, section: type[BaseModel], prefix: str, names: Sequence[str] = ()
+) -> None:
+    """A flag for each key of the section, or for those named: its name with dashes, and its first sentence as
+    the help.
 
     A flag's value stands in the parsed arguments under the dotted path of its key. The ranges of the values
     are the section's: pydantic checks them.
     """
-    for name, field in section.model_fields.items():
+    for name in names or section.model_fields:
+        field = section.model_fields[name]
         is_list = typing.get_origin(field.annotation) is list
         meaning = " ".join((field.description or "").split()).replace("%", "%%").rstrip(".")
         group.add_argument(

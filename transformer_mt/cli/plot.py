@@ -3,11 +3,14 @@
 import argparse
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from transformer_mt.cli.model import add_model, load_translator
 from transformer_mt.errors import InputError
 from transformer_mt.messages import say
+
+if TYPE_CHECKING:
+    from transformer_mt.translation.attention_maps import AttentionMaps
 
 
 def add_command(commands: Any) -> None:
@@ -16,13 +19,12 @@ def add_command(commands: Any) -> None:
     about = "Draw the attention weights of a sentence: keys on top, queries at the side."
     attention = kinds.add_parser("attention", help="heat maps of attention weights", description=about)
     add_model(attention)
-    attention.add_argument("source", metavar="SOURCE", help="a sentence")
+    attention.add_argument("source", metavar="SOURCE", help="a sentence, or a text that BERT or GPT reads")
     attention.add_argument("--target", metavar="TEXT", help="a translation of it (default: the model's own)")
     attention.add_argument(
         "--kind",
         choices=["cross", "encoder", "decoder"],
-        default="cross",
-        help="which attention (default: cross)",
+        help="which attention (default: cross, or the only one of an encoder or decoder alone)",
     )
     attention.add_argument(
         "--layer", metavar="N|all|mean", default="mean", help="which layers (default: their mean)"
@@ -52,21 +54,40 @@ def _attention(arguments: argparse.Namespace) -> int:
     if arguments.engine == "ctranslate2":
         raise InputError("attention can only be looked at with --engine torch, but the engine is ctranslate2")
     output = _picture(arguments.output) if arguments.output else None
-    translator = load_translator(arguments)
-    from transformer_mt.translation.attention_maps import look, maps
+    from transformer_mt.runs.folder import RunFolder
 
-    seen = look(translator, arguments.source, arguments.target)
-    chosen = maps(seen, arguments.kind, arguments.layer, arguments.head)
-    rows, columns = seen.rows(arguments.kind), seen.columns(arguments.kind)
+    run, kind = RunFolder(arguments.model), arguments.kind or "cross"
+    if run.config_file.exists() and (alone := run.config().model.kind) in ("encoder", "decoder"):
+        from transformer_mt.language_models.attention import look_at_text
+        from transformer_mt.language_models.load import LoadedModel
+
+        if arguments.target or arguments.kind not in (None, alone):
+            raise InputError(f"--target and --kind must be left out with a model.kind: {alone}")
+        kind = alone
+        seen = look_at_text(LoadedModel.load(run.path, (alone,), arguments.device), arguments.source)
+    else:
+        seen = _look(arguments)
+    from transformer_mt.translation.attention_maps import maps
+
+    chosen = maps(seen, kind, arguments.layer, arguments.head)
+    rows, columns = seen.rows(kind), seen.columns(kind)
     if arguments.json:
         numbers = [{"title": title, "weights": weights.tolist()} for title, weights in chosen]
         print(json.dumps({"rows": rows, "columns": columns, "maps": numbers}, ensure_ascii=False))
     if output:
         from transformer_mt.plots import heat_maps
 
-        if problem := heat_maps(chosen, rows, columns, output, seen.title(arguments.kind)):
+        if problem := heat_maps(chosen, rows, columns, output, seen.title(kind)):
             say(problem)
     return 0
+
+
+def _look(arguments: argparse.Namespace) -> "AttentionMaps":
+    """The attentions of a translation."""
+    translator = load_translator(arguments)
+    from transformer_mt.translation.attention_maps import look
+
+    return look(translator, arguments.source, arguments.target)
 
 
 def _curves(arguments: argparse.Namespace) -> int:

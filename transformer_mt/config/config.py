@@ -10,7 +10,7 @@ from transformer_mt.config.evaluate import EvaluateConfig
 from transformer_mt.config.model import ModelConfig
 from transformer_mt.config.parts.objective import BY_KIND
 from transformer_mt.config.parts.section import Changeable, Section
-from transformer_mt.config.public_model import PublicModel
+from transformer_mt.config.public_model import Beginning
 from transformer_mt.config.tokenizer import TokenizerConfig
 from transformer_mt.config.train import TrainConfig
 
@@ -25,9 +25,10 @@ class Config(Section):
     """The run's folder is runs/NAME; by default the name of the YAML file."""
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 1
     """The seed of everything random: initial weights, order of the data, dropout."""
-    init_from: Annotated[str, Field(min_length=1)] | PublicModel | None = None
-    """Folder of a trained run to begin from, or {huggingface: ...} for a public model: its weights, its
-    vocabulary, and its `model` and `tokenizer` keys where they are left out.
+    init_from: Beginning | None = None
+    """Folder of a trained run to begin from, {huggingface: ...} for a public model, or {encoder: ...,
+    decoder: ...} for runs of each half: its weights, its vocabulary, and its `model` and `tokenizer` keys
+    where they are left out.
     """
     data: DataConfig
     """The sentence pairs."""

@@ -27,7 +27,7 @@ def marks(section: type[BaseModel], dotted: str) -> set[Mark]:
     name, _, rest = dotted.partition(".")
     field = section.model_fields[name]
     found = {mark for mark in field.metadata if isinstance(mark, Mark)}
-    below = _sections(field)
+    below = [kind for kind in _sections(field) if rest.split(".")[0] in kind.model_fields]
     return found | marks(below[0], rest) if rest and below else found
 
 
@@ -41,5 +41,14 @@ def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def _sections(field: FieldInfo) -> list[type[BaseModel]]:
     """The section that a key is; a key may also be a word or a section (model.attention.score)."""
-    kinds = typing.get_args(field.annotation) or [field.annotation]
-    return [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
+    return [
+        kind for kind in _members(field.annotation) if isinstance(kind, type) and issubclass(kind, BaseModel)
+    ]
+
+
+def _members(annotation: Any) -> list[Any]:
+    """The members of a union, also of one inside another."""
+    if typing.get_origin(annotation) is typing.Annotated:
+        return _members(typing.get_args(annotation)[0])
+    members = typing.get_args(annotation)
+    return [below for member in members for below in _members(member)] if members else [annotation]

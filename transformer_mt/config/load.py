@@ -18,6 +18,9 @@ from transformer_mt.errors import InputError
 from transformer_mt.files import missing
 from transformer_mt.messages import say
 
+_WHOLE = (*CORPORA, "init_from")
+"""Keys that are replaced and not merged: the keys of two kinds of a value are no kind of it."""
+
 _RENAMED = {"tokenizer.sampling": "tokenizer.bpe_dropout"}
 """Old names of keys; the sections themselves read them."""
 
@@ -190,7 +193,7 @@ def _merge(base: Any, over: Any, where: dict[str, str], dotted: str = "") -> Any
     """`over` on top of `base`: sections key by key, all else (a corpus too) as a whole. `where` loses the
     lines of what is replaced.
     """
-    if not (isinstance(base, dict) and isinstance(over, dict)) or dotted in CORPORA:
+    if not (isinstance(base, dict) and isinstance(over, dict)) or dotted in _WHOLE:
         _forget_below(where, dotted)
         return over
     merged = dict(base)

@@ -9,11 +9,20 @@ from transformer_mt.config.keys import CORPORA, keys
 from transformer_mt.data.corpora.kinds import SETS
 from transformer_mt.errors import Setting, UserError
 
-_UNION_MEMBERS = ("bool", "int", "constrained-int", "constrained-str", "ScoresConfig", "PublicModel")
+_UNION_MEMBERS = (
+    "bool",
+    "int",
+    "constrained-int",
+    "constrained-str",
+    "ScoresConfig",
+    "run",
+    "PublicModel",
+    "Halves",
+)
 """What pydantic calls the members of our unions."""
 
 _UNIONS = {
-    "init_from": "a run's folder, or {huggingface: NAME}",
+    "init_from": "a run's folder, {huggingface: NAME} or {encoder: RUN, decoder: RUN}",
     "data.language_pieces": "true, false, both or auto",
     "data.remove_duplicates": "true, false or near",
     "filter.detokenize": "true, false, source or target",

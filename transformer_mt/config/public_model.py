@@ -1,6 +1,8 @@
-"""A model of the Hugging Face hub that a training begins from."""
+"""What a training begins from, other than a run: a model of the Hugging Face hub, or halves of two runs."""
 
-from pydantic import Field
+from typing import Annotated, Any, Literal
+
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from transformer_mt.config.parts.section import Section
 
@@ -15,3 +17,48 @@ class PublicModel(Section):
 
     def __str__(self) -> str:
         return self.huggingface
+
+
+class Halves(Section):
+    """Parts of a Transformer that were trained alone (Rothe et al. 2020); a part that is left out begins with
+    random weights.
+    """
+
+    encoder: str | None = Field(None, min_length=1)
+    """A run with model.kind: encoder."""
+    decoder: str | None = Field(None, min_length=1)
+    """A run with model.kind: decoder."""
+    cross_attention: Literal["random"] = "random"
+    """Neither of them has weights for the attention to the source."""
+
+    @model_validator(mode="after")
+    def _has_one(self) -> "Halves":
+        if self.encoder is None and self.decoder is None:
+            raise ValueError("init_from must name an encoder, a decoder or both, but names none")
+        return self
+
+    @property
+    def folders(self) -> dict[str, str]:
+        """The run of each part that is given."""
+        parts = {"encoder": self.encoder, "decoder": self.decoder}
+        return {part: folder for part, folder in parts.items() if folder is not None}
+
+    def __str__(self) -> str:
+        return " and ".join(self.folders.values())
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, str):
+        return "run"
+    parts = value if isinstance(value, dict) else {}
+    is_halves = isinstance(value, Halves) or bool(parts.keys() & set(Halves.model_fields))
+    return Halves.__name__ if is_halves else PublicModel.__name__
+
+
+Beginning = Annotated[
+    Annotated[str, Field(min_length=1), Tag("run")]
+    | Annotated[PublicModel, Tag(PublicModel.__name__)]
+    | Annotated[Halves, Tag(Halves.__name__)],
+    Discriminator(_kind),
+]
+"""What a training may begin from; a word is the folder of a run."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from transformer_mt.cache import cache_root
 from transformer_mt.config import Config
+from transformer_mt.config.public_model import Halves
 from transformer_mt.importing.kinds import is_public
 from transformer_mt.importing.languages import Languages, UnknownLanguageError
 from transformer_mt.locks import wait_for_folder
@@ -35,6 +36,10 @@ def parent_of(config: Config) -> RunFolder | None:
         return None
     if isinstance(parent, str):
         return run_of(parent, config.data.source_lang, config.data.target_lang)
+    if isinstance(parent, Halves):
+        from transformer_mt.importing.joined_halves import joined_halves  # imports torch
+
+        return joined_halves(config, parent)
     from transformer_mt.importing.hub_model import fetched
 
     folder, revision = fetched(parent.huggingface, parent.revision)

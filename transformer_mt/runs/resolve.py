@@ -191,15 +191,19 @@ def with_monitor(config: Config, reference_tokens: float) -> Config:
 
 
 def with_loss_monitored(config: Config) -> Config:
-    """The config that is selected by the loss, as no validation set is translated. InputError where it asks
-    for something else.
+    """The config that is selected by the loss, as no validation set is translated; labels also by their exact
+    match. InputError where it asks for something else.
     """
-    if "monitor" in config.train.model_fields_set and config.train.monitor != "loss":
+    if "monitor" not in config.train.model_fields_set:
+        return changed(config, "train", monitor="loss")
+    has_labels = config.data.main_objective == "classification"
+    may = ("loss", "exact match") if has_labels else ("loss",)
+    if config.train.monitor not in may:
         raise InputError(
-            "`train.monitor` must be loss where no validation set is translated, but is "
+            f"`train.monitor` must be {' or '.join(may)} where no validation set is translated, but is "
             f"{config.train.monitor}"
         )
-    return changed(config, "train", monitor="loss")
+    return config
 
 
 def with_sentence_splitting(config: Config, several_sentences: float) -> Config:

@@ -17,6 +17,7 @@ from transformer_mt.evaluation.calibration import calibrate
 from transformer_mt.files import write_text
 from transformer_mt.messages import say
 from transformer_mt.progress_bar import show_progress
+from transformer_mt.runs.usage import usage_of
 from transformer_mt.training.reporting.report import write_report
 from transformer_mt.training.state.progress import is_better
 from transformer_mt.training.state.run import Run
@@ -160,8 +161,8 @@ def finish(run: Run) -> None:
     if ranks.is_rank_zero:
         write_report(run.folder, run.config)
         write_text(run.folder.finished_file, f'{{"step": {progress.step}}}\n')
-    model = os.path.relpath(run.folder.path)
-    say(f'done: {run.folder} holds {chosen}; try: translate {model} "..."')
+    usage = usage_of(run.config, os.path.relpath(run.folder.path))
+    say(f"done: {run.folder} holds {chosen}; try: {usage}")
 
 
 def _calibrate(run: Run) -> None:

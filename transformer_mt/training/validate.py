@@ -17,6 +17,7 @@ from transformer_mt.data.preparation.prepare import PreparedData, ValidationSet
 from transformer_mt.errors import WorkError
 from transformer_mt.evaluation.metric import Metric, Score
 from transformer_mt.evaluation.metrics import build_metrics, corpus_scores
+from transformer_mt.language_models.classify import Classifier
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.progress_bar import show_progress
 from transformer_mt.training.parallel.distributed import Ranks
@@ -25,6 +26,9 @@ from transformer_mt.translation.result import Options, Translation
 from transformer_mt.translation.translator import Translator
 
 T = TypeVar("T")
+
+_OF_LABELS = ["exact match"]
+"""The metric of classification."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +83,12 @@ def validate(
     samples: list[list[tuple[str, str, str]]] = []
     for valid in data.valid:
         if valid.objective != "translation":
-            found.append(SetScores(valid.name, _loss(model, valid, data, config, device, ranks), []))
+            loss = _loss(model, valid, data, config, device, ranks)
+            labelled = (
+                _label_scores(model, valid, data, config) if valid.objective == "classification" else []
+            )
+            found.append(SetScores(valid.name, loss, labelled))
+            metrics = build_metrics(config.evaluate, config.data.target_lang, _OF_LABELS)
             samples.append([])
             continue
         sentences = valid.sentences[: config.train.validate_sentences]
@@ -118,6 +127,16 @@ def _loss(
             "a lower train.learning_rate, or start over"
         )
     return loss
+
+
+def _label_scores(
+    model: TranslationModel, valid: ValidationSet, data: PreparedData, config: Config
+) -> list[Score]:
+    """The share of the texts that get their label."""
+    texts, labels = [src for src, _ in valid.sentences], [targets for _, targets in valid.sentences]
+    predicted = list(Classifier(model, data.tokenizer, config).labels(texts))
+    metrics = build_metrics(config.evaluate, config.data.target_lang, _OF_LABELS)
+    return corpus_scores(metrics, texts, predicted, labels)
 
 
 def validation_metrics(config: Config) -> list[str]:

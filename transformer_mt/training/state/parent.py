@@ -94,6 +94,8 @@ def _with_rows(weight: Tensor, origins: Sequence[Sequence[int]], is_text: Sequen
 
 def note_other_directions(config: Config, parent: Parent) -> None:
     """Print a note if the run translates nothing that its parent does; that is rarely meant."""
+    if not parent.config.data.directions:
+        return  # it was trained on plain text
     mine, theirs = (
         {(base_code(source), base_code(target)) for source, target in one.data.directions}
         for one in (config, parent.config)

@@ -1,0 +1,40 @@
+"""transformer-mt classify"""
+
+import argparse
+import json
+from dataclasses import asdict
+from itertools import islice
+from typing import Any
+
+from transformer_mt.cli.fill import add_texts, texts_of
+
+_ABOUT = (
+    "Give each text one of the labels an encoder was trained with (objective: classification). Without TEXT "
+    "the lines of standard input."
+)
+_CHUNK = 1024
+
+
+def add_command(commands: Any) -> None:
+    parser = commands.add_parser("classify", help="label texts", description=_ABOUT)
+    add_texts(parser)
+    parser.add_argument("--json", action="store_true", help="one JSON object a text, with all probabilities")
+    parser.set_defaults(command=_classify)
+
+
+def _classify(arguments: argparse.Namespace) -> int:
+    from transformer_mt.language_models.classify import Classifier
+    from transformer_mt.language_models.load import LoadedModel
+
+    loaded = LoadedModel.load(arguments.model, ("encoder",), arguments.device)
+    classifier = Classifier(loaded.model, loaded.tokenizer, loaded.config)
+    texts = texts_of(arguments)
+    while chunk := list(islice(texts, _CHUNK)):
+        for text, found in zip(chunk, classifier.classify(chunk)):
+            print(
+                json.dumps({"text": text, **asdict(found)}, ensure_ascii=False)
+                if arguments.json
+                else found.label,
+                flush=True,
+            )
+    return 0

@@ -1,0 +1,56 @@
+"""transformer-mt complete"""
+
+import argparse
+import json
+from typing import Any
+
+from transformer_mt.cli.fill import add_texts, texts_of
+from transformer_mt.cli.flags import add_flags, check_searches, given
+from transformer_mt.config.decode import DecodeConfig
+from transformer_mt.errors import InputError
+
+_ABOUT = (
+    "Continue texts with a decoder that was trained on plain text (model.kind: decoder). Without TEXT the "
+    "lines of standard input."
+)
+_SETTINGS = (
+    "search", "beam", "length_penalty", "samples", "temperature", "top_k", "top_p", "seed", "min_length",
+    "max_length", "no_repeat_ngram", "repetition_penalty", "banned",
+)  # fmt: skip
+
+
+def add_command(commands: Any) -> None:
+    parser = commands.add_parser("complete", help="continue texts (GPT)", description=_ABOUT)
+    add_texts(parser)
+    parser.add_argument("--n-best", metavar="N", type=int, default=1, help="completions of a text")
+    parser.add_argument("--json", action="store_true", help="one JSON object a text")
+    group = parser.add_argument_group("search", "Settings that win over `decode` in the model's config.")
+    add_flags(group, DecodeConfig, "decode.", _SETTINGS)
+    parser.set_defaults(command=_complete)
+
+
+def _complete(arguments: argparse.Namespace) -> int:
+    keys = given(arguments, "decode.")
+    from transformer_mt.runs.folder import RunFolder
+
+    decode = RunFolder(arguments.model).config(keys).decode
+    check_searches(DecodeConfig, "decode.", keys, decode.search)
+    if not 1 <= arguments.n_best <= decode.num_hypotheses:
+        raise InputError(
+            f"--n-best must be 1 to {decode.num_hypotheses}, the texts the search keeps, but is "
+            f"{arguments.n_best}"
+        )
+    from transformer_mt.language_models.complete import Completer
+    from transformer_mt.language_models.load import LoadedModel
+
+    completer = Completer(LoadedModel.load(arguments.model, ("decoder",), arguments.device), decode)
+    for number, text in enumerate(texts_of(arguments), start=1):
+        try:
+            found = completer.complete(text)[: arguments.n_best]
+        except InputError as error:
+            raise InputError(f"text {number}: ", *error.parts) from None
+        if arguments.json:
+            print(json.dumps({"text": text, "completions": found}, ensure_ascii=False), flush=True)
+        else:
+            print("\n".join(found), flush=True)
+    return 0

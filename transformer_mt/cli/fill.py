@@ -1,0 +1,63 @@
+"""transformer-mt fill"""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from transformer_mt.errors import InputError
+from transformer_mt.text.lines import decoded_lines
+
+_ABOUT = (
+    "Fill in the words behind [MASK], with an encoder that was trained on plain text (model.kind: encoder). "
+    "Without TEXT the lines of standard input."
+)
+
+
+def add_command(commands: Any) -> None:
+    parser = commands.add_parser("fill", help="fill in masked words (BERT)", description=_ABOUT)
+    add_texts(parser)
+    parser.add_argument(
+        "--top", metavar="N", type=int, default=1, help="print the N most probable pieces of each mask"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object a text")
+    parser.set_defaults(command=_fill)
+
+
+def add_texts(parser: argparse.ArgumentParser) -> None:
+    """MODEL, the texts and the device."""
+    parser.add_argument("model", metavar="MODEL", help="a run's folder, such as runs/bert")
+    parser.add_argument(
+        "texts", metavar="TEXT", nargs="*", help="texts; default: the lines of standard input"
+    )
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps")
+
+
+def texts_of(arguments: argparse.Namespace) -> Iterator[str]:
+    """The texts that were given, or the lines of standard input."""
+    return iter(arguments.texts) if arguments.texts else decoded_lines(sys.stdin.buffer, "standard input")
+
+
+def _fill(arguments: argparse.Namespace) -> int:
+    if arguments.top < 1:
+        raise InputError(f"--top must be at least 1, but is {arguments.top}")
+    from transformer_mt.language_models.fill import MaskFiller
+    from transformer_mt.language_models.load import LoadedModel
+
+    filler = MaskFiller(LoadedModel.load(arguments.model, ("encoder",), arguments.device))
+    for number, text in enumerate(texts_of(arguments), start=1):
+        try:
+            filled = filler.fill(text, arguments.top)
+        except InputError as error:
+            raise InputError(f"text {number}: ", *error.parts) from None
+        if arguments.json:
+            print(json.dumps(asdict(filled), ensure_ascii=False), flush=True)
+            continue
+        print(filled.text, flush=True)
+        if arguments.top > 1:
+            for mask, guesses in enumerate(filled.guesses, start=1):
+                for guess in guesses:
+                    print(f"  {mask}\t{guess.probability:.4f}\t{guess.piece}")
+    return 0

@@ -1,0 +1,36 @@
+"""GPT's own task: a text continued."""
+
+from transformer_mt.config import DecodeConfig
+from transformer_mt.errors import InputError
+from transformer_mt.language_models.load import LoadedModel
+from transformer_mt.translation.engines.engine import Request
+from transformer_mt.translation.engines.torch_engine import TorchEngine
+
+MOST = 50
+"""Pieces of a completion, unless `max_length` says otherwise."""
+
+
+class Completer:
+    """Continues texts by the searches that translations are found by."""
+
+    def __init__(self, loaded: LoadedModel, decode: DecodeConfig) -> None:
+        self._engine = TorchEngine(loaded.model, loaded.tokenizer)
+        self._tokenizer, self._decode = loaded.tokenizer, decode
+        self._positions = loaded.config.data.max_length
+        self._engine.check(decode)
+
+    def complete(self, text: str) -> list[str]:
+        """The text with each of its completions, the best first. InputError where nothing more fits."""
+        ids = self._tokenizer.encode_tgt([text], num_threads=1)[0]
+        room = self._positions - len(ids)
+        if room < 1:
+            raise InputError(
+                f"the text must have fewer than {self._positions} pieces (data.max_length), but has "
+                f"{len(ids)}"
+            )
+        limit = min(room, (self._decode.max_length or MOST) + 1)
+        request = Request([], limit, prompt=ids)
+        wanted = self._decode.num_hypotheses
+        ((_, found),) = self._engine.search([request], self._decode, wanted)
+        texts = [self._tokenizer.decode_tgt([*ids, *hypothesis.tokens]) for hypothesis in found]
+        return list(dict.fromkeys(texts)) or [text]

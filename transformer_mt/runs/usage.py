@@ -1,0 +1,16 @@
+"""What a trained model is used with: the command for its kind."""
+
+from transformer_mt.config import Config
+
+
+def usage_of(config: Config, folder: str) -> str:
+    """A command, or what to write into a config, for the model in this folder."""
+    if config.data.directions:
+        return f'translate {folder} "..."'
+    if "classification" in config.data.objectives:
+        return f'transformer-mt classify {folder} "..."'
+    if config.model.kind == "encoder":
+        return f'transformer-mt fill {folder} "... [MASK] ..."'
+    if config.model.kind == "decoder":
+        return f'transformer-mt complete {folder} "..."'
+    return f"`init_from: {folder}` in the config of a translation"
