@@ -267,7 +267,8 @@ class DataConfig(Section):
         if len(self.directions) == 1:
             return list(range(len(self.entries)))
         groups = [(entry.objective, self.languages_of(entry)) for entry in self.entries]
-        return [groups.index(group) for group in groups]
+        distinct = list(dict.fromkeys(groups))
+        return [distinct.index(group) for group in groups]
 
     @property
     def has_language_pieces(self) -> bool:

@@ -44,7 +44,7 @@ class ToHuggingFace:
     quantization = "float32"
 
     def __init__(self) -> None:
-        _import_transformers()
+        import_transformers()
         self._before = ""  # each source
         self._prompt: list[int] = []  # after what the decoder begins with
 
@@ -116,7 +116,7 @@ class ToHuggingFace:
             write_marian_tokenizer(run.tokenizer, data, folder, positions)
 
     def translate(self, folder: Path, sentences: Sequence[str]) -> Sequence[Output]:
-        transformers = _import_transformers()
+        transformers = import_transformers()
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
         model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
         outputs: dict[int, Output] = {}
@@ -272,7 +272,7 @@ def _scores(model: Any, found: Any, begin: int) -> list[float]:
     return scores
 
 
-def _import_transformers() -> Any:
+def import_transformers() -> Any:
     try:
         import transformers
     except ImportError as error:

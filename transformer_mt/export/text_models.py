@@ -1,0 +1,213 @@
+"""Encoders and decoders alone for Hugging Face: BertForMaskedLM and GPT2LMHeadModel, with a proof of the
+logits.
+"""
+
+import contextlib
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+
+from transformer_mt.config import Config
+from transformer_mt.data.corpora.evaluation_sets import read_set
+from transformer_mt.data.vocabulary.numbering import BOS, EOS, PAD
+from transformer_mt.errors import InputError, WorkError
+from transformer_mt.export.fast_tokenizer import write_fast_tokenizer
+from transformer_mt.export.format import TrainedRun
+from transformer_mt.export.huggingface_tokenizer import write_json
+from transformer_mt.export.to_huggingface import import_transformers
+from transformer_mt.files import write_text
+from transformer_mt.layouts.bert_and_gpt import to_bert, to_gpt2
+from transformer_mt.runs.folder import RunFolder
+from transformer_mt.text.lines import read_lines
+from transformer_mt.translation.engines.torch_engine import load_model
+
+_PROBES, _LOGITS = 50, 1e-4
+_LAYER_NORM = 1e-5
+_CLASSES = {"encoder": "BertForMaskedLM", "decoder": "GPT2LMHeadModel"}
+
+
+def export_text_model(run: RunFolder, out: Path, probe: str | None) -> str:
+    """Write the model of `run` to `out`, and compare its ids and its logits on texts of the validation set,
+    or of the file `probe`, with the run's; on failure nothing is kept. Returns the proof in words.
+
+    InputError with every reason if the class has no such model; WorkError if the numbers differ.
+    """
+    config = run.config()
+    run.check_weights()
+    if out.exists():
+        raise InputError(f"{out}: must be a new folder, but is there; remove it or name another")
+    if reasons := _reasons_against(config):
+        name = _CLASSES[config.model.kind]
+        raise InputError("\n".join(f"{name} cannot hold this model: {reason}" for reason in reasons))
+    import_transformers()
+    trained = TrainedRun(run, config, *load_model(run, config))
+    trained.model.eval()
+    texts = _texts(run, config, probe)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    unproven = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+    try:
+        _write(trained, unproven)
+        proof = _prove(trained, unproven, texts)
+        write_text(unproven / "README.md", _card(config, proof, out.name))
+        unproven.chmod(0o755)
+        unproven.rename(out)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(unproven)
+    return proof
+
+
+def _reasons_against(config: Config) -> list[str]:
+    c, is_encoder = config.model, config.model.kind == "encoder"
+    needed: dict[str, tuple[object, object]] = {
+        "model.norm": (c.norm, "post" if is_encoder else "pre"),
+        "model.position": (c.position, "learned"),
+        "model.embedding_norm": (c.embedding_norm, is_encoder),
+        "model.attention.score": (set(c.attention.scores().model_dump().values()), {"scaled_dot"}),
+        "model.attention.window": (c.attention.window, 0),
+    }
+    if not is_encoder:
+        needed["model.output_bias"] = (c.output_bias, False)
+    reasons = [
+        f"{key} must be {value}, but is {found}".replace("True", "true").replace("False", "false")
+        for key, (found, value) in needed.items()
+        if found != value
+    ]
+    if c.activation == "swiglu":
+        reasons.append("model.activation must be relu, gelu or silu, but is swiglu")
+    return reasons
+
+
+def _texts(run: RunFolder, config: Config, probe: str | None) -> list[str]:
+    """Texts that both models read."""
+    if probe:
+        lines = read_lines(probe)
+    else:
+        valid = config.data.valid_sets[0]
+        lines = (src for src, _ in read_set(valid, config.data.languages, run.path, "valid"))
+    texts = [text for _, text in zip(range(_PROBES), (line for line in lines if line.strip()))]
+    if not texts:
+        raise InputError(f"{probe or run}: must have texts to compare the models on, but has none")
+    return texts
+
+
+def _write(run: TrainedRun, folder: Path) -> None:
+    c, weights = run.config.model, {name: p.detach() for name, p in run.model.named_parameters()}
+    is_encoder = c.kind == "encoder"
+    save_file(
+        (to_bert if is_encoder else to_gpt2)(c, weights), folder / "model.safetensors", {"format": "pt"}
+    )
+    positions = run.config.data.max_length + is_encoder
+    facts = (_bert_config if is_encoder else _gpt2_config)(run, positions)
+    write_json(folder / "config.json", facts)
+    write_fast_tokenizer(run.tokenizer, folder, positions, has_end=is_encoder)
+
+
+def _shared_facts(run: TrainedRun) -> dict[str, Any]:
+    return {
+        "architectures": [_CLASSES[run.config.model.kind]],
+        "vocab_size": run.tokenizer.src.vocab_size(),
+        "tie_word_embeddings": False,
+        "pad_token_id": PAD,
+        "bos_token_id": BOS,
+        "eos_token_id": EOS,
+        "dtype": "float32",
+    }
+
+
+def _bert_config(run: TrainedRun, positions: int) -> dict[str, Any]:
+    c = run.config.model
+    return _shared_facts(run) | {
+        "model_type": "bert",
+        "hidden_size": c.d_model,
+        "num_hidden_layers": c.num_encoder_layers,
+        "num_attention_heads": c.num_heads,
+        "intermediate_size": c.d_ff,
+        "hidden_act": c.activation,
+        "hidden_dropout_prob": c.dropout,
+        "attention_probs_dropout_prob": c.attention_dropout,
+        "max_position_embeddings": positions,
+        "type_vocab_size": 2,
+        "layer_norm_eps": _LAYER_NORM,
+    }
+
+
+def _gpt2_config(run: TrainedRun, positions: int) -> dict[str, Any]:
+    c = run.config.model
+    return _shared_facts(run) | {
+        "model_type": "gpt2",
+        "n_embd": c.d_model,
+        "n_layer": c.num_decoder_layers,
+        "n_head": c.num_heads,
+        "n_inner": c.d_ff,
+        "n_positions": positions,
+        "activation_function": c.activation,
+        "resid_pdrop": c.dropout,
+        "embd_pdrop": c.dropout,
+        "attn_pdrop": c.attention_dropout,
+        "layer_norm_epsilon": _LAYER_NORM,
+    }
+
+
+@torch.inference_mode()
+def _prove(run: TrainedRun, folder: Path, texts: list[str]) -> str:
+    """Both tokenizers and both models on the same texts. WorkError where they differ."""
+    transformers = import_transformers()
+    is_encoder, most = run.config.model.kind == "encoder", run.config.data.max_length - 1
+    auto = transformers.AutoModelForMaskedLM if is_encoder else transformers.AutoModelForCausalLM
+    theirs = auto.from_pretrained(folder).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    largest, compared = 0.0, 0
+    for text in texts:
+        ids = run.tokenizer.encode_src([text], num_threads=1)[0]
+        if len(ids) > most:
+            continue
+        ours = [BOS, *ids, *([EOS] if is_encoder else [])]
+        there = tokenizer(text)["input_ids"]
+        if there != ours:
+            raise WorkError(
+                f"the export must divide texts as the run does, but {text!r} has the ids {there} there, and "
+                f"{ours} here; it was not kept"
+            )
+        read = torch.tensor([ours])
+        logits = run.model(read, torch.ones_like(read, dtype=torch.bool), read)
+        difference = (theirs(read).logits - logits).abs().max()
+        largest, compared = max(largest, float(difference)), compared + 1
+    if largest > _LOGITS or not compared:
+        raise WorkError(
+            f"the export's logits must be within {_LOGITS} of the run's, but differ by {largest:.1e} on "
+            f"{compared} texts; it was not kept"
+        )
+    return f"float32: the same ids and logits within {largest:.1e} on {compared} texts"
+
+
+def _card(config: Config, proof: str, name: str) -> str:
+    language, is_encoder = config.data.source_lang, config.model.kind == "encoder"
+    task, example = ("fill-mask", "A <mask> text.") if is_encoder else ("text-generation", "A text")
+    return f"""\
+---
+language: {language}
+library_name: transformers
+pipeline_tag: {task}
+---
+
+# {config.name}
+
+A {_CLASSES[config.model.kind]}, trained with transformer_mt.
+
+```python
+from transformers import pipeline
+
+print(pipeline("{task}", model="{name}")("{example}"))
+```
+
+It reads texts of at most {config.data.max_length - 1:,} pieces.
+
+## Proof of this export
+
+Compared with the run it comes from: {proof}.
+"""
