@@ -62,7 +62,7 @@ def learning_curve(entries: Sequence[dict[str, Any]], path: Path) -> None:
         marker="o",
         ms=3,
     )
-    metrics.set_ylabel(f"validation {_metric(valid)} (greedy)")
+    metrics.set_ylabel(f"validation {_metric(valid)}")
     metrics.set_xlabel("updates")
     for axes in (losses, metrics):
         _plain(axes)
@@ -86,7 +86,7 @@ def reliability(bins: Sequence[Sequence[float]], path: Path) -> None:
     figure.savefig(path, dpi=110)
 
 
-_ERRORS = {"TER", "WER", "CER"}  # the lower the better
+_ERRORS = {"TER", "WER", "CER", "perplexity"}  # the lower the better
 # More coloured curves than these cannot be told apart.
 _MOST_COLOURED = 6
 

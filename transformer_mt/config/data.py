@@ -165,7 +165,21 @@ class DataConfig(Section):
                 raise ValueError(f"{key} must not have a filter: a score is of the whole set")
             if sum(corpus.is_held_out for corpus in corpora) > 1:
                 raise ValueError(f"{key} must have at most one from_train, but has several")
+        self._check_objectives()
         return self
+
+    def _check_objectives(self) -> None:
+        trained = (
+            ("data.valid", self.valid_sets, self.objectives),
+            ("data.test", self.test, [self.main_objective]),
+        )
+        for key, corpora, objectives in trained:
+            for corpus in corpora:
+                if (objective := self.objective_of(corpus)) not in objectives:
+                    raise ValueError(
+                        f"{key} must have the objective of a training corpus ({', '.join(objectives)}), but "
+                        f"{corpus.describe()} has {objective}"
+                    )
 
     def _check_languages(self) -> None:
         if self.language_pieces is False and len(self.targets) > 1 and not all(e.tag for e in self.entries):

@@ -3,7 +3,6 @@
 import json
 import math
 import os
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -50,9 +49,9 @@ def _record(run: Run, result: Validation, event: str, **facts: object) -> None:
         seconds=run.progress.seconds,
         loss=deciding.loss,
         ppl=deciding.ppl,
-        scores=[vars(score) for score in deciding.scores],
+        scores=deciding.facts["scores"],
         samples=result.samples,
-        **({"sets": [asdict(scores) for scores in result.sets]} if len(result.sets) > 1 else {}),
+        **({"sets": [scores.facts for scores in result.sets]} if len(result.sets) > 1 else {}),
         **facts,
     )
     best = "  (best so far)" if facts.get("is_best") else ""

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from statistics import mean
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 
@@ -44,6 +44,12 @@ class SetScores:
     @property
     def ppl(self) -> float:
         return math.exp(min(self.loss, 100.0))  # in this order nan stays nan
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """For metrics.jsonl; the score of what is not translated is its perplexity."""
+        scores = self.scores or [Score("perplexity", self.ppl, "pieces of validation", 3)]
+        return {"name": self.name, "loss": self.loss, "scores": [vars(score) for score in scores]}
 
 
 @dataclass(frozen=True)
@@ -84,11 +90,11 @@ def validate(
     for valid in data.valid:
         if valid.objective != "translation":
             loss = _loss(model, valid, data, config, device, ranks)
-            labelled = (
-                _label_scores(model, valid, data, config) if valid.objective == "classification" else []
-            )
+            labelled: list[Score] = []
+            if valid.objective == "classification":
+                labelled = _label_scores(model, valid, data, config)
+                metrics = build_metrics(config.evaluate, config.data.target_lang, _OF_LABELS)
             found.append(SetScores(valid.name, loss, labelled))
-            metrics = build_metrics(config.evaluate, config.data.target_lang, _OF_LABELS)
             samples.append([])
             continue
         sentences = valid.sentences[: config.train.validate_sentences]

@@ -7,6 +7,7 @@ from transformer_mt import plots
 from transformer_mt.config import Config
 from transformer_mt.config.dump import changed_settings
 from transformer_mt.config.model import ModelConfig
+from transformer_mt.config.parts.objective import Objective
 from transformer_mt.data.cleaning.drop_reasons import READ, REASONS
 from transformer_mt.errors import InputError
 from transformer_mt.evaluation import fine_tuning, robustness
@@ -17,6 +18,12 @@ from transformer_mt.messages import say
 from transformer_mt.runs.folder import RunFolder, facts_of
 from transformer_mt.training.reporting.diagnosis import diagnosis
 
+_NAMES: dict[Objective, str] = {
+    "denoise": "denoising",
+    "masked_lm": "masked language modelling",
+    "causal_lm": "language modelling",
+    "classification": "classification",
+}
 _KEPT_TABLES = {
     "Gained and forgotten by fine-tuning": fine_tuning.FINE_TUNING_FILE,
     "Robustness to how people write": robustness.ROBUSTNESS_FILE,
@@ -75,9 +82,10 @@ def report(
     """The report as Markdown. `tests` are (name, what evaluation/NAME.scores.json holds), `corpora` what
     data.json holds.
     """
-    languages = ", ".join(f"{source} to {target}" for source, target in config.data.directions)
     names = ", ".join(entry.title for entry in config.data.entries)
-    parts = [f"# {config.name}", f"{names}: {languages}.", facts_table(config, entries), picture]
+    learned = [f"{source} to {target}" for source, target in config.data.directions]
+    learned += [_NAMES[objective] for objective in config.data.objectives if objective != "translation"]
+    parts = [f"# {config.name}", f"{names}: {', '.join(learned)}.", facts_table(config, entries), picture]
     parts += [_tests(tests), _validations(entries), _samples(entries), _data(corpora), _settings(config)]
     return "\n\n".join(filter(None, parts)) + "\n"
 
@@ -121,10 +129,12 @@ def facts_table(config: Config, entries: Sequence[dict[str, Any]]) -> str:
 
 
 def _network(model: ModelConfig) -> str:
-    layers = f"{model.num_encoder_layers} + {model.num_decoder_layers} layers, d_model {model.d_model}"
+    counts = {"encoder": model.num_encoder_layers, "decoder": model.num_decoder_layers}
+    number = counts.get(model.kind) or f"{model.num_encoder_layers} + {model.num_decoder_layers}"
+    layers = f"{number} layers, d_model {model.d_model}"
     if model.kind == "recurrent":
         return f"{model.recurrent.cell}, {model.recurrent.decoder} decoder, {layers}"
-    return f"transformer, {layers}, d_ff {model.d_ff}, {model.num_heads} heads, {model.norm}-norm"
+    return f"{model.kind}, {layers}, d_ff {model.d_ff}, {model.num_heads} heads, {model.norm}-norm"
 
 
 def test_scores(folder: RunFolder) -> list[tuple[str, dict[str, Any]]]:
@@ -177,7 +187,7 @@ def _validations(entries: Sequence[dict[str, Any]]) -> str:
     valid = [entry for entry in entries if entry["event"] in ("valid", "average")]
     if not valid:
         return ""
-    names = [score["name"] for score in valid[-1]["scores"]]
+    names = [score["name"] for score in valid[-1]["scores"] if score["name"] != "perplexity"]
     sets = [(scored["name"], scored["scores"][0]["name"]) for scored in valid[-1].get("sets", [])]
     rows = [
         (
@@ -192,8 +202,9 @@ def _validations(entries: Sequence[dict[str, Any]]) -> str:
         for entry in valid
     ]
     head = ["update", "minutes", "loss", "perplexity", *names, *map(" ".join, sets), ""]
-    signatures = signature_lines(valid[-1]["scores"])
-    return f"## Validation\n\nGreedy translations.\n\n{table(rows, head)}\n\n{signatures}"
+    translated = "Greedy translations." if valid[-1]["samples"] else ""
+    signatures = signature_lines(score for score in valid[-1]["scores"] if score["name"] in names)
+    return "\n\n".join(filter(None, ["## Validation", translated, table(rows, head), signatures]))
 
 
 def _score_of_set(entry: dict[str, Any], name: str, metric: str) -> str:
@@ -217,7 +228,7 @@ def signature_lines(scores: Any) -> str:
 
 def _samples(entries: Sequence[dict[str, Any]]) -> str:
     valid = [entry for entry in entries if entry["event"] in ("valid", "average")]
-    if not valid:
+    if not valid or not valid[-1]["samples"]:
         return ""
     lines = ["## Samples", ""]
     for src, reference, translation in valid[-1]["samples"]:

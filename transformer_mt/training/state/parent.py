@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from transformer_mt.checkpoint import load_model_weights
 from transformer_mt.config import Config
+from transformer_mt.config.parts.objective import label_piece
 from transformer_mt.data.corpora.scored_sentences import ScoredSentences
 from transformer_mt.data.vocabulary.new_pieces import origins
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
@@ -61,7 +62,9 @@ class Parent:
         weights = self.folder.weights()
         old = self.folder.tokenizer()
         new = origins(old, tokenizer, config.data.new_languages)
-        is_text = [piece not in tokenizer.control_ids for piece in tokenizer.all_pieces_src[-len(new) :]]
+        labels = {label_piece(label) for label in config.data.all_labels}
+        never = tokenizer.control_ids.keys() - labels
+        is_written = [piece not in never for piece in tokenizer.all_pieces_src[-len(new) :]]
         for name, parameter in model.named_parameters():
             if name in weights and (missing := len(parameter) - len(weights[name])) > 0:
                 if not trains_embeddings(config.train):
@@ -69,7 +72,7 @@ class Parent:
                         "train.freeze and train.lora must leave embeddings to be trained where pieces are "
                         f"new, but {missing} are: tags or languages that {self.folder} does not have"
                     )
-                weights[name] = _with_rows(weights[name], new[:missing], is_text)
+                weights[name] = _with_rows(weights[name], new[:missing], is_written)
         load_model_weights(model, weights, str(self.folder.weights_file))
 
     def record(self, folder: RunFolder) -> None:
@@ -82,13 +85,13 @@ class Parent:
         write_text(folder.parent_file, json.dumps(facts, indent=1) + "\n")
 
 
-def _with_rows(weight: Tensor, origins: Sequence[Sequence[int]], is_text: Sequence[bool]) -> Tensor:
-    """An embedding, or the bias of the output, with more rows, each the mean of some it has. What is no text
-    is never written.
+def _with_rows(weight: Tensor, origins: Sequence[Sequence[int]], is_written: Sequence[bool]) -> Tensor:
+    """An embedding, or the bias of the output, with more rows, each the mean of some it has. Of the control
+    pieces only labels are ever written.
     """
     rows = torch.stack([weight[list(ids)].mean(dim=0) for ids in origins])
     if weight.dim() == 1:
-        rows = rows.masked_fill(~torch.tensor(is_text[: len(origins)]), NEVER)
+        rows = rows.masked_fill(~torch.tensor(is_written[: len(origins)]), NEVER)
     return torch.cat([weight, rows])
 
 
