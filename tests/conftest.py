@@ -178,12 +178,12 @@ def untrained_run(tmp_path: Path) -> Callable[..., Path]:
                 parameter.add_(torch.randn_like(parameter) * 0.1)
             # Its translations must end: the end is about as likely as the likeliest word.
             pairs = list(toy.generate("test", 20))
+            most = config.data.max_length
+            sides = (tokenizer.encode_src([a for a, _ in pairs]), tokenizer.encode_tgt([b for _, b in pairs]))
             src, tgt = (
-                torch.nn.utils.rnn.pad_sequence([torch.tensor(ids) for ids in side], batch_first=True)
-                for side in (
-                    tokenizer.encode_src([a for a, _ in pairs]), tokenizer.encode_tgt([b for _, b in pairs])
-                )
-            )  # fmt: skip
+                torch.nn.utils.rnn.pad_sequence([torch.tensor(ids[:most]) for ids in side], batch_first=True)
+                for side in sides
+            )
             hidden = network.eval().hidden(src, src != PAD, tgt)[tgt != PAD]
             likeliest = network.output(hidden).amax(dim=1).mean()
             mean = hidden.mean(dim=0)

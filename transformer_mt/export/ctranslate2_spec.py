@@ -49,6 +49,7 @@ def write_model(
         "pre_norm": c.norm == "pre",
         "activation": activations[c.activation],
         "ffn_glu": c.activation == "swiglu",
+        "layernorm_embedding": c.embedding_norm,
         "relative_position": c.position == "relative",
         "rotary_dim": 0 if c.position == "rotary" else None,  # 0: the whole head
     }
@@ -70,6 +71,8 @@ def write_model(
     for embedding, stack in ((model.src_embedding, spec.encoder), (model.tgt_embedding, spec.decoder)):
         if c.position not in ("relative", "rotary"):  # theirs are inside attention
             stack.position_encodings.encodings = _positions(embedding.positions, config)
+        if c.embedding_norm:
+            _set_norm(embedding.norm, stack.layernorm_embedding)
     for our_layers, their_layers in (
         (model.encoder.layers, spec.encoder.layer),
         (model.decoder.layers, spec.decoder.layer),

@@ -1,6 +1,7 @@
 """Hugging Face: a folder that `AutoModelForSeq2SeqLM` and `AutoTokenizer` load, without code of ours.
 
-Pre-norm models are Pegasus there, post-norm ones Marian; the tokenizer is Marian's, with our ids, or with
+Pre-norm models are Pegasus there, post-norm ones Marian; with learned positions they are mBART and BART. The
+tokenizer is Marian's, with our ids, or with
 those that an imported model had.
 """
 
@@ -38,8 +39,9 @@ class ToHuggingFace:
 
     name = "Hugging Face"
     advice = (
-        "Train one with position: sinusoidal, activation: relu, gelu or silu, the usual attention and, with "
-        "norm: pre, one vocabulary and tied embeddings."
+        "Train one with position: sinusoidal, or learned with embedding_norm: true, activation: relu, gelu "
+        "or silu, the usual attention and, with norm: pre or position: learned, one vocabulary and tied "
+        "embeddings."
     )
     quantization = "float32"
 
@@ -68,20 +70,24 @@ class ToHuggingFace:
             "model.attention.cross": (model.attention.cross, "global", ""),
             "model.attention.hard": (model.attention.hard, False, ""),
         }
+        is_bart = model.position == "learned"
+        with_position = f" with position: {model.position}"
+        needed["model.embedding_norm"] = (model.embedding_norm, is_bart, with_position)
         if model.position == "sinusoidal_fairseq":
-            with_it = " with position: sinusoidal_fairseq"
-            needed["model.norm"] = (model.norm, "pre", with_it)
-            needed["model.decoder_start"] = (model.decoder_start, "eos", with_it)
-            needed["model.output_bias"] = (model.output_bias, False, with_it)
-            needed["data.language_pieces"] = (config.data.language_pieces, "both", with_it)
+            needed["model.norm"] = (model.norm, "pre", with_position)
+            needed["model.decoder_start"] = (model.decoder_start, "eos", with_position)
+            needed["model.output_bias"] = (model.output_bias, False, with_position)
+            needed["data.language_pieces"] = (config.data.language_pieces, "both", with_position)
         else:
-            needed["model.position"] = (model.position, "sinusoidal", "")
+            if not is_bart:
+                needed["model.position"] = (model.position, "sinusoidal", "")
             needed["model.decoder_start"] = (model.decoder_start, "bos", "")
             if config.data.language_pieces == "both":
                 needed["data.language_pieces"] = ("both", False, "")
-        if model.norm == "pre":
-            needed["tokenizer.shared"] = (config.tokenizer.shared, True, " with norm: pre")
-            needed["model.tie_embeddings"] = (model.tie_embeddings, True, " with norm: pre")
+        if model.norm == "pre" or is_bart:
+            where = with_position if is_bart else " with norm: pre"
+            needed["tokenizer.shared"] = (config.tokenizer.shared, True, where)
+            needed["model.tie_embeddings"] = (model.tie_embeddings, True, where)
         reasons = [
             f"{key} must be {value}{where}, but is {found}".replace("True", "true").replace("False", "false")
             for key, (found, value, where) in needed.items()
@@ -177,13 +183,11 @@ Give it one sentence at a time: it does not divide texts. CTranslate2's own conv
 
 
 def _config(c: ModelConfig, tokenizer: Tokenizer, positions: int) -> dict[str, Any]:
-    pre_norm, is_m2m = c.norm == "pre", _is_m2m(c)
-    name = "M2M100ForConditionalGeneration" if is_m2m else "PegasusForConditionalGeneration"
-    kind = "m2m_100" if is_m2m else "pegasus"
+    name, kind = _class_of(c)
     sizes = [len(order) for order in orders(tokenizer)]
     found = {
-        "architectures": [name if pre_norm else "MarianMTModel"],
-        "model_type": kind if pre_norm else "marian",
+        "architectures": [name],
+        "model_type": kind,
         "vocab_size": sizes[0],
         "d_model": c.d_model,
         "activation_function": "swish" if c.activation == "silu" else c.activation,
@@ -199,12 +203,25 @@ def _config(c: ModelConfig, tokenizer: Tokenizer, positions: int) -> dict[str, A
     }
     for side, layers in (("encoder", c.num_encoder_layers), ("decoder", c.num_decoder_layers)):
         found |= {f"{side}_layers": layers, f"{side}_attention_heads": c.num_heads, f"{side}_ffn_dim": c.d_ff}
-    if not pre_norm:
+    if kind == "marian":
         found |= {
             "decoder_vocab_size": sizes[-1],
             "share_encoder_decoder_embeddings": tokenizer.shared and c.tie_embeddings,
         }
     return found
+
+
+def _class_of(c: ModelConfig) -> tuple[str, str]:
+    """(its class, its `model_type`) in transformers."""
+    if c.position == "learned":
+        if c.norm == "pre":
+            return "MBartForConditionalGeneration", "mbart"
+        return "BartForConditionalGeneration", "bart"
+    if c.norm == "post":
+        return "MarianMTModel", "marian"
+    if _is_m2m(c):
+        return "M2M100ForConditionalGeneration", "m2m_100"
+    return "PegasusForConditionalGeneration", "pegasus"
 
 
 def _generation_config(config: Config, tokenizer: Tokenizer, positions: int) -> dict[str, Any]:

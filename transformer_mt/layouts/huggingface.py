@@ -1,5 +1,6 @@
 """The Transformer of transformers: MarianMTModel (post-norm), PegasusForConditionalGeneration (pre-norm),
-M2M100ForConditionalGeneration (pre-norm, with fairseq's sinusoids).
+M2M100ForConditionalGeneration (pre-norm, with fairseq's sinusoids); with learned positions
+BartForConditionalGeneration (post-norm), MBartForConditionalGeneration (pre-norm).
 
 All have the paper's layers under the same names. Their sinusoids have all sines before all cosines, so the
 dimensions of the residual stream stand in that order: the even ones, then the odd ones.
@@ -18,6 +19,7 @@ from transformer_mt.model.positions import sinusoids
 
 BIAS = "final_logits_bias"
 POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
+_UNUSED_POSITIONS = 2  # rows of BART's before the first position
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,9 @@ def places(c: ModelConfig, shared: bool) -> Iterator[Place]:
             yield from _layer(f"{side}.layers.{number}", f"model.{side}.layers.{number}", side == "decoder")
         if c.norm == "pre":
             yield from _norm(f"{side}.final_norm", f"model.{side}.layer_norm")
+    if c.embedding_norm:
+        for ours, theirs in (("src", "encoder"), ("tgt", "decoder")):
+            yield from _norm(f"{ours}_embedding.norm", f"model.{theirs}.layernorm_embedding")
 
 
 def _layer(ours: str, theirs: str, is_decoder: bool) -> Iterator[Place]:
@@ -98,9 +103,14 @@ def to_huggingface(
         for axis in place.stream:
             tensor = tensor.index_select(axis, order)
         found[place.theirs] = tensor if place.vocabulary is None else tensor[list(of_side[place.vocabulary])]
-    if c.position == "sinusoidal":  # M2M-100 keeps neither a bias nor its sinusoids
+    if c.position == "learned":
+        for ours, name in zip(("src", "tgt"), POSITIONS):
+            table = weights[f"{ours}_embedding.positions.embedding.weight"].index_select(1, order)
+            found[name] = torch.cat([table.new_zeros(_UNUSED_POSITIONS, c.d_model), table])
+    if c.position != "sinusoidal_fairseq":  # M2M-100 keeps neither a bias nor its sinusoids
         bias = weights["output.bias"][list(rows[-1])] if c.output_bias else torch.zeros(len(rows[-1]))
         found[BIAS] = bias.masked_fill(bias <= NEVER / 2, 0.0)[None]
+    if c.position == "sinusoidal":
         found |= dict.fromkeys(POSITIONS, positions_there(positions, c.d_model))
     return {name: tensor.detach().float().contiguous().clone() for name, tensor in found.items()}
 

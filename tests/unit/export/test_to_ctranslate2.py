@@ -35,6 +35,8 @@ KINDS = [
     {"activation": "swiglu", "norm": "post"},
     {"activation": "silu", "output_bias": True},
     {"position": "learned"},
+    {"position": "learned", "embedding_norm": True},
+    {"embedding_norm": True, "norm": "post"},
     {"position": "none"},
     {"position": "rotary"},
     {"position": "relative", "relative_distance": 3},

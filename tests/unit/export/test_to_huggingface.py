@@ -27,6 +27,8 @@ KINDS = [
     (False, {"norm": "post", "tie_embeddings": False}),
     (True, {"norm": "post", "activation": "silu", "output_bias": True}),
     (True, {"output_bias": True}),
+    (True, {"position": "learned", "embedding_norm": True, "norm": "post", "output_bias": True}),
+    (True, {"position": "learned", "embedding_norm": True}),
 ]
 
 
@@ -107,6 +109,13 @@ def test_what_transformers_cannot_hold_is_refused_with_all_reasons(untrained_run
         "model.attention.cross must be global, but is local_m",
         "model.attention.hard must be false, but is true",
         "model.attention.score must be scaled_dot, but is additive (cross)",
+    ]
+    unlike_bart = {"position": "learned", "norm": "post", "activation": "gelu"}
+    unlike_bart_config = config.model_copy(update={"model": config.model.model_copy(update=unlike_bart)})
+    assert ToHuggingFace().reasons_against(unlike_bart_config) == [
+        "model.embedding_norm must be true with position: learned, but is false",
+        "tokenizer.shared must be true with position: learned, but is false",
+        "model.tie_embeddings must be true with position: learned, but is false",
     ]
     recurrent = config.model.model_copy(update={"kind": "recurrent"})
     assert ToHuggingFace().reasons_against(config.model_copy(update={"model": recurrent})) == [
