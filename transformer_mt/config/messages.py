@@ -15,7 +15,7 @@ _UNION_MEMBERS = (
     "constrained-int",
     "constrained-str",
     "ScoresConfig",
-    "run",
+    "a run's folder",
     "PublicModel",
     "Halves",
 )

@@ -49,14 +49,14 @@ class Halves(Section):
 
 def _kind(value: Any) -> str:
     if isinstance(value, str):
-        return "run"
+        return "a run's folder"
     parts = value if isinstance(value, dict) else {}
     is_halves = isinstance(value, Halves) or bool(parts.keys() & set(Halves.model_fields))
     return Halves.__name__ if is_halves else PublicModel.__name__
 
 
 Beginning = Annotated[
-    Annotated[str, Field(min_length=1), Tag("run")]
+    Annotated[str, Field(min_length=1), Tag("a run's folder")]
     | Annotated[PublicModel, Tag(PublicModel.__name__)]
     | Annotated[Halves, Tag(Halves.__name__)],
     Discriminator(_kind),

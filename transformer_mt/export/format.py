@@ -87,6 +87,13 @@ class ExportFormat(Protocol):
         ...
 
 
+def reasons_against_text(data: DataConfig) -> list[str]:
+    """Why a format whose runtime translates cannot hold the model: it was trained on plain text alone."""
+    return (
+        [] if data.directions else [f"data.train must have translations, but has {data.main_objective} alone"]
+    )
+
+
 def reasons_against_language_pieces(data: DataConfig) -> list[str]:
     """Why a format cannot run the model that has no pieces before the source which ask for a language."""
     if len(data.targets) > 1:

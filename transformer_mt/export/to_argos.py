@@ -14,7 +14,13 @@ from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.errors import InputError
 from transformer_mt.export.ctranslate2_spec import write_model
 from transformer_mt.export.ctranslate2_support import reasons_against
-from transformer_mt.export.format import OURS_ALONE, Output, TrainedRun, reasons_against_language_pieces
+from transformer_mt.export.format import (
+    OURS_ALONE,
+    Output,
+    TrainedRun,
+    reasons_against_language_pieces,
+    reasons_against_text,
+)
 from transformer_mt.text.languages import base_code, language_name
 from transformer_mt.translation.engines.ctranslate2_engine import import_ctranslate2
 from transformer_mt.translation.result import Translation
@@ -47,7 +53,7 @@ class ToArgos:
         return supported, sorted(n for n in names if getattr(settings, n) != getattr(supported, n))
 
     def reasons_against(self, config: Config) -> list[str]:
-        reasons = reasons_against(config.model)
+        reasons = reasons_against(config.model) + reasons_against_text(config.data)
         reasons += reasons_against_language_pieces(config.data)
         if not config.tokenizer.shared:
             reasons.append("tokenizer.shared must be true, but is false")

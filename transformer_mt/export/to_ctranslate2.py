@@ -10,7 +10,7 @@ from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.config.dump import dump_config
 from transformer_mt.export.ctranslate2_spec import write_model
 from transformer_mt.export.ctranslate2_support import reasons_against
-from transformer_mt.export.format import Output, TrainedRun, num_positions
+from transformer_mt.export.format import Output, TrainedRun, num_positions, reasons_against_text
 from transformer_mt.files import write_text
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.translation.engines.ctranslate2_engine import import_ctranslate2, supported_settings
@@ -32,7 +32,7 @@ class ToCTranslate2:
         return supported_settings(settings)
 
     def reasons_against(self, config: Config) -> list[str]:
-        return reasons_against(config.model)
+        return reasons_against(config.model) + reasons_against_text(config.data)
 
     def write(self, run: TrainedRun, folder: Path) -> None:
         write_model(run.model, run.tokenizer, run.config, folder, self.quantization)

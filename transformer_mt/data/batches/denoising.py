@@ -72,4 +72,7 @@ class Denoising:
             spans.append(span)
             hidden += span
             added += span == 0
-        return spans[: num_words - hidden + 1]
+        most = num_words - hidden + 1  # for a word between any two; those that would touch are one span
+        for i, span in enumerate(spans[most:]):
+            spans[i % most] += span
+        return spans[:most]
