@@ -45,7 +45,7 @@ def _export(arguments: argparse.Namespace) -> int:
 
     target = _target(arguments.to, arguments.quantization)
     run, out = run_of(arguments.model), Path(arguments.out)
-    if arguments.to == "huggingface" and run.config().model.kind in ("encoder", "decoder"):
+    if arguments.to == "huggingface" and not run.config().data.directions:
         from transformer_mt.export.text_models import export_text_model
 
         print(export_text_model(run, out, arguments.probe))

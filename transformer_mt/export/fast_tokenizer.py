@@ -13,8 +13,10 @@ _UNIGRAM, _BPE = 1, 2
 _CONTROL, _BYTE = 3, 6
 
 
-def write_fast_tokenizer(tokenizer: Tokenizer, folder: Path, positions: int, has_end: bool) -> None:
-    """tokenizer.json and its config. Each text begins with BOS, and with `has_end` ends with EOS."""
+def write_fast_tokenizer(
+    tokenizer: Tokenizer, folder: Path, positions: int, has_begin: bool, has_end: bool
+) -> None:
+    """tokenizer.json and its config. Each text begins with BOS and ends with EOS as it is asked for."""
     from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
     from tokenizers import Tokenizer as FastTokenizer
 
@@ -39,7 +41,7 @@ def write_fast_tokenizer(tokenizer: Tokenizer, folder: Path, positions: int, has
     )
     bos, eos = pieces[BOS][0], pieces[EOS][0]
     fast.post_processor = processors.TemplateProcessing(
-        single=f"{bos} $A {eos}" if has_end else f"{bos} $A", special_tokens=[(bos, BOS), (eos, EOS)]
+        single=" ".join([*[bos] * has_begin, "$A", *[eos] * has_end]), special_tokens=[(bos, BOS), (eos, EOS)]
     )
     special = [pieces[i][0] for i in (PAD, UNK, BOS, EOS)]
     control = [piece.piece for piece in proto.pieces if piece.type == _CONTROL and piece.piece not in special]

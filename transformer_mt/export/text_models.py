@@ -1,5 +1,5 @@
-"""Encoders and decoders alone for Hugging Face: BertForMaskedLM and GPT2LMHeadModel, with a proof of the
-logits.
+"""Models of plain text for Hugging Face: encoders as BertForMaskedLM, decoders as GPT2LMHeadModel, denoisers
+as BART and its like, with a proof of the logits.
 """
 
 import contextlib
@@ -16,18 +16,19 @@ from transformer_mt.data.corpora.evaluation_sets import read_set
 from transformer_mt.data.vocabulary.numbering import BOS, EOS, PAD
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.export.fast_tokenizer import write_fast_tokenizer
-from transformer_mt.export.format import TrainedRun
-from transformer_mt.export.huggingface_tokenizer import write_json
-from transformer_mt.export.to_huggingface import import_transformers
+from transformer_mt.export.format import TrainedRun, num_positions
+from transformer_mt.export.huggingface_tokenizer import orders, write_json
+from transformer_mt.export.to_huggingface import ToHuggingFace, class_of, import_transformers, model_config
 from transformer_mt.files import write_text
 from transformer_mt.layouts.bert_and_gpt import to_bert, to_gpt2
+from transformer_mt.layouts.huggingface import to_huggingface
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.text.lines import read_lines
 from transformer_mt.translation.engines.torch_engine import load_model
 
 _PROBES, _LOGITS = 50, 1e-4
 _LAYER_NORM = 1e-5
-_CLASSES = {"encoder": "BertForMaskedLM", "decoder": "GPT2LMHeadModel"}
+_HALVES = {"encoder": "BertForMaskedLM", "decoder": "GPT2LMHeadModel"}
 
 
 def export_text_model(run: RunFolder, out: Path, probe: str | None) -> str:
@@ -41,7 +42,7 @@ def export_text_model(run: RunFolder, out: Path, probe: str | None) -> str:
     if out.exists():
         raise InputError(f"{out}: must be a new folder, but is there; remove it or name another")
     if reasons := _reasons_against(config):
-        name = _CLASSES[config.model.kind]
+        name = _HALVES.get(config.model.kind, ToHuggingFace.name)
         raise InputError("\n".join(f"{name} cannot hold this model: {reason}" for reason in reasons))
     import_transformers()
     trained = TrainedRun(run, config, *load_model(run, config))
@@ -62,6 +63,8 @@ def export_text_model(run: RunFolder, out: Path, probe: str | None) -> str:
 
 
 def _reasons_against(config: Config) -> list[str]:
+    if config.model.kind not in _HALVES:
+        return ToHuggingFace().reasons_against(config)
     c, is_encoder = config.model, config.model.kind == "encoder"
     needed: dict[str, tuple[object, object]] = {
         "model.norm": (c.norm, "post" if is_encoder else "pre"),
@@ -97,19 +100,24 @@ def _texts(run: RunFolder, config: Config, probe: str | None) -> list[str]:
 
 def _write(run: TrainedRun, folder: Path) -> None:
     c, weights = run.config.model, {name: p.detach() for name, p in run.model.named_parameters()}
-    is_encoder = c.kind == "encoder"
-    save_file(
-        (to_bert if is_encoder else to_gpt2)(c, weights), folder / "model.safetensors", {"format": "pt"}
-    )
-    positions = run.config.data.max_length + is_encoder
-    facts = (_bert_config if is_encoder else _gpt2_config)(run, positions)
+    positions = num_positions(run.config)
+    if c.kind == "encoder":
+        positions += 1  # it reads BOS, too
+        tensors, facts = to_bert(c, weights), _bert_config(run, positions)
+    elif c.kind == "decoder":
+        tensors, facts = to_gpt2(c, weights), _gpt2_config(run, positions)
+    else:
+        tensors = to_huggingface(c, weights, orders(run.tokenizer), positions)
+        facts = model_config(c, run.tokenizer, positions)
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
     write_json(folder / "config.json", facts)
-    write_fast_tokenizer(run.tokenizer, folder, positions, has_end=is_encoder)
+    has_begin, has_end = c.kind in _HALVES, c.kind != "decoder"
+    write_fast_tokenizer(run.tokenizer, folder, positions, has_begin, has_end)
 
 
 def _shared_facts(run: TrainedRun) -> dict[str, Any]:
     return {
-        "architectures": [_CLASSES[run.config.model.kind]],
+        "architectures": [_HALVES[run.config.model.kind]],
         "vocab_size": run.tokenizer.src.vocab_size(),
         "tie_word_embeddings": False,
         "pad_token_id": PAD,
@@ -157,8 +165,10 @@ def _gpt2_config(run: TrainedRun, positions: int) -> dict[str, Any]:
 def _prove(run: TrainedRun, folder: Path, texts: list[str]) -> str:
     """Both tokenizers and both models on the same texts. WorkError where they differ."""
     transformers = import_transformers()
-    is_encoder, most = run.config.model.kind == "encoder", run.config.data.max_length - 1
-    auto = transformers.AutoModelForMaskedLM if is_encoder else transformers.AutoModelForCausalLM
+    kind, most = run.config.model.kind, run.config.data.max_length - 1
+    auto = {"encoder": transformers.AutoModelForMaskedLM, "decoder": transformers.AutoModelForCausalLM}.get(
+        kind, transformers.AutoModelForSeq2SeqLM
+    )
     theirs = auto.from_pretrained(folder).eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     largest, compared = 0.0, 0
@@ -166,16 +176,19 @@ def _prove(run: TrainedRun, folder: Path, texts: list[str]) -> str:
         ids = run.tokenizer.encode_src([text], num_threads=1)[0]
         if len(ids) > most:
             continue
-        ours = [BOS, *ids, *([EOS] if is_encoder else [])]
+        ours = [*[BOS] * (kind in _HALVES), *ids, *[EOS] * (kind != "decoder")]
         there = tokenizer(text)["input_ids"]
         if there != ours:
             raise WorkError(
                 f"the export must divide texts as the run does, but {text!r} has the ids {there} there, and "
                 f"{ours} here; it was not kept"
             )
-        read = torch.tensor([ours])
-        logits = run.model(read, torch.ones_like(read, dtype=torch.bool), read)
-        difference = (theirs(read).logits - logits).abs().max()
+        read, written = torch.tensor([ours]), torch.tensor([[BOS, *ids]])
+        logits = run.model(
+            read, torch.ones_like(read, dtype=torch.bool), read if kind in _HALVES else written
+        )
+        there = theirs(read) if kind in _HALVES else theirs(read, decoder_input_ids=written)
+        difference = (there.logits - logits).abs().max()
         largest, compared = max(largest, float(difference)), compared + 1
     if largest > _LOGITS or not compared:
         raise WorkError(
@@ -186,18 +199,21 @@ def _prove(run: TrainedRun, folder: Path, texts: list[str]) -> str:
 
 
 def _card(config: Config, proof: str, name: str) -> str:
-    language, is_encoder = config.data.source_lang, config.model.kind == "encoder"
-    task, example = ("fill-mask", "A <mask> text.") if is_encoder else ("text-generation", "A text")
+    languages = "\n".join(f"- {language}" for language in config.data.languages_used)
+    is_decoder = config.model.kind == "decoder"
+    task, example = ("text-generation", "A text") if is_decoder else ("fill-mask", "A <mask> text.")
+    name_there = _HALVES.get(config.model.kind) or class_of(config.model)[0]
     return f"""\
 ---
-language: {language}
+language:
+{languages}
 library_name: transformers
 pipeline_tag: {task}
 ---
 
 # {config.name}
 
-A {_CLASSES[config.model.kind]}, trained with transformer_mt.
+A {name_there}, trained with transformer_mt.
 
 ```python
 from transformers import pipeline

@@ -112,7 +112,7 @@ class ToHuggingFace:
         weights = {name: parameter.detach() for name, parameter in run.model.named_parameters()}
         tensors = to_huggingface(run.config.model, weights, orders(run.tokenizer), positions)
         save_file(tensors, folder / "model.safetensors", {"format": "pt"})
-        write_json(folder / "config.json", _config(run.config.model, run.tokenizer, positions))
+        write_json(folder / "config.json", model_config(run.config.model, run.tokenizer, positions))
         write_json(
             folder / "generation_config.json", _generation_config(run.config, run.tokenizer, positions)
         )
@@ -182,8 +182,9 @@ Give it one sentence at a time: it does not divide texts. CTranslate2's own conv
         folder.rename(out)
 
 
-def _config(c: ModelConfig, tokenizer: Tokenizer, positions: int) -> dict[str, Any]:
-    name, kind = _class_of(c)
+def model_config(c: ModelConfig, tokenizer: Tokenizer, positions: int) -> dict[str, Any]:
+    """What their config.json must hold."""
+    name, kind = class_of(c)
     sizes = [len(order) for order in orders(tokenizer)]
     found = {
         "architectures": [name],
@@ -211,7 +212,7 @@ def _config(c: ModelConfig, tokenizer: Tokenizer, positions: int) -> dict[str, A
     return found
 
 
-def _class_of(c: ModelConfig) -> tuple[str, str]:
+def class_of(c: ModelConfig) -> tuple[str, str]:
     """(its class, its `model_type`) in transformers."""
     if c.position == "learned":
         if c.norm == "pre":
