@@ -61,14 +61,16 @@ MOMENTS = {
 }
 
 
-def config_in(folder: Path, bpe_dropout: float = 0.0, data: dict | None = None, **train) -> Path:
+def config_in(
+    folder: Path, bpe_dropout: float = 0.0, data: dict | None = None, kind: str = "transformer", **train
+) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "tiny.yaml"
     values = {
         **TINY,
         "data": {**TINY["data"], **(data or {})},
         "tokenizer": {**TINY["tokenizer"], "bpe_dropout": bpe_dropout},
-        "model": {**TINY["model"], "dropout": 0.2},
+        "model": {**TINY["model"], "dropout": 0.2, "kind": kind},
         "train": {**TINY["train"], "keep_checkpoints": 2, **train},
     }
     path.write_text(yaml.safe_dump(values), encoding="utf-8")
@@ -169,6 +171,26 @@ SEVERAL_CORPORA = {
         "test": [{"from_train": {"share": 0.05, "max": 30}}],
     },
 }
+# Noise and masks are other ones in each epoch.
+ENGLISH = {"language": "en", "objective": "masked_lm"}
+MASKED = {
+    "kind": "encoder",
+    "bpe_dropout": 0.1,
+    "data": {
+        "train": {"toy": "train", "size": 300, **ENGLISH},
+        "valid": {"toy": "valid", "size": 30, **ENGLISH},
+        "test": [],
+        "masked_lm": {"next_sentence": True},
+    },
+}
+DENOISED = {
+    "data": {
+        "train": [
+            {"toy": "train", "size": 300},
+            {"toy": "train", "size": 600, "weight": 0.7, "language": "de", "objective": "denoise"},
+        ]
+    }
+}
 
 
 @pytest.mark.parametrize(
@@ -176,6 +198,8 @@ SEVERAL_CORPORA = {
     [
         {"bpe_dropout": 0.2, "optimizer": "muon"},  # as the shipped configs have them
         SEVERAL_CORPORA,
+        MASKED,
+        DENOISED,
         *(
             pytest.param(change, marks=pytest.mark.slow)
             for change in (
