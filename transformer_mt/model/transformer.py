@@ -15,6 +15,7 @@ from transformer_mt.model.attention import MultiHeadAttention
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.model.kernels.dropout import Dropout
 from transformer_mt.model.masks import attend_to
+from transformer_mt.model.positions import LearnedPositions
 from transformer_mt.model.recorder import AttentionRecorder
 from transformer_mt.model.state import DecoderState, LayerState
 
@@ -289,8 +290,9 @@ class Transformer(TranslationModel):
 
 
 def initialise(model: nn.Module) -> None:
-    """Embeddings N(0, 1/D), so that times sqrt(D) they have variance one; linear layers Glorot uniform, their
-    biases zero. Recurrent cells keep torch's uniform(-1/sqrt(D), 1/sqrt(D)).
+    """Embeddings N(0, 1/D), so that times sqrt(D) they have variance one; learned positions N(0, 1/2), as
+    large as sinusoids; linear layers Glorot uniform, their biases zero. Recurrent cells keep torch's
+    uniform(-1/sqrt(D), 1/sqrt(D)).
     """
     for module in model.modules():
         if isinstance(module, nn.Linear):
@@ -300,3 +302,6 @@ def initialise(model: nn.Module) -> None:
     for module in model.modules():  # second: a tied output projection is an embedding
         if isinstance(module, nn.Embedding):
             nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)
+    for module in model.modules():  # third: their vectors are an embedding, too
+        if isinstance(module, LearnedPositions):
+            nn.init.normal_(module.embedding.weight, std=0.5**0.5)

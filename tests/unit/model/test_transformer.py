@@ -95,6 +95,13 @@ def test_heads_must_share_out_the_width():
         MultiHeadAttention(16, 3)
 
 
+def test_learned_positions_begin_as_large_as_sinusoids():
+    config = ModelConfig.model_validate({"d_model": 64, "num_heads": 4, "position": "learned"})
+    model = build_model(config, 30, 30, True, max_length=100)
+    rms = model.src_embedding.positions.embedding.weight.detach().square().mean().sqrt()
+    assert rms == pytest.approx(0.5**0.5, abs=0.03)
+
+
 @pytest.mark.parametrize(
     "changes",
     [{}, {"norm": "post"}, {"activation": "swiglu"}, {"activation": "gelu"}, {"position": "learned"}],
