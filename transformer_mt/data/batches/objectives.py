@@ -5,6 +5,7 @@ Letters: R rows.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import takewhile
 
 import numpy as np
@@ -52,40 +53,37 @@ def of_objectives(
     return DecoderRows(config, pairs, sizes, objectives, tokenizer, changing)
 
 
+@dataclass
 class _Rows:
-    """Rows of several corpora, each with its objective."""
+    """Rows of several corpora of these sizes, each with its objective."""
 
-    def __init__(
-        self,
-        config: Config,
-        pairs: EncodedPairs,
-        sizes: Sequence[int],
-        objectives: Sequence[Objective],
-        tokenizer: Tokenizer,
-        changing: ChangingPairs | None,
-    ) -> None:
-        self._pairs, self._changing, self._seed = pairs, changing, config.seed
-        self._starts, self._objectives = np.cumsum([0, *sizes]), list(objectives)
-        self._control_ids = set(tokenizer.control_ids.values())
+    config: Config
+    pairs: EncodedPairs
+    sizes: Sequence[int]
+    objectives: Sequence[Objective]
+    tokenizer: Tokenizer
+    changing: ChangingPairs | None = None
+
+    def __post_init__(self) -> None:
+        self._starts = np.cumsum([0, *self.sizes])
+        self._control_ids = set(self.tokenizer.control_ids.values())
 
     def _usual_lengths(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
-        return (
-            self._changing.lengths(epoch)
-            if self._changing
-            else (self._pairs.src_lengths, self._pairs.tgt_lengths)
-        )
+        if self.changing:
+            return self.changing.lengths(epoch)
+        return self.pairs.src_lengths, self.pairs.tgt_lengths
 
     def _usual_rows(self, epoch: int, rows: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        if self._changing:
-            return self._changing.rows(epoch, rows)
-        return [self._pairs.src(i) for i in rows], [self._pairs.tgt(i) for i in rows]
+        if self.changing:
+            return self.changing.rows(epoch, rows)
+        return [self.pairs.src(i) for i in rows], [self.pairs.tgt(i) for i in rows]
 
     def _corpora(self, rows: np.ndarray) -> np.ndarray:
         """(R,) the number of each row's corpus."""
         return np.searchsorted(self._starts, rows, "right") - 1
 
     def _generator(self, epoch: int, row: int) -> np.random.Generator:
-        return np.random.default_rng([self._seed, epoch, row, _NOISE])
+        return np.random.default_rng([self.config.seed, epoch, row, _NOISE])
 
     def _num_before(self, ids: np.ndarray) -> int:
         """The control pieces that a text begins with: of its language, and a tag."""
@@ -97,18 +95,11 @@ class DecoderRows(_Rows):
     (`denoise`), or the text after an empty source (`causal_lm`).
     """
 
-    def __init__(
-        self,
-        config: Config,
-        pairs: EncodedPairs,
-        sizes: Sequence[int],
-        objectives: Sequence[Objective],
-        tokenizer: Tokenizer,
-        changing: ChangingPairs | None = None,
-    ) -> None:
-        super().__init__(config, pairs, sizes, objectives, tokenizer, changing)
-        if "denoise" in objectives:
-            self._denoising = Denoising(tokenizer, tokenizer.control_id(MASK), config.data.denoise)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if "denoise" in self.objectives:
+            mask_id = self.tokenizer.control_id(MASK)
+            self._denoising = Denoising(self.tokenizer, mask_id, self.config.data.denoise)
 
     def lengths(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
         """Of texts without noise: with it they are no longer, and the target has this length anyway."""
@@ -117,7 +108,7 @@ class DecoderRows(_Rows):
     def rows(self, epoch: int, rows: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray]]:
         src, tgt = self._usual_rows(epoch, rows)
         for i, (row, corpus) in enumerate(zip(rows.tolist(), self._corpora(rows).tolist())):
-            objective = self._objectives[corpus]
+            objective = self.objectives[corpus]
             if objective == "translation":
                 continue
             before = self._num_before(src[i])
@@ -135,23 +126,15 @@ class EncoderRows(_Rows):
     Some pieces are predicted (`masked_lm`), or at the first one a label (`classification`, next sentence).
     """
 
-    def __init__(
-        self,
-        config: Config,
-        pairs: EncodedPairs,
-        sizes: Sequence[int],
-        objectives: Sequence[Objective],
-        tokenizer: Tokenizer,
-        changing: ChangingPairs | None = None,
-    ) -> None:
-        super().__init__(config, pairs, sizes, objectives, tokenizer, changing)
-        settings, self._most = config.data.masked_lm, config.data.max_length - 2
-        self._is_masked = np.array([objective == "masked_lm" for objective in objectives])
-        self._has_next = settings.next_sentence
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        settings, self._most = self.config.data.masked_lm, self.config.data.max_length - 2
+        self._is_masked = np.array([objective == "masked_lm" for objective in self.objectives])
+        self._has_next = settings.next_sentence and self._is_masked.any()
         if self._is_masked.any():
-            self._masking = Masking(tokenizer, tokenizer.control_id(MASK), settings.mask)
-        if self._is_masked.any() and self._has_next:
-            self._next_ids = [tokenizer.control_id(label_piece(label)) for label in NEXT]
+            self._masking = Masking(self.tokenizer, self.tokenizer.control_id(MASK), settings.mask)
+        if self._has_next:
+            self._next_ids = [self.tokenizer.control_id(label_piece(label)) for label in NEXT]
 
     def lengths(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
         lengths = self._usual_lengths(epoch)[0] + 1  # <s>
@@ -194,8 +177,8 @@ class EncoderRows(_Rows):
         """(R,) the row of the second text of each row, and (R,) whether it is the next one of the corpus."""
         corpora = self._corpora(rows)
         starts, ends = self._starts[corpora], self._starts[corpora + 1]
-        random = random_bits(self._seed, epoch, rows, _PARTNER) % (ends - starts).astype(np.uint64)
-        is_next = (uniforms(self._seed, epoch, rows, _FOLLOWS) < 0.5) & (rows + 1 < ends)
+        random = random_bits(self.config.seed, epoch, rows, _PARTNER) % (ends - starts).astype(np.uint64)
+        is_next = (uniforms(self.config.seed, epoch, rows, _FOLLOWS) < 0.5) & (rows + 1 < ends)
         return np.where(is_next, rows + 1, starts + random.astype(np.int64)), is_next
 
 
