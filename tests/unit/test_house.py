@@ -81,8 +81,8 @@ ALLOWED = {
         "text", "training.planning",
     },
     "export": {
-        "config", "data.cleaning", "data.corpora", "data.vocabulary", "evaluation", "layouts", "model",
-        "model.variants", "runs", "text", "training.reporting", "translation", "translation.engines",
+        "config", "config.parts", "data.cleaning", "data.corpora", "data.vocabulary", "evaluation", "layouts",
+        "model", "model.variants", "runs", "text", "training.reporting", "translation", "translation.engines",
     },
     "experiments": {
         "config", "config.parts", "data.cleaning", "data.corpora", "data.preparation", "evaluation", "export",

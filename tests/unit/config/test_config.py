@@ -11,6 +11,7 @@ from transformer_mt.config.dump import dump_config, json_schema
 from transformer_mt.config.keys import keys
 from transformer_mt.config.load import load_config
 from transformer_mt.config.messages import OTHER_NAMES
+from transformer_mt.config.parts.objective import OF_TEXT
 from transformer_mt.data.corpora.files import FilesCorpus
 from transformer_mt.data.corpora.hub import HubCorpus
 from transformer_mt.errors import InputError
@@ -215,7 +216,10 @@ def test_a_file_that_is_not_yaml_is_named_with_its_line(tmp_path):
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_a_shown_config_reads_back_the_same(path, comments, tmp_path):
     shown = tmp_path / "shown.yaml"
-    overrides = ["data.train={source: 'a: b, #c', target: 'true'}"]
+    objective = load_config(path).data.main_objective
+    kind = "" if objective == "translation" else f", objective: {objective}"
+    kind += ", language: en" if objective in OF_TEXT else ""
+    overrides = [f"data.train={{source: 'a: b, #c', target: 'true'{kind}}}"]
     shown.write_text(dump_config(load_config(path, overrides), comments), encoding="utf-8")
     assert load_config(shown) == load_config(path, overrides)
 

@@ -7,7 +7,6 @@ from transformer_mt import plots
 from transformer_mt.config import Config
 from transformer_mt.config.dump import changed_settings
 from transformer_mt.config.model import ModelConfig
-from transformer_mt.config.parts.objective import Objective
 from transformer_mt.data.cleaning.drop_reasons import READ, REASONS
 from transformer_mt.errors import InputError
 from transformer_mt.evaluation import fine_tuning, robustness
@@ -18,7 +17,7 @@ from transformer_mt.messages import say
 from transformer_mt.runs.folder import RunFolder, facts_of
 from transformer_mt.training.reporting.diagnosis import diagnosis
 
-_NAMES: dict[Objective, str] = {
+_NAMES = {
     "denoise": "denoising",
     "masked_lm": "masked language modelling",
     "causal_lm": "language modelling",
