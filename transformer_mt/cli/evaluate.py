@@ -14,9 +14,10 @@ from transformer_mt.cli.evaluation_sets import (
     load_evaluation_sets,
     select_by_language,
 )
+from transformer_mt.cli.flags import given
 from transformer_mt.cli.model import add_model, add_search, load_translator
 from transformer_mt.cli.ranks import translating_together
-from transformer_mt.errors import InputError, WorkError
+from transformer_mt.errors import InputError, Setting, WorkError
 from transformer_mt.messages import say
 
 if TYPE_CHECKING:
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
     from transformer_mt.runs.folder import RunFolder
     from transformer_mt.translation.translator import Translator
 
+_OF_TRANSLATIONS = (
+    "source", "reference", "external", "robust", "tag", "ensemble", "engine", "dtype", "to", "from",
+)  # fmt: skip
+_NOT_GIVEN: tuple[object, ...] = (None, False, [], "auto")
 _ABOUT = (
     "Translate the config's test sets or the given files, and print the metrics of evaluate.metrics with "
     "signatures."
@@ -77,13 +82,17 @@ def _evaluate(arguments: argparse.Namespace) -> int:
 
 
 def _evaluate_text(arguments: argparse.Namespace, folder: "RunFolder", config: "Config") -> int:
-    """Print the scores of the test sets of a model that translates nothing."""
+    """Print the scores of the test sets of a model that translates nothing, and keep them in its folder."""
     from transformer_mt.data.corpora.evaluation_sets import read_set
     from transformer_mt.language_models.load import LoadedModel
-    from transformer_mt.language_models.scores import text_scores
+    from transformer_mt.language_models.scores import save_scores, text_scores
 
-    if arguments.source:
-        raise InputError(f"{folder}: does not translate: --source and --reference must be left out")
+    of_translations = [name for name in _OF_TRANSLATIONS if vars(arguments)[name] not in _NOT_GIVEN]
+    of_translations += [f"decode.{key}" for key in given(arguments, "decode.")]
+    if of_translations:
+        raise InputError(
+            f"{folder}: ", Setting(of_translations[0]), " must be left out: it translates nothing"
+        )
     if not config.data.test:
         raise InputError(f"{folder}: its config must have data.test to be evaluated, but has none")
     loaded = LoadedModel.load(folder.path, (config.model.kind,), arguments.device)
@@ -91,6 +100,7 @@ def _evaluate_text(arguments: argparse.Namespace, folder: "RunFolder", config: "
         sentences = read_set(corpus, config.data.languages, folder.path, "test")
         rows = [(text, target) for text, targets in sentences for target in targets]
         scores = text_scores(loaded, corpus, rows)
+        save_scores(folder, f"test-{number}", corpus.describe(), len(rows), scores)
         if arguments.json:
             facts = {
                 "test": f"test-{number}",
@@ -101,6 +111,7 @@ def _evaluate_text(arguments: argparse.Namespace, folder: "RunFolder", config: "
         else:
             print(f"test-{number}: {corpus.describe()}, {len(rows):,} texts")
             print("\n".join(f"  {score}" for score in scores), flush=True)
+    _update_report(folder, config)
     return 0
 
 
@@ -201,6 +212,7 @@ def _compare_with_parent(
     """What a fine-tuned model gained and what it forgot, on these test sets and on its parent's. The
     table is printed, and kept with the run's model of these `weights`, if they are given.
     """
+    from transformer_mt.config.public_model import Halves
     from transformer_mt.data.corpora.scored_sentences import ScoredSentences
     from transformer_mt.evaluation import fine_tuning
     from transformer_mt.evaluation.comparison import System, compare
@@ -212,12 +224,13 @@ def _compare_with_parent(
 
     folder = run_of(arguments.model, vars(arguments)["from"], arguments.to)
     expected = folder.weights_of_parent()
-    if config.init_from is None or expected is None or (arguments.json and not weights):
+    is_silent = arguments.json and not weights
+    if config.init_from is None or isinstance(config.init_from, Halves) or expected is None or is_silent:
         return
     parent = parent_of(config)
     assert parent is not None
     # What a student began with is no model of its own
-    if parent.path.parent.resolve() == folder.path.resolve():
+    if parent.path.parent.resolve() == folder.path.resolve() or not parent.config().data.directions:
         return
     if parent.weights_digest() != expected:
         say(f"no comparison with {parent}: the weights that this model began with are not at this path")

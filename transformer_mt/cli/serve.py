@@ -83,8 +83,11 @@ def _serve(arguments: argparse.Namespace) -> int:
 def _directions(model: Path, wanted: list[tuple[str, str]]) -> list[dict[str, str]]:
     """The options for each direction, or each that is wanted, of a model with several; none for others."""
     from transformer_mt.importing.model_folder import run_of
+    from transformer_mt.runs.usage import check_translates
 
-    data = run_of(model).config().data
+    config = run_of(model).config()
+    check_translates(config, model)
+    data = config.data
     if len(data.directions) == 1:
         return [{}]
     served = [direction for direction in data.directions if not wanted or direction in wanted]

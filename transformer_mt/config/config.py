@@ -64,10 +64,20 @@ class Config(Section):
                 f"objective must be {' or '.join(may)} with model.kind: {self.model.kind}, but "
                 f"{wrong.title} has {wrong.objective}"
             )
-        if self.model.kind in ("encoder", "decoder") and not (self.tokenizer.shared or self.init_from):
+        is_half = self.model.kind in ("encoder", "decoder")
+        if is_half and not (self.tokenizer.shared or self.init_from):
             raise ValueError(
                 f"tokenizer.shared must be true with model.kind: {self.model.kind}, but is false"
             )
+        if is_half and (tag := next((corpus.tag for corpus in sets if corpus.tag), None)):
+            raise ValueError(f"tag must be left out with model.kind: {self.model.kind}, but is {tag}")
+        if is_half and data.language_pieces in (True, "both"):
+            raise ValueError(
+                f"data.language_pieces must be auto or false with model.kind: {self.model.kind}, but is "
+                f"{str(data.language_pieces).lower()}"
+            )
+        if data.augment.is_on and "classification" in data.objectives:
+            raise ValueError("data.augment must be left out with objective: classification")
         if ("classification" in data.objectives) != bool(data.labels):
             raise ValueError("data.labels must be the labels of corpora with objective: classification")
         return self

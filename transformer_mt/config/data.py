@@ -156,6 +156,8 @@ class DataConfig(Section):
             raise ValueError("data.language must be left out with data.source_lang and data.target_lang")
         if self.directions:
             self._check_languages()
+        elif len(self.targets) > 1 and any(corpus.is_held_out for corpus in self.valid_sets):
+            raise ValueError("data.valid must be sets of their own with several languages, but is from_train")
         for key, corpora in (("data.valid", self.valid_sets), ("data.test", self.test)):
             if any(corpus.weight != 1.0 for corpus in corpora):
                 raise ValueError(f"{key} must not have a weight, which only training corpora have")
@@ -276,12 +278,14 @@ class DataConfig(Section):
     @property
     def temperature_groups(self) -> list[int]:
         """For each training corpus the number of what `temperature` mixes: its direction or the language of
-        its text; with one direction the corpus itself.
+        its text; where these are all the same the corpus itself.
         """
         if len(self.directions) == 1:
             return list(range(len(self.entries)))
         groups = [(entry.objective, self.languages_of(entry)) for entry in self.entries]
         distinct = list(dict.fromkeys(groups))
+        if len(distinct) == 1:
+            return list(range(len(self.entries)))
         return [distinct.index(group) for group in groups]
 
     @property

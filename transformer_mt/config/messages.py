@@ -153,5 +153,6 @@ def _nearest(loc: list[str], section: type[BaseModel]) -> str:
     elsewhere = [k for k in every if k.rpartition(".")[2] == loc[-1]]
     if match and not elsewhere:
         return f"; did you mean `{'.'.join([*loc[:-1], match[0]])}`?"
+    elsewhere = [key for key in elsewhere if key != ".".join(loc)]
     match = elsewhere[:1] or difflib.get_close_matches(".".join(loc), every, n=1, cutoff=0.8)
     return f"; did you mean `{match[0]}`?" if match else ""

@@ -231,6 +231,9 @@ def _distilled_entries(
     found: list[Corpus] = []
     entries = data.entries
     for number, entry in enumerate(entries, start=1):
+        if entry.is_text:  # it is learned from as it stands
+            found.append(entry)
+            continue
         file = folder / ("distilled.jsonl" if len(entries) == 1 else f"distilled-{number}.jsonl")
         languages = data.languages_of(entry)
         columns = _translate(plan, _sources(entry, data), entry.tag, languages, file, ranks)
@@ -241,7 +244,7 @@ def _distilled_entries(
         file, languages = folder / "distilled-text.jsonl", (data.source_lang, data.target_lang)
         columns = _translate(plan, more_text, None, languages, file, ranks)
         found.append(FileCorpus(name="text", file=str(file), columns=list(columns), filter=FilterConfig()))
-    return [*found, *(entries if plan.with_references else [])]
+    return [*found, *(entry for entry in entries if plan.with_references and not entry.is_text)]
 
 
 def _sources(entry: Corpus, data: DataConfig) -> TextSource:

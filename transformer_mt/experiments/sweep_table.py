@@ -63,8 +63,10 @@ def write_table(sweep: Sweep) -> str | None:
 
 
 def _compare(done: Sequence[Job], sweep: Sweep) -> Comparison | None:
-    """The variants on the test sets, with the seeds that are done; None without test sets."""
+    """The variants on the test sets, with the seeds that are done; None without test sets of translations."""
     config = sweep.jobs[0].config
+    if not config.data.directions:
+        return None
     tests = [set_of_file(file) for file in _outputs(done[0])]
     if not tests:
         return None

@@ -28,6 +28,7 @@ from transformer_mt.translation.engines.torch_engine import load_model
 
 _PROBES, _LOGITS = 50, 1e-4
 _LAYER_NORM = 1e-5
+_FILL_MASKS = ("BertForMaskedLM", "BartForConditionalGeneration", "MBartForConditionalGeneration")
 _HALVES = {"encoder": "BertForMaskedLM", "decoder": "GPT2LMHeadModel"}
 
 
@@ -64,7 +65,9 @@ def export_text_model(run: RunFolder, out: Path, probe: str | None) -> str:
 
 def _reasons_against(config: Config) -> list[str]:
     if config.model.kind not in _HALVES:
-        return ToHuggingFace().reasons_against(config)
+        reasons = ToHuggingFace().reasons_against(config)
+        shared = [] if config.tokenizer.shared else ["tokenizer.shared must be true, but is false"]
+        return [*reasons, *(reason for reason in shared if not reasons)]
     c, is_encoder = config.model, config.model.kind == "encoder"
     needed: dict[str, tuple[object, object]] = {
         "model.norm": (c.norm, "post" if is_encoder else "pre"),
@@ -200,25 +203,31 @@ def _prove(run: TrainedRun, folder: Path, texts: list[str]) -> str:
 
 def _card(config: Config, proof: str, name: str) -> str:
     languages = "\n".join(f"- {language}" for language in config.data.languages_used)
-    is_decoder = config.model.kind == "decoder"
-    task, example = ("text-generation", "A text") if is_decoder else ("fill-mask", "A <mask> text.")
     name_there = _HALVES.get(config.model.kind) or class_of(config.model)[0]
+    task, example = "fill-mask", "A <mask> text."
+    if config.model.kind == "decoder":
+        task, example = "text-generation", "A text"
+    has_masks = not {"masked_lm", "denoise"}.isdisjoint(config.data.objectives)
+    in_pipeline = task == "text-generation" or (has_masks and name_there in _FILL_MASKS)
+    use = (
+        f'from transformers import pipeline\n\nprint(pipeline("{task}", model="{name}")("{example}"))'
+        if in_pipeline
+        else f'from transformers import {name_there}\n\nmodel = {name_there}.from_pretrained("{name}")'
+    )
+    header = f"pipeline_tag: {task}\n" if in_pipeline else ""
     return f"""\
 ---
 language:
 {languages}
 library_name: transformers
-pipeline_tag: {task}
----
+{header}---
 
 # {config.name}
 
 A {name_there}, trained with transformer_mt.
 
 ```python
-from transformers import pipeline
-
-print(pipeline("{task}", model="{name}")("{example}"))
+{use}
 ```
 
 It reads texts of at most {config.data.max_length - 1:,} pieces.

@@ -43,7 +43,8 @@ def joined_halves(config: Config, halves: Halves) -> RunFolder:
     if reasons := _reasons(joined, configs, halves):
         raise InputError("\n".join(reasons))
     digests = [str(run.weights_digest()) for run in runs.values()]
-    facts = [dump_config(joined), list(runs), digests]
+    sections = {name: getattr(joined, name).model_dump() for name in ("model", "tokenizer")}
+    facts = [sections, joined.data.max_length, joined.seed, list(runs), digests]
     root = cache_root() / "joined"
     root.mkdir(parents=True, exist_ok=True)
     out = root / hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:24]
@@ -96,6 +97,8 @@ def _reasons(joined: Config, configs: dict[str, Config], halves: Halves) -> list
         found.append(f"`model.decoder_start` must be bos, but is {joined.model.decoder_start}")
     for part, half in configs.items():
         keys = {f"model.{key}": (getattr(joined.model, key), getattr(half.model, key)) for key in _SAME}
+        if part == "decoder":
+            keys["model.output_bias"] = joined.model.output_bias, half.model.output_bias
         depth = f"num_{part}_layers"
         keys[f"model.{depth}"] = getattr(joined.model, depth), getattr(half.model, depth)
         if half.model.has_max_positions:

@@ -84,7 +84,7 @@ def inspect(config: Config) -> Inspection:
         say(f"looking at {entry.title}")
         languages = data.languages_of(entry)
         rules = data.filter_of(entry)
-        targets = held_out.targets if entry.synthetic else frozenset()
+        targets = held_out.targets if entry.synthetic or entry.is_text else frozenset()
         checks = build_checks(languages, identifier, rules.detokenize)
         checks.append(LeakCheck(held_out.sources, targets))
         readable, damaged = _without_damaged(entry, data)

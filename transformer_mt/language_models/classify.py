@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from transformer_mt.config import Config
@@ -43,7 +44,7 @@ class Classifier:
         found: list[Classified | None] = [None] * len(rows)
         device = next(self._model.parameters()).device
         for chosen in batches([len(row) for row in rows], 1, _BATCH_TOKENS):
-            arrays = [torch.tensor(rows[i]).numpy() for i in chosen]
+            arrays = [np.array(rows[i]) for i in chosen]
             batch = make_encoder_batch(arrays, arrays).to(device)
             first_BD = self._model.hidden(batch.src, batch.src_mask, batch.tgt_in)[:, 0]
             logits_BL = self._model.output(first_BD).float()[:, self._ids]

@@ -32,5 +32,6 @@ class Completer:
         request = Request([], limit, prompt=ids)
         wanted = self._decode.num_hypotheses
         ((_, found),) = self._engine.search([request], self._decode, wanted)
+        as_read = self._tokenizer.decode_tgt(ids)  # not always as it was given: normalised
         texts = [self._tokenizer.decode_tgt([*ids, *hypothesis.tokens]) for hypothesis in found]
-        return list(dict.fromkeys(texts)) or [text]
+        return list(dict.fromkeys(text + one.removeprefix(as_read) for one in texts)) or [text]

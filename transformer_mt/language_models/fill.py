@@ -60,7 +60,7 @@ class MaskFiller:
         logits_SV = logits_SV.masked_fill(self._is_never_V, -torch.inf)
         guesses = []
         for position in where:
-            probabilities, best = logits_SV[position + 1].softmax(dim=-1).topk(top)
+            probabilities, best = logits_SV[position + 1].softmax(dim=-1).topk(min(top, logits_SV.size(1)))
             pieces = self._tokenizer.pieces_src(best.tolist())
             guesses.append([Guess(*guess) for guess in zip(pieces, probabilities.tolist())])
             ids[position] = int(best[0])

@@ -1,9 +1,11 @@
 """Scores of models that translate nothing: perplexity, masked pieces, labels."""
 
+import json
 import math
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
@@ -12,13 +14,17 @@ import torch.nn.functional as F
 from transformer_mt.config.parts.objective import Objective
 from transformer_mt.data.batches.batching import validation_batches
 from transformer_mt.data.batches.encoded_pairs import EncodedPairs, write_chunks
-from transformer_mt.data.batches.objectives import of_objectives
+from transformer_mt.data.batches.objectives import of_held_out
 from transformer_mt.data.corpora.held_out import AnySet
 from transformer_mt.data.preparation.encode import encoded_chunks
+from transformer_mt.errors import WorkError
 from transformer_mt.evaluation.metric import Score
+from transformer_mt.files import write_text
 from transformer_mt.language_models.classify import Classifier
 from transformer_mt.language_models.load import LoadedModel
+from transformer_mt.runs.folder import RunFolder
 from transformer_mt.text.pair import Pair
+from transformer_mt.version import RESULTS
 
 _BATCH_TOKENS = 4096
 
@@ -32,19 +38,20 @@ def text_scores(loaded: LoadedModel, corpus: AnySet, rows: Sequence[Pair]) -> li
     objective = data.objective_of(corpus)
     if objective == "classification":
         found = Classifier(loaded.model, tokenizer, loaded.config).labels([text for text, _ in rows])
-        right = sum(label == predicted for (_, label), predicted in zip(rows, found))
+        right = sum(label.strip() == predicted for (_, label), predicted in zip(rows, found))
         return [Score("accuracy", 100 * right / len(rows), f"texts:{len(rows)}|labels:{len(data.labels)}")]
     before, before_tgt = data.pieces_before(corpus), data.target_piece(data.languages_of(corpus))
+    most = data.max_length - 1 - len(before)
+    lengths = map(len, tokenizer.encode_src([text for text, _ in rows]))
+    read = [row for row, length in zip(rows, lengths) if 0 < length <= most]
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "texts.arrow"
-        write_chunks(file, encoded_chunks(rows, tokenizer, data, Counter(), before, before_tgt))
-        texts = EncodedPairs([file])
-        nll, right, pieces = _predicted(loaded, texts, objective)
-        num_texts = len(texts)
-        characters = sum(len(tokenizer.decode_tgt(texts.tgt(i).tolist())) for i in range(num_texts))
+        write_chunks(file, encoded_chunks(read, tokenizer, data, Counter(), before, before_tgt))
+        nll, right, pieces = _predicted(loaded, EncodedPairs([file]), objective)
+    characters = sum(len(text) for text, _ in read)
     if not pieces:
         return []
-    signature = f"texts:{num_texts} of {len(rows)}|pieces:{pieces}|vocabulary:{tokenizer.src.vocab_size()}"
+    signature = f"texts:{len(read)} of {len(rows)}|pieces:{pieces}|vocabulary:{tokenizer.src.vocab_size()}"
     scores = [Score("perplexity", math.exp(min(nll / pieces, 100.0)), signature, digits=3)]
     if objective == "masked_lm":
         scores.append(Score("accuracy of masked pieces", 100 * right / pieces, signature))
@@ -56,11 +63,30 @@ def text_scores(loaded: LoadedModel, corpus: AnySet, rows: Sequence[Pair]) -> li
     return scores
 
 
+def save_scores(run: RunFolder, name: str, corpus: str, texts: int, scores: Sequence[Score]) -> None:
+    """Keep the scores of a test set in the run's folder. WorkError where it takes none."""
+    facts = {
+        "corpus": corpus, "sentences": texts, "scores": [asdict(score) for score in scores],
+        "weights": run.weights_digest(), "results": RESULTS,
+    }  # fmt: skip
+    try:
+        run.evaluation.mkdir(parents=True, exist_ok=True)
+        write_text(run.scores_file(name), json.dumps(facts, indent=1) + "\n")
+    except OSError as error:
+        raise WorkError(
+            f"{run.evaluation}: the scores could not be written: {error.strerror}; free some space or check "
+            "the folder's rights"
+        ) from None
+
+
 @torch.inference_mode()
 def _predicted(loaded: LoadedModel, texts: EncodedPairs, objective: Objective) -> tuple[float, int, int]:
     """Negative log-likelihood of the predicted pieces, those that are the most probable, and their number."""
     nll, right, pieces = 0.0, 0, 0
-    changing = of_objectives(loaded.config, texts, [len(texts)], [objective], loaded.tokenizer)
+    alone = loaded.config.data.masked_lm.model_copy(update={"next_sentence": False})
+    data = loaded.config.data.model_copy(update={"masked_lm": alone})
+    config = loaded.config.model_copy(update={"data": data})
+    changing = of_held_out(config, texts, objective, loaded.tokenizer)
     for batch in validation_batches(texts, _BATCH_TOKENS, changing):
         on_device = batch.to(loaded.device)
         hidden_BTD = loaded.model.hidden(on_device.src, on_device.src_mask, on_device.tgt_in)

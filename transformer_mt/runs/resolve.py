@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from transformer_mt.config import Config
+from transformer_mt.config import Config, TrainConfig
 from transformer_mt.config.keys import flat, marks
 from transformer_mt.config.messages import sentence
 from transformer_mt.config.parts.section import Mark
@@ -76,10 +76,10 @@ def resolve(config: Config, origin: Origin, preparation: Preparation) -> Config:
     parent or `tokenizer.file`.
     """
     config, tokenizer = with_origin(config, origin)
-    preparation.prepare(config, tokenizer)
     if not config.data.translates:
         config = with_loss_monitored(config)
-    elif config.train.monitor == "BLEU":
+    preparation.prepare(config, tokenizer)
+    if config.train.monitor == "BLEU":
         config = with_monitor(config, preparation.reference_tokens(config))
     if config.train.batch_tokens == "auto":
         config = changed(config, "train", batch_tokens=preparation.batch_tokens(config))
@@ -194,9 +194,10 @@ def with_loss_monitored(config: Config) -> Config:
     """The config that is selected by the loss, as no validation set is translated; labels also by their exact
     match. InputError where it asks for something else.
     """
-    if "monitor" not in config.train.model_fields_set:
+    if config.train.monitor == TrainConfig().monitor:
         return changed(config, "train", monitor="loss")
-    has_labels = config.data.main_objective == "classification"
+    data = config.data
+    has_labels = any(data.objective_of(corpus) == "classification" for corpus in data.valid_sets)
     may = ("loss", "exact match") if has_labels else ("loss",)
     if config.train.monitor not in may:
         raise InputError(

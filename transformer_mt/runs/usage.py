@@ -1,6 +1,18 @@
 """What a trained model is used with: the command for its kind."""
 
+from pathlib import Path
+
 from transformer_mt.config import Config
+from transformer_mt.errors import InputError
+
+
+def check_translates(config: Config, folder: str | Path) -> None:
+    """InputError if the model in this folder was trained on plain text alone."""
+    if not config.data.directions:
+        raise InputError(
+            f"{folder}: must be a model that translates, but was trained for "
+            f"{' and '.join(config.data.objectives)}; try: {usage_of(config, str(folder))}"
+        )
 
 
 def usage_of(config: Config, folder: str) -> str:

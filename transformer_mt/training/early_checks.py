@@ -68,6 +68,13 @@ def _check_sets(config: Config) -> None:
             f"{', '.join(names)}; give each a `name`"
         )
     data = config.data
+    monitor, chosen = config.train.monitor, config.train.monitor_set
+    deciding = {data.objective_of(corpus) for corpus in data.valid_sets if chosen in ("mean", corpus.title)}
+    if data.translates and monitor != "loss" and "translation" not in deciding:
+        raise InputError(
+            f"train.monitor must be loss, as {chosen}, the validation set that decides, is not translated, "
+            f"but is {monitor}"
+        )
     for corpus in data.valid_sets:
         languages = data.languages_of(corpus)
         if data.objective_of(corpus) != "translation":
@@ -79,7 +86,7 @@ def _check_sets(config: Config) -> None:
                 f"{languages[0]} to {languages[1]}"
             )
     # What a metric needs may be missing: report it now, not at the first validation.
-    for target in config.data.targets:
+    for target in dict.fromkeys(target for _, target in data.directions) if data.translates else ():
         for metric in build_metrics(config.evaluate, target, validation_metrics(config)):
             metric.score(["a"], ["a"], [["a"]])
 

@@ -168,9 +168,10 @@ def _calibrate(run: Run) -> None:
     """How much the probabilities of the model in the run's folder say about its translations."""
     if run.folder.calibration_file.exists():  # the model is that of an earlier end
         return
-    valid = run.data.valid[0]
-    if valid.objective != "translation":
+    translated = [valid for valid in run.data.valid if valid.objective == "translation"]
+    if not translated:
         return
+    valid = translated[0]
     translator = Translator.load(run.folder.path, str(run.device)).for_set(valid.languages)
     sentences = valid.sentences[: run.config.train.validate_sentences]
     if fit := calibrate(translator, sentences, run.config.evaluate, valid.tag):

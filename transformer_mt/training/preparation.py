@@ -142,5 +142,8 @@ def _prepare_data(
     chosen = config.train.monitor_set
     deciding = [valid for valid in data.valid if chosen in ("mean", valid.name)]
     if config.train.monitor == "loss" and not all(len(valid.pairs) for valid in deciding):
-        raise InputError("train.monitor must be BLEU, as no validation pair fits a batch, but is loss")
+        raise InputError(
+            f"data.valid must have texts of at most data.max_length ({config.data.max_length}) pieces for "
+            "train.monitor: loss, but has none"
+        )
     return data

@@ -12,7 +12,7 @@ import torch
 from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.data.batches.batching import ChangingPairs, validation_batches
 from transformer_mt.data.batches.encoded_pairs import EncodedPairs
-from transformer_mt.data.batches.objectives import of_objectives
+from transformer_mt.data.batches.objectives import of_held_out
 from transformer_mt.data.preparation.prepare import PreparedData, ValidationSet
 from transformer_mt.errors import WorkError
 from transformer_mt.evaluation.metric import Metric, Score
@@ -92,8 +92,8 @@ def validate(
             loss = _loss(model, valid, data, config, device, ranks)
             labelled: list[Score] = []
             if valid.objective == "classification":
-                labelled = _label_scores(model, valid, data, config)
                 metrics = build_metrics(config.evaluate, config.data.target_lang, _OF_LABELS)
+                labelled = _label_scores(model, valid, data, config, metrics)
             found.append(SetScores(valid.name, loss, labelled))
             samples.append([])
             continue
@@ -112,7 +112,8 @@ def validate(
     # Sets of plain text have no score to take the mean of.
     deciding = found[named[0]] if named else mean_of([one for one in found if one.scores] or found)
     score = _monitored(deciding, config.train.monitor, metrics)
-    return Validation(deciding, found, score, samples[named[0] if named else 0])
+    shown = samples[named[0]] if named else next(filter(None, samples), [])
+    return Validation(deciding, found, score, shown)
 
 
 def _loss(
@@ -124,7 +125,7 @@ def _loss(
     ranks: Ranks,
 ) -> float:
     """The loss of one set. WorkError where it is not finite."""
-    changing = of_objectives(config, valid.pairs, [len(valid.pairs)], [valid.objective], data.tokenizer)
+    changing = of_held_out(config, valid.pairs, valid.objective, data.tokenizer)
     batch_tokens = int(config.train.batch_tokens)
     loss = validation_loss(model, valid.pairs, batch_tokens, device, ranks, changing)
     if len(valid.pairs) and not math.isfinite(loss):
@@ -136,12 +137,15 @@ def _loss(
 
 
 def _label_scores(
-    model: TranslationModel, valid: ValidationSet, data: PreparedData, config: Config
+    model: TranslationModel,
+    valid: ValidationSet,
+    data: PreparedData,
+    config: Config,
+    metrics: Sequence[Metric],
 ) -> list[Score]:
     """The share of the texts that get their label."""
     texts, labels = [src for src, _ in valid.sentences], [targets for _, targets in valid.sentences]
     predicted = list(Classifier(model, data.tokenizer, config).labels(texts))
-    metrics = build_metrics(config.evaluate, config.data.target_lang, _OF_LABELS)
     return corpus_scores(metrics, texts, predicted, labels)
 
 

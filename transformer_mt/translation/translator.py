@@ -12,7 +12,7 @@ from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.importing.model_folder import run_of
 from transformer_mt.runs.folder import RunFolder
-from transformer_mt.runs.usage import usage_of
+from transformer_mt.runs.usage import check_translates
 from transformer_mt.search.hypothesis import Hypothesis
 from transformer_mt.text.languages import is_natural
 from transformer_mt.translation.assembly import (
@@ -154,11 +154,7 @@ class Translator:
         """
         run = run_of(folder)
         config = run.config(decode)
-        if not config.data.directions:
-            raise InputError(
-                f"{folder}: must be a model that translates, but was trained for "
-                f"{' and '.join(config.data.objectives)}; try: {usage_of(config, str(folder))}"
-            )
+        check_translates(config, folder)
         if run.is_export:
             if engine == "torch":
                 raise InputError(

@@ -49,12 +49,14 @@ def test_masks_are_filled_where_they_stand(bert, cli):
     status, out, err = cli("fill", bert, "The [MASK] sleeps.", "A <mask> sees a [MASK].")
     assert (status, err) == (0, "")
     first, second = out.splitlines()
-    assert first.startswith("The ") and first.endswith(" sleeps.") and "MASK" not in out
-    assert second.startswith("A ") and " sees a " in second
+    assert first.startswith("The") and first.endswith("sleeps.") and "MASK" not in out
+    assert second.startswith("A") and " sees a" in second
     out = cli("fill", bert, "The [MASK] sleeps.", "--top", "3", "--json")[1]
     (guesses,) = json.loads(out)["guesses"]
     probabilities = [guess["probability"] for guess in guesses]
     assert len(guesses) == 3 and probabilities == sorted(probabilities, reverse=True)
+    everything = cli("fill", bert, "The [MASK] sleeps.", "--top", "100000")[1].splitlines()[1:]
+    assert 400 < len(everything) <= 450
     assert sum(probabilities) <= 1.0 and not any("__label__" in guess["piece"] for guess in guesses)
 
 
@@ -73,6 +75,7 @@ def test_masks_are_filled_where_they_stand(bert, cli):
             ["translate", "BERT", "a"],
             "must be a model that translates, but was trained for masked_lm; try: tr",
         ),
+        (["serve", "GPT"], "must be a model that translates, but was trained for causal_lm; try: transfor"),
         (["fill", "nowhere", "a [MASK]"], "nowhere"),
     ],
 )
@@ -90,6 +93,7 @@ def test_a_text_is_continued_by_any_search(gpt, cli):
     assert all(text.startswith("Die alte") for text in best)
     drawn = [cli("complete", gpt, "Die", "--search", "sample", "--seed", seed)[1] for seed in (1, 1, 2)]
     assert drawn[0] == drawn[1] != drawn[2]
+    assert cli("complete", gpt, "Die  ♞")[1].startswith("Die  ♞")  # what was given stays as it is
     short = cli("complete", gpt, "Die", "--max-length", "1")[1]
     assert len(short) <= len(cli("complete", gpt, "Die")[1])
 
@@ -116,6 +120,11 @@ def test_scores_of_each_objective(bert, gpt, classifier, folder, cli, monkeypatc
     causal = cli("evaluate", gpt)[1]
     assert "perplexity" in causal and "bits per character" in causal
     assert cli("evaluate", bert)[1] == masked  # the masks are always the same
+    for words in (["--tag", "<x>"], ["--beam", "2"], ["--robust"]):
+        status, _, err = cli("evaluate", bert, *words)
+        assert status == 2 and f"{words[0]} must be left out: it translates nothing" in err
+    report = (bert / "report.md").read_text(encoding="utf-8")
+    assert "## Test" in report and "accuracy of masked pieces" in report
     labels = cli("evaluate", classifier)[1]
     accuracy = float(labels.split("accuracy")[1].split()[0])
     assert accuracy > 95  # four of five have the label "the"

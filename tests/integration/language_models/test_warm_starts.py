@@ -126,6 +126,10 @@ def test_a_translation_begins_with_a_denoiser(denoised, folder):
         load_file(folder / "runs" / name / "model.safetensors") for name in ("child", "denoised")
     )
     assert child.keys() == parent.keys()
+    evaluated = run_command(
+        "evaluate", "runs/child", cwd=folder
+    )  # no comparison with what translates nothing
+    assert evaluated.status == 0 and "BLEU" in evaluated.out and "Traceback" not in evaluated.err
     for name, tensor in child.items():
         torch.testing.assert_close(tensor[: len(parent[name])], parent[name], atol=1e-6, rtol=0)
 

@@ -195,7 +195,7 @@ def test_a_validation_is_greedy_whatever_search_is_wanted(run):
 def test_the_loss_of_no_pair_cannot_be_watched(run, tmp_path):
     (tmp_path / "long.tsv").write_text("en\tde\n" + "dog " * 300 + "\tHund\n", encoding="utf-8")
     with pytest.raises(
-        InputError, match="train.monitor must be BLEU, as no validation pair fits a batch, but is loss"
+        InputError, match=r"data.valid must have texts of at most data.max_length \(\d+\) pieces for"
     ):
         run("train.monitor=loss", "data.valid={file: long.tsv}")
 

@@ -53,6 +53,14 @@ def of_objectives(
     return DecoderRows(config, pairs, sizes, objectives, tokenizer, changing)
 
 
+def of_held_out(
+    config: Config, pairs: EncodedPairs, objective: Objective, tokenizer: Tokenizer
+) -> ChangingPairs | None:
+    """The pairs of a validation or test set: noise and masks are the same for every seed."""
+    same = config.model_copy(update={"seed": 0})
+    return of_objectives(same, pairs, [len(pairs)], [objective], tokenizer)
+
+
 @dataclass
 class _Rows:
     """Rows of several corpora of these sizes, each with its objective."""
@@ -184,9 +192,7 @@ class EncoderRows(_Rows):
 
 def _joined(first: np.ndarray, second: np.ndarray, most: int) -> np.ndarray:
     """`<s> first </s> second </s>`, of at most `most` pieces of text: the longer one loses its end."""
-    while len(first) + len(second) > most:
-        if len(first) > len(second):
-            first = first[:-1]
-        else:
-            second = second[:-1]
+    half = most // 2
+    first_length = min(len(first), max(half, most - len(second)))
+    first, second = first[:first_length], second[: most - first_length]
     return np.array([BOS, *first, EOS, *second, EOS])

@@ -66,12 +66,11 @@ def _encode(
     kept: tuple[list[list[int]], list[list[int]]] = [], []
     src_rows = tokenizer.encode_src([src for src, _ in pairs], num_threads=1)
     if labels is None:
-        tgt_rows, max_ratio = (
-            tokenizer.encode_tgt([tgt for _, tgt in pairs], num_threads=1),
-            data.max_length_ratio,
-        )
+        tgt_rows = tokenizer.encode_tgt([tgt for _, tgt in pairs], num_threads=1)
+        max_ratio = data.max_length_ratio
     else:
-        tgt_rows, max_ratio = [[_label(tgt.strip(), labels)] for _, tgt in pairs], math.inf
+        tgt_rows = [[_label(tgt.strip(), labels)] for _, tgt in pairs]
+        max_ratio = math.inf
     for src, tgt in zip(src_rows, tgt_rows):
         src = before + src if before and src else src
         tgt = before_tgt + tgt if before_tgt and tgt else tgt

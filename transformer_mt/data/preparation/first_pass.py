@@ -128,6 +128,8 @@ def _corpora(data: DataConfig, held_out_targets: set[int]) -> Iterator[TrainingC
         if entry.is_text:
             rules = [rule for rule in rules if rule.reason != drop_reasons.COPY]
         target = data.languages_of(entry)[1] if len(data.targets) > 1 else ""
+        if entry.is_text and len(data.objectives) > 1:
+            target += entry.objective  # the same text may be learned from in several ways
         is_scored = data.objective_of(entry) == data.main_objective
         may_be_scored = is_scored and not (entry.tag or entry.synthetic)
         # The source of back-translated text is new, its target may be a reference.

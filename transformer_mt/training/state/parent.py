@@ -70,7 +70,7 @@ class Parent:
                 if not trains_embeddings(config.train):
                     raise InputError(
                         "train.freeze and train.lora must leave embeddings to be trained where pieces are "
-                        f"new, but {missing} are: tags or languages that {self.folder} does not have"
+                        f"new, but {missing} are: tags, languages or labels that {self.folder} does not have"
                     )
                 weights[name] = _with_rows(weights[name], new[:missing], is_written)
         load_model_weights(model, weights, str(self.folder.weights_file))
