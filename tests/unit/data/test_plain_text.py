@@ -95,4 +95,11 @@ def test_lines_of_validation_and_test_sets_are_left_out_on_either_side(
     counts = prepared.corpora[1].counts
     assert counts["read"] == 104 and counts["in validation or test"] == 1
     assert counts["empty side"] == 1 and counts["over-long"] == 1 and counts["duplicate"] == 1
+    data["valid"] = {"from_train": {"share": 0.2}}
+    prepared = prepare(load_config(write_config("held.yaml", data=data, tokenizer={"vocab_size": 320})))
+    held_out = [corpus.counts["held out"] for corpus in prepared.corpora]
+    references = {target for valid in prepared.valid for _, (target,) in valid.sentences}
+    # Those with a small hash of their own, and the references: neither is learned from as text.
+    assert held_out[0] > 10 and held_out[1] > 1.4 * held_out[0]
+    assert references <= set(german)
     assert counts["kept"] == 100  # that a text is its own copy is no reason to drop it

@@ -36,6 +36,8 @@ class TrainingCorpus:
     """The target language, where there are several."""
     held_out_targets: Set[int] = frozenset()
     """Keys of targets that its pairs must not have."""
+    is_text: bool = False
+    """Plain text, which may hold the targets of pairs that are held out of corpora before it."""
 
 
 _REASONS = "reasons.u8"
@@ -58,6 +60,7 @@ class ReasonFile:
         self._left_out = left_out
         self._folder, self._held_out, self._remove_duplicates = folder, held_out, remove_duplicates
         self._splits = splits
+        self._held_out_targets: set[int] = set()
         self.sizes: list[int] = []
         """Rows of each corpus, after `walk`."""
         folder.mkdir(parents=True, exist_ok=True)
@@ -130,7 +133,11 @@ class ReasonFile:
                 if split.takes(key):
                     if corpus.may_be_scored:
                         split.add(key, row, pair)
+                    if not corpus.is_text:
+                        self._held_out_targets.add(sentence_key(pair[1]))
                     return HELD_OUT
+            if corpus.is_text and key in self._held_out_targets:
+                return HELD_OUT
             if key in self._left_out:
                 return LEAKED
         for rule in corpus.rules:

@@ -135,7 +135,7 @@ def _corpora(data: DataConfig, held_out_targets: set[int]) -> Iterator[TrainingC
         # The source of back-translated text is new, its target may be a reference.
         is_alone = entry.synthetic or entry.is_text
         yield TrainingCorpus(
-            pairs, rules, may_be_scored, target, held_out_targets if is_alone else frozenset()
+            pairs, rules, may_be_scored, target, held_out_targets if is_alone else frozenset(), entry.is_text
         )
 
 
