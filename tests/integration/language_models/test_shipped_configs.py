@@ -65,9 +65,11 @@ def test_a_half_is_trained_used_and_exported(name, command, text, score, folder)
     assert exported.status == 0, exported.err
 
 
-def test_denoising_is_mixed_into_a_translation(folder):
-    assert "chrF++" in train(folder, "denoise_low_resource")
-    used = run_command("translate", "runs/denoise_low_resource", "The cat sleeps.", cwd=folder)
+def test_a_translation_of_few_pairs_begins_with_denoising_their_text(folder):
+    denoised = run_command("train", ROOT / "configs/denoise_low_resource.yaml", *SMALL, cwd=folder)
+    assert denoised.status == 0, denoised.err
+    assert "chrF++" in train(folder, "low_resource", "init_from=runs/denoise_low_resource")
+    used = run_command("translate", "runs/low_resource", "The cat sleeps.", cwd=folder)
     assert used.status == 0, used.err
 
 
