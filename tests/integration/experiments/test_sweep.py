@@ -53,3 +53,22 @@ def test_a_sweep_goes_on_where_ctrl_c_stopped_it(tmp_path, cli):
 
     again = cli("sweep", "which.yaml", cwd=tmp_path)
     assert again.out == result.out and again.err == ""  # nothing was left to do
+
+
+def test_models_of_plain_text_are_compared_by_their_perplexity(tmp_path, cli):
+    text = {"language": "en", "objective": "masked_lm"}
+    data = {
+        **TINY["data"],
+        "train": {**TINY["data"]["train"], **text},
+        "valid": {**TINY["data"]["valid"], **text},
+        "test": [{**TINY["data"]["test"][0], **text}],
+    }
+    base = {**TINY, "data": data, "model": {**TINY["model"], "kind": "encoder"}}
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(base), encoding="utf-8")
+    variants = {"two layers": {"model.num_encoder_layers": 2}, "one": None}
+    sweep = {"base": "tiny.yaml", "settings": {"train.max_updates": 12}, "seeds": [1], "variants": variants}
+    (tmp_path / "which.yaml").write_text(yaml.safe_dump(sweep, sort_keys=False), encoding="utf-8")
+    result = cli("sweep", "which.yaml", cwd=tmp_path)
+    assert result.status == 0, result.err
+    assert "validation perplexity" in result.out and "| two layers |" in result.out
+    assert cli("sweep", "which.yaml", cwd=tmp_path).err == ""  # nothing was left to do
