@@ -156,8 +156,6 @@ class DataConfig(Section):
             raise ValueError("data.language must be left out with data.source_lang and data.target_lang")
         if self.directions:
             self._check_languages()
-        elif len(self.targets) > 1 and any(corpus.is_held_out for corpus in self.valid_sets):
-            raise ValueError("data.valid must be sets of their own with several languages, but is from_train")
         for key, corpora in (("data.valid", self.valid_sets), ("data.test", self.test)):
             if any(corpus.weight != 1.0 for corpus in corpora):
                 raise ValueError(f"{key} must not have a weight, which only training corpora have")

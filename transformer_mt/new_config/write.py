@@ -18,6 +18,7 @@ from transformer_mt.errors import InputError
 from transformer_mt.files import write_text
 from transformer_mt.messages import say
 from transformer_mt.new_config.adapting import adapting_config
+from transformer_mt.new_config.denoising import FEW_PAIRS, denoising_file, write_denoising
 from transformer_mt.new_config.files import BATCH_FILL, Data, held_out_set, read_files, sides_of
 from transformer_mt.new_config.sizing import UNSEGMENTED_LEAST, Size, shortened, size_for, smaller
 from transformer_mt.progress_bar import duration
@@ -40,8 +41,9 @@ def new_config(
     """Write a config for the files to `out`, of a new model or of one that adapts `parent`, and say what was
     assumed and how long the training will take.
     """
-    if out.exists():
-        raise InputError(f"{out}: must not exist yet, but does; name another file, or remove it")
+    for file in (out, denoising_file(out)):
+        if file.exists():
+            raise InputError(f"{file}: must not exist yet, but does; name another file, or remove it")
     for code in (source_lang, target_lang):
         check_language(code)
     if source_lang == target_lang:
@@ -65,6 +67,12 @@ def new_config(
     size, lengths = _fitting(size_for(data.pairs), data)
     config, text = _config(data, size, lengths, out)
     seconds = _write(out, config, text, size.vocab_size, lengths)
+    if data.pairs <= FEW_PAIRS:
+        commands = write_denoising(data, out, config.train.max_updates)
+        say(
+            f"{data.pairs:,} pairs are few: the training may begin with denoising their text, and more of it "
+            f"(docs/how_to/few_pairs.md): {commands}"
+        )
     if seconds * config.train.max_updates > _HOUR:
         say(_within_an_hour(data, size, seconds, out))
 

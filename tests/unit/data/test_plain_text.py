@@ -103,3 +103,25 @@ def test_lines_of_validation_and_test_sets_are_left_out_on_either_side(
     assert held_out[0] > 10 and held_out[1] > 1.4 * held_out[0]
     assert references <= set(german)
     assert counts["kept"] == 100  # that a text is its own copy is no reason to drop it
+
+
+def test_a_side_of_pairs_is_held_out_with_its_pair(tmp_path, write_config, monkeypatch):
+    """So what is denoised first has no reference of the translation that begins with it."""
+    monkeypatch.setenv("TRANSFORMER_MT_CACHE", str(tmp_path / "cache"))
+    pairs = {"toy": "train", "size": 600}
+    held_out = {"from_train": {"share": 0.1}}
+    sides = [{**pairs, "language": language, "objective": "denoise"} for language in ("en", "de")]
+    tokenizer = {"vocab_size": 420}
+    translated, denoised = (
+        prepare(
+            load_config(
+                write_config(data={"train": train, "valid": held_out, "test": []}, tokenizer=tokenizer)
+            )
+        )
+        for train in (pairs, sides)
+    )
+    references = [target for _, (target,) in translated.valid[0].sentences]
+    restored = [target for _, (target,) in denoised.valid[0].sentences]
+    assert len(references) > 30 and restored == references  # the text of the target language
+    counts = [corpus.counts["held out"] for corpus in denoised.corpora]
+    assert counts == [translated.corpora[0].counts["held out"]] * 2

@@ -5,6 +5,7 @@ import gzip
 import json
 import lzma
 import zipfile
+from pathlib import Path
 
 import pyarrow
 import pyarrow.parquet
@@ -223,7 +224,7 @@ def test_the_config_reads_back_and_names_the_files(tmp_path, quick, said):
     assert said[0] == "assumed: all.en (en) and all.de (de): line by line; languages by their names"
     assert said[1] == "400 pairs"
     updates = config.train.max_updates
-    assert said[-1].endswith(f"on this machine ({updates:,} updates of 0.10 s), validations not counted")
+    assert said[-2].endswith(f"on this machine ({updates:,} updates of 0.10 s), validations not counted")
     text = (tmp_path / "mine.yaml").read_text(encoding="utf-8")
     assert text.count("#") >= 8 and all(len(line) <= 140 for line in text.split("\n"))
     with pytest.raises(InputError, match=r"mine.yaml: must not exist yet, but does"):
@@ -356,3 +357,18 @@ def test_lines_that_are_too_long_are_not_measured(write_config):
         batches = speed.typical_batches(config, 450, lengths)
         shapes = [next(batches) for _ in range(20)]
         assert all(len(batch.src) >= 1 and batch.src.shape[1] <= 64 for batch in shapes)
+
+
+def test_with_few_pairs_a_config_for_denoising_their_text_is_written(said):
+    Path("a.tsv").write_text(tsv(EN, DE), encoding="utf-8")
+    Path("b.tmx").write_text(tmx(), encoding="utf-8")
+    new_config("en", "de", ["a.tsv", "b.tmx"], Path("mine.yaml"))
+    assert any("pairs are few" in line and "init_from=runs/mine_denoise" in line for line in said)
+    config = load_config("mine_denoise.yaml")
+    assert config.data.objectives == ["denoise"] and config.data.directions == []
+    assert [entry.language for entry in config.data.entries] == ["de", "en", "de", "en"]
+    texts = [[text for text, _ in entry.read(config.data.languages)] for entry in config.data.entries]
+    assert texts == [DE, EN, DE, EN]
+    with pytest.raises(InputError, match="mine_denoise.yaml: must not exist yet, but does"):
+        Path("mine.yaml").unlink()
+        new_config("en", "de", ["a.tsv"], Path("mine.yaml"))

@@ -4,8 +4,9 @@ the rows.
 
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
+from itertools import repeat
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 
@@ -36,8 +37,10 @@ class TrainingCorpus:
     """The target language, where there are several."""
     held_out_targets: Set[int] = frozenset()
     """Keys of targets that its pairs must not have."""
-    is_text: bool = False
-    """Plain text, which may hold the targets of pairs that are held out of corpora before it."""
+    text_sources: Iterable[str] | None = None
+    """Of plain text the sources by which rows are held out: a text goes with its pair. It may also hold the
+    targets of pairs that are held out of corpora before it.
+    """
 
 
 _REASONS = "reasons.u8"
@@ -89,9 +92,9 @@ class ReasonFile:
 
         try:
             with (self._folder / "reasons.tmp").open("wb") as file:
-                for row, (corpus, src, tgt) in enumerate(self._rows(corpora)):
+                for row, (corpus, src, tgt, source) in enumerate(self._rows(corpora)):
                     src, tgt = src.strip(), tgt.strip()
-                    reason = self._reason(row, (src, tgt), corpus)
+                    reason = self._reason(row, (src, tgt), corpus, source)
                     reasons.append(_NUMBERS[reason])
                     if reason == KEPT:
                         # The same target in two languages, such as Norwegian's two, is two pairs.
@@ -110,16 +113,18 @@ class ReasonFile:
             for share_file in shares:
                 share_file.close()
 
-    def _rows(self, corpora: Iterable[TrainingCorpus]) -> Iterator[tuple[TrainingCorpus, str, str]]:
+    def _rows(
+        self, corpora: Iterable[TrainingCorpus]
+    ) -> Iterator[tuple[TrainingCorpus, str, str, str | None]]:
         self.sizes.clear()
         for corpus in corpora:
-            size = 0
-            for src, tgt in corpus.pairs:
+            size, no_sources = 0, cast(Iterable[str | None], repeat(None))
+            for (src, tgt), source in zip(corpus.pairs, corpus.text_sources or no_sources):
                 size += 1
-                yield corpus, src, tgt
+                yield corpus, src, tgt, source
             self.sizes.append(size)
 
-    def _reason(self, row: int, pair: Pair, corpus: TrainingCorpus) -> str:
+    def _reason(self, row: int, pair: Pair, corpus: TrainingCorpus, text_source: str | None) -> str:
         if not pair[0] or not pair[1]:
             return EMPTY
         if self._held_out or self._splits or self._left_out:
@@ -128,15 +133,16 @@ class ReasonFile:
                 return LEAKED
             if corpus.held_out_targets and sentence_key(pair[1]) in corpus.held_out_targets:
                 return LEAKED
+            source_key = key if text_source is None else sentence_key(text_source)
             for split in self._splits:
                 # Before the rules: a filter must not change the sets that compare it with another.
-                if split.takes(key):
+                if split.takes(source_key):
                     if corpus.may_be_scored:
-                        split.add(key, row, pair)
-                    if not corpus.is_text:
+                        split.add(source_key, row, pair)
+                    if text_source is None:
                         self._held_out_targets.add(sentence_key(pair[1]))
                     return HELD_OUT
-            if corpus.is_text and key in self._held_out_targets:
+            if text_source is not None and key in self._held_out_targets:
                 return HELD_OUT
             if key in self._left_out:
                 return LEAKED

@@ -43,7 +43,6 @@ class FileCorpus(Corpus):
 
     KEYS: ClassVar[tuple[str, ...]] = ("file",)
     EXAMPLE: ClassVar[str] = "{file: ...}"
-    reads_columns: ClassVar[bool] = True
 
     file: str
     """The file; its ending says what it is."""
@@ -63,6 +62,10 @@ class FileCorpus(Corpus):
     def _one_column_of_text(self) -> "FileCorpus":
         check_number_of_columns(self.columns, self.is_text)
         return self
+
+    @property
+    def has_both_sides(self) -> bool:
+        return self.columns is not None and len(self.columns) == 2
 
     def _both_columns(self, languages: Languages) -> Columns:
         """Source and target column, which are the same of plain text."""

@@ -25,7 +25,6 @@ class HubCorpus(Corpus):
 
     KEYS: ClassVar[tuple[str, ...]] = ("hub",)
     EXAMPLE: ClassVar[str] = "{split: ...} of data.hub, {hub: ..., split: ...}"
-    reads_columns: ClassVar[bool] = True
 
     hub: str
     """Name on the hub (`wmt/wmt14`) or a local folder; `data.hub` is the default."""
@@ -34,8 +33,8 @@ class HubCorpus(Corpus):
     split: str = Field(pattern=r"^[\w.-]+(\[(-?\d+)?:(-?\d+)?\])?$")
     """A split, or a slice of one: `train`, `train[:500000]`."""
     columns: list[str] | None = Field(None, min_length=1, max_length=2)
-    """Source and target column, or the column of plain text; by default the languages, alone or inside a
-    `translation` column.
+    """Source and target column, or the column of plain text; by default the languages, or the language, alone
+    or inside a `translation` column.
     """
     revision: str | None = None
     """A commit, tag or branch of the set on the hub, so that it stays what it is; by default its newest
@@ -44,6 +43,10 @@ class HubCorpus(Corpus):
 
     def describe(self) -> str:
         return " ".join(filter(None, [self.hub, self.config, self.split]))
+
+    @property
+    def has_both_sides(self) -> bool:
+        return self.columns is not None and len(self.columns) == 2
 
     @property
     def is_remote(self) -> bool:
@@ -70,7 +73,8 @@ def read_hub(corpus: HubCorpus, languages: list[str]) -> Iterator[Pair]:
     assert match, corpus.split  # the key's pattern has checked the form
     name, *bounds = match.groups()
     start, stop = (int(bound) if bound else None for bound in bounds)
-    columns = (corpus.columns or languages)[:1] * 2 if corpus.is_text else corpus.columns or languages
+    columns = corpus.columns or languages
+    columns = columns * 2 if len(columns) == 1 else columns
     loaded = _load_hub(corpus, name)
     if isinstance(loaded, list):  # addresses of parquet files, none of which is fetched yet
         for row in rows_of_files(loaded, columns, start, stop, corpus.describe()):

@@ -36,8 +36,6 @@ class Corpus(Section):
     """How the YAML names such a corpus, for error messages."""
     is_held_out: ClassVar[bool] = False
     """Whether it is made of the training corpora."""
-    reads_columns: ClassVar[bool] = False
-    """Whether one language of it can be read without the other."""
 
     name: str | None = Field(None, min_length=1)
     """Its name in tables and reports; by default its location."""
@@ -110,6 +108,11 @@ class Corpus(Section):
         return []
 
     @property
+    def has_both_sides(self) -> bool:
+        """Whether plain text is a side of pairs that are read as a whole."""
+        return True
+
+    @property
     def has_several_references(self) -> bool:
         """Whether a source may have several targets that count as one sentence."""
         return self.several_references
@@ -125,7 +128,7 @@ class Corpus(Section):
 
     def stored_languages(self, languages: Languages) -> Languages:
         """The languages that it is stored in: its columns. `languages` are those of the config."""
-        if self.language and self.reads_columns:
+        if self.language and not self.has_both_sides:
             return self.language, self.language
         return self.source_lang or languages[0], self.target_lang or languages[1]
 
@@ -159,6 +162,10 @@ class Corpus(Section):
             side = stored.index(self.language)
             return ((pair[side], pair[side]) for pair in pairs)
         return ((tgt, src) for src, tgt in pairs) if self.reverse else pairs
+
+    def sources_of_pairs(self, languages: Languages) -> Iterator[str]:
+        """Of plain text that is a side of pairs the source of each pair, by which pairs are held out."""
+        return (src for src, _ in self.stored_pairs(self.stored_languages(languages)))
 
     def _location(self) -> str:
         return self.describe()

@@ -22,8 +22,8 @@ _SHOWN = 3
 
 def check_number_of_columns(columns: Columns | list[str] | None, is_text: bool) -> None:
     """ValueError unless they are two, or one of plain text."""
-    if columns is not None and len(columns) != 2 - is_text:
-        must = "the one column of the text" if is_text else TWO_COLUMNS
+    if columns is not None and len(columns) != 2 and not (is_text and len(columns) == 1):
+        must = "the column of the text, or those of pairs" if is_text else TWO_COLUMNS
         raise ValueError(f"columns must be {must}, but is {columns!r}")
 
 

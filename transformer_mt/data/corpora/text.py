@@ -19,7 +19,6 @@ class TextCorpus(Corpus):
 
     KEYS: ClassVar[tuple[str, ...]] = ("text",)
     EXAMPLE: ClassVar[str] = "plain text: {text: ..., language: ..., objective: denoise}"
-    reads_columns: ClassVar[bool] = True
 
     text: str
     """The file, one text a line."""
@@ -36,6 +35,10 @@ class TextCorpus(Corpus):
                 "instead, and columns: [NAME]"
             )
         return self
+
+    @property
+    def has_both_sides(self) -> bool:
+        return False
 
     def describe(self) -> str:
         return self.text

@@ -131,12 +131,14 @@ def _corpora(data: DataConfig, held_out_targets: set[int]) -> Iterator[TrainingC
         if entry.is_text and len(data.objectives) > 1:
             target += entry.objective  # the same text may be learned from in several ways
         is_scored = data.objective_of(entry) == data.main_objective
+        if not data.directions and len(data.targets) > 1:  # a held-out set is of one language
+            is_scored = is_scored and entry.language == data.target_lang
         may_be_scored = is_scored and not (entry.tag or entry.synthetic)
         # The source of back-translated text is new, its target may be a reference.
         is_alone = entry.synthetic or entry.is_text
-        yield TrainingCorpus(
-            pairs, rules, may_be_scored, target, held_out_targets if is_alone else frozenset(), entry.is_text
-        )
+        text_sources = entry.sources_of_pairs(data.languages) if entry.is_text else None
+        targets = held_out_targets if is_alone else frozenset()
+        yield TrainingCorpus(pairs, rules, may_be_scored, target, targets, text_sources)
 
 
 def training_pairs(entry: Corpus, data: DataConfig) -> Iterator[Pair]:
