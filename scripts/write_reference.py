@@ -19,8 +19,8 @@ from pydantic_core import PydanticUndefined
 
 from transformer_mt import Translator, load_config, train
 from transformer_mt.cli import build_parser
-from transformer_mt.cli.arguments import subcommands
-from transformer_mt.cli.model import add_search
+from transformer_mt.cli.options.arguments import subcommands
+from transformer_mt.cli.options.model import add_search
 from transformer_mt.config import Config
 from transformer_mt.config.dump import flow
 from transformer_mt.config.keys import CORPORA

@@ -376,7 +376,7 @@ def test_layers_sent_in_bfloat16_are_refused_where_they_cannot_be(folder, one, w
 
 @pytest.mark.parametrize("kind, objective", [("encoder", "masked_lm"), ("transformer", "denoise")])
 def test_two_ranks_train_on_plain_text_as_one_does(folder, kind, objective):
-    """Of masked text a batch predicts another number of pieces than the next: the mean is over all ranks'."""
+    """The number of predicted pieces differs between batches; the loss is divided by that of all ranks."""
     text = f"language: en, objective: {objective}"
     words = [
         f"data.train={{toy: train, size: 1500, {text}}}",

@@ -90,12 +90,16 @@ ALLOWED = {
         "translation.engines",
     },
     "serving": {"config", "documents", "search", "text", "translation", "translation.engines"},
+    "cli.options": {
+        "config", "config.parts", "data.corpora", "evaluation", "export", "importing", "runs", "text",
+        "training.parallel", "translation", "translation.engines",
+    },
+    "cli.translating": {"cli.options", "documents", "importing", "runs", "text", "translation"},
     "cli": {
-        "config", "config.parts", "data.corpora", "data.preparation", "documents", "evaluation",
-        "experiments", "export", "importing", "inspection", "language_models", "new_config", "runs",
-        "serving", "text",
-        "training",
-        "training.parallel", "training.planning", "training.reporting", "translation", "translation.engines",
+        "cli.options", "cli.translating", "config", "config.parts", "data.corpora", "data.preparation",
+        "documents", "evaluation", "experiments", "export", "importing", "inspection", "language_models",
+        "new_config", "runs", "serving", "text", "training", "training.parallel", "training.planning",
+        "training.reporting", "translation",
     },
 }  # fmt: skip
 

@@ -36,9 +36,9 @@ from transformer_mt.cli import (
     train,
     translate,
 )
-from transformer_mt.cli.arguments import Parser, say_error, subcommands
-from transformer_mt.cli.flags import name_by_flags
-from transformer_mt.cli.ranks import has_ranks
+from transformer_mt.cli.options.arguments import Parser, say_error, subcommands
+from transformer_mt.cli.options.flags import name_by_flags
+from transformer_mt.cli.options.ranks import has_ranks
 from transformer_mt.errors import InputError, Setting, WorkError
 from transformer_mt.version import __version__
 

@@ -4,9 +4,9 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from transformer_mt.cli.arguments import existing_files, share
-from transformer_mt.cli.model import add_model, add_search, load_translator
-from transformer_mt.cli.ranks import has_ranks, join_ranks
+from transformer_mt.cli.options.arguments import existing_files, share
+from transformer_mt.cli.options.model import add_model, add_search, load_translator
+from transformer_mt.cli.options.ranks import has_ranks, join_ranks
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.messages import say
 

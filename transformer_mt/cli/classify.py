@@ -6,7 +6,7 @@ from dataclasses import asdict
 from itertools import islice
 from typing import Any
 
-from transformer_mt.cli.fill import add_texts, texts_of
+from transformer_mt.cli.options.texts import add_texts, texts_of
 
 _ABOUT = (
     "Give each text one of the labels an encoder was trained with (objective: classification). Without TEXT "

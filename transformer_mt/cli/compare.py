@@ -8,8 +8,8 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from transformer_mt.cli.arguments import positive
-from transformer_mt.cli.evaluation_sets import (
+from transformer_mt.cli.options.arguments import positive
+from transformer_mt.cli.options.evaluation_sets import (
     add_evaluation_sets,
     add_external,
     external_metrics,

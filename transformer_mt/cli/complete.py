@@ -4,8 +4,8 @@ import argparse
 import json
 from typing import Any
 
-from transformer_mt.cli.fill import add_texts, texts_of
-from transformer_mt.cli.flags import add_flags, check_searches, given
+from transformer_mt.cli.options.flags import add_flags, check_searches, given
+from transformer_mt.cli.options.texts import add_texts, texts_of
 from transformer_mt.config.decode import DecodeConfig
 from transformer_mt.errors import InputError
 

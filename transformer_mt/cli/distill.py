@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from transformer_mt.cli.arguments import existing_files, share
+from transformer_mt.cli.options.arguments import existing_files, share
 from transformer_mt.messages import say
 
 _ABOUT = (

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from transformer_mt.cli.evaluation_sets import (
+from transformer_mt.cli.options.evaluation_sets import (
     add_evaluation_sets,
     add_external,
     external_metrics,
@@ -14,9 +14,9 @@ from transformer_mt.cli.evaluation_sets import (
     load_evaluation_sets,
     select_by_language,
 )
-from transformer_mt.cli.flags import given
-from transformer_mt.cli.model import add_model, add_search, load_translator
-from transformer_mt.cli.ranks import translating_together
+from transformer_mt.cli.options.flags import given
+from transformer_mt.cli.options.model import add_model, add_search, load_translator
+from transformer_mt.cli.options.ranks import translating_together
 from transformer_mt.errors import InputError, Setting, WorkError
 from transformer_mt.messages import say
 

@@ -48,7 +48,7 @@ def _export(arguments: argparse.Namespace) -> int:
     if arguments.to == "huggingface" and not run.config().data.directions:
         from transformer_mt.export.text_models import export_text_model
 
-        print(export_text_model(run, out, arguments.probe))
+        print(export_text_model(run, out, arguments.probe, arguments.license))
         return 0
     print(export(run, out, target, arguments.probe, arguments.license))
     return 0

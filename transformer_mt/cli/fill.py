@@ -2,13 +2,11 @@
 
 import argparse
 import json
-import sys
-from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
+from transformer_mt.cli.options.texts import add_texts, texts_of
 from transformer_mt.errors import InputError
-from transformer_mt.text.lines import decoded_lines
 
 _ABOUT = (
     "Fill in the words behind [MASK], with an encoder that was trained on plain text (model.kind: encoder). "
@@ -24,20 +22,6 @@ def add_command(commands: Any) -> None:
     )
     parser.add_argument("--json", action="store_true", help="one JSON object a text")
     parser.set_defaults(command=_fill)
-
-
-def add_texts(parser: argparse.ArgumentParser) -> None:
-    """MODEL, the texts and the device."""
-    parser.add_argument("model", metavar="MODEL", help="a run's folder, such as runs/bert")
-    parser.add_argument(
-        "texts", metavar="TEXT", nargs="*", help="texts; default: the lines of standard input"
-    )
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps")
-
-
-def texts_of(arguments: argparse.Namespace) -> Iterator[str]:
-    """The texts that were given, or the lines of standard input."""
-    return iter(arguments.texts) if arguments.texts else decoded_lines(sys.stdin.buffer, "standard input")
 
 
 def _fill(arguments: argparse.Namespace) -> int:

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from transformer_mt.cli.model import add_model, load_translator
+from transformer_mt.cli.options.model import add_model, load_translator
 from transformer_mt.errors import InputError
 from transformer_mt.messages import say
 

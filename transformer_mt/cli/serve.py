@@ -5,8 +5,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from transformer_mt.cli.arguments import positive
-from transformer_mt.cli.model import add_engine, add_search, load_translator
+from transformer_mt.cli.options.arguments import positive
+from transformer_mt.cli.options.model import add_engine, add_search, load_translator
 from transformer_mt.errors import InputError, Setting
 
 _ABOUT = (

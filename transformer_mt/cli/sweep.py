@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from transformer_mt.cli.arguments import positive
+from transformer_mt.cli.options.arguments import positive
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.messages import say
 

@@ -5,7 +5,7 @@ import os
 import signal
 from typing import Any
 
-from transformer_mt.cli.arguments import positive
+from transformer_mt.cli.options.arguments import positive
 from transformer_mt.cli.plan import print_plan
 from transformer_mt.errors import InputError
 from transformer_mt.messages import say

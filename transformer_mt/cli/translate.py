@@ -11,11 +11,11 @@ from itertools import chain, repeat
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from transformer_mt.cli import document, resume
-from transformer_mt.cli.arguments import positive
-from transformer_mt.cli.model import add_model, add_search, load_translator
-from transformer_mt.cli.ranks import has_ranks, join_ranks
-from transformer_mt.cli.translate_checks import check_options
+from transformer_mt.cli.options.arguments import positive
+from transformer_mt.cli.options.model import add_model, add_search, load_translator
+from transformer_mt.cli.options.ranks import has_ranks, join_ranks
+from transformer_mt.cli.translating import document, resume
+from transformer_mt.cli.translating.checks import check_options
 from transformer_mt.documents.formats import format_of
 from transformer_mt.errors import InputError
 from transformer_mt.files import missing

@@ -54,6 +54,8 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _objectives_fit_the_kind(self) -> "Config":
+        if self.init_from and "kind" not in self.model.model_fields_set:
+            return self  # the kind is the parent's; checked again with it
         may, data = BY_KIND[self.model.kind], self.data
         sets = [
             *data.entries,

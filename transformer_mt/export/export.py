@@ -1,9 +1,6 @@
 """One command from a run to an exported model that has proven itself."""
 
-import contextlib
 import json
-import shutil
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +8,7 @@ from transformer_mt.errors import InputError
 from transformer_mt.export.format import ExportFormat, TrainedRun
 from transformer_mt.export.model_card import card_facts, model_card
 from transformer_mt.export.proof import Proof, probe_sentences, prove
+from transformer_mt.export.unproven import check_is_new, unproven_folder
 from transformer_mt.files import write_text
 from transformer_mt.messages import say
 from transformer_mt.runs.folder import RunFolder
@@ -29,9 +27,7 @@ def export(
     """
     config = run.config()
     run.check_weights()
-    if out.exists():
-        found = "a folder is there" if out.is_dir() else "a file is there"
-        raise InputError(f"{out}: must be a new folder, but {found}; remove it or name another")
+    check_is_new(out)
     if reasons := target.reasons_against(config):
         lines = [f"{target.name} cannot hold this model: {reason}" for reason in reasons]
         raise InputError("\n".join([*lines, target.advice]))
@@ -45,10 +41,7 @@ def export(
     trained = TrainedRun(run, config, *load_model(run, config))
     trained.model.eval()
     sentences = probe_sentences(run, config.data, trained.tokenizer, probe)
-    made = [folder for folder in out.parents if not folder.exists()]
-    out.parent.mkdir(parents=True, exist_ok=True)
-    unproven = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
-    try:
+    with unproven_folder(out) as unproven:
         target.write(trained, unproven)
         _write_metadata(unproven, target.metadata(config))
         ours = Translator.of_config(trained.model, trained.tokenizer, config)
@@ -58,12 +51,6 @@ def export(
         _write_metadata(unproven, {**target.metadata(config), **facts})
         unproven.chmod(0o755)
         target.pack(unproven, out, config)
-    finally:
-        shutil.rmtree(unproven, ignore_errors=True)
-        if not out.exists():
-            with contextlib.suppress(OSError):  # somebody else may have put something there
-                for folder in made:
-                    folder.rmdir()
     return proof
 
 

@@ -16,7 +16,7 @@ _CONTROL, _BYTE = 3, 6
 def write_fast_tokenizer(
     tokenizer: Tokenizer, folder: Path, positions: int, has_begin: bool, has_end: bool
 ) -> None:
-    """tokenizer.json and its config. Each text begins with BOS and ends with EOS as it is asked for."""
+    """tokenizer.json and its config. `has_begin` puts BOS before each text, `has_end` EOS after it."""
     from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
     from tokenizers import Tokenizer as FastTokenizer
 

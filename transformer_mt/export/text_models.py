@@ -2,9 +2,6 @@
 as BART and its like, with a proof of the logits.
 """
 
-import contextlib
-import shutil
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +16,7 @@ from transformer_mt.export.fast_tokenizer import write_fast_tokenizer
 from transformer_mt.export.format import TrainedRun, num_positions
 from transformer_mt.export.huggingface_tokenizer import orders, write_json
 from transformer_mt.export.to_huggingface import ToHuggingFace, class_of, import_transformers, model_config
+from transformer_mt.export.unproven import check_is_new, unproven_folder
 from transformer_mt.files import write_text
 from transformer_mt.layouts.bert_and_gpt import to_bert, to_gpt2
 from transformer_mt.layouts.huggingface import to_huggingface
@@ -32,7 +30,7 @@ _FILL_MASKS = ("BertForMaskedLM", "BartForConditionalGeneration", "MBartForCondi
 _HALVES = {"encoder": "BertForMaskedLM", "decoder": "GPT2LMHeadModel"}
 
 
-def export_text_model(run: RunFolder, out: Path, probe: str | None) -> str:
+def export_text_model(run: RunFolder, out: Path, probe: str | None, license: str | None) -> str:
     """Write the model of `run` to `out`, and compare its ids and its logits on texts of the validation set,
     or of the file `probe`, with the run's; on failure nothing is kept. Returns the proof in words.
 
@@ -40,8 +38,7 @@ def export_text_model(run: RunFolder, out: Path, probe: str | None) -> str:
     """
     config = run.config()
     run.check_weights()
-    if out.exists():
-        raise InputError(f"{out}: must be a new folder, but is there; remove it or name another")
+    check_is_new(out)
     if reasons := _reasons_against(config):
         name = _HALVES.get(config.model.kind, ToHuggingFace.name)
         raise InputError("\n".join(f"{name} cannot hold this model: {reason}" for reason in reasons))
@@ -49,17 +46,12 @@ def export_text_model(run: RunFolder, out: Path, probe: str | None) -> str:
     trained = TrainedRun(run, config, *load_model(run, config))
     trained.model.eval()
     texts = _texts(run, config, probe)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    unproven = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
-    try:
+    with unproven_folder(out) as unproven:
         _write(trained, unproven)
         proof = _prove(trained, unproven, texts)
-        write_text(unproven / "README.md", _card(config, proof, out.name))
+        write_text(unproven / "README.md", _card(config, proof, out.name, license))
         unproven.chmod(0o755)
         unproven.rename(out)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            shutil.rmtree(unproven)
     return proof
 
 
@@ -201,7 +193,7 @@ def _prove(run: TrainedRun, folder: Path, texts: list[str]) -> str:
     return f"float32: the same ids and logits within {largest:.1e} on {compared} texts"
 
 
-def _card(config: Config, proof: str, name: str) -> str:
+def _card(config: Config, proof: str, name: str, license: str | None) -> str:
     languages = "\n".join(f"- {language}" for language in config.data.languages_used)
     name_there = _HALVES.get(config.model.kind) or class_of(config.model)[0]
     task, example = "fill-mask", "A <mask> text."
@@ -214,7 +206,8 @@ def _card(config: Config, proof: str, name: str) -> str:
         if in_pipeline
         else f'from transformers import {name_there}\n\nmodel = {name_there}.from_pretrained("{name}")'
     )
-    header = f"pipeline_tag: {task}\n" if in_pipeline else ""
+    header = f"license: {license}\n" if license else ""
+    header += f"pipeline_tag: {task}\n" if in_pipeline else ""
     return f"""\
 ---
 language:

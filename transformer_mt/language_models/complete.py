@@ -22,13 +22,13 @@ class Completer:
     def complete(self, text: str) -> list[str]:
         """The text with each of its completions, the best first. InputError where nothing more fits."""
         ids = self._tokenizer.encode_tgt([text], num_threads=1)[0]
-        room = self._positions - len(ids)
-        if room < 1:
+        left = self._positions - len(ids)
+        if left < 1:
             raise InputError(
                 f"the text must have fewer than {self._positions} pieces (data.max_length), but has "
                 f"{len(ids)}"
             )
-        limit = min(room, (self._decode.max_length or MOST) + 1)
+        limit = min(left, (self._decode.max_length or MOST) + 1)
         request = Request([], limit, prompt=ids)
         wanted = self._decode.num_hypotheses
         ((_, found),) = self._engine.search([request], self._decode, wanted)

@@ -1,4 +1,4 @@
-"""Marian's own names of weights beside those of transformers; matrices are stored the other way round."""
+"""Marian's own names of weights for those of transformers; matrices are stored the other way round."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

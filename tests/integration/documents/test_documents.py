@@ -100,14 +100,14 @@ def test_an_interrupted_document_is_resumed_at_any_byte(tiny_run, name, text, tm
     source, out = tmp_path / name, tmp_path / f"out-{name}"
     source.write_text(text, encoding="utf-8")
     with monkeypatch.context() as killed:
-        killed.setattr("transformer_mt.cli.document._Output.end", lambda output: None)
+        killed.setattr("transformer_mt.cli.translating.document._Output.end", lambda output: None)
         assert cli("translate", tiny_run, "-i", source, "-o", out)[0] == 0
     whole = out.read_bytes()
     sizes = tmp_path / f".out-{name}.resume.sizes"
     recorded = sizes.read_bytes()
     for kept in (0, 1, len(whole) // 3, len(whole) // 2, len(whole) - 1, len(whole)):
         with monkeypatch.context() as killed:
-            killed.setattr("transformer_mt.cli.document._Output.end", lambda output: None)
+            killed.setattr("transformer_mt.cli.translating.document._Output.end", lambda output: None)
             out.write_bytes(whole[:kept])
             sizes.write_bytes(recorded)
             status, _, err = cli("translate", tiny_run, "-i", source, "-o", out, "--resume")
@@ -120,7 +120,7 @@ def test_an_interrupted_document_is_resumed_at_any_byte(tiny_run, name, text, tm
 def test_another_document_is_not_resumed(tiny_run, page, tmp_path, cli, monkeypatch):
     out = tmp_path / "out.html"
     with monkeypatch.context() as killed:
-        killed.setattr("transformer_mt.cli.document._Output.end", lambda output: None)
+        killed.setattr("transformer_mt.cli.translating.document._Output.end", lambda output: None)
         cli("translate", tiny_run, "-i", page, "-o", out)
     page.write_text(PAGE + "<p>more</p>", encoding="utf-8")
     status, _, err = cli("translate", tiny_run, "-i", page, "-o", out, "--resume")
@@ -135,7 +135,7 @@ def test_another_standard_input_is_not_resumed(tiny_run, tmp_path, cli, monkeypa
         return cli("translate", tiny_run, "--format", "html", "-o", out, *more)
 
     with monkeypatch.context() as killed:
-        killed.setattr("transformer_mt.cli.document._Output.end", lambda output: None)
+        killed.setattr("transformer_mt.cli.translating.document._Output.end", lambda output: None)
         assert translate(PAGE)[0] == 0
     whole = out.read_bytes()
     status, _, err = translate("<p>other</p>", "--resume")

@@ -63,6 +63,22 @@ def test_one_half_begins_with_its_vocabulary_and_random_weights_elsewhere(bert, 
     assert result.status == 0, result.err
 
 
+def test_a_child_of_an_encoder_need_not_name_its_kind(bert, folder):
+    text = {"language": "en", "objective": "masked_lm"}
+    data = {
+        "source_lang": "en",
+        "target_lang": "de",
+        "train": {"toy": "train", "size": 300, **text},
+        "valid": {"toy": "valid", "size": 20, **text},
+        "max_length": 64,
+    }
+    train = {**TINY["train"], "max_updates": 2, "validate_every": 2}
+    path = config_of(folder, "like_its_parent", "runs/bert", data=data, train=train)
+    result = run_command("train", path.name, cwd=folder)
+    assert result.status == 0, result.err
+    assert RunFolder(folder / "runs" / "like_its_parent").config().model.kind == "encoder"
+
+
 def test_halves_that_do_not_fit_are_refused_with_all_reasons(bert, gpt, folder):
     config_of(folder, "unfit", {"encoder": "runs/bert", "decoder": "runs/gpt"}, model={"d_ff": 96})
     result = run_command("train", "unfit.yaml", cwd=folder)

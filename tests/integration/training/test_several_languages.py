@@ -10,8 +10,8 @@ import yaml
 
 from tests.conftest import TINY, train_interrupted
 from transformer_mt import Translator
-from transformer_mt.cli import resume
-from transformer_mt.cli.evaluation_sets import select_by_language
+from transformer_mt.cli.options.evaluation_sets import select_by_language
+from transformer_mt.cli.translating import resume
 from transformer_mt.config import load_config
 from transformer_mt.data.corpora import toy
 from transformer_mt.data.corpora.evaluation_sets import EvaluationSet as Sentences
@@ -286,7 +286,9 @@ def test_a_child_is_compared_only_where_it_and_its_parent_translate(both, write_
 def test_another_language_is_not_resumed(both, tmp_path, cli, monkeypatch):
     source, out = tmp_path / "a.txt", tmp_path / "out.txt"
     source.write_text("A dog.\nA cat.\nA bird.\n")
-    monkeypatch.setattr("transformer_mt.cli.resume.end", lambda output: None)  # as if it had been killed
+    monkeypatch.setattr(
+        "transformer_mt.cli.translating.resume.end", lambda output: None
+    )  # as if it had been killed
     command = ["translate", both, "-i", source, "-o", out]
     assert cli(*command, "--to", "de")[0] == 0
     out.write_bytes(out.read_bytes().splitlines(keepends=True)[0])

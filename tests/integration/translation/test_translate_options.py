@@ -38,7 +38,7 @@ def interrupted(monkeypatch):
     """Translations end as if they had been killed after their last line: the record of what they
     wrote stays.
     """
-    monkeypatch.setattr("transformer_mt.cli.resume.end", lambda output: None)
+    monkeypatch.setattr("transformer_mt.cli.translating.resume.end", lambda output: None)
 
 
 def test_resume_continues_without_repeating_or_losing_a_line(tiny_run, source, tmp_path, cli, interrupted):

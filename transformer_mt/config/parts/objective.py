@@ -16,7 +16,7 @@ BY_KIND = {
 """The objectives that each `model.kind` can be trained for."""
 
 MASK = "<mask>"
-"""The control piece in place of what is hidden."""
+"""The control piece that the model reads instead of hidden pieces."""
 
 
 def label_piece(label: str) -> str:

@@ -33,7 +33,7 @@ class ChangingPairs(Protocol):
         ...
 
     def batch(self, epoch: int, rows: np.ndarray) -> "Batch":
-        """These rows as a batch."""
+        """The batch of these rows."""
         ...
 
 

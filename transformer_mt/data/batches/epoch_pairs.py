@@ -73,7 +73,7 @@ class EpochPairs:
         return self._segmented(0, epoch, rows, columns[0]), self._segmented(1, epoch, rows, columns[1])
 
     def batch(self, epoch: int, rows: np.ndarray) -> Batch:
-        """These rows as a batch."""
+        """The batch of these rows."""
         return make_batch(*self.rows(epoch, rows))
 
     def _changed(self, epoch: int, rows: np.ndarray, chunk: Chunk) -> Chunk:

@@ -6,11 +6,11 @@ from transformer_mt.data.vocabulary.numbering import EOS, PAD
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 
 _MASKED, _RANDOM = 0.8, 0.1
-"""Of the predicted pieces: those that are hidden, and those that are replaced by a random one."""
+"""Shares of the predicted pieces that are hidden, and that are replaced by a random piece."""
 
 
 class Masking:
-    """Chooses the pieces that are predicted, and what the model reads in place of them."""
+    """Chooses the pieces that are predicted, and what the model reads instead."""
 
     def __init__(self, tokenizer: Tokenizer, mask_id: int, share: float) -> None:
         """`share` of the pieces of a text is predicted, and at least one."""

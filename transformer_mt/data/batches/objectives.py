@@ -1,6 +1,6 @@
-"""The training rows as their objectives have them: noise, masks, labels; other ones in each epoch.
+"""Training rows per objective: noise, masks and labels, different ones in each epoch.
 
-What is random is a function of the seed, the epoch and the row, so that a resumed run sees the same.
+Noise and masks are a function of the seed, the epoch and the row, so that a resumed run sees the same.
 Letters: R rows.
 """
 
@@ -23,7 +23,7 @@ from transformer_mt.data.vocabulary.numbering import BOS, EOS, PAD
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 
 _NOISE, _FOLLOWS, _PARTNER = 1_000, 1_001, 1_002
-"""Which random number of a row decides what; others are those of `data.augment`."""
+"""Numbers of the random streams of a row; smaller numbers are those of `data.augment`."""
 
 
 def epoch_pairs(
@@ -94,8 +94,8 @@ class _Rows:
         return np.random.default_rng([self.config.seed, epoch, row, _NOISE])
 
     def _num_before(self, ids: np.ndarray) -> int:
-        """The control pieces that a text begins with: of its language, and a tag."""
-        return sum(1 for _ in takewhile(self._control_ids.__contains__, ids.tolist()))
+        """The number of control pieces that a text begins with: its language's, and a tag."""
+        return sum(1 for _ in takewhile(self._control_ids.__contains__, ids))
 
 
 class DecoderRows(_Rows):
@@ -110,7 +110,7 @@ class DecoderRows(_Rows):
             self._denoising = Denoising(self.tokenizer, mask_id, self.config.data.denoise)
 
     def lengths(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
-        """Of texts without noise: with it they are no longer, and the target has this length anyway."""
+        """Lengths of the texts without noise, which never makes a text longer."""
         return self._usual_lengths(epoch)
 
     def rows(self, epoch: int, rows: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray]]:

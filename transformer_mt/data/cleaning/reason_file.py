@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path
-from typing import Literal, cast
+from typing import Literal
 
 import numpy as np
 
@@ -37,10 +37,10 @@ class TrainingCorpus:
     """The target language, where there are several."""
     held_out_targets: Set[int] = frozenset()
     """Keys of targets that its pairs must not have."""
-    text_sources: Iterable[str] | None = None
-    """Of plain text the sources by which rows are held out: a text goes with its pair. It may also hold the
-    targets of pairs that are held out of corpora before it.
-    """
+    is_text: bool = False
+    """True for plain text. Targets of pairs that earlier corpora hold out are held out of it, too."""
+    pair_sources: Iterable[str] | None = None
+    """The source of each row's pair, if the rows are one side of pairs: a pair is held out by its source."""
 
 
 _REASONS = "reasons.u8"
@@ -56,14 +56,16 @@ class ReasonFile:
         remove_duplicates: bool | Literal["near"],
         splits: Sequence[HeldOutSplit] = (),
         left_out: frozenset[int] = frozenset(),
+        has_text: bool = False,
     ) -> None:
         """`held_out` are the source keys of the validation and test sets; `splits` take theirs from the
-        rows. Of what they do not take, sources with a key among those `left_out` are dropped.
+        rows. Of what they do not take, sources with a key among those `left_out` are dropped. `has_text`: at
+        least one corpus is plain text.
         """
         self._left_out = left_out
         self._folder, self._held_out, self._remove_duplicates = folder, held_out, remove_duplicates
         self._splits = splits
-        self._held_out_targets: set[int] = set()
+        self._has_text, self._held_out_targets = has_text, set[int]()
         self.sizes: list[int] = []
         """Rows of each corpus, after `walk`."""
         folder.mkdir(parents=True, exist_ok=True)
@@ -113,18 +115,16 @@ class ReasonFile:
             for share_file in shares:
                 share_file.close()
 
-    def _rows(
-        self, corpora: Iterable[TrainingCorpus]
-    ) -> Iterator[tuple[TrainingCorpus, str, str, str | None]]:
+    def _rows(self, corpora: Iterable[TrainingCorpus]) -> Iterator[tuple[TrainingCorpus, str, str, str]]:
         self.sizes.clear()
         for corpus in corpora:
-            size, no_sources = 0, cast(Iterable[str | None], repeat(None))
-            for (src, tgt), source in zip(corpus.pairs, corpus.text_sources or no_sources):
+            size = 0
+            for (src, tgt), source in zip(corpus.pairs, corpus.pair_sources or repeat("")):
                 size += 1
                 yield corpus, src, tgt, source
             self.sizes.append(size)
 
-    def _reason(self, row: int, pair: Pair, corpus: TrainingCorpus, text_source: str | None) -> str:
+    def _reason(self, row: int, pair: Pair, corpus: TrainingCorpus, pair_source: str) -> str:
         if not pair[0] or not pair[1]:
             return EMPTY
         if self._held_out or self._splits or self._left_out:
@@ -133,16 +133,16 @@ class ReasonFile:
                 return LEAKED
             if corpus.held_out_targets and sentence_key(pair[1]) in corpus.held_out_targets:
                 return LEAKED
-            source_key = key if text_source is None else sentence_key(text_source)
+            source_key = sentence_key(pair_source) if pair_source else key
             for split in self._splits:
                 # Before the rules: a filter must not change the sets that compare it with another.
                 if split.takes(source_key):
                     if corpus.may_be_scored:
                         split.add(source_key, row, pair)
-                    if text_source is None:
+                    if self._has_text and not corpus.is_text:
                         self._held_out_targets.add(sentence_key(pair[1]))
                     return HELD_OUT
-            if text_source is not None and key in self._held_out_targets:
+            if corpus.is_text and key in self._held_out_targets:
                 return HELD_OUT
             if key in self._left_out:
                 return LEAKED

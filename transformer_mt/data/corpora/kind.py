@@ -56,8 +56,7 @@ class Corpus(Section):
     reverse: bool = False
     """Swap the sides: what is stored as source is the target. The languages are named as they are stored."""
     objective: Objective = "translation"
-    """What it teaches; denoise, masked_lm and causal_lm are for plain text: with `language`, one side of it.
-    """
+    """The training objective; denoise, masked_lm and causal_lm use plain text, the side in `language`."""
     language: Language | None = None
     """The language of plain text."""
     filter: FilterConfig | None = None
@@ -79,7 +78,7 @@ class Corpus(Section):
 
     @property
     def is_text(self) -> bool:
-        """Whether it is used as plain text, and not as pairs."""
+        """True if the corpus is used as plain text, not as pairs."""
         return self.objective in OF_TEXT
 
     def describe(self) -> str:
@@ -109,7 +108,7 @@ class Corpus(Section):
 
     @property
     def has_both_sides(self) -> bool:
-        """Whether plain text is a side of pairs that are read as a whole."""
+        """True if plain text is read together with the other side of its pairs."""
         return True
 
     @property
@@ -164,7 +163,7 @@ class Corpus(Section):
         return ((tgt, src) for src, tgt in pairs) if self.reverse else pairs
 
     def sources_of_pairs(self, languages: Languages) -> Iterator[str]:
-        """Of plain text that is a side of pairs the source of each pair, by which pairs are held out."""
+        """The source of each pair that plain text is a side of: pairs are held out by their source."""
         return (src for src, _ in self.stored_pairs(self.stored_languages(languages)))
 
     def _location(self) -> str:

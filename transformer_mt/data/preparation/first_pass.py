@@ -75,7 +75,12 @@ def first_pass(
     splits = splits_of(data.valid_sets, data.test)
     held_out = evaluation_keys(data)
     row_reasons = ReasonFile(
-        folder / FIRST_PASS_FOLDER, held_out.sources, data.remove_duplicates, splits, left_out
+        folder / FIRST_PASS_FOLDER,
+        held_out.sources,
+        data.remove_duplicates,
+        splits,
+        left_out,
+        has_text=any(entry.is_text for entry in data.entries),
     )
     sample = _evenly_spaced(row_reasons.walk(_corpora(data, held_out.targets | left_out)), TOKENIZER_PAIRS)
     reasons = row_reasons.finish()
@@ -121,6 +126,7 @@ def first_pass(
 
 
 def _corpora(data: DataConfig, held_out_targets: set[int]) -> Iterator[TrainingCorpus]:
+    is_split = any(corpus.is_held_out for corpus in (*data.valid_sets, *data.test))
     for entry in data.entries:
         say(f"reading {entry.describe_access()} (training)")
         pairs = show_progress(training_pairs(entry, data), "reading", unit="pairs")
@@ -136,9 +142,10 @@ def _corpora(data: DataConfig, held_out_targets: set[int]) -> Iterator[TrainingC
         may_be_scored = is_scored and not (entry.tag or entry.synthetic)
         # The source of back-translated text is new, its target may be a reference.
         is_alone = entry.synthetic or entry.is_text
-        text_sources = entry.sources_of_pairs(data.languages) if entry.is_text else None
         targets = held_out_targets if is_alone else frozenset()
-        yield TrainingCorpus(pairs, rules, may_be_scored, target, targets, text_sources)
+        is_side = entry.is_text and entry.has_both_sides and is_split
+        pair_sources = entry.sources_of_pairs(data.languages) if is_side else None
+        yield TrainingCorpus(pairs, rules, may_be_scored, target, targets, entry.is_text, pair_sources)
 
 
 def training_pairs(entry: Corpus, data: DataConfig) -> Iterator[Pair]:

@@ -10,7 +10,7 @@ import yaml
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from transformer_mt.cli.arguments import subcommands
+from transformer_mt.cli.options.arguments import subcommands
 from transformer_mt.config.parts.section import Flag, OnlyForSearches
 from transformer_mt.config.yaml_loader import Loader
 from transformer_mt.errors import InputError, Setting

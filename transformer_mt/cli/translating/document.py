@@ -10,9 +10,9 @@ from itertools import takewhile
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from transformer_mt.cli import resume
-from transformer_mt.cli.model import load_translator
-from transformer_mt.cli.ranks import has_ranks
+from transformer_mt.cli.options.model import load_translator
+from transformer_mt.cli.options.ranks import has_ranks
+from transformer_mt.cli.translating import resume
 from transformer_mt.errors import InputError
 from transformer_mt.messages import say
 

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from transformer_mt.cli.flags import add_flags, check_searches, given
+from transformer_mt.cli.options.flags import add_flags, check_searches, given
 from transformer_mt.config.decode import DecodeConfig
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.messages import say

@@ -1,0 +1,1 @@
+"""The parts of `translate`: its checks, documents, and `--resume`."""
