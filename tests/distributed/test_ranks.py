@@ -390,6 +390,17 @@ def test_two_ranks_train_on_plain_text_as_one_does(folder, kind, objective):
     assert_same_training(folder / f"{kind}-1", folder / f"{kind}-2")
 
 
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
+def test_two_ranks_learn_alignments_as_one_process_does(folder, parallel):
+    """With micro-batches in addition, of which one may have no links."""
+    words = ["train.guided_alignment={weight: 1.0}", "model.activation=gelu"]
+    if not (folder / "guided").exists():
+        train(folder, 1, "guided", *words, "train.accumulate=4")
+    more = [f"train.parallel={parallel}", "train.accumulate=2", "train.micro_batch_tokens=200"]
+    train(folder, 2, f"guided-{parallel}", *words, *more)
+    assert_same_training(folder / "guided", folder / f"guided-{parallel}")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
 def test_two_ranks_train_a_recurrent_network_as_one_does(folder, parallel):

@@ -33,8 +33,10 @@ ALLOWED = {
     "runs": {"config", "config.parts", "data.corpora", "data.vocabulary", "text"},
     "data.cleaning": {"config.parts", "data.corpora", "runs", "text"},
     "data.batches": {"config", "config.parts", "data.vocabulary", "text"},
+    "data.alignment": {"config", "data.batches", "data.vocabulary", "text"},
     "data.preparation": {
-        "config", "config.parts", "data.batches", "data.cleaning", "data.corpora", "data.vocabulary", "text",
+        "config", "config.parts", "data.alignment", "data.batches", "data.cleaning", "data.corpora",
+        "data.vocabulary", "text",
     },
     "model": {"model.kernels"},
     "model.kernels": set(),

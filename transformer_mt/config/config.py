@@ -1,6 +1,6 @@
 """A whole config: all sections, and what must fit between them. `load.py` reads it, `dump.py` writes it."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -43,6 +43,14 @@ class Config(Section):
     evaluate: Changeable[EvaluateConfig] = EvaluateConfig()
     """The scores."""
 
+    @property
+    def guided_layer(self) -> Literal["auto"] | int | None:
+        """The decoder layer whose first head learns to align words, as the config names it; None where none
+        does.
+        """
+        guided = self.train.guided_alignment
+        return guided.layer if guided.weight else None
+
     @model_validator(mode="after")
     def _recurrent_is_not_compiled(self) -> "Config":
         if self.train.compile is True and self.model.kind == "recurrent":
@@ -82,6 +90,29 @@ class Config(Section):
             raise ValueError("data.augment must be left out with objective: classification")
         if ("classification" in data.objectives) != bool(data.labels):
             raise ValueError("data.labels must be the labels of corpora with objective: classification")
+        return self
+
+    @model_validator(mode="after")
+    def _guided_alignment_fits(self) -> "Config":
+        guided = self.train.guided_alignment
+        if not guided.weight:
+            return self
+        if self.model.kind != "transformer":
+            raise ValueError(
+                f"train.guided_alignment.weight must be 0 with model.kind: {self.model.kind}, but is "
+                f"{guided.weight:g}"
+            )
+        if guided.layer != "auto" and guided.layer > (layers := self.model.num_decoder_layers):
+            raise ValueError(
+                f"train.guided_alignment.layer must be at most model.num_decoder_layers ({layers}), but is "
+                f"{guided.layer}"
+            )
+        corpora = sum(entry.objective == "translation" for entry in self.data.entries)
+        if guided.files and len(guided.files) != corpora:
+            raise ValueError(
+                f"train.guided_alignment.file must be a file for each training corpus of translations "
+                f"({corpora}), but is {len(guided.files)}"
+            )
         return self
 
     @model_validator(mode="after")

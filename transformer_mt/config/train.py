@@ -1,11 +1,20 @@
 """The YAML's `train` section."""
 
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from transformer_mt.config.evaluate import Metric, metric_name
-from transformer_mt.config.parts.section import Changeable, Mark, NonNegative, Positive, Probability, Section
+from transformer_mt.config.parts.section import (
+    Changeable,
+    Location,
+    Mark,
+    NonNegative,
+    Positive,
+    Probability,
+    Section,
+)
 
 Monitor = Annotated[Literal["loss", Metric], BeforeValidator(metric_name)]
 
@@ -21,6 +30,26 @@ class LoraConfig(Section):
     """What is added is multiplied by alpha / rank."""
     modules: list[Literal["attention", "feed_forward"]] = Field(["attention", "feed_forward"], min_length=1)
     """Where it is added."""
+
+
+class GuidedAlignmentConfig(Section):
+    """Supervision of one head of the cross-attention by word alignments (Garg et al. 2019, section 4.1)."""
+
+    weight: Changeable[float] = Field(0.0, ge=0.0)
+    """Factor of its loss beside that of translation; 0 turns it off, 0.05 is usual."""
+    layer: Literal["auto"] | Positive = "auto"
+    """The decoder layer, counted from 1; auto: the last but one of more than three, else the last."""
+    file: Location[str | list[str] | None] = None
+    """Alignments in Pharaoh format (`0-0 1-2`: words between spaces, counted from 0), a line for each pair of
+    the corpus; a list has a file for each corpus of translations. Without it thot's eflomal (extra
+    `alignment`) aligns the training pairs.
+    """
+
+    @property
+    def files(self) -> list[Path]:
+        """The files of alignments; none where an aligner makes them."""
+        files = [self.file] if isinstance(self.file, str) else self.file or []
+        return [Path(file) for file in files]
 
 
 class TrainConfig(Section):
@@ -84,6 +113,8 @@ class TrainConfig(Section):
     """Updates over which the learning rate rises linearly."""
     label_smoothing: Changeable[Probability] = 0.1
     """Share of the probability spread over the whole vocabulary (paper, section 5.4)."""
+    guided_alignment: GuidedAlignmentConfig = GuidedAlignmentConfig()
+    """Let one head of the cross-attention learn word alignments."""
     max_grad_norm: Changeable[float] = Field(1.0, ge=0.0)
     """Gradients longer than this are scaled down to it; 0 turns it off."""
     precision: Changeable[Literal["auto", "fp32", "bf16", "fp16"]] = "auto"

@@ -38,7 +38,7 @@ def write_model(
     from ctranslate2.specs import TransformerSpec, common_spec
     from ctranslate2.specs.transformer_spec import TransformerDecoderSpec, TransformerEncoderSpec
 
-    c = config.model
+    c, guided = config.model, model.guided_layer
     activations = {
         "relu": common_spec.Activation.RELU,
         "gelu": common_spec.Activation.GELU,
@@ -58,8 +58,8 @@ def write_model(
         TransformerDecoderSpec(
             c.num_decoder_layers,
             c.num_heads,
-            alignment_layer=alignment_layer(c.num_decoder_layers),
-            alignment_heads=c.num_heads,
+            alignment_layer=alignment_layer(c.num_decoder_layers) if guided is None else guided,
+            alignment_heads=c.num_heads if guided is None else 1,  # of so many the mean is taken
             **shape,
         ),
     )

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from transformer_mt.config.model import ModelConfig
 from transformer_mt.data.vocabulary.numbering import EOS
 from transformer_mt.model.attention import MultiHeadAttention
-from transformer_mt.model.interface import TranslationModel
+from transformer_mt.model.interface import TranslationModel, alignment_layer
 from transformer_mt.model.language_models import DecoderModel, EncoderModel, PredictionHead
 from transformer_mt.model.positions import (
     LearnedPositions,
@@ -56,9 +56,16 @@ _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F
 
 
 def build_model(
-    config: ModelConfig, src_vocab: int, tgt_vocab: int, shared_vocab: bool, max_length: int
+    config: ModelConfig,
+    src_vocab: int,
+    tgt_vocab: int,
+    shared_vocab: bool,
+    max_length: int,
+    guided_layer: Literal["auto"] | int | None = None,
 ) -> TranslationModel:
-    """A newly initialised model; only learned positions and the score `location` use `max_length`."""
+    """A newly initialised model; only learned positions and the score `location` use `max_length`. The first
+    head of `guided_layer`, counted from 1, is or was trained to align words.
+    """
     c = config
     src_tokens = nn.Embedding(src_vocab, c.d_model)
     three_way = c.tie_embeddings and shared_vocab
@@ -67,7 +74,11 @@ def build_model(
     if c.tie_embeddings:
         output.weight = tgt_tokens.weight
     build = _recurrent if c.kind == "recurrent" else _transformer
-    return build(c, src_tokens, tgt_tokens, output, max_length)
+    model = build(c, src_tokens, tgt_tokens, output, max_length)
+    if guided_layer is not None:
+        usual = alignment_layer(c.num_decoder_layers)
+        model.guided_layer = usual if guided_layer == "auto" else guided_layer - 1
+    return model
 
 
 def _transformer(

@@ -20,6 +20,8 @@ class TranslationModel(nn.Module):
     """(D) -> (V). A bias of NEVER is that of a piece which is never written."""
     compiles = True
     """Whether torch.compile pays: one compilation serves all lengths."""
+    guided_layer: int | None = None
+    """The index of the decoder layer whose first head was trained to align words; None: no head was."""
 
     def forward(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> Tensor:
         """(B, S) source, (B, S) True = real, (B, T) target so far -> (B, T, V) logits of the token after
@@ -65,7 +67,13 @@ class TranslationModel(nn.Module):
     def alignment_attention(self) -> MultiHeadAttention:
         """The attention to the source that is most like an alignment of words."""
         layers = self.attentions["cross"]
-        return layers[alignment_layer(len(layers))]
+        return layers[alignment_layer(len(layers)) if self.guided_layer is None else self.guided_layer]
+
+    def as_alignment(self, weights_BHTS: Tensor) -> Tensor:
+        """The weights of `alignment_attention` as an alignment -> BTS: its first head if that was trained to
+        align, else the mean of all.
+        """
+        return weights_BHTS.mean(dim=1) if self.guided_layer is None else weights_BHTS[:, 0]
 
 
 def alignment_layer(num_decoder_layers: int) -> int:

@@ -30,7 +30,8 @@ class CoveredState:
 class Coverage:
     """cp(X; Y) = beta * sum over source tokens i of log(min(sum over target tokens j of p_ij, 1)).
 
-    p_ij is the mean over the heads of the layer whose attention is most like an alignment.
+    p_ij is the attention that is most like an alignment: the mean of a layer's heads, or a head that was
+    trained to align.
     """
 
     def __init__(self, model: TranslationModel, beta: float) -> None:
@@ -44,7 +45,7 @@ class Coverage:
         recorder = AttentionRecorder(attention)
         logits, state = self.model.step(tokens, before.state, recorder)
         # (B, H, W, S) -> (B, W, S) -> (N, S)
-        paid = recorder.of(attention)[0].float().mean(dim=1).flatten(0, 1)
+        paid = self.model.as_alignment(recorder.of(attention)[0].float()).flatten(0, 1)
         return logits, CoveredState(state, before.covered + paid)
 
     def penalty(self, now: CoveredState) -> Tensor:

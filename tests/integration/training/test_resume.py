@@ -200,6 +200,7 @@ DENOISED = {
         SEVERAL_CORPORA,
         MASKED,
         DENOISED,
+        {"bpe_dropout": 0.1, "guided_alignment": {"weight": 0.05}},
         *(
             pytest.param(change, marks=pytest.mark.slow)
             for change in (

@@ -3,6 +3,7 @@
 import json
 import shutil
 
+import numpy as np
 import pytest
 import torch
 
@@ -53,7 +54,7 @@ def tokenizers():
     }
 
 
-def both_engines(tokenizer, folder, quantization="float32", **model):
+def both_engines(tokenizer, folder, quantization="float32", guided=None, **model):
     sizes = {"d_model": 32, "d_ff": 64, "num_heads": 4, "num_encoder_layers": 2, "num_decoder_layers": 2}
     data = {
         "source_lang": "en",
@@ -65,7 +66,7 @@ def both_engines(tokenizer, folder, quantization="float32", **model):
     config = Config.model_validate({"name": "x", "data": data, "model": {**sizes, **model}})
     torch.manual_seed(0)
     sizes = tokenizer.src.vocab_size(), tokenizer.tgt.vocab_size()
-    network = build_model(config.model, *sizes, tokenizer.shared, 64).eval()
+    network = build_model(config.model, *sizes, tokenizer.shared, 64, guided).eval()
     with torch.no_grad():
         for parameter in network.parameters():  # biases and norms, too, must have something to say
             parameter.add_(torch.randn_like(parameter) * 0.1)
@@ -110,6 +111,17 @@ def trained(tiny_run, tmp_path_factory):
     export(RunFolder(tiny_run), folder, ToCTranslate2(), None)
     model, tokenizer = load_model(RunFolder(tiny_run), RunFolder(tiny_run).config())
     return TorchEngine(model.eval(), tokenizer), CTranslate2Engine.load(folder, tokenizer, "cpu"), tokenizer
+
+
+@pytest.mark.parametrize("guided", [None, "auto", 1])
+def test_both_engines_read_the_head_that_was_trained_to_align(tokenizers, tmp_path, guided):
+    ours, theirs, _ = both_engines(tokenizers[True], tmp_path, guided=guided)
+    pairs = [([30, 31, 32, 33], [40, 41, 42]), ([50, 51], [60, 61, 62, 63])]
+    weights = [np.array(each) for engine in (ours, theirs) for each in engine.cross_attention(pairs)]
+    for i in range(2):
+        assert weights[i] == pytest.approx(weights[2 + i], abs=1e-5)
+    ours.model.guided_layer = {None: 0, "auto": None, 1: 1}[guided]  # another head gives something else
+    assert ours.cross_attention(pairs)[0] != pytest.approx(weights[0], abs=1e-3)
 
 
 @pytest.mark.parametrize("quantization, ratio", [("float16", 0.55), ("int16", 0.6), ("int8", 0.4)])

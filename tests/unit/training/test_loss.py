@@ -1,13 +1,20 @@
 """The projection and the label-smoothed cross-entropy."""
 
+import math
+
 import pytest
 import torch
 
 from tests.updates import CPU
+from transformer_mt.data.batches.batching import Links
 from transformer_mt.device import autocast
 from transformer_mt.model.interface import NEVER
 from transformer_mt.training.update import loss as loss_module
-from transformer_mt.training.update.loss import plain_cross_entropy, projected_cross_entropy
+from transformer_mt.training.update.loss import (
+    guided_alignment_loss,
+    plain_cross_entropy,
+    projected_cross_entropy,
+)
 
 
 @pytest.mark.parametrize("chunk", [2**23, 11, 30])
@@ -81,3 +88,16 @@ def test_loss_of_a_token_thought_impossible_is_finite():
     hidden, weight = torch.tensor([[300.0]]), torch.tensor([[1.0], [-1.0]])
     loss, nll = projected_cross_entropy(hidden, weight, torch.tensor([1]), 0.1)
     assert loss.isfinite() and nll.item() > 80
+
+
+def test_the_loss_of_alignments_is_the_cross_entropy_of_the_links():
+    """By hand, for a target piece with two links, one with a single link, and one without."""
+    weights = torch.tensor([[[0.5, 0.25, 0.25], [0.1, 0.2, 0.7], [1.0, 0.0, 0.0]]], requires_grad=True)
+    links = Links(*(torch.tensor(column) for column in ([0, 0, 0], [0, 0, 1], [0, 2, 1], [0.5, 0.5, 1.0])))
+    loss = guided_alignment_loss(weights, links)
+    expected = -(0.5 * math.log(0.5) + 0.5 * math.log(0.25) + math.log(0.2))
+    assert loss.item() == pytest.approx(expected)
+    loss.backward()
+    assert weights.grad[0, 2].tolist() == [0, 0, 0] and weights.grad[0, 1].tolist() == pytest.approx(
+        [0, -5, 0]
+    )

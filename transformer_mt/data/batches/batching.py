@@ -38,6 +38,29 @@ class ChangingPairs(Protocol):
 
 
 @dataclass(frozen=True)
+class Links:
+    """L pairs of a target piece and a source piece that it stands for."""
+
+    rows: Tensor
+    """(L,) sentences, in order."""
+    tgt: Tensor
+    """(L,) positions in tgt_out."""
+    src: Tensor
+    """(L,) positions in src."""
+    weights: Tensor
+    """(L,) float32: those of one target piece sum to 1."""
+
+    def of_rows(self, start: int, stop: int) -> "Links":
+        """The links of some sentences, counted from the first of them."""
+        begin, end = torch.searchsorted(self.rows, torch.tensor([start, stop])).tolist()
+        kept = self._each(lambda tensor: tensor[begin:end])
+        return replace(kept, rows=kept.rows - start)
+
+    def _each(self, move: Callable[[Tensor], Tensor]) -> "Links":
+        return Links(move(self.rows), move(self.tgt), move(self.src), move(self.weights))
+
+
+@dataclass(frozen=True)
 class Batch:
     """B sentence pairs, padded to the longest on each side. Masks: True = a real token."""
 
@@ -55,6 +78,8 @@ class Batch:
     """
     num_tokens: int
     """Real target tokens, EOS counted: what losses are divided by and speed is counted in."""
+    links: Links | None = None
+    """What stands for what; None where it is not known."""
 
     @property
     def num_positions(self) -> int:
@@ -78,11 +103,15 @@ class Batch:
         batches = [
             _with_real_positions(src, src_mask, tgt_in, tgt_out) for src, src_mask, tgt_in, tgt_out in parts
         ]
+        if (links := self.links) is not None:
+            starts = range(0, len(self.src), size)
+            batches = [replace(b, links=links.of_rows(i, i + size)) for b, i in zip(batches, starts)]
         return batches if self.num_tokens else [batch.idle() for batch in batches]
 
     def idle(self) -> "Batch":
         """The same sentences without anything to predict: what is computed of them adds nothing."""
-        return replace(self, real=self.real[:0], num_tokens=0)
+        links = None if self.links is None else self.links.of_rows(0, 0)
+        return replace(self, real=self.real[:0], num_tokens=0, links=links)
 
     def pinned(self) -> "Batch":
         """In pinned memory, from which a GPU copies asynchronously."""
@@ -96,7 +125,7 @@ class Batch:
 
     def _each(self, move: Callable[[Tensor], Tensor]) -> "Batch":
         tensors = move(self.src), move(self.src_mask), move(self.tgt_in), move(self.tgt_out), move(self.real)
-        return Batch(*tensors, self.num_tokens)
+        return Batch(*tensors, self.num_tokens, None if self.links is None else self.links._each(move))
 
 
 def plan_epoch(

@@ -13,6 +13,7 @@ import numpy as np
 from transformer_mt.config import Config
 from transformer_mt.config.data import NEXT
 from transformer_mt.config.parts.objective import MASK, Objective, label_piece
+from transformer_mt.data.batches.aligned_rows import AlignedRows
 from transformer_mt.data.batches.batching import Batch, ChangingPairs, make_batch, make_encoder_batch
 from transformer_mt.data.batches.denoising import Denoising
 from transformer_mt.data.batches.encoded_pairs import EncodedPairs
@@ -27,14 +28,19 @@ _NOISE, _FOLLOWS, _PARTNER = 1_000, 1_001, 1_002
 
 
 def epoch_pairs(
-    config: Config, pairs: EncodedPairs, sizes: Sequence[int], tokenizer: Tokenizer
+    config: Config,
+    pairs: EncodedPairs,
+    sizes: Sequence[int],
+    tokenizer: Tokenizer,
+    links: EncodedPairs | None = None,
 ) -> ChangingPairs | None:
     """The training pairs as the config asks for; None where they are the same in all epochs. `sizes` are
-    those of the corpora.
+    those of the corpora; with `links` batches have them, too.
     """
-    changing = changing_pieces(config, pairs, sizes, tokenizer)
     objectives = [entry.objective for entry in config.data.entries]
-    return of_objectives(config, pairs, sizes, objectives, tokenizer, changing)
+    changing = changing_pieces(config, pairs, sizes, tokenizer)
+    learnt = of_objectives(config, pairs, sizes, objectives, tokenizer, changing)
+    return learnt if links is None else AlignedRows(pairs, links, tokenizer, learnt)
 
 
 def of_objectives(

@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from transformer_mt.cache import cache_root
 from transformer_mt.config import Config, DataConfig
 from transformer_mt.config.parts.filter import FilterConfig
 from transformer_mt.config.parts.objective import Objective
+from transformer_mt.data.alignment.training_links import TrainingLinks
 from transformer_mt.data.batches.encoded_pairs import EncodedPairs, write_chunks
 from transformer_mt.data.batches.mixture import effective_weights
 from transformer_mt.data.cleaning import drop_reasons
@@ -42,6 +43,7 @@ from transformer_mt.data.preparation.first_pass import (
     FIRST_PASS_FILE,
     FIRST_PASS_FOLDER,
     first_pass,
+    training_pairs,
     validation_sentences,
 )
 from transformer_mt.data.preparation.second_pass import CorpusCounts, second_pass
@@ -91,6 +93,8 @@ class PreparedData:
     """Share of the training sources with more than one sentence."""
     held_out: dict[str, list[Pair]]
     """The sets held out of the training corpora, by name: valid, test."""
+    links: EncodedPairs | None = None
+    """What stands for what in the training pairs, where the training needs it."""
 
     @property
     def sizes(self) -> list[int]:
@@ -112,6 +116,19 @@ def prepare(
     be learnt. `log_probs` scores pairs for the rule `model_score`. Training pairs with a source whose key is
     among those `left_out` are dropped, as those of the validation and test sets are.
     """
+    data = _prepared(config, tokenizer, log_probs, left_out)
+    if not config.train.guided_alignment.weight:
+        return data
+    finder = TrainingLinks(config, data.train, data.sizes, data.tokenizer)
+    links, fingerprint = finder.load(data.fingerprint, lambda entry: training_pairs(entry, config.data))
+    both = hashlib.sha256(f"{data.fingerprint} {fingerprint}".encode()).hexdigest()
+    return replace(data, links=links, fingerprint=both)
+
+
+def _prepared(
+    config: Config, tokenizer: Tokenizer | None, log_probs: LogProbs, left_out: frozenset[int]
+) -> PreparedData:
+    """The data without links."""
     folder = cache_root() / _key(config, None, left_out)
     if (
         folder.is_dir()

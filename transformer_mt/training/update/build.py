@@ -39,8 +39,9 @@ def build_updater(
     # find other weights.
     alone = device.type == "cuda" and ranks.size == 1 and not train.activation_checkpointing
     objective: torch.nn.Module = Objective(
-        model, train.label_smoothing, compiled, must_compile=train.compile is True, copies_weights=alone
-    )
+        model, train.label_smoothing, compiled, must_compile=train.compile is True, copies_weights=alone,
+        alignment_weight=train.guided_alignment.weight,
+    )  # fmt: skip
     if train.activation_checkpointing:
         checkpoint_activations(model.blocks)
     objective = wrap_distributed(objective, model.blocks, train, ranks, device)

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from transformer_mt.data.batches.batching import Links
 from transformer_mt.model.interface import NEVER
 from transformer_mt.model.kernels.cpu_code import uses_cpu_code
 
@@ -126,3 +127,11 @@ def plain_cross_entropy(
     logits = F.linear(hidden, weight, bias).float()
     loss = F.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing)
     return loss, F.cross_entropy(logits.detach(), targets, reduction="sum")
+
+
+def guided_alignment_loss(weights_BTS: Tensor, links: Links) -> Tensor:
+    """Cross-entropy of the attention with the links (Garg et al. 2019, equation 4), summed over the target
+    pieces that have one, in float32.
+    """
+    linked = weights_BTS[links.rows, links.tgt, links.src].float()
+    return -(links.weights * linked.clamp_min(torch.finfo(torch.float32).tiny).log()).sum()

@@ -13,10 +13,11 @@ from transformer_mt.device import autocast, is_compiler_error, is_out_of_memory
 from transformer_mt.errors import WorkError
 from transformer_mt.messages import say
 from transformer_mt.model.interface import TranslationModel
+from transformer_mt.model.recorder import AttentionRecorder
 from transformer_mt.training.parallel.distributed import Ranks, needs_equal_passes, no_grad_sync
 from transformer_mt.training.parallel.sharding import full_tensor
 from transformer_mt.training.update.gradient_threads import GradientThreads
-from transformer_mt.training.update.loss import projected_cross_entropy
+from transformer_mt.training.update.loss import guided_alignment_loss, projected_cross_entropy
 from transformer_mt.training.update.weight_copies import WeightCopies
 
 
@@ -58,13 +59,15 @@ class Objective(nn.Module):
         compiled: bool = False,
         must_compile: bool = True,
         copies_weights: bool = False,
+        alignment_weight: float = 0.0,
     ) -> None:
         """Without `must_compile` what cannot be compiled is computed as it is. With `copies_weights` all
-        weights of an update are cast at once (weight_copies.py).
+        weights of an update are cast at once (weight_copies.py). `alignment_weight` is the factor of the
+        loss of alignments, for batches that have links.
         """
         super().__init__()
         self.model, self.label_smoothing = model, label_smoothing
-        self._must_compile = must_compile
+        self._must_compile, self._alignment_weight = must_compile, alignment_weight
         self._copies = WeightCopies(model.blocks) if copies_weights else None
         self._hidden = (
             torch.compile(model.hidden, dynamic=True) if compiled and model.compiles else model.hidden
@@ -73,14 +76,20 @@ class Objective(nn.Module):
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         kind = batch.src.device.type
         copies = self._copies if torch.is_autocast_enabled(kind) else None
+        is_guided = batch.links is not None and self._alignment_weight > 0
+        recorder = AttentionRecorder(self.model.alignment_attention) if is_guided else None
         with copies.in_dtype(torch.get_autocast_dtype(kind)) if copies else nullcontext():
-            hidden = self._hidden_of(batch).flatten(0, 1).index_select(0, batch.real)
+            hidden = self._hidden_of(batch, recorder).flatten(0, 1).index_select(0, batch.real)
         targets = batch.tgt_out.flatten().index_select(0, batch.real)
         output = self.model.output
-        return projected_cross_entropy(hidden, output.weight, targets, self.label_smoothing, output.bias)
+        loss, nll = projected_cross_entropy(hidden, output.weight, targets, self.label_smoothing, output.bias)
+        if recorder is not None and batch.links is not None:
+            weights_BTS = self.model.as_alignment(recorder.of(self.model.alignment_attention)[0])
+            loss = loss + self._alignment_weight * guided_alignment_loss(weights_BTS, batch.links)
+        return loss, nll
 
-    def _hidden_of(self, batch: Batch) -> Tensor:
-        inputs = batch.src, batch.src_mask, batch.tgt_in
+    def _hidden_of(self, batch: Batch, recorder: AttentionRecorder | None) -> Tensor:
+        inputs = batch.src, batch.src_mask, batch.tgt_in, recorder
         if 1 in (*batch.src.shape, batch.tgt_in.size(1)):  # for each such size there would be another graph
             return self.model.hidden(*inputs)
         try:

@@ -56,7 +56,7 @@ class Engine(Protocol):
 
     def cross_attention(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[list[float]]]:
         """For each (source, target), without EOS, how much each target token attends to each source token.
-        The layer is the model's `alignment_attention`; the weights are means over its heads.
+        The layer is the model's `alignment_attention`, read by its `as_alignment`.
         """
         ...
 

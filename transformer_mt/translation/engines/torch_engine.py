@@ -139,7 +139,7 @@ class TorchEngine:
             with torch.inference_mode():
                 model.hidden(src, src != PAD, tgt_in, recorder)
             weights_BHTS = torch.cat(recorder.of(model.alignment_attention), dim=2)
-            for i, of_tokens in zip(rows, weights_BHTS.mean(dim=1).tolist()):
+            for i, of_tokens in zip(rows, model.as_alignment(weights_BHTS).tolist()):
                 src_length, tgt_length = map(len, pairs[i])
                 results[i] = [row[:src_length] for row in of_tokens[:tgt_length]]
         return results
@@ -222,7 +222,7 @@ def load_model(run: RunFolder, config: Config) -> tuple[TranslationModel, Tokeni
     """The model of a run, on the CPU, and its tokenizer."""
     weights, tokenizer = run.weights(), run.tokenizer()
     sizes = tokenizer.src.vocab_size(), tokenizer.tgt.vocab_size()
-    model = build_model(config.model, *sizes, tokenizer.shared, config.data.max_length)
+    model = build_model(config.model, *sizes, tokenizer.shared, config.data.max_length, config.guided_layer)
     try:
         load_model_weights(model, weights, str(run.weights_file))
     except CheckpointError as error:

@@ -1,0 +1,219 @@
+"""Word alignments of training pairs: from a file or an aligner, as links of pieces in every epoch."""
+
+import re
+
+import numpy as np
+import pytest
+import torch
+
+from transformer_mt.config import Config, TokenizerConfig
+from transformer_mt.data.alignment.aligner import aligned
+from transformer_mt.data.alignment.piece_words import PieceWords
+from transformer_mt.data.batches.aligned_rows import AlignedRows
+from transformer_mt.data.batches.epoch_pairs import changing_pieces
+from transformer_mt.data.corpora import toy
+from transformer_mt.data.preparation.prepare import prepare
+from transformer_mt.data.vocabulary.tokenizer import Tokenizer
+from transformer_mt.errors import InputError
+
+PAIRS = [
+    ("the red house.", "das rote Haus."),
+    ("the red house.", "das rote Haus."),  # dropped: it was there
+    ("a small dog sleeps", "ein kleiner Hund schläft"),
+    ("", "nichts"),  # dropped: it has no source
+    ("the dog, the house", "der Hund, das Haus"),
+]
+LINKS = ["0-0 1-1 2-2", "0-0", "0-0 1-1 2-2 3-3", "", "0-0 1-1 2-2 3-3 0-2"]
+
+
+@pytest.fixture
+def corpus(tmp_path, monkeypatch):
+    """The pairs and their links as files; a function that gives the config for them."""
+    monkeypatch.setenv("TRANSFORMER_MT_CACHE", str(tmp_path / "cache"))
+    lines = {"a.en": [s for s, _ in PAIRS], "a.de": [t for _, t in PAIRS], "a.links": LINKS}
+    for name, texts in lines.items():
+        (tmp_path / name).write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+
+    def config(bpe_dropout=0.0, augment=None, **guided):
+        return Config.model_validate(
+            {
+                "name": "aligned",
+                "data": {
+                    "source_lang": "en",
+                    "target_lang": "de",
+                    "train": {"source": str(tmp_path / "a.en"), "target": str(tmp_path / "a.de")},
+                    "valid": {"toy": "valid", "size": 5},
+                    "augment": augment or {},
+                },
+                "tokenizer": {"vocab_size": 60, "byte_fallback": False, "bpe_dropout": bpe_dropout},
+                "model": {"num_decoder_layers": 2},
+                "train": {"guided_alignment": {"weight": 0.1, **guided}},
+            }
+        )
+
+    return config
+
+
+def words_of(tokenizer, ids):
+    return "".join(tokenizer.pieces_src(ids))
+
+
+def linked_texts(batch, tokenizer, row):
+    """{(source pieces, target pieces)} of a row's links, joined by target piece."""
+    found = {}
+    for t, s in zip(
+        *(column[batch.links.rows == row].tolist() for column in (batch.links.tgt, batch.links.src))
+    ):
+        found.setdefault(t, []).append(s)
+    src, tgt = batch.src[row].tolist(), batch.tgt_out[row].tolist()
+    return {(words_of(tokenizer, [src[s] for s in sources]), words_of(tokenizer, [tgt[t]]))
+            for t, sources in found.items()}  # fmt: skip
+
+
+def test_the_links_of_a_file_are_those_of_the_pairs_that_are_kept(corpus, tmp_path):
+    data = prepare(corpus(file=str(tmp_path / "a.links")))
+    rows = AlignedRows(data.train, data.links, data.tokenizer)
+    batch = rows.batch(0, np.arange(3))
+    sources = [words_of(data.tokenizer, data.train.src(i)) for i in range(3)]
+    assert sources == ["▁the▁red▁house.", "▁a▁small▁dog▁sleeps", "▁the▁dog,▁the▁house"]
+    by_word = {}
+    for source, piece in linked_texts(batch, data.tokenizer, 0):
+        by_word.setdefault(source, []).append(piece)
+    assert set(by_word) == {"▁the", "▁red", "▁house."}
+    assert re.sub("▁", "", "".join(sorted(by_word["▁the"], key="▁das".find))) == "das"
+    # A target word with two links is linked to all pieces of both.
+    assert any(source.startswith("▁the") and "house" not in source and source.count("▁the") == 2
+               for source, _ in linked_texts(batch, data.tokenizer, 2))  # fmt: skip
+
+
+def test_the_weights_of_a_target_piece_sum_to_one(corpus, tmp_path):
+    data = prepare(corpus(file=str(tmp_path / "a.links")))
+    links = AlignedRows(data.train, data.links, data.tokenizer).batch(0, np.arange(3)).links
+    sums = {}
+    for row, tgt, weight in zip(links.rows.tolist(), links.tgt.tolist(), links.weights.tolist()):
+        sums[row, tgt] = sums.get((row, tgt), 0.0) + weight
+    assert len(sums) > 9 and list(sums.values()) == pytest.approx([1.0] * len(sums))
+
+
+@pytest.mark.parametrize("epoch", range(3))
+def test_bpe_dropout_moves_links_with_their_characters(corpus, tmp_path, epoch):
+    """What is linked are the same characters, whatever the pieces."""
+    config = corpus(bpe_dropout=0.5, file=str(tmp_path / "a.links"))
+    data = prepare(config)
+    changing = changing_pieces(config, data.train, data.sizes, data.tokenizer)
+    rows, usual = (
+        AlignedRows(data.train, data.links, data.tokenizer, changing),
+        AlignedRows(data.train, data.links, data.tokenizer),
+    )
+
+    def characters(batch, row):
+        found = set()
+        ends = [np.cumsum([0, *(len(p) for p in data.tokenizer.pieces_src(ids))])
+                for ids in (batch.src[row].tolist(), batch.tgt_out[row].tolist())]  # fmt: skip
+        mine = batch.links.rows == row
+        for t, s in zip(batch.links.tgt[mine].tolist(), batch.links.src[mine].tolist()):
+            found |= {(a, b) for a in range(*ends[0][s : s + 2]) for b in range(*ends[1][t : t + 2])}
+        return found
+
+    there, here = usual.batch(epoch, np.arange(3)), rows.batch(epoch, np.arange(3))
+    assert there.src.shape != here.src.shape or not torch.equal(there.src, here.src)
+    for row in range(3):
+        assert characters(here, row) == characters(there, row)
+
+
+def test_a_row_of_another_text_has_no_links(corpus, tmp_path):
+    config = corpus(augment={"concat": 0.6}, file=str(tmp_path / "a.links"))
+    data = prepare(config)
+    changing = changing_pieces(config, data.train, data.sizes, data.tokenizer)
+    rows = AlignedRows(data.train, data.links, data.tokenizer, changing)
+    src, _ = rows.rows(0, np.arange(3))
+    kept = [np.array_equal(src[i], data.train.src(i)) for i in range(3)]
+    assert any(kept) and not all(kept)
+    links = rows.batch(0, np.arange(3)).links
+    assert [bool((links.rows == i).any()) for i in range(3)] == kept
+
+
+def test_other_links_are_other_data(corpus, tmp_path):
+    given = corpus(file=str(tmp_path / "a.links"))
+    first = prepare(given).fingerprint
+    assert prepare(given).fingerprint == first != prepare(corpus(weight=0.0)).fingerprint
+    (tmp_path / "a.links").write_text("0-0\n\n\n\n\n", encoding="utf-8")
+    assert prepare(given).fingerprint != first
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (LINKS[:-1], "must have a line for each pair of .*a.en.*, but one of them ends first"),
+        ([*LINKS, "0-0"], "must have a line for each pair of .*a.en.*, but one of them ends first"),
+        (["0-0 1:1", *LINKS[1:]], r"each line must have links such as 0-0 1-2 .*, but line 1 is '0-0 1:1'"),
+        (
+            ["0-0 7-1", *LINKS[1:]],
+            "links must be of words of their pair, but those of 'das rote Haus.' are not",
+        ),
+    ],
+)
+def test_a_file_that_does_not_fit_is_refused(corpus, tmp_path, lines, said):
+    file = tmp_path / "a.links"
+    file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    with pytest.raises(InputError, match=said):
+        prepare(corpus(file=str(file)))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            {"train": {"guided_alignment": {"weight": 0.1, "layer": 9}}},
+            "layer must be at most model.num_dec.*9",
+        ),
+        (
+            {"train": {"guided_alignment": {"weight": 0.1, "file": ["a", "b"]}}},
+            "file for each training corpus.*2",
+        ),
+        (
+            {"model": {"kind": "recurrent", "num_decoder_layers": 2}},
+            "weight must be 0 with model.kind: recurrent",
+        ),
+    ],
+)
+def test_a_config_that_does_not_fit_is_refused(corpus, change, said):
+    with pytest.raises(ValueError, match=said):
+        Config.model_validate(corpus().model_dump(exclude_unset=True) | change)
+
+
+def test_marks_and_characters_of_scripts_without_spaces_are_words():
+    tokenizer = Tokenizer.train(
+        [("the big dogs, in Berlin.", "大きな犬が、ベルリンに。")] * 20,
+        TokenizerConfig(vocab_size=60, byte_fallback=False),
+    )
+    words = PieceWords(tokenizer.src)
+
+    def of(text):
+        ids = np.array(tokenizer.encode_src([text])[0])
+        return words.words(ids, words.word_of(ids))
+
+    assert of("the big dogs, in Berlin.") == ["the", "big", "dogs", ",", "in", "berlin", "."]
+    japanese = of("大きな犬が、ベルリンに。")
+    assert {"、", "。"} < set(japanese) and "".join(japanese) == "大きな犬が、ベルリンに。"
+    # Pieces of languages belong to no word.
+    tagged = Tokenizer.train(
+        [("the dog", "der Hund")] * 20, TokenizerConfig(vocab_size=30, byte_fallback=False), [">>de<<"]
+    )
+    ids = np.array([tagged.control_id(">>de<<"), *tagged.encode_src(["the dog"])[0]])
+    words = PieceWords(tagged.src)
+    assert words.word_of(ids)[0] == -1 and words.words(ids, words.word_of(ids)) == ["the", "dog"]
+
+
+def test_the_aligner_finds_the_words_of_the_toy_language():
+    pairs = [(en.lower().split(), de.lower().split()) for en, de in toy.generate("train", 600)]
+    links = list(aligned(pairs))
+    assert len(links) == 600
+    found = {
+        (pairs[i][0][s].strip("."), pairs[i][1][t].strip("."))
+        for i, row in enumerate(links[:200])
+        for s, t in row
+    }
+    assert {("garden", "garten"), ("teacher", "lehrer")} <= found
+    again = list(aligned(pairs))
+    assert all(map(np.array_equal, links, again))

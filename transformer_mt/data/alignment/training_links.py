@@ -1,0 +1,140 @@
+"""The links of all training pairs, kept in the cache."""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice, zip_longest
+from pathlib import Path
+
+import numpy as np
+
+from transformer_mt.cache import cache_root
+from transformer_mt.config import Config
+from transformer_mt.config.data import Corpus
+from transformer_mt.data.alignment.aligner import aligned
+from transformer_mt.data.alignment.pharaoh import read_links
+from transformer_mt.data.alignment.piece_words import PieceWords
+from transformer_mt.data.batches.encoded_pairs import Column, EncodedPairs, write_chunks
+from transformer_mt.data.vocabulary.tokenizer import Tokenizer
+from transformer_mt.errors import InputError
+from transformer_mt.files import digest, fsync
+from transformer_mt.messages import say
+from transformer_mt.text.pair import Pair
+
+FORMAT = 1  # raise it when a change alters what is written
+
+_ROWS = 10_000
+
+RowLinks = tuple[np.ndarray, np.ndarray]
+"""(L,) positions of source pieces, and (L,) of the target pieces that belong to them."""
+RawPairs = Callable[[Corpus], Iterator[Pair]]
+"""The pairs of a training corpus as they are read, before any is dropped."""
+
+
+_NONE: RowLinks = np.zeros(0, np.int32), np.zeros(0, np.int32)
+
+
+class TrainingLinks:
+    """Finds the links of encoded training pairs; pairs of no translation have none."""
+
+    def __init__(
+        self, config: Config, pairs: EncodedPairs, sizes: Sequence[int], tokenizer: Tokenizer
+    ) -> None:
+        """`sizes` are the pairs of each corpus, in order."""
+        self._config, self._pairs, self._tokenizer = config, pairs, tokenizer
+        starts = np.cumsum([0, *sizes]).tolist()
+        rows = list(zip(config.data.entries, map(range, starts, starts[1:])))
+        self._entries = [entry for entry, _ in rows if entry.objective == "translation"]
+        self._translations = [own for entry, own in rows if entry.objective == "translation"]
+        self._sides = PieceWords(tokenizer.src), PieceWords(tokenizer.tgt)
+
+    def load(self, fingerprint: str, raw_pairs: RawPairs) -> tuple[EncodedPairs, str]:
+        """For each pair its links as one more pair: source positions and target positions. Also a fingerprint
+        of them all. `fingerprint` is that of the pairs.
+        """
+        files = self._config.train.guided_alignment.files
+        facts = [FORMAT, fingerprint, self._tokenizer.fingerprint, *map(digest, files)]
+        key = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:24]
+        folder = cache_root() / f"links-{key}"
+        arrow, mark = folder / "links.arrow", folder / "fingerprint"
+        if not mark.exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            part = folder / "links.part"
+            mine = write_chunks(part, self._chunks(files, raw_pairs))
+            fsync(part)
+            part.replace(arrow)
+            mark.write_text(mine, encoding="utf-8")
+        return EncodedPairs([arrow]), mark.read_text(encoding="utf-8")
+
+    def _chunks(self, files: Sequence[Path], raw_pairs: RawPairs) -> Iterator[tuple[Column, Column]]:
+        rows = self._given(files, raw_pairs) if files else self._found()
+        while chunk := list(islice(rows, _ROWS)):
+            yield Column.of([src for src, _ in chunk]), Column.of([tgt for _, tgt in chunk])
+
+    def _found(self) -> Iterator[RowLinks]:
+        """Links by the aligner."""
+        rows = [row for own in self._translations for row in own]
+        say(f"aligning the words of {len(rows):,} pairs")
+        words = (
+            [side.words(ids, side.word_of(ids)) for side, ids in zip(self._sides, self._ids(row))]
+            for row in rows
+        )
+        links = aligned((src, tgt) for src, tgt in words)
+        number = 0
+        for row in range(len(self._pairs)):
+            if number < len(rows) and rows[number] == row:
+                words_of = [side.word_of(ids) for side, ids in zip(self._sides, self._ids(row))]
+                yield _of_pieces(next(links), words_of)
+                number += 1
+            else:
+                yield _NONE
+
+    def _given(self, files: Sequence[Path], raw_pairs: RawPairs) -> Iterator[RowLinks]:
+        """Links from a file for each corpus, a line for each of its pairs."""
+        for entry, file, own in zip(self._entries, files, self._translations):
+            row = own.start
+            lines = zip_longest(raw_pairs(entry), read_links(file))
+            while chunk := list(islice(lines, _ROWS)):
+                if any(part is None for line in chunk for part in line):
+                    raise InputError(
+                        f"{file}: must have a line for each pair of {entry.title}, but one of them ends first"
+                    )
+                for ids, (_, links) in zip(self._encoded([pair for pair, _ in chunk], entry), chunk):
+                    # Dropped pairs have no row: those kept follow one another in the same order.
+                    if row < own.stop and all(map(np.array_equal, ids, self._ids(row))):
+                        words_of = [side.spaced_word_of(part) for side, part in zip(self._sides, ids)]
+                        if any(
+                            of.max(initial=-1) < column.max(initial=-1)
+                            for of, column in zip(words_of, links.T)
+                        ):
+                            raise InputError(
+                                f"{file}: links must be of words of their pair, but those of "
+                                f"{self._tokenizer.decode_tgt(ids[1].tolist())[:60]!r} are not"
+                            )
+                        yield _of_pieces(links, words_of)
+                        row += 1
+
+    def _encoded(self, pairs: Sequence[Pair], entry: Corpus) -> Iterator[list[np.ndarray]]:
+        data, control_id = self._config.data, self._tokenizer.control_id
+        target = data.target_piece(data.languages_of(entry))
+        before = (
+            [control_id(piece) for piece in data.pieces_before(entry)],
+            [] if target is None else [control_id(target)],
+        )
+        sources = self._tokenizer.encode_src([src.strip() for src, _ in pairs])
+        targets = self._tokenizer.encode_tgt([tgt.strip() for _, tgt in pairs])
+        for sides in zip(sources, targets):
+            yield [np.array([*control, *ids], np.int32) for control, ids in zip(before, sides)]
+
+    def _ids(self, row: int) -> tuple[np.ndarray, np.ndarray]:
+        return self._pairs.src(row), self._pairs.tgt(row)
+
+
+def _of_pieces(links: np.ndarray, words_of: Sequence[np.ndarray]) -> RowLinks:
+    """Links of words as links of all their pieces."""
+    src, tgt = words_of
+    each = [
+        (s, t) for i, j in links.tolist() for t in np.flatnonzero(tgt == j) for s in np.flatnonzero(src == i)
+    ]
+    both = np.array(each, np.int32).reshape(-1, 2)
+    return both[:, 0], both[:, 1]

@@ -1,0 +1,80 @@
+"""Batches with the links of their words: which target pieces stand for which source pieces."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from transformer_mt.data.batches.batching import Batch, ChangingPairs, Links, make_batch
+from transformer_mt.data.batches.encoded_pairs import EncodedPairs
+from transformer_mt.data.vocabulary.tokenizer import Tokenizer
+
+_NONE = np.zeros((0, 2), np.int64)
+
+
+@dataclass
+class AlignedRows:
+    """Training pairs with their links. A row whose text was changed has none; one in other pieces, as by
+    BPE-dropout, keeps them.
+    """
+
+    pairs: EncodedPairs
+    links: EncodedPairs
+    """For each pair the source positions and the target positions of its links, without BOS."""
+    tokenizer: Tokenizer
+    changing: ChangingPairs | None = None
+    """What gives the pairs other pieces in each epoch."""
+
+    def lengths(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
+        if self.changing:
+            return self.changing.lengths(epoch)
+        return self.pairs.src_lengths, self.pairs.tgt_lengths
+
+    def rows(self, epoch: int, rows: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        if self.changing:
+            return self.changing.rows(epoch, rows)
+        return [self.pairs.src(i) for i in rows], [self.pairs.tgt(i) for i in rows]
+
+    def batch(self, epoch: int, rows: np.ndarray) -> Batch:
+        src, tgt = self.rows(epoch, rows)
+        links = [self._links(int(row), *pair) for row, pair in zip(rows, zip(src, tgt))]
+        return replace(make_batch(src, tgt), links=_joined(links))
+
+    def _links(self, row: int, src: np.ndarray, tgt: np.ndarray) -> np.ndarray:
+        """(L, 2) target and source positions of a pair's links in its present pieces."""
+        given = np.stack([self.links.tgt(row), self.links.src(row)], axis=1).astype(np.int64)
+        if not len(given):
+            return _NONE
+        src_of = _positions(self.pairs.src(row), src, self.tokenizer.all_pieces_src)
+        tgt_of = _positions(self.pairs.tgt(row), tgt, self.tokenizer.all_pieces_tgt)
+        if src_of is None or tgt_of is None:
+            return _NONE
+        moved = {(t, s) for i, j in given.tolist() for t in tgt_of[i] for s in src_of[j]}
+        return np.array(sorted(moved), np.int64)
+
+
+def _positions(before: np.ndarray, now: np.ndarray, pieces: Sequence[str]) -> list[range] | None:
+    """For each piece of a text the positions of its characters when the text is in other pieces; None if it
+    is another text.
+    """
+    if np.array_equal(before, now):
+        return [range(i, i + 1) for i in range(len(before))]
+    each = [[pieces[i] for i in ids.tolist()] for ids in (before, now)]
+    if "".join(each[0]) != "".join(each[1]):
+        return None
+    ends, ends_now = (np.cumsum([len(piece) for piece in side]) for side in each)
+    first = np.searchsorted(ends_now, np.concatenate([[0], ends[:-1]]), "right")
+    last = np.searchsorted(ends_now, ends, "left")
+    return [range(a, b + 1) for a, b in zip(first.tolist(), last.tolist())]
+
+
+def _joined(each: Sequence[np.ndarray]) -> Links:
+    """The links of all sentences. Those of a target piece share a weight of 1."""
+    rows = np.repeat(np.arange(len(each)), [len(links) for links in each])
+    positions = np.concatenate([np.zeros((0, 2), np.int64), *each])
+    keys = np.column_stack([rows, positions[:, 0]])
+    _, which, counts = np.unique(keys, axis=0, return_inverse=True, return_counts=True)
+    weights = 1.0 / counts[which.reshape(-1)]
+    columns = rows, positions[:, 0], positions[:, 1], weights.astype(np.float32)
+    return Links(*(torch.from_numpy(column) for column in columns))
