@@ -23,7 +23,7 @@ from transformer_mt.documents.marked_text import MarkedText
 from transformer_mt.documents.translate import translate_pieces
 from transformer_mt.model import interface
 from transformer_mt.runs.folder import RunFolder
-from transformer_mt.translation.alignment import find_words
+from transformer_mt.text.words import find_words
 from transformer_mt.translation.translator import Translator
 
 LEAST_COUNT, LEAST_ASSOCIATION = 15, 0.6

@@ -32,7 +32,8 @@ ALLOWED = {
     "data.vocabulary": {"config", "text"},
     "runs": {"config", "config.parts", "data.corpora", "data.vocabulary", "text"},
     "data.cleaning": {"config.parts", "data.corpora", "runs", "text"},
-    "data.batches": {"config", "config.parts", "data.vocabulary", "text"},
+    "terms": {"text"},
+    "data.batches": {"config", "config.parts", "data.vocabulary", "terms", "text"},
     "data.alignment": {"config", "data.batches", "data.vocabulary", "text"},
     "data.preparation": {
         "config", "config.parts", "data.alignment", "data.batches", "data.cleaning", "data.corpora",

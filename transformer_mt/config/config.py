@@ -44,6 +44,12 @@ class Config(Section):
     """The scores."""
 
     @property
+    def needs_links(self) -> bool:
+        """Whether the training needs word alignments of its pairs."""
+        terms = self.data.terms
+        return self.train.guided_alignment.weight > 0 or (terms.share > 0 and terms.file is None)
+
+    @property
     def guided_layer(self) -> Literal["auto"] | int | None:
         """The decoder layer whose first head learns to align words, as the config names it; None where none
         does.
@@ -90,6 +96,16 @@ class Config(Section):
             raise ValueError("data.augment must be left out with objective: classification")
         if ("classification" in data.objectives) != bool(data.labels):
             raise ValueError("data.labels must be the labels of corpora with objective: classification")
+        return self
+
+    @model_validator(mode="after")
+    def _terms_fit(self) -> "Config":
+        if not self.data.terms.share:
+            return self
+        if not (self.tokenizer.shared or self.init_from):
+            raise ValueError("tokenizer.shared must be true with data.terms.share, but is false")
+        if "translation" not in self.data.objectives:
+            raise ValueError("data.terms.share must be 0 without training corpora of translations")
         return self
 
     @model_validator(mode="after")

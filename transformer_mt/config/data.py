@@ -9,6 +9,7 @@ from transformer_mt.config.parts.filter import FilterConfig
 from transformer_mt.config.parts.language import Language
 from transformer_mt.config.parts.objective import MASK, OF_TEXT, Objective, label_piece
 from transformer_mt.config.parts.section import Changeable, Location, Positive, Section
+from transformer_mt.config.parts.terms import AS, TERM, TERM_END, TermsConfig
 from transformer_mt.config.pretraining import DenoiseConfig, MaskedLmConfig
 from transformer_mt.data.corpora.held_out import AnySet
 from transformer_mt.data.corpora.hub import HubCorpus
@@ -89,6 +90,8 @@ class DataConfig(Section):
     """Cleaning rules of the training corpora."""
     augment: Changeable[AugmentConfig] = AugmentConfig()
     """Changes of training pairs to how people also write."""
+    terms: TermsConfig = TermsConfig()
+    """Terms of a glossary in training."""
     denoise: DenoiseConfig = DenoiseConfig()
     """The noise of corpora with objective: denoise."""
     masked_lm: MaskedLmConfig = MaskedLmConfig()
@@ -326,7 +329,9 @@ class DataConfig(Section):
             for piece in (*self.pieces_before(corpus), self.target_piece(self.languages_of(corpus)))
         ]
         hidden = [MASK] if {"denoise", "masked_lm"} & {*self.objectives} else []
-        return list(dict.fromkeys([*filter(None, pieces), *hidden, *map(label_piece, self.all_labels)]))
+        terms = [TERM, AS, TERM_END] if self.terms.share else []
+        others = [*hidden, *terms, *map(label_piece, self.all_labels)]
+        return list(dict.fromkeys([*filter(None, pieces), *others]))
 
     @property
     def all_labels(self) -> list[str]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from transformer_mt.documents.marked_text import Mark, MarkedText
 from transformer_mt.text.unsegmented import LETTER
-from transformer_mt.translation.alignment import Span
+from transformer_mt.text.words import Span
 from transformer_mt.translation.result import Candidate
 
 # A target word belongs to a mark if at least this share of it stands for words of the mark.

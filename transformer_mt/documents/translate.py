@@ -11,7 +11,7 @@ from transformer_mt.documents.placement import place
 from transformer_mt.documents.subtitles import parse_srt
 from transformer_mt.errors import InputError
 from transformer_mt.text.unsegmented import LETTER
-from transformer_mt.translation.alignment import find_words
+from transformer_mt.text.words import find_words
 from transformer_mt.translation.chunk_size import ChunkSize
 from transformer_mt.translation.result import Candidate, Options, Translation
 from transformer_mt.translation.translator import Translator

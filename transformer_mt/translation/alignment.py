@@ -5,21 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import regex
 from numpy.typing import NDArray
 
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
-from transformer_mt.text.unsegmented import UNSEGMENTED
+from transformer_mt.text.words import Span, find_words
 from transformer_mt.translation.engines.engine import Ids
-
-Span = tuple[int, int]
-"""(begin, end) of characters."""
-
-# A number, one character of a script without spaces, a word, or a punctuation mark.
-_LETTER = rf"[[\p{{L}}\p{{M}}\p{{N}}_]--{UNSEGMENTED}]"
-_WORDS = regex.compile(
-    rf"\p{{N}}+(?:[.,:]\p{{N}}+)*|{UNSEGMENTED}\p{{M}}*|{_LETTER}+(?:['’-]{_LETTER}+)*|[^\s]", regex.VERSION1
-)
 
 
 @dataclass(frozen=True)
@@ -56,11 +46,6 @@ class AlignedSegment:
         columns = {(int(column.argmax()), s) for s, column in enumerate(self.weights.T) if column.any()}
         for t, s in sorted(rows | columns):
             yield self.source[s], self.target[t]
-
-
-def find_words(text: str) -> list[Span]:
-    """The words, numbers and punctuation marks of a text; in a script without spaces, its characters."""
-    return [match.span() for match in _WORDS.finditer(text)]
 
 
 def align_segment(

@@ -7,7 +7,8 @@ from itertools import accumulate
 import numpy as np
 
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
-from transformer_mt.translation.alignment import AlignedSegment, Span, align_segment, find_words, identity
+from transformer_mt.text.words import Span, find_words
+from transformer_mt.translation.alignment import AlignedSegment, align_segment, identity
 from transformer_mt.translation.engines.engine import Ids
 from transformer_mt.translation.flags import CONTROL
 from transformer_mt.translation.units import TranslatedLine, TranslatedUnit

@@ -6,7 +6,8 @@ import pytest
 from transformer_mt.documents.html import parse_html
 from transformer_mt.documents.marked_text import MarkedText
 from transformer_mt.documents.placement import place
-from transformer_mt.translation.alignment import AlignedSegment, find_words, sharpen
+from transformer_mt.text.words import find_words
+from transformer_mt.translation.alignment import AlignedSegment, sharpen
 from transformer_mt.translation.result import Candidate
 
 

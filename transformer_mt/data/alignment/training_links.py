@@ -13,8 +13,8 @@ from transformer_mt.config import Config
 from transformer_mt.config.data import Corpus
 from transformer_mt.data.alignment.aligner import aligned
 from transformer_mt.data.alignment.pharaoh import read_links
-from transformer_mt.data.alignment.piece_words import PieceWords
 from transformer_mt.data.batches.encoded_pairs import Column, EncodedPairs, write_chunks
+from transformer_mt.data.vocabulary.piece_words import PieceWords
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.files import digest, fsync

@@ -1,4 +1,6 @@
-"""The training pairs as each epoch has them: changed by `data.augment`, spelled by BPE-dropout."""
+"""The training pairs as each epoch has them: changed by `data.augment`, with the terms of `data.terms`,
+spelled by BPE-dropout.
+"""
 
 import threading
 from collections.abc import Sequence
@@ -10,14 +12,20 @@ from transformer_mt.data.batches.augmentation import Augmentation
 from transformer_mt.data.batches.batching import Batch, make_batch
 from transformer_mt.data.batches.encoded_pairs import Chunk, Column, EncodedPairs
 from transformer_mt.data.batches.subword_dropout import SubwordDropout
+from transformer_mt.data.batches.term_annotation import AlignedTerms, GlossaryTerms, TermAnnotation
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
+from transformer_mt.terms.glossary_file import read_glossary
 
 
 def changing_pieces(
-    config: Config, pairs: EncodedPairs, sizes: Sequence[int], tokenizer: Tokenizer
+    config: Config,
+    pairs: EncodedPairs,
+    sizes: Sequence[int],
+    tokenizer: Tokenizer,
+    links: EncodedPairs | None = None,
 ) -> "EpochPairs | None":
     """The pairs as the config asks for; None where they are the same in all epochs. `sizes` are those of the
-    corpora.
+    corpora; without a glossary `links` say what its terms are.
     """
     dropout, seed, max_length = config.tokenizer.bpe_dropout, config.seed, config.data.max_length
     augmentation, sides = None, None
@@ -27,7 +35,28 @@ def changing_pieces(
         # One per side, also with a shared vocabulary: its table of words is limited, and the sources, which
         # are read first, would fill it.
         sides = SubwordDropout(tokenizer.src, dropout, seed), SubwordDropout(tokenizer.tgt, dropout, seed)
-    return EpochPairs(pairs, max_length, augmentation, sides) if augmentation or sides else None
+    annotation = _annotation(config, pairs, sizes, tokenizer, links) if config.data.terms.share else None
+    if not (augmentation or annotation or sides):
+        return None
+    return EpochPairs(pairs, max_length, augmentation, annotation, sides)
+
+
+def _annotation(
+    config: Config,
+    pairs: EncodedPairs,
+    sizes: Sequence[int],
+    tokenizer: Tokenizer,
+    links: EncodedPairs | None,
+) -> TermAnnotation:
+    settings, languages = config.data.terms, config.data.languages
+    if settings.file is not None:
+        terms: GlossaryTerms | AlignedTerms = GlossaryTerms(
+            read_glossary(settings.file, languages), tokenizer
+        )
+    else:
+        assert links is not None
+        terms = AlignedTerms(pairs, links, tokenizer, languages[1])
+    return TermAnnotation(config, sizes, tokenizer, terms)
 
 
 class EpochPairs:
@@ -40,11 +69,12 @@ class EpochPairs:
         pairs: EncodedPairs,
         max_length: int,
         augmentation: Augmentation | None,
+        annotation: TermAnnotation | None,
         sides: tuple[SubwordDropout, SubwordDropout] | None,
     ) -> None:
         """`sides` segment the sources and the targets."""
         self._pairs, self._max_length = pairs, max_length
-        self._augmentation, self._sides = augmentation, sides
+        self._augmentation, self._annotation, self._sides = augmentation, annotation, sides
         if augmentation and sides:
             # Only the words of the unchanged corpus have other segmentations: augmentation makes new
             # misspelled words in every epoch.
@@ -77,7 +107,8 @@ class EpochPairs:
         return make_batch(*self.rows(epoch, rows))
 
     def _changed(self, epoch: int, rows: np.ndarray, chunk: Chunk) -> Chunk:
-        return self._augmentation(epoch, rows, chunk) if self._augmentation else chunk
+        chunk = self._augmentation(epoch, rows, chunk) if self._augmentation else chunk
+        return self._annotation(epoch, rows, chunk) if self._annotation else chunk
 
     def _lengths(self, side: int, epoch: int, rows: np.ndarray, column: Column) -> np.ndarray:
         usual = column.lengths

@@ -35,12 +35,14 @@ def epoch_pairs(
     links: EncodedPairs | None = None,
 ) -> ChangingPairs | None:
     """The training pairs as the config asks for; None where they are the same in all epochs. `sizes` are
-    those of the corpora; with `links` batches have them, too.
+    those of the corpora; `links` say which of their pieces belong together.
     """
     objectives = [entry.objective for entry in config.data.entries]
-    changing = changing_pieces(config, pairs, sizes, tokenizer)
+    changing = changing_pieces(config, pairs, sizes, tokenizer, links)
     learnt = of_objectives(config, pairs, sizes, objectives, tokenizer, changing)
-    return learnt if links is None else AlignedRows(pairs, links, tokenizer, learnt)
+    if links is None or not config.train.guided_alignment.weight:
+        return learnt
+    return AlignedRows(pairs, links, tokenizer, learnt)
 
 
 def of_objectives(

@@ -117,7 +117,7 @@ def prepare(
     among those `left_out` are dropped, as those of the validation and test sets are.
     """
     data = _prepared(config, tokenizer, log_probs, left_out)
-    if not config.train.guided_alignment.weight:
+    if not config.needs_links:
         return data
     finder = TrainingLinks(config, data.train, data.sizes, data.tokenizer)
     links, fingerprint = finder.load(data.fingerprint, lambda entry: training_pairs(entry, config.data))

@@ -1,0 +1,20 @@
+"""The YAML's `data.terms`: sources in which the translations of terms stand beside them."""
+
+from pydantic import Field
+
+from transformer_mt.config.parts.section import Location, Probability, Section
+
+TERM, AS, TERM_END = "<term>", "<as>", "</term>"
+"""The control pieces around a term and its translation: `<term> source words <as> target words </term>`."""
+
+
+class TermsConfig(Section):
+    """Training for glossaries: translations of terms are written into sources (Dinu et al. 2019)."""
+
+    share: Probability = 0.0
+    """Share of the pairs that are changed so in each epoch; 0 turns it off, 0.2 is usual."""
+    file: Location[str | None] = Field(None)
+    """A glossary (TSV, CSV, TBX): its terms that both sides hold are used. Without it words and short phrases
+    of the pairs are, as thot's eflomal (extra `alignment`) aligns them: then the model learns to obey any
+    glossary.
+    """

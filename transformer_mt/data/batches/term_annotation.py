@@ -1,0 +1,189 @@
+"""`data.terms`: training sources with the translations of terms in them, other ones in each epoch.
+
+What a row gets is a function of the seed, the epoch and the row. Letters: R rows.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from transformer_mt.config import Config
+from transformer_mt.data.batches.encoded_pairs import Chunk, Column, EncodedPairs
+from transformer_mt.data.batches.row_random import uniforms
+from transformer_mt.data.vocabulary.piece_words import PieceWords
+from transformer_mt.data.vocabulary.term_pieces import PieceTerm, TermPieces, pieces_of_span
+from transformer_mt.data.vocabulary.tokenizer import Tokenizer
+from transformer_mt.errors import InputError
+from transformer_mt.terms.glossary import Glossary
+from transformer_mt.terms.stems import Stems
+
+_CHOSEN, _DETAILS = 2_000, 2_001
+"""Numbers of the random streams of a row; smaller ones are those of the other changes."""
+
+
+class TermAnnotation:
+    """Writes terms into sources. A row stays as it is where it has none, or would be over-long."""
+
+    def __init__(
+        self,
+        config: Config,
+        sizes: Sequence[int],
+        tokenizer: Tokenizer,
+        terms: "GlossaryTerms | AlignedTerms",
+    ) -> None:
+        """`sizes` are the pairs of each corpus, in order."""
+        pieces = TermPieces.of(tokenizer)
+        if pieces is None or not tokenizer.shared:
+            raise InputError("data.terms.share must be 0 with two vocabularies, one for each side")
+        data = config.data
+        self._pieces, self._terms, self._share = pieces, terms, data.terms.share
+        self._seed, self._most = config.seed, data.max_length
+        has_terms = [entry.objective == "translation" and data.languages_of(entry) == data.languages
+                     for entry in data.entries]  # fmt: skip
+        self._has_terms, self._ends = np.array(has_terms), np.cumsum(sizes)
+
+    def __call__(self, epoch: int, rows: np.ndarray, chunk: Chunk) -> Chunk:
+        """The columns of these rows as the epoch has them."""
+        is_chosen = uniforms(self._seed, epoch, rows, _CHOSEN) < self._share
+        chosen = np.flatnonzero(is_chosen & self._has_terms[np.searchsorted(self._ends, rows, "right")])
+        if not len(chosen):
+            return chunk
+        src = [chunk[0].row(i) for i in range(len(rows))]
+        for i in chosen.tolist():
+            rng = np.random.default_rng([self._seed, epoch, int(rows[i]), _DETAILS])
+            terms = self._terms.of_row(int(rows[i]), src[i], chunk[1].row(i), rng)
+            whole = self._pieces.inserted(src[i].tolist(), terms)
+            if terms and len(whole) < self._most:
+                src[i] = np.array(whole, np.int32)
+        return Column.of(src), chunk[1]
+
+
+class GlossaryTerms:
+    """The terms of a glossary that both sides of a pair hold."""
+
+    def __init__(self, glossary: Glossary, tokenizer: Tokenizer) -> None:
+        self._glossary, self._tokenizer = glossary, tokenizer
+
+    def of_row(self, row: int, src: np.ndarray, tgt: np.ndarray, rng: np.random.Generator) -> list[PieceTerm]:
+        """The terms of a pair of piece ids."""
+        source = self._tokenizer.src.decode(src.tolist())
+        matches = self._glossary.in_both(source, self._tokenizer.tgt.decode(tgt.tolist()))
+        if not matches:
+            return []
+        ids, spans = self._tokenizer.spans_src(source)
+        first = len(src) - len(ids)  # control pieces before the text
+        if ids != src[first:].tolist():
+            return []  # its usual pieces are other ones
+        found: list[PieceTerm] = []
+        for match in matches:
+            begin, end = pieces_of_span(spans, match.begin, match.end)
+            if begin < end and (not found or first + begin >= found[-1][1]):
+                target = self._tokenizer.encode_src([match.targets[0]], num_threads=1)[0]
+                found.append((first + begin, first + end, target))
+        return found
+
+
+_MOST_TERMS, _MOST_WORDS = 3, 3
+"""Terms of a sentence, and source words of a term."""
+_SAMPLE = 20_000
+"""Rows whose words are counted."""
+_FREQUENT = 1e-3
+"""A word with a larger share of all words is no term by itself."""
+_OTHER_FORM = 0.5
+"""How often the translation of a one-word term stands in another inflected form."""
+
+
+class AlignedTerms:
+    """Words and short phrases of a pair with their translations, as its links say."""
+
+    def __init__(
+        self, pairs: EncodedPairs, links: EncodedPairs, tokenizer: Tokenizer, target_lang: str
+    ) -> None:
+        """`links` are the source and the target positions that belong together, of each of the pairs."""
+        self._pairs, self._links = pairs, links
+        self._tokenizer, self._words = tokenizer, PieceWords(tokenizer.src)
+        self._stems = Stems(target_lang)
+        counts: tuple[Counter[str], Counter[str]] = Counter(), Counter()
+        for row in range(0, len(pairs), max(1, len(pairs) // _SAMPLE)):
+            for side, ids in enumerate((pairs.src(row), pairs.tgt(row))):
+                counts[side].update(self._words.words(ids, self._words.word_of(ids)))
+        total = max(1, counts[0].total())
+        self._frequent = {word for word, count in counts[0].items() if count > _FREQUENT * total}
+        self._forms: dict[str, list[str]] = {}
+        for word in sorted(counts[1]):
+            self._forms.setdefault(self._stems(word), []).append(word)
+
+    def of_row(self, row: int, src: np.ndarray, tgt: np.ndarray, rng: np.random.Generator) -> list[PieceTerm]:
+        """Up to three terms of a pair of piece ids; none of a pair whose text was changed."""
+        links = np.stack([self._links.src(row), self._links.tgt(row)], axis=1)
+        if not (
+            len(links)
+            and np.array_equal(src, self._pairs.src(row))
+            and np.array_equal(tgt, self._pairs.tgt(row))
+        ):
+            return []
+        words_of = [self._words.word_of(ids) for ids in (src, tgt)]
+        of_words = np.unique(np.stack([words_of[0][links[:, 0]], words_of[1][links[:, 1]]], axis=1), axis=0)
+        words = [self._words.words(ids, of) for ids, of in zip((src, tgt), words_of)]
+        wanted = 1 + int(rng.integers(_MOST_TERMS))
+        found: list[tuple[int, int, list[int]]] = []
+        for first in rng.permutation(len(words[0])).tolist():
+            last = first + int(rng.integers(_MOST_WORDS))
+            phrase = self._phrase(of_words, words, first, last)
+            if phrase is None:
+                phrase = self._phrase(of_words, words, first, last := first)
+            if phrase is None:
+                continue
+            begin, end = _pieces(words_of[0], first, last)
+            if all(end <= other or begin >= stop for other, stop, _ in found):
+                target = tgt[slice(*_pieces(words_of[1], *phrase))].tolist()
+                found.append((begin, end, self._other_form(words[1], phrase, target, rng)))
+            if len(found) == wanted:
+                break
+        return sorted(found)
+
+    def _phrase(
+        self, links: np.ndarray, words: Sequence[Sequence[str]], first: int, last: int
+    ) -> tuple[int, int] | None:
+        """The first and the last target word of a phrase of source words; None where they are not linked with
+        one another alone (Koehn et al. 2003), or are no term.
+        """
+        phrase = words[0][first : last + 1]
+        if len(phrase) <= last - first or not all(_is_word(word) for word in phrase):
+            return None
+        if {phrase[0], phrase[-1]} & self._frequent:
+            return None
+        inside = links[(links[:, 0] >= first) & (links[:, 0] <= last)]
+        if not len(inside) or len(np.unique(inside[:, 0])) < len(phrase):
+            return None
+        begin, end = int(inside[:, 1].min()), int(inside[:, 1].max())
+        back = links[(links[:, 1] >= begin) & (links[:, 1] <= end)]
+        if (back[:, 0] < first).any() or (back[:, 0] > last).any() or end - begin > _MOST_WORDS:
+            return None
+        return (begin, end) if all(_is_word(word) for word in words[1][begin : end + 1]) else None
+
+    def _other_form(
+        self, words: Sequence[str], phrase: tuple[int, int], target: list[int], rng: np.random.Generator
+    ) -> list[int]:
+        """The translation, or for a word with several forms often another one: so the model learns to inflect
+        what a glossary has.
+        """
+        if phrase[0] != phrase[1] or rng.random() >= _OTHER_FORM:
+            return target
+        forms = self._forms.get(self._stems(words[phrase[0]]), [])
+        if len(forms) < 2:
+            return target
+        written = self._tokenizer.tgt.decode(target)
+        form = forms[int(rng.integers(len(forms)))]
+        form = form.capitalize() if written[:1].isupper() else form
+        return self._tokenizer.encode_src([form], num_threads=1)[0]
+
+
+def _pieces(word_of: np.ndarray, first: int, last: int) -> tuple[int, int]:
+    at = np.flatnonzero((word_of >= first) & (word_of <= last))
+    return int(at[0]), int(at[-1]) + 1
+
+
+def _is_word(text: str) -> bool:
+    return any(map(str.isalpha, text))

@@ -1,0 +1,123 @@
+"""Terms, and where a text has them."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from transformer_mt.terms.stems import Stems
+from transformer_mt.text.words import find_words
+
+
+@dataclass(frozen=True)
+class Term:
+    """A row of a glossary."""
+
+    source: str
+    targets: tuple[str, ...]
+    """How it may be translated, the preferred way first; without any it stays as it is."""
+
+
+@dataclass(frozen=True)
+class Match:
+    """A term in a text."""
+
+    begin: int
+    """Its first character."""
+    end: int
+    """The character after its last."""
+    targets: tuple[str, ...]
+    """How it may be translated there."""
+
+
+@dataclass(frozen=True)
+class _Entry:
+    term: Term
+    words: list[str]
+    stems: list[str]
+
+    @property
+    def is_name(self) -> bool:
+        """Whether it is written in capitals, as "IT": then "it" is another word."""
+        return len(self.term.source) > 1 and self.term.source.isupper()
+
+
+class Glossary:
+    """Terms of two languages. A term is found in any inflected form; the longest one wins."""
+
+    def __init__(self, terms: Iterable[Term], languages: tuple[str, str]) -> None:
+        """`languages` are those of the sources and of the targets. Terms of one source are joined."""
+        self._stems = Stems(languages[0]), Stems(languages[1])
+        joined: dict[str, list[str]] = {}
+        for term in terms:
+            joined.setdefault(term.source, []).extend(term.targets)
+        self.terms = [Term(source, tuple(dict.fromkeys(targets))) for source, targets in joined.items()]
+        self._by_first: dict[str, list[_Entry]] = {}
+        for term in self.terms:
+            words = self._words(term.source)
+            if words:
+                stems = [self._stems[0](word) for word in words]
+                self._by_first.setdefault(stems[0], []).append(_Entry(term, words, stems))
+        for entries in self._by_first.values():
+            entries.sort(key=lambda entry: -len(entry.stems))
+
+    def __len__(self) -> int:
+        return len(self.terms)
+
+    def find(self, text: str) -> list[Match]:
+        """The terms of a source text, from left to right, without overlaps."""
+        spans = find_words(text)
+        words = [text[begin:end] for begin, end in spans]
+        stems = [self._stems[0](word) for word in words]
+        found: list[Match] = []
+        i = 0
+        while i < len(words):
+            if (entry := self._at(i, words, stems)) is None:
+                i += 1
+                continue
+            last = i + len(entry.stems) - 1
+            begin, end = spans[i][0], spans[last][1]
+            found.append(Match(begin, end, entry.term.targets or (text[begin:end],)))
+            i = last + 1
+        return found
+
+    def _at(self, i: int, words: Sequence[str], stems: Sequence[str]) -> _Entry | None:
+        """The longest term that begins with word i; of several that in this very form."""
+        best: _Entry | None = None
+        for entry in self._by_first.get(stems[i], ()):
+            n = len(entry.stems)
+            if best is not None and n < len(best.stems):
+                break
+            here = words[i : i + n]
+            if entry.stems != stems[i : i + n] or (entry.is_name and here != entry.words):
+                continue
+            if here == entry.words:
+                return entry
+            best = best or entry
+        return best
+
+    def is_rendered(self, match: Match, translation: str, exactly: bool = False) -> bool:
+        """Whether a translation has one of the targets of a match, in any inflected form or, `exactly`, as it
+        stands; capitals do not count.
+        """
+        form = str.casefold if exactly else self._stems[1]
+        there = [form(word) for word in self._words(translation)]
+        return any(_holds(there, [form(word) for word in self._words(target)]) for target in match.targets)
+
+    def in_both(self, source: str, target: str) -> list[Match]:
+        """The terms of a source text of which the target text has the translation, with that one alone."""
+        found = []
+        for match in self.find(source):
+            for one in match.targets:
+                alone = Match(match.begin, match.end, (one,))
+                if self.is_rendered(alone, target):
+                    found.append(alone)
+                    break
+        return found
+
+    @staticmethod
+    def _words(text: str) -> list[str]:
+        return [text[begin:end] for begin, end in find_words(text)]
+
+
+def _holds(words: Sequence[str], wanted: Sequence[str]) -> bool:
+    n = len(wanted)
+    return bool(n) and any(list(words[i : i + n]) == list(wanted) for i in range(len(words) - n + 1))
