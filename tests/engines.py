@@ -11,6 +11,7 @@ class TableEngine:
 
     name = "table"
     max_positions = None
+    writes_phrases = False
 
     def __init__(self, tokenizer, answers):
         self.tokenizer = tokenizer

@@ -28,7 +28,7 @@ class EnginePool:
     def __init__(self, load: Callable[[], Translator], engine: Engine, count: int) -> None:
         """`load` is called in each process; `engine` is such an engine, and is not kept."""
         self.name, self.dtype, self.is_on_cpu = engine.name, engine.dtype, engine.is_on_cpu
-        self.max_positions = engine.max_positions
+        self.max_positions, self.writes_phrases = engine.max_positions, engine.writes_phrases
         self._load, self._count = load, count
         self._lock = threading.Lock()
         self._processes: list[Any] = []

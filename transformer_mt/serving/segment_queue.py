@@ -228,7 +228,7 @@ class QueuedEngine:
     def __post_init__(self) -> None:
         engine = self.segments.engine
         self.name, self.dtype, self.is_on_cpu = engine.name, engine.dtype, engine.is_on_cpu
-        self.max_positions = engine.max_positions
+        self.max_positions, self.writes_phrases = engine.max_positions, engine.writes_phrases
 
     @property
     def is_heavy(self) -> bool:

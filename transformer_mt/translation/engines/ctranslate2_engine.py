@@ -138,6 +138,7 @@ class CTranslate2Engine:
     """
 
     name = "ctranslate2"
+    writes_phrases = False
 
     def __init__(
         self,

@@ -26,6 +26,7 @@ class DividedEngine:
         self._engine, self._peers = engine, peers
         self.name, self.dtype = engine.name, engine.dtype
         self.max_positions, self.is_on_cpu = engine.max_positions, engine.is_on_cpu
+        self.writes_phrases = engine.writes_phrases
 
     def check(self, settings: DecodeConfig) -> None:
         self._engine.check(settings)

@@ -24,6 +24,10 @@ class Request:
     """What the decoder is given before the first piece, such as the language it writes; no part of the
     translation. Requests of one engine have prompts of one length.
     """
+    phrases: list[Ids] = field(default_factory=list)
+    """Pieces that its translation must have, each phrase in one stretch. Only with beam search, and of an
+    engine that `writes_phrases`.
+    """
 
 
 class Engine(Protocol):
@@ -35,6 +39,8 @@ class Engine(Protocol):
     max_positions: int | None
     """Most positions the engine has; None if only the model limits them."""
     is_on_cpu: bool
+    writes_phrases: bool
+    """Whether requests may have phrases."""
 
     def check(self, settings: DecodeConfig) -> None:
         """InputError if the engine does not support the settings."""

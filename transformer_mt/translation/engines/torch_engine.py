@@ -19,6 +19,7 @@ from transformer_mt.model.interface import TranslationModel
 from transformer_mt.model.recorder import AttentionRecorder
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.search.beam import SpecialIds, beam_search, prompted
+from transformer_mt.search.constrained import constrained_beam_search
 from transformer_mt.search.coverage import Coverage
 from transformer_mt.search.ensemble import Ensemble
 from transformer_mt.search.hypothesis import Hypothesis, LengthPenalty, NotFiniteError
@@ -45,6 +46,7 @@ class TorchEngine:
     """A model, or an ensemble, on a device."""
 
     name = "torch"
+    writes_phrases = True
     max_positions: int | None = None
 
     def __init__(self, model: TranslationModel | Ensemble, tokenizer: Tokenizer) -> None:
@@ -99,7 +101,14 @@ class TorchEngine:
         lengths = [len(r.src) + 1 for r in requests]
         on_gpu = self.device.type == "cuda"
         memory = torch.cuda.get_device_properties(self.device).total_memory if on_gpu else 0
-        plan = list(batches(lengths, settings.num_hypotheses, settings.batch_budget(memory)))
+        budget = settings.batch_budget(memory)
+        # Those with phrases are searched apart, in another way.
+        plan = [
+            [own[i] for i in rows]
+            for has_phrases in (False, True)
+            if (own := [i for i, r in enumerate(requests) if bool(r.phrases) == has_phrases])
+            for rows in batches([lengths[i] for i in own], settings.num_hypotheses, budget)
+        ]
 
         def searched(rows: list[int]) -> Done:
             try:
@@ -169,6 +178,11 @@ class TorchEngine:
         model: Any = self.model
         step, state, bonus = model.step, model.start(model.encode(src, src_mask), src_mask), None
         state, first = prompted(step, state, [r.prompt for r in requests], BOS, self.device)
+        if any(r.phrases for r in requests):
+            phrases = [r.phrases for r in requests]
+            return constrained_beam_search(
+                step, state, limits, self._ids, settings.beam, phrases, penalty, rules, self.device, first
+            )
         check_every = 1 if self.is_on_cpu else _GPU_CHECKS_EVERY
         if settings.search != "beam":
             generators = [

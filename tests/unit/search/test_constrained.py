@@ -1,0 +1,76 @@
+"""Beam search for translations that must have phrases."""
+
+import pytest
+import torch
+
+from tests.table import BOS, EOS, IDS, History, every_sequence, table_model
+from transformer_mt.search.beam import beam_search
+from transformer_mt.search.constrained import constrained_beam_search
+from transformer_mt.search.hypothesis import LengthPenalty
+from transformer_mt.search.rules import MinLength
+
+PHRASES = [[[3]], [[2, 4]], [[4, 4], [3]], [[2, 3], [3, 2]], [[3, 3, 2]], [[2], [2, 3]]]
+
+
+def holds(tokens, phrases):
+    return all(
+        any(list(tokens[i : i + len(phrase)]) == phrase for i in range(len(tokens))) for phrase in phrases
+    )
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("phrases", PHRASES, ids=str)
+def test_a_wide_beam_finds_what_exhaustive_search_finds(seed, phrases):
+    logits, step, state = table_model(seed)
+    expected = every_sequence(logits, 0, 4, LengthPenalty(0.8), allowed=lambda body: holds(body, phrases))
+    (found,) = constrained_beam_search(step, state, [4], IDS, 200, [phrases], LengthPenalty(0.8))
+    assert [h.tokens for h in found] == [tokens for _, _, tokens in expected]
+    assert [h.score for h in found] == pytest.approx([score for score, _, _ in expected], abs=1e-5)
+    assert [h.log_prob for h in found] == pytest.approx([total for _, total, _ in expected], abs=1e-5)
+
+
+@pytest.mark.parametrize("beam", [1, 2, 5])
+@pytest.mark.parametrize("phrases", PHRASES, ids=str)
+def test_every_hypothesis_has_the_phrases_whatever_the_beam(beam, phrases):
+    for seed in range(10):
+        logits, step, state = table_model(seed)
+        (found,) = constrained_beam_search(step, state, [9], IDS, beam, [phrases])
+        assert found and all(holds(h.tokens, phrases) and h.tokens[-1] == EOS for h in found)
+        assert [h.score for h in found] == sorted((h.score for h in found), reverse=True)
+        history, total = (BOS,), 0.0
+        for token in found[0].tokens:
+            total += logits(0, history)[token].item()
+            history += (token,)
+        assert found[0].log_prob == pytest.approx(total, abs=1e-5)
+
+
+def test_what_the_usual_search_finds_with_the_phrase_is_found_too():
+    """Nothing is forced where the best translation has the phrase anyway."""
+    same = 0
+    for seed in range(30):
+        _, step, state = table_model(seed)
+        (usual,) = beam_search(step, state, [8], IDS, beam=5)
+        phrase = usual[0].tokens[:1]
+        if phrase != [EOS]:
+            (found,) = constrained_beam_search(step, state, [8], IDS, 5, [[phrase]])
+            assert found[0].score >= usual[0].score - 1e-5
+            same += found[0].tokens == usual[0].tokens
+    assert same > 15
+
+
+def test_sentences_do_not_disturb_each_other():
+    _, step, state = table_model(seed=3, num_sentences=6)
+    limits, phrases = [5, 9, 3, 8, 4, 7], [*PHRASES]
+    together = constrained_beam_search(step, state, limits, IDS, 3, phrases)
+    for sentence, limit in enumerate(limits):
+        alone = History(torch.tensor([sentence]), [()])
+        assert constrained_beam_search(step, alone, [limit], IDS, 3, [phrases[sentence]]) == [
+            together[sentence]
+        ]
+
+
+def test_rules_hold_and_what_does_not_fit_is_not_found():
+    _, step, state = table_model(seed=1)
+    (found,) = constrained_beam_search(step, state, [8], IDS, 3, [[[3]]], rules=[MinLength(5, EOS)])
+    assert found and all(len(h.tokens) > 5 and 3 in h.tokens for h in found)
+    assert constrained_beam_search(step, state, [3], IDS, 3, [[[3, 3, 2]]]) == [[]]

@@ -1,0 +1,59 @@
+"""The memory of a beam search: where each hypothesis came from."""
+
+import torch
+from torch import Tensor
+
+from transformer_mt.search.hypothesis import Hypothesis
+
+
+class BackPointers:
+    """Where hypotheses came from and which have ended, for every sentence of the search, on its device."""
+
+    def __init__(self, longest: int, sentences: int, beam: int, device: torch.device | None) -> None:
+        self.parents = torch.zeros(longest, sentences, beam, dtype=torch.int32, device=device)
+        self.tokens = torch.zeros(longest, sentences, beam, dtype=torch.int32, device=device)
+        self.beam = beam
+        self.count = torch.zeros(sentences, dtype=torch.int64, device=device)  # of those that have ended
+        # (score, log_prob, length, parent) of the `beam` best that have ended, best first. In float32, as not
+        # every device has float64; it holds lengths and rows exactly up to 2^24.
+        self.numbers = torch.zeros(4, sentences, beam, device=device)
+        self.numbers[0] = -torch.inf
+
+    @property
+    def best(self) -> Tensor:
+        """(B,) the best score of those that have ended, -inf where none has."""
+        return self.numbers[0, :, 0]
+
+    def finish(
+        self, sentences: Tensor, ended: Tensor, score: Tensor, log_prob: Tensor, length: int, parent: Tensor
+    ) -> None:
+        """Note those hypotheses (B, beam) that have `ended`, now `length` tokens long, if they are among the
+        best.
+        """
+        if ended.device.type == "cpu" and not ended.any():
+            return
+        score = score.masked_fill(~ended, -torch.inf)
+        new = torch.stack([score, log_prob, torch.full_like(score, length), parent.to(score.dtype)])
+        both = torch.cat([self.numbers[:, sentences], new], dim=2)
+        rank = both[0].sort(dim=1, descending=True, stable=True).indices[:, : self.beam]
+        self.numbers[:, sentences] = both.gather(2, rank.expand(4, -1, -1))
+        self.count[sentences] += ended.sum(1)
+
+    def extend(self, sentences: Tensor, length: int, parent: Tensor, token: Tensor) -> None:
+        self.parents[length - 1, sentences] = parent.int()
+        self.tokens[length - 1, sentences] = token.int()
+
+    def hypotheses(self, eos: int) -> list[list[Hypothesis]]:
+        """The finished ones of each sentence, best first."""
+        parents, tokens = self.parents.tolist(), self.tokens.tolist()
+        found: list[list[Hypothesis]] = []
+        numbers = self.numbers.permute(1, 2, 0).tolist()
+        for sentence, count in enumerate(self.count.tolist()):
+            found.append([])
+            for score, log_prob, length, row in numbers[sentence][: min(count, self.beam)]:
+                path, w = [eos], int(row)
+                for t in range(int(length) - 2, -1, -1):
+                    path.append(tokens[t][sentence][w])
+                    w = parents[t][sentence][w]
+                found[-1].append(Hypothesis(path[::-1], log_prob, score))
+        return found

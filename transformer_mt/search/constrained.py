@@ -1,0 +1,185 @@
+"""Beam search for translations that must have given phrases: dynamic beam allocation (Post and Vilar 2018,
+section 3), all sentences and hypotheses at once.
+
+Letters: B sentences, W hypotheses of each, N = B x W rows, V vocabulary, L most tokens, C phrases of a
+sentence, P pieces of the longest phrase, K candidates of a sentence.
+"""
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from transformer_mt.search.back_pointers import BackPointers
+from transformer_mt.search.beam import SpecialIds, State, Step, top_k
+from transformer_mt.search.hypothesis import Hypothesis, LengthPenalty, NotFiniteError
+from transformer_mt.search.rules import Rule
+
+
+@torch.inference_mode()
+def constrained_beam_search(
+    step: Step[State],
+    state: State,
+    max_lengths: Sequence[int],
+    ids: SpecialIds,
+    beam: int,
+    phrases: Sequence[Sequence[Sequence[int]]],
+    penalty: LengthPenalty = LengthPenalty(),
+    rules: Sequence[Rule] = (),
+    device: torch.device | None = None,
+    first: Tensor | None = None,
+) -> list[list[Hypothesis]]:
+    """For each sentence its finished hypotheses that have all of its phrases, best first; none where no
+    hypothesis has them within the limit. The arguments are those of `beam_search`.
+
+    The beam is shared out: of the hypotheses that have as many pieces of phrases as one another the best is
+    kept first, then the second of each such bank, until the beam is full; where there are too many banks, the
+    one with the most pieces has a place. So those with phrases need not be better than those without.
+    """
+    longest = max(max_lengths)
+    wanted = _Phrases(phrases, device)
+    limits = torch.tensor(max_lengths, device=device)
+    never = torch.tensor(ids.never, dtype=torch.int64, device=device)
+    B = len(max_lengths)
+    sentences = torch.arange(B, device=device)
+    tokens = torch.full_like(sentences, ids.bos) if first is None else first
+    totals = torch.zeros(B, 1, device=device)  # (B, W): what hypotheses are ranked by, and
+    log_probs = totals  # their log-probabilities
+    history = tokens.new_zeros(B, 1, 0)  # (B, W, t)
+    back_pointers = BackPointers(longest, B, beam, device)
+    is_broken = torch.zeros((), dtype=torch.bool, device=device)
+    done = torch.zeros_like(sentences, dtype=torch.bool)
+    for length in range(1, longest + 1):
+        W = totals.size(1)
+        logits, state = step(tokens, state)
+        model_log_probs = F.log_softmax(logits.float(), dim=-1)  # (N, V)
+        is_broken |= model_log_probs[:, 0].isnan().any()
+        model_log_probs.index_fill_(1, never, -torch.inf)
+        ranking = model_log_probs.clone()
+        for rule in rules:
+            rule(history.flatten(0, 1), ranking, sentences.repeat_interleave(W))
+        V = ranking.size(-1)
+        scores = totals[:, :, None] + ranking.view(B, W, V)
+        has_all = wanted.met(history).all(dim=2) & ~done[:, None]  # (B, W)
+        ends = scores[:, :, ids.eos].masked_fill(~has_all, -torch.inf)
+        scores[:, :, ids.eos] = -torch.inf
+        scores = scores.masked_fill((limits <= length)[:, None, None], -torch.inf)
+
+        # 1. Hypotheses that have everything may end.
+        of_end = model_log_probs.view(B, W, V)[:, :, ids.eos]
+        rows = torch.arange(W, device=device).expand(B, W)
+        pad = (0, beam - W)
+        back_pointers.finish(
+            sentences,
+            F.pad(ends > -torch.inf, pad, value=False),
+            F.pad(ends / penalty(length), pad, value=-torch.inf),
+            F.pad(log_probs + of_end, pad),
+            length,
+            F.pad(rows, pad),
+        )
+
+        # 2. The best continuations, and for each hypothesis the next piece of each phrase it lacks.
+        best, index = top_k(scores.view(B, W * V), beam)
+        forced = wanted.next_pieces(history)  # (B, W, C), -1 where there is none
+        at = (forced.clamp(min=0) + V * rows[:, :, None]).flatten(1)
+        of_forced = scores.view(B, W * V).gather(1, at).masked_fill(forced.flatten(1) < 0, -torch.inf)
+        is_twice = (at[:, :, None] == index[:, None]).any(dim=2) | _is_repeated(at)
+        of_forced = of_forced.masked_fill(is_twice, -torch.inf)
+        best, index = torch.cat([best, of_forced], dim=1), torch.cat([index, at], dim=1)  # (B, K)
+        parent, token = index // V, index % V
+
+        # 3. The beam is shared out among those with as many pieces of phrases.
+        longer = torch.cat([_of_rows(history, parent), token[:, :, None]], dim=2)  # (B, K, t + 1)
+        chosen = _shared_out(best, wanted.progress(longer), beam)
+        parent, token, history = parent.gather(1, chosen), token.gather(1, chosen), _of_rows(longer, chosen)
+        totals = best.gather(1, chosen)
+        of_token = model_log_probs.view(B, W * V).gather(1, index.gather(1, chosen))
+        log_probs = log_probs.gather(1, parent) + of_token
+        back_pointers.extend(sentences, length, parent, token)
+        leads = totals.max(dim=1).values / penalty(length) > back_pointers.best
+        done = done | (limits <= length) | ((back_pointers.count >= beam) & ~leads)
+        if done.all():
+            break
+        state = state.select(parent + W * torch.arange(B, device=device)[:, None])  # type: ignore[assignment]
+        tokens = token.flatten()
+    found = back_pointers.hypotheses(ids.eos)
+    if not all(found) and is_broken:
+        raise NotFiniteError
+    return found
+
+
+class _Phrases:
+    """The phrases of all sentences, padded: (B, C, P)."""
+
+    def __init__(self, phrases: Sequence[Sequence[Sequence[int]]], device: torch.device | None) -> None:
+        most = max(1, max(map(len, phrases)))
+        self.P = max((len(phrase) for own in phrases for phrase in own), default=1)
+        table = torch.full((len(phrases), most, self.P), -1, device=device)
+        for b, own in enumerate(phrases):
+            for c, phrase in enumerate(own):
+                table[b, c, : len(phrase)] = torch.tensor(phrase)
+        self._table = table
+        self._sizes = (table >= 0).sum(dim=2)  # (B, C)
+
+    def met(self, tokens: Tensor) -> Tensor:
+        """(B, W, C): whether each hypothesis (B, W, t) has each phrase. One that a sentence does not have is
+        met.
+        """
+        return self._longest_begin(tokens)[1]
+
+    def progress(self, tokens: Tensor) -> Tensor:
+        """(B, W): how many pieces of its phrases each hypothesis has; of an incomplete phrase those it ends
+        with.
+        """
+        begin, is_met = self._longest_begin(tokens)
+        return torch.where(is_met, self._sizes[:, None], begin).sum(dim=2)
+
+    def next_pieces(self, tokens: Tensor) -> Tensor:
+        """(B, W, C): the next piece of each phrase that is not met; -1 of others."""
+        begin, is_met = self._longest_begin(tokens)
+        table = self._table[:, None].expand(-1, tokens.size(1), -1, -1)
+        after = table.gather(3, begin.clamp(max=self.P - 1)[:, :, :, None])[:, :, :, 0]
+        return after.masked_fill(is_met, -1)
+
+    def _longest_begin(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """(B, W, C): how many pieces of a phrase each hypothesis ends with, and whether it has the phrase."""
+        B, W, t = tokens.shape
+        table, sizes = self._table[:, None], self._sizes[:, None]  # (B, 1, C, P), (B, 1, C)
+        begin = tokens.new_zeros(B, W, table.size(2))
+        is_met = (sizes == 0).expand(-1, W, -1)
+        for n in range(1, min(self.P, t) + 1):
+            windows = tokens.unfold(2, n, 1)[:, :, None]  # (B, W, 1, t - n + 1, n)
+            is_same = (windows == table[:, :, :, None, :n]).all(dim=4)  # (B, W, C, t - n + 1)
+            begin = torch.where(is_same[..., -1], n, begin)
+            is_met = is_met | ((sizes == n) & is_same.any(dim=3))
+        return begin, is_met
+
+
+def _shared_out(scores: Tensor, banks: Tensor, beam: int) -> Tensor:
+    """(B, beam): of the candidates (B, K) the best of the bank with the most pieces, the best of each other
+    one, then the second of each, and so on; in the order of their scores within a round.
+    """
+    is_better = (scores[:, None] > scores[:, :, None]) | (
+        (scores[:, None] == scores[:, :, None])
+        & torch.ones_like(scores[0, :, None] == scores[0]).tril(diagonal=-1)
+    )
+    rank = (is_better & (banks[:, None] == banks[:, :, None])).sum(dim=2)  # (B, K) within its bank
+    banks = banks.masked_fill(scores == -torch.inf, -1)
+    rank = torch.where((banks == banks.max(dim=1, keepdim=True).values) & (rank == 0), -1, rank)
+    rank = rank.masked_fill(scores == -torch.inf, scores.size(1))
+    by_score = scores.argsort(dim=1, descending=True, stable=True)
+    order = rank.gather(1, by_score).argsort(dim=1, stable=True)
+    chosen = by_score.gather(1, order)[:, :beam]
+    return F.pad(chosen, (0, beam - chosen.size(1)))
+
+
+def _is_repeated(values: Tensor) -> Tensor:
+    """(B, M): whether the same value stands earlier in the row."""
+    is_same = values[:, :, None] == values[:, None]
+    return is_same.tril(diagonal=-1).any(dim=2)
+
+
+def _of_rows(tokens: Tensor, rows: Tensor) -> Tensor:
+    """(B, W, t) and (B, K) rows -> (B, K, t)."""
+    return tokens.gather(1, rows[:, :, None].expand(-1, -1, tokens.size(2)))
