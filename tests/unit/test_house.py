@@ -29,7 +29,7 @@ ALLOWED = {
     "config": {"config.parts", "data.corpora", "text"},
     "data": set(),
     "data.corpora": {"config.parts", "text"},
-    "data.vocabulary": {"config", "text"},
+    "data.vocabulary": {"config", "config.parts", "text"},
     "runs": {"config", "config.parts", "data.corpora", "data.vocabulary", "text"},
     "data.cleaning": {"config.parts", "data.corpora", "runs", "text"},
     "terms": {"text"},
@@ -47,15 +47,16 @@ ALLOWED = {
     "layouts": {"config", "model"},
     "importing": {"config", "data.corpora", "data.vocabulary", "layouts", "model.build", "runs", "text"},
     "translation": {
-        "config", "data.vocabulary", "importing", "model", "runs", "search", "text", "translation.engines",
+        "config", "data.vocabulary", "importing", "model", "runs", "search", "terms", "text",
+        "translation.engines",
     },
-    "translation.engines": {"config", "data.vocabulary", "model", "model.build", "runs", "search"},
+    "translation.engines": {"config", "data.vocabulary", "model", "model.build", "runs", "search", "text"},
     "language_models": {
         "config", "config.parts", "data.batches", "data.corpora", "data.preparation", "data.vocabulary",
         "evaluation", "model", "runs", "text", "translation", "translation.engines",
     },
     "documents": {"text", "translation"},
-    "evaluation": {"config", "data.corpora", "runs", "text", "translation"},
+    "evaluation": {"config", "data.corpora", "runs", "terms", "text", "translation"},
     "training.parallel": {"config"},
     "training.update": {
         "config", "data.batches", "model", "model.kernels", "model.variants", "training.parallel",
@@ -92,10 +93,10 @@ ALLOWED = {
         "importing", "runs", "text", "training", "training.parallel", "training.state", "translation",
         "translation.engines",
     },
-    "serving": {"config", "documents", "search", "text", "translation", "translation.engines"},
+    "serving": {"config", "documents", "search", "terms", "text", "translation", "translation.engines"},
     "cli.options": {
-        "config", "config.parts", "data.corpora", "evaluation", "export", "importing", "runs", "text",
-        "training.parallel", "translation", "translation.engines",
+        "config", "config.parts", "data.corpora", "evaluation", "export", "importing", "runs", "terms",
+        "text", "training.parallel", "translation", "translation.engines",
     },
     "cli.translating": {"cli.options", "documents", "importing", "runs", "text", "translation"},
     "cli": {

@@ -28,6 +28,10 @@ def add_command(commands: Any) -> None:
         "--direction", metavar="FROM:TO", action="append", default=[], type=_direction,
         help="serve these directions alone of models with several; repeatable",
     )  # fmt: skip
+    parser.add_argument(
+        "--glossary", metavar="[FROM:TO=]FILE", action="append", default=[], type=_glossary,
+        help="terms and their translations (.tsv, .csv, .tbx), of a direction; repeatable",
+    )  # fmt: skip
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
     parser.add_argument("--port", type=_port, default=5000, help="port to listen on (default: 5000)")
     parser.add_argument(
@@ -69,12 +73,19 @@ def _serve(arguments: argparse.Namespace) -> int:
         seconds=arguments.seconds,
     )
     chosen = {key: value for key, value in vars(arguments).items() if key != "command"}
-    loads = [
-        partial(
-            load_translator, argparse.Namespace(**{**chosen, "model": model, "ensemble": [], **direction})
-        )
+    served = [
+        (model, direction)
         for model in arguments.models
         for direction in _directions(Path(model), arguments.direction)
+    ]
+    loads = [
+        partial(
+            load_translator,
+            argparse.Namespace(
+                **{**chosen, "model": model, "ensemble": [], "glossary": None, **direction, **glossary}
+            ),
+        )
+        for (model, direction), glossary in zip(served, _glossaries(arguments.glossary, served))
     ]
     serve(loads, arguments.host, arguments.port, limits, keys, arguments.cors, arguments.behind_proxy)
     return 0
@@ -99,6 +110,36 @@ def _directions(model: Path, wanted: list[tuple[str, str]]) -> list[dict[str, st
             Setting("direction"),
         )
     return [{"from": source, "to": target} for source, target in served]
+
+
+def _glossaries(
+    given: list[tuple[tuple[str, str] | None, str]], served: list[tuple[str, dict[str, str]]]
+) -> list[dict[str, str]]:
+    """The option for each direction that is served."""
+    if not given:
+        return [{}] * len(served)
+    if len(served) == 1 and len(given) == 1 and given[0][0] is None:
+        return [{"glossary": given[0][1]}]
+    from transformer_mt.importing.model_folder import run_of
+
+    directions = []
+    for model, options in served:
+        data = run_of(model).config().data
+        directions.append((options.get("from", data.source_lang), options.get("to", data.target_lang)))
+    files = dict(given)
+    if wrong := next((direction for direction in files if direction not in directions), ()):
+        shown = "no direction" if wrong is None else ":".join(wrong)
+        known = ", ".join(map(":".join, directions))
+        raise InputError(
+            Setting("glossary"),
+            f" must be FROM:TO=FILE with a direction that is served ({known}), but names {shown}",
+        )
+    return [{"glossary": files[one]} if one in files else {} for one in directions]
+
+
+def _glossary(text: str) -> tuple[tuple[str, str] | None, str]:
+    direction, is_given, file = text.partition("=")
+    return (_direction(direction), file) if is_given else (None, text)
 
 
 def _direction(text: str) -> tuple[str, str]:

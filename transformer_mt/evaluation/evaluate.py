@@ -10,6 +10,7 @@ from transformer_mt.data.corpora.evaluation_sets import EvaluationSet
 from transformer_mt.errors import WorkError
 from transformer_mt.evaluation.metric import Metric, Score
 from transformer_mt.evaluation.metrics import build_metrics, corpus_scores, tokenised_note
+from transformer_mt.evaluation.term_rate import term_rates
 from transformer_mt.files import digest, write_text
 from transformer_mt.messages import say
 from transformer_mt.progress_bar import show_progress
@@ -97,7 +98,10 @@ def evaluate(
         say(problem)
     if len(problems) > _SHOWN_PROBLEMS:
         say(f"and {len(problems) - _SHOWN_PROBLEMS:,} more such lines")
-    scores = corpus_scores(metrics, sources, [result.translation for result in results], references)
+    translations = [result.translation for result in results]
+    scores = corpus_scores(metrics, sources, translations, references)
+    if translator.glossary:
+        scores += term_rates(translator.glossary, sources, translations, references)
     if note := tokenised_note([targets[0] for targets in references], rules.tokenize):
         say(note)
     rows = [

@@ -29,9 +29,11 @@ def constrained_beam_search(
     rules: Sequence[Rule] = (),
     device: torch.device | None = None,
     first: Tensor | None = None,
+    continuing: Sequence[int] = (),
 ) -> list[list[Hypothesis]]:
     """For each sentence its finished hypotheses that have all of its phrases, best first; none where no
-    hypothesis has them within the limit. The arguments are those of `beam_search`.
+    hypothesis has them within the limit. A phrase is not followed by one of the tokens `continuing`, which
+    would make another word of its last one. The other arguments are those of `beam_search`.
 
     The beam is shared out: of the hypotheses that have as many pieces of phrases as one another the best is
     kept first, then the second of each such bank, until the beam is full; where there are too many banks, the
@@ -41,6 +43,7 @@ def constrained_beam_search(
     wanted = _Phrases(phrases, device)
     limits = torch.tensor(max_lengths, device=device)
     never = torch.tensor(ids.never, dtype=torch.int64, device=device)
+    inside_words = torch.tensor(continuing, dtype=torch.int64, device=device)
     B = len(max_lengths)
     sentences = torch.arange(B, device=device)
     tokens = torch.full_like(sentences, ids.bos) if first is None else first
@@ -59,6 +62,8 @@ def constrained_beam_search(
         ranking = model_log_probs.clone()
         for rule in rules:
             rule(history.flatten(0, 1), ranking, sentences.repeat_interleave(W))
+        after_phrase = wanted.is_at_end(history).flatten()
+        ranking[:, inside_words] += torch.where(after_phrase, -torch.inf, 0.0)[:, None]
         V = ranking.size(-1)
         scores = totals[:, :, None] + ranking.view(B, W, V)
         has_all = wanted.met(history).all(dim=2) & ~done[:, None]  # (B, W)
@@ -127,6 +132,11 @@ class _Phrases:
         met.
         """
         return self._longest_begin(tokens)[1]
+
+    def is_at_end(self, tokens: Tensor) -> Tensor:
+        """(B, W): whether each hypothesis (B, W, t) ends with a whole phrase."""
+        begin, _ = self._longest_begin(tokens)
+        return ((begin > 0) & (begin == self._sizes[:, None])).any(dim=2)
 
     def progress(self, tokens: Tensor) -> Tensor:
         """(B, W): how many pieces of its phrases each hypothesis has; of an incomplete phrase those it ends

@@ -103,7 +103,7 @@ class _Api:
         batcher = self._batcher(source, asked.target)
         if batcher is None:
             raise HTTPException(400, f"target must be another language than source, but both are {source}")
-        work = self._or_http_error(line_details(batcher, text, asked.alternatives, asked.protect))
+        work = self._or_http_error(line_details(batcher, text, asked.alternatives, asked.wishes))
         content = {**answer, "lines": await self._until_disconnect(request, work)}
         return await asyncio.to_thread(_answer, content)
 
@@ -181,7 +181,7 @@ class _Api:
         """A page's translation and the alternatives."""
         if batcher is None:
             return text, []
-        work = translate_html(batcher, text, asked.alternatives, asked.protect, asked.attributes)
+        work = translate_html(batcher, text, asked.alternatives, asked.wishes, asked.attributes)
         best, *others = await self._or_http_error(work)
         return best, others
 
@@ -193,7 +193,7 @@ class _Api:
         for batcher in dict.fromkeys(filter(None, batchers)):
             mine = [i for i, other in enumerate(batchers) if other is batcher]
             texts = [asked.texts[i] for i in mine]
-            work = translate_texts(batcher, texts, asked.alternatives, asked.protect)
+            work = translate_texts(batcher, texts, asked.alternatives, asked.wishes)
             for i, (best, *others) in zip(mine, await self._or_http_error(work)):
                 results[i] = best, others
         return results

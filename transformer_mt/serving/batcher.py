@@ -3,8 +3,10 @@
 import asyncio
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 from transformer_mt.serving.segment_queue import QueuedEngine, SegmentQueue
+from transformer_mt.terms.glossary import Term
 from transformer_mt.translation.engines.engine import Engine
 from transformer_mt.translation.result import Translation
 from transformer_mt.translation.translator import Translator
@@ -14,6 +16,19 @@ _REQUESTS = 256
 
 Protect = Sequence[str | None] | None
 """For each line a regular expression: what it matches stays. None for all lines: only what usually does."""
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What a request asks of all its translations."""
+
+    protect_usual: bool | None = None
+    """Whether addresses and the like pass unchanged; None is as the model's config says."""
+    terms: tuple[Term, ...] = ()
+    """Terms in addition to those of the server's glossary."""
+
+
+NO_WISHES = Wishes()
 
 
 class QueueFullError(Exception):
@@ -53,20 +68,19 @@ class Batcher:
         *,
         align: bool = False,
         protect: Protect = None,
-        protect_usual: bool | None = None,
+        wishes: Wishes = NO_WISHES,
     ) -> list[Translation]:
-        """One Translation per line. QueueFullError if too many wait; a cancelled call leaves the queue. By
-        default `protect_usual` is what the model's config says.
-        """
+        """One Translation per line. QueueFullError if too many wait; a cancelled call leaves the queue."""
         if not lines:
             return []
         if self.lines and self.lines + len(lines) > self.queue_lines:
             raise QueueFullError
         engine = QueuedEngine(self._queue)
-        translator = self.translator.with_engine(engine, protect_usual)
+        translator = self.translator.with_engine(engine, wishes.protect_usual)
 
         def work() -> list[Translation]:
-            return translator.translate(lines, n_best, align=align, protect=protect)
+            own = translator.with_terms(wishes.terms) if wishes.terms else translator
+            return own.translate(lines, n_best, align=align, protect=protect)
 
         self.lines += len(lines)
         try:

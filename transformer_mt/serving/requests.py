@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Annotated, Any, Literal
 from urllib.parse import parse_qsl
 
@@ -11,7 +12,9 @@ from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
+from transformer_mt.serving.batcher import Wishes
 from transformer_mt.serving.limits import Limits
+from transformer_mt.terms.glossary import Term
 
 
 class _Body(BaseModel):
@@ -32,7 +35,14 @@ class _Body(BaseModel):
         for key in ("protect", "attributes"):
             if str(given.get(key)).lower() in ("true", "false"):
                 given[key] = str(given[key]).lower() == "true"
+        if isinstance(glossary := given.get("glossary"), str):  # in a form
+            with suppress(ValueError, RecursionError):
+                given["glossary"] = json.loads(glossary)
         return given
+
+
+_MOST_TERMS = 1000
+_Term = Annotated[str, Field(max_length=200)]
 
 
 class TranslateBody(_Body):
@@ -47,10 +57,20 @@ class TranslateBody(_Body):
     """Whether addresses, placeholders and the like pass unchanged; by default as the model's config says."""
     attributes: bool = True
     """With format html: whether the texts of attributes are translated."""
+    glossary: Annotated[
+        dict[_Term, _Term | Annotated[list[_Term], Field(max_length=20)]], Field(max_length=_MOST_TERMS)
+    ] = {}
+    """Terms and how they are translated, in addition to the server's glossary."""
 
     @property
     def texts(self) -> list[str]:
         return [self.q] if isinstance(self.q, str) else self.q
+
+    @property
+    def wishes(self) -> Wishes:
+        terms = {source: (targets,) if isinstance(targets, str) else tuple(targets)
+                 for source, targets in self.glossary.items()}  # fmt: skip
+        return Wishes(self.protect, tuple(Term(source, targets) for source, targets in terms.items()))
 
 
 class DetectBody(_Body):
@@ -72,6 +92,8 @@ _MUST = {
     "api_key": "api_key must be a text",
     "protect": "protect must be true or false",
     "attributes": "attributes must be true or false",
+    "glossary": f"glossary must be at most {_MOST_TERMS:,} terms of at most 200 characters with their "
+    'translations, such as {"house": "Haus"}',
 }
 
 

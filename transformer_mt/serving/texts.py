@@ -9,19 +9,17 @@ from transformer_mt.documents.html import parse_html
 from transformer_mt.documents.marked_text import MarkedText, Piece
 from transformer_mt.documents.translate import all_texts, pattern_of, write
 from transformer_mt.errors import InputError
-from transformer_mt.serving.batcher import Batcher
+from transformer_mt.serving.batcher import NO_WISHES, Batcher, Wishes
 from transformer_mt.translation.result import Candidate, Translation
 
 
 async def translate_texts(
-    batcher: Batcher, texts: Sequence[str], alternatives: int, protect: bool | None = None
+    batcher: Batcher, texts: Sequence[str], alternatives: int, wishes: Wishes = NO_WISHES
 ) -> list[list[str]]:
-    """For each text its translation and up to `alternatives` others; each line is translated by itself.
-    `protect`: whether addresses and the like pass unchanged.
-    """
+    """For each text its translation and up to `alternatives` others; each line is translated by itself."""
     lines = [_lines(text) for text in texts]
     every = [line for own in lines for line in own]
-    results = iter(await batcher.translate(every, _n_best(batcher, alternatives), protect_usual=protect))
+    results = iter(await batcher.translate(every, _n_best(batcher, alternatives), wishes=wishes))
     of_texts = [_by_rank(list(islice(results, len(own)))) for own in lines]
     return [
         ["\n".join(candidate.translation for candidate in of_rank) for of_rank in ranks] for ranks in of_texts
@@ -29,7 +27,7 @@ async def translate_texts(
 
 
 async def translate_html(
-    batcher: Batcher, text: str, alternatives: int, protect: bool | None = None, attributes: bool = True
+    batcher: Batcher, text: str, alternatives: int, wishes: Wishes = NO_WISHES, attributes: bool = True
 ) -> list[str]:
     """The translation of a document or a fragment, and up to `alternatives` others. InputError if it has more
     texts than may wait.
@@ -43,7 +41,7 @@ async def translate_html(
     patterns = [pattern_of(part) for part in texts]
     n_best = _n_best(batcher, alternatives)
     results = await batcher.translate(
-        [part.text for part in texts], n_best, align=True, protect=patterns, protect_usual=protect
+        [part.text for part in texts], n_best, align=True, protect=patterns, wishes=wishes
     )
     return await asyncio.to_thread(_written, pieces, results)
 
@@ -70,11 +68,11 @@ def without_markup(text: str) -> str:
 
 
 async def line_details(
-    batcher: Batcher, text: str, alternatives: int, protect: bool | None = None
+    batcher: Batcher, text: str, alternatives: int, wishes: Wishes = NO_WISHES
 ) -> list[dict[str, Any]]:
     """What is known about the translation of each line. Positions count characters (Unicode code points)."""
     n_best = _n_best(batcher, alternatives)
-    results = await batcher.translate(_lines(text), n_best, align=True, protect_usual=protect)
+    results = await batcher.translate(_lines(text), n_best, align=True, wishes=wishes)
     # In a thread: the attention of long lines takes longer than other requests should wait.
     return await asyncio.to_thread(lambda: list(map(_line_details, results)))
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from transformer_mt.terms.stems import Stems
+from transformer_mt.terms.stems import stems_of
 from transformer_mt.text.words import find_words
 
 
@@ -45,7 +45,8 @@ class Glossary:
 
     def __init__(self, terms: Iterable[Term], languages: tuple[str, str]) -> None:
         """`languages` are those of the sources and of the targets. Terms of one source are joined."""
-        self._stems = Stems(languages[0]), Stems(languages[1])
+        self.languages = languages
+        self._stems = stems_of(languages[0]), stems_of(languages[1])
         joined: dict[str, list[str]] = {}
         for term in terms:
             joined.setdefault(term.source, []).extend(term.targets)

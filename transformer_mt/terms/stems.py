@@ -1,5 +1,8 @@
 """Stems of words: inflected forms of a word have the same one."""
 
+from functools import lru_cache
+from threading import Lock
+
 from transformer_mt.text.languages import base_code
 
 _STEMMERS = {
@@ -13,6 +16,14 @@ _STEMMERS = {
 }  # fmt: skip
 _LONGEST = 60
 """A longer word is its own stem: stemmers would take long."""
+_MOST_KNOWN = 1_000_000
+"""Stems that are kept: a server reads texts without end."""
+
+
+@lru_cache(maxsize=16)
+def stems_of(language: str) -> "Stems":
+    """The stems of a language; those that were computed are kept."""
+    return Stems(language)
 
 
 class Stems:
@@ -24,11 +35,14 @@ class Stems:
         name = _STEMMERS.get(base_code(language))
         self._stemmer = snowballstemmer.stemmer(name) if name in snowballstemmer.algorithms() else None
         self._known: dict[str, str] = {}
+        self._lock = Lock()
 
     def __call__(self, word: str) -> str:
         if (stem := self._known.get(word)) is None:
             stem = word.casefold()
             if self._stemmer is not None and len(word) <= _LONGEST:
-                stem = self._stemmer.stemWord(stem)
-            self._known[word] = stem
+                with self._lock:  # a stemmer keeps the word it works on
+                    stem = self._stemmer.stemWord(stem)
+            if len(self._known) < _MOST_KNOWN:
+                self._known[word] = stem
         return stem

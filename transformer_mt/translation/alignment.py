@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from transformer_mt.data.vocabulary.term_pieces import TermPieces
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.text.words import Span, find_words
 from transformer_mt.translation.engines.engine import Ids
@@ -56,16 +57,28 @@ def align_segment(
     `src` may begin with tags, which are not in `source`, and may have been cut.
     """
     _, src_spans = tokenizer.spans_src(source)
-    control = set(tokenizer.control_ids.values())
+    terms = TermPieces.of(tokenizer)
+    control = {*tokenizer.control_ids.values()} - ({terms.term} if terms else set())
     tags = next((i for i, piece in enumerate(src) if piece not in control), len(src))
     tgt_spans = tokenizer.spans_tgt(tgt)
     src_words, tgt_words = find_words(source), find_words(tokenizer.decode_tgt(tgt))
     # After a cut or a tag the attention has fewer or more columns than the text has pieces.
     weights = np.zeros((len(tgt_spans), len(src_spans)), np.float32)
     given = np.asarray(attention, np.float32).reshape(len(tgt), len(src))[:, tags:]
+    if terms and terms.term in src:
+        # What is paid to the translation of a term is shared out among its words.
+        given = _folded(given, terms.text_positions(src[tags:]))
     weights[:, : given.shape[1]] = given
     of_words = _mean_rows(tgt_words, tgt_spans) @ weights @ _overlaps(src_words, src_spans).T
     return AlignedSegment(src_words, tgt_words, sharpen(of_words), of_words.astype(np.float32))
+
+
+def _folded(columns: NDArray[np.float32], positions: Sequence[Sequence[int]]) -> NDArray[np.float32]:
+    """(T, S) of all pieces -> (T, pieces of the text)."""
+    shares = np.zeros((columns.shape[1], len(positions)), np.float32)
+    for piece, own in enumerate(positions):
+        shares[own, piece] = 1
+    return columns @ (shares / np.maximum(shares.sum(1, keepdims=True), 1))
 
 
 def sharpen(weights: NDArray[Any]) -> NDArray[np.float32]:

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transformer_mt.config import Config, DecodeConfig
-from transformer_mt.data.vocabulary.tokenizer import Tokenizer
+from transformer_mt.data.vocabulary.tokenizer import UNK, Tokenizer
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.importing.model_folder import run_of
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.runs.usage import check_translates
 from transformer_mt.search.hypothesis import Hypothesis
+from transformer_mt.terms.glossary import Glossary, Match, Term
+from transformer_mt.terms.glossary_file import read_glossary
 from transformer_mt.text.languages import is_natural
 from transformer_mt.translation.assembly import (
     NOTHING,
@@ -25,7 +27,7 @@ from transformer_mt.translation.assembly import (
 )
 from transformer_mt.translation.confidence import Calibration
 from transformer_mt.translation.direction import Direction, can_translate, find_direction
-from transformer_mt.translation.engines.engine import Engine, Ids
+from transformer_mt.translation.engines.engine import Engine, Ids, Request
 from transformer_mt.translation.protected_text import ProtectedText, Span
 from transformer_mt.translation.result import Candidate, Options, Translation
 from transformer_mt.translation.retry import better, looks_wrong, options_of, wider
@@ -46,9 +48,10 @@ class Translator:
         decode: DecodeConfig | None = None,
         others: Sequence[Config] = (),
         calibration: Calibration | None = None,
+        glossary: Glossary | None = None,
     ) -> None:
         """`others` are the configs of the other models of an ensemble; `calibration` gives each translation a
-        confidence.
+        confidence; `glossary` has terms that translations must have.
         """
         data = config.data
         self.calibration = calibration
@@ -56,6 +59,7 @@ class Translator:
         self.directions = data.directions
         """Source and target language of what the model was trained on."""
         self._configs = [config, *others]
+        self.glossary = glossary
         self._second: Translator | None = None
         """The search by which lines that look wrong are translated again."""
         self._set_direction((data.source_lang, data.target_lang))
@@ -77,6 +81,19 @@ class Translator:
         if protect_usual is not None and protect_usual != self.decode.protect_usual:
             other.decode = self.decode.model_copy(update={"protect_usual": protect_usual})
         return other
+
+    def with_glossary(self, glossary: Glossary | None) -> "Translator":
+        """The translator that translates the terms of a glossary as it says; it is of this direction."""
+        other = copy.copy(self)
+        other.glossary = glossary
+        other._set_direction((self.source_lang, self.target_lang))
+        return other
+
+    def with_terms(self, terms: Sequence[Term]) -> "Translator":
+        """The translator with these terms, which win over those of its glossary, in addition."""
+        own = {term.source for term in terms}
+        others = [term for term in self.glossary.terms if term.source not in own] if self.glossary else []
+        return self.with_glossary(Glossary([*terms, *others], (self.source_lang, self.target_lang)))
 
     def retrying(self) -> "Translator":
         """The translator that translates a line which looks wrong again, by a wider search, and keeps the
@@ -103,9 +120,11 @@ class Translator:
         self.source_lang, self.target_lang = direction
         if self._second is not None:
             self._second = copy.copy(self._second)
+            self._second.glossary = self.glossary
             self._second._set_direction(direction)
         self._is_natural = all(map(is_natural, direction))
-        self.planner = Planner(self.tokenizer, self._configs, self.engine.max_positions, direction)
+        glossary = self.glossary if self.glossary and self.glossary.languages == direction else None
+        self.planner = Planner(self.tokenizer, self._configs, self.engine.max_positions, direction, glossary)
 
     def encode_src(self, lines: Sequence[str], tag: str | None = None) -> list[Ids]:
         """Piece ids of whole lines, after the control pieces: the target language if the model needs it, and
@@ -145,13 +164,17 @@ class Translator:
         decode: dict[str, Any] | None = None,
         engine: str = "auto",
         ensemble: Sequence[str | Path] = (),
+        glossary: str | Path | None = None,
     ) -> "Translator":
         """The translator in a run's folder, an exported one or a public model's; `decode` changes settings of
-        its search (`{"beam": 1}`).
+        its search (`{"beam": 1}`), `glossary` is a file of terms.
 
         `ensemble` names runs that translate with it. `dtype` is float32 for a run, and what was exported for
         an export.
         """
+        if glossary is not None:
+            plain = cls.load(folder, device, dtype, decode, engine, ensemble)
+            return plain.with_glossary(read_glossary(glossary, (plain.source_lang, plain.target_lang)))
         run = run_of(folder)
         config = run.config(decode)
         check_translates(config, folder)
@@ -289,10 +312,23 @@ class Translator:
         units = [units[number] for number in numbers]
         # Search for more candidates than are returned: mbr chooses among all samples, and some candidates may
         # be duplicates or lack the protected text.
-        several = settings.search == "mbr" or options.n_best > 1 or any(unit.protected for unit in units)
+        has_terms = any(unit.terms for unit in units)
+        has_conditions = has_terms or any(unit.protected for unit in units)
+        several = settings.search == "mbr" or options.n_best > 1 or has_conditions
         wanted = settings.num_hypotheses if several else 1
+        incomplete: list[tuple[int, TranslatedUnit]] = []
+        may_force = has_terms and settings.search == "beam" and self.engine.writes_phrases
         for number, hypotheses in self.engine.search([unit.request for unit in units], settings, wanted):
-            yield numbers[number], self._translated(units[number], hypotheses, settings, options)
+            found = self._translated(units[number], hypotheses, settings, options)
+            if found is not None and may_force and self._missing_terms(units[number], found.candidates[0]):
+                incomplete.append((number, found))
+            else:
+                yield numbers[number], found
+        forced = [self._forcing(units[number], found) for number, found in incomplete]
+        for index, hypotheses in self.engine.search(forced, settings, wanted) if forced else ():
+            number, before = incomplete[index]
+            again = self._translated(units[number], hypotheses, settings, options) if hypotheses else None
+            yield numbers[number], again or before
 
     def _translated(
         self, unit: Unit, hypotheses: Sequence[Hypothesis], settings: DecodeConfig, options: Options
@@ -301,7 +337,7 @@ class Translator:
         if not hypotheses:
             problem = "the rules of the search leave no translation"
             return TranslatedUnit(unit, [NOTHING], ["no_hypothesis"], [problem])
-        if options.n_best == 1 and not unit.protected and settings.search != "mbr":
+        if options.n_best == 1 and not (unit.protected or unit.terms) and settings.search != "mbr":
             hypotheses = hypotheses[:1]
         if settings.search == "mbr":
             hypotheses = by_utility(hypotheses, self.tokenizer, settings.utility, self.target_lang)
@@ -310,11 +346,31 @@ class Translator:
             candidates = [c for c in candidates if protected.survived(unit.segment.text, c.translation)]
             if not candidates:
                 return None
+        if unit.terms:  # first those that have all terms
+            candidates = sorted(candidates, key=lambda c: bool(self._missing_terms(unit, c)))
         best = candidates[: options.n_best]
-        if not self._was_truncated(unit, best[0]):
-            return TranslatedUnit(unit, best)
-        problem = f"the translation was stopped at {unit.limit - 1} pieces"
-        return TranslatedUnit(unit, best, ["truncated"], [problem])
+        flags, problems = [], []
+        if missing := self._missing_terms(unit, best[0]):
+            flags.append("missing_term")
+            problems.append(_of_missing(unit, missing))
+        if self._was_truncated(unit, best[0]):
+            flags.append("truncated")
+            problems.append(f"the translation was stopped at {unit.limit - 1} pieces")
+        return TranslatedUnit(unit, best, flags, problems)
+
+    def _missing_terms(self, unit: Unit, candidate: Candidate) -> list[Match]:
+        """The terms of the unit of which the candidate does not have a translation."""
+        glossary = self.planner.glossary
+        if glossary is None:
+            return []
+        return [term for term in unit.terms if not glossary.is_rendered(term, candidate.translation)]
+
+    def _forcing(self, unit: Unit, found: TranslatedUnit) -> Request:
+        """The search for a translation that has the terms which the one found lacks."""
+        targets = [term.targets[0] for term in self._missing_terms(unit, found.candidates[0])]
+        phrases = self.tokenizer.encode_tgt(list(dict.fromkeys(targets)))
+        # What the vocabulary cannot write is not asked for.
+        return replace(unit.request, phrases=[ids for ids in phrases if ids and UNK not in ids])
 
     def _translate_around(
         self, units: Sequence[Unit], settings: DecodeConfig, options: Options
@@ -439,3 +495,11 @@ class Translator:
 
     def _ids(self, candidate: Candidate) -> Ids:
         return [self.tokenizer.tgt.piece_to_id(piece) for piece in candidate.tokens]
+
+
+def _of_missing(unit: Unit, missing: Sequence[Match]) -> str:
+    """A sentence about terms that a translation does not have."""
+    terms = (
+        f"{unit.segment.searched[term.begin : term.end]!r} ({' or '.join(term.targets)})" for term in missing
+    )
+    return f"not translated as in the glossary: {', '.join(terms)}"

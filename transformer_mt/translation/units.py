@@ -6,8 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from transformer_mt.config import Config, DecodeConfig
+from transformer_mt.data.vocabulary.term_pieces import PieceTerm, TermPieces, pieces_of_span
 from transformer_mt.data.vocabulary.tokenizer import UNK, Tokenizer
 from transformer_mt.errors import InputError
+from transformer_mt.terms.glossary import Glossary, Match
 from transformer_mt.text.edges import edges
 from transformer_mt.text.languages import is_natural
 from transformer_mt.text.sentences import has_several_sentences
@@ -34,6 +36,8 @@ class Unit:
     """What the decoder is given before it writes."""
     protected: ProtectedText | None = None
     """None where the segment has no protected text."""
+    terms: list[Match] = field(default_factory=list)
+    """The terms of a glossary in what is searched for."""
 
     @property
     def is_fixed(self) -> bool:
@@ -153,11 +157,13 @@ class Planner:
         configs: Sequence[Config],
         max_positions: int | None,
         direction: tuple[str, str],
+        glossary: Glossary | None = None,
     ) -> None:
         """`configs` are those of all models of an ensemble, the first being the one that leads; `direction`
         is the source and the target language.
         """
-        self.tokenizer = tokenizer
+        self.tokenizer, self.glossary = tokenizer, glossary
+        self._term_pieces = TermPieces.of(tokenizer)
         self.source_lang, self.target_lang = direction
         self._is_natural = all(map(is_natural, direction))
         # Within one language, capitals may be what the model is to change.
@@ -313,7 +319,7 @@ class Planner:
     ) -> list[Unit]:
         """A unit for each segment; one without pieces stays as it is."""
         most = self.max_src_length - 1  # only a single character of more pieces is cut here
-        return [
+        units = [
             Unit(
                 segment,
                 (before + ids)[:most] if ids else [],
@@ -322,6 +328,27 @@ class Planner:
             )
             for segment, ids in zip(segments, encoded)
         ]
+        return [self._with_terms(unit, self.glossary) for unit in units] if self.glossary else units
+
+    def _with_terms(self, unit: Unit, glossary: Glossary) -> Unit:
+        """The unit with its terms, in its source too if the model has learnt to read them and they fit."""
+        text = CONTROL.sub(" ", unit.segment.searched)
+        if unit.is_fixed or not (terms := glossary.find(text)):
+            return unit
+        unit = replace(unit, terms=terms)
+        if self._term_pieces is None:
+            return unit
+        ids, spans = self.tokenizer.spans_src(text)
+        first = len(unit.src) - len(ids)
+        inserted: list[PieceTerm] = []
+        for term in terms:
+            begin, end = pieces_of_span(spans, term.begin, term.end)
+            if begin < end and (not inserted or first + begin >= inserted[-1][1]):
+                target = self.tokenizer.encode_src([term.targets[0]])[0]
+                inserted.append((first + begin, first + end, target))
+        src = self._term_pieces.inserted(unit.src, inserted)
+        fits = first >= 0 and len(src) < self.max_src_length
+        return replace(unit, src=src) if fits else unit
 
     def limit(self, src_length: int, settings: DecodeConfig) -> int:
         """Most pieces of a translation, EOS counted: from its own source alone."""

@@ -74,3 +74,11 @@ def test_rules_hold_and_what_does_not_fit_is_not_found():
     (found,) = constrained_beam_search(step, state, [8], IDS, 3, [[[3]]], rules=[MinLength(5, EOS)])
     assert found and all(len(h.tokens) > 5 and 3 in h.tokens for h in found)
     assert constrained_beam_search(step, state, [3], IDS, 3, [[[3, 3, 2]]]) == [[]]
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_a_phrase_is_not_followed_by_what_goes_on_with_its_word(beam):
+    for seed in range(10):
+        _, step, state = table_model(seed)
+        (found,) = constrained_beam_search(step, state, [7], IDS, beam, [[[3]]], continuing=[2, 3])
+        assert found and not any((3, after) in zip(h.tokens, h.tokens[1:]) for h in found for after in (2, 3))

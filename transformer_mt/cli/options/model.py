@@ -53,6 +53,14 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_glossary(parser: argparse.ArgumentParser) -> None:
+    """The terms that translations must have."""
+    parser.add_argument(
+        "--glossary", metavar="FILE",
+        help="terms and their translations (.tsv, .csv, .tbx); translations must have them",
+    )  # fmt: skip
+
+
 def add_search(parser: argparse.ArgumentParser) -> None:
     """The settings of the search; what is not given is the config's."""
     group = parser.add_argument_group("search", "Settings that win over `decode` in the model's config.")
@@ -98,6 +106,11 @@ def load_translator(
         folder, arguments.device, arguments.dtype, decode, arguments.engine, arguments.ensemble
     )
     translator = _in_direction(translator, arguments, any_direction)
+    if glossary := getattr(arguments, "glossary", None):
+        from transformer_mt.terms.glossary_file import read_glossary
+
+        languages = translator.source_lang, translator.target_lang
+        translator = translator.with_glossary(read_glossary(glossary, languages))
     # An option of `translate`
     return translator.retrying() if getattr(arguments, "retry", False) else translator
 

@@ -16,7 +16,7 @@ from transformer_mt.data.vocabulary.term_pieces import PieceTerm, TermPieces, pi
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.terms.glossary import Glossary
-from transformer_mt.terms.stems import Stems
+from transformer_mt.terms.stems import stems_of
 
 _CHOSEN, _DETAILS = 2_000, 2_001
 """Numbers of the random streams of a row; smaller ones are those of the other changes."""
@@ -103,7 +103,7 @@ class AlignedTerms:
         """`links` are the source and the target positions that belong together, of each of the pairs."""
         self._pairs, self._links = pairs, links
         self._tokenizer, self._words = tokenizer, PieceWords(tokenizer.src)
-        self._stems = Stems(target_lang)
+        self._stems = stems_of(target_lang)
         counts: tuple[Counter[str], Counter[str]] = Counter(), Counter()
         for row in range(0, len(pairs), max(1, len(pairs) // _SAMPLE)):
             for side, ids in enumerate((pairs.src(row), pairs.tgt(row))):

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -33,6 +34,7 @@ from transformer_mt.search.rules import (
     Rule,
 )
 from transformer_mt.search.sampling import Distribution, sample
+from transformer_mt.text.unsegmented import LETTER
 from transformer_mt.translation.engines.engine import Ids, Request, batches
 from transformer_mt.translation.engines.packed_linear import pack
 
@@ -86,6 +88,12 @@ class TorchEngine:
     def _tags(self) -> list[int]:
         """The tags among the target's pieces: no translation has them."""
         return list(self.tokenizer.control_ids.values()) if self.tokenizer.shared else []
+
+    @cached_property
+    def _continuing(self) -> list[int]:
+        """The pieces that go on with a word."""
+        pieces = enumerate(self.tokenizer.all_pieces_tgt)
+        return [i for i, piece in pieces if LETTER.match(piece) and i not in self._ids.never and i != EOS]
 
     def check(self, settings: DecodeConfig) -> None:
         if settings.coverage_penalty and isinstance(self.model, Ensemble):
@@ -181,8 +189,9 @@ class TorchEngine:
         if any(r.phrases for r in requests):
             phrases = [r.phrases for r in requests]
             return constrained_beam_search(
-                step, state, limits, self._ids, settings.beam, phrases, penalty, rules, self.device, first
-            )
+                step, state, limits, self._ids, settings.beam, phrases, penalty, rules, self.device, first,
+                self._continuing,
+            )  # fmt: skip
         check_every = 1 if self.is_on_cpu else _GPU_CHECKS_EVERY
         if settings.search != "beam":
             generators = [
