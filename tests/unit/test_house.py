@@ -78,7 +78,7 @@ ALLOWED = {
     },
     "inspection": {
         "config", "config.parts", "data.cleaning", "data.corpora", "data.preparation", "data.vocabulary",
-        "importing", "text",
+        "importing", "terms", "text",
     },
     "new_config": {
         "config", "config.parts", "data.corpora", "data.vocabulary", "importing", "inspection", "runs",

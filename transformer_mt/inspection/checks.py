@@ -11,6 +11,7 @@ from transformer_mt.config.parts.filter import FilterConfig
 from transformer_mt.data.cleaning.rules import CopyRule, MarkupRule, NumbersRule, ScriptRule
 from transformer_mt.inspection.finding import Finding, IsOn, always, never
 from transformer_mt.inspection.samples import UNCOUNTED, FrequentKeys, Group, GroupSample, weight_of
+from transformer_mt.inspection.terms import TermsCheck
 from transformer_mt.text.hashes import near_text, sentence_key, text_key
 from transformer_mt.text.languages import LanguageIdentifier, is_natural, is_same_language
 from transformer_mt.text.mojibake import is_escaped, is_wrongly_decoded
@@ -304,7 +305,7 @@ class LeakCheck:
         return [self._finding]
 
 
-Check = PairCheck | TokenisedCheck | LanguageCheck | LengthCheck | RepetitionCheck | LeakCheck
+Check = PairCheck | TokenisedCheck | LanguageCheck | LengthCheck | RepetitionCheck | LeakCheck | TermsCheck
 
 
 def all_findings(checks: Sequence[Check]) -> list[Finding]:

@@ -29,8 +29,10 @@ from transformer_mt.inspection.checks import (
 from transformer_mt.inspection.finding import Example, Finding, always, never
 from transformer_mt.inspection.samples import Block, BlockSample
 from transformer_mt.inspection.shifted_lines import find_shifts
+from transformer_mt.inspection.terms import TermsCheck
 from transformer_mt.messages import say
 from transformer_mt.progress_bar import show_progress
+from transformer_mt.terms.glossary_file import read_glossary
 from transformer_mt.text.languages import LanguageIdentifier, is_natural
 from transformer_mt.text.pair import Pair
 from transformer_mt.text.scripts import count_scripts
@@ -79,6 +81,9 @@ def inspect(config: Config) -> Inspection:
     except InputError as error:
         notes.append(f"Languages were not checked: {error}.")
     held_out = evaluation_keys(data)
+    terms: TermsCheck | None = None
+    if (file := data.terms.file) is not None:
+        terms = TermsCheck(read_glossary(file, data.languages), file)
     reports = []
     for entry in data.entries:
         say(f"looking at {entry.title}")
@@ -87,6 +92,8 @@ def inspect(config: Config) -> Inspection:
         targets = held_out.targets if entry.synthetic or entry.is_text else frozenset()
         checks = build_checks(languages, identifier, rules.detokenize)
         checks.append(LeakCheck(held_out.sources, targets))
+        if terms is not None and languages == data.languages:
+            checks.append(terms)
         readable, damaged = _without_damaged(entry, data)
         report = inspect_corpus(
             entry.title, training_pairs(readable, data), languages, checks, is_training=True
@@ -108,6 +115,7 @@ def inspect(config: Config) -> Inspection:
             finding.mark_if_handled(FilterConfig(), data)  # no rule is applied to such a set
             finding.action = "these pairs are scored as they are: look at the examples"
         reports.append(report)
+    notes += terms.notes() if terms else []
     vocab_size = _count_tokens(config, reports, notes)
     return Inspection(config.name, reports, notes, vocab_size)
 

@@ -1,7 +1,7 @@
 """Terms, and where a text has them."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from transformer_mt.terms.stems import stems_of
 from transformer_mt.text.words import find_words
@@ -26,6 +26,8 @@ class Match:
     """The character after its last."""
     targets: tuple[str, ...]
     """How it may be translated there."""
+    source: str
+    """The term as the glossary has it."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ class Glossary:
                 continue
             last = i + len(entry.stems) - 1
             begin, end = spans[i][0], spans[last][1]
-            found.append(Match(begin, end, entry.term.targets or (text[begin:end],)))
+            found.append(Match(begin, end, entry.term.targets or (text[begin:end],), entry.term.source))
             i = last + 1
         return found
 
@@ -108,7 +110,7 @@ class Glossary:
         found = []
         for match in self.find(source):
             for one in match.targets:
-                alone = Match(match.begin, match.end, (one,))
+                alone = replace(match, targets=(one,))
                 if self.is_rendered(alone, target):
                     found.append(alone)
                     break

@@ -352,7 +352,7 @@ class Translator:
         flags, problems = [], []
         if missing := self._missing_terms(unit, best[0]):
             flags.append("missing_term")
-            problems.append(_of_missing(unit, missing))
+            problems.append(self._about_missing(unit, missing))
         if self._was_truncated(unit, best[0]):
             flags.append("truncated")
             problems.append(f"the translation was stopped at {unit.limit - 1} pieces")
@@ -364,6 +364,13 @@ class Translator:
         if glossary is None:
             return []
         return [term for term in unit.terms if not glossary.is_rendered(term, candidate.translation)]
+
+    def _about_missing(self, unit: Unit, missing: Sequence[Match]) -> str:
+        """A sentence about terms that a translation does not have."""
+        text = unit.segment.searched
+        terms = ", ".join(f"{text[m.begin : m.end]!r} ({' or '.join(m.targets)})" for m in missing)
+        hint = "" if self.engine.writes_phrases else "; the engine torch can search for them"
+        return f"not translated as in the glossary: {terms}{hint}"
 
     def _forcing(self, unit: Unit, found: TranslatedUnit) -> Request:
         """The search for a translation that has the terms which the one found lacks."""
@@ -495,11 +502,3 @@ class Translator:
 
     def _ids(self, candidate: Candidate) -> Ids:
         return [self.tokenizer.tgt.piece_to_id(piece) for piece in candidate.tokens]
-
-
-def _of_missing(unit: Unit, missing: Sequence[Match]) -> str:
-    """A sentence about terms that a translation does not have."""
-    terms = (
-        f"{unit.segment.searched[term.begin : term.end]!r} ({' or '.join(term.targets)})" for term in missing
-    )
-    return f"not translated as in the glossary: {', '.join(terms)}"

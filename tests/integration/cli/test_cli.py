@@ -455,6 +455,16 @@ def test_inspect_prints_and_writes_its_report(write_config, tmp_path, cli):
     assert (out / "inspect.html").read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
+def test_inspect_tells_which_terms_never_match(write_config, tmp_path, cli):
+    file = tmp_path / "terms.tsv"
+    file.write_text("garden\tGarten\nbird\tZebra\nxylophone\tXylophon\n", encoding="utf-8")
+    settings = [f"data.terms={{file: {file}, share: 0.2}}", "--out", tmp_path / "looked"]
+    done = cli("inspect", write_config(), *settings)
+    assert done.status == 0 and "terms.tsv: 3 terms; of 1,500 training pairs looked at" in done.out
+    assert "1 terms are in no source: xylophone." in done.out
+    assert "1 terms are in sources, but none of their translations in the targets: bird." in done.out
+
+
 def test_inspect_mistakes(write_config, tmp_path, cli):
     done = cli("inspect", write_config(), "data.max_lenght=60")
     assert (done.status, done.out) == (2, "")

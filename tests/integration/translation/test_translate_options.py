@@ -79,6 +79,7 @@ def test_resumed_json_lines_keep_their_numbers(tiny_run, source, tmp_path, cli, 
         (["--dtype", "bfloat16"], "was begun with another value of the setting --dtype"),
         (["--ensemble", "RUN"], "was begun with another value of model 2"),
         (["-i", "OTHER"], "was begun with another value of the input,"),
+        (["--glossary", "TERMS"], "was begun with another value of the glossary,"),
         (["MODEL"], "was begun with another value of the model,"),
     ],
 )
@@ -86,6 +87,7 @@ def test_what_was_begun_otherwise_is_not_resumed(
     tiny_run, source, tmp_path, cli, interrupted, change, message
 ):
     out, other, model = tmp_path / "out.txt", tmp_path / "other.txt", tmp_path / "model"
+    (terms := tmp_path / "terms.tsv").write_text("dog\tZebra\n", encoding="utf-8")
     other.write_text("".join(f"{line}\n" for line in reversed(LINES)), encoding="utf-8")
     shutil.copytree(tiny_run, model, ignore=shutil.ignore_patterns("checkpoints", "averaging"))
     with (model / "config.yaml").open("a", encoding="utf-8") as config:
@@ -93,7 +95,11 @@ def test_what_was_begun_otherwise_is_not_resumed(
     assert cli("translate", tiny_run, "-i", source, "-o", out)[0] == 0
     begun = b"".join(out.read_bytes().splitlines(keepends=True)[:2])
     out.write_bytes(begun)
-    words = [{"RUN": tiny_run, "OTHER": other}.get(word, word) for word in change if word != "MODEL"]
+    words = [
+        {"RUN": tiny_run, "OTHER": other, "TERMS": terms}.get(word, word)
+        for word in change
+        if word != "MODEL"
+    ]
     folder = model if change == ["MODEL"] else tiny_run
     status, _, err = cli("translate", folder, "-i", source, "-o", out, "--resume", *words)
     assert status == 2 and message in err and "translate it again without --resume" in err
@@ -465,3 +471,52 @@ def test_a_student_is_distilled_and_measured(tiny_run, write_config, tmp_path, m
     (tmp_path / "student/distilled.jsonl.origin.json").write_text('{"model": "x"}\n', encoding="utf-8")
     other = cli(*words, cwd=tmp_path)
     assert other.status == 2 and "was made with another model" in other.err
+
+
+@pytest.fixture
+def terms(tmp_path):
+    file = tmp_path / "terms.tsv"
+    file.write_text("dog\tZebra\ngarden\tTiger\nnowhere\tnirgends\n", encoding="utf-8")
+    return file
+
+
+def test_terms_of_a_glossary_are_in_the_translation(tiny_run, terms, cli):
+    status, out, _ = cli("translate", tiny_run, "--glossary", terms, "The dog sleeps in the garden.")
+    assert status == 0 and "Zebra" in out and "Tiger" in out
+
+
+def test_terms_of_a_glossary_are_in_a_page(tiny_run, terms, cli):
+    page = "<p>The <b>dog</b> sleeps.</p>"
+    status, out, _ = cli("translate", tiny_run, "--glossary", terms, "--format", "html", page)
+    assert status == 0 and "Zebra" in out and "<b>" in out
+
+
+def test_an_engine_that_cannot_force_a_term_says_that_it_is_missing(tiny_run, terms, cli):
+    pytest.importorskip("ctranslate2")
+    words = ["--engine", "ctranslate2", "--glossary", terms, "--json", "The dog sleeps."]
+    status, out, err = cli("translate", tiny_run, *words)
+    row = json.loads(out)
+    assert status == 0 and "missing_term" in row["flags"] and "Zebra" not in row["translation"]
+    assert "not translated as in the glossary: 'dog' (Zebra)" in err
+    assert "; the engine torch can search for them" in err
+
+
+def test_evaluate_counts_the_terms(tiny_run, tmp_path, cli):
+    """Of those that the references have; the result is not the model's own."""
+    (tmp_path / "t.tsv").write_text("garden\tGarten\nbird\tVogel\ndog\tTiger\n", encoding="utf-8")
+    status, out, _ = cli("evaluate", tiny_run, "--glossary", tmp_path / "t.tsv", "--beam", "2")
+    rows = [line.split("  ") for line in out.split("\n") if line.startswith("  terms")]
+    assert status == 0 and len(rows) == 2 and float(rows[0][1].split()[-1]) == 100.0
+    assert " terms in " in out and (tiny_run / "evaluation/other-test-0.scores.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(None, "no such file"), ("dog\n", "must have a source term and a target term"), ("", "has none")],
+)
+def test_a_broken_glossary_is_a_sentence(tiny_run, tmp_path, cli, content, message):
+    file = tmp_path / "broken.tsv"
+    if content is not None:
+        file.write_text(content, encoding="utf-8")
+    status, out, err = cli("translate", tiny_run, "--glossary", file, "The dog sleeps.")
+    assert (status, out) == (2, "") and message in err and "Traceback" not in err

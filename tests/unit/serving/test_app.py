@@ -27,6 +27,7 @@ class Upper:
     decode, source_lang = DecodeConfig(beam=3), "en"
 
     engine = UpperCaseEngine(None)
+    terms = None
 
     def __init__(self, name):
         self.name = name
@@ -34,10 +35,15 @@ class Upper:
     def with_engine(self, engine, protect_usual=None):
         return self
 
+    def with_terms(self, terms):
+        other = Upper(self.name)
+        other.terms = {term.source: term.targets for term in terms}
+        return other
+
     def translate(self, lines, n_best=1, *, align=False, protect=None):
         if any("fail" in line for line in lines):
             raise RuntimeError("the text was: fail")
-        each = [[f"{line.upper()}{'!' * k}" for k in range(n_best)] for line in lines]
+        each = [[f"{line.upper()}{'!' * k}{self.terms or ''}" for k in range(n_best)] for line in lines]
         return [
             Translation(line, texts[0], 0.0, 0.0, [], n_best=[Candidate(t, 0.0, 0.0, []) for t in texts])
             for line, texts in zip(lines, each)
@@ -70,6 +76,20 @@ def test_a_text_and_a_list(client):
     assert translate(client, q="a dog").json() == {"translatedText": "A DOG"}
     assert translate(client, q=["a", "b"]).json() == {"translatedText": ["A", "B"]}
     assert translate(client, q=[]).json() == {"translatedText": []}
+
+
+def test_a_request_brings_terms(client):
+    terms = {"dog": "Hund", "cat": ["Katze", "Kater"]}
+    expected = "A DOG{'dog': ('Hund',), 'cat': ('Katze', 'Kater')}"
+    assert translate(client, q="a dog", glossary=terms).json() == {"translatedText": expected}
+    assert translate(client, q="a dog", glossary={}).json() == {"translatedText": "A DOG"}
+    form = {"q": "a dog", "source": "en", "target": "de", "glossary": json.dumps(terms)}
+    assert client.post("/translate", data=form).json() == {"translatedText": expected}
+    page = translate(client, q="<p>a dog</p>", format="html", glossary={"dog": "Hund"}).json()
+    assert "Hund" in page["translatedText"]
+    for wrong in ("dog", ["dog"], {"dog": 1}, {"dog": "x" * 201}, {str(i): "x" for i in range(1001)}):
+        answer = translate(client, q="a dog", glossary=wrong)
+        assert answer.status_code == 400 and "glossary must be at most 1,000 terms" in answer.json()["error"]
 
 
 def test_lines_of_a_text_stay_where_they_are(client):

@@ -38,7 +38,10 @@ def record_of(
 
     languages = translator.source_lang, translator.target_lang
     models = [run_of(model, *languages).path for model in (arguments.model, *arguments.ensemble)]
-    return facts(models, settings, {"the input": arguments.input, **(files or {})})
+    read = {"the input": arguments.input, **(files or {})}
+    if arguments.glossary:
+        read["the glossary"] = arguments.glossary
+    return facts(models, settings, read)
 
 
 def facts(models: list[Path], settings: dict[str, Any], files: dict[str, str | None]) -> dict[str, str]:

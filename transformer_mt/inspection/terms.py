@@ -1,0 +1,50 @@
+"""Which terms of `data.terms.file` the training pairs never have."""
+
+from collections import Counter
+
+from transformer_mt.inspection.finding import Finding
+from transformer_mt.inspection.samples import weight_of
+from transformer_mt.terms.glossary import Glossary
+from transformer_mt.text.pair import Pair
+
+_SHOWN = 5
+
+
+class TermsCheck:
+    """Counts the terms in the pairs of all training corpora of their direction."""
+
+    def __init__(self, glossary: Glossary, file: str) -> None:
+        self._glossary, self._file = glossary, file
+        self._in_sources: Counter[str] = Counter()
+        self._in_both: Counter[str] = Counter()
+        self._pairs = self._pairs_with_terms = 0
+
+    def add(self, row: int, pair: Pair) -> None:
+        if not weight_of(row):
+            return
+        self._pairs += 1
+        both = self._glossary.in_both(*pair)
+        self._pairs_with_terms += bool(both)
+        self._in_both.update({match.source for match in both})
+        self._in_sources.update({match.source for match in self._glossary.find(pair[0])})
+
+    def findings(self) -> list[Finding]:
+        return []
+
+    def notes(self) -> list[str]:
+        """Sentences about the glossary."""
+        terms = [term.source for term in self._glossary.terms]
+        nowhere = [term for term in terms if not self._in_sources[term]]
+        one_side = [term for term in terms if self._in_sources[term] and not self._in_both[term]]
+        found = [
+            f"{self._file}: {len(terms):,} terms; of {self._pairs:,} training pairs looked at "
+            f"{self._pairs_with_terms:,} have a term on both sides."
+        ]
+        for what, which in (
+            ("are in no source", nowhere),
+            ("are in sources, but none of their translations in the targets", one_side),
+        ):
+            if which:
+                shown = ", ".join(which[:_SHOWN]) + (" ..." if len(which) > _SHOWN else "")
+                found.append(f"{len(which):,} terms {what}: {shown}.")
+        return found
