@@ -33,11 +33,12 @@ ALLOWED = {
     "runs": {"config", "config.parts", "data.corpora", "data.vocabulary", "text"},
     "data.cleaning": {"config.parts", "data.corpora", "runs", "text"},
     "terms": {"text"},
+    "memories": {"data.corpora", "text"},
     "data.batches": {"config", "config.parts", "data.vocabulary", "terms", "text"},
     "data.alignment": {"config", "data.batches", "data.vocabulary", "text"},
     "data.preparation": {
         "config", "config.parts", "data.alignment", "data.batches", "data.cleaning", "data.corpora",
-        "data.vocabulary", "text",
+        "data.vocabulary", "memories", "text",
     },
     "model": {"model.kernels"},
     "model.kernels": set(),
@@ -47,8 +48,8 @@ ALLOWED = {
     "layouts": {"config", "model"},
     "importing": {"config", "data.corpora", "data.vocabulary", "layouts", "model.build", "runs", "text"},
     "translation": {
-        "config", "data.vocabulary", "importing", "model", "runs", "search", "terms", "text",
-        "translation.engines",
+        "config", "config.parts", "data.vocabulary", "importing", "memories", "model", "runs", "search",
+        "terms", "text", "translation.engines",
     },
     "translation.engines": {"config", "data.vocabulary", "model", "model.build", "runs", "search", "text"},
     "language_models": {
@@ -95,8 +96,8 @@ ALLOWED = {
     },
     "serving": {"config", "documents", "search", "terms", "text", "translation", "translation.engines"},
     "cli.options": {
-        "config", "config.parts", "data.corpora", "evaluation", "export", "importing", "runs", "terms",
-        "text", "training.parallel", "translation", "translation.engines",
+        "config", "config.parts", "data.corpora", "evaluation", "export", "importing", "memories", "runs",
+        "terms", "text", "training.parallel", "translation", "translation.engines",
     },
     "cli.translating": {"cli.options", "documents", "importing", "runs", "text", "translation"},
     "cli": {

@@ -15,8 +15,9 @@ from transformer_mt.cli.options.evaluation_sets import (
     select_by_language,
 )
 from transformer_mt.cli.options.flags import given
-from transformer_mt.cli.options.model import add_glossary, add_model, add_search, load_translator
+from transformer_mt.cli.options.model import add_model, add_search, load_translator
 from transformer_mt.cli.options.ranks import translating_together
+from transformer_mt.cli.options.references import add_references
 from transformer_mt.errors import InputError, Setting, WorkError
 from transformer_mt.messages import say
 
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
     from transformer_mt.translation.translator import Translator
 
 _OF_TRANSLATIONS = (
-    "source", "reference", "external", "robust", "tag", "ensemble", "engine", "dtype", "glossary", "to",
-    "from",
+    "source", "reference", "external", "robust", "tag", "ensemble", "engine", "dtype", "glossary", "memory",
+    "to", "from",
 )  # fmt: skip
 _NOT_GIVEN: tuple[object, ...] = (None, False, [], "auto")
 _ABOUT = (
@@ -46,7 +47,7 @@ def add_command(commands: Any) -> None:
     parser.add_argument(
         "--tag", metavar="TAG", help="a tag before each source (default: that of the test set in the config)"
     )
-    add_glossary(parser)
+    add_references(parser)
     add_external(parser)
     parser.add_argument(
         "--robust", action="store_true",
@@ -131,7 +132,7 @@ def _score(
     from transformer_mt.evaluation.outputs import NOT_ITS_OWN
 
     is_usual_engine = arguments.engine == "auto" and arguments.dtype is None
-    is_plain = is_usual_engine and not (arguments.ensemble or arguments.glossary)
+    is_plain = is_usual_engine and not (arguments.ensemble or arguments.glossary or arguments.memory)
     is_own = is_plain and not arguments.tag
     not_saved: WorkError | None = None
     for test in tests:

@@ -3,11 +3,20 @@
 import argparse
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from transformer_mt.cli.options.arguments import positive
 from transformer_mt.cli.options.model import add_engine, add_search, load_translator
+from transformer_mt.cli.options.references import (
+    FileOf,
+    add_references_by_direction,
+    direction_of,
+    with_references,
+)
 from transformer_mt.errors import InputError, Setting
+
+if TYPE_CHECKING:
+    from transformer_mt.translation.translator import Translator
 
 _ABOUT = (
     "Serve models over HTTP with the LibreTranslate API: POST /translate and /detect, GET /languages and "
@@ -25,13 +34,10 @@ def add_command(commands: Any) -> None:
     )
     add_engine(parser)
     parser.add_argument(
-        "--direction", metavar="FROM:TO", action="append", default=[], type=_direction,
+        "--direction", metavar="FROM:TO", action="append", default=[], type=direction_of,
         help="serve these directions alone of models with several; repeatable",
     )  # fmt: skip
-    parser.add_argument(
-        "--glossary", metavar="[FROM:TO=]FILE", action="append", default=[], type=_glossary,
-        help="terms and their translations (.tsv, .csv, .tbx), of a direction; repeatable",
-    )  # fmt: skip
+    add_references_by_direction(parser)
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
     parser.add_argument("--port", type=_port, default=5000, help="port to listen on (default: 5000)")
     parser.add_argument(
@@ -73,6 +79,7 @@ def _serve(arguments: argparse.Namespace) -> int:
         seconds=arguments.seconds,
     )
     chosen = {key: value for key, value in vars(arguments).items() if key != "command"}
+    chosen |= {"glossary": None, "memory": None}  # not for the processes that only search
     served = [
         (model, direction)
         for model in arguments.models
@@ -80,14 +87,12 @@ def _serve(arguments: argparse.Namespace) -> int:
     ]
     loads = [
         partial(
-            load_translator,
-            argparse.Namespace(
-                **{**chosen, "model": model, "ensemble": [], "glossary": None, **direction, **glossary}
-            ),
+            load_translator, argparse.Namespace(**{**chosen, "model": model, "ensemble": [], **direction})
         )
-        for (model, direction), glossary in zip(served, _glossaries(arguments.glossary, served))
+        for model, direction in served
     ]
-    serve(loads, arguments.host, arguments.port, limits, keys, arguments.cors, arguments.behind_proxy)
+    equip = _Equipment(arguments.glossary, arguments.memory, served)
+    serve(loads, arguments.host, arguments.port, limits, keys, arguments.cors, arguments.behind_proxy, equip)
     return 0
 
 
@@ -112,41 +117,37 @@ def _directions(model: Path, wanted: list[tuple[str, str]]) -> list[dict[str, st
     return [{"from": source, "to": target} for source, target in served]
 
 
-def _glossaries(
-    given: list[tuple[tuple[str, str] | None, str]], served: list[tuple[str, dict[str, str]]]
-) -> list[dict[str, str]]:
-    """The option for each direction that is served."""
-    if not given:
-        return [{}] * len(served)
-    if len(served) == 1 and len(given) == 1 and given[0][0] is None:
-        return [{"glossary": given[0][1]}]
+class _Equipment:
+    """Gives the translator of a direction its terms and what was translated before."""
+
+    def __init__(
+        self, glossaries: list[FileOf], memories: list[FileOf], served: list[tuple[str, dict[str, str]]]
+    ) -> None:
+        """InputError if a file is not for one of the directions that are `served`."""
+        self._glossaries, self._memories = dict(glossaries), dict(memories)
+        for name, files in (("glossary", self._glossaries), ("memory", self._memories)):
+            if not files or (len(served) == 1 and list(files) == [None]):
+                continue
+            known = [_direction_served(model, options) for model, options in served]
+            if (wrong := next((direction for direction in files if direction not in known), ())) != ():
+                there = ", ".join(map(":".join, known))
+                raise InputError(
+                    Setting(name),
+                    f" must be FROM:TO=FILE with a direction that is served ({there}), but names "
+                    f"{'none' if wrong is None else ':'.join(wrong)}",
+                )
+
+    def __call__(self, translator: "Translator") -> "Translator":
+        direction = translator.source_lang, translator.target_lang
+        files = (files.get(direction, files.get(None)) for files in (self._glossaries, self._memories))
+        return with_references(translator, *files)
+
+
+def _direction_served(model: str, options: dict[str, str]) -> tuple[str, str]:
     from transformer_mt.importing.model_folder import run_of
 
-    directions = []
-    for model, options in served:
-        data = run_of(model).config().data
-        directions.append((options.get("from", data.source_lang), options.get("to", data.target_lang)))
-    files = dict(given)
-    if wrong := next((direction for direction in files if direction not in directions), ()):
-        shown = "no direction" if wrong is None else ":".join(wrong)
-        known = ", ".join(map(":".join, directions))
-        raise InputError(
-            Setting("glossary"),
-            f" must be FROM:TO=FILE with a direction that is served ({known}), but names {shown}",
-        )
-    return [{"glossary": files[one]} if one in files else {} for one in directions]
-
-
-def _glossary(text: str) -> tuple[tuple[str, str] | None, str]:
-    direction, is_given, file = text.partition("=")
-    return (_direction(direction), file) if is_given else (None, text)
-
-
-def _direction(text: str) -> tuple[str, str]:
-    source, colon, target = text.partition(":")
-    if not (source and colon and target):
-        raise argparse.ArgumentTypeError(f"must be two languages such as en:de, but is {text}")
-    return source, target
+    data = run_of(model).config().data
+    return options.get("from", data.source_lang), options.get("to", data.target_lang)
 
 
 def _port(text: str) -> int:

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from transformer_mt.cli.options.arguments import positive
-from transformer_mt.cli.options.model import add_glossary, add_model, add_search, load_translator
+from transformer_mt.cli.options.model import add_model, add_search, load_translator
 from transformer_mt.cli.options.ranks import has_ranks, join_ranks
+from transformer_mt.cli.options.references import add_references
 from transformer_mt.cli.translating import document, resume
 from transformer_mt.cli.translating.checks import check_options
 from transformer_mt.documents.formats import format_of
@@ -66,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tag", metavar="TAG", help="a tag of the training corpora, put before each sentence"
     )
-    add_glossary(parser)
+    add_references(parser)
     parser.add_argument("--protect", metavar="REGEX", help="text it matches passes through unchanged")
     parser.add_argument(
         "--format",

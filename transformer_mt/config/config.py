@@ -99,13 +99,14 @@ class Config(Section):
         return self
 
     @model_validator(mode="after")
-    def _terms_fit(self) -> "Config":
-        if not self.data.terms.share:
-            return self
-        if not (self.tokenizer.shared or self.init_from):
-            raise ValueError("tokenizer.shared must be true with data.terms.share, but is false")
-        if "translation" not in self.data.objectives:
-            raise ValueError("data.terms.share must be 0 without training corpora of translations")
+    def _terms_and_memories_fit(self) -> "Config":
+        for key in ("terms", "memory"):
+            if not getattr(self.data, key).share:
+                continue
+            if not (self.tokenizer.shared or self.init_from):
+                raise ValueError(f"tokenizer.shared must be true with data.{key}.share, but is false")
+            if "translation" not in self.data.objectives:
+                raise ValueError(f"data.{key}.share must be 0 without training corpora of translations")
         return self
 
     @model_validator(mode="after")

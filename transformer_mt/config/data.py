@@ -7,6 +7,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from transformer_mt.config.augment import AugmentConfig
 from transformer_mt.config.parts.filter import FilterConfig
 from transformer_mt.config.parts.language import Language
+from transformer_mt.config.parts.memory import MEMORY, MemoryConfig
 from transformer_mt.config.parts.objective import MASK, OF_TEXT, Objective, label_piece
 from transformer_mt.config.parts.section import Changeable, Location, Positive, Section
 from transformer_mt.config.parts.terms import AS, TERM, TERM_END, TermsConfig
@@ -92,6 +93,8 @@ class DataConfig(Section):
     """Changes of training pairs to how people also write."""
     terms: TermsConfig = TermsConfig()
     """Terms of a glossary in training."""
+    memory: MemoryConfig = MemoryConfig()
+    """Translations of similar sources in training."""
     denoise: DenoiseConfig = DenoiseConfig()
     """The noise of corpora with objective: denoise."""
     masked_lm: MaskedLmConfig = MaskedLmConfig()
@@ -330,7 +333,8 @@ class DataConfig(Section):
         ]
         hidden = [MASK] if {"denoise", "masked_lm"} & {*self.objectives} else []
         terms = [TERM, AS, TERM_END] if self.terms.share else []
-        others = [*hidden, *terms, *map(label_piece, self.all_labels)]
+        memory = [MEMORY] if self.memory.share else []
+        others = [*hidden, *terms, *memory, *map(label_piece, self.all_labels)]
         return list(dict.fromkeys([*filter(None, pieces), *others]))
 
     @property

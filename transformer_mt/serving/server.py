@@ -84,14 +84,16 @@ def serve(
     keys: ApiKeys | None = None,
     origins: Sequence[str] = (),
     behind_proxy: bool = False,
+    equip: Callable[[Translator], Translator] = lambda translator: translator,
 ) -> None:
     """Answer requests until a signal. What was accepted before it is finished. Each of `loads` gives a
-    translator, here or in another process. `behind_proxy`: the clients' addresses are those that a proxy on
-    this machine writes into `X-Forwarded-For`.
+    translator, here or in another process; here it is `equip`ped with what is not for the search.
+    `behind_proxy`: the clients' addresses are those that a proxy on this machine writes into
+    `X-Forwarded-For`.
     """
     limits = _within_open_files(limits)
     listener = _open_socket(host, port)  # first: a port that is taken is reported before models are loaded
-    translators = [load() for load in loads]
+    translators = [equip(load()) for load in loads]
     pairs = [(translator.source_lang, translator.target_lang) for translator in translators]
     if twice := next((pair for pair in pairs if pairs.count(pair) > 1), None):
         raise InputError(

@@ -103,7 +103,7 @@ class Preparation:
             config.seed,
             self._ranks.rank,
             self._ranks.size,
-            epoch_pairs(config, data.train, data.sizes, data.tokenizer, data.links),
+            epoch_pairs(config, data.train, data.sizes, data.tokenizer, data.facts),
             Mixture(data.sizes, data.weights, config.seed),
             train.update_tokens,
         )

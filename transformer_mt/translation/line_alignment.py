@@ -59,6 +59,9 @@ class LineAlignment:
     def _segments(self, translated: TranslatedUnit, translation: str, rank: int) -> Iterator[AlignedSegment]:
         """The aligned segments of one unit and its translation."""
         unit = translated.unit
+        if unit.segment.known is not None:  # the model has not aligned it: the whole to the whole
+            yield identity((0, len(unit.segment.text)), (0, len(translation)))
+            return
         if unit.is_fixed:
             yield _same(find_words(unit.segment.text))
             return

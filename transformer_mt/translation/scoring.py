@@ -109,7 +109,8 @@ def pairs_of_json(translator: Translator, path: str, most: int) -> Iterator[list
                     f"{path}:{number}: its tokens must be pieces of this model, but {strange[0]!r} is none; "
                     "was the file written with another model?"
                 )
-            is_fixed = "unchanged" in facts["flags"]  # a blank line or a number, which no model translated
+            # A number, or what a memory had: no model translated it.
+            is_fixed = not {"unchanged", "memory"}.isdisjoint(facts["flags"])
             if not pieces and (is_fixed or not source.strip()):
                 sources, sizes = [], []
             encoded = translator.encode_src(sources, tag)

@@ -29,6 +29,8 @@ class Segment:
     """The white space between it and the next segment of the line."""
     lowercased: str | None = None
     """What is translated instead of a text in capitals; it has the same length."""
+    known: str | None = None
+    """Its translation in a memory."""
 
     @property
     def searched(self) -> str:

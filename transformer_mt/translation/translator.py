@@ -11,6 +11,7 @@ from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.data.vocabulary.tokenizer import UNK, Tokenizer
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.importing.model_folder import run_of
+from transformer_mt.memories.memory import Memory, read_memory
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.runs.usage import check_translates
 from transformer_mt.search.hypothesis import Hypothesis
@@ -49,9 +50,10 @@ class Translator:
         others: Sequence[Config] = (),
         calibration: Calibration | None = None,
         glossary: Glossary | None = None,
+        memory: Memory | None = None,
     ) -> None:
         """`others` are the configs of the other models of an ensemble; `calibration` gives each translation a
-        confidence; `glossary` has terms that translations must have.
+        confidence; `glossary` has terms that translations must have, `memory` what was translated before.
         """
         data = config.data
         self.calibration = calibration
@@ -59,7 +61,7 @@ class Translator:
         self.directions = data.directions
         """Source and target language of what the model was trained on."""
         self._configs = [config, *others]
-        self.glossary = glossary
+        self.glossary, self.memory = glossary, memory
         self._second: Translator | None = None
         """The search by which lines that look wrong are translated again."""
         self._set_direction((data.source_lang, data.target_lang))
@@ -86,6 +88,15 @@ class Translator:
         """The translator that translates the terms of a glossary as it says; it is of this direction."""
         other = copy.copy(self)
         other.glossary = glossary
+        other._set_direction((self.source_lang, self.target_lang))
+        return other
+
+    def with_memory(self, memory: Memory | None) -> "Translator":
+        """The translator that knows what was translated before: the same text is translated in the same way,
+        and a model that was trained for it sees the translation of a similar one.
+        """
+        other = copy.copy(self)
+        other.memory = memory
         other._set_direction((self.source_lang, self.target_lang))
         return other
 
@@ -120,11 +131,14 @@ class Translator:
         self.source_lang, self.target_lang = direction
         if self._second is not None:
             self._second = copy.copy(self._second)
-            self._second.glossary = self.glossary
+            self._second.glossary, self._second.memory = self.glossary, self.memory
             self._second._set_direction(direction)
         self._is_natural = all(map(is_natural, direction))
         glossary = self.glossary if self.glossary and self.glossary.languages == direction else None
-        self.planner = Planner(self.tokenizer, self._configs, self.engine.max_positions, direction, glossary)
+        memory = self.memory if self.memory and self.memory.languages == direction else None
+        self.planner = Planner(
+            self.tokenizer, self._configs, self.engine.max_positions, direction, glossary, memory
+        )
 
     def encode_src(self, lines: Sequence[str], tag: str | None = None) -> list[Ids]:
         """Piece ids of whole lines, after the control pieces: the target language if the model needs it, and
@@ -165,16 +179,19 @@ class Translator:
         engine: str = "auto",
         ensemble: Sequence[str | Path] = (),
         glossary: str | Path | None = None,
+        memory: str | Path | None = None,
     ) -> "Translator":
         """The translator in a run's folder, an exported one or a public model's; `decode` changes settings of
-        its search (`{"beam": 1}`), `glossary` is a file of terms.
+        its search (`{"beam": 1}`), `glossary` is a file of terms, `memory` one of earlier translations.
 
         `ensemble` names runs that translate with it. `dtype` is float32 for a run, and what was exported for
         an export.
         """
-        if glossary is not None:
+        if glossary is not None or memory is not None:
             plain = cls.load(folder, device, dtype, decode, engine, ensemble)
-            return plain.with_glossary(read_glossary(glossary, (plain.source_lang, plain.target_lang)))
+            languages = plain.source_lang, plain.target_lang
+            plain = plain if glossary is None else plain.with_glossary(read_glossary(glossary, languages))
+            return plain if memory is None else plain.with_memory(read_memory(memory, languages))
         run = run_of(folder)
         config = run.config(decode)
         check_translates(config, folder)
@@ -305,7 +322,9 @@ class Translator:
         """
         for number, unit in enumerate(units):
             if unit.is_fixed:
-                yield number, TranslatedUnit(unit, [replace(NOTHING, translation=unit.segment.text)])
+                text = unit.segment.text if unit.segment.known is None else unit.segment.known
+                flags = [] if unit.segment.known is None else ["memory"]
+                yield number, TranslatedUnit(unit, [replace(NOTHING, translation=text)], flags)
         numbers = [number for number, unit in enumerate(units) if not unit.is_fixed]
         if not numbers:
             return

@@ -6,9 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from transformer_mt.config import Config, DecodeConfig
+from transformer_mt.config.parts.memory import MEMORY
 from transformer_mt.data.vocabulary.term_pieces import PieceTerm, TermPieces, pieces_of_span
 from transformer_mt.data.vocabulary.tokenizer import UNK, Tokenizer
 from transformer_mt.errors import InputError
+from transformer_mt.memories.memory import Memory
 from transformer_mt.terms.glossary import Glossary, Match
 from transformer_mt.text.edges import edges
 from transformer_mt.text.languages import is_natural
@@ -41,7 +43,9 @@ class Unit:
 
     @property
     def is_fixed(self) -> bool:
-        """True if the unit has nothing to translate, such as a number, an address or an emoji."""
+        """True if the unit is not searched for: it has nothing to translate, such as a number, an address or
+        an emoji, or a memory has its translation.
+        """
         return not self.src
 
     @property
@@ -72,8 +76,8 @@ class Line:
 
     @property
     def is_fixed(self) -> bool:
-        """True if no unit of the line is translated."""
-        return all(unit.is_fixed for unit in self.units)
+        """True if no unit of the line is translated, nor was before."""
+        return all(unit.is_fixed and unit.segment.known is None for unit in self.units)
 
 
 @dataclass(frozen=True)
@@ -158,11 +162,14 @@ class Planner:
         max_positions: int | None,
         direction: tuple[str, str],
         glossary: Glossary | None = None,
+        memory: Memory | None = None,
     ) -> None:
         """`configs` are those of all models of an ensemble, the first being the one that leads; `direction`
         is the source and the target language.
         """
-        self.tokenizer, self.glossary = tokenizer, glossary
+        self.tokenizer, self.glossary, self.memory = tokenizer, glossary, memory
+        self._least_similarity = configs[0].data.memory.threshold
+        self._memory_piece = tokenizer.control_ids.get(MEMORY)
         self._term_pieces = TermPieces.of(tokenizer)
         self.source_lang, self.target_lang = direction
         self._is_natural = all(map(is_natural, direction))
@@ -222,11 +229,21 @@ class Planner:
     ) -> _DividedLine:
         before, words, after = self._edges(source, prefix)
         may_stay = self._is_natural and not prefix
+        found = self._segments(words, prefix, settings, protected, in_capitals)
+        if self.memory is not None and not prefix:
+            found = self._remembered(words, found, self.memory)
         segments = [
-            (segment, may_stay and not has_words(segment.text, protected))
-            for segment in self._segments(words, prefix, settings, protected, in_capitals)
+            (segment, segment.known is not None or (may_stay and not has_words(segment.text, protected)))
+            for segment in found
         ]
         return _DividedLine(source, prefix, protected, before, after, segments)
+
+    @staticmethod
+    def _remembered(words: str, segments: list[Segment], memory: Memory) -> list[Segment]:
+        """The line as one segment if the memory has it, else its segments with those that the memory has."""
+        if (known := memory.exact(words)) is not None:
+            return [Segment(words, "", known=known)]
+        return [replace(segment, known=memory.exact(segment.text)) for segment in segments]
 
     def _line(
         self, line: _DividedLine, encoded: Iterator[Ids], prefix: Ids, settings: DecodeConfig, before: Ids
@@ -328,7 +345,20 @@ class Planner:
             )
             for segment, ids in zip(segments, encoded)
         ]
-        return [self._with_terms(unit, self.glossary) for unit in units] if self.glossary else units
+        units = [self._with_terms(unit, self.glossary) for unit in units] if self.glossary else units
+        return [self._with_similar(unit, self.memory) for unit in units] if self.memory else units
+
+    def _with_similar(self, unit: Unit, memory: Memory) -> Unit:
+        """The unit with the translation of a similar text after its source, if the model has learnt to read
+        it and it fits.
+        """
+        if unit.is_fixed or self._memory_piece is None:
+            return unit
+        similar = memory.similar(unit.segment.searched, self._least_similarity)
+        if similar is None:
+            return unit
+        src = [*unit.src, self._memory_piece, *self.tokenizer.encode_src([similar.target])[0]]
+        return replace(unit, src=src) if len(src) < self.max_src_length else unit
 
     def _with_terms(self, unit: Unit, glossary: Glossary) -> Unit:
         """The unit with its terms, in its source too if the model has learnt to read them and they fit."""

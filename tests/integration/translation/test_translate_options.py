@@ -80,6 +80,7 @@ def test_resumed_json_lines_keep_their_numbers(tiny_run, source, tmp_path, cli, 
         (["--ensemble", "RUN"], "was begun with another value of model 2"),
         (["-i", "OTHER"], "was begun with another value of the input,"),
         (["--glossary", "TERMS"], "was begun with another value of the glossary,"),
+        (["--memory", "TERMS"], "was begun with another value of the memory,"),
         (["MODEL"], "was begun with another value of the model,"),
     ],
 )
@@ -520,3 +521,17 @@ def test_a_broken_glossary_is_a_sentence(tiny_run, tmp_path, cli, content, messa
         file.write_text(content, encoding="utf-8")
     status, out, err = cli("translate", tiny_run, "--glossary", file, "The dog sleeps.")
     assert (status, out) == (2, "") and message in err and "Traceback" not in err
+
+
+def test_what_a_memory_has_is_translated_as_it_was(tiny_run, tmp_path, cli):
+    file = tmp_path / "memory.tsv"
+    file.write_text("en\tde\nThe dog sleeps.\tEin Hund, der schläft.\n", encoding="utf-8")
+    status, out, _ = cli("translate", tiny_run, "--memory", file, "The dog sleeps.")
+    assert (status, out) == (0, "Ein Hund, der schläft.\n")
+    page = "<p>The dog <b>sleeps</b>.</p><p>The dog sleeps.</p>"
+    status, out, _ = cli("translate", tiny_run, "--memory", file, "--format", "html", page)
+    assert status == 0 and "<p>Ein Hund, der schläft.</p>" in out and out.count("Ein Hund") == 2
+    status, out, _ = cli("translate", tiny_run, "--memory", file, "--json", "The dog sleeps.")
+    assert json.loads(out)["flags"] == ["memory"]
+    status, _, err = cli("translate", tiny_run, "--memory", tmp_path / "no.tmx", "The dog sleeps.")
+    assert status == 2 and "no.tmx" in err and "Traceback" not in err

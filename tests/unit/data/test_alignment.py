@@ -72,7 +72,7 @@ def linked_texts(batch, tokenizer, row):
 
 def test_the_links_of_a_file_are_those_of_the_pairs_that_are_kept(corpus, tmp_path):
     data = prepare(corpus(file=str(tmp_path / "a.links")))
-    rows = AlignedRows(data.train, data.links, data.tokenizer)
+    rows = AlignedRows(data.train, data.facts.links, data.tokenizer)
     batch = rows.batch(0, np.arange(3))
     sources = [words_of(data.tokenizer, data.train.src(i)) for i in range(3)]
     assert sources == ["▁the▁red▁house.", "▁a▁small▁dog▁sleeps", "▁the▁dog,▁the▁house"]
@@ -88,7 +88,7 @@ def test_the_links_of_a_file_are_those_of_the_pairs_that_are_kept(corpus, tmp_pa
 
 def test_the_weights_of_a_target_piece_sum_to_one(corpus, tmp_path):
     data = prepare(corpus(file=str(tmp_path / "a.links")))
-    links = AlignedRows(data.train, data.links, data.tokenizer).batch(0, np.arange(3)).links
+    links = AlignedRows(data.train, data.facts.links, data.tokenizer).batch(0, np.arange(3)).links
     sums = {}
     for row, tgt, weight in zip(links.rows.tolist(), links.tgt.tolist(), links.weights.tolist()):
         sums[row, tgt] = sums.get((row, tgt), 0.0) + weight
@@ -102,8 +102,8 @@ def test_bpe_dropout_moves_links_with_their_characters(corpus, tmp_path, epoch):
     data = prepare(config)
     changing = changing_pieces(config, data.train, data.sizes, data.tokenizer)
     rows, usual = (
-        AlignedRows(data.train, data.links, data.tokenizer, changing),
-        AlignedRows(data.train, data.links, data.tokenizer),
+        AlignedRows(data.train, data.facts.links, data.tokenizer, changing),
+        AlignedRows(data.train, data.facts.links, data.tokenizer),
     )
 
     def characters(batch, row):
@@ -125,7 +125,7 @@ def test_a_row_of_another_text_has_no_links(corpus, tmp_path):
     config = corpus(augment={"concat": 0.6}, file=str(tmp_path / "a.links"))
     data = prepare(config)
     changing = changing_pieces(config, data.train, data.sizes, data.tokenizer)
-    rows = AlignedRows(data.train, data.links, data.tokenizer, changing)
+    rows = AlignedRows(data.train, data.facts.links, data.tokenizer, changing)
     src, _ = rows.rows(0, np.arange(3))
     kept = [np.array_equal(src[i], data.train.src(i)) for i in range(3)]
     assert any(kept) and not all(kept)

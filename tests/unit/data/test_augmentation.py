@@ -52,7 +52,7 @@ def augmented(pairs, tokenizer, seed=1, max_length=128, dropout=0.0, most_words=
     config = AugmentConfig(**probabilities)
     augmentation = Augmentation(pairs, tokenizer, config, [200, 400], seed, max_length)
     sides = [SubwordDropout(each, dropout, seed, most_words) for each in (tokenizer.src, tokenizer.tgt)]
-    return EpochPairs(pairs, max_length, augmentation, sides if dropout else None)
+    return EpochPairs(pairs, max_length, [augmentation], sides if dropout else None)
 
 
 def texts(tokenizer, made, epoch=0, rows=None):
@@ -147,7 +147,7 @@ def test_a_pair_with_unknown_characters_has_no_text_to_change(tmp_path):
     pairs = EncodedPairs([tmp_path / "a"])
     config = AugmentConfig(upper=0.99, concat=0.9)
     augmentation = Augmentation(pairs, tokenizer, config, [20], 1, 200)
-    src, _ = EpochPairs(pairs, 200, augmentation, None).rows(0, np.arange(20))
+    src, _ = EpochPairs(pairs, 200, [augmentation], None).rows(0, np.arange(20))
     assert all(src[i].tolist() == ids[i] for i in range(0, 20, 2))
     others = [src[i].tolist() for i in range(1, 20, 2)]
     assert any(row != ids[1] for row in others) and all(UNK not in row for row in others)
@@ -161,7 +161,7 @@ def test_a_change_with_unknown_characters_is_not_made(tmp_path):
     write_chunks(tmp_path / "a", [(Column.of(src), Column.of(tgt))])
     pairs = EncodedPairs([tmp_path / "a"])
     augmentation = Augmentation(pairs, tokenizer, AugmentConfig(upper=0.999), [2], 1, 200)
-    made_src, made_tgt = EpochPairs(pairs, 200, augmentation, None).rows(0, np.arange(2))
+    made_src, made_tgt = EpochPairs(pairs, 200, [augmentation], None).rows(0, np.arange(2))
     assert UNK in tokenizer.encode_tgt(["EIN HUND."])[0]
     assert [row.tolist() for row in made_src] == src and [row.tolist() for row in made_tgt] == tgt
 

@@ -115,7 +115,7 @@ def pairs(tokenizer, tmp_path):
 
 def spelled(pairs, tokenizer, dropout, max_length, most_words=1000):
     sides = [SubwordDropout(each, dropout, 1, most_words) for each in (tokenizer.src, tokenizer.tgt)]
-    return EpochPairs(pairs, max_length, None, sides)
+    return EpochPairs(pairs, max_length, [], sides)
 
 
 def test_batches_of_an_epoch_are_planned_by_its_own_lengths(tokenizer, pairs):

@@ -39,7 +39,7 @@ def prepared(tmp_path_factory):
                 }
             )
             data = prepare(config)
-            return config, data, changing_pieces(config, data.train, data.sizes, data.tokenizer, data.links)
+            return config, data, changing_pieces(config, data.train, data.sizes, data.tokenizer, data.facts)
 
         yield prepared
 

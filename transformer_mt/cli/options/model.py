@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transformer_mt.cli.options.flags import add_flags, check_searches, given
+from transformer_mt.cli.options.references import with_references
 from transformer_mt.config.decode import DecodeConfig
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.messages import say
@@ -53,14 +54,6 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_glossary(parser: argparse.ArgumentParser) -> None:
-    """The terms that translations must have."""
-    parser.add_argument(
-        "--glossary", metavar="FILE",
-        help="terms and their translations (.tsv, .csv, .tbx); translations must have them",
-    )  # fmt: skip
-
-
 def add_search(parser: argparse.ArgumentParser) -> None:
     """The settings of the search; what is not given is the config's."""
     group = parser.add_argument_group("search", "Settings that win over `decode` in the model's config.")
@@ -106,11 +99,8 @@ def load_translator(
         folder, arguments.device, arguments.dtype, decode, arguments.engine, arguments.ensemble
     )
     translator = _in_direction(translator, arguments, any_direction)
-    if glossary := getattr(arguments, "glossary", None):
-        from transformer_mt.terms.glossary_file import read_glossary
-
-        languages = translator.source_lang, translator.target_lang
-        translator = translator.with_glossary(read_glossary(glossary, languages))
+    references = (getattr(arguments, name, None) for name in ("glossary", "memory"))
+    translator = with_references(translator, *references)
     # An option of `translate`
     return translator.retrying() if getattr(arguments, "retry", False) else translator
 

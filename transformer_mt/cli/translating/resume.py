@@ -39,8 +39,9 @@ def record_of(
     languages = translator.source_lang, translator.target_lang
     models = [run_of(model, *languages).path for model in (arguments.model, *arguments.ensemble)]
     read = {"the input": arguments.input, **(files or {})}
-    if arguments.glossary:
-        read["the glossary"] = arguments.glossary
+    for name in ("glossary", "memory"):
+        if file := getattr(arguments, name):
+            read[f"the {name}"] = file
     return facts(models, settings, read)
 
 

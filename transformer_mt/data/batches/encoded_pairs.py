@@ -96,3 +96,16 @@ class EncodedPairs:
     def _row(self, side: int, i: int) -> np.ndarray:
         chunk = bisect_right(self._starts, i) - 1
         return self._chunks[chunk][side].row(i - self._starts[chunk])
+
+
+@dataclass(frozen=True)
+class PairFacts:
+    """What was found out about each training pair, row by row; None where the training does not need it."""
+
+    links: EncodedPairs | None = None
+    """The source and the target positions of pieces that belong together."""
+    similar: EncodedPairs | None = None
+    """As source, the translation of a similar pair."""
+
+
+NO_FACTS = PairFacts()

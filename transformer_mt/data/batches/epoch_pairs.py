@@ -1,20 +1,24 @@
-"""The training pairs as each epoch has them: changed by `data.augment`, with the terms of `data.terms`,
-spelled by BPE-dropout.
+"""The training pairs as each epoch has them: changed by `data.augment`, with terms and similar translations
+in their sources (`data.terms`, `data.memory`), spelled by BPE-dropout.
 """
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from transformer_mt.config import Config
 from transformer_mt.data.batches.augmentation import Augmentation
 from transformer_mt.data.batches.batching import Batch, make_batch
-from transformer_mt.data.batches.encoded_pairs import Chunk, Column, EncodedPairs
+from transformer_mt.data.batches.encoded_pairs import NO_FACTS, Chunk, Column, EncodedPairs, PairFacts
+from transformer_mt.data.batches.memory_annotation import MemoryAnnotation
 from transformer_mt.data.batches.subword_dropout import SubwordDropout
 from transformer_mt.data.batches.term_annotation import AlignedTerms, GlossaryTerms, TermAnnotation
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.terms.glossary_file import read_glossary
+
+RowChange = Callable[[int, np.ndarray, Chunk], Chunk]
+"""(epoch, rows, their columns) -> the columns as the epoch has them."""
 
 
 def changing_pieces(
@@ -22,10 +26,10 @@ def changing_pieces(
     pairs: EncodedPairs,
     sizes: Sequence[int],
     tokenizer: Tokenizer,
-    links: EncodedPairs | None = None,
+    facts: PairFacts = NO_FACTS,
 ) -> "EpochPairs | None":
     """The pairs as the config asks for; None where they are the same in all epochs. `sizes` are those of the
-    corpora; without a glossary `links` say what its terms are.
+    corpora.
     """
     dropout, seed, max_length = config.tokenizer.bpe_dropout, config.seed, config.data.max_length
     augmentation, sides = None, None
@@ -35,18 +39,16 @@ def changing_pieces(
         # One per side, also with a shared vocabulary: its table of words is limited, and the sources, which
         # are read first, would fill it.
         sides = SubwordDropout(tokenizer.src, dropout, seed), SubwordDropout(tokenizer.tgt, dropout, seed)
-    annotation = _annotation(config, pairs, sizes, tokenizer, links) if config.data.terms.share else None
-    if not (augmentation or annotation or sides):
-        return None
-    return EpochPairs(pairs, max_length, augmentation, annotation, sides)
+    changes: list[RowChange] = [augmentation] if augmentation else []
+    if config.data.terms.share:
+        changes.append(_terms(config, pairs, sizes, tokenizer, facts))
+    if facts.similar is not None:
+        changes.append(MemoryAnnotation(config, tokenizer, facts.similar))
+    return EpochPairs(pairs, max_length, changes, sides) if changes or sides else None
 
 
-def _annotation(
-    config: Config,
-    pairs: EncodedPairs,
-    sizes: Sequence[int],
-    tokenizer: Tokenizer,
-    links: EncodedPairs | None,
+def _terms(
+    config: Config, pairs: EncodedPairs, sizes: Sequence[int], tokenizer: Tokenizer, facts: PairFacts
 ) -> TermAnnotation:
     settings, languages = config.data.terms, config.data.languages
     if settings.file is not None:
@@ -54,8 +56,8 @@ def _annotation(
             read_glossary(settings.file, languages), tokenizer
         )
     else:
-        assert links is not None
-        terms = AlignedTerms(pairs, links, tokenizer, languages[1])
+        assert facts.links is not None
+        terms = AlignedTerms(pairs, facts.links, tokenizer, languages[1])
     return TermAnnotation(config, sizes, tokenizer, terms)
 
 
@@ -68,14 +70,13 @@ class EpochPairs:
         self,
         pairs: EncodedPairs,
         max_length: int,
-        augmentation: Augmentation | None,
-        annotation: TermAnnotation | None,
+        changes: Sequence[RowChange],
         sides: tuple[SubwordDropout, SubwordDropout] | None,
     ) -> None:
-        """`sides` segment the sources and the targets."""
+        """`changes` are made one after the other; `sides` segment the sources and the targets."""
         self._pairs, self._max_length = pairs, max_length
-        self._augmentation, self._annotation, self._sides = augmentation, annotation, sides
-        if augmentation and sides:
+        self._changes, self._sides = changes, sides
+        if sides and any(isinstance(change, Augmentation) for change in changes):
             # Only the words of the unchanged corpus have other segmentations: augmentation makes new
             # misspelled words in every epoch.
             for number, side in enumerate(sides):
@@ -107,8 +108,9 @@ class EpochPairs:
         return make_batch(*self.rows(epoch, rows))
 
     def _changed(self, epoch: int, rows: np.ndarray, chunk: Chunk) -> Chunk:
-        chunk = self._augmentation(epoch, rows, chunk) if self._augmentation else chunk
-        return self._annotation(epoch, rows, chunk) if self._annotation else chunk
+        for change in self._changes:
+            chunk = change(epoch, rows, chunk)
+        return chunk
 
     def _lengths(self, side: int, epoch: int, rows: np.ndarray, column: Column) -> np.ndarray:
         usual = column.lengths

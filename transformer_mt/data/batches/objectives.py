@@ -16,7 +16,7 @@ from transformer_mt.config.parts.objective import MASK, Objective, label_piece
 from transformer_mt.data.batches.aligned_rows import AlignedRows
 from transformer_mt.data.batches.batching import Batch, ChangingPairs, make_batch, make_encoder_batch
 from transformer_mt.data.batches.denoising import Denoising
-from transformer_mt.data.batches.encoded_pairs import EncodedPairs
+from transformer_mt.data.batches.encoded_pairs import NO_FACTS, EncodedPairs, PairFacts
 from transformer_mt.data.batches.epoch_pairs import changing_pieces
 from transformer_mt.data.batches.masking import Masking
 from transformer_mt.data.batches.row_random import random_bits, uniforms
@@ -32,17 +32,17 @@ def epoch_pairs(
     pairs: EncodedPairs,
     sizes: Sequence[int],
     tokenizer: Tokenizer,
-    links: EncodedPairs | None = None,
+    facts: PairFacts = NO_FACTS,
 ) -> ChangingPairs | None:
     """The training pairs as the config asks for; None where they are the same in all epochs. `sizes` are
-    those of the corpora; `links` say which of their pieces belong together.
+    those of the corpora.
     """
     objectives = [entry.objective for entry in config.data.entries]
-    changing = changing_pieces(config, pairs, sizes, tokenizer, links)
+    changing = changing_pieces(config, pairs, sizes, tokenizer, facts)
     learnt = of_objectives(config, pairs, sizes, objectives, tokenizer, changing)
-    if links is None or not config.train.guided_alignment.weight:
+    if facts.links is None or not config.train.guided_alignment.weight:
         return learnt
-    return AlignedRows(pairs, links, tokenizer, learnt)
+    return AlignedRows(pairs, facts.links, tokenizer, learnt)
 
 
 def of_objectives(

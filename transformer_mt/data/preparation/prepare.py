@@ -25,7 +25,7 @@ from transformer_mt.config import Config, DataConfig
 from transformer_mt.config.parts.filter import FilterConfig
 from transformer_mt.config.parts.objective import Objective
 from transformer_mt.data.alignment.training_links import TrainingLinks
-from transformer_mt.data.batches.encoded_pairs import EncodedPairs, write_chunks
+from transformer_mt.data.batches.encoded_pairs import NO_FACTS, EncodedPairs, PairFacts, write_chunks
 from transformer_mt.data.batches.mixture import effective_weights
 from transformer_mt.data.cleaning import drop_reasons
 from transformer_mt.data.cleaning.model_score import LogProbs, identity_of_models
@@ -48,9 +48,10 @@ from transformer_mt.data.preparation.first_pass import (
 )
 from transformer_mt.data.preparation.second_pass import CorpusCounts, second_pass
 from transformer_mt.data.preparation.shard_helper import ShardHelper
+from transformer_mt.data.preparation.similar_pairs import SimilarPairs
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError, WorkError
-from transformer_mt.files import fsync, write_text
+from transformer_mt.files import digest, fsync, write_text
 from transformer_mt.locks import FolderLock, wait_for_folder
 from transformer_mt.markdown import table
 from transformer_mt.messages import messages_to, say
@@ -93,8 +94,8 @@ class PreparedData:
     """Share of the training sources with more than one sentence."""
     held_out: dict[str, list[Pair]]
     """The sets held out of the training corpora, by name: valid, test."""
-    links: EncodedPairs | None = None
-    """What stands for what in the training pairs, where the training needs it."""
+    facts: PairFacts = NO_FACTS
+    """What was found out about the training pairs."""
 
     @property
     def sizes(self) -> list[int]:
@@ -117,12 +118,20 @@ def prepare(
     among those `left_out` are dropped, as those of the validation and test sets are.
     """
     data = _prepared(config, tokenizer, log_probs, left_out)
-    if not config.needs_links:
+    facts, parts = NO_FACTS, [data.fingerprint]
+    of_pairs = config, data.train, data.sizes, data.tokenizer
+    if config.needs_links:
+        finder = TrainingLinks(*of_pairs)
+        links, mine = finder.load(data.fingerprint, lambda entry: training_pairs(entry, config.data))
+        facts, parts = replace(facts, links=links), [*parts, mine]
+    if config.data.memory.share:
+        similar, mine = SimilarPairs(*of_pairs).load(data.fingerprint)
+        facts, parts = replace(facts, similar=similar), [*parts, mine]
+    if config.data.terms.share and (glossary := config.data.terms.file) is not None:
+        parts.append(digest(Path(glossary)))
+    if len(parts) == 1:
         return data
-    finder = TrainingLinks(config, data.train, data.sizes, data.tokenizer)
-    links, fingerprint = finder.load(data.fingerprint, lambda entry: training_pairs(entry, config.data))
-    both = hashlib.sha256(f"{data.fingerprint} {fingerprint}".encode()).hexdigest()
-    return replace(data, links=links, fingerprint=both)
+    return replace(data, facts=facts, fingerprint=hashlib.sha256(" ".join(parts).encode()).hexdigest())
 
 
 def _prepared(

@@ -1,0 +1,87 @@
+"""Translations that were made before."""
+
+import pytest
+
+from tests.conftest import TINY
+from tests.engines import TableEngine
+from transformer_mt import Translator
+from transformer_mt.config import Config, TokenizerConfig
+from transformer_mt.config.parts.memory import MEMORY
+from transformer_mt.data.corpora import toy
+from transformer_mt.data.vocabulary.tokenizer import Tokenizer
+from transformer_mt.memories.memory import Memory
+from transformer_mt.translation.alignment import align_segment
+
+PAIRS = [("The dog sleeps in the garden.", "Im Garten schläft der Hund!"), ("A dog. A cat.", "Hund; Katze.")]
+MEMORY_OF_PAIRS = Memory(PAIRS, ("en", "de"))
+
+
+@pytest.fixture(scope="module")
+def plain(tiny_run):
+    return Translator.load(tiny_run, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def remembering(plain):
+    return plain.with_memory(MEMORY_OF_PAIRS)
+
+
+def test_the_same_text_is_translated_in_the_same_way_and_flagged(remembering, plain):
+    lines = ["The dog sleeps in the garden.", " - The dog sleeps  in the garden.", "The bird sings."]
+    results = remembering.translate(lines)
+    assert results[0].translation == "Im Garten schläft der Hund!" and results[0].flags == ["memory"]
+    assert results[1].translation == " - Im Garten schläft der Hund!"
+    assert results[2].translation == plain.translate(lines[2:])[0].translation and results[2].flags == []
+
+
+def test_a_line_is_looked_for_before_its_sentences(remembering, plain):
+    both = remembering.translate(["A dog. A cat.", "The dog sleeps in the garden. The bird sings."])
+    assert both[0].translation == "Hund; Katze."
+    assert both[1].translation.startswith("Im Garten schläft der Hund! ")
+    assert both[1].flags[:2] == ["split", "memory"]
+    assert both[1].translation.endswith(plain.translate(["The bird sings."])[0].translation)
+
+
+def test_a_given_prefix_is_kept(remembering):
+    (result,) = remembering.translate([PAIRS[0][0]], prefixes=["Der"])
+    assert result.translation.startswith("Der") and "memory" not in result.flags
+
+
+def test_what_a_memory_had_is_aligned_as_a_whole(remembering):
+    (result,) = remembering.translate([PAIRS[0][0]], align=True)
+    (segment,) = result.n_best[0].aligned
+    assert (segment.source, segment.target) == ([(0, 29)], [(0, 27)])
+
+
+def test_another_direction_has_no_memory(plain):
+    assert plain.with_memory(Memory(PAIRS, ("de", "en"))).planner.memory is None
+
+
+class Watching(TableEngine):
+    def search(self, requests, settings, n_best):
+        self.sources = [request.src for request in requests]
+        self.answers = {tuple(src): ["Der Hund schläft."] for src in self.sources}
+        return super().search(requests, settings, n_best)
+
+
+def test_a_model_that_reads_similar_translations_gets_them_after_its_source():
+    tokenizer = Tokenizer.train(toy.generate("train", 400), TokenizerConfig(vocab_size=400), [MEMORY])
+    engine = Watching(tokenizer, {})
+    config = Config.model_validate({"name": "memory", **TINY})
+    translator = Translator(engine, tokenizer, config, memory=MEMORY_OF_PAIRS)
+    texts = ["The cat sleeps in the garden.", "A bird."]
+    translator.translate(texts)
+    plain = tokenizer.encode_src(texts)
+    similar = [tokenizer.control_id(MEMORY), *tokenizer.encode_src([PAIRS[0][1]])[0]]
+    assert engine.sources == [[*plain[0], *similar], plain[1]]
+    tgt = tokenizer.encode_tgt(["Der Hund schläft."])[0]
+    rows = [[1.0] + [0.0] * (len(engine.sources[0]) - 1)] * len(tgt)
+    aligned = align_segment(tokenizer, texts[0], engine.sources[0], tgt, rows)
+    assert [texts[0][slice(*span)] for span in aligned.source][:2] == ["The", "cat"]
+    assert aligned.attention[:, 0].tolist() == pytest.approx([1.0] * len(aligned.target))
+
+
+def test_a_memory_file_is_a_setting_of_load(tiny_run, tmp_path):
+    (tmp_path / "memory.tsv").write_text("en\tde\nA dog.\tEin Hündchen.\n", encoding="utf-8")
+    translator = Translator.load(tiny_run, device="cpu", memory=tmp_path / "memory.tsv")
+    assert translator.translate(["A dog."])[0].translation == "Ein Hündchen."

@@ -1,0 +1,56 @@
+"""What translators bring: terms, and what was translated before."""
+
+import argparse
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from transformer_mt.translation.translator import Translator
+
+Direction = tuple[str, str]
+FileOf = tuple[Direction | None, str]
+"""A file, and the direction that it is for; None where there is only one."""
+
+_GLOSSARY = "terms and their translations (.tsv, .csv, .tbx); translations must have them"
+_MEMORY = "what was translated before (.tmx, .tsv, ...): the same text is translated in the same way"
+
+
+def add_references(parser: argparse.ArgumentParser) -> None:
+    """A file of each."""
+    parser.add_argument("--glossary", metavar="FILE", help=_GLOSSARY)
+    parser.add_argument("--memory", metavar="FILE", help=_MEMORY)
+
+
+def add_references_by_direction(parser: argparse.ArgumentParser) -> None:
+    """A file of each for each direction."""
+    for flag, meaning in (("--glossary", _GLOSSARY), ("--memory", _MEMORY)):
+        parser.add_argument(
+            flag, metavar="[FROM:TO=]FILE", action="append", default=[], type=_file_of,
+            help=f"{meaning}; repeatable",
+        )  # fmt: skip
+
+
+def with_references(translator: "Translator", glossary: str | None, memory: str | None) -> "Translator":
+    """The translator with the terms and the translations of these files."""
+    languages = translator.source_lang, translator.target_lang
+    if glossary is not None:
+        from transformer_mt.terms.glossary_file import read_glossary
+
+        translator = translator.with_glossary(read_glossary(glossary, languages))
+    if memory is not None:
+        from transformer_mt.memories.memory import read_memory
+
+        translator = translator.with_memory(read_memory(memory, languages))
+    return translator
+
+
+def direction_of(text: str) -> Direction:
+    """The languages of `en:de`."""
+    source, colon, target = text.partition(":")
+    if not (source and colon and target):
+        raise argparse.ArgumentTypeError(f"must be two languages such as en:de, but is {text}")
+    return source, target
+
+
+def _file_of(text: str) -> FileOf:
+    direction, is_given, file = text.partition("=")
+    return (direction_of(direction), file) if is_given else (None, text)
