@@ -6,6 +6,8 @@ from pathlib import Path
 
 from transformer_mt.data.corpora.file import FileCorpus
 from transformer_mt.memories.index import FuzzyIndex
+from transformer_mt.text.compressed import without_compression
+from transformer_mt.text.lines import read_lines
 from transformer_mt.text.pair import Pair
 
 
@@ -49,5 +51,16 @@ def _key(text: str) -> str:
 
 
 def read_memory(file: str | Path, languages: tuple[str, str]) -> Memory:
-    """The pairs of a file: TMX, or any other format of corpora. InputError names what cannot be read."""
-    return Memory(FileCorpus(file=str(file)).read(languages), languages)
+    """The pairs of a file: TMX, or any other format of corpora; a table whose first row does not name the
+    languages has source and target in its first two columns. InputError names what cannot be read.
+    """
+    corpus = FileCorpus(file=str(file), columns=[1, 2] if _has_no_header(str(file), languages) else None)
+    return Memory(corpus.read(languages), languages)
+
+
+def _has_no_header(file: str, languages: tuple[str, str]) -> bool:
+    delimiter = {".tsv": "\t", ".csv": ","}.get(Path(without_compression(file)).suffix.lower())
+    if delimiter is None:
+        return False
+    first = next(read_lines(file), "")
+    return not {*languages} <= {cell.strip().strip('"') for cell in first.split(delimiter)}

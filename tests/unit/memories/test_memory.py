@@ -85,7 +85,12 @@ TMX = """<?xml version="1.0"?><tmx version="1.4"><header/><body>
 
 
 @pytest.mark.parametrize(
-    ("name", "content"), [("a.tmx", TMX), ("a.tsv", "en\tde\nClose the door.\tTür zu.\n")]
+    ("name", "content"),
+    [
+        ("a.tmx", TMX),
+        ("a.tsv", "en\tde\nClose the door.\tTür zu.\n"),
+        ("b.tsv", "Close the door.\tTür zu.\n"),
+    ],
 )
 def test_files_of_corpora_are_memories(tmp_path, name, content):
     (tmp_path / name).write_text(content, encoding="utf-8")
