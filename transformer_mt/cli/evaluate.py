@@ -24,6 +24,7 @@ from transformer_mt.messages import say
 if TYPE_CHECKING:
     from transformer_mt.config import Config
     from transformer_mt.data.corpora.evaluation_sets import EvaluationSet
+    from transformer_mt.evaluation.alignment_error import HandLinks
     from transformer_mt.evaluation.evaluate import Evaluation
     from transformer_mt.evaluation.metric import Metric
     from transformer_mt.runs.folder import RunFolder
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 _OF_TRANSLATIONS = (
     "source", "reference", "external", "robust", "tag", "ensemble", "engine", "dtype", "glossary", "memory",
-    "to", "from",
+    "links", "to", "from",
 )  # fmt: skip
 _NOT_GIVEN: tuple[object, ...] = (None, False, [], "auto")
 _ABOUT = (
@@ -50,6 +51,11 @@ def add_command(commands: Any) -> None:
     add_references(parser)
     add_external(parser)
     parser.add_argument(
+        "--links", metavar="FILE",
+        help="links of the words of --source and --reference, made by hand (0-0 1?2): also print the "
+        "alignment error rate",
+    )  # fmt: skip
+    parser.add_argument(
         "--robust", action="store_true",
         help="also score the test sets in capitals, with typos, without final marks, two sentences a line, "
         "and look at single words",
@@ -67,12 +73,19 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     config = folder.config()
     if not config.data.directions:
         return _evaluate_text(arguments, folder, config)
+    if arguments.links and len(arguments.source) != 1:
+        raise InputError(Setting("links"), " requires one ", Setting("source"), " and ", Setting("reference"))
     external = external_metrics(arguments, config.evaluate.metrics)
     # Before the model is read: a training may write a better one meanwhile
     weights = folder.weights_digest()
     tests = load_evaluation_sets(arguments, folder, config)
     if not tests:
         raise InputError(f"{folder}: its config has no data.test; give --source FILE --reference FILE")
+    hand = None
+    if arguments.links:
+        from transformer_mt.evaluation.alignment_error import read_hand_links
+
+        hand = read_hand_links(arguments.links, len(tests[0].sentences))
     translator = load_translator(arguments, any_direction=not arguments.source)
     if arguments.source:
         tests = [replace(test, languages=(translator.source_lang, translator.target_lang)) for test in tests]
@@ -80,7 +93,7 @@ def _evaluate(arguments: argparse.Namespace) -> int:
         tests = select_by_language(tests, translator.directions, arguments.to, vars(arguments)["from"])
     with translating_together(translator) as is_mine:
         if is_mine:
-            _score(arguments, folder, config, translator, tests, external, weights)
+            _score(arguments, folder, config, translator, tests, external, weights, hand)
     return 0
 
 
@@ -126,8 +139,11 @@ def _score(
     tests: "list[EvaluationSet]",
     external: "Sequence[Metric]",
     weights: str | None,
+    hand: "list[HandLinks] | None" = None,
 ) -> None:
-    """Print the scores of each set, and keep them with the model of these `weights`."""
+    """Print the scores of each set, and keep them with the model of these `weights`. `hand` are the links of
+    the words of the only set.
+    """
     from transformer_mt.evaluation.evaluate import evaluate
     from transformer_mt.evaluation.outputs import NOT_ITS_OWN
 
@@ -143,6 +159,11 @@ def _score(
             not_saved = _save(evaluation, folder, kept_as) or not_saved  # not lost with a command that fails
             evaluation = evaluation.scored_by(external, test)
         scores = evaluation.scores
+        if hand is not None:
+            from transformer_mt.evaluation.alignment_error import alignment_error
+
+            pairs = [(src, targets[0]) for src, targets in test.sentences]
+            scores = [*scores, alignment_error(translator, pairs, hand)]
         if arguments.json:
             facts = {
                 "test": test.name,

@@ -1,6 +1,7 @@
 """Which words of a translation stand for which words of its source, from the model's cross-attention."""
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,10 +51,21 @@ class AlignedSegment:
             yield self.source[s], self.target[t]
 
 
+def words_between_spaces(text: str) -> list[Span]:
+    """The parts of a text between white space."""
+    return [match.span() for match in re.finditer(r"\S+", text)]
+
+
 def align_segment(
-    tokenizer: Tokenizer, source: str, src: Ids, tgt: Ids, attention: Sequence[Sequence[float]]
+    tokenizer: Tokenizer,
+    source: str,
+    src: Ids,
+    tgt: Ids,
+    attention: Sequence[Sequence[float]],
+    words_of: Callable[[str], list[Span]] = find_words,
 ) -> AlignedSegment:
     """A segment and its translation, from `attention`: for each target piece its weight on each source piece.
+    `words_of` divides both into words.
 
     `src` may begin with tags, which are not in `source`, and may have been cut.
     """
@@ -62,7 +74,7 @@ def align_segment(
     control = {*tokenizer.control_ids.values()} - ({terms.term} if terms else set())
     tags = next((i for i, piece in enumerate(src) if piece not in control), len(src))
     tgt_spans = tokenizer.spans_tgt(tgt)
-    src_words, tgt_words = find_words(source), find_words(tokenizer.decode_tgt(tgt))
+    src_words, tgt_words = words_of(source), words_of(tokenizer.decode_tgt(tgt))
     # After a cut or a tag the attention has fewer or more columns than the text has pieces.
     weights = np.zeros((len(tgt_spans), len(src_spans)), np.float32)
     given = np.asarray(attention, np.float32).reshape(len(tgt), len(src))[:, tags:]

@@ -155,6 +155,12 @@ class Translator:
         each = self.engine.token_log_probs([self._prompted(pair) for pair in pairs])
         return [log_probs[begin:] for log_probs in each] if begin else each
 
+    def cross_attention(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[list[float]]]:
+        """For each (source, target), without EOS, how much each target token attends to each source token."""
+        begin = len(self.planner.prompt)
+        each = self.engine.cross_attention([self._prompted(pair) for pair in pairs])
+        return [rows[begin:] for rows in each] if begin else each
+
     def _prompted(self, pair: tuple[Ids, Ids]) -> tuple[Ids, Ids]:
         """The pair with what the decoder is given before the target."""
         return (pair[0], [*self.planner.prompt, *pair[1]]) if self.planner.prompt else pair
@@ -501,10 +507,7 @@ class Translator:
         searched = [unit for translated in line.units for unit in translated.searched]
         ranks = range(len(result.n_best))
         pairs = [(one.unit.src, self._ids(one.candidates[rank])) for rank in ranks for one in searched]
-        begin = len(self.planner.prompt)
-        attentions = [
-            rows[begin:] for rows in self.engine.cross_attention([self._prompted(pair) for pair in pairs])
-        ]
+        attentions = self.cross_attention(pairs)
         source_tokens: list[str] = []
         alignment: list[int] = []
         for (src, _), rows in zip(pairs, attentions[: len(searched)]):  # of the best candidate

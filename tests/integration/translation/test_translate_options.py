@@ -535,3 +535,17 @@ def test_what_a_memory_has_is_translated_as_it_was(tiny_run, tmp_path, cli):
     assert json.loads(out)["flags"] == ["memory"]
     status, _, err = cli("translate", tiny_run, "--memory", tmp_path / "no.tmx", "The dog sleeps.")
     assert status == 2 and "no.tmx" in err and "Traceback" not in err
+
+
+def test_evaluate_prints_the_alignment_error_rate(tiny_run, tmp_path, cli):
+    for name, line in (
+        ("a.en", "The dog sleeps."),
+        ("a.de", "Der Hund schläft."),
+        ("a.links", "0-0 1-1 2-2"),
+    ):
+        (tmp_path / name).write_text(f"{line}\n", encoding="utf-8")
+    words = ["--source", tmp_path / "a.en", "--reference", tmp_path / "a.de", "--links", tmp_path / "a.links"]
+    status, out, _ = cli("evaluate", tiny_run, *words)
+    assert status == 0 and "  AER " in out and "of 1 pairs" in out
+    status, _, err = cli("evaluate", tiny_run, "--links", tmp_path / "a.links")
+    assert status == 2 and "--links requires one --source and --reference" in err
