@@ -70,8 +70,8 @@ ALLOWED = {
     },
     "training": {
         "config", "config.parts", "data.batches", "data.cleaning", "data.corpora", "data.preparation",
-        "data.vocabulary", "evaluation", "language_models", "model", "runs", "text", "training.parallel",
-        "training.reporting", "training.state", "training.update", "translation",
+        "data.vocabulary", "evaluation", "language_models", "model", "runs", "terms", "text",
+        "training.parallel", "training.reporting", "training.state", "training.update", "translation",
     },
     "training.planning": {
         "config", "data.batches", "data.preparation", "model.build", "model.kernels", "runs", "training",

@@ -125,8 +125,11 @@ class _Equipment:
     ) -> None:
         """InputError if a file is not for one of the directions that are `served`."""
         self._glossaries, self._memories = dict(glossaries), dict(memories)
-        for name, files in (("glossary", self._glossaries), ("memory", self._memories)):
-            if not files or (len(served) == 1 and list(files) == [None]):
+        for name, given in (("glossary", glossaries), ("memory", memories)):
+            files = [direction for direction, _ in given]
+            if len(set(files)) < len(files):
+                raise InputError(Setting(name), " must be one file for each direction, but is several")
+            if not files or (len(served) == 1 and files == [None]):
                 continue
             known = [_direction_served(model, options) for model, options in served]
             if (wrong := next((direction for direction in files if direction not in known), ())) != ():

@@ -102,6 +102,8 @@ class Config(Section):
     def _terms_and_memories_fit(self) -> "Config":
         for key in ("terms", "memory"):
             if not getattr(self.data, key).share:
+                if getattr(self.data, key).file:
+                    raise ValueError(f"data.{key}.file must be left out with data.{key}.share: 0")
                 continue
             if not (self.tokenizer.shared or self.init_from):
                 raise ValueError(f"tokenizer.shared must be true with data.{key}.share, but is false")
@@ -112,6 +114,14 @@ class Config(Section):
     @model_validator(mode="after")
     def _guided_alignment_fits(self) -> "Config":
         guided = self.train.guided_alignment
+        corpora = sum(entry.objective == "translation" for entry in self.data.entries)
+        if guided.files and not self.needs_links:
+            raise ValueError("train.guided_alignment.file must be left out where nothing uses alignments")
+        if guided.files and len(guided.files) != corpora:
+            raise ValueError(
+                f"train.guided_alignment.file must be a file for each training corpus of translations "
+                f"({corpora}), but is {len(guided.files)}"
+            )
         if not guided.weight:
             return self
         if self.model.kind != "transformer":
@@ -123,12 +133,6 @@ class Config(Section):
             raise ValueError(
                 f"train.guided_alignment.layer must be at most model.num_decoder_layers ({layers}), but is "
                 f"{guided.layer}"
-            )
-        corpora = sum(entry.objective == "translation" for entry in self.data.entries)
-        if guided.files and len(guided.files) != corpora:
-            raise ValueError(
-                f"train.guided_alignment.file must be a file for each training corpus of translations "
-                f"({corpora}), but is {len(guided.files)}"
             )
         return self
 

@@ -332,10 +332,14 @@ class DataConfig(Section):
             for piece in (*self.pieces_before(corpus), self.target_piece(self.languages_of(corpus)))
         ]
         hidden = [MASK] if {"denoise", "masked_lm"} & {*self.objectives} else []
-        terms = [TERM, AS, TERM_END] if self.terms.share else []
-        memory = [MEMORY] if self.memory.share else []
-        others = [*hidden, *terms, *memory, *map(label_piece, self.all_labels)]
+        others = [*hidden, *self.pieces_inside, *map(label_piece, self.all_labels)]
         return list(dict.fromkeys([*filter(None, pieces), *others]))
+
+    @property
+    def pieces_inside(self) -> list[str]:
+        """The control pieces inside sources: of terms, and before similar translations."""
+        terms = [TERM, AS, TERM_END] if self.terms.share else []
+        return [*terms, MEMORY] if self.memory.share else terms
 
     @property
     def all_labels(self) -> list[str]:

@@ -35,8 +35,8 @@ class LoraConfig(Section):
 class GuidedAlignmentConfig(Section):
     """Supervision of one head of the cross-attention by word alignments (Garg et al. 2019, section 4.1)."""
 
-    weight: Changeable[float] = Field(0.0, ge=0.0)
-    """Factor of its loss beside that of translation; 0 turns it off, 0.05 is usual."""
+    weight: float = Field(0.0, ge=0.0)
+    """Factor of its loss, which is added to that of translation; 0 turns it off, 0.05 is usual."""
     layer: Literal["auto"] | Positive = "auto"
     """The decoder layer, counted from 1; auto: the last but one of more than three, else the last."""
     file: Location[str | list[str] | None] = None

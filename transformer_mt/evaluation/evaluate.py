@@ -100,8 +100,8 @@ def evaluate(
         say(f"and {len(problems) - _SHOWN_PROBLEMS:,} more such lines")
     translations = [result.translation for result in results]
     scores = corpus_scores(metrics, sources, translations, references)
-    if translator.glossary:
-        scores += term_rates(translator.glossary, sources, translations, references)
+    if glossary := translator.planner.glossary:
+        scores += term_rates(glossary, sources, translations, references)
     if note := tokenised_note([targets[0] for targets in references], rules.tokenize):
         say(note)
     rows = [

@@ -37,7 +37,7 @@ def constrained_beam_search(
 
     The beam is shared out: of the hypotheses that have as many pieces of phrases as one another the best is
     kept first, then the second of each such bank, until the beam is full; where there are too many banks, the
-    one with the most pieces has a place. So those with phrases need not be better than those without.
+    one with the most pieces keeps one. So those with phrases need not be better than those without.
     """
     longest = max(max_lengths)
     wanted = _Phrases(phrases, device)
@@ -63,7 +63,12 @@ def constrained_beam_search(
         for rule in rules:
             rule(history.flatten(0, 1), ranking, sentences.repeat_interleave(W))
         after_phrase = wanted.is_at_end(history).flatten()
+        forced = wanted.next_pieces(history)  # (B, W, C), -1 where there is none
+        column = forced.flatten(0, 1).clamp(min=0)  # what goes on with a longer phrase may stand there
+        of_column = ranking.gather(1, column)
         ranking[:, inside_words] += torch.where(after_phrase, -torch.inf, 0.0)[:, None]
+        is_next = forced.flatten(0, 1) >= 0
+        ranking.scatter_(1, column, torch.where(is_next, of_column, ranking.gather(1, column)))
         V = ranking.size(-1)
         scores = totals[:, :, None] + ranking.view(B, W, V)
         has_all = wanted.met(history).all(dim=2) & ~done[:, None]  # (B, W)
@@ -86,7 +91,6 @@ def constrained_beam_search(
 
         # 2. The best continuations, and for each hypothesis the next piece of each phrase it lacks.
         best, index = top_k(scores.view(B, W * V), beam)
-        forced = wanted.next_pieces(history)  # (B, W, C), -1 where there is none
         at = (forced.clamp(min=0) + V * rows[:, :, None]).flatten(1)
         of_forced = scores.view(B, W * V).gather(1, at).masked_fill(forced.flatten(1) < 0, -torch.inf)
         is_twice = (at[:, :, None] == index[:, None]).any(dim=2) | _is_repeated(at)

@@ -68,9 +68,12 @@ class TranslateBody(_Body):
 
     @property
     def wishes(self) -> Wishes:
-        terms = {source: (targets,) if isinstance(targets, str) else tuple(targets)
-                 for source, targets in self.glossary.items()}  # fmt: skip
-        return Wishes(self.protect, tuple(Term(source, targets) for source, targets in terms.items()))
+        each = {
+            source: [targets] if isinstance(targets, str) else targets
+            for source, targets in self.glossary.items()
+        }
+        terms = (Term(source, tuple(filter(str.strip, targets))) for source, targets in each.items())
+        return Wishes(self.protect, tuple(terms))
 
 
 class DetectBody(_Body):

@@ -38,16 +38,20 @@ class _Entry:
 
     @property
     def is_name(self) -> bool:
-        """Whether it is written in capitals, as "IT": then "it" is another word."""
-        return len(self.term.source) > 1 and self.term.source.isupper()
+        """Whether it is written in capitals, as "IT" or "C": then "it" is another word."""
+        return self.term.source.isupper()
 
 
 class Glossary:
     """Terms of two languages. A term is found in any inflected form; the longest one wins."""
 
-    def __init__(self, terms: Iterable[Term], languages: tuple[str, str]) -> None:
-        """`languages` are those of the sources and of the targets. Terms of one source are joined."""
-        self.languages = languages
+    def __init__(
+        self, terms: Iterable[Term], languages: tuple[str, str], behind: "Glossary | None" = None
+    ) -> None:
+        """`languages` are those of the sources and of the targets. Terms of one source are joined. Where no
+        term is found, those of the glossary `behind` it are.
+        """
+        self.languages, self._behind = languages, behind
         self._stems = stems_of(languages[0]), stems_of(languages[1])
         joined: dict[str, list[str]] = {}
         for term in terms:
@@ -78,7 +82,9 @@ class Glossary:
                 continue
             last = i + len(entry.stems) - 1
             begin, end = spans[i][0], spans[last][1]
-            found.append(Match(begin, end, entry.term.targets or (text[begin:end],), entry.term.source))
+            term, here = entry.term, text[begin:end]
+            stays = here if here.casefold() == term.source.casefold() else term.source
+            found.append(Match(begin, end, term.targets or (stays,), term.source))
             i = last + 1
         return found
 
@@ -93,9 +99,16 @@ class Glossary:
             if entry.stems != stems[i : i + n] or (entry.is_name and here != entry.words):
                 continue
             if here == entry.words:
-                return entry
+                return self._longer(entry, i, words, stems)
             best = best or entry
-        return best
+        return self._longer(best, i, words, stems)
+
+    def _longer(
+        self, own: _Entry | None, i: int, words: Sequence[str], stems: Sequence[str]
+    ) -> _Entry | None:
+        """The term, or a longer one of the glossary behind."""
+        other = self._behind._at(i, words, stems) if self._behind else None
+        return other if other and (own is None or len(other.stems) > len(own.stems)) else own
 
     def is_rendered(self, match: Match, translation: str, exactly: bool = False) -> bool:
         """Whether a translation has one of the targets of a match, in any inflected form or, `exactly`, as it

@@ -1,18 +1,20 @@
 """Glossary files: TSV, CSV and TBX."""
 
 import csv
+import re
+import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
-
-from lxml import etree
+from typing import Any
 
 from transformer_mt.errors import InputError
 from transformer_mt.terms.glossary import Glossary, Term
 from transformer_mt.text.languages import base_code
 from transformer_mt.text.lines import read_lines
 
+_CODE = re.compile(r"[a-z]{2,3}(?:[-_][a-z0-9]{2,4})*")
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
-_HEADERS = ({"source", "src"}, {"target", "tgt"})
+_HEADERS = ({"source", "src", "source term"}, {"target", "tgt", "target term"})
 
 
 def read_glossary(file: str | Path, languages: tuple[str, str]) -> Glossary:
@@ -32,21 +34,22 @@ def read_glossary(file: str | Path, languages: tuple[str, str]) -> Glossary:
 
 def _of_table(path: Path, languages: tuple[str, str]) -> Iterator[Term]:
     rows = _rows(path)
-    columns = (0, 1)
+    columns, is_named = (0, 1), False
     for number, row in rows:
         if number == 1 and (named := _columns(row, languages)) is not None:
-            columns = named
+            columns, is_named = named, True
             continue
-        if not any(cell.strip() for cell in row):
+        has_none = len(row) <= columns[0] or not row[columns[0]].strip()
+        if not any(cell.strip() for cell in row) or (has_none and is_named):
             continue
-        if len(row) <= max(columns) or not (source := row[columns[0]].strip()):
+        if has_none or (len(row) <= columns[1] and not is_named):
             separator = "a comma or semicolon" if path.suffix.lower() == ".csv" else "a tab"
             raise InputError(
                 f"{path}: each line must have a source term and a target term with {separator} between them, "
                 f"but line {number} is {' '.join(row)[:60]!r}"
             )
-        targets = (target.strip() for target in row[columns[1]].split("|"))
-        yield Term(source, tuple(filter(None, targets)))
+        source, target = (_normal(row[k]) if k < len(row) else "" for k in columns)
+        yield Term(source, tuple(filter(None, map(str.strip, target.split("|")))))
 
 
 def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
@@ -55,8 +58,11 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
         return
     lines = list(read_lines(path))
     first = lines[0] if lines else ""
-    delimiter = ";" if first.count(";") > first.count(",") else ","
-    yield from enumerate(csv.reader(lines, delimiter=delimiter), start=1)
+    delimiter = ";" if ";" in first else ","
+    try:
+        yield from enumerate(csv.reader(lines, delimiter=delimiter), start=1)
+    except csv.Error as error:
+        raise InputError(f"{path}: must be CSV, but is damaged: {error}") from None
 
 
 def _columns(row: list[str], languages: tuple[str, str]) -> tuple[int, int] | None:
@@ -64,14 +70,24 @@ def _columns(row: list[str], languages: tuple[str, str]) -> tuple[int, int] | No
     names = [cell.strip().casefold() for cell in row]
     found = []
     for language, usual in zip(languages, _HEADERS):
-        own = {language.casefold(), base_code(language)} | usual
-        found.append(next((i for i, name in enumerate(names) if name in own), None))
+        code = language.casefold().replace("_", "-")
+        exact = [i for i, name in enumerate(names) if name.replace("_", "-") == code or name in usual]
+        close = [
+            i for i, name in enumerate(names) if _CODE.fullmatch(name) and base_code(name) == base_code(code)
+        ]
+        found.append(next(iter(exact + close), None))
     if found[0] is None or found[1] is None:
         return None
     return found[0], found[1]
 
 
+def _normal(text: str) -> str:
+    return unicodedata.normalize("NFC", text).strip()
+
+
 def _of_tbx(path: Path, languages: tuple[str, str]) -> Iterator[Term]:
+    from lxml import etree  # takes time to import
+
     try:
         with path.open("rb") as file:
             options = {"resolve_entities": False, "load_dtd": False, "no_network": True}
@@ -85,11 +101,11 @@ def _of_tbx(path: Path, languages: tuple[str, str]) -> Iterator[Term]:
         raise InputError(f"{path}: must be TBX, but is no XML: {error}") from None
 
 
-def _terms_of(entry: etree._Element, language: str) -> list[str]:
+def _terms_of(entry: Any, language: str) -> list[str]:
     found = []
     for part in entry.iterfind("{*}langSet"), entry.iterfind("{*}langSec"):
         for of_language in part:
             if base_code(of_language.get(_LANGUAGE, "").replace("-", "_")) == base_code(language):
                 texts = ("".join(term.xpath(".//text()")) for term in of_language.iter("{*}term"))
                 found += [" ".join(text.split()) for text in texts]
-    return [text for text in found if text]
+    return [_normal(text) for text in found if text]

@@ -8,6 +8,7 @@ from transformer_mt.config import Config
 from transformer_mt.device import allow_tf32, choose_device, choose_precision, use_device
 from transformer_mt.errors import InputError
 from transformer_mt.evaluation.metrics import build_metrics
+from transformer_mt.terms.glossary_file import read_glossary
 from transformer_mt.training.parallel.distributed import Ranks
 from transformer_mt.training.reporting.loggers import check_loggers
 from transformer_mt.training.state.config_changes import refuse_different_ranks
@@ -27,6 +28,8 @@ def check_early(config: Config, fresh: bool, ranks: Ranks) -> tuple[torch.device
             "train.parallel: fsdp must have several processes, but there is one; start it with torchrun"
         )
     _check_sets(config)
+    if (glossary := config.data.terms.file) is not None:
+        read_glossary(glossary, config.data.languages)
     check_loggers(train.loggers)
     dtype = choose_precision(train.precision, device)
     _refuse_bf16_weights(config, dtype)

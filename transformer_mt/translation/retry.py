@@ -8,7 +8,7 @@ from transformer_mt.translation.result import Options, Translation
 
 RETRIED_FLAGS = frozenset({
     "no_hypothesis", "truncated", "repeating", "length_ratio", "missing_number", "missing_url",
-    "low_confidence",
+    "missing_term", "low_confidence",
 })  # fmt: skip
 """Flags of a translation that is tried again."""
 # Chosen on lines that looked wrong (docs/measurements/experiments.md).

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transformer_mt.config import Config, DecodeConfig
-from transformer_mt.data.vocabulary.tokenizer import UNK, Tokenizer
+from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.importing.model_folder import run_of
 from transformer_mt.memories.memory import Memory, read_memory
@@ -29,6 +29,7 @@ from transformer_mt.translation.assembly import (
 from transformer_mt.translation.confidence import Calibration
 from transformer_mt.translation.direction import Direction, can_translate, find_direction
 from transformer_mt.translation.engines.engine import Engine, Ids, Request
+from transformer_mt.translation.forced_terms import ForcedTerms
 from transformer_mt.translation.protected_text import ProtectedText, Span
 from transformer_mt.translation.result import Candidate, Options, Translation
 from transformer_mt.translation.retry import better, looks_wrong, options_of, wider
@@ -36,6 +37,9 @@ from transformer_mt.translation.units import LinesInOrder, Planner, TranslatedLi
 
 if TYPE_CHECKING:
     from transformer_mt.model.interface import TranslationModel
+
+_MOST_REPLACED = 4
+"""Terms of a sentence that are written where the words stood that they replace."""
 
 
 class Translator:
@@ -102,9 +106,8 @@ class Translator:
 
     def with_terms(self, terms: Sequence[Term]) -> "Translator":
         """The translator with these terms, which win over those of its glossary, in addition."""
-        own = {term.source for term in terms}
-        others = [term for term in self.glossary.terms if term.source not in own] if self.glossary else []
-        return self.with_glossary(Glossary([*terms, *others], (self.source_lang, self.target_lang)))
+        languages = self.source_lang, self.target_lang
+        return self.with_glossary(Glossary(terms, languages, behind=self.planner.glossary))
 
     def retrying(self) -> "Translator":
         """The translator that translates a line which looks wrong again, by a wider search, and keeps the
@@ -342,18 +345,59 @@ class Translator:
         several = settings.search == "mbr" or options.n_best > 1 or has_conditions
         wanted = settings.num_hypotheses if several else 1
         incomplete: list[tuple[int, TranslatedUnit]] = []
-        may_force = has_terms and settings.search == "beam" and self.engine.writes_phrases
+        may_force = has_terms and settings.search == "beam"
         for number, hypotheses in self.engine.search([unit.request for unit in units], settings, wanted):
             found = self._translated(units[number], hypotheses, settings, options)
             if found is not None and may_force and self._missing_terms(units[number], found.candidates[0]):
                 incomplete.append((number, found))
             else:
                 yield numbers[number], found
-        forced = [self._forcing(units[number], found) for number, found in incomplete]
-        for index, hypotheses in self.engine.search(forced, settings, wanted) if forced else ():
-            number, before = incomplete[index]
-            again = self._translated(units[number], hypotheses, settings, options) if hypotheses else None
-            yield numbers[number], again or before
+        for number, found in self._with_forced_terms(incomplete, settings, options, wanted):
+            yield numbers[number], found
+
+    def _with_forced_terms(
+        self, units: list[tuple[int, TranslatedUnit]], settings: DecodeConfig, options: Options, wanted: int
+    ) -> Iterator[tuple[int, TranslatedUnit]]:
+        """Units whose translation lacks terms, with one that has more of them where there is one: first each
+        term is written where the words stood that it replaces, then what is left wherever the search puts it.
+        """
+        stuck: list[tuple[int, TranslatedUnit]] = []
+        for _ in range(_MOST_REPLACED):
+            if not units:
+                break
+            found = self._forced(units, self._written_again(units), settings, options, wanted)
+            again: list[tuple[int, TranslatedUnit]] = []
+            for (number, before), after in zip(units, found):
+                if not self._num_missing(after):
+                    yield number, after
+                else:
+                    (stuck if after is before else again).append((number, after))
+            units = again
+        stuck += units
+        if self.engine.writes_phrases:
+            forced = [self._anywhere(unit) for _, unit in stuck]
+            found = self._forced(stuck, forced, settings, options, wanted)
+            stuck = [(number, after) for (number, _), after in zip(stuck, found)]
+        yield from stuck
+
+    def _forced(
+        self,
+        units: Sequence[tuple[int, TranslatedUnit]],
+        forced: Sequence[Request | None],
+        settings: DecodeConfig,
+        options: Options,
+        wanted: int,
+    ) -> list[TranslatedUnit]:
+        """What is found by these requests for units, or what they had where that lacks fewer terms."""
+        best = [unit for _, unit in units]
+        asked = [(k, request) for k, request in enumerate(forced) if request is not None]
+        requests = [request for _, request in asked]
+        for index, hypotheses in self.engine.search(requests, settings, wanted) if requests else ():
+            before = best[asked[index][0]]
+            again = self._translated(before.unit, hypotheses, settings, options) if hypotheses else None
+            if again is not None and self._num_missing(again) < self._num_missing(before):
+                best[asked[index][0]] = again
+        return best
 
     def _translated(
         self, unit: Unit, hypotheses: Sequence[Hypothesis], settings: DecodeConfig, options: Options
@@ -377,7 +421,7 @@ class Translator:
         flags, problems = [], []
         if missing := self._missing_terms(unit, best[0]):
             flags.append("missing_term")
-            problems.append(self._about_missing(unit, missing))
+            problems.append(_about_missing(unit, missing))
         if self._was_truncated(unit, best[0]):
             flags.append("truncated")
             problems.append(f"the translation was stopped at {unit.limit - 1} pieces")
@@ -390,19 +434,21 @@ class Translator:
             return []
         return [term for term in unit.terms if not glossary.is_rendered(term, candidate.translation)]
 
-    def _about_missing(self, unit: Unit, missing: Sequence[Match]) -> str:
-        """A sentence about terms that a translation does not have."""
-        text = unit.segment.searched
-        terms = ", ".join(f"{text[m.begin : m.end]!r} ({' or '.join(m.targets)})" for m in missing)
-        hint = "" if self.engine.writes_phrases else "; the engine torch can search for them"
-        return f"not translated as in the glossary: {terms}{hint}"
+    def _num_missing(self, found: TranslatedUnit) -> int:
+        return len(self._missing_terms(found.unit, found.candidates[0]))
 
-    def _forcing(self, unit: Unit, found: TranslatedUnit) -> Request:
-        """The search for a translation that has the terms which the one found lacks."""
-        targets = [term.targets[0] for term in self._missing_terms(unit, found.candidates[0])]
-        phrases = self.tokenizer.encode_tgt(list(dict.fromkeys(targets)))
-        # What the vocabulary cannot write is not asked for.
-        return replace(unit.request, phrases=[ids for ids in phrases if ids and UNK not in ids])
+    def _written_again(self, units: Sequence[tuple[int, TranslatedUnit]]) -> list[Request | None]:
+        each = [(found.unit, self._ids(found.candidates[0])) for _, found in units]
+        attentions = self.cross_attention([(unit.src, ids) for unit, ids in each])
+        forced = ForcedTerms(self.tokenizer)
+        return [
+            forced.written_again(unit, ids, attention, self._missing_terms(unit, found.candidates[0]))
+            for (unit, ids), attention, (_, found) in zip(each, attentions, units)
+        ]
+
+    def _anywhere(self, found: TranslatedUnit) -> Request | None:
+        missing = self._missing_terms(found.unit, found.candidates[0])
+        return ForcedTerms(self.tokenizer).anywhere(found.unit, missing)
 
     def _translate_around(
         self, units: Sequence[Unit], settings: DecodeConfig, options: Options
@@ -482,7 +528,7 @@ class Translator:
         if self._second is not None:
             self._second.check(options)
         if options.tag is not None:
-            self.tokenizer.control_id(options.tag)
+            self.tokenizer.tag_id(options.tag)
 
     def _with_confidence(self, result: Translation) -> Translation:
         if self.calibration is None or not result.tokens:
@@ -524,3 +570,10 @@ class Translator:
 
     def _ids(self, candidate: Candidate) -> Ids:
         return [self.tokenizer.tgt.piece_to_id(piece) for piece in candidate.tokens]
+
+
+def _about_missing(unit: Unit, missing: Sequence[Match]) -> str:
+    """A sentence about terms that a translation does not have."""
+    text = unit.segment.searched
+    terms = ", ".join(f"{text[m.begin : m.end]!r} ({' or '.join(m.targets)})" for m in missing)
+    return f"not translated as in the glossary: {terms}"

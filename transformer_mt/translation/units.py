@@ -263,13 +263,15 @@ class Planner:
                 continue
             ids = next(encoded)
             if len(before) + len(ids) < self.max_src_length:
-                units += self._units([segment], [ids], settings, before)
+                units += self._units([segment], [ids], settings, before, line.protected)
                 continue
             parts = self.splitter.fit(segment.text)
             parts[-1:] = [replace(parts[-1], gap=parts[-1].gap + segment.gap)]
             if segment.lowercased is not None:
                 parts = [self._lowercased(part, line.protected) for part in parts]
-            units += self._units(parts, self._encode([part.searched for part in parts]), settings, before)
+            units += self._units(
+                parts, self._encode([part.searched for part in parts]), settings, before, line.protected
+            )
             is_too_long = True
         if units and prefix:  # a given prefix does not count against the limit
             limit = min(units[0].limit + len(prefix), self.max_positions or sys.maxsize)
@@ -332,7 +334,12 @@ class Planner:
         return replace(segment, lowercased=to_sentence_case(segment.text, self.source_lang, keep))
 
     def _units(
-        self, segments: Sequence[Segment], encoded: Sequence[Ids], settings: DecodeConfig, before: Ids
+        self,
+        segments: Sequence[Segment],
+        encoded: Sequence[Ids],
+        settings: DecodeConfig,
+        before: Ids,
+        protected: ProtectedText | None,
     ) -> list[Unit]:
         """A unit for each segment; one without pieces stays as it is."""
         most = self.max_src_length - 1  # only a single character of more pieces is cut here
@@ -345,7 +352,8 @@ class Planner:
             )
             for segment, ids in zip(segments, encoded)
         ]
-        units = [self._with_terms(unit, self.glossary) for unit in units] if self.glossary else units
+        if self.glossary:
+            units = [self._with_terms(unit, self.glossary, protected) for unit in units]
         return [self._with_similar(unit, self.memory) for unit in units] if self.memory else units
 
     def _with_similar(self, unit: Unit, memory: Memory) -> Unit:
@@ -360,12 +368,24 @@ class Planner:
         src = [*unit.src, self._memory_piece, *self.tokenizer.encode_src([similar.target])[0]]
         return replace(unit, src=src) if len(src) < self.max_src_length else unit
 
-    def _with_terms(self, unit: Unit, glossary: Glossary) -> Unit:
-        """The unit with its terms, in its source too if the model has learnt to read them and they fit."""
-        text = CONTROL.sub(" ", unit.segment.searched)
-        if unit.is_fixed or not (terms := glossary.find(text)):
+    def _with_terms(self, unit: Unit, glossary: Glossary, protected: ProtectedText | None) -> Unit:
+        """The unit with its terms, apart from those in protected text; in its source, too, if the model has
+        learnt to read them and they fit.
+        """
+        if unit.is_fixed:
             return unit
-        unit = replace(unit, terms=terms)
+        text = CONTROL.sub(" ", unit.segment.searched)
+        kept = _spans(protected, text)
+        terms = [
+            term
+            for term in glossary.find(text)
+            if not any(term.begin < end and term.end > begin for begin, end in kept)
+        ]
+        if not terms:
+            return unit
+        targets = self.tokenizer.encode_tgt([term.targets[0] for term in terms])
+        limit = min(unit.limit + sum(map(len, targets)), self.max_positions or sys.maxsize)
+        unit = replace(unit, terms=terms, limit=limit)
         if self._term_pieces is None:
             return unit
         ids, spans = self.tokenizer.spans_src(text)

@@ -133,6 +133,31 @@ def test_a_row_of_another_text_has_no_links(corpus, tmp_path):
     assert [bool((links.rows == i).any()) for i in range(3)] == kept
 
 
+def test_corpora_of_plain_text_have_no_links(corpus, tmp_path):
+    config = corpus(file=str(tmp_path / "a.links"))
+    data = config.model_dump(exclude_unset=True)
+    text = {"text": str(tmp_path / "a.de"), "language": "de", "objective": "denoise"}
+    data["data"]["train"] = [text, data["data"]["train"]]
+    mixed = prepare(Config.model_validate(data))
+    links = mixed.facts.links
+    assert len(links) == len(mixed.train) and 0 < mixed.sizes[0] < len(links)
+    for row in range(len(links)):
+        assert (links.src_lengths[row] > 1) == (row >= mixed.sizes[0])
+
+
+def test_a_damaged_cache_of_links_is_made_again(corpus, tmp_path):
+    config = corpus(file=str(tmp_path / "a.links"))
+    first = prepare(config)
+    (file,) = (tmp_path / "cache").glob("links-*/links.arrow")
+    whole = file.read_bytes()
+    for damage in (b"", whole[:50]):
+        file.write_bytes(damage)
+        again = prepare(config)
+        assert again.fingerprint == first.fingerprint and file.read_bytes() == whole
+    file.unlink()
+    assert len(prepare(config).facts.links) == len(first.facts.links)
+
+
 def test_other_links_are_other_data(corpus, tmp_path):
     given = corpus(file=str(tmp_path / "a.links"))
     first = prepare(given).fingerprint
@@ -147,6 +172,7 @@ def test_other_links_are_other_data(corpus, tmp_path):
         (LINKS[:-1], "must have a line for each pair of .*a.en.*, but one of them ends first"),
         ([*LINKS, "0-0"], "must have a line for each pair of .*a.en.*, but one of them ends first"),
         (["0-0 1:1", *LINKS[1:]], r"each line must have links such as 0-0 1-2 .*, but line 1 is '0-0 1:1'"),
+        (["99999999999999999999-0", *LINKS[1:]], "each line must have links such as 0-0 1-2"),
         (
             ["0-0 7-1", *LINKS[1:]],
             "links must be of words of their pair, but those of 'das rote Haus.' are not",

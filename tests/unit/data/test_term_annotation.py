@@ -143,3 +143,20 @@ def test_pieces_of_a_span_are_those_with_its_characters():
     assert pieces_of_span(spans, 4, 7) == (1, 2)
     assert pieces_of_span(spans, 2, 8) == (0, 3)
     assert pieces_of_span(spans, 9, 12) == (0, 0)
+
+
+def test_a_vocabulary_with_the_pieces_of_terms_is_another_one(prepared):
+    """Also where the corpora have tags."""
+    tagged = {"train": {"toy": "train", "size": 2000, "tag": "<news>"}}
+    _, with_terms, _ = prepared(**tagged)
+    _, without, _ = prepared(share=0.0, file=False, **tagged)
+    assert TermPieces.of(with_terms.tokenizer) is not None and TermPieces.of(without.tokenizer) is None
+
+
+def test_another_glossary_is_other_data(prepared, tmp_path):
+    file = tmp_path / "terms.tsv"
+    fingerprints = set()
+    for content in ("garden\tGarten\n", "bird\tVogel\n"):
+        file.write_text(content, encoding="utf-8")
+        fingerprints.add(prepared(terms={"file": str(file), "share": 0.5})[1].fingerprint)
+    assert len(fingerprints) == 2

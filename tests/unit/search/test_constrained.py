@@ -82,3 +82,11 @@ def test_a_phrase_is_not_followed_by_what_goes_on_with_its_word(beam):
         _, step, state = table_model(seed)
         (found,) = constrained_beam_search(step, state, [7], IDS, beam, [[[3]]], continuing=[2, 3])
         assert found and not any((3, after) in zip(h.tokens, h.tokens[1:]) for h in found for after in (2, 3))
+
+
+def test_a_phrase_that_another_one_begins_with_may_go_on():
+    """House and front door: Haus, Haustür."""
+    for seed in range(10):
+        _, step, state = table_model(seed)
+        (found,) = constrained_beam_search(step, state, [7], IDS, 3, [[[3], [3, 2]]], continuing=[2])
+        assert found and all(holds(h.tokens, [[3, 2]]) for h in found)

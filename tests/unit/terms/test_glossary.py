@@ -37,6 +37,9 @@ def found(glossary, text):
         ("python and Python", [("python", "python"), ("Python", "Python")]),  # stays as it stands
         ("a running run", [("running", "laufend"), ("run", "Lauf")]),  # this very form, though of one stem
         ("a greenhouse", []),
+        ("the company’s house's roof", [("company’s", "Firma", "Unternehmen"), ("house's", "Haus")]),
+        ("companion, houseful, ITS", []),  # other words, though like them
+        ("Pythons", [("Pythons", "Python")]),
         ("", []),
     ],
 )
@@ -98,6 +101,10 @@ MARTIF = """<martif><text><body><termEntry><langSet xml:lang="EN"><tig><term>hou
         ("a.tsv", "note\tde\ten\n x\tHaus\thouse\n", [("house", ("Haus",))]),
         ("a.csv", 'source;target\n"house";"Haus; groß"\n', [("house", ("Haus; groß",))]),
         ("a.csv", "house,Haus\r\nhouse,Heim\r\n", [("house", ("Haus", "Heim"))]),
+        ("a.tsv", "de-DE\ten-US\nHaus\thouse\nHund\t\n", [("house", ("Haus",))]),
+        ("a.tsv", "Source Term\tTarget Term\nhouse\n", [("house", ())]),
+        ("a.csv", "house;Haus,Heim\n", [("house", ("Haus,Heim",))]),
+        ("a.tsv", "cafe\u0301\tCafe\u0301\n", [("café", ("Café",))]),
         ("a.tbx", TBX, [("house", ("Haus",)), ("home", ("Haus",))]),
         ("a.tbx", MARTIF, [("house", ("Haus",))]),
     ],
@@ -121,6 +128,7 @@ def test_files_of_each_kind_are_read(tmp_path, name, content, expected):
         ("a.tbx", MARTIF.replace("DE", "FR"), "must have terms of en and de, but has none"),
         ("a.tbx", "house\tHaus", "must be TBX, but is no XML"),
         ("b.tsv", None, "b.tsv: no such file"),
+        ("a.csv", 'house,"' + "x" * 140_000, "must be CSV, but is damaged: field larger"),
         ("b.tbx", None, "b.tbx: no such file"),
     ],
 )

@@ -12,7 +12,9 @@ from transformer_mt.config import Config, TokenizerConfig
 from transformer_mt.config.parts.terms import AS, TERM, TERM_END
 from transformer_mt.data.corpora import toy
 from transformer_mt.data.vocabulary.term_pieces import TermPieces, pieces_of_span
-from transformer_mt.data.vocabulary.tokenizer import Tokenizer
+from transformer_mt.data.vocabulary.tokenizer import EOS, Tokenizer
+from transformer_mt.errors import InputError
+from transformer_mt.search.hypothesis import Hypothesis
 from transformer_mt.terms.glossary import Glossary, Term
 from transformer_mt.translation.alignment import align_segment
 
@@ -142,11 +144,69 @@ def test_another_direction_has_no_glossary(plain):
 
 
 def test_terms_of_a_request_win_over_those_of_the_glossary(plain):
-    both = plain.with_glossary(glossary(dog="Zebra", bird="Tiger")).with_terms([Term("dog", ("Kater",))])
-    assert {term.source: term.targets for term in both.glossary.terms} == {
-        "dog": ("Kater",),
-        "bird": ("Tiger",),
-    }
+    """In every form of the word; a longer term of the glossary wins over a shorter one."""
+    both = plain.with_glossary(glossary(dogs="Zebra", bird="Tiger")).with_terms(
+        [Term("Dog", ("Kater",)), Term("house", ("Heim",))]
+    )
+    found = both.glossary.find("The dog, a bird, a house")
+    assert [match.targets for match in found] == [("Kater",), ("Tiger",), ("Heim",)]
+    longer = plain.with_glossary(Glossary([Term("old house", ("Villa",))], ("en", "de")))
+    found = longer.with_terms([Term("old", ("betagt",))]).glossary.find("an old house, old")
+    assert [match.targets for match in found] == [("Villa",), ("betagt",)]
+
+
+def test_protected_text_has_no_terms(reading_terms):
+    engine = Watching(reading_terms, "Siehe https://dog.com und {dog}.")
+    translator = translator_of(reading_terms, engine, glossary(dog="Kater"))
+    (result,) = translator.translate(["See https://dog.com and {dog}."])
+    assert engine.requests[0].src == reading_terms.encode_src(["See https://dog.com and {dog}."])[0]
+    assert "missing_term" not in result.flags
+
+
+def test_a_term_is_written_where_the_word_stood_that_it_replaces(reading_terms):
+    """Any engine can: what comes before is a prefix. The attention of this one is the diagonal."""
+
+    class Diagonal(Watching):
+        def search(self, requests, settings, n_best):
+            self.requests += requests
+            for i, request in enumerate(requests):
+                text = "Der Kater sieht." if request.prefix else "Der Hund sieht."
+                yield i, [Hypothesis([*self.tokenizer.encode_tgt([text])[0], EOS], -1.0, -1.0)]
+
+        def cross_attention(self, pairs):
+            return [
+                [[float(s == min(t, len(src) - 1)) for s in range(len(src))] for t in range(len(tgt))]
+                for src, tgt in pairs
+            ]
+
+    engine = Diagonal(reading_terms)
+    translator = translator_of(reading_terms, engine, glossary(dog="Kater"))
+    (result,) = translator.translate(["The dog sees."])
+    assert result.translation == "Der Kater sieht." and result.flags == []
+    first, second = engine.requests
+    kater = reading_terms.encode_tgt(["Kater"])[0]
+    assert not first.prefix and second.prefix[-len(kater) :] == kater
+    assert second.limit > first.limit
+
+
+def test_a_search_for_terms_does_not_lose_those_that_were_there(reading_terms):
+    class Losing(Watching):
+        def search(self, requests, settings, n_best):
+            texts = ["Vogel." if r.prefix else "Der Kater sieht die Frau." for r in requests]
+            for i, text in enumerate(texts):
+                yield i, [Hypothesis([*self.tokenizer.encode_tgt([text])[0], EOS], -1.0, -1.0)]
+
+    translator = translator_of(reading_terms, Losing(reading_terms), glossary(dog="Kater", house="Haus"))
+    (result,) = translator.translate([SOURCE])
+    assert result.translation == "Der Kater sieht die Frau." and "missing_term" in result.flags
+
+
+def test_pieces_of_terms_are_no_tags(reading_terms):
+    translator = translator_of(reading_terms, Watching(reading_terms, "x"), None)
+    with pytest.raises(
+        InputError, match="tag` must be left out, because .* has no tags, but is <term>"
+    ):
+        translator.translate(["A dog."], tag=TERM)
 
 
 def test_a_glossary_file_is_a_setting_of_load(tiny_run, tmp_path):

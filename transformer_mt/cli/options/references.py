@@ -53,4 +53,4 @@ def direction_of(text: str) -> Direction:
 
 def _file_of(text: str) -> FileOf:
     direction, is_given, file = text.partition("=")
-    return (direction_of(direction), file) if is_given else (None, text)
+    return (direction_of(direction), file) if is_given and ":" in direction else (None, text)

@@ -1,4 +1,4 @@
-"""The YAML's `data.terms`: sources in which the translations of terms stand beside them."""
+"""The YAML's `data.terms`: sources in which the translations of terms follow them."""
 
 from pydantic import Field
 

@@ -9,7 +9,7 @@ import numpy as np
 from transformer_mt.errors import InputError
 from transformer_mt.text.lines import read_lines
 
-_LINE = re.compile(r"\s*(?:\d+-\d+\s+)*(?:\d+-\d+)?\s*")
+_LINE = re.compile(r"\s*(?:\d{1,6}-\d{1,6}\s+)*(?:\d{1,6}-\d{1,6})?\s*")
 
 
 def read_links(file: Path) -> Iterator[np.ndarray]:

@@ -1,27 +1,23 @@
-"""The links of all training pairs, kept in the cache."""
+"""The links of all training pairs."""
 
-import hashlib
-import json
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice, zip_longest
-from pathlib import Path
+from itertools import islice, repeat, zip_longest
 
 import numpy as np
 
-from transformer_mt.cache import cache_root
 from transformer_mt.config import Config
 from transformer_mt.config.data import Corpus
 from transformer_mt.data.alignment.aligner import aligned
 from transformer_mt.data.alignment.pharaoh import read_links
-from transformer_mt.data.batches.encoded_pairs import Column, EncodedPairs, write_chunks
+from transformer_mt.data.batches.encoded_pairs import Chunk, Column, EncodedPairs
 from transformer_mt.data.vocabulary.piece_words import PieceWords
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
-from transformer_mt.files import digest, fsync
+from transformer_mt.files import digest
 from transformer_mt.messages import say
 from transformer_mt.text.pair import Pair
 
-FORMAT = 1  # raise it when a change alters what is written
+_FORMAT = 1  # raise it when a change alters what is written
 
 _ROWS = 10_000
 
@@ -38,9 +34,15 @@ class TrainingLinks:
     """Finds the links of encoded training pairs; pairs of no translation have none."""
 
     def __init__(
-        self, config: Config, pairs: EncodedPairs, sizes: Sequence[int], tokenizer: Tokenizer
+        self,
+        config: Config,
+        pairs: EncodedPairs,
+        sizes: Sequence[int],
+        tokenizer: Tokenizer,
+        raw_pairs: RawPairs,
     ) -> None:
         """`sizes` are the pairs of each corpus, in order."""
+        self._files, self._raw_pairs = config.train.guided_alignment.files, raw_pairs
         self._config, self._pairs, self._tokenizer = config, pairs, tokenizer
         starts = np.cumsum([0, *sizes]).tolist()
         rows = list(zip(config.data.entries, map(range, starts, starts[1:])))
@@ -48,26 +50,13 @@ class TrainingLinks:
         self._translations = [own for entry, own in rows if entry.objective == "translation"]
         self._sides = PieceWords(tokenizer.src), PieceWords(tokenizer.tgt)
 
-    def load(self, fingerprint: str, raw_pairs: RawPairs) -> tuple[EncodedPairs, str]:
-        """For each pair its links as one more pair: source positions and target positions. Also a fingerprint
-        of them all. `fingerprint` is that of the pairs.
-        """
-        files = self._config.train.guided_alignment.files
-        facts = [FORMAT, fingerprint, self._tokenizer.fingerprint, *map(digest, files)]
-        key = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:24]
-        folder = cache_root() / f"links-{key}"
-        arrow, mark = folder / "links.arrow", folder / "fingerprint"
-        if not mark.exists():
-            folder.mkdir(parents=True, exist_ok=True)
-            part = folder / "links.part"
-            mine = write_chunks(part, self._chunks(files, raw_pairs))
-            fsync(part)
-            part.replace(arrow)
-            mark.write_text(mine, encoding="utf-8")
-        return EncodedPairs([arrow]), mark.read_text(encoding="utf-8")
+    def identity(self) -> list[object]:
+        """Facts that change when the links do, apart from the pairs."""
+        return [_FORMAT, self._tokenizer.fingerprint, *map(digest, self._files)]
 
-    def _chunks(self, files: Sequence[Path], raw_pairs: RawPairs) -> Iterator[tuple[Column, Column]]:
-        rows = self._given(files, raw_pairs) if files else self._found()
+    def chunks(self) -> Iterator[Chunk]:
+        """For each pair its links as one more pair: source positions and target positions."""
+        rows = self._given() if self._files else self._found()
         while chunk := list(islice(rows, _ROWS)):
             yield Column.of([src for src, _ in chunk]), Column.of([tgt for _, tgt in chunk])
 
@@ -89,11 +78,13 @@ class TrainingLinks:
             else:
                 yield _NONE
 
-    def _given(self, files: Sequence[Path], raw_pairs: RawPairs) -> Iterator[RowLinks]:
+    def _given(self) -> Iterator[RowLinks]:
         """Links from a file for each corpus, a line for each of its pairs."""
-        for entry, file, own in zip(self._entries, files, self._translations):
-            row = own.start
-            lines = zip_longest(raw_pairs(entry), read_links(file))
+        done = 0
+        for entry, file, own in zip(self._entries, self._files, self._translations, strict=True):
+            yield from repeat(_NONE, own.start - done)
+            row, done = own.start, own.stop
+            lines = zip_longest(self._raw_pairs(entry), read_links(file))
             while chunk := list(islice(lines, _ROWS)):
                 if any(part is None for line in chunk for part in line):
                     raise InputError(
@@ -113,6 +104,9 @@ class TrainingLinks:
                             )
                         yield _of_pieces(links, words_of)
                         row += 1
+            if row < own.stop:
+                raise InputError(f"{entry.title}: must stay as it was when it was prepared, but has changed")
+        yield from repeat(_NONE, len(self._pairs) - done)
 
     def _encoded(self, pairs: Sequence[Pair], entry: Corpus) -> Iterator[list[np.ndarray]]:
         data, control_id = self._config.data, self._tokenizer.control_id

@@ -76,9 +76,9 @@ class EpochPairs:
         """`changes` are made one after the other; `sides` segment the sources and the targets."""
         self._pairs, self._max_length = pairs, max_length
         self._changes, self._sides = changes, sides
-        if sides and any(isinstance(change, Augmentation) for change in changes):
-            # Only the words of the unchanged corpus have other segmentations: augmentation makes new
-            # misspelled words in every epoch.
+        if sides and changes:
+            # Only the words of the unchanged corpus have other segmentations: changes bring new words in
+            # every epoch.
             for number, side in enumerate(sides):
                 for column in pairs.columns(number):
                     side.learn(column)

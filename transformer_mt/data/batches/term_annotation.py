@@ -39,8 +39,11 @@ class TermAnnotation:
         data = config.data
         self._pieces, self._terms, self._share = pieces, terms, data.terms.share
         self._seed, self._most = config.seed, data.max_length
-        has_terms = [entry.objective == "translation" and data.languages_of(entry) == data.languages
-                     for entry in data.entries]  # fmt: skip
+        has_terms = [
+            entry.objective == "translation"
+            and (data.terms.file is None or data.languages_of(entry) == data.languages)
+            for entry in data.entries
+        ]
         self._has_terms, self._ends = np.array(has_terms), np.cumsum(sizes)
 
     def __call__(self, epoch: int, rows: np.ndarray, chunk: Chunk) -> Chunk:
@@ -64,11 +67,15 @@ class GlossaryTerms:
 
     def __init__(self, glossary: Glossary, tokenizer: Tokenizer) -> None:
         self._glossary, self._tokenizer = glossary, tokenizer
+        self._control = {*tokenizer.control_ids.values()}
 
     def of_row(self, row: int, src: np.ndarray, tgt: np.ndarray, rng: np.random.Generator) -> list[PieceTerm]:
         """The terms of a pair of piece ids."""
-        source = self._tokenizer.src.decode(src.tolist())
-        matches = self._glossary.in_both(source, self._tokenizer.tgt.decode(tgt.tolist()))
+        source, target = (
+            side.decode([i for i in ids.tolist() if i not in self._control])
+            for side, ids in ((self._tokenizer.src, src), (self._tokenizer.tgt, tgt))
+        )
+        matches = self._glossary.in_both(source, target)
         if not matches:
             return []
         ids, spans = self._tokenizer.spans_src(source)
@@ -79,8 +86,8 @@ class GlossaryTerms:
         for match in matches:
             begin, end = pieces_of_span(spans, match.begin, match.end)
             if begin < end and (not found or first + begin >= found[-1][1]):
-                target = self._tokenizer.encode_src([match.targets[0]], num_threads=1)[0]
-                found.append((first + begin, first + end, target))
+                pieces = self._tokenizer.encode_src([match.targets[0]], num_threads=1)[0]
+                found.append((first + begin, first + end, pieces))
         return found
 
 

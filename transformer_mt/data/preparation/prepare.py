@@ -46,6 +46,7 @@ from transformer_mt.data.preparation.first_pass import (
     training_pairs,
     validation_sentences,
 )
+from transformer_mt.data.preparation.row_facts import kept_facts
 from transformer_mt.data.preparation.second_pass import CorpusCounts, second_pass
 from transformer_mt.data.preparation.shard_helper import ShardHelper
 from transformer_mt.data.preparation.similar_pairs import SimilarPairs
@@ -119,13 +120,13 @@ def prepare(
     """
     data = _prepared(config, tokenizer, log_probs, left_out)
     facts, parts = NO_FACTS, [data.fingerprint]
-    of_pairs = config, data.train, data.sizes, data.tokenizer
+    of_pairs, rows = (config, data.train, data.sizes, data.tokenizer), len(data.train)
     if config.needs_links:
-        finder = TrainingLinks(*of_pairs)
-        links, mine = finder.load(data.fingerprint, lambda entry: training_pairs(entry, config.data))
+        finder = TrainingLinks(*of_pairs, lambda entry: training_pairs(entry, config.data))
+        links, mine = kept_facts("links", finder, data.fingerprint, rows)
         facts, parts = replace(facts, links=links), [*parts, mine]
     if config.data.memory.share:
-        similar, mine = SimilarPairs(*of_pairs).load(data.fingerprint)
+        similar, mine = kept_facts("similar", SimilarPairs(*of_pairs), data.fingerprint, rows)
         facts, parts = replace(facts, similar=similar), [*parts, mine]
     if config.data.terms.share and (glossary := config.data.terms.file) is not None:
         parts.append(digest(Path(glossary)))
@@ -174,6 +175,8 @@ def _key(config: Config, tokenizer: Tokenizer | None, left_out: frozenset[int]) 
             facts["target pieces"] = True
         if data.all_labels:
             facts["labels"] = data.all_labels
+        if inside := data.pieces_inside:
+            facts["pieces inside"] = inside
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:24]
 
 

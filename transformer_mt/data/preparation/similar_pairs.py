@@ -1,24 +1,21 @@
-"""For each training pair the translation of the most similar source, kept in the cache."""
+"""For each training pair the translation of the most similar source."""
 
-import hashlib
-import json
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
-from transformer_mt.cache import cache_root
 from transformer_mt.config import Config
-from transformer_mt.data.batches.encoded_pairs import Column, EncodedPairs, write_chunks
+from transformer_mt.data.batches.encoded_pairs import Chunk, Column, EncodedPairs
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
-from transformer_mt.files import digest, fsync
+from transformer_mt.files import digest
 from transformer_mt.memories.memory import Memory, read_memory
 from transformer_mt.messages import say
 from transformer_mt.progress_bar import show_progress
 from transformer_mt.text.pair import Pair
 
-FORMAT = 1  # raise it when a change alters what is written
+_FORMAT = 1  # raise it when a change alters what is written
 
 _ROWS = 10_000
 
@@ -40,26 +37,14 @@ class SimilarPairs:
         ]
         self._control = {*tokenizer.control_ids.values()}
 
-    def load(self, fingerprint: str) -> tuple[EncodedPairs, str]:
-        """For each pair the pieces of the translation as one more source, with an empty target. Also a
-        fingerprint of them all. `fingerprint` is that of the pairs.
-        """
+    def identity(self) -> list[object]:
+        """Facts that change when what is found does, apart from the pairs."""
         settings = self._config.data.memory
         file = [] if settings.file is None else [digest(Path(settings.file))]
-        facts = [FORMAT, fingerprint, self._tokenizer.fingerprint, settings.threshold, *file]
-        key = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:24]
-        folder = cache_root() / f"similar-{key}"
-        arrow, mark = folder / "similar.arrow", folder / "fingerprint"
-        if not mark.exists():
-            folder.mkdir(parents=True, exist_ok=True)
-            part = folder / "similar.part"
-            mine = write_chunks(part, self._chunks())
-            fsync(part)
-            part.replace(arrow)
-            mark.write_text(mine, encoding="utf-8")
-        return EncodedPairs([arrow]), mark.read_text(encoding="utf-8")
+        return [_FORMAT, self._tokenizer.fingerprint, settings.threshold, *file]
 
-    def _chunks(self) -> Iterator[tuple[Column, Column]]:
+    def chunks(self) -> Iterator[Chunk]:
+        """For each pair the pieces of the translation as one more source, with an empty target."""
         settings, languages = self._config.data.memory, self._config.data.languages
         if settings.file is None:
             memory = Memory(map(self._texts, self._rows), languages)

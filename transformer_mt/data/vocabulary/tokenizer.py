@@ -16,6 +16,9 @@ from typing import Any
 import sentencepiece
 
 from transformer_mt.config import TokenizerConfig
+from transformer_mt.config.parts.memory import MEMORY
+from transformer_mt.config.parts.objective import MASK
+from transformer_mt.config.parts.terms import AS, TERM, TERM_END
 from transformer_mt.cpu import usable_cores
 from transformer_mt.data.vocabulary.numbering import BOS, EOS, PAD, UNK, Numbering
 from transformer_mt.data.vocabulary.renumbered import Renumbered
@@ -27,6 +30,7 @@ Processor = sentencepiece.SentencePieceProcessor | Renumbered
 
 _NUMBERINGS = "vocabulary.json"
 
+_INTERNAL_PIECES = (TERM, AS, TERM_END, MEMORY, MASK)
 _LANGUAGE_PIECE = re.compile(r">>.+<<")
 # Whatever spelled them, these must never stand inside a translation: one line in is one line out.
 _LINE_BREAKS = re.compile(r"\s*[\r\n]+\s*")
@@ -175,9 +179,15 @@ class Tokenizer:
         return {piece: i for i, piece in pieces if i > EOS and all(side.is_control(i) for side in sides)}
 
     def control_id(self, piece: str) -> int:
-        """The id of a tag or a language piece. InputError if the vocabulary does not have it."""
-        if piece not in self.control_ids:
-            tags = [tag for tag in self.control_ids if not _LANGUAGE_PIECE.fullmatch(tag)]
+        """The id of a control piece. InputError if the vocabulary does not have it."""
+        return self.control_ids[piece] if piece in self.control_ids else self.tag_id(piece)
+
+    def tag_id(self, piece: str) -> int:
+        """The id of a tag. InputError if the vocabulary does not have it."""
+        tags = [
+            tag for tag in self.control_ids if not (_LANGUAGE_PIECE.fullmatch(tag) or tag in _INTERNAL_PIECES)
+        ]
+        if piece not in tags:
             there = f"one of {', '.join(tags)}" if tags else "left out, because the model has no tags"
             raise InputError(Setting("tag"), f" must be {there}, but is {piece}")
         return self.control_ids[piece]

@@ -35,7 +35,7 @@ def lengths_of(config: Config) -> tuple[Config, Lengths]:
     config, tokenizer = with_origin(config, origin)
     data = prepare(config, tokenizer, log_probs)
     forget_models()
-    changing = epoch_pairs(config, data.train, data.sizes, data.tokenizer)
+    changing = epoch_pairs(config, data.train, data.sizes, data.tokenizer, data.facts)
     lengths = changing.lengths(0) if changing else (data.train.src_lengths, data.train.tgt_lengths)
     rows = Mixture(data.sizes, data.weights, config.seed).rows(0)
     src, tgt = lengths if rows is None else (side[rows] for side in lengths)

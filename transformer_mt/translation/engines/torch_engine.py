@@ -91,7 +91,7 @@ class TorchEngine:
 
     @cached_property
     def _continuing(self) -> list[int]:
-        """The pieces that go on with a word."""
+        """The pieces inside words."""
         pieces = enumerate(self.tokenizer.all_pieces_tgt)
         return [i for i, piece in pieces if LETTER.match(piece) and i not in self._ids.never and i != EOS]
 
