@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from transformer_mt.data.vocabulary.tokenizer import UNK, Tokenizer
 from transformer_mt.terms.glossary import Match
 from transformer_mt.text.unsegmented import count_unsegmented
-from transformer_mt.translation.alignment import align_segment
+from transformer_mt.translation.alignment import AlignedSegment, align_segment
 from transformer_mt.translation.engines.engine import Ids, Request
 from transformer_mt.translation.flags import CONTROL
 from transformer_mt.translation.units import Unit
@@ -29,27 +31,25 @@ class ForcedTerms:
         """
         text = CONTROL.sub(" ", unit.segment.searched)
         aligned = align_segment(self._tokenizer, text, unit.src, tgt, attention)
-        begins = [
-            (target[0], term)
-            for source, target in aligned.links()
-            for term in missing
-            if source[0] < term.end and source[1] > term.begin
-        ]
-        if not begins:
+        places = [(_words_for(aligned, term), term) for term in missing]
+        found = [(words, term) for words, term in places if words is not None]
+        if not found:
             return None
-        begin, term = min(begins, key=lambda found: found[0])
+        (first, last), term = min(found, key=lambda place: place[0])
+        begin, end = aligned.target[first][0], aligned.target[last][1]
         spans = self._tokenizer.spans_tgt(tgt)
-        kept = next((i for i, (_, end) in enumerate(spans) if end > begin), len(tgt))
+        kept = next((i for i, span in enumerate(spans) if span[1] > begin), len(tgt))
         target = self._pieces(term.targets[0])
         if kept < len(unit.prefix) or UNK in target:
             return None
-        return replace(unit.request, prefix=[*tgt[:kept], *target], limit=unit.limit + len(target))
+        # The next piece, too: else the search might go on with the term as the beginning of a longer word.
+        after = [i for i, span in zip(tgt, spans) if span[0] >= end and span[1] > span[0]][:1]
+        prefix = [*tgt[:kept], *target, *after]
+        return replace(unit.request, prefix=prefix, limit=unit.limit + len(target))
 
-    def anywhere(self, unit: Unit, missing: Sequence[Match]) -> Request | None:
-        """A translation that has the missing terms, wherever the search puts them. None where none can be
-        written.
-        """
-        each = (self._pieces(target) for target in dict.fromkeys(term.targets[0] for term in missing))
+    def anywhere(self, unit: Unit) -> Request | None:
+        """A translation that has all terms, wherever the search puts them. None where none can be written."""
+        each = (self._pieces(target) for target in dict.fromkeys(term.targets[0] for term in unit.terms))
         phrases = [ids for ids in each if ids and UNK not in ids and len(ids) <= _MOST_PIECES][:_MOST_PHRASES]
         if not phrases:
             return None
@@ -60,3 +60,20 @@ class ForcedTerms:
         ids = self._tokenizer.encode_tgt([target])[0]
         is_spaced = not count_unsegmented(target[:1])
         return ids if is_spaced or self._tokenizer.pieces_tgt(ids[:1]) != ["▁"] else ids[1:]
+
+
+def _words_for(aligned: AlignedSegment, term: Match) -> tuple[int, int] | None:
+    """The first and the last of the target words that stand for a term: the one that most does, and those
+    next to it that stand for nothing else.
+    """
+    own = [i for i, (begin, end) in enumerate(aligned.source) if begin < term.end and end > term.begin]
+    share = aligned.weights[:, own].sum(axis=1) if own and aligned.weights.size else np.zeros(0)
+    if not share.any():
+        return None
+    stands_for_it = [row.any() and int(row.argmax()) in own for row in aligned.weights]
+    first = last = int(share.argmax())
+    while first and stands_for_it[first - 1]:
+        first -= 1
+    while last + 1 < len(stands_for_it) and stands_for_it[last + 1]:
+        last += 1
+    return first, last

@@ -375,7 +375,7 @@ class Translator:
             units = again
         stuck += units
         if self.engine.writes_phrases:
-            forced = [self._anywhere(unit) for _, unit in stuck]
+            forced = [ForcedTerms(self.tokenizer).anywhere(unit.unit) for _, unit in stuck]
             found = self._forced(stuck, forced, settings, options, wanted)
             stuck = [(number, after) for (number, _), after in zip(stuck, found)]
         yield from stuck
@@ -445,10 +445,6 @@ class Translator:
             forced.written_again(unit, ids, attention, self._missing_terms(unit, found.candidates[0]))
             for (unit, ids), attention, (_, found) in zip(each, attentions, units)
         ]
-
-    def _anywhere(self, found: TranslatedUnit) -> Request | None:
-        missing = self._missing_terms(found.unit, found.candidates[0])
-        return ForcedTerms(self.tokenizer).anywhere(found.unit, missing)
 
     def _translate_around(
         self, units: Sequence[Unit], settings: DecodeConfig, options: Options

@@ -185,7 +185,9 @@ def test_a_term_is_written_where_the_word_stood_that_it_replaces(reading_terms):
     assert result.translation == "Der Kater sieht." and result.flags == []
     first, second = engine.requests
     kater = reading_terms.encode_tgt(["Kater"])[0]
-    assert not first.prefix and second.prefix[-len(kater) :] == kater
+    # After it stands the next piece, so that the term does not become the beginning of a longer word.
+    sees = reading_terms.encode_tgt(["Der Hund sieht."])[0][len(reading_terms.encode_tgt(["Der Hund"])[0])]
+    assert not first.prefix and second.prefix[-len(kater) - 1 :] == [*kater, sees]
     assert second.limit > first.limit
 
 
@@ -203,9 +205,7 @@ def test_a_search_for_terms_does_not_lose_those_that_were_there(reading_terms):
 
 def test_pieces_of_terms_are_no_tags(reading_terms):
     translator = translator_of(reading_terms, Watching(reading_terms, "x"), None)
-    with pytest.raises(
-        InputError, match="tag` must be left out, because .* has no tags, but is <term>"
-    ):
+    with pytest.raises(InputError, match="tag` must be left out, because .* has no tags, but is <term>"):
         translator.translate(["A dog."], tag=TERM)
 
 
