@@ -185,7 +185,9 @@ def test_a_parent_that_cannot_be_compared_does_not_stop_the_evaluation(child_con
 
 def test_a_child_of_a_run_with_a_given_vocabulary_may_have_new_tags(child_config, parent, tmp_path):
     text = (parent / "config.yaml").read_text(encoding="utf-8")
-    (parent / "config.yaml").write_text(text.replace("  file: null", "  file: spm.model"), encoding="utf-8")
+    (parent / "config.yaml").write_text(
+        text.replace("\n  file: null", "\n  file: spm.model"), encoding="utf-8"
+    )
     assert load_config(parent / "config.yaml").tokenizer.file == "spm.model"
     tagged = {"toy": "train", "size": 300, "tag": "<bt>"}
     folder = train(load_config(child_config(data={**CHILD["data"], "train": tagged})), tmp_path / "child")
