@@ -201,6 +201,7 @@ DENOISED = {
         MASKED,
         DENOISED,
         {"bpe_dropout": 0.1, "guided_alignment": {"weight": 0.05}},
+        {"bpe_dropout": 0.1, "data": {"terms": {"share": 0.5}, "memory": {"share": 0.5, "threshold": 0.5}}},
         *(
             pytest.param(change, marks=pytest.mark.slow)
             for change in (
