@@ -69,9 +69,10 @@ ALLOWED = {
         "training.update",
     },
     "training": {
-        "config", "config.parts", "data.batches", "data.cleaning", "data.corpora", "data.preparation",
-        "data.vocabulary", "evaluation", "language_models", "model", "runs", "terms", "text",
-        "training.parallel", "training.reporting", "training.state", "training.update", "translation",
+        "config", "config.parts", "data.alignment", "data.batches", "data.cleaning", "data.corpora",
+        "data.preparation", "data.vocabulary", "evaluation", "language_models", "memories", "model", "runs",
+        "terms", "text", "training.parallel", "training.reporting", "training.state", "training.update",
+        "translation",
     },
     "training.planning": {
         "config", "data.batches", "data.preparation", "model.build", "model.kernels", "runs", "training",

@@ -54,8 +54,17 @@ def read_memory(file: str | Path, languages: tuple[str, str]) -> Memory:
     """The pairs of a file: TMX, or any other format of corpora; a table whose first row does not name the
     languages has source and target in its first two columns. InputError names what cannot be read.
     """
+    return Memory(_pairs(file, languages), languages)
+
+
+def check_memory(file: str | Path, languages: tuple[str, str]) -> None:
+    """InputError if the file is not there, or its first pair cannot be read."""
+    next(iter(_pairs(file, languages)))
+
+
+def _pairs(file: str | Path, languages: tuple[str, str]) -> Iterable[Pair]:
     corpus = FileCorpus(file=str(file), columns=[1, 2] if _has_no_header(str(file), languages) else None)
-    return Memory(corpus.read(languages), languages)
+    return corpus.read(languages)
 
 
 def _has_no_header(file: str, languages: tuple[str, str]) -> bool:

@@ -50,6 +50,7 @@ def constrained_beam_search(
     totals = torch.zeros(B, 1, device=device)  # (B, W): what hypotheses are ranked by, and
     log_probs = totals  # their log-probabilities
     history = tokens.new_zeros(B, 1, 0)  # (B, W, t)
+    begun, is_met = wanted.state(history)
     back_pointers = BackPointers(longest, B, beam, device)
     is_broken = torch.zeros((), dtype=torch.bool, device=device)
     done = torch.zeros_like(sentences, dtype=torch.bool)
@@ -62,16 +63,16 @@ def constrained_beam_search(
         ranking = model_log_probs.clone()
         for rule in rules:
             rule(history.flatten(0, 1), ranking, sentences.repeat_interleave(W))
-        after_phrase = wanted.is_at_end(history).flatten()
-        forced = wanted.next_pieces(history)  # (B, W, C), -1 where there is none
-        column = forced.flatten(0, 1).clamp(min=0)  # what goes on with a longer phrase may stand there
+        after_phrase = wanted.is_at_end(begun).flatten()
+        forced = wanted.next_pieces(begun, is_met)  # (B, W, C), -1 where there is none
+        column = forced.flatten(0, 1).clamp(min=0)  # a longer phrase, as a compound, is written on
         of_column = ranking.gather(1, column)
         ranking[:, inside_words] += torch.where(after_phrase, -torch.inf, 0.0)[:, None]
         is_next = forced.flatten(0, 1) >= 0
         ranking.scatter_(1, column, torch.where(is_next, of_column, ranking.gather(1, column)))
         V = ranking.size(-1)
         scores = totals[:, :, None] + ranking.view(B, W, V)
-        has_all = wanted.met(history).all(dim=2) & ~done[:, None]  # (B, W)
+        has_all = is_met.all(dim=2) & ~done[:, None]  # (B, W)
         ends = scores[:, :, ids.eos].masked_fill(~has_all, -torch.inf)
         scores[:, :, ids.eos] = -torch.inf
         scores = scores.masked_fill((limits <= length)[:, None, None], -torch.inf)
@@ -100,8 +101,10 @@ def constrained_beam_search(
 
         # 3. The beam is shared out among those with as many pieces of phrases.
         longer = torch.cat([_of_rows(history, parent), token[:, :, None]], dim=2)  # (B, K, t + 1)
-        chosen = _shared_out(best, wanted.progress(longer), beam)
+        begun, is_met = wanted.state(longer)
+        chosen = _shared_out(best, wanted.progress(begun, is_met), beam)
         parent, token, history = parent.gather(1, chosen), token.gather(1, chosen), _of_rows(longer, chosen)
+        begun, is_met = _of_rows(begun, chosen), _of_rows(is_met, chosen)
         totals = best.gather(1, chosen)
         of_token = model_log_probs.view(B, W * V).gather(1, index.gather(1, chosen))
         log_probs = log_probs.gather(1, parent) + of_token
@@ -131,43 +134,36 @@ class _Phrases:
         self._table = table
         self._sizes = (table >= 0).sum(dim=2)  # (B, C)
 
-    def met(self, tokens: Tensor) -> Tensor:
-        """(B, W, C): whether each hypothesis (B, W, t) has each phrase. One that a sentence does not have is
-        met.
+    def state(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """(B, W, C) of hypotheses (B, W, t): with how many pieces of each phrase they end, and whether they
+        have it. A phrase that a sentence does not have is met.
         """
-        return self._longest_begin(tokens)[1]
-
-    def is_at_end(self, tokens: Tensor) -> Tensor:
-        """(B, W): whether each hypothesis (B, W, t) ends with a whole phrase."""
-        begin, _ = self._longest_begin(tokens)
-        return ((begin > 0) & (begin == self._sizes[:, None])).any(dim=2)
-
-    def progress(self, tokens: Tensor) -> Tensor:
-        """(B, W): how many pieces of its phrases each hypothesis has; of an incomplete phrase those it ends
-        with.
-        """
-        begin, is_met = self._longest_begin(tokens)
-        return torch.where(is_met, self._sizes[:, None], begin).sum(dim=2)
-
-    def next_pieces(self, tokens: Tensor) -> Tensor:
-        """(B, W, C): the next piece of each phrase that is not met; -1 of others."""
-        begin, is_met = self._longest_begin(tokens)
-        table = self._table[:, None].expand(-1, tokens.size(1), -1, -1)
-        after = table.gather(3, begin.clamp(max=self.P - 1)[:, :, :, None])[:, :, :, 0]
-        return after.masked_fill(is_met, -1)
-
-    def _longest_begin(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """(B, W, C): how many pieces of a phrase each hypothesis ends with, and whether it has the phrase."""
         B, W, t = tokens.shape
         table, sizes = self._table[:, None], self._sizes[:, None]  # (B, 1, C, P), (B, 1, C)
-        begin = tokens.new_zeros(B, W, table.size(2))
+        begun = tokens.new_zeros(B, W, table.size(2))
         is_met = (sizes == 0).expand(-1, W, -1)
         for n in range(1, min(self.P, t) + 1):
             windows = tokens.unfold(2, n, 1)[:, :, None]  # (B, W, 1, t - n + 1, n)
             is_same = (windows == table[:, :, :, None, :n]).all(dim=4)  # (B, W, C, t - n + 1)
-            begin = torch.where(is_same[..., -1], n, begin)
+            begun = torch.where(is_same[..., -1], n, begun)
             is_met = is_met | ((sizes == n) & is_same.any(dim=3))
-        return begin, is_met
+        return begun, is_met
+
+    def is_at_end(self, begun: Tensor) -> Tensor:
+        """(B, W): whether each hypothesis ends with a whole phrase."""
+        return ((begun > 0) & (begun == self._sizes[:, None])).any(dim=2)
+
+    def progress(self, begun: Tensor, is_met: Tensor) -> Tensor:
+        """(B, W): how many pieces of its phrases each hypothesis has; of an incomplete phrase those it ends
+        with.
+        """
+        return torch.where(is_met, self._sizes[:, None], begun).sum(dim=2)
+
+    def next_pieces(self, begun: Tensor, is_met: Tensor) -> Tensor:
+        """(B, W, C): the next piece of each phrase that is not met; -1 of others."""
+        table = self._table[:, None].expand(-1, begun.size(1), -1, -1)
+        after = table.gather(3, begun.clamp(max=self.P - 1)[:, :, :, None])[:, :, :, 0]
+        return after.masked_fill(is_met, -1)
 
 
 def _shared_out(scores: Tensor, banks: Tensor, beam: int) -> Tensor:
@@ -195,5 +191,5 @@ def _is_repeated(values: Tensor) -> Tensor:
 
 
 def _of_rows(tokens: Tensor, rows: Tensor) -> Tensor:
-    """(B, W, t) and (B, K) rows -> (B, K, t)."""
+    """(B, W, t) of hypotheses and (B, K) rows -> (B, K, t)."""
     return tokens.gather(1, rows[:, :, None].expand(-1, -1, tokens.size(2)))

@@ -38,7 +38,7 @@ class _Entry:
 
     @property
     def is_name(self) -> bool:
-        """Whether it is written in capitals, as "IT" or "C": then "it" is another word."""
+        """True if it is written in capitals, as "IT" or "C": then "it" is another word."""
         return self.term.source.isupper()
 
 

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.search.hypothesis import Hypothesis, ranked
 from transformer_mt.text.edges import match_end
+from transformer_mt.translation.engines.engine import Ids
 from transformer_mt.translation.flags import CONTROL, control_characters, text_flags
 from transformer_mt.translation.result import Candidate, Translation
 from transformer_mt.translation.splitting import LONE_CR, Splitter
@@ -140,3 +141,8 @@ def _segments(line: TranslatedLine) -> list[dict[str, Any]]:
         for translated in line.units
         if not translated.unit.is_fixed
     ]
+
+
+def ids_of(tokenizer: Tokenizer, candidate: Candidate) -> Ids:
+    """The target pieces of a candidate."""
+    return [tokenizer.tgt.piece_to_id(piece) for piece in candidate.tokens]

@@ -1,7 +1,6 @@
 """Lines in, translations out: the same number, in the same order, whichever engine searches."""
 
 import copy
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,35 +10,23 @@ from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.importing.model_folder import run_of
-from transformer_mt.memories.memory import Memory, read_memory
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.runs.usage import check_translates
-from transformer_mt.search.hypothesis import Hypothesis
-from transformer_mt.terms.glossary import Glossary, Match, Term
-from transformer_mt.terms.glossary_file import read_glossary
+from transformer_mt.terms.glossary import Glossary, Term
 from transformer_mt.text.languages import is_natural
-from transformer_mt.translation.assembly import (
-    NOTHING,
-    by_utility,
-    candidates_of,
-    joined,
-    line_result,
-    merge_candidates,
-)
+from transformer_mt.translation.assembly import ids_of, line_result
 from transformer_mt.translation.confidence import Calibration
 from transformer_mt.translation.direction import Direction, can_translate, find_direction
-from transformer_mt.translation.engines.engine import Engine, Ids, Request
-from transformer_mt.translation.forced_terms import ForcedTerms
-from transformer_mt.translation.protected_text import ProtectedText, Span
-from transformer_mt.translation.result import Candidate, Options, Translation
+from transformer_mt.translation.engines.engine import Engine, Ids
+from transformer_mt.translation.engines.prompted import cross_attention, token_log_probs
+from transformer_mt.translation.result import Options, Translation
 from transformer_mt.translation.retry import better, looks_wrong, options_of, wider
-from transformer_mt.translation.units import LinesInOrder, Planner, TranslatedLine, TranslatedUnit, Unit
+from transformer_mt.translation.unit_search import UnitSearch
+from transformer_mt.translation.units import LinesInOrder, Planner, TranslatedLine
 
 if TYPE_CHECKING:
+    from transformer_mt.memories.memory import Memory
     from transformer_mt.model.interface import TranslationModel
-
-_MOST_REPLACED = 4
-"""Terms of a sentence that are written where the words stood that they replace."""
 
 
 class Translator:
@@ -54,7 +41,7 @@ class Translator:
         others: Sequence[Config] = (),
         calibration: Calibration | None = None,
         glossary: Glossary | None = None,
-        memory: Memory | None = None,
+        memory: "Memory | None" = None,
     ) -> None:
         """`others` are the configs of the other models of an ensemble; `calibration` gives each translation a
         confidence; `glossary` has terms that translations must have, `memory` what was translated before.
@@ -95,7 +82,7 @@ class Translator:
         other._set_direction((self.source_lang, self.target_lang))
         return other
 
-    def with_memory(self, memory: Memory | None) -> "Translator":
+    def with_memory(self, memory: "Memory | None") -> "Translator":
         """The translator that knows what was translated before: the same text is translated in the same way,
         and a model that was trained for it sees the translation of a similar one.
         """
@@ -154,19 +141,11 @@ class Translator:
         """For each (source, target), without EOS, the log-probability of each target token and of EOS after
         them.
         """
-        begin = len(self.planner.prompt)
-        each = self.engine.token_log_probs([self._prompted(pair) for pair in pairs])
-        return [log_probs[begin:] for log_probs in each] if begin else each
+        return token_log_probs(self.engine, self.planner.prompt, pairs)
 
     def cross_attention(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[list[float]]]:
         """For each (source, target), without EOS, how much each target token attends to each source token."""
-        begin = len(self.planner.prompt)
-        each = self.engine.cross_attention([self._prompted(pair) for pair in pairs])
-        return [rows[begin:] for rows in each] if begin else each
-
-    def _prompted(self, pair: tuple[Ids, Ids]) -> tuple[Ids, Ids]:
-        """The pair with what the decoder is given before the target."""
-        return (pair[0], [*self.planner.prompt, *pair[1]]) if self.planner.prompt else pair
+        return cross_attention(self.engine, self.planner.prompt, pairs)
 
     @property
     def max_src_length(self) -> int:
@@ -197,6 +176,9 @@ class Translator:
         an export.
         """
         if glossary is not None or memory is not None:
+            from transformer_mt.memories.memory import read_memory
+            from transformer_mt.terms.glossary_file import read_glossary
+
             plain = cls.load(folder, device, dtype, decode, engine, ensemble)
             languages = plain.source_lang, plain.target_lang
             plain = plain if glossary is None else plain.with_glossary(read_glossary(glossary, languages))
@@ -298,13 +280,14 @@ class Translator:
         in_order = LinesInOrder(planned)
         yield from self._results(in_order, options)  # blank lines at the beginning
         lost: list[int] = []
-        for number, translated in self._search(units, settings, options):
+        search = UnitSearch(self.engine, self.tokenizer, self.planner, settings, options)
+        for number, translated in search.results(units):
             if translated is None:
                 lost.append(number)
             else:
                 in_order.add(number, translated)
             yield from self._results(in_order, options)
-        around = self._translate_around([units[number] for number in lost], settings, options)
+        around = search.around([units[number] for number in lost])
         for number, translated in zip(lost, around):
             in_order.add(number, translated)
         yield from self._results(in_order, options)
@@ -322,189 +305,6 @@ class Translator:
             )
             result = self._with_confidence(result)
             yield self._aligned(result, line) if options.align else result
-
-    def _search(
-        self, units: Sequence[Unit], settings: DecodeConfig, options: Options
-    ) -> Iterator[tuple[int, TranslatedUnit | None]]:
-        """(number, result) of each unit as soon as it was searched; None where no candidate kept the
-        protected text.
-        """
-        for number, unit in enumerate(units):
-            if unit.is_fixed:
-                text = unit.segment.text if unit.segment.known is None else unit.segment.known
-                flags = [] if unit.segment.known is None else ["memory"]
-                yield number, TranslatedUnit(unit, [replace(NOTHING, translation=text)], flags)
-        numbers = [number for number, unit in enumerate(units) if not unit.is_fixed]
-        if not numbers:
-            return
-        units = [units[number] for number in numbers]
-        # Search for more candidates than are returned: mbr chooses among all samples, and some candidates may
-        # be duplicates or lack the protected text.
-        has_terms = any(unit.terms for unit in units)
-        has_conditions = has_terms or any(unit.protected for unit in units)
-        several = settings.search == "mbr" or options.n_best > 1 or has_conditions
-        wanted = settings.num_hypotheses if several else 1
-        incomplete: list[tuple[int, TranslatedUnit]] = []
-        may_force = has_terms and settings.search == "beam"
-        for number, hypotheses in self.engine.search([unit.request for unit in units], settings, wanted):
-            found = self._translated(units[number], hypotheses, settings, options)
-            if found is not None and may_force and self._missing_terms(units[number], found.candidates[0]):
-                incomplete.append((number, found))
-            else:
-                yield numbers[number], found
-        for number, found in self._with_forced_terms(incomplete, settings, options, wanted):
-            yield numbers[number], found
-
-    def _with_forced_terms(
-        self, units: list[tuple[int, TranslatedUnit]], settings: DecodeConfig, options: Options, wanted: int
-    ) -> Iterator[tuple[int, TranslatedUnit]]:
-        """Units whose translation lacks terms, with one that has more of them where there is one: first each
-        term is written where the words stood that it replaces, then what is left wherever the search puts it.
-        """
-        stuck: list[tuple[int, TranslatedUnit]] = []
-        for _ in range(_MOST_REPLACED):
-            if not units:
-                break
-            found = self._forced(units, self._written_again(units), settings, options, wanted)
-            again: list[tuple[int, TranslatedUnit]] = []
-            for (number, before), after in zip(units, found):
-                if not self._num_missing(after):
-                    yield number, after
-                else:
-                    (stuck if after is before else again).append((number, after))
-            units = again
-        stuck += units
-        if self.engine.writes_phrases:
-            forced = [ForcedTerms(self.tokenizer).anywhere(unit.unit) for _, unit in stuck]
-            found = self._forced(stuck, forced, settings, options, wanted)
-            stuck = [(number, after) for (number, _), after in zip(stuck, found)]
-        yield from stuck
-
-    def _forced(
-        self,
-        units: Sequence[tuple[int, TranslatedUnit]],
-        forced: Sequence[Request | None],
-        settings: DecodeConfig,
-        options: Options,
-        wanted: int,
-    ) -> list[TranslatedUnit]:
-        """What is found by these requests for units, or what they had where that lacks fewer terms."""
-        best = [unit for _, unit in units]
-        asked = [(k, request) for k, request in enumerate(forced) if request is not None]
-        requests = [request for _, request in asked]
-        for index, hypotheses in self.engine.search(requests, settings, wanted) if requests else ():
-            before = best[asked[index][0]]
-            again = self._translated(before.unit, hypotheses, settings, options) if hypotheses else None
-            if again is not None and self._num_missing(again) < self._num_missing(before):
-                best[asked[index][0]] = again
-        return best
-
-    def _translated(
-        self, unit: Unit, hypotheses: Sequence[Hypothesis], settings: DecodeConfig, options: Options
-    ) -> TranslatedUnit | None:
-        """The unit with its candidates; None where none kept the protected text."""
-        if not hypotheses:
-            problem = "the rules of the search leave no translation"
-            return TranslatedUnit(unit, [NOTHING], ["no_hypothesis"], [problem])
-        if options.n_best == 1 and not (unit.protected or unit.terms) and settings.search != "mbr":
-            hypotheses = hypotheses[:1]
-        if settings.search == "mbr":
-            hypotheses = by_utility(hypotheses, self.tokenizer, settings.utility, self.target_lang)
-        candidates = candidates_of(hypotheses, self.tokenizer, unit, self.target_lang)
-        if (protected := unit.protected) is not None:
-            candidates = [c for c in candidates if protected.survived(unit.segment.text, c.translation)]
-            if not candidates:
-                return None
-        if unit.terms:  # first those that have all terms
-            candidates = sorted(candidates, key=lambda c: bool(self._missing_terms(unit, c)))
-        best = candidates[: options.n_best]
-        flags, problems = [], []
-        if missing := self._missing_terms(unit, best[0]):
-            flags.append("missing_term")
-            problems.append(_about_missing(unit, missing))
-        if self._was_truncated(unit, best[0]):
-            flags.append("truncated")
-            problems.append(f"the translation was stopped at {unit.limit - 1} pieces")
-        return TranslatedUnit(unit, best, flags, problems)
-
-    def _missing_terms(self, unit: Unit, candidate: Candidate) -> list[Match]:
-        """The terms of the unit of which the candidate does not have a translation."""
-        glossary = self.planner.glossary
-        if glossary is None:
-            return []
-        return [term for term in unit.terms if not glossary.is_rendered(term, candidate.translation)]
-
-    def _num_missing(self, found: TranslatedUnit) -> int:
-        return len(self._missing_terms(found.unit, found.candidates[0]))
-
-    def _written_again(self, units: Sequence[tuple[int, TranslatedUnit]]) -> list[Request | None]:
-        each = [(found.unit, self._ids(found.candidates[0])) for _, found in units]
-        attentions = self.cross_attention([(unit.src, ids) for unit, ids in each])
-        forced = ForcedTerms(self.tokenizer)
-        return [
-            forced.written_again(unit, ids, attention, self._missing_terms(unit, found.candidates[0]))
-            for (unit, ids), attention, (_, found) in zip(each, attentions, units)
-        ]
-
-    def _translate_around(
-        self, units: Sequence[Unit], settings: DecodeConfig, options: Options
-    ) -> list[TranslatedUnit]:
-        """Units whose protected text did not survive: the text around it is translated alone, all in one
-        batch.
-        """
-        protections = [unit.protected for unit in units if unit.protected is not None]
-        spans = [protected.spans(unit.segment.text) for unit, protected in zip(units, protections)]
-        texts, prefixes, capitals = [], [], []
-        for unit, own in zip(units, spans):
-            # The prefix begins the first span; before protected text it is put in front.
-            starts_translatable = own[0].translatable
-            for span in own:
-                if span.translatable:
-                    texts.append(span.text.strip())
-                    prefixes.append(unit.prefix_text if starts_translatable and span is own[0] else "")
-                    capitals.append(unit.is_in_capitals)
-        planned = self.planner.lines(texts, prefixes, settings, tag=options.tag, in_capitals=capitals)
-        in_order = LinesInOrder(planned)
-        for number, part in self._search(
-            [part for line in planned for part in line.units], settings, options
-        ):
-            assert part is not None  # nothing in it is protected
-            in_order.add(number, part)
-        lines = in_order.done()
-        return [
-            self._rejoined(
-                unit, protected, [(s, next(lines) if s.translatable else None) for s in own], options
-            )
-            for unit, own, protected in zip(units, spans, protections)
-        ]
-
-    def _rejoined(
-        self,
-        unit: Unit,
-        protected: ProtectedText,
-        spans: list[tuple[Span, TranslatedLine | None]],
-        options: Options,
-    ) -> TranslatedUnit:
-        """The unit whose spans were translated one by one."""
-        lines = [line for _, line in spans if line is not None]
-        of_lines = [joined(line, options.n_best, self.planner.splitter) for line in lines]
-        candidates = []
-        for rank in range(min(map(len, of_lines), default=1)):
-            chosen = [of_line[rank] for of_line in of_lines]
-            text = protected.rejoin([span for span, _ in spans], [c.translation for c in chosen])
-            if unit.prefix_text and not spans[0][0].translatable:
-                text = f"{unit.prefix_text} {text.lstrip()}"
-            candidates.append(replace(merge_candidates(chosen), translation=text))
-        flags, problems = [], []
-        if lines:
-            flags.append("protected_split")
-            problems.append(
-                "protected text was lost in the translation; the text around it was translated separately"
-            )
-        for part in (part for line in lines for part in line.units):
-            flags += part.flags
-            problems += part.problems
-        return TranslatedUnit(unit, candidates, flags, problems, spans)
 
     @property
     def searched(self) -> str:
@@ -533,22 +333,15 @@ class Translator:
         low = ["low_confidence"] if confidence < self.calibration.low else []
         return replace(result, confidence=round(confidence, 4), flags=[*result.flags, *low])
 
-    def _was_truncated(self, unit: Unit, candidate: Candidate) -> bool:
-        """Whether the candidate ended at its limit although the model found another token likelier than the
-        end.
-        """
-        if len(candidate.tokens) + 1 < unit.limit:
-            return False
-        (log_probs,) = self.token_log_probs([(unit.src, self._ids(candidate))])
-        return log_probs[-1] < math.log(0.5)
-
     def _aligned(self, result: Translation, line: TranslatedLine) -> Translation:
         """The result with alignments: positions count over the pieces of all units."""
         from transformer_mt.translation.line_alignment import LineAlignment  # NumPy takes time to import
 
         searched = [unit for translated in line.units for unit in translated.searched]
         ranks = range(len(result.n_best))
-        pairs = [(one.unit.src, self._ids(one.candidates[rank])) for rank in ranks for one in searched]
+        pairs = [
+            (one.unit.src, ids_of(self.tokenizer, one.candidates[rank])) for rank in ranks for one in searched
+        ]
         attentions = self.cross_attention(pairs)
         source_tokens: list[str] = []
         alignment: list[int] = []
@@ -563,13 +356,3 @@ class Translator:
                 replace(candidate, aligned=aligned.of(line, result.source, candidate.translation, rank))
             )
         return replace(result, n_best=n_best, source_tokens=source_tokens, alignment=alignment)
-
-    def _ids(self, candidate: Candidate) -> Ids:
-        return [self.tokenizer.tgt.piece_to_id(piece) for piece in candidate.tokens]
-
-
-def _about_missing(unit: Unit, missing: Sequence[Match]) -> str:
-    """A sentence about terms that a translation does not have."""
-    text = unit.segment.searched
-    terms = ", ".join(f"{text[m.begin : m.end]!r} ({' or '.join(m.targets)})" for m in missing)
-    return f"not translated as in the glossary: {terms}"

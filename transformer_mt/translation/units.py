@@ -4,13 +4,13 @@ import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.config.parts.memory import MEMORY
 from transformer_mt.data.vocabulary.term_pieces import PieceTerm, TermPieces, pieces_of_span
 from transformer_mt.data.vocabulary.tokenizer import UNK, Tokenizer
 from transformer_mt.errors import InputError
-from transformer_mt.memories.memory import Memory
 from transformer_mt.terms.glossary import Glossary, Match
 from transformer_mt.text.edges import edges
 from transformer_mt.text.languages import is_natural
@@ -21,6 +21,9 @@ from transformer_mt.translation.flags import CONTROL
 from transformer_mt.translation.protected_text import ProtectedText, Span, has_words
 from transformer_mt.translation.result import Candidate
 from transformer_mt.translation.splitting import LONE_CR, Segment, Splitter
+
+if TYPE_CHECKING:
+    from transformer_mt.memories.memory import Memory  # NumPy takes time to import
 
 
 @dataclass(frozen=True)
@@ -162,7 +165,7 @@ class Planner:
         max_positions: int | None,
         direction: tuple[str, str],
         glossary: Glossary | None = None,
-        memory: Memory | None = None,
+        memory: "Memory | None" = None,
     ) -> None:
         """`configs` are those of all models of an ensemble, the first being the one that leads; `direction`
         is the source and the target language.
@@ -239,7 +242,7 @@ class Planner:
         return _DividedLine(source, prefix, protected, before, after, segments)
 
     @staticmethod
-    def _remembered(words: str, segments: list[Segment], memory: Memory) -> list[Segment]:
+    def _remembered(words: str, segments: list[Segment], memory: "Memory") -> list[Segment]:
         """The line as one segment if the memory has it, else its segments with those that the memory has."""
         if (known := memory.exact(words)) is not None:
             return [Segment(words, "", known=known)]
@@ -356,7 +359,7 @@ class Planner:
             units = [self._with_terms(unit, self.glossary, protected) for unit in units]
         return [self._with_similar(unit, self.memory) for unit in units] if self.memory else units
 
-    def _with_similar(self, unit: Unit, memory: Memory) -> Unit:
+    def _with_similar(self, unit: Unit, memory: "Memory") -> Unit:
         """The unit with the translation of a similar text after its source, if the model has learnt to read
         it and it fits.
         """

@@ -491,6 +491,21 @@ def test_train_mistakes_are_told_before_any_work(write_config, tmp_path, cli, mo
         assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "data.terms={file: no.tsv, share: 0.2}",
+        "data.memory={file: no.tmx, share: 0.5}",
+        "train.guided_alignment={file: no.links, weight: 0.05}",
+    ],
+)
+def test_a_file_that_is_not_there_is_told_before_any_work(write_config, tmp_path, cli, monkeypatch, setting):
+    monkeypatch.chdir(tmp_path)
+    done = cli("train", write_config(), setting)
+    assert done.status == 2 and "no such file" in done.err and "Traceback" not in done.err
+    assert "reading" not in done.err and not (tmp_path / "runs").exists()
+
+
 def test_out_names_the_folder(write_config, tmp_path, cli, monkeypatch):
     monkeypatch.chdir(tmp_path)
     status, _, err = cli("train", write_config(), "train.max_updates=2", "--out", tmp_path / "here")

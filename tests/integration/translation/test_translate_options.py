@@ -501,7 +501,7 @@ def test_ctranslate2_writes_terms_too(tiny_run, terms, cli):
 
 
 def test_evaluate_counts_the_terms(tiny_run, tmp_path, cli):
-    """Of those that the references have; the result is not the model's own."""
+    """The terms counted are those that the references have; the result is not the model's own."""
     (tmp_path / "t.tsv").write_text("garden\tGarten\nbird\tVogel\ndog\tTiger\n", encoding="utf-8")
     status, out, _ = cli("evaluate", tiny_run, "--glossary", tmp_path / "t.tsv", "--beam", "2")
     rows = [line.split("  ") for line in out.split("\n") if line.startswith("  terms")]

@@ -1,4 +1,4 @@
-"""What the commands share: the argument parser, the types of arguments, and how a mistake is told."""
+"""What the commands share: the argument parser, the types of arguments, and how a mistake is reported."""
 
 import argparse
 import difflib
