@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain, repeat
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -99,7 +99,7 @@ def _translate(arguments: argparse.Namespace) -> int:
         translator.check(options)
         prefixes = _prefixes(arguments)
         done = _lines_done(arguments, translator) if arguments.resume else 0
-        work = _work(chunks, prefixes, arguments, done)
+        work = _work(chunks, prefixes, arguments, done, translator.reads_before)
         if has_ranks():
             from transformer_mt.training.parallel.distributed import refuse_lost_rank
 
@@ -113,9 +113,9 @@ def _translate(arguments: argparse.Namespace) -> int:
         first_task = next(work, None)
         output = _open_output(arguments, translator, files)
         bar = _progress(arguments, done, files)
-        for first, lines, own in chain([first_task] if first_task else [], work):
-            results = translator.stream(lines, replace(options, prefixes=own))
-            for number, result in enumerate(results, start=first):
+        for task in chain([first_task] if first_task else [], work):
+            results = translator.stream(task.lines, task.options(options))
+            for number, result in enumerate(results, start=task.first):
                 _write(_format(number, result, arguments), number, result.problems, output)
                 output.flush()  # a caller may wait for this line
                 bar(1)
@@ -147,16 +147,37 @@ def _chunks(arguments: argparse.Namespace, files: ExitStack) -> Iterator[list[by
     return read_ready(source, arguments.input or "standard input", ChunkSize().next)
 
 
-Task = tuple[int, list[str], list[str] | None]
+@dataclass(frozen=True)
+class Task:
+    """Lines to translate."""
+
+    first: int
+    """The number of the first line that is translated."""
+    lines: list[str]
+    prefixes: list[str] | None
+    lines_before: int
+    """So many of the first lines are only read before the others."""
+    documents: list[int] | None
+
+    def options(self, options: "Options") -> "Options":
+        """The options of the call, for these lines."""
+        return replace(
+            options, prefixes=self.prefixes, documents=self.documents, lines_before=self.lines_before
+        )
 
 
 def _work(
-    chunks: Iterator[list[bytes]], prefixes: Iterator[str] | None, arguments: argparse.Namespace, done: int
+    chunks: Iterator[list[bytes]],
+    prefixes: Iterator[str] | None,
+    arguments: argparse.Namespace,
+    done: int,
+    reads_before: int,
 ) -> Iterator[Task]:
-    """(number of the first line, lines, their prefixes), without the first `done` lines."""
+    """The lines after the first `done`, each with as many before it as the model reads."""
     from transformer_mt.text.lines import refuse_binary
+    from transformer_mt.translation.context import documents_of, end_of_document
 
-    first = 1
+    first, before = 1, list[str]()
     for chunk in chunks:
         refuse_binary(chunk, first, arguments.input or "standard input")
         lines = [_decode(line, number) for number, line in enumerate(chunk, start=first)]
@@ -167,10 +188,14 @@ def _work(
                 f"{first + own.index(None) - 1}"
             )
         skipped = min(max(0, done - first + 1), len(lines))
+        read = end_of_document([*before, *lines[:skipped]], reads_before)
+        before = end_of_document([*before, *lines], reads_before)
         first += len(lines)
         if skipped < len(lines):
-            rest = None if own is None else [prefix or "" for prefix in own[skipped:]]
-            yield first - len(lines) + skipped, lines[skipped:], rest
+            rest = None if own is None else [*[""] * len(read), *(prefix or "" for prefix in own[skipped:])]
+            together = [*read, *lines[skipped:]]
+            documents = documents_of(together) if reads_before else None
+            yield Task(first - len(lines) + skipped, together, rest, len(read), documents)
     if arguments.prefixes and prefixes is not None and next(prefixes, None) is not None:
         raise InputError(
             f"{arguments.prefixes}: must have one prefix per input line, but has more than {first - 1}"
@@ -283,23 +308,21 @@ def _with_ranks(
     files: ExitStack,
 ) -> None:
     """Under torchrun rank 0 reads and writes; each rank translates its share of the lines."""
+    from transformer_mt.translation.context import part_of
+
     ranks = join_ranks(translator)
     if ranks.is_rank_zero:  # before the output is opened, which empties it: the input may be no text
         work = chain([task] if (task := next(work, None)) else [], work)
     output = _open_output(arguments, translator, files) if ranks.is_rank_zero else None
     while task := ranks.broadcast(next(work, None) if ranks.is_rank_zero else None):
-        first, lines, prefixes = task
-        shares = range(ranks.rank, len(lines), ranks.size)
-        own = None if prefixes is None else [prefixes[i] for i in shares]
-        results = translator.stream([lines[i] for i in shares], replace(options, prefixes=own))
-        mine = [
-            (_format(first + i, result, arguments), result.problems) for i, result in zip(shares, results)
-        ]
+        shares = ranks.share(len(task.lines) - task.lines_before)
+        lines, own = part_of(task.lines, task.options(options), shares, translator.reads_before)
+        results = enumerate(translator.stream(lines, own), start=task.first + shares.start)
+        mine = [(number, _format(number, result, arguments), result.problems) for number, result in results]
         everyones = ranks.gather(mine)
         if output is not None:
-            for i in range(len(lines)):
-                text, problems = everyones[i % ranks.size][i // ranks.size]
-                _write(text, first + i, problems, output)
+            for number, text, problems in chain.from_iterable(everyones):
+                _write(text, number, problems, output)
             output.flush()
     if output is not None and arguments.output:
         resume.end(Path(arguments.output))

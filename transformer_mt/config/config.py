@@ -112,6 +112,24 @@ class Config(Section):
         return self
 
     @model_validator(mode="after")
+    def _context_fits(self) -> "Config":
+        data = self.data
+        if not data.context.is_on:
+            return self
+        if not (self.tokenizer.shared or self.init_from):
+            raise ValueError("tokenizer.shared must be true with data.context.sentences, but is false")
+        if not any(entry.documents for entry in data.entries):
+            raise ValueError(
+                "data.context.sentences must be 1 unless a training corpus has the key documents, which says "
+                "where its documents end"
+            )
+        if data.language_pieces == "both":
+            raise ValueError("data.language_pieces must be auto, true or false with data.context.sentences")
+        if self.train.guided_alignment.weight:
+            raise ValueError("train.guided_alignment.weight must be 0 with data.context.sentences")
+        return self
+
+    @model_validator(mode="after")
     def _guided_alignment_fits(self) -> "Config":
         guided = self.train.guided_alignment
         corpora = sum(entry.objective == "translation" for entry in self.data.entries)

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from transformer_mt.config.augment import AugmentConfig
+from transformer_mt.config.parts.context import SENTENCE, ContextConfig
 from transformer_mt.config.parts.filter import FilterConfig
 from transformer_mt.config.parts.language import Language
 from transformer_mt.config.parts.memory import MEMORY, MemoryConfig
@@ -95,6 +96,8 @@ class DataConfig(Section):
     """Terms of a glossary in training."""
     memory: MemoryConfig = MemoryConfig()
     """Translations of similar sources in training."""
+    context: ContextConfig = ContextConfig()
+    """Sentences with those before them, of corpora with `documents`."""
     denoise: DenoiseConfig = DenoiseConfig()
     """The noise of corpora with objective: denoise."""
     masked_lm: MaskedLmConfig = MaskedLmConfig()
@@ -337,9 +340,10 @@ class DataConfig(Section):
 
     @property
     def pieces_inside(self) -> list[str]:
-        """The control pieces inside sources: of terms, and before similar translations."""
+        """The control pieces inside texts: of terms, before similar translations, and between sentences."""
         terms = [TERM, AS, TERM_END] if self.terms.share else []
-        return [*terms, MEMORY] if self.memory.share else terms
+        memory, context = [MEMORY] * bool(self.memory.share), [SENTENCE] * self.context.is_on
+        return [*terms, *memory, *context]
 
     @property
     def all_labels(self) -> list[str]:

@@ -56,8 +56,12 @@ def translate_pieces(
     size, start = ChunkSize(), done
     while start < len(texts):
         chunk = texts[start : start + size.next()]
-        parts = all_texts(chunk)
-        options = Options(align=True, tag=tag, protect=[pattern_of(text, protect) for text in parts])
+        before = all_texts(texts[max(0, start - translator.reads_before) : start])
+        parts = [*before, *all_texts(chunk)]
+        patterns = [pattern_of(text, protect) for text in parts]
+        options = Options(
+            align=True, tag=tag, protect=patterns, documents=[0] * len(parts), lines_before=len(before)
+        )
         results = translator.stream([text.text for text in parts], options)
         for i, text in enumerate(chunk, start=start):
             own = list(islice(results, 1 + len(text.inner)))

@@ -49,14 +49,20 @@ class Fit:
 
 
 def calibrate(
-    translator: Translator, sentences: Sequence[EvaluationSentence], rules: EvaluateConfig, tag: str | None
+    translator: Translator,
+    sentences: Sequence[EvaluationSentence],
+    rules: EvaluateConfig,
+    tag: str | None,
+    documents: Sequence[int] | None = None,
 ) -> Fit | None:
-    """The confidence of the translator's own search; None if there are too few sentences."""
-    sentences = sentences[:_MOST]
+    """The confidence of the translator's own search; None if there are too few sentences. `documents` are the
+    numbers of their documents.
+    """
+    sentences, documents = sentences[:_MOST], documents and documents[:_MOST]
     if len(sentences) < LEAST:
         return None
     sources = [src for src, _ in sentences]
-    stream = translator.stream(sources, Options(tag=tag))
+    stream = translator.stream(sources, Options(tag=tag, documents=documents))
     results = list(show_progress(stream, "calibration", len(sources), unit="sentences"))
     (chrf,) = build_metrics(rules, translator.target_lang, ["chrF"])
     references = [targets for _, targets in sentences]

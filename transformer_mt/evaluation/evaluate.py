@@ -87,7 +87,7 @@ def evaluate(
     metrics = build_metrics(rules, translator.target_lang)  # before any work
     tag = tag or test.tag
     sources, references = test.sources, test.references
-    stream = translator.stream(sources, Options(tag=tag))
+    stream = translator.stream(sources, Options(tag=tag, documents=test.documents))
     results = list(show_progress(stream, "translating", len(sources), unit="sentences"))
     problems = [
         f"line {number}: {problem}"

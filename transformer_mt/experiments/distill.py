@@ -17,7 +17,7 @@ from pathlib import Path
 from transformer_mt.config import Config, DataConfig, EvaluateConfig
 from transformer_mt.config.parts.filter import FilterConfig
 from transformer_mt.data.cleaning.rules import rules_of
-from transformer_mt.data.corpora.evaluation_sets import EvaluationSet, read_set
+from transformer_mt.data.corpora.evaluation_sets import EvaluationSet, read_in_documents
 from transformer_mt.data.corpora.file import FileCorpus
 from transformer_mt.data.corpora.kind import Corpus
 from transformer_mt.data.preparation.first_pass import training_pairs
@@ -152,8 +152,8 @@ def _test_set(data: DataConfig) -> EvaluationSet:
                 "corpora, which are machine translations"
             )
     name, corpus = ("test", data.test[0]) if data.test else ("valid", data.valid_sets[0])
-    sentences = list(read_set(corpus, data.languages, None, name))
-    return EvaluationSet(name, corpus.describe(), sentences, corpus.tag, data.languages_of(corpus))
+    sentences, documents = read_in_documents(corpus, data.languages, None, name)
+    return EvaluationSet(name, corpus.describe(), sentences, corpus.tag, data.languages_of(corpus), documents)
 
 
 def _more_text(plan: Plan) -> TextSource | None:

@@ -250,8 +250,7 @@ def _never(config: Config, tokenizer: Tokenizer) -> dict[str, Any]:
     if config.model.output_bias and tokenizer.numberings:
         return {"suppress_tokens": [there[PAD]], "renormalize_logits": True}
     # The piece of a language must not be suppressed where it is the one that is asked for.
-    has_tags = tokenizer.shared and config.data.language_pieces != "both"
-    tags = tokenizer.control_ids.values() if has_tags else []
+    tags = [] if config.data.language_pieces == "both" else tokenizer.never_written
     return {"suppress_tokens": [there[i] for i in (PAD, UNK, BOS, *tags)]}
 
 

@@ -68,9 +68,12 @@ class Batcher:
         *,
         align: bool = False,
         protect: Protect = None,
+        documents: Sequence[int] | None = None,
         wishes: Wishes = NO_WISHES,
     ) -> list[Translation]:
-        """One Translation per line. QueueFullError if too many wait; a cancelled call leaves the queue."""
+        """One Translation per line; `documents` as in Options. QueueFullError if too many wait; a cancelled
+        call leaves the queue.
+        """
         if not lines:
             return []
         if self.lines and self.lines + len(lines) > self.queue_lines:
@@ -80,7 +83,7 @@ class Batcher:
 
         def work() -> list[Translation]:
             own = translator.with_terms(wishes.terms) if wishes.terms else translator
-            return own.translate(lines, n_best, align=align, protect=protect)
+            return own.translate(lines, n_best, align=align, protect=protect, documents=documents)
 
         self.lines += len(lines)
         try:

@@ -19,7 +19,9 @@ async def translate_texts(
     """For each text its translation and up to `alternatives` others; each line is translated by itself."""
     lines = [_lines(text) for text in texts]
     every = [line for own in lines for line in own]
-    results = iter(await batcher.translate(every, _n_best(batcher, alternatives), wishes=wishes))
+    documents = [number for number, own in enumerate(lines) for _ in own]
+    n_best = _n_best(batcher, alternatives)
+    results = iter(await batcher.translate(every, n_best, documents=documents, wishes=wishes))
     of_texts = [_by_rank(list(islice(results, len(own)))) for own in lines]
     return [
         ["\n".join(candidate.translation for candidate in of_rank) for of_rank in ranks] for ranks in of_texts
@@ -41,7 +43,12 @@ async def translate_html(
     patterns = [pattern_of(part) for part in texts]
     n_best = _n_best(batcher, alternatives)
     results = await batcher.translate(
-        [part.text for part in texts], n_best, align=True, protect=patterns, wishes=wishes
+        [part.text for part in texts],
+        n_best,
+        align=True,
+        protect=patterns,
+        documents=[0] * len(texts),
+        wishes=wishes,
     )
     return await asyncio.to_thread(_written, pieces, results)
 
@@ -72,7 +79,9 @@ async def line_details(
 ) -> list[dict[str, Any]]:
     """What is known about the translation of each line. Positions count characters (Unicode code points)."""
     n_best = _n_best(batcher, alternatives)
-    results = await batcher.translate(_lines(text), n_best, align=True, wishes=wishes)
+    lines = _lines(text)
+    documents = [0] * len(lines)
+    results = await batcher.translate(lines, n_best, align=True, documents=documents, wishes=wishes)
     # In a thread: the attention of long lines takes longer than other requests should wait.
     return await asyncio.to_thread(lambda: list(map(_line_details, results)))
 

@@ -56,12 +56,14 @@ def find_budget(config: Config, data: PreparedData, device: torch.device) -> int
     updater = build_trial_updater(config, model, device, dtype, may_halve=False)
     limit = free_memory(device)
 
+    src_lengths, tgt_lengths = data.train.src_lengths, data.train.tgt_lengths
+    if config.data.context.is_on:
+        src_lengths = tgt_lengths = np.array([config.data.max_length])
+
     def measure(tokens: int) -> int:
         reset_peak(device)
         try:
-            updater.update(
-                [longest_batch(data.train.src_lengths, data.train.tgt_lengths, tokens)], 1e-6
-            ).result()
+            updater.update([longest_batch(src_lengths, tgt_lengths, tokens)], 1e-6).result()
         except (torch.OutOfMemoryError, WorkError):
             return 2 * limit
         return peak_memory(device)

@@ -22,6 +22,7 @@ from transformer_mt.model.interface import TranslationModel
 from transformer_mt.progress_bar import show_progress
 from transformer_mt.training.parallel.distributed import Ranks
 from transformer_mt.training.update.step import Objective
+from transformer_mt.translation.context import part_of
 from transformer_mt.translation.result import Options, Translation
 from transformer_mt.translation.translator import Translator
 
@@ -102,7 +103,9 @@ def validate(
         own = translator.for_set(valid.languages)
         metrics = build_metrics(config.evaluate, own.target_lang, validation_metrics(config))
         loss = _loss(model, valid, data, config, device, ranks)
-        translations = _translate(own, sources, Options(tag=valid.tag), ranks)
+        documents = valid.documents and valid.documents[: len(sentences)]
+        options = Options(tag=valid.tag, documents=documents)
+        translations = _translate(own, sources, options, ranks)
         scores = corpus_scores(metrics, sources, translations, references)
         found.append(SetScores(valid.name, loss, scores))
         rows = [(src, targets[0], got) for src, targets, got in zip(sources, references, translations)]
@@ -125,7 +128,7 @@ def _loss(
     ranks: Ranks,
 ) -> float:
     """The loss of one set. WorkError where it is not finite."""
-    changing = of_held_out(config, valid.pairs, valid.objective, data.tokenizer)
+    changing = of_held_out(config, valid.pairs, valid.objective, data.tokenizer, valid.starts)
     batch_tokens = int(config.train.batch_tokens)
     loss = validation_loss(model, valid.pairs, batch_tokens, device, ranks, changing)
     if len(valid.pairs) and not math.isfinite(loss):
@@ -182,12 +185,12 @@ def mean_of(sets: Sequence[SetScores]) -> SetScores:
 
 def _translate(translator: Translator, sources: Sequence[str], options: Options, ranks: Ranks) -> list[str]:
     """All translations, on each rank."""
-    mine = sources[ranks.rank :: ranks.size]
-    results: Iterable[Translation] = translator.stream(mine, options)
+    mine, own = part_of(sources, options, ranks.share(len(sources)), translator.reads_before)
+    results: Iterable[Translation] = translator.stream(mine, own)
     if ranks.is_rank_zero:
-        results = show_progress(results, "validation", len(mine), unit="sentences")
+        results = show_progress(results, "validation", len(mine) - own.lines_before, unit="sentences")
     shares = ranks.gather([result.translation for result in results])
-    return [shares[i % ranks.size][i // ranks.size] for i in range(len(sources))]
+    return [translation for share in shares for translation in share]
 
 
 def _evenly_chosen(rows: Sequence[T], most: int) -> list[T]:

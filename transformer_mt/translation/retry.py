@@ -1,10 +1,9 @@
 """Lines whose translation looks wrong are translated again, by a wider search that does not repeat itself."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from transformer_mt.config import DecodeConfig
-from transformer_mt.translation.result import Options, Translation
+from transformer_mt.translation.result import Translation
 
 RETRIED_FLAGS = frozenset({
     "no_hypothesis", "truncated", "repeating", "length_ratio", "missing_number", "missing_url",
@@ -31,16 +30,6 @@ def wider(decode: DecodeConfig) -> DecodeConfig:
 def looks_wrong(result: Translation) -> bool:
     """Whether the line is to be translated again."""
     return bool(RETRIED_FLAGS & set(result.flags))
-
-
-def options_of(options: Options, lines: Sequence[int]) -> Options:
-    """The options of some of the lines."""
-    prefixes, protect = options.prefixes, options.protect
-    if prefixes is not None:
-        prefixes = [prefixes[i] for i in lines]
-    if protect and not isinstance(protect, str):
-        protect = [protect[i] for i in lines]
-    return replace(options, prefixes=prefixes, protect=protect)
 
 
 def better(first: Translation, second: Translation) -> Translation:

@@ -1,15 +1,17 @@
 """The links of all training pairs."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, repeat, zip_longest
+from pathlib import Path
 
 import numpy as np
 
 from transformer_mt.config import Config
-from transformer_mt.config.data import Corpus
 from transformer_mt.data.alignment.aligner import aligned
 from transformer_mt.data.alignment.pharaoh import read_links
 from transformer_mt.data.batches.encoded_pairs import Chunk, Column, EncodedPairs
+from transformer_mt.data.corpora.kind import Corpus
+from transformer_mt.data.preparation.raw_rows import RawPairs, RawRows
 from transformer_mt.data.vocabulary.piece_words import PieceWords
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
@@ -23,10 +25,6 @@ _ROWS = 10_000
 
 RowLinks = tuple[np.ndarray, np.ndarray]
 """(L,) positions of source pieces, and (L,) of the target pieces that belong to them."""
-RawPairs = Callable[[Corpus], Iterator[Pair]]
-"""The pairs of a training corpus as they are read, before any is dropped."""
-
-
 _NONE: RowLinks = np.zeros(0, np.int32), np.zeros(0, np.int32)
 
 
@@ -43,7 +41,8 @@ class TrainingLinks:
     ) -> None:
         """`sizes` are the pairs of each corpus, in order."""
         self._files, self._raw_pairs = config.train.guided_alignment.files, raw_pairs
-        self._config, self._pairs, self._tokenizer = config, pairs, tokenizer
+        self._pairs, self._tokenizer = pairs, tokenizer
+        self._raw_rows = RawRows(config, pairs, tokenizer)
         starts = np.cumsum([0, *sizes]).tolist()
         rows = list(zip(config.data.entries, map(range, starts, starts[1:])))
         self._entries = [entry for entry, _ in rows if entry.objective == "translation"]
@@ -83,45 +82,32 @@ class TrainingLinks:
         done = 0
         for entry, file, own in zip(self._entries, self._files, self._translations, strict=True):
             yield from repeat(_NONE, own.start - done)
-            row, done = own.start, own.stop
+            done = own.stop
             lines = zip_longest(self._raw_pairs(entry), read_links(file))
-            while chunk := list(islice(lines, _ROWS)):
-                if any(part is None for line in chunk for part in line):
+            for ids, links in self._raw_rows.kept(entry, own, _together(lines, file, entry)):
+                words_of = [side.spaced_word_of(part) for side, part in zip(self._sides, ids)]
+                if any(of.max(initial=-1) < column.max(initial=-1) for of, column in zip(words_of, links.T)):
                     raise InputError(
-                        f"{file}: must have a line for each pair of {entry.title}, but one of them ends first"
+                        f"{file}: links must be of words of their pair, but those of "
+                        f"{self._tokenizer.decode_tgt(ids[1].tolist())[:60]!r} are not"
                     )
-                for ids, (_, links) in zip(self._encoded([pair for pair, _ in chunk], entry), chunk):
-                    # Dropped pairs have no row: those kept follow one another in the same order.
-                    if row < own.stop and all(map(np.array_equal, ids, self._ids(row))):
-                        words_of = [side.spaced_word_of(part) for side, part in zip(self._sides, ids)]
-                        if any(
-                            of.max(initial=-1) < column.max(initial=-1)
-                            for of, column in zip(words_of, links.T)
-                        ):
-                            raise InputError(
-                                f"{file}: links must be of words of their pair, but those of "
-                                f"{self._tokenizer.decode_tgt(ids[1].tolist())[:60]!r} are not"
-                            )
-                        yield _of_pieces(links, words_of)
-                        row += 1
-            if row < own.stop:
-                raise InputError(f"{entry.title}: must stay as it was when it was prepared, but has changed")
+                yield _of_pieces(links, words_of)
         yield from repeat(_NONE, len(self._pairs) - done)
-
-    def _encoded(self, pairs: Sequence[Pair], entry: Corpus) -> Iterator[list[np.ndarray]]:
-        data, control_id = self._config.data, self._tokenizer.control_id
-        target = data.target_piece(data.languages_of(entry))
-        before = (
-            [control_id(piece) for piece in data.pieces_before(entry)],
-            [] if target is None else [control_id(target)],
-        )
-        sources = self._tokenizer.encode_src([src.strip() for src, _ in pairs])
-        targets = self._tokenizer.encode_tgt([tgt.strip() for _, tgt in pairs])
-        for sides in zip(sources, targets):
-            yield [np.array([*control, *ids], np.int32) for control, ids in zip(before, sides)]
 
     def _ids(self, row: int) -> tuple[np.ndarray, np.ndarray]:
         return self._pairs.src(row), self._pairs.tgt(row)
+
+
+def _together(
+    lines: Iterable[tuple[Pair | None, np.ndarray | None]], file: Path, entry: Corpus
+) -> Iterator[tuple[Pair, np.ndarray]]:
+    """Pairs and their lines of links, of which there must be as many."""
+    for pair, links in lines:
+        if pair is None or links is None:
+            raise InputError(
+                f"{file}: must have a line for each pair of {entry.title}, but one of them ends first"
+            )
+        yield pair, links
 
 
 def _of_pieces(links: np.ndarray, words_of: Sequence[np.ndarray]) -> RowLinks:

@@ -25,7 +25,9 @@ class ChangingPairs(Protocol):
     """Pairs whose pieces change from epoch to epoch."""
 
     def lengths(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
-        """Lengths of the sources and of the targets of all rows, EOS counted."""
+        """Lengths of the sources and of the targets of all rows, EOS counted; 0 for a row that an earlier one
+        stands for.
+        """
         ...
 
     def rows(self, epoch: int, rows: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray]]:
@@ -126,6 +128,14 @@ class Batch:
     def _each(self, move: Callable[[Tensor], Tensor]) -> "Batch":
         tensors = move(self.src), move(self.src_mask), move(self.tgt_in), move(self.tgt_out), move(self.real)
         return Batch(*tensors, self.num_tokens, None if self.links is None else self.links._each(move))
+
+
+def rows_in_use(lengths: np.ndarray, rows: np.ndarray | None) -> np.ndarray | None:
+    """The rows, None being all of them, without those of length 0, which others stand for."""
+    if lengths.all():
+        return rows
+    rows = np.arange(len(lengths)) if rows is None else rows
+    return rows[lengths[rows] > 0]
 
 
 def plan_epoch(
@@ -272,7 +282,7 @@ class TrainingBatches:
     def _plan(self, epoch: int) -> list[np.ndarray]:
         pairs, budget = self._pairs, self._update_tokens or self._batch_tokens
         lengths = self._changing.lengths(epoch) if self._changing else (pairs.src_lengths, pairs.tgt_lengths)
-        rows = self._mixture.rows(epoch) if self._mixture else None
+        rows = rows_in_use(lengths[0], self._mixture.rows(epoch) if self._mixture else None)
         if rows is None:
             return plan_epoch(*lengths, budget, self._seed, epoch)
         src_lengths, tgt_lengths = (side[rows] for side in lengths)
@@ -309,7 +319,10 @@ def validation_batches(
 ) -> Iterator[Batch]:
     """Every pair once, in a fixed order, as `changing` has them in its first epoch."""
     lengths = changing.lengths(0) if changing else (pairs.src_lengths, pairs.tgt_lengths)
-    for rows in plan_epoch(*lengths, batch_tokens, seed=0, epoch=0):
+    used = rows_in_use(lengths[0], np.arange(len(pairs)))
+    assert used is not None
+    for places in plan_epoch(lengths[0][used], lengths[1][used], batch_tokens, seed=0, epoch=0):
+        rows = used[places]
         if changing is not None:
             yield changing.batch(0, rows)
             continue

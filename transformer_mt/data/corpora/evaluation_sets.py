@@ -21,6 +21,8 @@ class EvaluationSet:
     """Before each source."""
     languages: Languages | None = None
     """Source and target; None where the model's own are meant."""
+    documents: list[int] | None = None
+    """The number of each sentence's document; None where sentences do not belong together."""
 
     @property
     def sources(self) -> list[str]:
@@ -40,3 +42,23 @@ def read_set(
     if isinstance(corpus, FromTrainCorpus):
         return read_held_out(folder or Path(), name)
     return corpus.sentences(languages)
+
+
+def read_in_documents(
+    corpus: AnySet, languages: Languages, folder: Path | None, name: str
+) -> tuple[list[EvaluationSentence], list[int] | None]:
+    """The sentences as `read_set` has them, without the blank ones that end documents, and the number of each
+    one's document; None where the set has no documents.
+    """
+    sentences, numbers = list(read_set(corpus, languages, folder, name)), documents_of(corpus, languages)
+    if numbers is None:
+        return sentences, None
+    kept = [i for i, (src, targets) in enumerate(sentences) if "".join([src, *targets]).strip()]
+    return [sentences[i] for i in kept], [numbers[i] for i in kept]
+
+
+def documents_of(corpus: AnySet, languages: Languages) -> list[int] | None:
+    """The number of the document of each sentence of a set; None where it has no documents."""
+    if isinstance(corpus, FromTrainCorpus) or not corpus.documents:
+        return None
+    return list(corpus.document_numbers(languages))

@@ -62,30 +62,35 @@ class HubCorpus(Corpus):
         return self
 
     def stored_pairs(self, languages: Languages) -> Iterator[Pair]:
-        return read_hub(self, list(languages))
+        columns = self.columns or list(languages)
+        columns = columns * 2 if len(columns) == 1 else columns
+        return (pair_of(row, columns, self.hub) for row in read_hub(self, columns))
+
+    def stored_values(self, name: str | int, languages: Languages) -> Iterator[str]:
+        for row in read_hub(self, [str(name)]):
+            if name not in row:
+                raise InputError(f"{self.hub}: must have the column `{name}`, but has {', '.join(row)}")
+            yield str(row[str(name)])
 
 
-def read_hub(corpus: HubCorpus, languages: list[str]) -> Iterator[Pair]:
-    """The pairs of a set on the hub, or of a folder in its layout; `languages` are the columns where the
-    corpus names none. UnknownSplitError if it has no such split; a negative bound counts from its end.
+def read_hub(corpus: HubCorpus, columns: list[str]) -> Iterator[dict[str, Any]]:
+    """The rows of a set on the hub, or of a folder in its layout, with at least these columns where it has
+    them. UnknownSplitError if it has no such split; a negative bound counts from its end.
     """
     match = re.fullmatch(r"([\w.-]+)(?:\[(-?\d*):(-?\d*)\])?", corpus.split)
     assert match, corpus.split  # the key's pattern has checked the form
     name, *bounds = match.groups()
     start, stop = (int(bound) if bound else None for bound in bounds)
-    columns = corpus.columns or languages
-    columns = columns * 2 if len(columns) == 1 else columns
     loaded = _load_hub(corpus, name)
     if isinstance(loaded, list):  # addresses of parquet files, none of which is fetched yet
-        for row in rows_of_files(loaded, columns, start, stop, corpus.describe()):
-            yield pair_of(row, columns, corpus.hub)
+        yield from rows_of_files(loaded, columns, start, stop, corpus.describe())
         return
     yield from _rows_of(loaded, corpus, columns, start, stop)
 
 
 def _rows_of(
     dataset: Any, corpus: HubCorpus, columns: list[str], start: int | None, stop: int | None
-) -> Iterator[Pair]:
+) -> Iterator[dict[str, Any]]:
     wanted = columns if set(columns) <= set(dataset.column_names) else ["translation"]
     if set(wanted) <= set(dataset.column_names):  # else the error of pair_of shows what there is
         dataset = dataset.select_columns(wanted)  # others, of pictures perhaps, are not decoded
@@ -99,7 +104,7 @@ def _rows_of(
                 f"{corpus.describe()}: is damaged or holds text that is not UTF-8: {error}"
             ) from None
         for i in range(len(next(iter(part.values()), []))):
-            yield pair_of({column: part[column][i] for column in part}, columns, corpus.hub)
+            yield {column: part[column][i] for column in part}
 
 
 def _load_hub(corpus: HubCorpus, split: str) -> Any:

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, model_validator
 
@@ -59,6 +59,10 @@ class Corpus(Section):
     """The training objective; denoise, masked_lm and causal_lm use plain text, the side in `language`."""
     language: Language | None = None
     """The language of plain text."""
+    documents: bool | str | Annotated[int, Field(ge=1)] = False
+    """Whether neighbouring pairs belong together, for `data.context`: true, and a blank line on both sides
+    ends a document; or the column, of .tmx the property, whose value is another one in the next document.
+    """
     filter: FilterConfig | None = None
     """Cleaning rules of a training corpus, instead of those of `data.filter`."""
     several_references: bool = False
@@ -74,6 +78,12 @@ class Corpus(Section):
             raise ValueError(
                 f"language must be left out unless objective is {', '.join(OF_TEXT)}, but is {self.language}"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _documents_are_pairs(self) -> "Corpus":
+        if self.documents and (self.objective != "translation" or self.has_several_references):
+            raise ValueError("documents must be left out unless a corpus has pairs, with one reference each")
         return self
 
     @property
@@ -92,6 +102,20 @@ class Corpus(Section):
         they are read.
         """
         raise NotImplementedError
+
+    def stored_values(self, name: str | int, languages: Languages) -> Iterator[str]:
+        """The value of this column, or property, for each of the stored pairs. InputError if the corpus has
+        none.
+        """
+        raise InputError(f"{self._location()}: documents must be true or false, but is {name!r}")
+
+    def document_numbers(self, languages: Languages) -> Iterator[int]:
+        """The number of the document that each pair of `read` is of; it never falls."""
+        if not isinstance(self.documents, bool):
+            return numbered(self.stored_values(self.documents, self.stored_languages(languages)))
+        if self.documents:
+            return numbered_by_blanks(not (src.strip() or tgt.strip()) for src, tgt in self.read(languages))
+        return itertools.count()
 
     def damaged(self, languages: Languages) -> dict[int, str]:
         """Row number to its problem, for rows that hold no pair. `languages` are those of the config."""
@@ -177,7 +201,12 @@ class Corpus(Section):
     def identity(self) -> dict[str, Any]:
         """Facts that change when the corpus does: its keys, and size and time of each local file."""
         facts: dict[str, Any] = self.model_dump(exclude={"name", "weight", "license"})
-        for key in ("synthetic", "objective", "language"):  # caches made before the key existed stay valid
+        for key in (
+            "synthetic",
+            "objective",
+            "language",
+            "documents",
+        ):  # caches made before the key existed stay valid
             if facts[key] == type(self).model_fields[key].default:
                 del facts[key]
         files = []
@@ -202,3 +231,17 @@ def by_source(pairs: Iterable[Pair]) -> Iterator[EvaluationSentence]:
 def not_blank(targets: list[str]) -> tuple[str, ...]:
     """The references that are not blank; the first if all are."""
     return tuple(filter(str.strip, targets)) or tuple(targets[:1])
+
+
+def numbered(values: Iterable[str]) -> Iterator[int]:
+    """0 for the first value, and one more wherever a value is another than the one before."""
+    groups = itertools.groupby(values)
+    return (number for number, (_, group) in enumerate(groups) for _ in group)
+
+
+def numbered_by_blanks(are_blank: Iterable[bool]) -> Iterator[int]:
+    """0 for the first line, and one more after each blank one."""
+    number = 0
+    for is_blank in are_blank:
+        yield number
+        number += is_blank

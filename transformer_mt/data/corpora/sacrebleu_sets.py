@@ -41,6 +41,13 @@ class SacrebleuCorpus(Corpus):
     def stored_pairs(self, languages: Languages) -> Iterator[Pair]:
         return ((src, references[0]) for src, references in read_sacrebleu(self.sacrebleu, list(languages)))
 
+    def stored_values(self, name: str | int, languages: Languages) -> Iterator[str]:
+        files = _files(self.sacrebleu, list(languages))
+        if name not in files:
+            there = ", ".join(files)
+            raise InputError(f"sacrebleu: {self.sacrebleu} has {there}, but documents is {name!r}; use docid")
+        return read_lines(files[str(name)])
+
     def sentences(self, languages: Languages) -> Iterator[EvaluationSentence]:
         if self.several_references:
             return read_sacrebleu(self.sacrebleu, list(self.stored_languages(languages)))
@@ -52,6 +59,13 @@ def read_sacrebleu(name: str, languages: list[str]) -> Iterator[EvaluationSenten
 
     InputError if there is no such set or language pair, or if it cannot be downloaded.
     """
+    files = _files(name, languages)
+    lines = zip(*(read_lines(file) for field, file in files.items() if field.startswith("ref")), strict=True)
+    return zip(read_lines(files["src"]), lines, strict=True)
+
+
+def _files(name: str, languages: list[str]) -> dict[str, str]:
+    """The files of a test set by what they hold: src, ref, docid, ..."""
     import sacrebleu.utils
     from sacrebleu.dataset import DATASETS
 
@@ -67,12 +81,10 @@ def read_sacrebleu(name: str, languages: list[str]) -> Iterator[EvaluationSenten
         )
     logging.getLogger("sacrebleu").setLevel(logging.CRITICAL)  # the sentence below says what went wrong
     try:
-        source = sacrebleu.utils.get_source_file(name, pair)
-        references = sacrebleu.utils.get_reference_files(name, pair)
+        fields = zip(DATASETS[name].fieldnames(pair), DATASETS[name].get_files(pair))
     except (Exception, SystemExit) as error:  # its library raises and exits in many ways
         raise InputError(
             f"sacrebleu: {name} {pair} cannot be downloaded ({type(error).__name__}); check the network, or "
             f"copy its files into {sacrebleu.utils.SACREBLEU_DIR}/{name}"
         ) from None
-    lines = zip(*map(read_lines, references), strict=True)
-    return zip(read_lines(source), lines, strict=True)
+    return dict(fields)

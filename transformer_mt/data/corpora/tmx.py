@@ -19,6 +19,22 @@ def read_tmx(path: str, languages: list[str]) -> Iterator[tuple[str, str]]:
     `de-AT`).
     InputError for XML that is damaged or defines entities, and if no unit has both languages.
     """
+    return ((source, target) for source, target, _ in _units(path, languages))
+
+
+def read_tmx_property(path: str, languages: list[str], name: str) -> Iterator[str]:
+    """The property of this type that each of these units has; InputError if one has none."""
+    for source, _, properties in _units(path, languages):
+        if name not in properties:
+            there = ", ".join(properties) or "none"
+            raise InputError(
+                f"{path}: every unit must have a property of type {name}, but {source[:40]!r} has {there}"
+            )
+        yield properties[name]
+
+
+def _units(path: str, languages: list[str]) -> Iterator[tuple[str, str, dict[str, str]]]:
+    """(source, target, properties by type) of each unit that has both languages."""
     from lxml import etree
 
     seen: dict[str, None] = {}
@@ -39,10 +55,11 @@ def read_tmx(path: str, languages: list[str]) -> Iterator[tuple[str, str]]:
                 texts = _texts(element)
                 seen |= dict.fromkeys(texts)
                 pair = [_of_language(texts, language) for language in languages]
+                properties = {p.get("type") or "": "".join(p.itertext()) for p in element.iterfind("{*}prop")}
                 _forget(element)
                 if pair[0] is not None and pair[1] is not None:
                     found = True
-                    yield pair[0], pair[1]
+                    yield pair[0], pair[1], properties
         except etree.XMLSyntaxError as error:
             raise InputError(f"{path}: must be a TMX file, but its XML is damaged: {error.msg}") from None
         except DAMAGED as error:

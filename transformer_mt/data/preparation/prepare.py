@@ -11,7 +11,7 @@ import json
 import shutil
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -29,6 +29,7 @@ from transformer_mt.data.batches.encoded_pairs import NO_FACTS, EncodedPairs, Pa
 from transformer_mt.data.batches.mixture import effective_weights
 from transformer_mt.data.cleaning import drop_reasons
 from transformer_mt.data.cleaning.model_score import LogProbs, identity_of_models
+from transformer_mt.data.corpora.evaluation_sets import documents_of
 from transformer_mt.data.corpora.held_out import (
     AnySet,
     FromTrainCorpus,
@@ -37,7 +38,8 @@ from transformer_mt.data.corpora.held_out import (
     rows_of,
     splits_of,
 )
-from transformer_mt.data.corpora.kind import EvaluationSentence
+from transformer_mt.data.corpora.kind import Corpus, EvaluationSentence
+from transformer_mt.data.preparation.document_starts import DocumentStarts
 from transformer_mt.data.preparation.encode import encoded_chunks
 from transformer_mt.data.preparation.first_pass import (
     FIRST_PASS_FILE,
@@ -46,6 +48,7 @@ from transformer_mt.data.preparation.first_pass import (
     training_pairs,
     validation_sentences,
 )
+from transformer_mt.data.preparation.raw_rows import RawRows
 from transformer_mt.data.preparation.row_facts import kept_facts
 from transformer_mt.data.preparation.second_pass import CorpusCounts, second_pass
 from transformer_mt.data.preparation.shard_helper import ShardHelper
@@ -75,6 +78,10 @@ class ValidationSet:
     languages: tuple[str, str]
     """Source and target."""
     objective: Objective = "translation"
+    documents: list[int] | None = None
+    """The number of each sentence's document, for a model that reads several sentences at a time."""
+    starts: np.ndarray | None = None
+    """Where in `pairs` another document begins."""
 
 
 @dataclass(frozen=True)
@@ -121,18 +128,50 @@ def prepare(
     data = _prepared(config, tokenizer, log_probs, left_out)
     facts, parts = NO_FACTS, [data.fingerprint]
     of_pairs, rows = (config, data.train, data.sizes, data.tokenizer), len(data.train)
+
+    def raw_pairs(entry: Corpus) -> Iterator[Pair]:
+        return training_pairs(entry, config.data)
+
     if config.needs_links:
-        finder = TrainingLinks(*of_pairs, lambda entry: training_pairs(entry, config.data))
+        finder = TrainingLinks(*of_pairs, raw_pairs)
         links, mine = kept_facts("links", finder, data.fingerprint, rows)
         facts, parts = replace(facts, links=links), [*parts, mine]
     if config.data.memory.share:
         similar, mine = kept_facts("similar", SimilarPairs(*of_pairs), data.fingerprint, rows)
         facts, parts = replace(facts, similar=similar), [*parts, mine]
+    if config.data.context.is_on:
+        documents = DocumentStarts(*of_pairs, raw_pairs)
+        starts, mine = kept_facts("documents", documents, data.fingerprint, rows)
+        facts, parts = replace(facts, starts=starts), [*parts, mine]
+        data = replace(
+            data,
+            valid=[
+                _in_documents(config, data.tokenizer, *one) for one in zip(data.valid, config.data.valid_sets)
+            ],
+        )
     if config.data.terms.share and (glossary := config.data.terms.file) is not None:
         parts.append(digest(Path(glossary)))
     if len(parts) == 1:
         return data
     return replace(data, facts=facts, fingerprint=hashlib.sha256(" ".join(parts).encode()).hexdigest())
+
+
+def _in_documents(
+    config: Config, tokenizer: Tokenizer, valid: ValidationSet, corpus: AnySet
+) -> ValidationSet:
+    """The validation set with its documents, if it has any."""
+    numbers = documents_of(corpus, config.data.languages)
+    if isinstance(corpus, FromTrainCorpus) or numbers is None:
+        return valid
+    kept = [
+        (pair, number)
+        for pair, number in zip(corpus.read(config.data.languages), numbers)
+        if all(map(str.strip, pair))
+    ]
+    rows = RawRows(config, valid.pairs, tokenizer).kept(corpus, range(len(valid.pairs)), kept)
+    own = np.array([number for _, number in rows])
+    starts = np.diff(own, prepend=-1) != 0
+    return replace(valid, documents=[number for _, number in kept], starts=starts)
 
 
 def _prepared(

@@ -16,6 +16,7 @@ from typing import Any
 import sentencepiece
 
 from transformer_mt.config import TokenizerConfig
+from transformer_mt.config.parts.context import SENTENCE
 from transformer_mt.config.parts.memory import MEMORY
 from transformer_mt.config.parts.objective import MASK
 from transformer_mt.config.parts.terms import AS, TERM, TERM_END
@@ -30,7 +31,7 @@ Processor = sentencepiece.SentencePieceProcessor | Renumbered
 
 _NUMBERINGS = "vocabulary.json"
 
-_INTERNAL_PIECES = (TERM, AS, TERM_END, MEMORY, MASK)
+_INTERNAL_PIECES = (TERM, AS, TERM_END, MEMORY, SENTENCE, MASK)
 _LANGUAGE_PIECE = re.compile(r">>.+<<")
 # Whatever spelled them, these must never stand inside a translation: one line in is one line out.
 _LINE_BREAKS = re.compile(r"\s*[\r\n]+\s*")
@@ -181,6 +182,13 @@ class Tokenizer:
     def control_id(self, piece: str) -> int:
         """The id of a control piece. InputError if the vocabulary does not have it."""
         return self.control_ids[piece] if piece in self.control_ids else self.tag_id(piece)
+
+    @cached_property
+    def never_written(self) -> list[int]:
+        """The control pieces among the target's pieces that no translation has."""
+        if not self.shared:
+            return []
+        return [i for piece, i in self.control_ids.items() if piece != SENTENCE]
 
     def tag_id(self, piece: str) -> int:
         """The id of a tag. InputError if the vocabulary does not have it."""

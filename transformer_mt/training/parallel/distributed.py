@@ -116,6 +116,10 @@ class Ranks:
         dist.all_gather(parts, torch.cat([mine, mine.new_zeros(longest - len(mine))]))
         return [json.loads(bytes(part[: int(length)].tolist())) for part, length in zip(parts, lengths)]
 
+    def share(self, count: int) -> range:
+        """Which of so many things this rank does: those that follow one another."""
+        return range(count * self.rank // self.size, count * (self.rank + 1) // self.size)
+
     def broadcast(self, value: Any) -> Any:
         """Rank 0's value, on every rank."""
         return self.gather(value if self.is_rank_zero else None)[0]

@@ -160,7 +160,7 @@ class CTranslate2Engine:
         self.src_pieces = tokenizer.all_pieces_src
         self.tgt_pieces = tokenizer.all_pieces_tgt
         self.tgt_ids = {piece: i for i, piece in enumerate(self.tgt_pieces)}
-        self._never = (PAD, UNK, BOS, *(tokenizer.control_ids.values() if tokenizer.shared else ()))
+        self._never = (PAD, UNK, BOS, *tokenizer.never_written)
         if target_pieces is not None:
             there = tokenizer.numberings[-1].places()
             self._never = tuple(i for i in self._never if there[i] < target_pieces)

@@ -56,7 +56,7 @@ class TorchEngine:
         weight = next(model.parameters())
         self.device, self.dtype = weight.device, str(weight.dtype).removeprefix("torch.")
         self.is_on_cpu = self.device.type == "cpu"
-        self._ids = SpecialIds(bos=BOS, eos=EOS, never=(PAD, UNK, BOS, *self._tags()))
+        self._ids = SpecialIds(bos=BOS, eos=EOS, never=(PAD, UNK, BOS, *tokenizer.never_written))
 
     @classmethod
     def load(
@@ -84,10 +84,6 @@ class TorchEngine:
             pack(model)
             models.append(model)
         return cls(models[0] if len(models) == 1 else Ensemble(models), tokenizer)
-
-    def _tags(self) -> list[int]:
-        """The tags among the target's pieces: no translation has them."""
-        return list(self.tokenizer.control_ids.values()) if self.tokenizer.shared else []
 
     @cached_property
     def _continuing(self) -> list[int]:
