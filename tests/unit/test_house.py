@@ -35,7 +35,7 @@ ALLOWED = {
     "terms": {"text"},
     "memories": {"data.corpora", "text"},
     "data.batches": {"config", "config.parts", "data.vocabulary", "terms", "text"},
-    "data.alignment": {"config", "data.batches", "data.vocabulary", "text"},
+    "data.alignment": {"text"},
     "data.preparation": {
         "config", "config.parts", "data.alignment", "data.batches", "data.cleaning", "data.corpora",
         "data.vocabulary", "memories", "text",

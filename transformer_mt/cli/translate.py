@@ -6,10 +6,10 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, repeat
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from transformer_mt.cli.options.arguments import positive
 from transformer_mt.cli.options.model import add_model, add_search, load_translator
@@ -147,8 +147,7 @@ def _chunks(arguments: argparse.Namespace, files: ExitStack) -> Iterator[list[by
     return read_ready(source, arguments.input or "standard input", ChunkSize().next)
 
 
-@dataclass(frozen=True)
-class Task:
+class Task(NamedTuple):
     """Lines to translate."""
 
     first: int
@@ -174,8 +173,8 @@ def _work(
     reads_before: int,
 ) -> Iterator[Task]:
     """The lines after the first `done`, each with as many before it as the model reads."""
+    from transformer_mt.text.documents import documents_of, end_of_document
     from transformer_mt.text.lines import refuse_binary
-    from transformer_mt.translation.context import documents_of, end_of_document
 
     first, before = 1, list[str]()
     for chunk in chunks:
@@ -314,7 +313,8 @@ def _with_ranks(
     if ranks.is_rank_zero:  # before the output is opened, which empties it: the input may be no text
         work = chain([task] if (task := next(work, None)) else [], work)
     output = _open_output(arguments, translator, files) if ranks.is_rank_zero else None
-    while task := ranks.broadcast(next(work, None) if ranks.is_rank_zero else None):
+    while sent := ranks.broadcast(next(work, None) if ranks.is_rank_zero else None):
+        task = Task(*sent)
         shares = ranks.share(len(task.lines) - task.lines_before)
         lines, own = part_of(task.lines, task.options(options), shares, translator.reads_before)
         results = enumerate(translator.stream(lines, own), start=task.first + shares.start)

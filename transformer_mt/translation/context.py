@@ -10,7 +10,6 @@ from dataclasses import replace
 
 from transformer_mt.config import Config
 from transformer_mt.config.parts.context import SENTENCE
-from transformer_mt.data.corpora.kind import numbered_by_blanks
 from transformer_mt.search.hypothesis import Hypothesis
 from transformer_mt.translation.engines.engine import Ids
 from transformer_mt.translation.result import Options
@@ -72,17 +71,6 @@ class ContextWindows:
         if not num_before:
             return [token for token in tokens if token != self._piece]
         return tokens[places[-1] + 1 :] if len(places) == num_before else None
-
-
-def documents_of(lines: Sequence[str]) -> list[int]:
-    """For each line the number of its document; an empty line ends one."""
-    return list(numbered_by_blanks(not line.strip() for line in lines))
-
-
-def end_of_document(lines: Sequence[str], most: int) -> list[str]:
-    """The last lines, at most so many, after the last empty one."""
-    last = lines[max(0, len(lines) - most) :]
-    return list(last)[max((i + 1 for i, line in enumerate(last) if not line.strip()), default=0) :]
 
 
 def part_of(

@@ -58,14 +58,14 @@ def load_evaluation_sets(
     """The test sets that the arguments name, else those of the model in the folder; none if neither does."""
     from transformer_mt.data.corpora.evaluation_sets import EvaluationSet, read_in_documents
     from transformer_mt.data.corpora.files import FilesCorpus, read_references
-    from transformer_mt.data.corpora.kind import numbered_by_blanks
+    from transformer_mt.text.documents import documents_of
 
     found: list[EvaluationSet] = []
     if files := files_of_sets(arguments):
         for i, (source, references) in enumerate(files):
             sentences = list(read_references(source, references))
             name = FilesCorpus(source=source, target=references).describe()
-            by_blanks = list(numbered_by_blanks(not src.strip() for src, _ in sentences))
+            by_blanks = documents_of([src for src, _ in sentences])
             found.append(EvaluationSet(f"{i}-{Path(source).name}", name, sentences, documents=by_blanks))
         return _not_empty(found)
     if config is None:

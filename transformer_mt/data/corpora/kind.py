@@ -13,6 +13,7 @@ from transformer_mt.config.parts.objective import OF_TEXT, Objective
 from transformer_mt.config.parts.section import Section
 from transformer_mt.errors import InputError
 from transformer_mt.files import missing
+from transformer_mt.text.documents import numbered_by_blanks
 from transformer_mt.text.pair import Pair
 
 TAG = r"^(>?[^>\s]\S*|>)$"
@@ -237,11 +238,3 @@ def numbered(values: Iterable[str]) -> Iterator[int]:
     """0 for the first value, and one more wherever a value is another than the one before."""
     groups = itertools.groupby(values)
     return (number for number, (_, group) in enumerate(groups) for _ in group)
-
-
-def numbered_by_blanks(are_blank: Iterable[bool]) -> Iterator[int]:
-    """0 for the first line, and one more after each blank one."""
-    number = 0
-    for is_blank in are_blank:
-        yield number
-        number += is_blank

@@ -24,7 +24,6 @@ from transformer_mt.cache import cache_root
 from transformer_mt.config import Config, DataConfig
 from transformer_mt.config.parts.filter import FilterConfig
 from transformer_mt.config.parts.objective import Objective
-from transformer_mt.data.alignment.training_links import TrainingLinks
 from transformer_mt.data.batches.encoded_pairs import NO_FACTS, EncodedPairs, PairFacts, write_chunks
 from transformer_mt.data.batches.mixture import effective_weights
 from transformer_mt.data.cleaning import drop_reasons
@@ -53,6 +52,7 @@ from transformer_mt.data.preparation.row_facts import kept_facts
 from transformer_mt.data.preparation.second_pass import CorpusCounts, second_pass
 from transformer_mt.data.preparation.shard_helper import ShardHelper
 from transformer_mt.data.preparation.similar_pairs import SimilarPairs
+from transformer_mt.data.preparation.training_links import TrainingLinks
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.files import digest, fsync, write_text

@@ -1,0 +1,121 @@
+"""Sentences translated together with those before them in their document."""
+
+import pytest
+
+from tests.conftest import TINY
+from tests.engines import TableEngine
+from transformer_mt import Translator
+from transformer_mt.config import Config, TokenizerConfig
+from transformer_mt.config.parts.context import SENTENCE
+from transformer_mt.data.corpora import toy
+from transformer_mt.data.vocabulary.tokenizer import EOS, Tokenizer
+from transformer_mt.errors import InputError
+from transformer_mt.search.hypothesis import Hypothesis
+from transformer_mt.text.documents import documents_of, end_of_document
+from transformer_mt.translation.context import part_of
+from transformer_mt.translation.result import Options
+
+TOKENIZER = Tokenizer.train(toy.generate("train", 400), TokenizerConfig(vocab_size=400), [SENTENCE])
+PIECE = TOKENIZER.control_id(SENTENCE)
+LINES = ["A dog.", "The cat sleeps.", "", "A bird. The bird sings.", "7", "A horse."]
+DATA = {**TINY["data"], "train": {**TINY["data"]["train"], "documents": True}}
+
+
+class Windowed(TableEngine):
+    """Writes each sentence in capitals after its place in the window; `wrong` windows lose a separator."""
+
+    wrong = ()
+
+    def search(self, requests, settings, n_best):
+        self.windows = [self.sentences(request.src) for request in requests]
+        self.calls.append(self.windows)
+        for i, window in enumerate(self.windows):
+            texts = [f"{place}{text.upper()}" for place, text in enumerate(window)]
+            ids = TOKENIZER.encode_tgt(texts)
+            between = [] if window[-1] in self.wrong and len(window) > 1 else [PIECE]
+            joined = [token for k, part in enumerate(ids) for token in (between * bool(k) + part)]
+            yield i, [Hypothesis([*joined, EOS], -9.0, -9.0)]
+
+    def sentences(self, src):
+        parts = [[]]
+        for i in src:
+            parts.append([]) if i == PIECE else parts[-1].append(i)
+        return [TOKENIZER.src.decode(part) for part in parts]
+
+
+def translator(sentences=3, max_length=64, **decode):
+    data = {**DATA, "context": {"sentences": sentences}, "max_length": max_length}
+    config = Config.model_validate(
+        {"name": "context", **TINY, "data": data, "decode": {"split_sentences": True, **decode}}
+    )
+    return Translator(Windowed(TOKENIZER, {}), TOKENIZER, config)
+
+
+def test_a_sentence_is_translated_after_those_before_it_in_its_document():
+    own = translator()
+    results = own.translate(LINES, documents=documents_of(LINES))
+    assert own.engine.windows == [
+        ["A dog."],
+        ["A dog.", "The cat sleeps."],
+        ["A bird."],
+        ["A bird.", "The bird sings."],
+        ["A bird.", "The bird sings.", "A horse."],
+    ]
+    texts = ["0A DOG.", "1THE CAT SLEEPS.", "", "0A BIRD. 1THE BIRD SINGS.", "7", "2A HORSE."]
+    assert [result.translation for result in results] == texts
+    assert not any(result.problems for result in results)  # a blank line ends a document
+    assert results[1].log_prob == pytest.approx(-0.1 * (len(results[1].tokens) + 1))
+
+
+def test_lines_are_documents_of_their_own_unless_the_caller_says_which_belong_together():
+    own = translator()
+    own.translate(LINES)
+    assert ["A bird.", "The bird sings."] in own.engine.windows
+    assert ["A dog.", "The cat sleeps."] not in own.engine.windows
+
+
+def test_the_window_can_be_turned_off():
+    own = translator(context=False)
+    own.translate(LINES, documents=documents_of(LINES))
+    assert max(map(len, own.engine.windows)) == 1 and own.reads_before == 0
+
+
+def test_a_window_in_another_number_of_sentences_is_given_up_for_the_sentence_alone():
+    own = translator()
+    own.engine.wrong = ("The cat sleeps.",)
+    results = own.translate(LINES[:2], documents=[0, 0])
+    assert own.engine.calls[1:] == [[["The cat sleeps."]]]
+    assert results[1].translation == "0THE CAT SLEEPS."
+
+
+def test_a_window_that_does_not_fit_begins_later():
+    own = translator(max_length=14)
+    lines = ["The cat sleeps.", "A dog.", "A bird."]
+    own.translate(lines, documents=[0, 0, 0])
+    assert own.engine.windows[-1] in (["A dog.", "A bird."], ["A bird."])
+
+
+def test_a_text_is_translated_the_same_wherever_it_is_divided():
+    own = translator()
+    lines = [*LINES, *LINES[:2], "A dog runs."]
+    whole = [result.translation for result in own.translate(lines, documents=documents_of(lines))]
+    for cut in range(len(lines)):
+        before = end_of_document(lines[:cut], own.reads_before)
+        rest = [*before, *lines[cut:]]
+        options = Options(documents=documents_of(rest), lines_before=len(before))
+        assert [result.translation for result in own.stream(rest, options)] == whole[cut:]
+        parts = [range(cut), range(cut, len(lines))]
+        options = Options(documents=documents_of(lines))
+        found = [own.stream(*part_of(lines, options, part, own.reads_before)) for part in parts]
+        assert [result.translation for part in found for result in part] == whole
+
+
+def test_a_given_prefix_is_of_the_line_alone():
+    own = translator()
+    own.translate(["A dog.", "The cat sleeps."], documents=[0, 0], prefixes=["", "Die"])
+    assert own.engine.windows == [["A dog."], ["The cat sleeps."]]
+
+
+def test_each_line_has_a_document():
+    with pytest.raises(InputError, match="there must be one document per line \\(2\\), but there are 1"):
+        translator().translate(["A dog.", "A cat."], documents=[0])
