@@ -84,7 +84,7 @@ ALLOWED = {
     },
     "new_config": {
         "config", "config.parts", "data.corpora", "data.vocabulary", "importing", "inspection", "runs",
-        "text", "training.planning",
+        "terms", "text", "training.planning",
     },
     "export": {
         "config", "config.parts", "data.cleaning", "data.corpora", "data.vocabulary", "evaluation", "layouts",

@@ -25,6 +25,9 @@ def add_command(commands: Any) -> None:
         "--from", dest="parent", metavar="MODEL",
         help="adapt this model: a run's folder, a public model's, or a name on the hub",
     )  # fmt: skip
+    parser.add_argument(
+        "--glossary", metavar="FILE", help="train for glossaries such as this one: TSV, CSV or TBX"
+    )
     parser.set_defaults(command=_new)
 
 
@@ -33,7 +36,8 @@ def _new(arguments: argparse.Namespace) -> int:
     from transformer_mt.new_config.write import new_config
 
     out = Path(arguments.out or f"{arguments.source_lang}_{arguments.target_lang}.yaml")
-    new_config(arguments.source_lang, arguments.target_lang, arguments.files, out, arguments.parent)
+    languages = arguments.source_lang, arguments.target_lang
+    new_config(*languages, arguments.files, out, arguments.parent, arguments.glossary)
     config = shlex.quote(str(out))
     say(f"next: transformer-mt inspect {config}; transformer-mt train {config}")
     return 0

@@ -59,7 +59,7 @@ data:
   valid: {held_out}
   test: [{held_out}]
   max_length: 128
-"""
+{data.more}"""
 
 
 def _train(updates: int, epochs: float) -> str:

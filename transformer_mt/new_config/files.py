@@ -1,7 +1,7 @@
 """What a user's files hold: the corpora in them, how many pairs, and a sample."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from transformer_mt.config import DataConfig
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
@@ -10,6 +10,7 @@ from transformer_mt.inspection.samples import BlockSample
 from transformer_mt.messages import say
 from transformer_mt.new_config.guess_corpora import Guess, guess_corpora
 from transformer_mt.progress_bar import show_progress
+from transformer_mt.terms.glossary_file import read_glossary
 
 BATCH_FILL = 0.92
 """Batches are as full as this, because their pairs differ in length."""
@@ -33,10 +34,15 @@ class Data:
     guesses: list[Guess]
     pairs: int
     sample: list[tuple[str, str]]
+    more: str = ""
+    """Further lines of the YAML's section `data`."""
 
 
-def read_files(source_lang: str, target_lang: str, files: Sequence[str]) -> Data:
-    """What the files hold, after saying what was assumed of them. InputError if it is too little."""
+def read_files(source_lang: str, target_lang: str, files: Sequence[str], glossary: str | None = None) -> Data:
+    """What the files hold, after saying what was assumed of them. InputError if it is too little, or if the
+    file of terms cannot be read.
+    """
+    terms = None if glossary is None else read_glossary(glossary, (source_lang, target_lang))
     guesses = guess_corpora(files, source_lang, target_lang)
     for guess in guesses:
         say(f"assumed: {guess.assumed}")
@@ -47,7 +53,12 @@ def read_files(source_lang: str, target_lang: str, files: Sequence[str]) -> Data
             f"{', '.join(files)}: must have at least {_FEWEST} pairs with text on both sides, but have "
             f"{len(data.sample)}"
         )
-    return data
+    if terms is None:
+        return data
+    share = sum(bool(terms.in_both(*pair)) for pair in data.sample) / len(data.sample)
+    say(f"{glossary}: {len(terms.terms):,} terms; {share:.1%} of the pairs have one on both sides")
+    key = "  terms: {share: 0.2}  # of any glossary (docs/how_to/terms.md); needs the extra alignment\n"
+    return replace(data, more=key)
 
 
 def held_out_set(pairs: int) -> tuple[str, float]:

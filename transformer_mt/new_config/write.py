@@ -36,10 +36,15 @@ _FEW_TOKENS = 4
 
 
 def new_config(
-    source_lang: str, target_lang: str, files: Sequence[str], out: Path, parent: str | None = None
+    source_lang: str,
+    target_lang: str,
+    files: Sequence[str],
+    out: Path,
+    parent: str | None = None,
+    glossary: str | None = None,
 ) -> None:
     """Write a config for the files to `out`, of a new model or of one that adapts `parent`, and say what was
-    assumed and how long the training will take.
+    assumed and how long the training will take. With a `glossary` the model learns to obey one.
     """
     for file in (out, denoising_file(out)):
         if file.exists():
@@ -58,7 +63,7 @@ def new_config(
         TemporaryFile(dir=out.parent).close()
     except OSError as error:
         raise InputError(f"{out}: cannot be written: {error.strerror}") from None
-    data = read_files(source_lang, target_lang, files)
+    data = read_files(source_lang, target_lang, files, glossary)
     if parent is not None:
         config, text, tokenizer = adapting_config(data, parent, out)
         pieces = [(len(src) + 1, len(tgt) + 1) for src, tgt in sides_of(data.sample, tokenizer)]
@@ -176,6 +181,7 @@ data:
   test: [{held_out}]
   max_length: {max_length}  # pieces; {fitting:.1%} of the pairs are no longer
   augment: {flow(_augment_keys(data))}  # people misspell words and leave out full stops
+{data.more}\
 # The sizes are those for about {size.pairs:,} pairs.{note}
 tokenizer: {flow(_tokenizer_keys(data, size))}
 # As wide and deep as pays for the amount of data; the less data, the more dropout.

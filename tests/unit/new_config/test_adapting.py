@@ -1,5 +1,7 @@
 """`transformer-mt new --from`: a config that adapts a model."""
 
+import re
+
 import pytest
 
 from transformer_mt.config import load_config
@@ -33,6 +35,18 @@ def test_a_config_adapts_a_run_with_its_shape_and_vocabulary(files, tiny_run, tm
         (tmp_path / path).write_text((tmp_path / "pairs.tsv").read_text(encoding="utf-8"), encoding="utf-8")
     new_config("en", "de", big, more, str(tiny_run))
     assert load_config(more).train.max_updates > train.max_updates
+
+
+@pytest.mark.parametrize("is_adapted", [True, False])
+def test_a_glossary_asks_for_training_on_terms(is_adapted, files, tiny_run, tmp_path, said):
+    (tmp_path / "terms.tsv").write_text("dog\tHund\nzebra\tZebra\n", encoding="utf-8")
+    out, parent = tmp_path / "mine.yaml", str(tiny_run) if is_adapted else None
+    new_config("en", "de", files, out, parent, glossary=str(tmp_path / "terms.tsv"))
+    assert load_config(out).data.terms.share == 0.2
+    (note,) = [line for line in said if "terms.tsv" in line]
+    assert re.fullmatch(r".*terms.tsv: 2 terms; \d+\.\d% of the pairs have one on both sides", note)
+    with pytest.raises(InputError, match="nowhere.tsv: no such file"):
+        new_config("en", "de", files, tmp_path / "b.yaml", parent, glossary="nowhere.tsv")
 
 
 def test_corpora_of_the_parent_are_proposed(files, tiny_run, tmp_path, said, monkeypatch):

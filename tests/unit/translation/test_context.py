@@ -1,5 +1,7 @@
 """Sentences translated together with those before them in their document."""
 
+import asyncio
+
 import pytest
 
 from tests.conftest import TINY
@@ -9,8 +11,11 @@ from transformer_mt.config import Config, TokenizerConfig
 from transformer_mt.config.parts.context import SENTENCE
 from transformer_mt.data.corpora import toy
 from transformer_mt.data.vocabulary.tokenizer import EOS, Tokenizer
+from transformer_mt.documents.translate import parse, translate_pieces
 from transformer_mt.errors import InputError
 from transformer_mt.search.hypothesis import Hypothesis
+from transformer_mt.serving.batcher import Batcher
+from transformer_mt.serving.texts import translate_html, translate_texts
 from transformer_mt.text.documents import documents_of, end_of_document
 from transformer_mt.translation.context import part_of
 from transformer_mt.translation.result import Options
@@ -25,6 +30,7 @@ class Windowed(TableEngine):
     """Writes each sentence in capitals after its place in the window; `wrong` windows lose a separator."""
 
     wrong = ()
+    dtype, is_on_cpu = "float32", True
 
     def search(self, requests, settings, n_best):
         self.windows = [self.sentences(request.src) for request in requests]
@@ -119,3 +125,24 @@ def test_a_given_prefix_is_of_the_line_alone():
 def test_each_line_has_a_document():
     with pytest.raises(InputError, match="there must be one document per line \\(2\\), but there are 1"):
         translator().translate(["A dog.", "A cat."], documents=[0])
+
+
+def test_the_texts_of_a_document_are_read_together_also_when_it_is_resumed():
+    own = translator()
+    pieces = parse("<p>A dog.</p>\n<p>The cat <b>sleeps</b>.</p>", "html", own, "page.html")
+    whole = [part.written for part in translate_pieces(own, pieces)]
+    assert own.engine.windows == [["A dog."], ["A dog.", "The cat sleeps."]]
+    assert [part.written for part in translate_pieces(own, pieces, done=1)] == whole[1:]
+
+
+def test_a_server_reads_the_lines_of_a_text_together_but_not_its_texts():
+    own = translator()
+    batcher = Batcher(own)
+    try:
+        asyncio.run(translate_texts(batcher, ["A dog.\nThe cat sleeps.", "A bird."], 0))
+        windows = [window for call in own.engine.calls for window in call]
+        assert sorted(windows) == [["A bird."], ["A dog."], ["A dog.", "The cat sleeps."]]
+        asyncio.run(translate_html(batcher, "<p>A horse.<p>A bird.", 0))
+        assert ["A horse.", "A bird."] in [window for call in own.engine.calls for window in call]
+    finally:
+        batcher.close()
