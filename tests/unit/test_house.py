@@ -56,7 +56,12 @@ ALLOWED = {
         "config", "config.parts", "data.batches", "data.corpora", "data.preparation", "data.vocabulary",
         "evaluation", "model", "runs", "text", "translation", "translation.engines",
     },
-    "documents": {"text", "translation"},
+    "documents.markup": {"text", "translation"},
+    "documents.strings": {"documents.markup"},
+    "documents.subtitles": {"documents.markup", "text", "translation"},
+    "documents": {
+        "documents.markup", "documents.strings", "documents.subtitles", "text", "translation",
+    },
     "evaluation": {"config", "data.corpora", "runs", "terms", "text", "translation"},
     "training.parallel": {"config"},
     "training.update": {
@@ -95,12 +100,17 @@ ALLOWED = {
         "importing", "runs", "text", "training", "training.parallel", "training.state", "translation",
         "translation.engines",
     },
-    "serving": {"config", "documents", "search", "terms", "text", "translation", "translation.engines"},
+    "serving": {
+        "config", "documents", "documents.markup", "search", "terms", "text", "translation",
+        "translation.engines",
+    },
     "cli.options": {
         "config", "config.parts", "data.corpora", "evaluation", "export", "importing", "memories", "runs",
         "terms", "text", "training.parallel", "translation", "translation.engines",
     },
-    "cli.translating": {"cli.options", "documents", "importing", "runs", "text", "translation"},
+    "cli.translating": {
+        "cli.options", "documents", "documents.markup", "importing", "runs", "text", "translation",
+    },
     "cli": {
         "cli.options", "cli.translating", "config", "config.parts", "data.corpora", "data.preparation",
         "documents", "evaluation", "experiments", "export", "importing", "inspection", "language_models",

@@ -17,7 +17,7 @@ from transformer_mt.cli.options.ranks import has_ranks, join_ranks
 from transformer_mt.cli.options.references import add_references
 from transformer_mt.cli.translating import document, resume
 from transformer_mt.cli.translating.checks import check_options
-from transformer_mt.documents.formats import format_of
+from transformer_mt.documents.formats import FORMATS, format_of
 from transformer_mt.errors import InputError
 from transformer_mt.files import missing
 from transformer_mt.messages import say
@@ -71,10 +71,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--protect", metavar="REGEX", help="text it matches passes through unchanged")
     parser.add_argument(
         "--format",
-        choices=["text", "html", "srt"],
-        help="format of the input (default: by the ending of --input or --output, else text): lines, a web "
-        "page, "
-        "subtitles",
+        choices=FORMATS,
+        help="format of the input (default: by the ending of --input or --output, else text): lines, or a "
+        "document",
     )
     parser.add_argument(
         "--attributes",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from transformer_mt.documents.marked_text import Mark, MarkedText
+from transformer_mt.documents.markup.marked_text import Mark, MarkedText
 from transformer_mt.text.unsegmented import LETTER
 from transformer_mt.text.words import Span
 from transformer_mt.translation.result import Candidate

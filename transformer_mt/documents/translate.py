@@ -5,10 +5,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from transformer_mt.documents.html import parse_html
-from transformer_mt.documents.marked_text import BREAK, MarkedText, Piece, flat
+from transformer_mt.documents.formats import FORMATS
+from transformer_mt.documents.markup.html import parse_html
+from transformer_mt.documents.markup.marked_text import BREAK, MarkedText, Piece, flat
 from transformer_mt.documents.placement import place
-from transformer_mt.documents.subtitles import parse_srt
+from transformer_mt.documents.strings.android_strings import parse_android
+from transformer_mt.documents.strings.apple_strings import parse_strings
+from transformer_mt.documents.strings.gettext import parse_po
+from transformer_mt.documents.strings.json_texts import parse_json
+from transformer_mt.documents.strings.xliff import parse_xliff
+from transformer_mt.documents.strings.yaml_texts import parse_yaml
+from transformer_mt.documents.subtitles.srt import parse_srt
+from transformer_mt.documents.subtitles.webvtt import parse_vtt
 from transformer_mt.errors import InputError
 from transformer_mt.text.unsegmented import LETTER
 from transformer_mt.text.words import find_words
@@ -34,11 +42,27 @@ def parse(
     """A document in pieces: markup, and texts to translate. InputError if it is not of this format. For
     `attributes` and `is_ascii` of HTML see parse_html.
     """
-    if format == "srt":
-        return parse_srt(text, translator.target_lang, name)
-    if format == "html":
-        return parse_html(text, translator.source_lang, attributes, is_ascii)
-    raise InputError(f"the format must be html or srt, but is {format}")
+    match format:
+        case "html":
+            return parse_html(text, translator.source_lang, attributes, is_ascii)
+        case "srt":
+            return parse_srt(text, translator.target_lang, name)
+        case "vtt":
+            return parse_vtt(text, translator.target_lang, name)
+        case "po":
+            return parse_po(text, name)
+        case "xliff":
+            return parse_xliff(text, translator.target_lang, name)
+        case "json":
+            return parse_json(text, name)
+        case "yaml":
+            return parse_yaml(text, name)
+        case "android":
+            return parse_android(text, name)
+        case "apple":
+            return parse_strings(text, name)
+    known = ", ".join(FORMATS[1:])
+    raise InputError(f"the format must be one of {known}, but is {format}")
 
 
 def translate_pieces(

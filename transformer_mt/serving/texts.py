@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
-from transformer_mt.documents.html import parse_html
-from transformer_mt.documents.marked_text import MarkedText, Piece
+from transformer_mt.documents.markup.html import parse_html
+from transformer_mt.documents.markup.marked_text import MarkedText, Piece
 from transformer_mt.documents.translate import all_texts, pattern_of, write
 from transformer_mt.errors import InputError
 from transformer_mt.serving.batcher import NO_WISHES, Batcher, Wishes

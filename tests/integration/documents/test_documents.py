@@ -9,7 +9,7 @@ from lxml import html as lxml_html
 from starlette.testclient import TestClient
 
 from transformer_mt.data.corpora import toy
-from transformer_mt.documents.html import parse_html
+from transformer_mt.documents.markup.html import parse_html
 from transformer_mt.documents.translate import translate_pieces
 from transformer_mt.serving.app import build_app
 from transformer_mt.serving.batcher import Batcher
@@ -205,7 +205,7 @@ def test_an_empty_document_stays_empty(tiny_run, tmp_path, cli, name):
 
 def test_a_document_of_many_codes_has_a_pattern_of_their_length():
     """The set of all letters was in it twice per code: a page of 1,000 codes took seconds."""
-    from transformer_mt.documents.html import parse_html
+    from transformer_mt.documents.markup.html import parse_html
     from transformer_mt.documents.translate import pattern_of
 
     texts = (" ".join(f"<code>c{i}</code>" for i in range(number)) + " end" for number in (1, 101))

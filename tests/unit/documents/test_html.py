@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transformer_mt.documents.html import parse_html
-from transformer_mt.documents.html_encoding import Encoding, decode_page
-from transformer_mt.documents.marked_text import MarkedText
+from transformer_mt.documents.markup.html import parse_html
+from transformer_mt.documents.markup.html_encoding import Encoding, decode_page
+from transformer_mt.documents.markup.marked_text import MarkedText
 from transformer_mt.documents.translate import all_texts
 from transformer_mt.errors import InputError
 

@@ -6,8 +6,8 @@ import re
 import pytest
 
 from tests.unit.documents.upper_case import capitals, upper_case_translator
-from transformer_mt.documents.html import parse_html
-from transformer_mt.documents.html_tokens import tokens_of
+from transformer_mt.documents.markup.html import parse_html
+from transformer_mt.documents.markup.html_tokens import tokens_of
 from transformer_mt.documents.translate import translate_pieces
 
 _WORDS = (

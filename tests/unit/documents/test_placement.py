@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from transformer_mt.documents.html import parse_html
-from transformer_mt.documents.marked_text import MarkedText
+from transformer_mt.documents.markup.html import parse_html
+from transformer_mt.documents.markup.marked_text import MarkedText
 from transformer_mt.documents.placement import place
 from transformer_mt.text.words import find_words
 from transformer_mt.translation.alignment import AlignedSegment, sharpen

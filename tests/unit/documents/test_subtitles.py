@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from transformer_mt.documents.marked_text import BREAK, MarkedText
-from transformer_mt.documents.subtitles import parse_srt
+from transformer_mt.documents.markup.marked_text import BREAK, MarkedText
+from transformer_mt.documents.subtitles.srt import parse_srt
 from transformer_mt.errors import InputError
 
 
@@ -201,6 +201,8 @@ def test_a_subtitle_that_is_left_without_text_is_reported():
 
     class Short:
         """A translator whose every translation is one word."""
+
+        reads_before = 0
 
         def __init__(self):
             self.translator = upper_case_translator()

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from tests.unit.documents.upper_case import capitals, upper_case_translator
-from transformer_mt.documents.subtitles import parse_srt
+from transformer_mt.documents.subtitles.srt import parse_srt
 from transformer_mt.documents.translate import translate_pieces
 
 _WORDS = ("a", "dog", "runs", "fast", "über", "don't", "the", "cat,", "(see", "there)", "x.", "I", "what?")

@@ -1,4 +1,4 @@
-"""translate --format html|srt: documents."""
+"""translate of documents."""
 
 import argparse
 import hashlib
@@ -17,13 +17,13 @@ from transformer_mt.errors import InputError
 from transformer_mt.messages import say
 
 if TYPE_CHECKING:
-    from transformer_mt.documents.html_encoding import Encoding
+    from transformer_mt.documents.markup.html_encoding import Encoding
 
 
 def translate(arguments: argparse.Namespace, format: str) -> int:
     """Write the document part by part, each as soon as it is translated."""
     _check_options(arguments, format)
-    from transformer_mt.documents.marked_text import MarkedText
+    from transformer_mt.documents.markup.marked_text import MarkedText
     from transformer_mt.documents.translate import parse, translate_pieces
     from transformer_mt.translation.result import Options
 
@@ -69,7 +69,8 @@ def _check_options(arguments: argparse.Namespace, format: str) -> None:
 
 def _read(arguments: argparse.Namespace, format: str) -> "tuple[str, str, Encoding]":
     """(name, text, encoding) of the document."""
-    from transformer_mt.documents.html_encoding import Encoding, decode_page
+    from transformer_mt.documents.formats import WITH_ENCODING
+    from transformer_mt.documents.markup.html_encoding import Encoding, decode_page
     from transformer_mt.text.lines import open_bytes, refuse_binary
 
     if arguments.text:
@@ -82,7 +83,7 @@ def _read(arguments: argparse.Namespace, format: str) -> "tuple[str, str, Encodi
     else:
         raw = sys.stdin.buffer.read()
     name = arguments.input or "standard input"
-    if format == "html":
+    if format in WITH_ENCODING:
         if not raw.startswith((b"\xff\xfe", b"\xfe\xff")):  # UTF-16, which browsers read
             refuse_binary([raw[:1000]], 1, name)
         return name, *decode_page(raw, name)

@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
-from transformer_mt.documents.html_names import OBJECTS, VOID, VOID_OBJECTS
-from transformer_mt.documents.html_tokens import Token
-from transformer_mt.documents.marked_text import BREAK, CLOSE, OPEN, Mark, MarkedText, Piece
-from transformer_mt.documents.spelling import PlainSpelling, Spelling, units
+from transformer_mt.documents.markup.html_names import OBJECTS, VOID, VOID_OBJECTS
+from transformer_mt.documents.markup.html_tokens import Token
+from transformer_mt.documents.markup.marked_text import BREAK, CLOSE, OPEN, Mark, MarkedText, Piece
+from transformer_mt.documents.markup.spelling import PlainSpelling, Spelling
 from transformer_mt.text.unsegmented import LETTER
 from transformer_mt.translation.protected_text import has_words
 
@@ -24,17 +24,17 @@ Write = Callable[[Token], list[Piece]]
 def pieces_of_run(run: Sequence[Token], write: Write, spelling: PlainSpelling) -> list[Piece]:
     """The run in pieces: one text, with markup around it. What has no words stays as it is."""
     partners = _partners(run)
-    visible = [i for i, token in enumerate(run) if _is_visible(token)]
-    spoken = " ".join(decoded(token.raw) for token in run if token.kind == "text")
+    visible = [i for i, token in enumerate(run) if _is_visible(token, spelling)]
+    spoken = " ".join(spelling.decoded(token.raw) for token in run if token.kind == "text")
     if not visible or not has_words(spoken):
         return [piece for token in run for piece in write(token)]
     first, last = _core(visible[0], visible[-1], partners)
     before, run_text, after = list(run[:first]), list(run[first : last + 1]), list(run[last + 1 :])
     leading, trailing = "", ""
     if run_text[0].kind == "text":
-        leading, run_text[0] = _without_edge(run_text[0], at_end=False)
+        leading, run_text[0] = _without_edge(run_text[0], spelling, at_end=False)
     if run_text[-1].kind == "text":
-        trailing, run_text[-1] = _without_edge(run_text[-1], at_end=True)
+        trailing, run_text[-1] = _without_edge(run_text[-1], spelling, at_end=True)
     builder = _Builder(write, spelling)
     builder.add_all(run_text, _partners(run_text))
     pieces: list[Piece] = [piece for token in before for piece in write(token)]
@@ -44,9 +44,10 @@ def pieces_of_run(run: Sequence[Token], write: Write, spelling: PlainSpelling) -
 
 def plain_text(raw: str, quote: str, is_ascii: bool) -> MarkedText:
     """A text without markup, such as the value of an attribute."""
-    builder = _Builder(lambda token: [token.raw], Spelling(quote, is_ascii))
-    leading, token = _without_edge(Token("text", raw), at_end=False)
-    trailing, token = _without_edge(token, at_end=True)
+    spelling = Spelling(quote, is_ascii)
+    builder = _Builder(lambda token: [token.raw], spelling)
+    leading, token = _without_edge(Token("text", raw), spelling, at_end=False)
+    trailing, token = _without_edge(token, spelling, at_end=True)
     builder.add_all([token], {})
     return replace(builder.text_with_marks(), before=leading, after=trailing)
 
@@ -68,13 +69,8 @@ def _partners(run: Sequence[Token]) -> dict[int, int]:
     return partners
 
 
-def _is_visible(token: Token) -> bool:
-    return token.kind == "literal" or (token.kind == "text" and bool(decoded(token.raw).strip()))
-
-
-def decoded(raw: str) -> str:
-    """The characters that a text stands for."""
-    return "".join(characters for characters, _ in units(raw)) if "&" in raw else raw
+def _is_visible(token: Token, spelling: PlainSpelling) -> bool:
+    return token.kind == "literal" or (token.kind == "text" and bool(spelling.decoded(token.raw).strip()))
 
 
 def _core(first: int, last: int, partners: dict[int, int]) -> tuple[int, int]:
@@ -90,9 +86,9 @@ def _core(first: int, last: int, partners: dict[int, int]) -> tuple[int, int]:
         first, last = begin, end
 
 
-def _without_edge(token: Token, at_end: bool) -> tuple[str, Token]:
+def _without_edge(token: Token, spelling: PlainSpelling, at_end: bool) -> tuple[str, Token]:
     """Split a text token into the white space at one edge, as it is written, and the rest."""
-    parts = list(units(token.raw))
+    parts = list(spelling.units(token.raw))
     edge: list[str] = []
     while parts and parts[-1 if at_end else 0][0].isspace():
         edge.append(parts.pop(-1 if at_end else 0)[1])
@@ -128,7 +124,7 @@ class _Builder:
         return MarkedText(self._text, marks, writer=self._spelling.writer, inner=tuple(self._inner))
 
     def add_all(self, run: Sequence[Token], partners: dict[int, int]) -> None:
-        last = max(i for i, token in enumerate(run) if _is_visible(token))
+        last = max(i for i, token in enumerate(run) if _is_visible(token, self._spelling))
         for i, token in enumerate(run):
             if token.kind == "text":
                 self._add_text(token.raw, is_last=i >= last)
@@ -200,14 +196,21 @@ class _Builder:
             self._add_gap()
         if token.name in _SHOWN and LETTER.fullmatch(self._text[-1:]):
             following = islice(run, position + 1, None)
-            after = next((decoded(other.raw) for other in following if _is_visible(other)), "")
+            after = next(
+                (
+                    self._spelling.decoded(other.raw)
+                    for other in following
+                    if _is_visible(other, self._spelling)
+                ),
+                "",
+            )
             if LETTER.fullmatch(after[:1]):
                 self._add_gap()
         self._marks.append(Mark(len(self._text), len(self._text), self._markup(token)))
 
     def _add_literal(self, token: Token) -> None:
         """Text that stays, apart from the words around it: it must be found again in the translation."""
-        inside = "".join(decoded(part.raw) for part in token.parts if part.kind == "text")
+        inside = "".join(self._spelling.decoded(part.raw) for part in token.parts if part.kind == "text")
         content = " ".join(inside.split())
         is_word = LETTER.fullmatch(self._text[-1:]) or (self._needs_gap and LETTER.fullmatch(content[0]))
         if self._text and not self._text.endswith(" ") and (is_word or inside[0].isspace()):

@@ -3,9 +3,10 @@
 import html
 import re
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from html.entities import html5
+from typing import ClassVar
 
 _REFERENCE = re.compile(r"&(?:#[0-9]+;?|#[xX][0-9A-Fa-f]+;?|[A-Za-z][A-Za-z0-9]*;?)")
 _LONGEST = 34  # characters of a reference
@@ -38,8 +39,17 @@ def units(raw: str, is_attribute: bool = False) -> Iterator[tuple[str, str]]:
         yield character, character
 
 
+def decoded(raw: str) -> str:
+    """The characters that a text of HTML stands for."""
+    return "".join(characters for characters, _ in units(raw)) if "&" in raw else raw
+
+
 class PlainSpelling:
     """The spelling of formats without references: each character stands for itself."""
+
+    def decoded(self, raw: str) -> str:
+        """The characters that a text stands for."""
+        return "".join(characters for characters, _ in self.units(raw))
 
     def units(self, raw: str) -> Iterator[tuple[str, str]]:
         return ((character, character) for character in raw)
@@ -62,6 +72,8 @@ class Spelling(PlainSpelling):
     may not have them.
     """
     known: dict[str, list[str]] = field(default_factory=dict)
+    usual: ClassVar[Mapping[str, str]] = _USUAL
+    """How characters are written that cannot stand for themselves."""
 
     def units(self, raw: str) -> Iterator[tuple[str, str]]:
         return units(raw, bool(self.quote))
@@ -88,8 +100,8 @@ class Spelling(PlainSpelling):
             raw = spellings.popleft() if len(spellings) > 1 else spellings[0]
             if raw != character or self._is_safe(text, i):
                 return raw
-        if character in _USUAL:
-            return _USUAL[character]
+        if character in self.usual:
+            return self.usual[character]
         if self.quote and character in self.quote:
             return "&quot;" if character == '"' else "&#39;"
         if self.is_ascii and not character.isascii():
@@ -104,3 +116,50 @@ class Spelling(PlainSpelling):
         if text[i] == "<":
             return not _TAG_BEGINS.match(text, i)
         return not (self.is_ascii and not text[i].isascii())
+
+
+class XmlSpelling(Spelling):
+    """The spelling of XML, which knows few references by name."""
+
+    usual: ClassVar = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+
+    def _is_safe(self, text: str, i: int) -> bool:
+        return text[i] not in "&<"
+
+
+_ESCAPE = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\[uU][0-9a-fA-F]{4}|\\."
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "a": "\a", "v": "\v"}
+
+
+def _unescaped(escape: str) -> str:
+    """The character that an escape with a backslash stands for."""
+    if escape[1] in "uU" and len(escape) > 2:
+        codes = [int(code, 16) for code in re.findall(r"[uU]([0-9a-fA-F]{4})", escape)]
+        return b"".join(code.to_bytes(2, "big") for code in codes).decode("utf-16-be", "replace")
+    return _ESCAPES.get(escape[1], escape[1])
+
+
+class BackslashSpelling(Spelling):
+    """The spelling of strings between double quotes, with escapes such as `\\n`."""
+
+    usual: ClassVar = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t"}
+    _unit = re.compile(_ESCAPE + r"|.", re.DOTALL)
+
+    def units(self, raw: str) -> Iterator[tuple[str, str]]:
+        for unit in self._unit.findall(raw):
+            yield (_unescaped(unit) if unit.startswith("\\") and len(unit) > 1 else unit), unit
+
+    def _is_safe(self, text: str, i: int) -> bool:
+        return text[i] not in self.usual
+
+
+class SingleQuoteSpelling(Spelling):
+    """The spelling of YAML's strings between single quotes."""
+
+    usual: ClassVar = {"'": "''"}
+
+    def units(self, raw: str) -> Iterator[tuple[str, str]]:
+        return ((unit[0], unit) for unit in re.findall(r"''|.", raw, re.DOTALL))
+
+    def _is_safe(self, text: str, i: int) -> bool:
+        return text[i] != "'"

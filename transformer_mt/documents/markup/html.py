@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from transformer_mt.documents.html_names import (
+from transformer_mt.documents.markup.html_names import (
     BLOCKS_THAT_STAY,
     CODE,
     INLINE,
@@ -13,10 +13,10 @@ from transformer_mt.documents.html_names import (
     WITH_ATTRIBUTES,
     ended_by,
 )
-from transformer_mt.documents.html_tokens import Token, tokens_of
-from transformer_mt.documents.inline_run import decoded, pieces_of_run, plain_text
-from transformer_mt.documents.marked_text import BYTE_ORDER_MARK, CLOSE, OPEN, MarkedText, Piece
-from transformer_mt.documents.spelling import Spelling
+from transformer_mt.documents.markup.html_tokens import Token, tokens_of
+from transformer_mt.documents.markup.inline_run import pieces_of_run, plain_text
+from transformer_mt.documents.markup.marked_text import BYTE_ORDER_MARK, CLOSE, OPEN, MarkedText, Piece
+from transformer_mt.documents.markup.spelling import Spelling, decoded
 from transformer_mt.text.languages import base_code
 from transformer_mt.translation.protected_text import has_words
 

@@ -6,14 +6,14 @@ placed by the alignment, as markup is.
 
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from transformer_mt.documents.html_tokens import Token
-from transformer_mt.documents.inline_run import pieces_of_run
-from transformer_mt.documents.marked_text import BREAK, BYTE_ORDER_MARK, MarkedText, Piece
-from transformer_mt.documents.spelling import PlainSpelling
+from transformer_mt.documents.markup.html_tokens import Token
+from transformer_mt.documents.markup.inline_run import pieces_of_run
+from transformer_mt.documents.markup.marked_text import BREAK, BYTE_ORDER_MARK, MarkedText, Piece
+from transformer_mt.documents.markup.spelling import PlainSpelling
 from transformer_mt.errors import InputError
 from transformer_mt.text.unsegmented import has_no_word_spaces
 from transformer_mt.translation.protected_text import has_words
@@ -29,7 +29,7 @@ _LINE, _WIDE_LINE = 42, 20
 _TIME = r"(?:(?P<h{0}>\d{{1,3}}):)?(?P<m{0}>\d{{1,2}}):(?P<s{0}>\d{{1,2}})[,.](?P<ms{0}>\d{{1,3}})"
 _TIMES = rf"[ \t]*{_TIME.format(1)}[ \t]*-{{1,2}}>[ \t]*{_TIME.format(2)}(?P<rest>[^\r\n]*)"
 _HEAD = re.compile(rf"^(?P<number>[ \t]*\d+[ \t]*\r?\n)?{_TIMES}(?P<end>\r?\n|\Z)", re.MULTILINE)
-_TAG = re.compile(r"<(/?)([a-zA-Z]++)[^<>]*+>|\{\\[^{}]*\}")
+_TAG = re.compile(r"<(/?)([a-zA-Z]++)[^<>]*+>|\{\\[^{}]*\}|<\d\d[\d:.]*>")
 _TAGS = rf"(?:{_TAG.pattern.replace('(/?)([a-zA-Z]++)', '/?[a-zA-Z]++')})*"
 _ATOM = re.compile(r"\s*(?:<[^<>]*>|\{\\[^{}]*\}|\S)+")
 _WIDE_ATOM = re.compile(r"\s*(?:(?:<[^<>]*>|\{\\[^{}]*\})+|\S)")
@@ -44,7 +44,7 @@ _SENTENCE_ENDS = re.compile(r"[.!?…。！？][\"”»)\]']*\s*$")
 
 
 @dataclass(frozen=True)
-class _Cue:
+class Cue:
     """A subtitle."""
 
     head: str
@@ -66,21 +66,28 @@ def parse_srt(text: str, target_lang: str, name: str = "the subtitles") -> list[
     """
     mark = text[: text.startswith(BYTE_ORDER_MARK)]
     before, cues = _cues(text[len(mark) :].replace(BREAK, ""), name)
-    wide = has_no_word_spaces(target_lang)
+    return pieces_of_cues(mark + before, cues, target_lang, PlainSpelling)
+
+
+def pieces_of_cues(
+    before: str, cues: Sequence[Cue], target_lang: str, spelling: Callable[[], PlainSpelling]
+) -> list[Piece]:
+    """Subtitles in pieces, after what stands before them; `spelling` makes that of one text."""
+    texts = _Texts(has_no_word_spaces(target_lang), spelling)
     spoken = [cue.plain for cue in cues if any(map(str.isalpha, cue.plain))]
     ends = sum(_SENTENCE_ENDS.search(plain) is not None for plain in spoken)
     may_continue = ends >= _LEAST_ENDS * len(spoken)
-    pieces: list[Piece] = [mark + before]
-    group: list[_Cue] = []
+    pieces: list[Piece] = [before]
+    group: list[Cue] = []
     for cue in cues:
         if group and not (may_continue and len(group) < _MOST_SUBTITLES and _continues(group[-1], cue)):
-            pieces += _pieces(group, wide)
+            pieces += texts.of_group(group)
             group = []
         group.append(cue)
-    return [*pieces, *_pieces(group, wide)]
+    return [*pieces, *texts.of_group(group)]
 
 
-def _cues(text: str, name: str) -> tuple[str, list[_Cue]]:
+def _cues(text: str, name: str) -> tuple[str, list[Cue]]:
     """What stands before the first subtitle, and the subtitles."""
     heads = list(_HEAD.finditer(text))
     before = text[: heads[0].start()] if heads else text
@@ -94,12 +101,12 @@ def _cues(text: str, name: str) -> tuple[str, list[_Cue]]:
         if "-->" in stripped:
             line = text.count("\n", 0, head.end() + content.index("-->")) + 1
             raise InputError(f"{name}: must have times such as 00:00:01,000 in line {line}, but has others")
-        begin, end = _seconds(head, 1), _seconds(head, 2)
-        cues.append(_Cue(_with_hours(head), stripped, content[len(stripped) :], begin, end))
+        begin, end = seconds_of(head, 1), seconds_of(head, 2)
+        cues.append(Cue(_with_hours(head), stripped, content[len(stripped) :], begin, end))
     return before, cues
 
 
-def _seconds(head: re.Match[str], n: int) -> float:
+def seconds_of(head: re.Match[str], n: int) -> float:
     milliseconds = int(head[f"ms{n}"].ljust(3, "0"))
     return 3600 * int(head[f"h{n}"] or 0) + 60 * int(head[f"m{n}"]) + int(head[f"s{n}"]) + milliseconds / 1000
 
@@ -116,7 +123,7 @@ def _with_hours(head: re.Match[str]) -> str:
     return f"{head['number'] or ''}{' --> '.join(times)}{head['rest']}{head['end']}"
 
 
-def _continues(before: _Cue, after: _Cue) -> bool:
+def _continues(before: Cue, after: Cue) -> bool:
     """Whether a sentence continues in the next subtitle."""
     texts = [cue.plain for cue in (before, after)]
     if not all(texts) or any(_has_own_lines(cue.content) for cue in (before, after)):
@@ -135,55 +142,62 @@ def _has_own_lines(content: str) -> bool:
     return len(lines) > 1 and all(map(_NOTED.match, lines))
 
 
-def _pieces(group: Sequence[_Cue], wide: bool) -> Iterator[Piece]:
-    """The subtitles of one sentence, or one subtitle."""
-    if not group:
-        return
-    yield group[0].head
-    if len(group) == 1 and _has_own_lines(group[0].content):
-        for number, line in enumerate(group[0].content.split("\n")):
-            yield "\n" * (number > 0)
-            yield from _line(line, wide, group[0].gap)
-    else:
-        yield from _text(group, wide)
-    yield group[-1].gap
+@dataclass(frozen=True)
+class _Texts:
+    """Makes the texts of subtitles."""
 
+    wide: bool
+    """Whether the target's lines are of wide characters."""
+    spelling: Callable[[], PlainSpelling]
 
-def _line(line: str, wide: bool, gap: str) -> Iterator[Piece]:
-    """A line that is a text of its own; a dash or notes before it stay, remarks are texts of their own. `gap`
-    are the line ends after its subtitle.
-    """
-    start = _SPEAKER.match(line)
-    if start:
-        yield start[0]
-        line = line[start.end() :]
-    while remark := _REMARK.match(line):
-        yield remark[1] + remark[2][0]
-        yield from _text([_Cue("", remark[2][1:-1], gap, 0, 0)], wide)
-        yield remark[2][-1] + remark[3]
-        line = line[remark.end() :]
-    yield from _text([_Cue("", line, gap, 0, 0)], wide)
-
-
-def _text(group: Sequence[_Cue], wide: bool) -> Iterator[Piece]:
-    """The contents of subtitles as one text; where there is nothing to translate, as they are."""
-    run: list[Token] = []
-    for number, cue in enumerate(group):
-        if number:
-            run.append(Token("object", BREAK))
-        tokens = _with_notes_apart(list(_tokens(cue.content)))
-        run += reversed(_with_notes_apart(tokens[::-1], at_end=True))
-    between = [before.gap + after.head for before, after in itertools.pairwise(group)]
-    lines = [cue.content.split("\n") for cue in group]
-    line_end = "\r\n" if "\r" in group[0].gap + group[0].head + group[0].content else "\n"
-    breaks = iter(between)
-    for piece in pieces_of_run(run, lambda token: [token.raw], PlainSpelling()):
-        if isinstance(piece, MarkedText):
-            yield replace(
-                piece, finish=partial(_written, between=between, lines=lines, wide=wide, line_end=line_end)
-            )
+    def of_group(self, group: Sequence[Cue]) -> Iterator[Piece]:
+        """The subtitles of one sentence, or one subtitle."""
+        if not group:
+            return
+        yield group[0].head
+        if len(group) == 1 and _has_own_lines(group[0].content):
+            for number, line in enumerate(group[0].content.split("\n")):
+                yield "\n" * (number > 0)
+                yield from self._of_line(line, group[0].gap)
         else:
-            yield next(breaks) if piece == BREAK else piece
+            yield from self._of_text(group)
+        yield group[-1].gap
+
+    def _of_line(self, line: str, gap: str) -> Iterator[Piece]:
+        """A line that is a text of its own; a dash or notes before it stay, remarks are texts of their own.
+        `gap` are the line ends after its subtitle.
+        """
+        start = _SPEAKER.match(line)
+        if start:
+            yield start[0]
+            line = line[start.end() :]
+        while remark := _REMARK.match(line):
+            yield remark[1] + remark[2][0]
+            yield from self._of_text([Cue("", remark[2][1:-1], gap, 0, 0)])
+            yield remark[2][-1] + remark[3]
+            line = line[remark.end() :]
+        yield from self._of_text([Cue("", line, gap, 0, 0)])
+
+    def _of_text(self, group: Sequence[Cue]) -> Iterator[Piece]:
+        """The contents of subtitles as one text; where there is nothing to translate, as they are."""
+        run: list[Token] = []
+        for number, cue in enumerate(group):
+            if number:
+                run.append(Token("object", BREAK))
+            tokens = _with_notes_apart(list(_tokens(cue.content)))
+            run += reversed(_with_notes_apart(tokens[::-1], at_end=True))
+        between = [before.gap + after.head for before, after in itertools.pairwise(group)]
+        lines = [cue.content.split("\n") for cue in group]
+        line_end = "\r\n" if "\r" in group[0].gap + group[0].head + group[0].content else "\n"
+        breaks = iter(between)
+        for piece in pieces_of_run(run, lambda token: [token.raw], self.spelling()):
+            if isinstance(piece, MarkedText):
+                yield replace(
+                    piece,
+                    finish=partial(_written, between=between, lines=lines, wide=self.wide, line_end=line_end),
+                )
+            else:
+                yield next(breaks) if piece == BREAK else piece
 
 
 def _with_notes_apart(tokens: Sequence[Token], at_end: bool = False) -> list[Token]:

@@ -1,0 +1,1 @@
+"""Markup in documents: tokens, and texts with marks."""

@@ -1,0 +1,1 @@
+"""Texts of interfaces: catalogues of translators and of programs."""

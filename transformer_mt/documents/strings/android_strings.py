@@ -1,0 +1,82 @@
+"""Texts of Android programs (strings.xml)."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+from transformer_mt.documents.markup.html import parse_html
+from transformer_mt.documents.markup.html_tokens import Token
+from transformer_mt.documents.markup.inline_run import pieces_of_run
+from transformer_mt.documents.markup.marked_text import Piece
+from transformer_mt.documents.markup.spelling import BackslashSpelling, units
+from transformer_mt.documents.markup.xml_tokens import end_of, xml_tokens
+from transformer_mt.errors import InputError
+
+_TEXTS = {"string", "item"}
+_CDATA = "<![CDATA[", "]]>"
+
+
+class AndroidSpelling(BackslashSpelling):
+    """Escapes with a backslash in XML; an apostrophe has one."""
+
+    usual: ClassVar = {**BackslashSpelling.usual, "'": "\\'", "&": "&amp;", "<": "&lt;", ">": "&gt;"}
+    _unit = re.compile(rf"{BackslashSpelling._unit.pattern.removesuffix('|.')}|&[^;\s]+;|.", re.DOTALL)
+
+    def units(self, raw: str) -> Iterator[tuple[str, str]]:
+        for characters, written in super().units(raw):
+            yield ("".join(c for c, _ in units(written)) if written[0] == "&" else characters), written
+
+
+def parse_android(text: str, name: str) -> list[Piece]:
+    """The pieces of a file: its strings, plurals and arrays but for those that are not translatable."""
+    tokens = xml_tokens(text, name)
+    root = next(token for token in tokens if token.name)
+    if root.name != "resources":
+        raise InputError(
+            f"{name}: must have the root <resources>, as Android's strings have, but has <{root.name}>"
+        )
+    pieces: list[Piece] = []
+    position = 0
+    while position < len(tokens):
+        token = tokens[position]
+        pieces.append(token.raw)
+        position += 1
+        if token.kind != "start":
+            continue
+        end = end_of(tokens, position - 1)
+        if token.attribute("translatable") == "false":
+            pieces += [other.raw for other in tokens[position:end]]
+            position = end
+        elif token.name in _TEXTS:
+            pieces += _of_string(tokens[position:end])
+            position = end
+    return pieces
+
+
+def _of_string(tokens: Sequence[Token]) -> list[Piece]:
+    """What stands in an element: a text, a reference to another resource, or HTML."""
+    written = "".join(token.raw for token in tokens).strip()
+    if written.startswith(("@", "?")):
+        return [token.raw for token in tokens]
+    if written.startswith(_CDATA[0]) and [token.name for token in tokens if token.raw.strip()] == ["cdata"]:
+        inside = written.removeprefix(_CDATA[0]).removesuffix(_CDATA[1])
+        whole = "".join(token.raw for token in tokens)
+        before, after = whole[: whole.index(inside)], whole[whole.index(inside) + len(inside) :]
+        return [before, *parse_html(inside), after] if inside else [whole]
+    return pieces_of_run(list(_run(tokens)), lambda token: [token.raw], AndroidSpelling())
+
+
+def _run(tokens: Sequence[Token]) -> Iterator[Token]:
+    """The tokens of a string; `<xliff:g>` is text that stays."""
+    position = 0
+    while position < len(tokens):
+        token = tokens[position]
+        if token.kind == "start" and token.name.endswith(":g"):
+            end = end_of(tokens, position) + 1
+            parts = tuple(tokens[position:end])
+            has_text = any(part.kind == "text" and part.raw.strip() for part in parts)
+            yield Token("literal" if has_text else "object", "".join(p.raw for p in parts), token.name, parts)
+            position = end
+        else:
+            yield token
+            position += 1

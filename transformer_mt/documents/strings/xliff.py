@@ -1,0 +1,94 @@
+"""XLIFF 1.2 and 2: segments without a target, or with an empty one, are translated."""
+
+from collections.abc import Iterator, Sequence
+
+from transformer_mt.documents.markup.html_tokens import Token
+from transformer_mt.documents.markup.inline_run import pieces_of_run
+from transformer_mt.documents.markup.marked_text import Piece
+from transformer_mt.documents.markup.spelling import XmlSpelling
+from transformer_mt.documents.markup.xml_tokens import end_of, xml_tokens
+from transformer_mt.errors import InputError
+
+_UNITS = {"trans-unit", "segment"}
+_AROUND = {"g", "mrk", "pc"}
+"""Elements around words; the others stand for code, and so does what is in them."""
+
+
+def parse_xliff(text: str, target_lang: str, name: str) -> list[Piece]:
+    """The pieces of a file, with the target's language where it has none. InputError if it is none."""
+    tokens = xml_tokens(text, name)
+    root = next((token for token in tokens if token.name), tokens[0])
+    if _local(root) != "xliff":
+        raise InputError(f"{name}: must have the root <xliff>, but has <{root.name}>")
+    is_second = (root.attribute("version") or "").startswith("2")
+    language, attribute = ("xliff", "trgLang") if is_second else ("file", "target-language")
+    pieces: list[Piece] = []
+    position = 0
+    while position < len(tokens):
+        token = tokens[position]
+        if token.kind != "start":
+            pieces.append(token.raw)
+            position += 1
+            continue
+        end = end_of(tokens, position)
+        if token.attribute("translate") == "no":
+            pieces += [other.raw for other in tokens[position : end + 1]]
+            position = end + 1
+        elif _local(token) in _UNITS:
+            pieces += _of_unit(tokens[position : end + 1])
+            position = end + 1
+        else:
+            has_one = token.attribute(attribute.lower()) is not None
+            is_asked = _local(token) == language and not has_one
+            pieces.append(f'{token.raw[:-1]} {attribute}="{target_lang}">' if is_asked else token.raw)
+            position += 1
+    return pieces
+
+
+def _local(token: Token) -> str:
+    """The name of an element without its prefix."""
+    return token.name.rpartition(":")[2]
+
+
+def _of_unit(tokens: Sequence[Token]) -> list[Piece]:
+    """A unit with a target."""
+    spans = {
+        _local(token): (number, end_of(tokens, number) if token.kind == "start" else number)
+        for number, token in reversed(list(enumerate(tokens)))
+        if _local(token) in ("source", "target") and token.kind in ("start", "object")
+    }
+    if "source" not in spans or tokens[spans["source"][0]].kind == "object":
+        return [token.raw for token in tokens]
+    begin, end = spans["source"]
+    prefix = tokens[begin].name.removesuffix("source")
+    run = list(_run(tokens[begin + 1 : end]))
+    inside = pieces_of_run(run, lambda token: [token.raw], XmlSpelling())
+    target = [f"<{prefix}target>", *inside, f"</{prefix}target>"]
+    if "target" not in spans:
+        gap = tokens[begin - 1].raw if tokens[begin - 1].kind == "text" else ""
+        before, after = tokens[: end + 1], tokens[end + 1 :]
+        return [*(token.raw for token in before), gap, *target, *(token.raw for token in after)]
+    first, last = spans["target"]
+    if "".join(token.raw for token in tokens[first + 1 : last]).strip():
+        return [token.raw for token in tokens]
+    opening = tokens[first].raw.removesuffix("/>").removesuffix(">").rstrip() + ">"
+    written = [opening, *target[1:]]
+    return [*(token.raw for token in tokens[:first]), *written, *(token.raw for token in tokens[last + 1 :])]
+
+
+def _run(tokens: Sequence[Token]) -> Iterator[Token]:
+    """The tokens of a source; an element that stands for code is one."""
+    position = 0
+    while position < len(tokens):
+        token = tokens[position]
+        end = end_of(tokens, position) + 1 if token.kind == "start" else position + 1
+        if token.kind == "start" and _local(token) not in _AROUND:
+            yield Token("object", "".join(part.raw for part in tokens[position:end]), token.name)
+            position = end
+        elif token.kind == "start" and token.attribute("translate") == "no":
+            parts = tuple(tokens[position:end])
+            yield Token("literal", "".join(part.raw for part in parts), token.name, parts)
+            position = end
+        else:
+            yield token
+            position += 1

@@ -1,0 +1,89 @@
+"""YAML of interface texts: the values that are strings; all else stays as it is."""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+
+import yaml
+
+from transformer_mt.documents.markup.html_tokens import Token
+from transformer_mt.documents.markup.inline_run import pieces_of_run
+from transformer_mt.documents.markup.marked_text import MarkedText, Piece
+from transformer_mt.documents.markup.spelling import PlainSpelling, SingleQuoteSpelling
+from transformer_mt.documents.strings.quoted import pieces_of_string
+from transformer_mt.errors import InputError
+
+_STRING = "tag:yaml.org,2002:str"
+_PROPERTIES = re.compile(r"(?:[&!]\S*[ \t]+)+")
+"""An anchor and a tag, which stand before a string."""
+
+
+def parse_yaml(text: str, name: str) -> list[Piece]:
+    """The pieces of a file."""
+    try:
+        documents = list(yaml.compose_all(text, yaml.SafeLoader))
+    except (yaml.YAMLError, RecursionError) as error:
+        raise InputError(f"{name}: must be YAML: {' '.join(str(error).split())}") from None
+    pieces: list[Piece] = []
+    position = 0
+    for node in sorted(_values(documents), key=lambda node: node.start_mark.index):
+        properties = _PROPERTIES.match(text, node.start_mark.index)
+        begin, end = properties.end() if properties else node.start_mark.index, node.end_mark.index
+        pieces += [text[position:begin], *_of_scalar(text[begin:end], node)]
+        position = end
+    return [*pieces, text[position:]]
+
+
+def _values(nodes: Sequence[yaml.Node | None]) -> Iterator[yaml.ScalarNode]:
+    """The strings among values and members of lists, those that are anchored once."""
+    left: list[yaml.Node | None] = [*nodes]
+    seen = set[int]()
+    while left:
+        node = left.pop()
+        if node is None or id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.MappingNode):
+            left += [value for _, value in node.value]
+        elif isinstance(node, yaml.SequenceNode):
+            left += node.value
+        elif isinstance(node, yaml.ScalarNode) and node.tag == _STRING:
+            yield node
+
+
+def _of_scalar(raw: str, node: yaml.ScalarNode) -> list[Piece]:
+    """A string as it is written."""
+    if node.style == '"':
+        return ['"', *pieces_of_string(raw[1:-1]), '"']
+    if node.style == "'":
+        return ["'", *pieces_of_string(raw[1:-1], SingleQuoteSpelling()), "'"]
+    if node.style in ("|", ">"):
+        return _of_block(raw, folded=node.style == ">")
+    pieces = pieces_of_string(raw, PlainSpelling())
+    plain = partial(_plain, before=raw)
+    return [replace(piece, finish=plain) if isinstance(piece, MarkedText) else piece for piece in pieces]
+
+
+def _of_block(raw: str, folded: bool) -> list[Piece]:
+    """A block of lines: of a folded one a paragraph is a text, of another one a line is."""
+    pieces: list[Piece] = []
+    position = raw.index("\n") + 1 if "\n" in raw else len(raw)
+    pieces.append(raw[:position])
+    pattern = re.compile(r"(?:[^\r\n]*\S[^\r\n]*(?:\r?\n|\Z))+" if folded else r"[^\r\n]+")
+    for found in pattern.finditer(raw, position):
+        pieces += [raw[position : found.start()]]
+        pieces += pieces_of_run([Token("text", found[0])], lambda token: [token.raw], PlainSpelling())
+        position = found.end()
+    return [*pieces, raw[position:]]
+
+
+def _plain(written: str, before: str) -> str:
+    """A translation as a plain scalar where it still is one, else between quotes."""
+    try:
+        if "\n" not in written and yaml.safe_load(f"a: {written}") == {"a": written}:
+            return written
+    except yaml.YAMLError:
+        pass
+    return json.dumps(" ".join(written.split()), ensure_ascii=False)
