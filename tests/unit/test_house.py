@@ -58,6 +58,7 @@ ALLOWED = {
     },
     "documents.markup": {"text", "translation"},
     "documents.strings": {"documents.markup"},
+    "documents.office": {"documents.markup", "translation"},
     "documents.subtitles": {"documents.markup", "text", "translation"},
     "documents": {
         "documents.markup", "documents.strings", "documents.subtitles", "text", "translation",
@@ -109,7 +110,8 @@ ALLOWED = {
         "terms", "text", "training.parallel", "translation", "translation.engines",
     },
     "cli.translating": {
-        "cli.options", "documents", "documents.markup", "importing", "runs", "text", "translation",
+        "cli.options", "documents", "documents.markup", "documents.office", "importing", "runs", "text",
+        "translation",
     },
     "cli": {
         "cli.options", "cli.translating", "config", "config.parts", "data.corpora", "data.preparation",

@@ -14,12 +14,19 @@ _ENDINGS = {
     **dict.fromkeys((".yaml", ".yml"), "yaml"),
     ".xml": "android",
     ".strings": "apple",
+    **{f".{name}": name for name in ("docx", "pptx", "xlsx", "odt", "epub")},
 }
+OFFICE = frozenset({"docx", "pptx", "xlsx", "odt", "epub"})
+"""Formats that are zip files, which a translation is written into as a whole."""
 FORMATS = ("text", *dict.fromkeys(_ENDINGS.values()))
 WITH_ENCODING = frozenset({"html", "xliff", "android", "apple"})
 """Formats whose files may say that they are in another encoding than UTF-8."""
 _NOT_READ = {
     ".xhtml": "save the page as .html",
+    **dict.fromkeys((".doc", ".docm", ".rtf"), "save it as .docx, without macros"),
+    **dict.fromkeys((".xls", ".xlsm", ".ods"), "save it as .xlsx, without macros"),
+    **dict.fromkeys((".ppt", ".pptm", ".odp"), "save it as .pptx, without macros"),
+    ".pdf": "convert it to .docx",
     **dict.fromkeys((".csv", ".tsv", ".jsonl", ".tmx"), "save the column of sentences as a text file"),
 }
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zst")

@@ -13,33 +13,43 @@ from typing import IO, TYPE_CHECKING
 from transformer_mt.cli.options.model import load_translator
 from transformer_mt.cli.options.ranks import has_ranks
 from transformer_mt.cli.translating import resume
-from transformer_mt.errors import InputError
+from transformer_mt.documents.formats import OFFICE, WITH_ENCODING
+from transformer_mt.errors import InputError, WorkError
+from transformer_mt.files import write_bytes
 from transformer_mt.messages import say
 
 if TYPE_CHECKING:
     from transformer_mt.documents.markup.html_encoding import Encoding
+    from transformer_mt.documents.office.documents import OfficeDocument
 
 
 def translate(arguments: argparse.Namespace, format: str) -> int:
     """Write the document part by part, each as soon as it is translated."""
     _check_options(arguments, format)
+    from transformer_mt.documents.markup.html_encoding import Encoding
     from transformer_mt.documents.markup.marked_text import MarkedText
+    from transformer_mt.documents.office.documents import OfficeDocument
     from transformer_mt.documents.translate import parse, translate_pieces
     from transformer_mt.translation.result import Options
 
-    name, text, encoding = _read(arguments, format)
+    name, raw = _read(arguments)
     options = Options(align=True, protect=arguments.protect, tag=arguments.tag)
+    office, text, encoding = None, "", Encoding("utf-8")
+    if format not in OFFICE:
+        text, encoding = _decoded(raw, format, name)
     translator = load_translator(arguments, options)
     translator.check(options)
-    pieces = parse(text, format, translator, name, arguments.attributes, encoding.is_ascii)
+    if format in OFFICE:
+        office = OfficeDocument.read(raw, format, translator.source_lang, name)
+        pieces = office.pieces()
+    else:
+        pieces = parse(text, format, translator, name, arguments.attributes, encoding.is_ascii)
     total = sum(isinstance(piece, MarkedText) for piece in pieces)
     facts = resume.record_of(arguments, translator) | {"the setting --format": format}
     facts["the setting --attributes"] = str(arguments.attributes)
-    facts["the input"] = hashlib.sha256(
-        text.encode(errors="surrogatepass")
-    ).hexdigest()  # standard input, too
+    facts["the input"] = hashlib.sha256(raw).hexdigest()  # standard input, too
     with ExitStack() as files:
-        resumed, output = _open_output(arguments, facts, encoding.name, files)
+        resumed, output = _open_output(arguments, facts, encoding.name, files, office)
         done = resumed or 0
         if resumed is not None:
             say(f"{arguments.output}: resuming after {min(done, total):,} of {total:,} texts")
@@ -61,35 +71,40 @@ def _check_options(arguments: argparse.Namespace, format: str) -> None:
         "--prefix": arguments.prefix is not None,
         "--prefixes": arguments.prefixes is not None,
     }
+    if format in OFFICE and not arguments.output:
+        raise InputError(f"a .{format} document must be written to a file; give --output FILE")
     if wrong := next((option for option, is_given in given.items() if is_given), None):
         raise InputError(f"{wrong} requires --format text, but the format is {format}")
     if has_ranks():
         raise InputError("a document must be translated by one process; start it without torchrun")
 
 
-def _read(arguments: argparse.Namespace, format: str) -> "tuple[str, str, Encoding]":
-    """(name, text, encoding) of the document."""
-    from transformer_mt.documents.formats import WITH_ENCODING
-    from transformer_mt.documents.markup.html_encoding import Encoding, decode_page
-    from transformer_mt.text.lines import open_bytes, refuse_binary
+def _read(arguments: argparse.Namespace) -> tuple[str, bytes]:
+    """(name, content) of the document."""
+    from transformer_mt.text.lines import open_bytes
 
     if arguments.text:
-        return "TEXT", "".join(f"{text}\n" for text in arguments.text), Encoding("utf-8")
+        return "TEXT", "".join(f"{text}\n" for text in arguments.text).encode(errors="surrogateescape")
     if arguments.input:
         with open_bytes(arguments.input) as file:
-            raw = file.read()
-    elif sys.stdin is None:
+            return arguments.input, file.read()
+    if sys.stdin is None:
         raise InputError("standard input is closed; give TEXT or --input FILE")
-    else:
-        raw = sys.stdin.buffer.read()
-    name = arguments.input or "standard input"
+    return "standard input", sys.stdin.buffer.read()
+
+
+def _decoded(raw: bytes, format: str, name: str) -> "tuple[str, Encoding]":
+    """The text of a document, and its encoding."""
+    from transformer_mt.documents.markup.html_encoding import Encoding, decode_page
+    from transformer_mt.text.lines import refuse_binary
+
     if format in WITH_ENCODING:
         if not raw.startswith((b"\xff\xfe", b"\xfe\xff")):  # UTF-16, which browsers read
             refuse_binary([raw[:1000]], 1, name)
-        return name, *decode_page(raw, name)
+        return decode_page(raw, name)
     refuse_binary([raw[:1000]], 1, name)
     try:
-        return name, raw.decode("utf-8"), Encoding("utf-8")
+        return raw.decode("utf-8"), Encoding("utf-8")
     except UnicodeDecodeError as error:
         text = error.object
         line, byte = text.count(b"\n", 0, error.start) + 1, text[error.start]
@@ -103,8 +118,17 @@ class _Output:
     continues after the last whole part.
     """
 
-    def __init__(self, file: IO[bytes], sizes: IO[bytes] | None, path: Path | None, encoding: str) -> None:
+    def __init__(
+        self,
+        file: IO[bytes],
+        sizes: IO[bytes] | None,
+        path: Path | None,
+        encoding: str,
+        office: "tuple[OfficeDocument, Path] | None" = None,
+    ) -> None:
+        """`office` is a document that the texts are put into at the end, and where it is written."""
         self._file, self._sizes, self._path, self._encoding = file, sizes, path, encoding
+        self._office = office
 
     def write(self, text: str) -> None:
         self._file.write(text.encode(self._encoding, "xmlcharrefreplace"))  # HTML may lack characters
@@ -114,7 +138,14 @@ class _Output:
             self._sizes.flush()
 
     def end(self) -> None:
-        """Nothing is left to resume."""
+        """All parts are written: nothing is left to resume."""
+        if self._office is not None and self._path is not None:
+            document, path = self._office
+            try:
+                write_bytes(path, document.written(self._path.read_bytes().decode()))
+            except OSError as error:
+                raise WorkError(f"{path}: cannot be written: {error.strerror}") from None
+            self._path.unlink()
         if self._path is not None:
             _sizes_file(self._path).unlink(missing_ok=True)
             resume.end(self._path)
@@ -125,12 +156,21 @@ def _sizes_file(output: Path) -> Path:
 
 
 def _open_output(
-    arguments: argparse.Namespace, facts: dict[str, str], encoding: str, files: ExitStack
+    arguments: argparse.Namespace,
+    facts: dict[str, str],
+    encoding: str,
+    files: ExitStack,
+    office: "OfficeDocument | None",
 ) -> tuple[int | None, _Output]:
-    """The texts that are translated already, None if none were asked for, and the output."""
+    """The texts that are translated already, None if none were asked for, and the output. The texts of an
+    office document wait in a file next to it.
+    """
     if not arguments.output:
         return None, _Output(sys.stdout.buffer, None, None, encoding)
     path = Path(arguments.output)
+    into = None
+    if office is not None:
+        into, path = (office, path), path.with_name(f".{path.name}.resume.text")
     done = None
     if arguments.resume:
         done = 0
@@ -144,7 +184,7 @@ def _open_output(
         sizes = files.enter_context(_sizes_file(path).open("ab" if done else "wb"))
         if not done:
             resume.begin(path, facts)
-        return done, _Output(file, sizes, path, encoding)
+        return done, _Output(file, sizes, path, encoding, into)
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}") from None
 

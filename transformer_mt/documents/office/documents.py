@@ -1,0 +1,85 @@
+"""Documents that are zip files: their texts as one virtual text, and back."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from transformer_mt.documents.markup.html import parse_html
+from transformer_mt.documents.markup.html_encoding import decode_page
+from transformer_mt.documents.markup.marked_text import Piece
+from transformer_mt.documents.office.odf import parse_odf
+from transformer_mt.documents.office.ooxml import parse_ooxml
+from transformer_mt.documents.office.package import Member, packed, read_members
+from transformer_mt.errors import InputError
+
+_BETWEEN = "\0"
+"""Between the members: no XML has it."""
+
+Parse = Callable[[str, str], list[Piece]]
+
+
+@dataclass(frozen=True)
+class OfficeKind:
+    """A kind of document: which members have text, and how they are read."""
+
+    needs: str
+    """A member that each such document has."""
+    has_text: re.Pattern[str]
+    """Matches the whole names of members with text."""
+    parse: Parse
+
+
+def _parse_page(text: str, name: str, source_lang: str) -> list[Piece]:
+    return parse_html(text, source_lang)
+
+
+def kind_of(format: str, source_lang: str) -> OfficeKind:
+    """The kind of a format: docx, pptx, xlsx, odt or epub."""
+    word = r"word/(?:document|header\d*|footer\d*|footnotes|endnotes|comments)\.xml"
+    slides = r"ppt/(?:slides/slide|notesSlides/notesSlide|comments/comment|diagrams/data)\d+\.xml"
+    cells = r"xl/(?:sharedStrings|worksheets/sheet\d+)\.xml"
+    pages = partial(_parse_page, source_lang=source_lang)
+    return {
+        "docx": OfficeKind("word/document.xml", re.compile(word), parse_ooxml),
+        "pptx": OfficeKind("ppt/presentation.xml", re.compile(slides), parse_ooxml),
+        "xlsx": OfficeKind("xl/workbook.xml", re.compile(cells), parse_ooxml),
+        "odt": OfficeKind("content.xml", re.compile(r"content\.xml|styles\.xml"), parse_odf),
+        "epub": OfficeKind("META-INF/container.xml", re.compile(r".*\.(?:xhtml|html?)"), pages),
+    }[format]
+
+
+@dataclass(frozen=True)
+class OfficeDocument:
+    """A document and its members."""
+
+    members: Sequence[Member]
+    kind: OfficeKind
+    name: str
+
+    @classmethod
+    def read(cls, raw: bytes, format: str, source_lang: str, name: str) -> "OfficeDocument":
+        """InputError if it is no such document."""
+        members, kind = read_members(raw, name), kind_of(format, source_lang)
+        if not any(member.info.filename == kind.needs for member in members):
+            raise InputError(f"{name}: must be a .{format} document with {kind.needs}, but has none")
+        return cls(members, kind, name)
+
+    def pieces(self) -> list[Piece]:
+        """All texts of the document, its members apart."""
+        pieces: list[Piece] = []
+        for member in self._with_text():
+            text, _ = decode_page(member.content, f"{self.name}/{member.info.filename}")
+            pieces += [*self.kind.parse(text, f"{self.name}/{member.info.filename}"), _BETWEEN]
+        return pieces
+
+    def written(self, translated: str) -> bytes:
+        """The document with what its pieces became."""
+        changed = {}
+        for member, text in zip(self._with_text(), translated.split(_BETWEEN)):
+            _, encoding = decode_page(member.content, member.info.filename)
+            changed[member.info.filename] = text.encode(encoding.name, "xmlcharrefreplace")
+        return packed(self.members, changed)
+
+    def _with_text(self) -> list[Member]:
+        return [member for member in self.members if self.kind.has_text.fullmatch(member.info.filename)]

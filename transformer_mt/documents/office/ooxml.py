@@ -1,0 +1,292 @@
+"""Text in Office Open XML: paragraphs of Word and PowerPoint, strings of Excel.
+
+A paragraph is a row of runs, each with its formatting. The formatting of most characters is that of the text;
+runs in another one, links and the like are marks in it. Runs of one formatting that follow one another, which
+Word divides where it has looked at the spelling, become one.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from transformer_mt.documents.markup.html_tokens import Token
+from transformer_mt.documents.markup.inline_run import pieces_of_run
+from transformer_mt.documents.markup.marked_text import MarkedText, Piece
+from transformer_mt.documents.markup.spelling import XmlSpelling
+from transformer_mt.documents.markup.xml_tokens import end_of, xml_tokens
+from transformer_mt.translation.protected_text import has_words
+
+_PARAGRAPHS = {"w:p", "a:p", "si", "is"}
+_AROUND = {"w:hyperlink", "w:ins", "w:smartTag", "w:sdt"}
+"""Elements around runs."""
+_FORMATTING = {"rPr"}
+_GAPS = {"br", "cr", "tab"}
+"""Elements that keep words apart."""
+_OUTER_SPACE = re.compile(r"<w:t>(?=\s|[^<]*\s</w:t>)")
+"""Before text at whose edges Word would drop the spaces."""
+
+
+def parse_ooxml(text: str, name: str) -> list[Piece]:
+    """The pieces of a part of a document."""
+    return list(_pieces(xml_tokens(text, name)))
+
+
+def _local(token: Token) -> str:
+    return token.name.rpartition(":")[2]
+
+
+def _raw(tokens: Sequence[Token]) -> str:
+    return "".join(token.raw for token in tokens)
+
+
+def _pieces(tokens: Sequence[Token]) -> Iterator[Piece]:
+    position = 0
+    while position < len(tokens):
+        token = tokens[position]
+        yield token.raw
+        position += 1
+        if token.kind == "start" and token.name in _PARAGRAPHS:
+            end = end_of(tokens, position - 1)
+            yield from _Paragraph(tokens[position:end]).pieces()
+            position = end
+
+
+@dataclass(frozen=True)
+class _Run:
+    """Text in one formatting."""
+
+    opening: str
+    """What stands before its characters: `<w:r><w:rPr>...</w:rPr><w:t>`."""
+    formatting: str
+    text: str
+    closing: str
+
+
+class _Paragraph:
+    """The parts of a paragraph: runs, and what stands between them."""
+
+    def __init__(self, tokens: Sequence[Token]) -> None:
+        self._parts = list(_with_fields(_parts(tokens)))
+        runs = [run for part in self._parts for run in ([part] if isinstance(part, _Run) else part.runs)]
+        sizes = Counter[str]()
+        for run in (part for part in self._parts if isinstance(part, _Run)):
+            sizes[run.formatting] += len(run.text)
+        usual = max(sizes, key=sizes.__getitem__, default=None)
+        self._usual = [part for part in self._parts if isinstance(part, _Run) and part.formatting == usual]
+        """The runs in the formatting that most characters have."""
+        self._base = next(iter(self._usual or runs), None)
+        self._text = XmlSpelling().decoded(" ".join(run.text for run in runs))
+        self._openings: set[str] = set()
+        self._others: dict[int, tuple[str, _Other, str]] = {}
+        self._texts_of_others: list[MarkedText] = []
+
+    def pieces(self) -> Iterator[Piece]:
+        """The text with what stands around it; as it is written if it has no words."""
+        base = self._base
+        if base is None or not has_words(self._text):
+            yield from (piece for part in self._parts for piece in _as_written(part))
+            return
+        opening = self._reopened(base, -1)
+        tokens = [token for number in range(len(self._parts)) for token in self._tokens(base, number)]
+        pieces = pieces_of_run(tokens, self._write, XmlSpelling())
+        main = next(
+            i
+            for i, piece in enumerate(pieces)
+            if isinstance(piece, MarkedText) and not any(piece is other for other in self._texts_of_others)
+        )
+        text = pieces[main]
+        assert isinstance(text, MarkedText)
+        *first, before = self._merged([opening, *pieces[:main], ""])
+        after, *last = self._merged(["", *pieces[main + 1 :], base.closing])
+        yield from first
+        yield replace(text, finish=lambda body: self._clean(f"{before}{body}{after}"))
+        yield from last
+
+    def _reopened(self, base: _Run, number: int) -> str:
+        """The beginning of the next run in the usual formatting after this part."""
+        following = (run for part in self._parts[number + 1 :] for run in self._usual if run is part)
+        opening = next(following, base).opening
+        self._openings.add(opening + base.closing)
+        return opening
+
+    def _tokens(self, base: _Run, number: int) -> list[Token]:
+        """A part of the paragraph between characters of the usual formatting."""
+        part = self._parts[number]
+        if isinstance(part, _Run):
+            if part.formatting == base.formatting and self._usual:
+                return [Token("text", part.text)]
+            return _around(
+                base.closing + part.opening, part.text, part.closing + self._reopened(base, number)
+            )
+        if part.runs:
+            run = max(part.runs, key=lambda run: len(run.text))
+            opening = base.closing + part.before + run.opening
+            text = "".join(run.text for run in part.runs)
+            return _around(opening, text, run.closing + part.after + self._reopened(base, number))
+        around = base.closing, part, self._reopened(base, number)
+        is_gap = any(_local(inner) in _GAPS for inner in part.tokens)
+        token = Token("object", around[0] + _raw(part.tokens) + around[2], "br" if is_gap else "")
+        self._others[id(token)] = around
+        return [token]
+
+    def _write(self, token: Token) -> list[Piece]:
+        if id(token) not in self._others:
+            return [token.raw]
+        before, part, after = self._others[id(token)]
+        inside = part.written()
+        self._texts_of_others += [piece for piece in inside if isinstance(piece, MarkedText)]
+        return [before, *inside, after]
+
+    def _merged(self, pieces: Sequence[Piece]) -> list[Piece]:
+        """The pieces with all markup between two texts as one, without runs that have no text."""
+        found: list[Piece] = []
+        for piece in pieces:
+            if isinstance(piece, str) and found and isinstance(found[-1], str):
+                found[-1] += piece
+            else:
+                found.append(piece)
+        return [self._clean(piece) if isinstance(piece, str) else piece for piece in found]
+
+    def _clean(self, written: str) -> str:
+        for empty in self._openings:
+            written = written.replace(empty, "")
+        return _OUTER_SPACE.sub('<w:t xml:space="preserve">', written)
+
+
+def _around(opening: str, text: str, closing: str) -> list[Token]:
+    return [Token("start", opening, "r"), Token("text", text), Token("end", closing, "r")]
+
+
+@dataclass(frozen=True)
+class _Other:
+    """What is no run of text: a picture, a tab, a link around runs."""
+
+    tokens: Sequence[Token]
+    runs: Sequence[_Run] = ()
+    """The runs of text within it, if there is nothing else."""
+    before: str = ""
+    after: str = ""
+
+    def written(self) -> list[Piece]:
+        """It as it is written, with the texts of text boxes in it."""
+        return list(_pieces(self.tokens))
+
+
+def _as_written(part: "_Run | _Other") -> list[Piece]:
+    if isinstance(part, _Run):
+        return [part.opening + part.text + part.closing]
+    return part.written()
+
+
+def _parts(tokens: Sequence[Token]) -> Iterator["_Run | _Other"]:
+    """The elements of a paragraph."""
+    position = 0
+    while position < len(tokens):
+        token = tokens[position]
+        end = end_of(tokens, position) + 1 if token.kind == "start" else position + 1
+        inside = tokens[position:end]
+        if token.kind == "start" and _local(token) == "r":
+            yield from _of_run(inside)
+        elif token.kind == "start" and _local(token) == "t":  # a plain string of a table
+            yield _Run(token.raw, "", _raw(inside[1:-1]), inside[-1].raw)
+        elif token.kind == "start" and token.name in _AROUND:
+            yield _of_wrapper(inside)
+        else:
+            yield _Other(inside)
+        position = end
+
+
+def _of_run(tokens: Sequence[Token]) -> Iterator["_Run | _Other"]:
+    """A run; one with text and more, such as line breaks, is divided."""
+    opening, position = tokens[0].raw, 1
+    formatting = ""
+    if len(tokens) > 1 and tokens[1].kind in ("start", "object") and _local(tokens[1]) in _FORMATTING:
+        end = end_of(tokens, 1) + 1 if tokens[1].kind == "start" else 2
+        formatting, position = _raw(tokens[1:end]), end
+    content = tokens[position:-1]
+    begin, closing = opening + formatting, tokens[-1].raw
+    elements = list(_elements(content))
+    is_text = [element[0].kind == "start" and _local(element[0]) == "t" for element in elements]
+    if not any(is_text):
+        yield _Other(tokens)
+        return
+    for element, has_text in zip(elements, is_text):
+        if has_text:
+            yield _Run(begin + element[0].raw, formatting, _raw(element[1:-1]), element[-1].raw + closing)
+        else:
+            outer = Token("object", begin), *element, Token("object", closing)
+            yield _Other(outer)
+
+
+def _elements(tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:
+    position = 0
+    while position < len(tokens):
+        end = end_of(tokens, position) + 1 if tokens[position].kind == "start" else position + 1
+        yield tokens[position:end]
+        position = end
+
+
+def _of_wrapper(tokens: Sequence[Token]) -> _Other:
+    """An element around runs, which are taken apart if there is nothing else in it."""
+    starts = [i for i, t in enumerate(tokens) if t.kind == "start" and t.name == "w:r"]
+    if not starts:
+        return _Other(tokens)
+    first, last = starts[0], end_of(tokens, starts[-1])
+    parts = list(_parts(tokens[first : last + 1]))
+    runs = [part for part in parts if isinstance(part, _Run)]
+    if len(runs) < len(parts) or not any(run.text for run in runs):
+        return _Other(tokens)
+    return _Other(tokens, runs, _raw(tokens[:first]), _raw(tokens[last + 1 :]))
+
+
+def _with_fields(parts: Iterator["_Run | _Other"]) -> Iterator["_Run | _Other"]:
+    """Fields, such as references and page numbers, as one part each: their beginning, code and end belong
+    together. One that ends in another paragraph is left as it is.
+    """
+    waiting: list[_Run | _Other] = []
+    depth = 0
+    for part in parts:
+        kind = _field_kind(part)
+        depth += {"begin": 1, "end": -1}.get(kind, 0)
+        if depth < 0:  # it began in another paragraph
+            depth = 0
+            yield part
+        elif depth or (waiting and kind == "end"):
+            waiting.append(part)
+            if not depth:
+                yield _field(waiting)
+                waiting = []
+        else:
+            yield part
+    yield from waiting
+
+
+def _field_kind(part: "_Run | _Other") -> str:
+    if isinstance(part, _Run):
+        return ""
+    mark = next((token for token in part.tokens if token.name == "w:fldChar"), None)
+    return (mark.attribute("w:fldchartype") or "") if mark else ""
+
+
+def _field(parts: Sequence["_Run | _Other"]) -> _Other:
+    """A field: its result is translated if it is text alone and has words."""
+    tokens = [
+        token
+        for part in parts
+        for token in (
+            part.tokens
+            if isinstance(part, _Other)
+            else (Token("object", part.opening), Token("text", part.text), Token("object", part.closing))
+        )
+    ]
+    runs = [i for i, part in enumerate(parts) if isinstance(part, _Run)]
+    is_one = bool(runs) and runs == list(range(runs[0], runs[-1] + 1))
+    texts = [part for part in parts if isinstance(part, _Run)]
+    if not is_one or not any(any(map(str.isalpha, run.text)) for run in texts):
+        return _Other(tokens)
+    before, after = (
+        "".join(_raw(part.tokens) for part in own if isinstance(part, _Other))
+        for own in (parts[: runs[0]], parts[runs[-1] + 1 :])
+    )
+    return _Other(tokens, texts, before, after)

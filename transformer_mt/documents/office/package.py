@@ -1,0 +1,76 @@
+"""Zip files of documents: their members read with care, and written again with others in their place."""
+
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+
+from transformer_mt.errors import InputError
+
+_MOST_BYTES = 2_000_000_000
+_MOST_MEMBER = 400_000_000
+_MOST_RATIO = 1000
+"""What a member, and all of them, may unpack to; and how many times its packed size, beyond some size."""
+_SMALL = 10_000_000
+_OLD = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+"""Begins files of old office programs, and those that are protected by a password."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """A file in a zip file."""
+
+    info: zipfile.ZipInfo
+    content: bytes
+
+
+def read_members(raw: bytes, name: str) -> list[Member]:
+    """All members of a zip file. InputError if it is none, is protected by a password, has macros, or would
+    unpack to more than a document has.
+    """
+    if raw.startswith(_OLD):
+        raise InputError(
+            f"{name}: must be in today's format without a password, but is older or protected; save it again"
+        )
+    try:
+        with zipfile.ZipFile(BytesIO(raw)) as archive:
+            infos = archive.infolist()
+            _check(infos, name)
+            return [Member(info, _content(archive, info, name)) for info in infos]
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError) as error:
+        raise InputError(f"{name}: must be a whole zip file, as such documents are: {error}") from None
+
+
+def _check(infos: Sequence[zipfile.ZipInfo], name: str) -> None:
+    if any(info.flag_bits & 1 for info in infos):
+        raise InputError(f"{name}: must not be protected by a password, but is; save it without one")
+    if macro := next((i.filename for i in infos if Path(i.filename).name.lower() == "vbaproject.bin"), None):
+        raise InputError(f"{name}: must not have macros, but has {macro}; save it without them")
+    if len({info.filename for info in infos}) < len(infos):
+        raise InputError(f"{name}: must have each member once, but has one twice")
+    if sum(info.file_size for info in infos) > _MOST_BYTES:
+        raise InputError(f"{name}: must unpack to at most {_MOST_BYTES:,} bytes, but is larger")
+
+
+def _content(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> bytes:
+    """A member unpacked, no further than allowed, whatever size the file says it has."""
+    most = min(_MOST_MEMBER, max(_SMALL, _MOST_RATIO * info.compress_size))
+    with archive.open(info) as member:
+        content = member.read(most + 1)
+    if len(content) > most:
+        raise InputError(f"{name}: must not unpack to so much, but {info.filename} has over {most:,} bytes")
+    return content
+
+
+def packed(members: Sequence[Member], changed: Mapping[str, bytes]) -> bytes:
+    """The zip file with other contents of some members, in the same order."""
+    written = BytesIO()
+    with zipfile.ZipFile(written, "w") as archive:
+        for member in members:
+            info = zipfile.ZipInfo(member.info.filename, member.info.date_time)
+            for field in ("compress_type", "comment", "create_system", "external_attr", "extra"):
+                setattr(info, field, getattr(member.info, field))
+            archive.writestr(info, changed.get(info.filename, member.content))
+    return written.getvalue()
