@@ -1,0 +1,119 @@
+"""What office documents must be, and what becomes of their formatting."""
+
+import random
+import re
+import zipfile
+
+import pytest
+
+from tests.unit.documents.office_files import random_file, word_run, zipped
+from tests.unit.documents.test_office_property import members, translated
+from tests.unit.documents.upper_case import upper_case_translator
+from transformer_mt.documents.office.documents import OfficeDocument
+from transformer_mt.documents.office.ooxml import parse_ooxml
+from transformer_mt.documents.translate import translate_pieces
+from transformer_mt.errors import InputError
+
+BODY = '<w:document xmlns:w="W"><w:body>{}</w:body></w:document>'
+
+
+def paragraph(*runs):
+    """The paragraph of these runs, translated."""
+    whole = BODY.format(f"<w:p>{''.join(runs)}</w:p>")
+    pieces = parse_ooxml(whole, "f")
+    out = "".join(
+        part.written for part in translate_pieces(upper_case_translator(split_sentences=False), pieces)
+    )
+    return re.fullmatch(BODY.replace("{}", "<w:p>(.*)</w:p>"), out, re.DOTALL)[1]
+
+
+def test_runs_of_one_formatting_are_one_text():
+    """Word divides them where somebody typed, or where it looked at the spelling."""
+    divided = word_run("Hel"), "<w:proofErr/>", word_run("lo wor"), word_run("ld", "<w:b/>"), word_run(".")
+    assert paragraph(*divided) == "".join((
+        word_run("HEL"), "<w:proofErr/>", word_run("LO WOR"), word_run("LD", "<w:b/>"), word_run("."),
+    ))  # fmt: skip
+    assert paragraph(word_run("one "), word_run("text")) == word_run("ONE ").replace("ONE ", "ONE TEXT")
+
+
+def test_a_line_break_keeps_words_apart():
+    text = "<w:r><w:t>one</w:t><w:br/><w:t>two</w:t></w:r>"
+    assert paragraph(text) == f"{word_run('ONE')}<w:r><w:br/></w:r>{word_run('TWO')}"
+
+
+def test_texts_of_boxes_in_pictures_are_translated():
+    box = f"<w:r><w:pict><w:txbxContent><w:p>{word_run('in a box')}</w:p></w:txbxContent></w:pict></w:r>"
+    boxed = box.replace("in a box", "IN A BOX")
+    assert paragraph(box) == boxed
+    assert paragraph(word_run("a "), box, word_run("b")) == word_run("A ") + boxed + word_run("B")
+
+
+def test_results_of_fields_are_text_and_codes_stay():
+    mark, code = (
+        '<w:r><w:fldChar w:fldCharType="{}"/></w:r>',
+        "<w:r><w:instrText>HYPERLINK x</w:instrText></w:r>",
+    )
+    field = mark.format("begin") + code + mark.format("separate") + "{}" + mark.format("end")
+    written = paragraph(word_run("see "), field.format(word_run("this page")), word_run(" now"))
+    assert written == word_run("SEE ") + field.format(word_run("THIS PAGE")) + word_run(" NOW")
+    begun = mark.format("begin") + code + mark.format("separate") + word_run("a line")
+    assert paragraph(begun) == mark.format("begin") + code + mark.format("separate") + word_run("A LINE")
+
+
+def test_deleted_text_stays():
+    deleted = "<w:del><w:r><w:delText>old</w:delText></w:r></w:del>"
+    assert paragraph(word_run("new "), deleted) == word_run("NEW ") + deleted
+
+
+def broken(format="docx", **changes):
+    raw, _ = random_file(format, 3)
+    return zipped({**members(raw), **changes})
+
+
+DOCX = random_file("docx", 3)[0]
+ENTITY = '<!DOCTYPE d [<!ENTITY x SYSTEM "file:///etc/passwd">]><w:document xmlns:w="W">&x;</w:document>'
+DAMAGED = {
+    "cut short": (DOCX[:300], "must be a whole zip file, as such documents are"),
+    "not a zip file": (b"Hello", "must be a whole zip file, as such documents are"),
+    "old or protected": (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600), "without a password"),
+    "another kind": (random_file("xlsx", 1)[0], "must be a .docx document with word/document"),
+    "macros": (broken(**{"word/vbaProject.bin": "x"}), "must not have macros, but has word/vbaProject.bin"),
+    "entities": (broken(**{"word/document.xml": ENTITY}), "must not define XML entities, but does"),
+    "broken XML": (broken(**{"word/document.xml": "<w:document>"}), "document.xml:1: must be well-formed"),
+    "a bomb": (broken(**{"word/media/a.bin": "0" * 50_000_000}), "must not unpack to so much, but word"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", DAMAGED)
+def test_what_is_no_document_is_refused_in_one_line(what):
+    raw, message = DAMAGED[what]
+    with pytest.raises(InputError, match=re.escape(message)) as error:
+        OfficeDocument.read(raw, "docx", "en", "f").pieces()
+    assert "\n" not in str(error.value)
+
+
+def test_a_password_is_refused(tmp_path):
+    raw = bytearray(DOCX)
+    for at in (m.start() for m in re.finditer(rb"PK\x03\x04|PK\x01\x02", DOCX)):
+        raw[at + (6 if raw[at + 2] == 3 else 8)] |= 1  # what a member that is encrypted says
+    with pytest.raises(InputError, match="must not be protected by a password, but is"):
+        OfficeDocument.read(bytes(raw), "docx", "en", "f")
+
+
+def test_members_keep_their_order_dates_and_compression(tmp_path):
+    raw = zipped({"mimetype": "application/epub+zip"}, zipfile.ZIP_STORED)
+    book = members(random_file("epub", 2)[0])
+    (tmp_path / "a.epub").write_bytes(raw)
+    with zipfile.ZipFile(tmp_path / "a.epub", "a") as archive:
+        for name, content in list(book.items())[1:]:
+            info = zipfile.ZipInfo(name, (2001, 2, 3, 4, 5, 6))
+            info.compress_type = random.Random(name).choice((zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED))
+            archive.writestr(info, content)
+    (tmp_path / "b.epub").write_bytes(
+        translated((tmp_path / "a.epub").read_bytes(), "epub", upper_case_translator(split_sentences=False))
+    )
+    facts = []
+    for name in ("a.epub", "b.epub"):
+        with zipfile.ZipFile(tmp_path / name) as archive:
+            facts.append([(i.filename, i.date_time, i.compress_type) for i in archive.infolist()])
+    assert facts[0] == facts[1]
