@@ -58,7 +58,8 @@ def calibrate(
     """The confidence of the translator's own search; None if there are too few sentences. `documents` are the
     numbers of their documents.
     """
-    sentences, documents = sentences[:_MOST], documents and documents[:_MOST]
+    sentences = sentences[:_MOST]
+    documents = documents and documents[: len(sentences)]
     if len(sentences) < LEAST:
         return None
     sources = [src for src, _ in sentences]
