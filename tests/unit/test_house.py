@@ -59,9 +59,11 @@ ALLOWED = {
     "documents.markup": {"text", "translation"},
     "documents.strings": {"documents.markup"},
     "documents.office": {"documents.markup", "translation"},
+    "documents.plain": {"documents.markup"},
     "documents.subtitles": {"documents.markup", "text", "translation"},
     "documents": {
-        "documents.markup", "documents.strings", "documents.subtitles", "text", "translation",
+        "documents.markup", "documents.plain", "documents.strings", "documents.subtitles", "text",
+        "translation",
     },
     "evaluation": {"config", "data.corpora", "runs", "terms", "text", "translation"},
     "training.parallel": {"config"},
@@ -110,8 +112,8 @@ ALLOWED = {
         "terms", "text", "training.parallel", "translation", "translation.engines",
     },
     "cli.translating": {
-        "cli.options", "documents", "documents.markup", "documents.office", "importing", "runs", "text",
-        "translation",
+        "cli.options", "documents", "documents.markup", "documents.office", "importing", "memories", "runs",
+        "text", "translation",
     },
     "cli": {
         "cli.options", "cli.translating", "config", "config.parts", "data.corpora", "data.preparation",

@@ -17,6 +17,7 @@ from transformer_mt.cli.options.ranks import has_ranks, join_ranks
 from transformer_mt.cli.options.references import add_references
 from transformer_mt.cli.translating import document, resume
 from transformer_mt.cli.translating.checks import check_options
+from transformer_mt.cli.translating.memory_out import memory_out
 from transformer_mt.documents.formats import FORMATS, format_of
 from transformer_mt.errors import InputError
 from transformer_mt.files import missing
@@ -68,6 +69,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--tag", metavar="TAG", help="a tag of the training corpora, put before each sentence"
     )
     add_references(parser)
+    parser.add_argument(
+        "--memory-out", metavar="FILE.tmx", help="write what is translated into a translation memory, too"
+    )
     parser.add_argument("--protect", metavar="REGEX", help="text it matches passes through unchanged")
     parser.add_argument(
         "--format",
@@ -110,6 +114,7 @@ def _translate(arguments: argparse.Namespace) -> int:
             return 0
         # The first lines before the output is opened, which empties it: they may be no text.
         first_task = next(work, None)
+        remember = memory_out(arguments, translator, files)
         output = _open_output(arguments, translator, files)
         bar = _progress(arguments, done, files)
         for task in chain([first_task] if first_task else [], work):
@@ -117,6 +122,8 @@ def _translate(arguments: argparse.Namespace) -> int:
             for number, result in enumerate(results, start=task.first):
                 _write(_format(number, result, arguments), number, result.problems, output)
                 output.flush()  # a caller may wait for this line
+                if "unchanged" not in result.flags:
+                    remember(result.source, result.translation)
                 bar(1)
     if arguments.output:
         resume.end(Path(arguments.output))

@@ -8,6 +8,7 @@ _ENDINGS = {
     **dict.fromkeys((".html", ".htm"), "html"),
     ".srt": "srt",
     ".vtt": "vtt",
+    **dict.fromkeys((".md", ".markdown"), "markdown"),
     **dict.fromkeys((".po", ".pot"), "po"),
     **dict.fromkeys((".xlf", ".xliff"), "xliff"),
     **dict.fromkeys((".json", ".arb"), "json"),
@@ -18,7 +19,8 @@ _ENDINGS = {
 }
 OFFICE = frozenset({"docx", "pptx", "xlsx", "odt", "epub"})
 """Formats that are zip files, which a translation is written into as a whole."""
-FORMATS = ("text", *dict.fromkeys(_ENDINGS.values()))
+FORMATS = ("text", "wrapped", *dict.fromkeys(_ENDINGS.values()))
+"""All formats; the first two have no ending of their own."""
 WITH_ENCODING = frozenset({"html", "xliff", "android", "apple"})
 """Formats whose files may say that they are in another encoding than UTF-8."""
 _NOT_READ = {

@@ -1,6 +1,7 @@
 """The texts of a document translated, with their markup."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -9,6 +10,8 @@ from transformer_mt.documents.formats import FORMATS
 from transformer_mt.documents.markup.html import parse_html
 from transformer_mt.documents.markup.marked_text import BREAK, MarkedText, Piece, flat
 from transformer_mt.documents.placement import place
+from transformer_mt.documents.plain.markdown_text import parse_markdown
+from transformer_mt.documents.plain.wrapped import parse_wrapped
 from transformer_mt.documents.strings.android_strings import parse_android
 from transformer_mt.documents.strings.apple_strings import parse_strings
 from transformer_mt.documents.strings.gettext import parse_po
@@ -34,6 +37,8 @@ class Part:
     written: str
     problems: list[str] = field(default_factory=list)
     """Sentences about the text's translation."""
+    pairs: list[tuple[str, str]] = field(default_factory=list)
+    """The text, and those within its markup, with their translations."""
 
 
 def parse(
@@ -49,6 +54,10 @@ def parse(
             return parse_srt(text, translator.target_lang, name)
         case "vtt":
             return parse_vtt(text, translator.target_lang, name)
+        case "markdown":
+            return parse_markdown(text)
+        case "wrapped":
+            return parse_wrapped(text)
         case "po":
             return parse_po(text, name)
         case "xliff":
@@ -77,6 +86,7 @@ def translate_pieces(
     """
     texts = [piece for piece in pieces if isinstance(piece, MarkedText)]
     markup = _markup_before(pieces)
+    again = _Again([] if translator.reads_before else texts[done:])
     size, start = ChunkSize(), done
     while start < len(texts):
         chunk = texts[start : start + size.next()]
@@ -86,9 +96,10 @@ def translate_pieces(
         options = Options(
             align=True, tag=tag, protect=patterns, documents=[0] * len(parts), lines_before=len(before)
         )
-        results = translator.stream([text.text for text in parts], options)
+        results = again.results(parts, translator, options)
         for i, text in enumerate(chunk, start=start):
             own = list(islice(results, 1 + len(text.inner)))
+            pairs = [(result.source, result.translation) for result in own if "unchanged" not in result.flags]
             written, unplaced = write(text, [result.n_best[0] for result in own])
             if text.text.strip() and not own[0].translation.strip():
                 yield Part(
@@ -97,10 +108,44 @@ def translate_pieces(
                 continue
             unplaced += _lost_parts(text, own[0])
             problems = [problem for result in own for problem in [*result.problems, *warnings_of(result)]]
-            yield Part(markup[i] + written, [*problems, *unplaced])
+            yield Part(markup[i] + written, [*problems, *unplaced], pairs)
         start += len(chunk)
     if done <= len(texts):
         yield Part(markup[-1])
+
+
+class _Again:
+    """Translates a text that occurs again, with the same code in it, only once."""
+
+    def __init__(self, texts: Sequence[MarkedText]) -> None:
+        """`texts` are those that are still to come; none if each depends on those before it."""
+        self._left = Counter(map(_key, all_texts(texts)))
+        self._known: dict[_Key, Translation] = {}
+
+    def results(
+        self, parts: Sequence[MarkedText], translator: Translator, options: Options
+    ) -> Iterator[Translation]:
+        """The results of the parts, in order."""
+        if not self._left:
+            yield from translator.stream([part.text for part in parts], options)
+            return
+        keys = list(map(_key, parts))
+        first = {key: i for i, key in reversed(list(enumerate(keys))) if key not in self._known}
+        asked = sorted(first.values())
+        found = translator.stream([parts[i].text for i in asked], options.of_lines(asked))
+        for key in keys:
+            result = self._known.pop(key, None) or next(found)
+            self._left[key] -= 1
+            if self._left[key]:  # memory is freed with the last one
+                self._known[key] = result
+            yield result
+
+
+_Key = tuple[str, tuple[str, ...]]
+
+
+def _key(text: MarkedText) -> _Key:
+    return text.text, tuple(text.literals())
 
 
 def all_texts(texts: Sequence[MarkedText]) -> list[MarkedText]:

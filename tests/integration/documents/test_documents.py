@@ -179,6 +179,22 @@ def test_options_of_lines_are_refused(tiny_run, page, cli, words, message):
         ("a.srt", b"no subtitles", "a.srt: must be subtitles in SRT format, but are not in line 1"),
         ("a.html", b"\xef\xbb\xbfab\ncd\xe9", "a.html:2: must be UTF-8, but byte 0xe9 is not"),
         ("a.html", b"%PDF-1.7", "a.html: must be text in UTF-8, but is a PDF file"),
+        ("a.vtt", b"00:01.000 --> 00:02.000", "a.vtt: must be subtitles that begin with WEBVTT, but do not"),
+        ("a.vtt", b"WEBVTT\n\n1:00 --> 2:00\nA", "must have times such as 00:01.000 --> 00:02.000 in line 3"),
+        ("a.json", b'{"a": }', "a.json: must be JSON: Expecting value: line 1 column 7"),
+        ("a.yaml", b"a: [", "a.yaml: must be YAML: "),
+        (
+            "a.po",
+            b'msgid "a"\nmsgstr "b"\nnonsense\n',
+            "a.po:3: must be an entry of a .po file, but is 'nonsense'",
+        ),
+        (
+            "a.xml",
+            b"<html></html>",
+            "a.xml: must have the root <resources>, as Android's strings have, but has <html>",
+        ),
+        ("a.xlf", b"<a>", "a.xlf:1: must be well-formed XML, but is not: no element found"),
+        ("a.strings", b'"a" = "b";\n"c" "d";', 'a.strings:2: must be "key" = "value"; but is'),
     ],
 )
 def test_what_is_no_document_is_refused(tiny_run, tmp_path, cli, name, content, message):
@@ -187,13 +203,13 @@ def test_what_is_no_document_is_refused(tiny_run, tmp_path, cli, name, content, 
     assert status == 2 and message in err and not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("name", ["a.vtt", "a.xhtml", "a.csv", "a.xliff.gz"])
+@pytest.mark.parametrize("name", ["a.pdf", "a.xhtml", "a.csv", "a.tmx.gz", "a.docm"])
 def test_a_format_that_is_not_read_is_refused(tiny_run, tmp_path, cli, name):
     """Its markup was translated as if it were text."""
     (tmp_path / name).write_text("WEBVTT\n", encoding="utf-8")
     status, out, err = cli("translate", tiny_run, "-i", tmp_path / name)
     assert status == 2 and out == ""
-    assert "must be a text file, .html or .srt, but ends in ." in err and "or set --format text to" in err
+    assert "must be a text file or end in .html, " in err and "or set --format text to" in err
     assert cli("translate", tiny_run, "A dog.", "--json", "-o", tmp_path / "o.jsonl")[0] == 0
 
 
@@ -314,3 +330,22 @@ def test_a_number_that_is_lost_is_reported(tiny_run, cli):
         status == 0
         and "text 1: a number of the source is not in the translation: 'The 77 dogs sleep.'" in err
     )
+
+
+def test_what_was_translated_is_a_memory_for_the_next_time(tiny_run, tmp_path, cli):
+    from transformer_mt.data.corpora.tmx import read_tmx
+
+    page, memory = tmp_path / "a.html", tmp_path / "memory.tmx"
+    page.write_text(
+        "<p>The dog sleeps.<p>A <b>cat</b> &amp; a bird.<p>The dog sleeps.<p>42", encoding="utf-8"
+    )
+    result = cli("translate", tiny_run, "-i", page, "-o", tmp_path / "b.html", "--memory-out", memory)
+    assert result.status == 0, result.err
+    pairs = list(read_tmx(str(memory), ["en", "de"]))
+    assert [source for source, _ in pairs] == ["The dog sleeps.", "A cat & a bird."]
+    lines = [source for source, _ in pairs]
+    again = cli("translate", tiny_run, *lines, "--memory", memory, "--memory-out", tmp_path / "again.tmx")
+    assert again.out.splitlines() == [target for _, target in pairs]
+    assert list(read_tmx(str(tmp_path / "again.tmx"), ["en", "de"])) == pairs
+    refused = cli("translate", tiny_run, "A dog.", "--memory-out", "memory.csv")
+    assert "--memory-out must end in .tmx, but is memory.csv" in refused.err

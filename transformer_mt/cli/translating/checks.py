@@ -5,6 +5,7 @@ import os
 import sys
 from pathlib import Path
 
+from transformer_mt.cli.options.ranks import has_ranks
 from transformer_mt.errors import InputError
 
 
@@ -20,6 +21,12 @@ def check_options(arguments: argparse.Namespace) -> None:
         raise InputError("--resume requires --output FILE, which it completes")
     if arguments.resume and arguments.n_best > 1 and not arguments.json:
         raise InputError("--resume requires one line of output per input line; with --n-best use --json")
+    if arguments.memory_out and not arguments.memory_out.endswith(".tmx"):
+        raise InputError(f"--memory-out must end in .tmx, but is {arguments.memory_out}")
+    if arguments.memory_out and (arguments.resume or has_ranks()):
+        raise InputError(
+            "--memory-out requires that one process translates all: leave out --resume and torchrun"
+        )
     if arguments.output and arguments.output.endswith((".gz", ".bz2", ".xz", ".zst")):
         raise InputError(
             f"--output must be the name of a text file, but is {arguments.output}; pack it afterwards"

@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING
 from transformer_mt.cli.options.model import load_translator
 from transformer_mt.cli.options.ranks import has_ranks
 from transformer_mt.cli.translating import resume
+from transformer_mt.cli.translating.memory_out import memory_out
 from transformer_mt.documents.formats import OFFICE, WITH_ENCODING
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.files import write_bytes
@@ -49,6 +50,7 @@ def translate(arguments: argparse.Namespace, format: str) -> int:
     facts["the setting --attributes"] = str(arguments.attributes)
     facts["the input"] = hashlib.sha256(raw).hexdigest()  # standard input, too
     with ExitStack() as files:
+        remember = memory_out(arguments, translator, files)
         resumed, output = _open_output(arguments, facts, encoding.name, files, office)
         done = resumed or 0
         if resumed is not None:
@@ -59,6 +61,8 @@ def translate(arguments: argparse.Namespace, format: str) -> int:
             for problem in part.problems:
                 say(f"text {number}: {problem}")
             output.write(part.written)
+            for pair in part.pairs:
+                remember(*pair)
             bar(number <= total)
         output.end()
     return 0

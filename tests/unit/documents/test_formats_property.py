@@ -1,8 +1,9 @@
-"""Random files of interface texts through a model that writes capitals come back as they were, but for the
+"""Random files of text formats through a model that writes capitals come back as they were, but for the
 words.
 """
 
 import random
+import re
 
 import pytest
 
@@ -187,9 +188,64 @@ def vtt_file(draw):
     return text, text
 
 
+def markdown_file(draw):
+    inline = (
+        "**big**", "*a _b_ c*", "`code()`", '[a link](http://X.EXAMPLE/A_B "T")', "[ref][R]", "<https://Y.EXAMPLE/>",
+        "![a picture](A.PNG)", r"\*", "&amp;", "~~no~~", "<b>b</b>", "x_y_z", "a  \nb", "3 < 4", "[sic]",
+    )  # fmt: skip
+
+    def text():
+        return phrase(draw, inline)
+
+    blocks = []
+    for _ in range(draw.randint(1, 6)):
+        kind = draw.randint(0, 8)
+        if kind == 0:
+            blocks.append(f"{'#' * draw.randint(1, 4)} {phrase(draw)}{draw.choice(('', ' #'))}")
+        elif kind == 1:
+            blocks.append(f"{phrase(draw)}\n---")
+        elif kind == 2:
+            blocks.append("\n".join(f"{draw.choice('-*')} {text()}" for _ in range(draw.randint(1, 3))))
+        elif kind == 3:
+            blocks.append(f"1. {text()}\n   {text()}\n2. {text()}")
+        elif kind == 4:
+            blocks.append(f"> {text()}\n> {text()}")
+        elif kind == 5:
+            blocks.append("```python\nX = 1\n```")
+        elif kind == 6:
+            cells = [phrase(draw, inline[:4]) for _ in range(4)]
+            blocks.append(f"| {cells[0]} | {cells[1]} |\n|---|---|\n| {cells[2]} | {cells[3]} |")
+        else:
+            blocks.append("\n".join(text() for _ in range(draw.randint(1, 3))))
+    front = draw.choice(("", "", "---\nTITLE: STAYS\n---\n"))
+    whole = front + "\n\n".join([*blocks, "[R]: http://X.EXAMPLE\n"])
+    whole = whole.replace("\n", draw.choice(("\n", "\r\n")))
+    return whole, whole
+
+
+def wrapped_file(draw):
+    paragraphs = []
+    for _ in range(draw.randint(1, 5)):
+        start, hanging = draw.choice(
+            (("", ""), ("", ""), ("  ", "  "), ("- ", "  "), ("> ", "> "), ("1. ", "   "))
+        )
+        words = " ".join(phrase(draw) for _ in range(draw.randint(1, 6)))
+        words = re.split(" (?!kg)", words)  # a number stays with its unit
+        lines, line = [], start
+        for word in words:
+            if len(line) + len(word) > 60:
+                lines.append(line.rstrip(" "))
+                line = hanging
+            line += word + " "
+        paragraphs.append("\n".join([*lines, line.rstrip(" ")]))
+    text = "\n\n".join(paragraphs) + draw.choice(("", "\n"))
+    text = text.replace("\n", draw.choice(("\n", "\r\n")))
+    return text, text
+
+
 FILES = {
     "json": json_file, "yaml": yaml_file, "android": android_file, "apple": apple_file, "po": po_file,
-    "xliff": xliff_file, "vtt": vtt_file,
+    "xliff": xliff_file, "vtt": vtt_file, "markdown": markdown_file, "wrapped": wrapped_file,
 }  # fmt: skip
 
 

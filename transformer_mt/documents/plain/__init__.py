@@ -1,0 +1,1 @@
+"""Plain text with structure: hard-wrapped paragraphs, Markdown."""

@@ -1,0 +1,259 @@
+"""Markdown: paragraphs, headings, items and cells are translated; code, addresses and markup stay.
+
+markdown-it-py says which lines and characters are what; all but the words is written as it was.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from transformer_mt.documents.markup.html_tokens import Token
+from transformer_mt.documents.markup.inline_run import pieces_of_run
+from transformer_mt.documents.markup.marked_text import BYTE_ORDER_MARK, MarkedText, Piece
+from transformer_mt.documents.markup.spelling import Spelling, units
+from transformer_mt.errors import InputError
+
+_FRONT_MATTER = re.compile(r"---[ \t]*\r?\n.*?^(?:---|\.\.\.)[ \t]*\r?\n", re.DOTALL | re.MULTILINE)
+_LINK_END = re.compile(
+    r"\]\([ \t\r\n]*(?:<[^<>\r\n]*>|(?:[^\s()\\]|\\.|\((?:[^\s()\\]|\\.|\([^\s()]*\))*\))*)"
+    r"(?:\s+(?:\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|\((?:[^()\\]|\\.)*\)))?\s*\)"
+    r"|\]\[[^\]]*\]|\]"
+)
+_BREAK = re.compile(r"(?:\\|[ \t]*)\r?\n(?P<start>[ \t]*(?:>[ \t]?)*[ \t]*)")
+_BEGINS_MARKUP = re.compile(r"[-+#>=]|\d{1,9}[.)](?=\s)")
+_PUNCTUATION = r"[!-/:-@\[-`{-~]"
+_UNIT = re.compile(rf"\\{_PUNCTUATION}|(?:\r?\n)[ \t]*(?:>[ \t]?)*[ \t]*|&[^;\s]+;|.", re.DOTALL)
+
+
+class MarkdownSpelling(Spelling):
+    """Characters that are markup have a backslash; a line end is followed by the markup of the next line."""
+
+    usual: ClassVar = {c: f"\\{c}" for c in "*[]`<\\"}
+
+    def units(self, raw: str) -> Iterator[tuple[str, str]]:
+        for unit in _UNIT.findall(raw):
+            if unit[0] == "\\" and len(unit) > 1:
+                yield unit[1], unit
+            elif unit[0] in "\r\n":
+                yield "\n", unit
+            elif unit[0] == "&" and len(unit) > 1:
+                yield "".join(characters for characters, _ in units(unit)), unit
+            else:
+                yield unit, unit
+
+    def _is_safe(self, text: str, i: int) -> bool:
+        return True  # as in the source, where it is no markup
+
+
+def parse_markdown(text: str) -> list[Piece]:
+    """The pieces of a text. A front matter stays."""
+    try:
+        from markdown_it import MarkdownIt
+    except ImportError:
+        raise InputError("this needs markdown-it-py: pip install 'transformer-mt[documents]'") from None
+    mark = text[: text.startswith(BYTE_ORDER_MARK)]
+    front = _FRONT_MATTER.match(text, len(mark))
+    begin = front.end() if front else len(mark)
+    body = text[begin:]
+    pieces: list[Piece] = [text[:begin]]
+    position = 0
+    for block, start, end in _blocks(MarkdownIt("commonmark").enable(["table", "strikethrough"]), body):
+        pieces += [body[position:start], *_of_block(body[start:end], block)]
+        position = end
+    return [*pieces, body[position:]]
+
+
+def _blocks(parser: Any, text: str) -> Iterator[tuple[Any, int, int]]:
+    """(token, begin, end) of each block of text; `text` are the characters of its lines, without the markup
+    before the first and after the last.
+    """
+    normal = text.replace("\r\n", "\n").replace("\r", "\n")
+    starts = [0]
+    for line in text.splitlines(keepends=True):
+        starts.append(starts[-1] + len(line))
+    position = 0
+    for token in parser.parse(normal):
+        if token.type != "inline" or not token.content.strip():
+            continue
+        lines = token.content.split("\n")
+        first, last = token.map[0], token.map[0] + len(lines) - 1
+        begin = text.find(lines[0].strip(), max(position, starts[first]))
+        end_of_last = starts[min(last + 1, len(starts) - 1)]
+        at = begin if first == last else starts[last]
+        end = text.find(lines[-1].strip(), at) + len(lines[-1].strip())
+        if begin < 0 or end > end_of_last or end <= begin:
+            continue
+        position = end
+        yield token, begin, end
+
+
+def _of_block(raw: str, block: Any) -> list[Piece]:
+    """A block of text as pieces; it stays where it cannot be followed character by character."""
+    try:
+        run = list(_run(raw, block.children or []))
+    except _LostError:
+        return [raw]
+    pieces = pieces_of_run(run, _written, MarkdownSpelling())
+    begins = _BEGINS_MARKUP.match(raw) is not None
+    return [
+        replace(piece, finish=lambda body: body if begins else _BEGINS_MARKUP.sub(_escaped, body, count=1))
+        if isinstance(piece, MarkedText) and not any(pieces[:i])
+        else piece
+        for i, piece in enumerate(pieces)
+    ]
+
+
+def _escaped(found: re.Match[str]) -> str:
+    """What would begin a heading or an item, with a backslash; only at the beginning of a text."""
+    if found.start():
+        return found[0]
+    return f"{found[0][:-1]}\\{found[0][-1]}"
+
+
+class _LostError(Exception):
+    """The text is not where it was expected."""
+
+
+def _run(raw: str, children: Sequence[Any]) -> Iterator[Token]:
+    """The tokens of a block of text."""
+    position = 0
+    text = ""
+    """Text that is not yielded yet."""
+    skipped = 0
+    """Ends of links to pass over."""
+    for child in children:
+        kind = child.type
+        if kind in ("text", "text_special"):
+            if skipped:
+                continue
+            end = _end_of_text(raw, position, child.content)
+            text += raw[position:end]
+            position = end
+            continue
+        if kind in ("softbreak", "hardbreak"):
+            found = _BREAK.match(raw, position)
+            if found is None:
+                raise _LostError
+            if kind == "softbreak":
+                text += found[0]
+            else:
+                yield from _texts(text)
+                text = ""
+                yield Token("object", found[0], "br")
+            position = found.end()
+            continue
+        yield from _texts(text)
+        text = ""
+        if kind == "link_open" and child.markup == "autolink":
+            end = raw.index(">", position) + 1
+            yield Token("object", raw[position:end], "img")
+            position, skipped = end, 1
+        elif kind == "link_close" and skipped:
+            skipped = 0
+        elif kind == "link_open":
+            yield Token("start", _expect(raw, position, "["), f"a{child.level}")
+            position += 1
+        elif kind == "link_close":
+            found = _LINK_END.match(raw, position)
+            if found is None:
+                raise _LostError
+            yield Token("end", found[0], f"a{child.level}")
+            position = found.end()
+        elif kind == "image":
+            end = _end_of_image(raw, position)
+            yield Token("object", raw[position:end], "img", (Token("text", raw[position:end]),))
+            position = end
+        elif kind == "code_inline":
+            mark = _expect(raw, position, child.markup)
+            end = raw.find(mark, position + len(mark))
+            while end >= 0 and (raw[end - 1] == "`" or raw[end + len(mark) : end + len(mark) + 1] == "`"):
+                end = raw.find(mark, end + 1)
+            if end < 0:
+                raise _LostError
+            end += len(mark)
+            yield Token("literal", raw[position:end], "code", (Token("text", raw[position:end]),))
+            position = end
+        elif kind == "html_inline":
+            written = _expect(raw, position, child.content)
+            tag = re.match(r"<(/?)([A-Za-z][\w-]*)", written)
+            is_pair = tag is not None and not written.endswith("/>")
+            name = tag[2].lower() if tag else ""
+            yield Token(("end" if tag and tag[1] else "start") if is_pair else "object", written, name)
+            position += len(written)
+        elif kind.endswith(("_open", "_close")) and child.markup:
+            written = _expect(raw, position, child.markup)
+            yield Token(
+                "start" if kind.endswith("_open") else "end",
+                written,
+                f"{kind.rpartition('_')[0]}{child.level}",
+            )
+            position += len(written)
+        else:
+            raise _LostError
+    yield from _texts(text)
+    if raw[position:].strip():
+        raise _LostError
+
+
+def _texts(text: str) -> Iterator[Token]:
+    if text:
+        yield Token("text", text)
+
+
+def _expect(raw: str, position: int, written: str) -> str:
+    if not raw.startswith(written, position):
+        raise _LostError
+    return written
+
+
+def _end_of_text(raw: str, position: int, content: str) -> int:
+    """Where characters end that are written with escapes and references."""
+    done = 0
+    while done < len(content):
+        if raw.startswith(content[done], position) and not (
+            raw[position] in "\\&" and _is_escape(raw, position)
+        ):
+            done, position = done + 1, position + 1
+            continue
+        found = _UNIT.match(raw, position)
+        if found is None:
+            raise _LostError
+        (characters, written), *_ = MarkdownSpelling().units(found[0])
+        if not characters or not content.startswith(characters, done):
+            raise _LostError
+        done, position = done + len(characters), position + len(written)
+    return position
+
+
+def _is_escape(raw: str, position: int) -> bool:
+    found = _UNIT.match(raw, position)
+    return found is not None and len(found[0]) > 1
+
+
+def _end_of_image(raw: str, position: int) -> int:
+    """Where `![text](address)` ends."""
+    _expect(raw, position, "![")
+    depth, at = 0, position + 1
+    while at < len(raw):
+        if raw[at] == "\\":
+            at += 1
+        elif raw[at] == "[":
+            depth += 1
+        elif raw[at] == "]":
+            depth -= 1
+            if not depth:
+                found = _LINK_END.match(raw, at)
+                assert found, "it begins with a bracket"
+                return found.end()
+        at += 1
+    raise _LostError
+
+
+def _written(token: Token) -> list[Piece]:
+    """A token as it is written, with the text of an image."""
+    if token.name != "img" or not token.raw.startswith("!["):
+        return [token.raw]
+    end = token.raw.rindex("](") if "](" in token.raw else len(token.raw)
+    inside = pieces_of_run([Token("text", token.raw[2:end])], lambda part: [part.raw], MarkdownSpelling())
+    return ["![", *inside, token.raw[end:]]
