@@ -22,10 +22,11 @@ class TmxWriter:
             self._file = self._part.open("w", encoding="utf-8", newline="\n")
         except OSError as error:
             raise InputError(f"{path}: cannot be written: {error.strerror}") from None
-        head = 'segtype="sentence" o-tmf="text" adminlang="en" datatype="plaintext"'
+        head = 'segtype="sentence" o-tmf="text" adminlang="en" datatype="plaintext" '
+        head += f"srclang={self._languages[0]}"
         self._file.write(
             '<?xml version="1.0" encoding="UTF-8"?>\n<tmx version="1.4">\n'
-            f'<header creationtool="transformer-mt" creationtoolversion="1" {head} srclang={self._languages[0]}/>\n<body>\n'
+            f'<header creationtool="transformer-mt" creationtoolversion="1" {head}/>\n<body>\n'
         )
 
     def add(self, source: str, target: str) -> None:
