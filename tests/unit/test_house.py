@@ -62,8 +62,8 @@ ALLOWED = {
     "documents.plain": {"documents.markup"},
     "documents.subtitles": {"documents.markup", "text", "translation"},
     "documents": {
-        "documents.markup", "documents.plain", "documents.strings", "documents.subtitles", "text",
-        "translation",
+        "documents.markup", "documents.office", "documents.plain", "documents.strings",
+        "documents.subtitles", "text", "translation",
     },
     "evaluation": {"config", "data.corpora", "runs", "terms", "text", "translation"},
     "training.parallel": {"config"},
@@ -112,7 +112,7 @@ ALLOWED = {
         "terms", "text", "training.parallel", "translation", "translation.engines",
     },
     "cli.translating": {
-        "cli.options", "documents", "documents.markup", "documents.office", "importing", "memories", "runs",
+        "cli.options", "documents", "importing", "memories", "runs",
         "text", "translation",
     },
     "cli": {

@@ -42,18 +42,25 @@ class Part:
 
 
 def parse(
-    text: str, format: str, translator: Translator, name: str, attributes: bool = True, is_ascii: bool = False
+    text: str,
+    format: str,
+    languages: tuple[str, str],
+    name: str,
+    attributes: bool = True,
+    is_ascii: bool = False,
 ) -> list[Piece]:
-    """A document in pieces: markup, and texts to translate. InputError if it is not of this format. For
-    `attributes` and `is_ascii` of HTML see parse_html.
+    """A document in pieces: markup, and texts to translate. InputError if it is not of this format, one of
+    FORMATS without text and office documents. `languages` are those of the translation; for `attributes` and
+    `is_ascii` of HTML see parse_html.
     """
+    source_lang, target_lang = languages
     match format:
         case "html":
-            return parse_html(text, translator.source_lang, attributes, is_ascii)
+            return parse_html(text, source_lang, attributes, is_ascii)
         case "srt":
-            return parse_srt(text, translator.target_lang, name)
+            return parse_srt(text, target_lang, name)
         case "vtt":
-            return parse_vtt(text, translator.target_lang, name)
+            return parse_vtt(text, target_lang, name)
         case "markdown":
             return parse_markdown(text)
         case "wrapped":
@@ -61,7 +68,7 @@ def parse(
         case "po":
             return parse_po(text, name)
         case "xliff":
-            return parse_xliff(text, translator.target_lang, name)
+            return parse_xliff(text, target_lang, name)
         case "json":
             return parse_json(text, name)
         case "yaml":

@@ -22,7 +22,7 @@ class Counting:
 def test_a_text_that_occurs_again_is_translated_once():
     page = "<p>one<p>two <b>one</b><p>one<p><i>one</i><p>a <code>x</code><p>a <code>y</code>"
     translator = Counting()
-    pieces = parse(page, "html", translator, "f")
+    pieces = parse(page, "html", ("en", "de"), "f")
     parts = list(translate_pieces(translator, pieces))
     assert translator.asked == ["one", "two one", "a x", "a y"]
     assert "".join(part.written for part in parts) == (

@@ -129,7 +129,7 @@ def test_each_line_has_a_document():
 
 def test_the_texts_of_a_document_are_read_together_also_when_it_is_resumed():
     own = translator()
-    pieces = parse("<p>A dog.</p>\n<p>The cat <b>sleeps</b>.</p>", "html", own, "page.html")
+    pieces = parse("<p>A dog.</p>\n<p>The cat <b>sleeps</b>.</p>", "html", ("en", "de"), "page.html")
     whole = [part.written for part in translate_pieces(own, pieces)]
     assert own.engine.windows == [["A dog."], ["A dog.", "The cat sleeps."]]
     assert [part.written for part in translate_pieces(own, pieces, done=1)] == whole[1:]

@@ -14,49 +14,40 @@ from transformer_mt.cli.options.model import load_translator
 from transformer_mt.cli.options.ranks import has_ranks
 from transformer_mt.cli.translating import resume
 from transformer_mt.cli.translating.memory_out import memory_out
-from transformer_mt.documents.formats import OFFICE, WITH_ENCODING
+from transformer_mt.documents.formats import OFFICE
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.files import write_bytes
 from transformer_mt.messages import say
 
 if TYPE_CHECKING:
-    from transformer_mt.documents.markup.html_encoding import Encoding
-    from transformer_mt.documents.office.documents import OfficeDocument
+    from transformer_mt.documents.read import Document
 
 
 def translate(arguments: argparse.Namespace, format: str) -> int:
     """Write the document part by part, each as soon as it is translated."""
     _check_options(arguments, format)
-    from transformer_mt.documents.markup.html_encoding import Encoding
-    from transformer_mt.documents.markup.marked_text import MarkedText
-    from transformer_mt.documents.office.documents import OfficeDocument
-    from transformer_mt.documents.translate import parse, translate_pieces
+    from transformer_mt.documents.read import read_document
+    from transformer_mt.documents.translate import translate_pieces
     from transformer_mt.translation.result import Options
 
     name, raw = _read(arguments)
     options = Options(align=True, protect=arguments.protect, tag=arguments.tag)
-    office, text, encoding = None, "", Encoding("utf-8")
-    if format not in OFFICE:
-        text, encoding = _decoded(raw, format, name)
     translator = load_translator(arguments, options)
     translator.check(options)
-    if format in OFFICE:
-        office = OfficeDocument.read(raw, format, translator.source_lang, name)
-        pieces = office.pieces()
-    else:
-        pieces = parse(text, format, translator, name, arguments.attributes, encoding.is_ascii)
-    total = sum(isinstance(piece, MarkedText) for piece in pieces)
+    languages = translator.source_lang, translator.target_lang
+    document = read_document(raw, format, languages, name, arguments.attributes)
+    total = len(document.texts)
     facts = resume.record_of(arguments, translator) | {"the setting --format": format}
     facts["the setting --attributes"] = str(arguments.attributes)
     facts["the input"] = hashlib.sha256(raw).hexdigest()  # standard input, too
     with ExitStack() as files:
         remember = memory_out(arguments, translator, files)
-        resumed, output = _open_output(arguments, facts, encoding.name, files, office)
+        resumed, output = _open_output(arguments, facts, document, files)
         done = resumed or 0
         if resumed is not None:
             say(f"{arguments.output}: resuming after {min(done, total):,} of {total:,} texts")
         bar = _progress(total, min(done, total), arguments, files)
-        parts = translate_pieces(translator, pieces, arguments.tag, arguments.protect, done)
+        parts = translate_pieces(translator, document.pieces, arguments.tag, arguments.protect, done)
         for number, part in enumerate(parts, start=done + 1):
             for problem in part.problems:
                 say(f"text {number}: {problem}")
@@ -97,26 +88,6 @@ def _read(arguments: argparse.Namespace) -> tuple[str, bytes]:
     return "standard input", sys.stdin.buffer.read()
 
 
-def _decoded(raw: bytes, format: str, name: str) -> "tuple[str, Encoding]":
-    """The text of a document, and its encoding."""
-    from transformer_mt.documents.markup.html_encoding import Encoding, decode_page
-    from transformer_mt.text.lines import refuse_binary
-
-    if format in WITH_ENCODING:
-        if not raw.startswith((b"\xff\xfe", b"\xfe\xff")):  # UTF-16, which browsers read
-            refuse_binary([raw[:1000]], 1, name)
-        return decode_page(raw, name)
-    refuse_binary([raw[:1000]], 1, name)
-    try:
-        return raw.decode("utf-8"), Encoding("utf-8")
-    except UnicodeDecodeError as error:
-        text = error.object
-        line, byte = text.count(b"\n", 0, error.start) + 1, text[error.start]
-        raise InputError(
-            f"{name}:{line}: must be UTF-8, but byte {byte:#04x} is not; convert the file (iconv) first"
-        ) from None
-
-
 class _Output:
     """The translated document, and next to it the size it had after each part: a resumed translation
     continues after the last whole part.
@@ -125,17 +96,17 @@ class _Output:
     def __init__(
         self,
         file: IO[bytes],
-        sizes: IO[bytes] | None,
-        path: Path | None,
-        encoding: str,
-        office: "tuple[OfficeDocument, Path] | None" = None,
+        document: "Document",
+        sizes: IO[bytes] | None = None,
+        path: Path | None = None,
+        whole: Path | None = None,
     ) -> None:
-        """`office` is a document that the texts are put into at the end, and where it is written."""
-        self._file, self._sizes, self._path, self._encoding = file, sizes, path, encoding
-        self._office = office
+        """`path` is that of the `file`, which becomes the `whole` at the end where that is another file."""
+        self._file, self._document, self._sizes = file, document, sizes
+        self._path, self._whole = path, whole
 
     def write(self, text: str) -> None:
-        self._file.write(text.encode(self._encoding, "xmlcharrefreplace"))  # HTML may lack characters
+        self._file.write(self._document.encoded(text))
         self._file.flush()
         if self._sizes is not None:
             self._sizes.write(b"%d\n" % self._file.tell())
@@ -143,16 +114,16 @@ class _Output:
 
     def end(self) -> None:
         """All parts are written: nothing is left to resume."""
-        if self._office is not None and self._path is not None:
-            document, path = self._office
+        if self._path is None:
+            return
+        if self._whole is not None:
             try:
-                write_bytes(path, document.written(self._path.read_bytes().decode()))
+                write_bytes(self._whole, self._document.written(self._path.read_bytes().decode()))
             except OSError as error:
-                raise WorkError(f"{path}: cannot be written: {error.strerror}") from None
+                raise WorkError(f"{self._whole}: cannot be written: {error.strerror}") from None
             self._path.unlink()
-        if self._path is not None:
-            _sizes_file(self._path).unlink(missing_ok=True)
-            resume.end(self._path)
+        _sizes_file(self._path).unlink(missing_ok=True)
+        resume.end(self._path)
 
 
 def _sizes_file(output: Path) -> Path:
@@ -160,21 +131,16 @@ def _sizes_file(output: Path) -> Path:
 
 
 def _open_output(
-    arguments: argparse.Namespace,
-    facts: dict[str, str],
-    encoding: str,
-    files: ExitStack,
-    office: "OfficeDocument | None",
+    arguments: argparse.Namespace, facts: dict[str, str], document: "Document", files: ExitStack
 ) -> tuple[int | None, _Output]:
     """The texts that are translated already, None if none were asked for, and the output. The texts of an
     office document wait in a file next to it.
     """
     if not arguments.output:
-        return None, _Output(sys.stdout.buffer, None, None, encoding)
-    path = Path(arguments.output)
-    into = None
-    if office is not None:
-        into, path = (office, path), path.with_name(f".{path.name}.resume.text")
+        return None, _Output(sys.stdout.buffer, document)
+    path, whole = Path(arguments.output), None
+    if document.office is not None:
+        path, whole = path.with_name(f".{path.name}.resume.text"), path
     done = None
     if arguments.resume:
         done = 0
@@ -184,11 +150,11 @@ def _open_output(
     try:
         file = files.enter_context(path.open("ab" if done else "wb"))
         if not path.is_file():  # a device or a pipe is not resumed
-            return done, _Output(file, None, None, encoding)
+            return done, _Output(file, document)
         sizes = files.enter_context(_sizes_file(path).open("ab" if done else "wb"))
         if not done:
             resume.begin(path, facts)
-        return done, _Output(file, sizes, path, encoding, into)
+        return done, _Output(file, document, sizes, path, whole)
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}") from None
 

@@ -1,0 +1,63 @@
+"""Files of any format as documents: what of them is text, and the bytes that translations become."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from transformer_mt.documents.formats import OFFICE, WITH_ENCODING
+from transformer_mt.documents.markup.html_encoding import decode_page
+from transformer_mt.documents.markup.marked_text import MarkedText, Piece
+from transformer_mt.documents.office.documents import OfficeDocument
+from transformer_mt.documents.translate import parse
+from transformer_mt.errors import InputError
+from transformer_mt.text.lines import refuse_binary
+
+
+@dataclass(frozen=True)
+class Document:
+    """A file in pieces."""
+
+    pieces: list[Piece]
+    encoding: str = "utf-8"
+    office: OfficeDocument | None = None
+    """What the pieces are put into, of a format that is a zip file."""
+    texts: Sequence[MarkedText] = field(init=False)
+    """The pieces that are translated."""
+
+    def __post_init__(self) -> None:
+        texts = [piece for piece in self.pieces if isinstance(piece, MarkedText)]
+        object.__setattr__(self, "texts", texts)
+
+    def encoded(self, text: str) -> bytes:
+        """A part of what the pieces became, in the file's encoding."""
+        return text.encode(self.encoding, "xmlcharrefreplace")  # HTML may lack characters
+
+    def written(self, text: str) -> bytes:
+        """The whole file, of what all pieces became."""
+        return self.encoded(text) if self.office is None else self.office.written(text)
+
+
+def read_document(
+    raw: bytes, format: str, languages: tuple[str, str], name: str, attributes: bool = True
+) -> Document:
+    """A file of one of FORMATS but lines of text, `html` say. InputError if it is none. `languages` are those
+    of the translation; for `attributes` see parse_html.
+    """
+    if format in OFFICE:
+        office = OfficeDocument.read(raw, format, languages[0], name)
+        return Document(office.pieces(), office=office)
+    encoding, is_ascii = "utf-8", False
+    is_utf_16 = raw.startswith((b"\xff\xfe", b"\xfe\xff"))
+    if not (format in WITH_ENCODING and is_utf_16):  # which browsers read
+        refuse_binary([raw[:1000]], 1, name)
+    if format in WITH_ENCODING:
+        text, declared = decode_page(raw, name)
+        encoding, is_ascii = declared.name, declared.is_ascii
+    else:
+        try:
+            text = raw.decode("utf-8")
+        except UnicodeDecodeError as error:
+            line, byte = raw.count(b"\n", 0, error.start) + 1, raw[error.start]
+            raise InputError(
+                f"{name}:{line}: must be UTF-8, but byte {byte:#04x} is not; convert the file (iconv) first"
+            ) from None
+    return Document(parse(text, format, languages, name, attributes, is_ascii), encoding)
