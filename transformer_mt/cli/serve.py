@@ -52,9 +52,16 @@ def add_command(commands: Any) -> None:
                         help="lines that may wait for a model (default: 2000)")  # fmt: skip
     limits.add_argument("--seconds", metavar="N", type=_not_negative, default=60,
                         help="until a request is given up; 0 is never (default: 60)")  # fmt: skip
+    limits.add_argument("--file-bytes", metavar="N", type=_not_negative, default=10_000_000,
+                        help="bytes of a file to translate; 0 takes none (default: 10000000)")  # fmt: skip
+    parser.add_argument(
+        "--suggestions",
+        metavar="FILE",
+        help="add better translations that are suggested to FILE, as JSON lines",
+    )
     parser.add_argument(
         "--cors", metavar="ORIGIN", action="append", default=[], type=_origin,
-        help="pages of this origin may use the server, such as https://example.org; repeatable",
+        help="pages of this origin may use the server, such as https://example.org, or * for all; repeatable",
     )  # fmt: skip
     parser.add_argument(
         "--behind-proxy", action="store_true",
@@ -77,6 +84,7 @@ def _serve(arguments: argparse.Namespace) -> int:
         requests_per_minute=arguments.requests_per_minute,
         queue_lines=arguments.queue,
         seconds=arguments.seconds,
+        file_bytes=arguments.file_bytes,
     )
     chosen = {key: value for key, value in vars(arguments).items() if key != "command"}
     chosen |= {"glossary": None, "memory": None}  # not for the processes that only search
@@ -91,8 +99,19 @@ def _serve(arguments: argparse.Namespace) -> int:
         )
         for model, direction in served
     ]
+    suggestions = Path(arguments.suggestions) if arguments.suggestions else None
     equip = _Equipment(arguments.glossary, arguments.memory, served)
-    serve(loads, arguments.host, arguments.port, limits, keys, arguments.cors, arguments.behind_proxy, equip)
+    serve(
+        loads,
+        arguments.host,
+        arguments.port,
+        limits,
+        keys,
+        arguments.cors,
+        arguments.behind_proxy,
+        equip,
+        suggestions,
+    )
     return 0
 
 
@@ -160,8 +179,8 @@ def _port(text: str) -> int:
 
 
 def _origin(text: str) -> str:
-    if not text.startswith(("http://", "https://")):
-        raise argparse.ArgumentTypeError(f"must begin with http:// or https://, but is {text}")
+    if text != "*" and not text.startswith(("http://", "https://")):
+        raise argparse.ArgumentTypeError(f"must begin with http:// or https://, or be *, but is {text}")
     return text
 
 

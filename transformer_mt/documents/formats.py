@@ -19,6 +19,8 @@ _ENDINGS = {
 }
 OFFICE = frozenset({"docx", "pptx", "xlsx", "odt", "epub"})
 """Formats that are zip files, which a translation is written into as a whole."""
+ENDINGS = ("txt", *(ending[1:] for ending in _ENDINGS))
+"""The endings of files that are translated."""
 FORMATS = ("text", "wrapped", *dict.fromkeys(_ENDINGS.values()))
 """All formats; the first two have no ending of their own."""
 WITH_ENCODING = frozenset({"html", "xliff", "android", "apple"})

@@ -55,6 +55,8 @@ def parse(
     """
     source_lang, target_lang = languages
     match format:
+        case "text":
+            return [MarkedText(part) if part.strip() else part for part in re.split(r"(\r?\n)", text) if part]
         case "html":
             return parse_html(text, source_lang, attributes, is_ascii)
         case "srt":

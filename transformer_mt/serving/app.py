@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Coroutine, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 from starlette.applications import Starlette
@@ -11,38 +12,69 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
+from transformer_mt.documents.formats import ENDINGS, format_of
+from transformer_mt.documents.read import read_document
 from transformer_mt.errors import InputError
 from transformer_mt.serving.batcher import Batcher, QueueFullError
 from transformer_mt.serving.directions import Directions
+from transformer_mt.serving.files import TranslatedFiles
 from transformer_mt.serving.limits import ApiKeys, Limits, RequestRate
 from transformer_mt.serving.page import page_routes
-from transformer_mt.serving.requests import DetectBody, TranslateBody, parse, read_body
-from transformer_mt.serving.texts import line_details, translate_html, translate_texts, without_markup
+from transformer_mt.serving.requests import (
+    DetectBody,
+    SuggestBody,
+    TranslateBody,
+    parse,
+    parse_file,
+    read_body,
+)
+from transformer_mt.serving.texts import (
+    line_details,
+    translate_document,
+    translate_html,
+    translate_texts,
+    without_markup,
+)
 from transformer_mt.text.languages import language_name
 
 T = TypeVar("T")
 _LOG = logging.getLogger("transformer_mt.serving")
 # Wrong keys of one address, where requests have no limit.
 _GUESSES_PER_MINUTE = 60
+_FILES_AT_ONCE = 2
+_FORM_BYTES = 10_000
+"""What a form with a file may have besides the file."""
+_DETECTED_CHARACTERS = 10_000
+"""Characters of a file by which its language is found."""
 
 
 def build_app(
-    directions: Directions, limits: Limits, keys: ApiKeys | None = None, origins: Sequence[str] = ()
+    directions: Directions,
+    limits: Limits,
+    keys: ApiKeys | None = None,
+    origins: Sequence[str] = (),
+    suggestions: Path | None = None,
 ) -> Starlette:
-    """The ASGI application. Pages of the `origins` may use it from a browser (CORS)."""
-    api = _Api(directions, limits, keys)
+    """The ASGI application. Pages of the `origins` may use it from a browser (CORS). Better translations that
+    are suggested become lines of the file of `suggestions`.
+    """
+    api = _Api(directions, limits, keys, suggestions)
     routes = [
         Route("/translate", api.translate, methods=["POST"]),
         Route("/details", api.details, methods=["POST"]),
+        Route("/translate_file", api.translate_file, methods=["POST"]),
+        Route("/download_file/{name}", api.download_file, methods=["GET"], name="download_file"),
+        Route("/suggest", api.suggest, methods=["POST"]),
+        Route("/frontend/settings", api.settings, methods=["GET"]),
         Route("/detect", api.detect, methods=["POST"]),
         Route("/languages", api.languages, methods=["GET"]),
         Route("/health", api.health, methods=["GET"]),
     ]
     cors = Middleware(CORSMiddleware, allow_origins=list(origins), allow_methods=["GET", "POST"],
-                      allow_headers=["Content-Type"])  # fmt: skip
+                      allow_headers=["Content-Type", "Authorization"])  # fmt: skip
     return Starlette(
         routes=[*routes, *page_routes()],
         middleware=[cors] if origins else [],
@@ -57,8 +89,12 @@ _SURELY_TARGET = 90.0
 class _Api:
     """The handlers of the routes."""
 
-    def __init__(self, directions: Directions, limits: Limits, keys: ApiKeys | None) -> None:
+    def __init__(
+        self, directions: Directions, limits: Limits, keys: ApiKeys | None, suggestions: Path | None
+    ) -> None:
         self._directions, self._limits, self._keys = directions, limits, keys
+        self._suggestions, self._files = suggestions, TranslatedFiles()
+        self._file_turns = asyncio.Semaphore(_FILES_AT_ONCE)
         self._rate = RequestRate()
 
     async def translate(self, request: Request) -> Response:
@@ -107,6 +143,69 @@ class _Api:
         content = {**answer, "lines": await self._until_disconnect(request, work)}
         return await asyncio.to_thread(_answer, content)
 
+    async def translate_file(self, request: Request) -> Response:
+        """A file of any format; the answer says where its translation is fetched."""
+        if not self._limits.file_bytes:
+            raise HTTPException(403, "files are not translated by this server")
+        body = await read_body(request, self._limits, self._limits.file_bytes + _FORM_BYTES)
+        asked, raw, name = await parse_file(request, body)
+        self._admit_client(request, asked.api_key)
+        try:
+            format = format_of(name, None)
+            languages = asked.source, asked.target  # an office document is read alike whatever they are
+            document = await asyncio.to_thread(read_document, raw, format, languages, name)
+        except InputError as error:
+            raise HTTPException(400, str(error)) from None
+        source = asked.source
+        if source == "auto":
+            text = "\n".join(text.text for text in document.texts)[:_DETECTED_CHARACTERS]
+            source = self._detect_source(text, asked.target)["language"]
+        batcher, content = self._batcher(source, asked.target), raw
+        if batcher is not None:
+            async with self._file_turns:
+                work = self._or_http_error(translate_document(batcher, document, asked.wishes))
+                content = await self._until_disconnect(request, work, None)
+        kept = await asyncio.to_thread(self._files.add, content, name, asked.target)
+        return _answer({"translatedFileUrl": str(request.url_for("download_file", name=kept))})
+
+    async def download_file(self, request: Request) -> Response:
+        found = self._files.find(request.path_params["name"])
+        if found is None:
+            raise HTTPException(404, "there is no such file, or no longer: it waits for half an hour")
+        headers = {"X-Content-Type-Options": "nosniff"}
+        return FileResponse(found[0], filename=found[1], headers=headers)
+
+    async def suggest(self, request: Request) -> Response:
+        """A better translation, for the owner of the server."""
+        asked: SuggestBody = await self._admit(request, SuggestBody)
+        if self._suggestions is None:
+            raise HTTPException(403, "suggestions are not taken by this server")
+        line = asked.model_dump_json(exclude={"api_key"}) + "\n"
+        try:
+            await asyncio.to_thread(_append, self._suggestions, line)
+        except OSError as error:
+            _LOG.error("a suggestion could not be written: %s", error.strerror)
+            raise HTTPException(500, "the suggestion could not be kept") from None
+        return _answer({"success": True})
+
+    async def settings(self, request: Request) -> Response:
+        """What a page of LibreTranslate asks of its server."""
+        _, target = next(iter(self._directions.batchers))
+        files = [f".{ending}" for ending in ENDINGS] if self._limits.file_bytes else []
+        return _answer({
+            "charLimit": self._limits.characters or -1,
+            "frontendTimeout": 500,
+            "apiKeys": self._keys is not None,
+            "keyRequired": self._keys is not None,
+            "suggestions": self._suggestions is not None,
+            "filesTranslation": bool(files),
+            "supportedFilesFormat": files,
+            "language": {
+                "source": {"code": "auto", "name": "Auto Detect"},
+                "target": {"code": target, "name": language_name(target)},
+            },
+        })  # fmt: skip
+
     async def detect(self, request: Request) -> Response:
         asked: DetectBody = await self._admit(request, DetectBody)
         found = self._directions.detect("\n".join(asked.texts))
@@ -124,19 +223,29 @@ class _Api:
         """
         body = await read_body(request, self._limits)
         asked = await parse(request, body, kind)
+        self._admit_client(request, asked.api_key)
+        texts = getattr(asked, "texts", [])
+        most = self._limits.characters
+        if most and (count := sum(map(len, texts))) > most:
+            raise HTTPException(400, f"the texts must have at most {most:,} characters, but have {count:,}")
+        return asked
+
+    def _admit_client(self, request: Request, api_key: str | None) -> None:
+        """403 without a key where one is needed, in the body or as `Authorization: Bearer`; 429 above the
+        rate.
+        """
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        if api_key is None and scheme.lower() == "bearer":
+            api_key = token.strip()
         client = request.client.host if request.client else ""
         per_minute = self._limits.requests_per_minute
         if self._keys is not None:
-            found = self._keys.find(asked.api_key or "")
+            found = self._keys.find(api_key or "")
             if found is None:
                 self._check_rate(client, per_minute or _GUESSES_PER_MINUTE)
                 raise HTTPException(403, "api_key must be one that this server knows")
             client, per_minute = found[0], per_minute if found[1] is None else found[1]
         self._check_rate(client, per_minute)
-        most = self._limits.characters
-        if most and (count := sum(map(len, asked.texts))) > most:
-            raise HTTPException(400, f"the texts must have at most {most:,} characters, but have {count:,}")
-        return asked
 
     def _check_lines(self, texts: Sequence[str]) -> None:
         """400 with more lines than may wait to be translated."""
@@ -212,14 +321,17 @@ class _Api:
                 500, "the translation failed; the server's log has the kind of error"
             ) from None
 
-    async def _until_disconnect(self, request: Request, translated: Coroutine[Any, Any, T]) -> T:
-        """The result. It is given up when the client is gone, or has waited for too long (503)."""
+    async def _until_disconnect(
+        self, request: Request, translated: Coroutine[Any, Any, T], seconds: float | None = 0.0
+    ) -> T:
+        """The result. It is given up when the client is gone, or has waited for too long (503): `seconds`,
+        0 being the usual time, None any.
+        """
+        seconds = (self._limits.seconds or None) if seconds == 0 else seconds
         work = asyncio.ensure_future(translated)
         gone = asyncio.ensure_future(_wait_until_gone(request))
         try:
-            await asyncio.wait(
-                {work, gone}, timeout=self._limits.seconds or None, return_when="FIRST_COMPLETED"
-            )
+            await asyncio.wait({work, gone}, timeout=seconds, return_when="FIRST_COMPLETED")
             if work.done():
                 return work.result()
             if gone.done():
@@ -230,6 +342,11 @@ class _Api:
         finally:
             work.cancel()
             gone.cancel()
+
+
+def _append(path: Path, line: str) -> None:
+    with path.open("a", encoding="utf-8") as file:
+        file.write(line)
 
 
 async def _one_by_one(coroutines: Sequence[Coroutine[Any, Any, T]]) -> list[T]:

@@ -27,6 +27,8 @@ class Limits:
     """Lines that may wait for a model."""
     seconds: float = 60.0
     """For one request, from its last byte to its answer; 0 is no limit."""
+    file_bytes: int = 10_000_000
+    """Bytes of a file that is translated; 0 takes none."""
     body_bytes: int = 1_000_000
     body_seconds: float = 10.0
     """For a client to send a request."""

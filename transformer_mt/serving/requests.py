@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
@@ -43,6 +44,17 @@ class _Body(BaseModel):
 
 _MOST_TERMS = 1000
 _Term = Annotated[str, Field(max_length=200)]
+Glossary = Annotated[
+    dict[_Term, _Term | Annotated[list[_Term], Field(max_length=20)]], Field(max_length=_MOST_TERMS)
+]
+"""Terms, each with its translation or several."""
+
+
+def _terms(glossary: Glossary) -> tuple[Term, ...]:
+    each = {
+        source: [targets] if isinstance(targets, str) else targets for source, targets in glossary.items()
+    }
+    return tuple(Term(source, tuple(filter(str.strip, targets))) for source, targets in each.items())
 
 
 class TranslateBody(_Body):
@@ -57,9 +69,7 @@ class TranslateBody(_Body):
     """Whether addresses, placeholders and the like pass unchanged; by default as the model's config says."""
     attributes: bool = True
     """With format html: whether the texts of attributes are translated."""
-    glossary: Annotated[
-        dict[_Term, _Term | Annotated[list[_Term], Field(max_length=20)]], Field(max_length=_MOST_TERMS)
-    ] = {}
+    glossary: Glossary = {}
     """Terms and how they are translated, in addition to the server's glossary."""
 
     @property
@@ -68,12 +78,7 @@ class TranslateBody(_Body):
 
     @property
     def wishes(self) -> Wishes:
-        each = {
-            source: [targets] if isinstance(targets, str) else targets
-            for source, targets in self.glossary.items()
-        }
-        terms = (Term(source, tuple(filter(str.strip, targets))) for source, targets in each.items())
-        return Wishes(self.protect, tuple(terms))
+        return Wishes(self.protect, _terms(self.glossary))
 
 
 class DetectBody(_Body):
@@ -88,6 +93,7 @@ class DetectBody(_Body):
 
 _MUST = {
     "q": "q must be a text or a list of texts",
+    "s": "s must be a text",
     "source": "source must be a language code or auto",
     "target": "target must be a language code",
     "format": "format must be text or html",
@@ -100,15 +106,38 @@ _MUST = {
 }
 
 
-async def read_body(request: Request, limits: Limits) -> bytes:
+class FileBody(_Body):
+    """The body of POST /translate_file, but for the file."""
+
+    source: str
+    target: str
+    glossary: Glossary = {}
+
+    @property
+    def wishes(self) -> Wishes:
+        return Wishes(None, _terms(self.glossary))
+
+
+class SuggestBody(_Body):
+    """The body of POST /suggest."""
+
+    q: Annotated[str, Field(min_length=1)]
+    s: Annotated[str, Field(min_length=1)]
+    """A better translation of q."""
+    source: str
+    target: str
+
+
+async def read_body(request: Request, limits: Limits, most: int | None = None) -> bytes:
     """The body. 413 if it is too large, 408 if the client takes too long to send it."""
+    most = limits.body_bytes if most is None else most
 
     async def read() -> bytes:
         parts, size = [], 0
         async for part in request.stream():
             size += len(part)
-            if size > limits.body_bytes:
-                raise HTTPException(413, f"a request must have at most {limits.body_bytes:,} bytes")
+            if size > most:
+                raise HTTPException(413, f"a request must have at most {most:,} bytes")
             parts.append(part)
         return b"".join(parts)
 
@@ -118,6 +147,26 @@ async def read_body(request: Request, limits: Limits) -> bytes:
         raise HTTPException(
             408, f"a request must be sent within {limits.body_seconds:g} seconds", {"Connection": "close"}
         ) from None
+
+
+async def parse_file(request: Request, body: bytes) -> tuple[FileBody, bytes, str]:
+    """A form with a file: its fields, the file's content and its name. 400 if it is none."""
+
+    async def stream() -> Any:
+        yield body
+
+    try:
+        form = await MultiPartParser(request.headers, stream(), max_files=1, max_fields=100).parse()
+    except (MultiPartException, KeyError, ValueError):
+        raise HTTPException(400, "the body must be a form (multipart/form-data) with one file") from None
+    file = form.get("file")
+    if not isinstance(file, UploadFile) or not file.filename:
+        raise HTTPException(400, "file must be a file with a name")
+    fields = {key: value for key, value in form.multi_items() if isinstance(value, str)}
+    asked: FileBody = _validated(
+        _fields([*_urlencoded(request.url.query.encode()), *fields.items()]), FileBody
+    )
+    return asked, await file.read(), file.filename
 
 
 async def parse(request: Request, body: bytes, kind: type[_Body]) -> Any:
@@ -130,6 +179,10 @@ async def parse(request: Request, body: bytes, kind: type[_Body]) -> Any:
         fields = _fields([*_urlencoded(query), *_urlencoded(body)])
     else:
         fields = _json(body)
+    return _validated(fields, kind)
+
+
+def _validated(fields: dict[str, Any], kind: type[_Body]) -> Any:
     try:
         json.dumps(fields, ensure_ascii=False).encode()
     except UnicodeEncodeError:  # JSON can hold half of a surrogate pair

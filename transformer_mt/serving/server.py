@@ -5,6 +5,7 @@ import socket
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import h11
@@ -85,6 +86,7 @@ def serve(
     origins: Sequence[str] = (),
     behind_proxy: bool = False,
     equip: Callable[[Translator], Translator] = lambda translator: translator,
+    suggestions: Path | None = None,
 ) -> None:
     """Answer requests until a signal. What was accepted before it is finished. Each of `loads` gives a
     translator, here or in another process; here it is `equip`ped with what is not for the search.
@@ -105,7 +107,7 @@ def serve(
             for pair, load, translator in zip(pairs, loads, translators)
         }
         translators.clear()  # those in other processes
-        app = build_app(Directions(batchers), limits, keys, origins)
+        app = build_app(Directions(batchers), limits, keys, origins, suggestions)
         config = uvicorn.Config(
             app, http=_Protocol, ws="none", lifespan="off", log_level="warning", access_log=False,
             server_header=False, proxy_headers=behind_proxy, limit_concurrency=limits.connections,

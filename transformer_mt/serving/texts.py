@@ -7,6 +7,7 @@ from typing import Any
 
 from transformer_mt.documents.markup.html import parse_html
 from transformer_mt.documents.markup.marked_text import MarkedText, Piece
+from transformer_mt.documents.read import Document
 from transformer_mt.documents.translate import all_texts, pattern_of, write
 from transformer_mt.errors import InputError
 from transformer_mt.serving.batcher import NO_WISHES, Batcher, Wishes
@@ -51,6 +52,23 @@ async def translate_html(
         wishes=wishes,
     )
     return await asyncio.to_thread(_written, pieces, results)
+
+
+_TEXTS_AT_ONCE = 200
+"""Texts of a file that wait for the model at a time: other requests come between."""
+
+
+async def translate_document(batcher: Batcher, document: Document, wishes: Wishes = NO_WISHES) -> bytes:
+    """The translation of a file."""
+    texts = all_texts(document.texts)
+    results: list[Translation] = []
+    for start in range(0, len(texts), _TEXTS_AT_ONCE):
+        part = texts[start : start + _TEXTS_AT_ONCE]
+        results += await batcher.translate(
+            [text.text for text in part], align=True, protect=[pattern_of(text) for text in part],
+            documents=[0] * len(part), wishes=wishes,
+        )  # fmt: skip
+    return await asyncio.to_thread(lambda: document.written(_written(document.pieces, results)[0]))
 
 
 def _written(pieces: Sequence[Piece], results: Sequence[Translation]) -> list[str]:

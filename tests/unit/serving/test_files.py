@@ -1,0 +1,163 @@
+"""Files through the server, as clients of LibreTranslate send them."""
+
+import json
+
+import pytest
+
+pytest.importorskip("starlette")
+
+from starlette.testclient import TestClient
+
+from tests.unit.documents.office_files import random_file
+from tests.unit.documents.test_office_property import members
+from tests.unit.documents.upper_case import capitals, upper_case_translator
+from transformer_mt.serving.app import build_app
+from transformer_mt.serving.batcher import Batcher
+from transformer_mt.serving.directions import Directions
+from transformer_mt.serving.files import TranslatedFiles
+from transformer_mt.serving.limits import ApiKeys, Limits
+
+
+@pytest.fixture(scope="module")
+def directions():
+    batcher = Batcher(upper_case_translator(split_sentences=False), wait=0.0)
+    yield Directions({("en", "de"): batcher})
+    batcher.close()
+
+
+def client_of(directions, limits=None, **options):
+    return TestClient(build_app(directions, Limits(**(limits or {})), **options))
+
+
+@pytest.fixture
+def client(directions):
+    return client_of(directions)
+
+
+def send(client, name, content, **fields):
+    files = {"file": (name, content)}
+    return client.post("/translate_file", data={"source": "en", "target": "de", **fields}, files=files)
+
+
+def fetched(client, answer):
+    assert answer.status_code == 200, answer.json()
+    found = client.get(answer.json()["translatedFileUrl"])
+    assert found.status_code == 200
+    return found
+
+
+@pytest.mark.parametrize(
+    "name, content, expected",
+    [
+        ("a.txt", b"one line\r\n\r\nand two\n", b"ONE LINE\r\n\r\nAND TWO\n"),
+        ("a.html", b"<p>a <b>big</b> dog", b"<p>A <b>BIG</b> DOG"),
+        ("a b.json", b'{"a": "text"}', b'{"a": "TEXT"}'),
+        (
+            "../../etc/a.srt",
+            b"1\n00:00:01,000 --> 00:00:02,000\nhello\n",
+            b"1\n00:00:01,000 --> 00:00:02,000\nHELLO\n",
+        ),
+    ],
+)
+def test_a_file_is_translated_and_fetched(client, name, content, expected):
+    found = fetched(client, send(client, name, content))
+    assert found.content == expected
+    stem, _, ending = name.rpartition("/")[2].rpartition(".")
+    assert f'"{stem}_de.{ending}"' in found.headers["content-disposition"] or "%20" in str(found.headers)
+
+
+def test_an_office_document_comes_back_whole(client):
+    raw, texts = random_file("docx", 5)
+    after = members(fetched(client, send(client, "report.docx", raw)).content)
+    before = members(raw)
+    assert list(after) == list(before)
+    assert all(capitals(after[name]) == capitals(before[name]) for name in texts) and after != before
+
+
+def test_the_language_of_a_file_is_found(client):
+    text = "<p>The old dog sleeps in the garden, and nobody sees the cat in the house.</p>"
+    assert b"THE OLD DOG" in fetched(client, send(client, "a.html", text.encode(), source="auto")).content
+
+
+@pytest.mark.parametrize(
+    "name, content, fields, message",
+    [
+        ("a.pdf", b"%PDF", {}, "ends in .pdf; convert it to .docx"),
+        ("a.docx", b"no zip", {}, "a.docx: must be a whole zip file"),
+        ("a.json", b"{", {}, "a.json: must be JSON"),
+        ("a.txt", b"caf\xe9", {}, "a.txt:1: must be UTF-8"),
+        ("a.txt", b"x", {"target": "xx"}, "target must be one of de"),
+        ("a.txt", b"x", {"source": ""}, "source must be a language code or auto"),
+    ],
+)
+def test_what_cannot_be_translated_is_refused(client, name, content, fields, message):
+    answer = send(client, name, content, **fields)
+    assert answer.status_code == 400 and message in answer.json()["error"]
+
+
+def test_a_form_needs_a_file(client):
+    answer = client.post("/translate_file", data={"source": "en", "target": "de"})
+    assert (answer.status_code, answer.json()["error"]) == (
+        400, "the body must be a form (multipart/form-data) with one file",
+    )  # fmt: skip
+
+
+def test_files_have_limits_and_keys(directions):
+    small = client_of(directions, {"file_bytes": 10})
+    assert send(small, "a.txt", b"x" * 30_000).status_code == 413
+    assert send(client_of(directions, {"file_bytes": 0}), "a.txt", b"x").status_code == 403
+    locked = client_of(directions, keys=ApiKeys([("secret", None)]))
+    assert send(locked, "a.txt", b"x").status_code == 403
+    assert send(locked, "a.txt", b"x", api_key="secret").status_code == 200
+    bearer = {"Authorization": "Bearer secret"}
+    data = {"q": "a", "source": "en", "target": "de"}
+    assert locked.post("/translate", json=data, headers=bearer).json() == {"translatedText": "A"}
+    assert locked.post("/translate", json=data, headers={"Authorization": "Bearer x"}).status_code == 403
+
+
+def test_a_file_waits_for_half_an_hour_and_has_a_name_nobody_can_guess():
+    now = [0.0]
+    files = TranslatedFiles(lambda: now[0])
+    first, second = files.add(b"1", "a.txt", "de"), files.add(b"2", "a.txt", "de")
+    assert first != second and first.endswith(".a_de.txt") and len(first) > 25
+    now[0] = 1000.0
+    assert files.find(first)[0].read_bytes() == b"1" and files.find(first)[1] == "a_de.txt"
+    assert files.find("../" + first) is None and files.find("") is None
+    path = files.find(second)[0]
+    now[0] = 1801.0
+    assert files.find(second) is None and not path.exists()
+
+
+def test_suggestions_are_kept_if_the_owner_wants_them(directions, tmp_path):
+    better = {"q": "a dog", "s": "ein Hund", "source": "en", "target": "de"}
+    refused = client_of(directions).post("/suggest", json=better)
+    assert (refused.status_code, refused.json()) == (
+        403,
+        {"error": "suggestions are not taken by this server"},
+    )
+    client = client_of(directions, suggestions=tmp_path / "s.jsonl")
+    for _ in range(2):
+        assert client.post("/suggest", data=better).json() == {"success": True}
+    lines = (tmp_path / "s.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line) for line in lines] == [better, better]
+    missing = client.post("/suggest", json={**better, "s": ""})
+    assert (missing.status_code, missing.json()) == (400, {"error": "s must be a text"})
+
+
+def test_a_page_of_libretranslate_finds_its_settings(directions):
+    found = client_of(directions, {"characters": 0}).get("/frontend/settings").json()
+    assert found["charLimit"] == -1 and found["filesTranslation"] and not found["suggestions"]
+    assert {".txt", ".docx", ".html", ".srt", ".epub", ".odt", ".pptx"} <= set(found["supportedFilesFormat"])
+    assert found["language"]["target"] == {"code": "de", "name": "German"}
+
+
+def test_pages_of_any_origin_may_be_let_in(directions):
+    client = client_of(directions, origins=["*"])
+    asked = client.options(
+        "/translate",
+        headers={
+            "Origin": "https://x.example", "Access-Control-Request-Method": "POST",
+            "Access-Control-Request-Headers": "Authorization, Content-Type",
+        },
+    )  # fmt: skip
+    assert asked.status_code == 200 and asked.headers["access-control-allow-origin"] == "*"
