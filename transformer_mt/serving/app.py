@@ -25,6 +25,7 @@ from transformer_mt.serving.limits import ApiKeys, Limits, RequestRate
 from transformer_mt.serving.page import page_routes
 from transformer_mt.serving.requests import (
     DetectBody,
+    FileBody,
     SuggestBody,
     TranslateBody,
     parse,
@@ -41,6 +42,7 @@ from transformer_mt.serving.texts import (
 from transformer_mt.text.languages import language_name
 
 T = TypeVar("T")
+Asked = TypeVar("Asked", TranslateBody, FileBody)
 _LOG = logging.getLogger("transformer_mt.serving")
 # Wrong keys of one address, where requests have no limit.
 _GUESSES_PER_MINUTE = 60
@@ -150,6 +152,7 @@ class _Api:
         body = await read_body(request, self._limits, self._limits.file_bytes + _FORM_BYTES)
         asked, raw, name = await parse_file(request, body)
         self._admit_client(request, asked.api_key)
+        asked = self._with_known_codes(asked)
         try:
             format = format_of(name, None)
             languages = asked.source, asked.target  # an office document is read alike whatever they are
@@ -224,6 +227,8 @@ class _Api:
         body = await read_body(request, self._limits)
         asked = await parse(request, body, kind)
         self._admit_client(request, asked.api_key)
+        if isinstance(asked, TranslateBody):
+            asked = self._with_known_codes(asked)
         texts = getattr(asked, "texts", [])
         most = self._limits.characters
         if most and (count := sum(map(len, texts))) > most:
@@ -246,6 +251,11 @@ class _Api:
                 raise HTTPException(403, "api_key must be one that this server knows")
             client, per_minute = found[0], per_minute if found[1] is None else found[1]
         self._check_rate(client, per_minute)
+
+    def _with_known_codes(self, asked: Asked) -> Asked:
+        """The request with the codes of languages that the models have."""
+        source, target = self._directions.known(asked.source, asked.target)
+        return asked.model_copy(update={"source": source, "target": target})
 
     def _check_lines(self, texts: Sequence[str]) -> None:
         """400 with more lines than may wait to be translated."""

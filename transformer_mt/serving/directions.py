@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from transformer_mt.errors import InputError
+from transformer_mt.serving.aliases import known_code
 from transformer_mt.serving.batcher import Batcher
 from transformer_mt.text.languages import LanguageIdentifier, is_same_language, language_name
 
@@ -31,6 +32,12 @@ class Directions:
     @property
     def sources(self) -> list[str]:
         return list(dict.fromkeys(source for source, _ in self.batchers))
+
+    def known(self, source: str, target: str) -> tuple[str, str]:
+        """A source, or `auto`, and a target by the codes that the models have."""
+        targets = [known for _, known in self.batchers]
+        source = source if source == "auto" else known_code(source, [*self.sources, *targets])
+        return source, known_code(target, [*targets, *self.sources])
 
     def languages(self) -> list[dict[str, Any]]:
         """Each language with its name and the languages it is translated to, as the API lists them."""

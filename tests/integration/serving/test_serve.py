@@ -192,7 +192,10 @@ def _connections(pid):
     [
         (["--port", "80000"], "--port must be a whole number from 0 to 65535, but is 80000"),
         (["--port", "abc"], "--port must be a whole number from 0 to 65535, but is abc"),
-        (["--cors", "example.org"], "--cors must begin with http:// or https://, or be *, but is example.org"),
+        (
+            ["--cors", "example.org"],
+            "--cors must begin with http:// or https://, or be *, but is example.org",
+        ),
     ],
 )
 def test_an_address_that_cannot_be_is_refused(tiny_run, cli, words, message):

@@ -11,6 +11,7 @@ from starlette.testclient import TestClient
 from tests.unit.documents.office_files import random_file
 from tests.unit.documents.test_office_property import members
 from tests.unit.documents.upper_case import capitals, upper_case_translator
+from transformer_mt.serving.aliases import known_code
 from transformer_mt.serving.app import build_app
 from transformer_mt.serving.batcher import Batcher
 from transformer_mt.serving.directions import Directions
@@ -161,3 +162,24 @@ def test_pages_of_any_origin_may_be_let_in(directions):
         },
     )  # fmt: skip
     assert asked.status_code == 200 and asked.headers["access-control-allow-origin"] == "*"
+
+
+@pytest.mark.parametrize(
+    "code, known, found",
+    [
+        ("zh-CN", ["en", "zh"], "zh"), ("zh-Hans", ["zh"], "zh"),
+        ("zh-TW", ["zh_Hans", "zh_Hant"], "zh_Hant"), ("zt", ["zh", "zh_Hant"], "zh_Hant"), ("zh-TW", ["zh"], "zh-TW"), ("en-US", ["en", "de"], "en"),
+        ("pt-BR", ["pt"], "pt"), ("pb", ["pt_PT", "pt_BR"], "pt_BR"), ("en", ["eng_Latn"], "eng_Latn"),
+        ("xx", ["en"], "xx"), ("sr-Latn", ["sr"], "sr-Latn"),
+    ],
+)  # fmt: skip
+def test_languages_have_other_codes(code, known, found):
+    assert known_code(code, known) == found
+
+
+def test_a_request_may_use_another_code(client):
+    answer = client.post("/translate", json={"q": "a", "source": "en-US", "target": "de-AT"})
+    assert answer.json() == {"translatedText": "A"}
+    assert fetched(client, send(client, "a.txt", b"a", source="en_GB", target="de-CH")).content == b"A"
+    wrong = client.post("/translate", json={"q": "a", "source": "en-US", "target": "fr-CA"})
+    assert wrong.json()["error"] == "target must be one of de with source en, but is fr-CA"
