@@ -54,6 +54,7 @@ def add_command(commands: Any) -> None:
                         help="until a request is given up; 0 is never (default: 60)")  # fmt: skip
     limits.add_argument("--file-bytes", metavar="N", type=_not_negative, default=10_000_000,
                         help="bytes of a file to translate; 0 takes none (default: 10000000)")  # fmt: skip
+    parser.add_argument("--metrics", action="store_true", help="answer GET /metrics in Prometheus's form")
     parser.add_argument(
         "--suggestions",
         metavar="FILE",
@@ -111,6 +112,7 @@ def _serve(arguments: argparse.Namespace) -> int:
         arguments.behind_proxy,
         equip,
         suggestions,
+        arguments.metrics,
     )
     return 0
 

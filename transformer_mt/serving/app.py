@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import FileResponse, Response
+from starlette.responses import FileResponse, HTMLResponse, Response
 from starlette.routing import Route
 
 from transformer_mt.documents.formats import ENDINGS, format_of
@@ -22,6 +22,7 @@ from transformer_mt.serving.batcher import Batcher, QueueFullError
 from transformer_mt.serving.directions import Directions
 from transformer_mt.serving.files import TranslatedFiles
 from transformer_mt.serving.limits import ApiKeys, Limits, RequestRate
+from transformer_mt.serving.metrics import Metrics
 from transformer_mt.serving.page import page_routes
 from transformer_mt.serving.requests import (
     DetectBody,
@@ -32,6 +33,7 @@ from transformer_mt.serving.requests import (
     parse_file,
     read_body,
 )
+from transformer_mt.serving.spec import openapi, page
 from transformer_mt.serving.texts import (
     line_details,
     translate_document,
@@ -59,9 +61,10 @@ def build_app(
     keys: ApiKeys | None = None,
     origins: Sequence[str] = (),
     suggestions: Path | None = None,
+    metrics: bool = False,
 ) -> Starlette:
     """The ASGI application. Pages of the `origins` may use it from a browser (CORS). Better translations that
-    are suggested become lines of the file of `suggestions`.
+    are suggested become lines of the file of `suggestions`. `metrics` are answered at /metrics.
     """
     api = _Api(directions, limits, keys, suggestions)
     routes = [
@@ -72,14 +75,17 @@ def build_app(
         Route("/suggest", api.suggest, methods=["POST"]),
         Route("/frontend/settings", api.settings, methods=["GET"]),
         Route("/detect", api.detect, methods=["POST"]),
+        Route("/spec", api.spec, methods=["GET"]),
+        Route("/docs", api.docs, methods=["GET"]),
         Route("/languages", api.languages, methods=["GET"]),
         Route("/health", api.health, methods=["GET"]),
     ]
     cors = Middleware(CORSMiddleware, allow_origins=list(origins), allow_methods=["GET", "POST"],
                       allow_headers=["Content-Type", "Authorization"])  # fmt: skip
+    counted = Middleware(Metrics, directions=directions, paths=frozenset(route.path for route in routes))
     return Starlette(
         routes=[*routes, *page_routes()],
-        middleware=[cors] if origins else [],
+        middleware=[*[counted] * metrics, *[cors] * bool(origins)],
         exception_handlers={HTTPException: _error_response, ClientDisconnect: _client_disconnected},
     )
 
@@ -213,6 +219,12 @@ class _Api:
         asked: DetectBody = await self._admit(request, DetectBody)
         found = self._directions.detect("\n".join(asked.texts))
         return _answer([{"language": one.language, "confidence": one.confidence} for one in found])
+
+    async def spec(self, request: Request) -> Response:
+        return _answer(openapi())
+
+    async def docs(self, request: Request) -> Response:
+        return HTMLResponse(page())
 
     async def languages(self, request: Request) -> Response:
         return _answer(self._directions.languages())

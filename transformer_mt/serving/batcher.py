@@ -59,6 +59,8 @@ class Batcher:
         self.queue_lines = queue_lines
         self.lines = 0
         """Lines of requests that are not answered."""
+        self.translated = 0
+        """Lines of those that were."""
         self._pool = ThreadPoolExecutor(_REQUESTS, thread_name_prefix="request")
 
     async def translate(
@@ -87,7 +89,9 @@ class Batcher:
 
         self.lines += len(lines)
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+            results = await asyncio.get_running_loop().run_in_executor(self._pool, work)
+            self.translated += len(lines)
+            return results
         finally:
             self.lines -= len(lines)
             engine.give_up()

@@ -87,6 +87,7 @@ def serve(
     behind_proxy: bool = False,
     equip: Callable[[Translator], Translator] = lambda translator: translator,
     suggestions: Path | None = None,
+    metrics: bool = False,
 ) -> None:
     """Answer requests until a signal. What was accepted before it is finished. Each of `loads` gives a
     translator, here or in another process; here it is `equip`ped with what is not for the search.
@@ -107,7 +108,7 @@ def serve(
             for pair, load, translator in zip(pairs, loads, translators)
         }
         translators.clear()  # those in other processes
-        app = build_app(Directions(batchers), limits, keys, origins, suggestions)
+        app = build_app(Directions(batchers), limits, keys, origins, suggestions, metrics)
         config = uvicorn.Config(
             app, http=_Protocol, ws="none", lifespan="off", log_level="warning", access_log=False,
             server_header=False, proxy_headers=behind_proxy, limit_concurrency=limits.connections,

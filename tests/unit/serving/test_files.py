@@ -1,6 +1,7 @@
 """Files through the server, as clients of LibreTranslate send them."""
 
 import json
+import re
 
 import pytest
 
@@ -164,17 +165,26 @@ def test_pages_of_any_origin_may_be_let_in(directions):
     assert asked.status_code == 200 and asked.headers["access-control-allow-origin"] == "*"
 
 
-@pytest.mark.parametrize(
-    "code, known, found",
-    [
-        ("zh-CN", ["en", "zh"], "zh"), ("zh-Hans", ["zh"], "zh"),
-        ("zh-TW", ["zh_Hans", "zh_Hant"], "zh_Hant"), ("zt", ["zh", "zh_Hant"], "zh_Hant"), ("zh-TW", ["zh"], "zh-TW"), ("en-US", ["en", "de"], "en"),
-        ("pt-BR", ["pt"], "pt"), ("pb", ["pt_PT", "pt_BR"], "pt_BR"), ("en", ["eng_Latn"], "eng_Latn"),
-        ("xx", ["en"], "xx"), ("sr-Latn", ["sr"], "sr-Latn"),
-    ],
-)  # fmt: skip
-def test_languages_have_other_codes(code, known, found):
-    assert known_code(code, known) == found
+OTHER_CODES = """
+zh-CN en,zh zh
+zh-Hans zh zh
+zh-TW zh_Hans,zh_Hant zh_Hant
+zt zh,zh_Hant zh_Hant
+zh-TW zh zh-TW
+en-US en,de en
+pt-BR pt pt
+pb pt_PT,pt_BR pt_BR
+en eng_Latn eng_Latn
+xx en xx
+sr-Latn sr sr-Latn
+"""
+
+
+@pytest.mark.parametrize("line", OTHER_CODES.split("\n")[1:-1])
+def test_languages_have_other_codes(line):
+    """A code, those of a server, and which of them it is; itself where it is none."""
+    code, known, found = line.split()
+    assert known_code(code, known.split(",")) == found
 
 
 def test_a_request_may_use_another_code(client):
@@ -183,3 +193,29 @@ def test_a_request_may_use_another_code(client):
     assert fetched(client, send(client, "a.txt", b"a", source="en_GB", target="de-CH")).content == b"A"
     wrong = client.post("/translate", json={"q": "a", "source": "en-US", "target": "fr-CA"})
     assert wrong.json()["error"] == "target must be one of de with source en, but is fr-CA"
+
+
+def test_the_api_describes_itself(client):
+    spec = client.get("/spec").json()
+    assert spec["openapi"] == "3.0.3" and client.post("/spec").status_code == 405
+    translate = spec["paths"]["/translate"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    assert {"q", "source", "target"} == set(translate["required"])
+    assert "glossary" in translate["properties"]
+    page = client.get("/docs")
+    assert page.headers["content-type"].startswith("text/html")
+    assert all(path in page.text for path in spec["paths"])
+
+
+def test_metrics_count_requests_and_lines(directions):
+    client = client_of(directions, metrics=True)
+    client.post("/translate", json={"q": "a\nb", "source": "en", "target": "de"})
+    client.post("/translate", json={"q": "a", "source": "en", "target": "xx"})
+    client.get("/no/such/path")
+    found = client.get("/metrics").text
+    assert 'transformer_mt_requests_total{path="/translate",status="200"} 1.0' in found
+    assert 'transformer_mt_requests_total{path="/translate",status="400"} 1.0' in found
+    assert 'transformer_mt_requests_total{path="other",status="404"} 1.0' in found
+    assert 'transformer_mt_request_seconds_count{path="/translate"} 2.0' in found
+    assert 'transformer_mt_lines_in_work{source="en",target="de"} 0.0' in found
+    assert re.search(r'lines_translated\{source="en",target="de"\} \d', found)
+    assert client_of(directions).get("/metrics").status_code == 404

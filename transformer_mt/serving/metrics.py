@@ -1,0 +1,71 @@
+"""What the server does, in Prometheus's form."""
+
+import time
+from typing import Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from transformer_mt.errors import InputError
+from transformer_mt.serving.directions import Directions
+
+
+class Metrics:
+    """Counts requests; an ASGI middleware."""
+
+    def __init__(self, app: ASGIApp, directions: Directions, paths: frozenset[str]) -> None:
+        """Requests to other `paths` are counted together, as `other`."""
+        try:
+            import prometheus_client
+        except ImportError:
+            raise InputError("this needs prometheus-client: pip install 'transformer-mt[serve]'") from None
+        self._app, self._directions, self._paths = app, directions, paths
+        self._library, self._registry = prometheus_client, prometheus_client.CollectorRegistry()
+        self._requests = prometheus_client.Counter(
+            "transformer_mt_requests", "Answered requests", ["path", "status"], registry=self._registry
+        )
+        self._seconds = prometheus_client.Histogram(
+            "transformer_mt_request_seconds", "Seconds from a request to its answer", ["path"],
+            registry=self._registry,
+        )  # fmt: skip
+        of_model = ["source", "target"]
+        self._waiting = prometheus_client.Gauge(
+            "transformer_mt_lines_in_work",
+            "Lines that wait or are translated",
+            of_model,
+            registry=self._registry,
+        )
+        self._lines = prometheus_client.Gauge(
+            "transformer_mt_lines_translated", "Lines translated since the start", of_model,
+            registry=self._registry,
+        )  # fmt: skip
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        if scope["path"] == "/metrics" and scope["method"] == "GET":
+            await self._answer(send)
+            return
+        path = scope["path"] if scope["path"] in self._paths else "other"
+        begin, status = time.perf_counter(), 500
+
+        async def watched(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, watched)
+        finally:
+            self._requests.labels(path, status).inc()
+            self._seconds.labels(path).observe(time.perf_counter() - begin)
+
+    async def _answer(self, send: Send) -> None:
+        for direction, batcher in self._directions.batchers.items():
+            self._waiting.labels(*direction).set(batcher.lines)
+            self._lines.labels(*direction).set(batcher.translated)
+        body: Any = self._library.generate_latest(self._registry)
+        kind = self._library.CONTENT_TYPE_LATEST.encode()
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", kind)]})
+        await send({"type": "http.response.body", "body": body})
