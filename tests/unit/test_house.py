@@ -58,7 +58,7 @@ ALLOWED = {
     },
     "documents.markup": {"text", "translation"},
     "documents.strings": {"documents.markup"},
-    "documents.office": {"documents.markup", "translation"},
+    "documents.office": {"documents", "documents.markup", "translation"},
     "documents.plain": {"documents.markup"},
     "documents.subtitles": {"documents.markup", "text", "translation"},
     "documents": {

@@ -36,6 +36,18 @@ _NOT_READ = {
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 
 
+MOST_BYTES = 50_000_000
+"""Bytes of a document's text at most: its pieces take fifty times as much memory."""
+
+
+def check_size(count: int, name: str) -> None:
+    """InputError if a text of so many bytes is too large for a document."""
+    if count > MOST_BYTES:
+        raise InputError(
+            f"{name}: must have at most {MOST_BYTES:,} bytes of text, but has {count:,}; divide it"
+        )
+
+
 def format_of(input_name: str | None, output_name: str | None) -> str:
     """One of FORMATS: by the input's name, or by the output's where the input has no name. InputError for a
     format in which not all is text to translate, and which is not read.

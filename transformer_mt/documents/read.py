@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from transformer_mt.documents.formats import OFFICE, WITH_ENCODING
+from transformer_mt.documents.formats import OFFICE, WITH_ENCODING, check_size
 from transformer_mt.documents.markup.html_encoding import decode_page
 from transformer_mt.documents.markup.marked_text import MarkedText, Piece
 from transformer_mt.documents.office.documents import OfficeDocument
@@ -45,6 +45,7 @@ def read_document(
     if format in OFFICE:
         office = OfficeDocument.read(raw, format, languages[0], name)
         return Document(office.pieces(), office=office)
+    check_size(len(raw), name)
     encoding, is_ascii = "utf-8", False
     is_utf_16 = raw.startswith((b"\xff\xfe", b"\xfe\xff"))
     if not (format in WITH_ENCODING and is_utf_16):  # which browsers read

@@ -65,9 +65,9 @@ def test_deleted_text_stays():
     assert paragraph(word_run("new "), deleted) == word_run("NEW ") + deleted
 
 
-def broken(format="docx", **changes):
-    raw, _ = random_file(format, 3)
-    return zipped({**members(raw), **changes})
+def broken(compress=zipfile.ZIP_DEFLATED, **changes):
+    raw, _ = random_file("docx", 3)
+    return zipped({**members(raw), **changes}, compress)
 
 
 DOCX = random_file("docx", 3)[0]
@@ -80,6 +80,10 @@ DAMAGED = {
     "macros": (broken(**{"word/vbaProject.bin": "x"}), "must not have macros, but has word/vbaProject.bin"),
     "entities": (broken(**{"word/document.xml": ENTITY}), "must not define XML entities, but does"),
     "broken XML": (broken(**{"word/document.xml": "<w:document>"}), "document.xml:1: must be well-formed"),
+    "too much text": (
+        broken(**{"word/header1.xml": " " * 50_000_001}, compress=zipfile.ZIP_STORED),
+        "header1.xml: must have at most 50,000,000 bytes of text, but has 50,000,001; divide it",
+    ),
     "a bomb": (broken(**{"word/media/a.bin": "0" * 50_000_000}), "must not unpack to so much, but word"),
 }  # fmt: skip
 

@@ -1,7 +1,11 @@
 """Documents through a translator: what is asked of it, and what comes back."""
 
+import pytest
+
 from tests.unit.documents.upper_case import upper_case_translator
+from transformer_mt.documents.read import read_document
 from transformer_mt.documents.translate import parse, translate_pieces
+from transformer_mt.errors import InputError
 
 
 class Counting:
@@ -32,3 +36,11 @@ def test_a_text_that_occurs_again_is_translated_once():
     rest = Counting()
     assert [part.written for part in translate_pieces(rest, pieces, done=2)] == [p.written for p in parts[2:]]
     assert rest.asked == ["one", "a x", "a y"]
+
+
+def test_a_document_of_200_mb_is_refused_in_one_line():
+    with pytest.raises(
+        InputError, match="a.html: must have at most 50,000,000 bytes of text, but has 2"
+    ) as error:
+        read_document(b"<p>x" * 50_000_000, "html", ("en", "de"), "a.html")
+    assert "\n" not in str(error.value)

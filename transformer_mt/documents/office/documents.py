@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from transformer_mt.documents.formats import check_size
 from transformer_mt.documents.markup.html import parse_html
 from transformer_mt.documents.markup.html_encoding import decode_page
 from transformer_mt.documents.markup.marked_text import Piece
@@ -69,8 +70,9 @@ class OfficeDocument:
         """All texts of the document, its members apart."""
         pieces: list[Piece] = []
         for member in self._with_text():
-            text, _ = decode_page(member.content, f"{self.name}/{member.info.filename}")
-            pieces += [*self.kind.parse(text, f"{self.name}/{member.info.filename}"), _BETWEEN]
+            name = f"{self.name}/{member.info.filename}"
+            check_size(len(member.content), name)
+            pieces += [*self.kind.parse(decode_page(member.content, name)[0], name), _BETWEEN]
         return pieces
 
     def written(self, translated: str) -> bytes:

@@ -73,9 +73,13 @@ class _Paragraph:
         for run in (part for part in self._parts if isinstance(part, _Run)):
             sizes[run.formatting] += len(run.text)
         usual = max(sizes, key=sizes.__getitem__, default=None)
-        self._usual = [part for part in self._parts if isinstance(part, _Run) and part.formatting == usual]
-        """The runs in the formatting that most characters have."""
-        self._base = next(iter(self._usual or runs), None)
+        self._following: list[_Run | None] = [None]
+        """For each part the next run, itself counted, in the formatting that most characters have."""
+        for part in reversed(self._parts):
+            is_usual = isinstance(part, _Run) and part.formatting == usual
+            self._following.append(part if is_usual else self._following[-1])  # type: ignore[arg-type]
+        self._following.reverse()
+        self._base = self._following[0] or next(iter(runs), None)
         self._text = XmlSpelling().decoded(" ".join(run.text for run in runs))
         self._openings: set[str] = set()
         self._others: dict[int, tuple[str, _Other, str]] = {}
@@ -105,8 +109,8 @@ class _Paragraph:
 
     def _reopened(self, base: _Run, number: int) -> str:
         """The beginning of the next run in the usual formatting after this part."""
-        following = (run for part in self._parts[number + 1 :] for run in self._usual if run is part)
-        opening = next(following, base).opening
+        following = self._following[number + 1]
+        opening = (base if following is None else following).opening
         self._openings.add(opening + base.closing)
         return opening
 
@@ -114,7 +118,7 @@ class _Paragraph:
         """A part of the paragraph between characters of the usual formatting."""
         part = self._parts[number]
         if isinstance(part, _Run):
-            if part.formatting == base.formatting and self._usual:
+            if part.formatting == base.formatting and self._following[0]:
                 return [Token("text", part.text)]
             return _around(
                 base.closing + part.opening, part.text, part.closing + self._reopened(base, number)
