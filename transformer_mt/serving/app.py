@@ -18,8 +18,8 @@ from starlette.routing import Route
 from transformer_mt.documents.formats import ENDINGS, format_of
 from transformer_mt.documents.read import read_document
 from transformer_mt.errors import InputError
-from transformer_mt.serving.batcher import Batcher, QueueFullError
-from transformer_mt.serving.directions import Directions
+from transformer_mt.serving.batcher import QueueFullError
+from transformer_mt.serving.directions import Chain, Directions
 from transformer_mt.serving.files import TranslatedFiles
 from transformer_mt.serving.limits import ApiKeys, Limits, RequestRate
 from transformer_mt.serving.metrics import Metrics
@@ -95,7 +95,7 @@ _SURELY_TARGET = 90.0
 
 
 class _Api:
-    """The handlers of the routes."""
+    """The handlers of the chains."""
 
     def __init__(
         self, directions: Directions, limits: Limits, keys: ApiKeys | None, suggestions: Path | None
@@ -118,19 +118,19 @@ class _Api:
                 texts = [await self._or_http_error(asyncio.to_thread(without_markup, text)) for text in texts]
             detected = [self._detect_source(text, asked.target) for text in texts]
             sources = [found["language"] for found in detected]
-        batchers = [self._batcher(source, asked.target) for source in sources]
+        chains = [self._chain(source, asked) for source in sources]
         if asked.format == "html":
             # Documents one after the other: together they may have more texts than may ever wait.
-            work = _one_by_one(
-                [self._page(batcher, text, asked) for batcher, text in zip(batchers, asked.texts)]
-            )
+            work = _one_by_one([self._page(chain, text, asked) for chain, text in zip(chains, asked.texts)])
         else:
-            work = self._texts(batchers, asked)
+            work = self._texts(chains, asked)
         results = await self._until_disconnect(request, work)
         is_list = isinstance(asked.q, list)
         answer: dict[str, Any] = {"translatedText": _as_asked([text for text, _ in results], is_list)}
         if detected:
             answer["detectedLanguage"] = _as_asked(detected, is_list)
+        if any(chain.pivot for chain in chains):
+            answer["pivotLanguage"] = _as_asked([chain.pivot for chain in chains], is_list)
         if asked.alternatives:
             answer["alternatives"] = _as_asked([others for _, others in results], is_list)
         return _answer(answer)
@@ -144,10 +144,15 @@ class _Api:
         if source == "auto":
             answer["detectedLanguage"] = self._detect_source(text, asked.target)
             source = answer["detectedLanguage"]["language"]
-        batcher = self._batcher(source, asked.target)
-        if batcher is None:
-            raise HTTPException(400, f"target must be another language than source, but both are {source}")
-        work = self._or_http_error(line_details(batcher, text, asked.alternatives, asked.wishes))
+        chain = self._chain(source, asked)
+        if len(chain.batchers) != 1:
+            raise HTTPException(
+                400,
+                f"target must be another language than source, but both are {source}"
+                if not chain.batchers
+                else f"there must be a model from {source} to {asked.target} for details, but there is none",
+            )
+        work = self._or_http_error(line_details(chain.batchers[0], text, asked.alternatives, asked.wishes))
         content = {**answer, "lines": await self._until_disconnect(request, work)}
         return await asyncio.to_thread(_answer, content)
 
@@ -169,13 +174,16 @@ class _Api:
         if source == "auto":
             text = "\n".join(text.text for text in document.texts)[:_DETECTED_CHARACTERS]
             source = self._detect_source(text, asked.target)["language"]
-        batcher, content = self._batcher(source, asked.target), raw
-        if batcher is not None:
-            async with self._file_turns:
+        chain, content = self._chain(source, asked), raw
+        async with self._file_turns:
+            for step, batcher in enumerate(chain.batchers):
+                if step:
+                    document = await asyncio.to_thread(read_document, content, format, languages, name)
                 work = self._or_http_error(translate_document(batcher, document, asked.wishes))
                 content = await self._until_disconnect(request, work, None)
         kept = await asyncio.to_thread(self._files.add, content, name, asked.target)
-        return _answer({"translatedFileUrl": str(request.url_for("download_file", name=kept))})
+        answer = {"translatedFileUrl": str(request.url_for("download_file", name=kept))}
+        return _answer({**answer, "pivotLanguage": chain.pivot} if chain.pivot else answer)
 
     async def download_file(self, request: Request) -> Response:
         found = self._files.find(request.path_params["name"])
@@ -286,8 +294,7 @@ class _Api:
         """The likeliest language there is a model for; the target where the text is clearly in it. 400 where
         it is clearly in a language that is not translated.
         """
-        batchers = self._directions.batchers
-        among = [source for source, other in batchers if other == target] or self._directions.sources
+        among = self._directions.sources_of(target) or self._directions.sources
         if other := self._directions.other_language(text, [*among, target]):
             raise HTTPException(
                 400,
@@ -299,34 +306,39 @@ class _Api:
             best = self._directions.detect(text, among)[0]
         return {"language": best.language, "confidence": best.confidence}
 
-    def _batcher(self, source: str, target: str) -> Batcher | None:
-        """None where there is nothing to translate. 400 if there is no model for this direction."""
-        if source == target and any(source in pair for pair in self._directions.batchers):
-            return None
+    def _chain(self, source: str, asked: TranslateBody | FileBody) -> Chain:
+        """400 if there is no model for this direction, nor two."""
         try:
-            return self._directions.batcher(source, target)
+            chain = self._directions.chain(source, asked.target)
         except InputError as error:
             raise HTTPException(400, str(error)) from None
+        if chain.pivot and asked.glossary:
+            raise HTTPException(
+                400,
+                f"there must be a model from {source} to {asked.target} for a glossary, but there is none",
+            )
+        return chain
 
-    async def _page(self, batcher: Batcher | None, text: str, asked: TranslateBody) -> tuple[str, list[str]]:
+    async def _page(self, chain: Chain, text: str, asked: TranslateBody) -> tuple[str, list[str]]:
         """A page's translation and the alternatives."""
-        if batcher is None:
-            return text, []
-        work = translate_html(batcher, text, asked.alternatives, asked.wishes, asked.attributes)
-        best, *others = await self._or_http_error(work)
-        return best, others
+        others: list[str] = []
+        for step, batcher in enumerate(chain.batchers, start=1):
+            alternatives = asked.alternatives if step == len(chain.batchers) else 0
+            work = translate_html(batcher, text, alternatives, asked.wishes, asked.attributes)
+            text, *others = await self._or_http_error(work)
+        return text, others
 
-    async def _texts(
-        self, batchers: Sequence[Batcher | None], asked: TranslateBody
-    ) -> list[tuple[str, list[str]]]:
+    async def _texts(self, chains: Sequence[Chain], asked: TranslateBody) -> list[tuple[str, list[str]]]:
         """Each text's translation and the alternatives. Those of one model are one request of its queue."""
         results = [(text, list[str]()) for text in asked.texts]
-        for batcher in dict.fromkeys(filter(None, batchers)):
-            mine = [i for i, other in enumerate(batchers) if other is batcher]
-            texts = [asked.texts[i] for i in mine]
-            work = translate_texts(batcher, texts, asked.alternatives, asked.wishes)
-            for i, (best, *others) in zip(mine, await self._or_http_error(work)):
-                results[i] = best, others
+        for chain in dict.fromkeys(chains):
+            mine = [i for i, other in enumerate(chains) if other == chain]
+            for step, batcher in enumerate(chain.batchers, start=1):
+                alternatives = asked.alternatives if step == len(chain.batchers) else 0
+                texts = [results[i][0] for i in mine]
+                work = translate_texts(batcher, texts, alternatives, asked.wishes)
+                for i, (best, *others) in zip(mine, await self._or_http_error(work)):
+                    results[i] = best, others
         return results
 
     async def _or_http_error(self, translated: Coroutine[Any, Any, T]) -> T:

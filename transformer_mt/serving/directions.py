@@ -7,7 +7,7 @@ from typing import Any
 from transformer_mt.errors import InputError
 from transformer_mt.serving.aliases import known_code
 from transformer_mt.serving.batcher import Batcher
-from transformer_mt.text.languages import LanguageIdentifier, is_same_language, language_name
+from transformer_mt.text.languages import LanguageIdentifier, base_code, is_same_language, language_name
 
 # Below this probability a text of at least so many letters is taken to be in another language.
 _UNLIKELY, _LETTERS = 0.05, 20
@@ -22,6 +22,15 @@ class Detected:
     """0 to 100."""
 
 
+@dataclass(frozen=True)
+class Chain:
+    """The models that translate one after the other; none where there is nothing to translate."""
+
+    batchers: tuple[Batcher, ...]
+    pivot: str | None = None
+    """The language between the first and the second model."""
+
+
 class Directions:
     """A batcher for each pair of languages; languages have the codes of the models' configs."""
 
@@ -33,6 +42,16 @@ class Directions:
     def sources(self) -> list[str]:
         return list(dict.fromkeys(source for source, _ in self.batchers))
 
+    def targets_of(self, source: str) -> list[str]:
+        """The languages that one is translated to, by one model first."""
+        found = [target for known, target in self.batchers if known == source]
+        found += [target for pivot in found for known, target in self.batchers if known == pivot]
+        return [target for target in dict.fromkeys(found) if target != source]
+
+    def sources_of(self, target: str) -> list[str]:
+        """The languages that are translated to one."""
+        return [source for source in self.sources if target in self.targets_of(source)]
+
     def known(self, source: str, target: str) -> tuple[str, str]:
         """A source, or `auto`, and a target by the codes that the models have."""
         targets = [known for _, known in self.batchers]
@@ -43,12 +62,7 @@ class Directions:
         """Each language with its name and the languages it is translated to, as the API lists them."""
         codes = dict.fromkeys(code for pair in self.batchers for code in pair)
         return [
-            {
-                "code": code,
-                "name": language_name(code),
-                "targets": [target for source, target in self.batchers if source == code],
-            }
-            for code in codes
+            {"code": code, "name": language_name(code), "targets": self.targets_of(code)} for code in codes
         ]
 
     def detect(self, text: str, among: Sequence[str] | None = None) -> list[Detected]:
@@ -78,14 +92,24 @@ class Directions:
         wanted = sum(p for lang, p in probabilities.items() if any(is_same_language(c, lang) for c in among))
         return max(probabilities, key=probabilities.__getitem__) if wanted < _UNLIKELY else None
 
-    def batcher(self, source: str, target: str) -> Batcher:
-        """InputError if there is no model for this direction."""
+    def chain(self, source: str, target: str) -> Chain:
+        """The model of this direction, or two with a language between: English if they allow it, else the
+        first. InputError if there are none.
+        """
+        if source == target and any(source in pair for pair in self.batchers):
+            return Chain(())
         if (source, target) in self.batchers:
-            return self.batchers[source, target]
+            return Chain((self.batchers[source, target],))
+        between = [
+            code for known, code in self.batchers if known == source and (code, target) in self.batchers
+        ]
+        if between:
+            pivot = min(between, key=lambda code: base_code(code) != "en")
+            return Chain((self.batchers[source, pivot], self.batchers[pivot, target]), pivot)
         if source not in self.sources:
             every = list(dict.fromkeys(target for _, target in self.batchers))
             if target not in every:  # and `auto` found no source for it
                 raise InputError(f"target must be one of {', '.join(every)}, but is {target}")
             raise InputError(f"source must be auto or one of {', '.join(self.sources)}, but is {source}")
-        targets = [t for s, t in self.batchers if s == source]
+        targets = self.targets_of(source)
         raise InputError(f"target must be one of {', '.join(targets)} with source {source}, but is {target}")

@@ -111,12 +111,16 @@ def test_alternatives_are_at_most_what_the_search_finds(client):
     assert translate(client, q=["a"], alternatives=1).json()["alternatives"] == [["A!"]]
 
 
-def test_the_source_is_detected_among_what_the_target_can_have(client):
+def test_the_source_is_detected_among_what_the_target_can_have(client, directions):
     german = "Der Hund schläft in dem Haus und träumt."
     answer = translate(client, q=german, source="auto", target="en").json()
     assert answer["detectedLanguage"]["language"] == "de" and answer["translatedText"] == german.upper()
     english = "The dog sleeps in the house."
-    answer = translate(client, q=[english, "Hund"], source="auto", target="fr").json()
+    answer = translate(client, q=[english, german], source="auto", target="fr").json()
+    assert [each["language"] for each in answer["detectedLanguage"]] == ["en", "de"]
+    assert answer["pivotLanguage"] == [None, "en"]
+    only = client_of(Directions({("en", "fr"): directions.batchers["en", "fr"]}))
+    answer = translate(only, q=[english, "Hund"], source="auto", target="fr").json()
     assert [each["language"] for each in answer["detectedLanguage"]] == ["en", "en"]
     assert answer["detectedLanguage"][0]["confidence"] > 50 > answer["detectedLanguage"][1]["confidence"]
 
@@ -125,9 +129,9 @@ def test_the_source_is_detected_among_what_the_target_can_have(client):
     "text, target, told",
     [
         (
-            "Der Hund schläft in dem Haus und träumt.",
+            "Il cane dorme nella casa di mio padre e sogna.",
             "fr",
-            "source must be en with target fr, but the text is in German (de)",
+            "source must be en or de with target fr, but the text is in Italian (it)",
         ),
         (
             "Le chien dort dans la maison de mon père.",
@@ -203,10 +207,23 @@ def test_the_texts_of_attributes_and_placeholders_are_options(tiny_run):
     batcher.close()
 
 
+def test_two_models_translate_where_there_is_none_for_a_direction(client):
+    fields = {"source": "de", "target": "fr", "alternatives": 1}
+    answer = translate(client, q="ein Hund", **fields).json()
+    assert answer == {"translatedText": "EIN HUND", "alternatives": ["EIN HUND!"], "pivotLanguage": "en"}
+    html = translate(client, q="<p>ein Hund", format="html", source="de", target="fr")
+    assert html.json() == {"translatedText": "<p>EIN HUND", "pivotLanguage": "en"}
+    answer = translate(client, q="ein Hund", **fields, glossary={"Hund": "chien"})
+    assert answer.status_code == 400
+    assert answer.json()["error"] == "there must be a model from de to fr for a glossary, but there is none"
+    details = client.post("/details", json={"q": "ein Hund", "source": "de", "target": "fr"})
+    assert details.json()["error"] == "there must be a model from de to fr for details, but there is none"
+
+
 def test_languages_with_their_targets(client):
     assert client.get("/languages").json() == [
         {"code": "en", "name": "English", "targets": ["de", "fr"]},
-        {"code": "de", "name": "German", "targets": ["en"]},
+        {"code": "de", "name": "German", "targets": ["en", "fr"]},
         {"code": "fr", "name": "French", "targets": []},
     ]
     assert client.get("/health").json() == {"status": "ok"}
