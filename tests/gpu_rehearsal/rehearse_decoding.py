@@ -28,7 +28,7 @@ SEARCHES = {
 class Pieces:
     """What a search asks of a tokenizer."""
 
-    shared, control_ids = True, {"<2de>": 7}
+    never_written = (7,)
 
     def __init__(self, count):
         self.all_pieces_tgt = [f"▁p{i}" for i in range(count)]

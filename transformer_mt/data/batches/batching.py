@@ -319,8 +319,7 @@ def validation_batches(
 ) -> Iterator[Batch]:
     """Every pair once, in a fixed order, as `changing` has them in its first epoch."""
     lengths = changing.lengths(0) if changing else (pairs.src_lengths, pairs.tgt_lengths)
-    used = rows_in_use(lengths[0], np.arange(len(pairs)))
-    assert used is not None
+    used = np.flatnonzero(lengths[0])
     for places in plan_epoch(lengths[0][used], lengths[1][used], batch_tokens, seed=0, epoch=0):
         rows = used[places]
         if changing is not None:
