@@ -58,10 +58,14 @@ def test_a_document_needs_an_output_and_a_damaged_one_leaves_it_alone(cli, tiny_
     assert "must be written to a file; give --output FILE" in cli("translate", tiny_run, "-i", document).err
     out = document.with_name("out.docx")
     out.write_bytes(b"old")
+    random = document.with_name("random.docx")
+    random.write_bytes(document.read_bytes())
     document.write_bytes(document.read_bytes()[:100])
     result = cli("translate", tiny_run, "-i", document, "-o", out)
     assert result.status == 2 and "in.docx: must be a whole zip file" in result.err
     assert out.read_bytes() == b"old"
+    nowhere = cli("translate", tiny_run, "-i", random, "-o", document.with_name("no") / "x.docx")
+    assert "no/x.docx: cannot be written: No such file or directory" in nowhere.err
     old = document.with_name("a.doc")
     old.write_bytes(b"x")
     assert "save it as .docx, without macros" in cli("translate", tiny_run, "-i", old).err

@@ -156,7 +156,7 @@ def _open_output(
             resume.begin(path, facts)
         return done, _Output(file, document, sizes, path, whole)
     except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from None
+        raise InputError(f"{arguments.output}: cannot be written: {error.strerror}") from None
 
 
 def _cut_to_whole_parts(path: Path) -> int:
