@@ -23,6 +23,8 @@ ENDINGS = ("txt", *(ending[1:] for ending in _ENDINGS))
 """The endings of files that are translated."""
 FORMATS = ("text", "wrapped", *dict.fromkeys(_ENDINGS.values()))
 """All formats; the first two have no ending of their own."""
+KEEP_SOURCES = frozenset({"po", "xliff"})
+"""Formats in which translations stand next to their sources: what is translated is not translated again."""
 WITH_ENCODING = frozenset({"html", "xliff", "android", "apple"})
 """Formats whose files may say that they are in another encoding than UTF-8."""
 _NOT_READ = {

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from transformer_mt.documents.formats import OFFICE, WITH_ENCODING, check_size
 from transformer_mt.documents.markup.html_encoding import decode_page
-from transformer_mt.documents.markup.marked_text import MarkedText, Piece
+from transformer_mt.documents.markup.marked_text import BYTE_ORDER_MARK, MarkedText, Piece
 from transformer_mt.documents.office.documents import OfficeDocument
 from transformer_mt.documents.translate import parse
 from transformer_mt.errors import InputError
@@ -61,4 +61,6 @@ def read_document(
             raise InputError(
                 f"{name}:{line}: must be UTF-8, but byte {byte:#04x} is not; convert the file (iconv) first"
             ) from None
-    return Document(parse(text, format, languages, name, attributes, is_ascii), encoding)
+    mark = BYTE_ORDER_MARK if text.startswith(BYTE_ORDER_MARK) else ""
+    pieces = parse(text.removeprefix(mark), format, languages, name, attributes, is_ascii)
+    return Document([mark, *pieces], encoding)

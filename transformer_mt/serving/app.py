@@ -15,8 +15,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, HTMLResponse, Response
 from starlette.routing import Route
 
-from transformer_mt.documents.formats import ENDINGS, format_of
-from transformer_mt.documents.read import read_document
+from transformer_mt.documents.formats import ENDINGS, KEEP_SOURCES, format_of
+from transformer_mt.documents.read import Document, read_document
 from transformer_mt.errors import InputError
 from transformer_mt.serving.batcher import QueueFullError
 from transformer_mt.serving.directions import Chain, Directions
@@ -48,7 +48,8 @@ Asked = TypeVar("Asked", TranslateBody, FileBody)
 _LOG = logging.getLogger("transformer_mt.serving")
 # Wrong keys of one address, where requests have no limit.
 _GUESSES_PER_MINUTE = 60
-_FILES_AT_ONCE = 2
+_FILES_AT_ONCE, _UPLOADS = 2, 20
+"""Files that are translated at a time, and that are in memory; the others wait."""
 _FORM_BYTES = 10_000
 """What a form with a file may have besides the file."""
 _DETECTED_CHARACTERS = 10_000
@@ -95,14 +96,14 @@ _SURELY_TARGET = 90.0
 
 
 class _Api:
-    """The handlers of the chains."""
+    """The handlers of the routes."""
 
     def __init__(
         self, directions: Directions, limits: Limits, keys: ApiKeys | None, suggestions: Path | None
     ) -> None:
         self._directions, self._limits, self._keys = directions, limits, keys
         self._suggestions, self._files = suggestions, TranslatedFiles()
-        self._file_turns = asyncio.Semaphore(_FILES_AT_ONCE)
+        self._uploads, self._file_turns = asyncio.Semaphore(_UPLOADS), asyncio.Semaphore(_FILES_AT_ONCE)
         self._rate = RequestRate()
 
     async def translate(self, request: Request) -> Response:
@@ -160,25 +161,38 @@ class _Api:
         """A file of any format; the answer says where its translation is fetched."""
         if not self._limits.file_bytes:
             raise HTTPException(403, "files are not translated by this server")
+        async with self._uploads:
+            return await self._file(request)
+
+    async def _file(self, request: Request) -> Response:
         body = await read_body(request, self._limits, self._limits.file_bytes + _FORM_BYTES)
         asked, raw, name = await parse_file(request, body)
         self._admit_client(request, asked.api_key)
         asked = self._with_known_codes(asked)
         try:
             format = format_of(name, None)
-            languages = asked.source, asked.target  # an office document is read alike whatever they are
-            document = await asyncio.to_thread(read_document, raw, format, languages, name)
         except InputError as error:
             raise HTTPException(400, str(error)) from None
-        source = asked.source
+
+        async def read(content: bytes) -> Document:
+            languages = asked.source, asked.target  # an office document is read alike whatever they are
+            return await self._or_http_error(
+                asyncio.to_thread(read_document, content, format, languages, name)
+            )
+
+        document, source = await read(raw), asked.source
         if source == "auto":
             text = "\n".join(text.text for text in document.texts)[:_DETECTED_CHARACTERS]
             source = self._detect_source(text, asked.target)["language"]
         chain, content = self._chain(source, asked), raw
+        if chain.pivot and format in KEEP_SOURCES:
+            raise HTTPException(
+                400, f"there must be a model from {source} to {asked.target} for {format}, but there is none"
+            )
         async with self._file_turns:
             for step, batcher in enumerate(chain.batchers):
                 if step:
-                    document = await asyncio.to_thread(read_document, content, format, languages, name)
+                    document = await read(content)
                 work = self._or_http_error(translate_document(batcher, document, asked.wishes))
                 content = await self._until_disconnect(request, work, None)
         kept = await asyncio.to_thread(self._files.add, content, name, asked.target)

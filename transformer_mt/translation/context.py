@@ -76,8 +76,8 @@ class ContextWindows:
 def part_of(
     lines: Sequence[str], options: Options, part: range, reads_before: int
 ) -> tuple[Sequence[str], Options]:
-    """Those of the lines to translate that are in `part`, after the lines of their document that are read
-    before them.
+    """The lines of `part`, which counts those to translate, after the lines of their document that are read
+    before them; and their options.
     """
     start, stop = options.lines_before + part.start, options.lines_before + part.stop
     first, documents = start, options.documents

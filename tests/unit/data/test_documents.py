@@ -64,7 +64,6 @@ def in_a_folder_of_the_hub(folder):
 )
 def test_a_value_says_which_document_a_pair_is_of(written, tmp_path):
     corpus = written(tmp_path)
-    assert list(corpus.document_numbers(LANGUAGES)) == NUMBERS
     sentences, documents = read_in_documents(corpus, LANGUAGES, None, "valid")
     assert [src for src, _ in sentences] == [row["en"] for row in ROWS] and documents == NUMBERS
 
@@ -92,7 +91,7 @@ def test_a_blank_line_on_both_sides_ends_a_document_and_is_no_sentence(tmp_path)
 def test_a_name_that_is_not_there_is_refused_with_those_that_are(written, message, tmp_path):
     corpus = written(tmp_path).model_copy(update={"documents": "chapter"})
     with pytest.raises(InputError, match=message):
-        list(corpus.document_numbers(LANGUAGES))
+        list(corpus.in_documents(corpus.read(LANGUAGES), LANGUAGES))
 
 
 def test_sets_of_sacrebleu_have_their_documents(tmp_path, monkeypatch):
@@ -107,9 +106,9 @@ def test_sets_of_sacrebleu_have_their_documents(tmp_path, monkeypatch):
     monkeypatch.setattr(DATASETS["wmt14"], "_outdir", str(folder))
     corpus = SacrebleuCorpus(sacrebleu="wmt14", documents="docid")
     assert list(corpus.read(LANGUAGES)) == [("A", "X"), ("B", "Y"), ("C", "Z")]
-    assert list(corpus.document_numbers(LANGUAGES)) == [0, 0, 1]
+    assert read_in_documents(corpus, LANGUAGES, None, "test")[1] == [0, 0, 1]
     with pytest.raises(InputError, match="wmt14 has src, ref, docid, .* but documents is 'talk'; use docid"):
-        list(corpus.model_copy(update={"documents": "talk"}).document_numbers(LANGUAGES))
+        read_in_documents(corpus.model_copy(update={"documents": "talk"}), LANGUAGES, None, "test")
 
 
 DATA = {
@@ -134,3 +133,11 @@ DATA = {
 def test_what_context_cannot_be_with_is_refused(changes, message):
     with pytest.raises(ValidationError, match=message):
         Config.model_validate({"name": "x", "data": DATA, **changes})
+
+
+def test_as_many_values_as_pairs_must_name_documents(tmp_path):
+    rows = [*ROWS[:2], {"talk": 9}, *ROWS[2:]]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    corpus = FileCorpus(file=str(tmp_path / "a.jsonl"), documents="talk", damaged_rows="drop")
+    with pytest.raises(InputError, match="must name the document of each pair, but there are not as many"):
+        read_in_documents(corpus, LANGUAGES, None, "valid")

@@ -1,5 +1,7 @@
 """Documents through a translator: what is asked of it, and what comes back."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.unit.documents.upper_case import upper_case_translator
@@ -44,3 +46,39 @@ def test_a_document_of_200_mb_is_refused_in_one_line():
     ) as error:
         read_document(b"<p>x" * 50_000_000, "html", ("en", "de"), "a.html")
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "format, written, expected",
+    [
+        ("yaml", "a: [red, green]\n", 'a: ["RED, SO", "GREEN, SO"]\n'),
+        ("yaml", "a: red\n", "a: RED, SO\n"),
+        ("markdown", "one\u2028line\n\n*two*\n", "ONE\u2028LINE, SO\n\n*TWO, SO*\n"),
+        ("po", '\ufeffmsgid "a"\nmsgstr ""\n', '\ufeffmsgid "a"\nmsgstr "A, SO"\n'),
+        (
+            "html",
+            '<?xml version="1.0"?>\n<script src="x"/><p>one</p>',
+            '<?xml version="1.0"?>\n<script src="x"/><p>ONE, SO</p>',
+        ),
+    ],
+)
+def test_files_stay_what_they_are(format, written, expected):
+    """With commas in brackets, characters that some take for line ends, a byte-order mark, XHTML."""
+    document = read_document(written.encode(), format, ("en", "de"), "f")
+    out = ""
+    for piece in document.pieces:
+        if isinstance(piece, str):
+            out += piece
+        else:
+            text = piece.text.upper() + ", SO"
+            out += replace(
+                piece,
+                text=text,
+                marks=tuple(replace(m, end=len(text)) if m.closing else m for m in piece.marks),
+            ).render()
+    assert document.written(out).decode() == expected
+
+
+def test_what_is_no_catalogue_is_refused_by_its_first_line():
+    with pytest.raises(InputError, match="f:1: must be an entry of a .po file, but is 'one'"):
+        read_document(b'one\n# c\ntwo\n\nmsgid "a"\nmsgstr ""\n', "po", ("en", "de"), "f")

@@ -219,3 +219,15 @@ def test_metrics_count_requests_and_lines(directions):
     assert 'transformer_mt_lines_in_work{source="en",target="de"} 0.0' in found
     assert re.search(r'lines_translated\{source="en",target="de"\} \d', found)
     assert client_of(directions).get("/metrics").status_code == 404
+
+
+def test_a_catalogue_is_not_translated_by_two_models(directions):
+    """The second would find it translated, into the language between."""
+    (batcher,) = directions.batchers.values()
+    client = client_of(Directions({("de", "en"): batcher, ("en", "fr"): batcher}))
+    answer = send(client, "a.po", b'msgid "a"\nmsgstr ""\n', source="de", target="fr")
+    assert (answer.status_code, answer.json()["error"]) == (
+        400, "there must be a model from de to fr for po, but there is none",
+    )  # fmt: skip
+    answer = send(client, "a.txt", b"a", source="de", target="fr")
+    assert answer.json()["pivotLanguage"] == "en" and fetched(client, answer).content == b"A"

@@ -70,11 +70,11 @@ class Windows:
 
     def _windows(self, epoch: int, usual: tuple[np.ndarray, np.ndarray] | None = None) -> np.ndarray:
         """(W,) the first rows of the windows of an epoch."""
-        if epoch not in self._firsts:
+        if (firsts := self._firsts.get(epoch)) is None:
             firsts = self._found(epoch, usual or self._usual_lengths(epoch))
-            recent = {number: self._firsts[number] for number in sorted(self._firsts)[1 - _KEPT :]}
-            self._firsts = {**recent, epoch: firsts}
-        return self._firsts[epoch]
+            # One assignment: the next epoch is planned in another thread.
+            self._firsts = dict(sorted({**self._firsts, epoch: firsts}.items())[-_KEPT:])
+        return firsts
 
     def _found(self, epoch: int, usual: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
         rows = np.arange(len(self._starts))

@@ -50,15 +50,12 @@ def read_in_documents(
     """The sentences as `read_set` has them, without the blank ones that end documents, and the number of each
     one's document; None where the set has no documents.
     """
-    sentences, numbers = list(read_set(corpus, languages, folder, name)), documents_of(corpus, languages)
-    if numbers is None:
-        return sentences, None
-    kept = [i for i, (src, targets) in enumerate(sentences) if "".join([src, *targets]).strip()]
-    return [sentences[i] for i in kept], [numbers[i] for i in kept]
-
-
-def documents_of(corpus: AnySet, languages: Languages) -> list[int] | None:
-    """The number of the document of each sentence of a set; None where it has no documents."""
+    sentences = list(read_set(corpus, languages, folder, name))
     if isinstance(corpus, FromTrainCorpus) or not corpus.documents:
-        return None
-    return list(corpus.document_numbers(languages))
+        return sentences, None
+    kept = [
+        (sentence, number)
+        for sentence, number in corpus.in_documents(sentences, languages)
+        if "".join([sentence[0], *sentence[1]]).strip()
+    ]
+    return [sentence for sentence, _ in kept], [number for _, number in kept]

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import Field, model_validator
 
@@ -21,6 +21,8 @@ TAG = r"^(>?[^>\s]\S*|>)$"
 
 Languages = tuple[str, str]
 """Source and target."""
+
+T = TypeVar("T")
 
 EvaluationSentence = tuple[str, tuple[str, ...]]
 """A source and its references."""
@@ -110,13 +112,22 @@ class Corpus(Section):
         """
         raise InputError(f"{self._location()}: documents must be true or false, but is {name!r}")
 
-    def document_numbers(self, languages: Languages) -> Iterator[int]:
-        """The number of the document that each pair of `read` is of; it never falls."""
-        if not isinstance(self.documents, bool):
-            return numbered(self.stored_values(self.documents, self.stored_languages(languages)))
-        if self.documents:
-            return numbered_by_blanks(not (src.strip() or tgt.strip()) for src, tgt in self.read(languages))
-        return itertools.count()
+    def in_documents(self, pairs: Iterable[T], languages: Languages) -> Iterator[tuple[T, int]]:
+        """What is given for each pair of `read`, with the number of the pair's document, which never falls.
+        InputError if there are not as many pairs as values that name documents.
+        """
+        numbers = (
+            numbered_by_blanks(not (src.strip() or tgt.strip()) for src, tgt in self.read(languages))
+            if isinstance(self.documents, bool)
+            else numbered(self.stored_values(self.documents, self.stored_languages(languages)))
+        )
+        for pair, number in itertools.zip_longest(pairs, numbers):
+            if pair is None or number is None:
+                raise InputError(
+                    f"{self._location()}: `{self.documents}` must name the document of each pair, but there "
+                    "are not as many values as pairs; correct the damaged rows"
+                )
+            yield pair, number
 
     def damaged(self, languages: Languages) -> dict[int, str]:
         """Row number to its problem, for rows that hold no pair. `languages` are those of the config."""

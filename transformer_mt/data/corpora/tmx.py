@@ -24,7 +24,7 @@ def read_tmx(path: str, languages: list[str]) -> Iterator[tuple[str, str]]:
 
 def read_tmx_property(path: str, languages: list[str], name: str) -> Iterator[str]:
     """The property of this type that each of these units has; InputError if one has none."""
-    for source, _, properties in _units(path, languages):
+    for source, _, properties in _units(path, languages, with_properties=True):
         if name not in properties:
             there = ", ".join(properties) or "none"
             raise InputError(
@@ -33,8 +33,10 @@ def read_tmx_property(path: str, languages: list[str], name: str) -> Iterator[st
         yield properties[name]
 
 
-def _units(path: str, languages: list[str]) -> Iterator[tuple[str, str, dict[str, str]]]:
-    """(source, target, properties by type) of each unit that has both languages."""
+def _units(
+    path: str, languages: list[str], with_properties: bool = False
+) -> Iterator[tuple[str, str, dict[str, str]]]:
+    """(source, target, properties by type if they are asked for) of each unit that has both languages."""
     from lxml import etree
 
     seen: dict[str, None] = {}
@@ -55,7 +57,8 @@ def _units(path: str, languages: list[str]) -> Iterator[tuple[str, str, dict[str
                 texts = _texts(element)
                 seen |= dict.fromkeys(texts)
                 pair = [_of_language(texts, language) for language in languages]
-                properties = {p.get("type") or "": "".join(p.itertext()) for p in element.iterfind("{*}prop")}
+                found_in = element.iterfind("{*}prop") if with_properties else ()
+                properties = {p.get("type") or "": "".join(p.itertext()) for p in found_in}
                 _forget(element)
                 if pair[0] is not None and pair[1] is not None:
                     found = True

@@ -7,11 +7,8 @@ import numpy as np
 
 from transformer_mt.config import Config
 from transformer_mt.data.batches.encoded_pairs import Chunk, Column, EncodedPairs
-from transformer_mt.data.corpora.kind import Corpus
 from transformer_mt.data.preparation.raw_rows import RawPairs, RawRows
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
-from transformer_mt.errors import InputError
-from transformer_mt.text.pair import Pair
 
 _FORMAT = 1  # raise it when a change alters what is written
 
@@ -50,17 +47,7 @@ class DocumentStarts:
                 yield from repeat(True, stop - start)
                 continue
             before = None
-            for _, number in self._raw_rows.kept(entry, range(start, stop), self._raw(entry)):
+            raw = entry.in_documents(self._raw_pairs(entry), self._config.data.languages)
+            for _, number in self._raw_rows.kept(entry, range(start, stop), raw):
                 yield number != before
                 before = number
-
-    def _raw(self, entry: Corpus) -> Iterator[tuple[Pair, int]]:
-        """The raw pairs of a corpus with the numbers of their documents."""
-        numbers = entry.document_numbers(self._config.data.languages)
-        for pair in self._raw_pairs(entry):
-            if (number := next(numbers, None)) is None:
-                raise InputError(
-                    f"{entry.title}: every pair must be of a document, but {entry.documents!r} has fewer "
-                    "values than there are pairs"
-                )
-            yield pair, number

@@ -28,7 +28,6 @@ from transformer_mt.data.batches.encoded_pairs import NO_FACTS, EncodedPairs, Pa
 from transformer_mt.data.batches.mixture import effective_weights
 from transformer_mt.data.cleaning import drop_reasons
 from transformer_mt.data.cleaning.model_score import LogProbs, identity_of_models
-from transformer_mt.data.corpora.evaluation_sets import documents_of
 from transformer_mt.data.corpora.held_out import (
     AnySet,
     FromTrainCorpus,
@@ -160,14 +159,10 @@ def _in_documents(
     config: Config, tokenizer: Tokenizer, valid: ValidationSet, corpus: AnySet
 ) -> ValidationSet:
     """The validation set with its documents, if it has any."""
-    numbers = documents_of(corpus, config.data.languages)
-    if isinstance(corpus, FromTrainCorpus) or numbers is None:
+    if isinstance(corpus, FromTrainCorpus) or not corpus.documents:
         return valid
-    kept = [
-        (pair, number)
-        for pair, number in zip(corpus.read(config.data.languages), numbers)
-        if all(map(str.strip, pair))
-    ]
+    pairs = corpus.in_documents(corpus.read(config.data.languages), config.data.languages)
+    kept = [(pair, number) for pair, number in pairs if all(map(str.strip, pair))]
     rows = RawRows(config, valid.pairs, tokenizer).kept(corpus, range(len(valid.pairs)), kept)
     own = np.array([number for _, number in rows])
     starts = np.diff(own, prepend=-1) != 0

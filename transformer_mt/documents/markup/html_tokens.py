@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from transformer_mt.documents.markup.html_names import OBJECTS
+
 # What may contain a > that does not end the tag.
 # A template ends on its line, and before an element does: what only looks like one hides no text.
 _INSIDE = r"(?:(?!</|%[}>]|\}\}|\#\})[^\n]){0,200}"
@@ -64,8 +66,8 @@ class Token:
 
 
 def tokens_of(html: str) -> Iterator[Token]:
-    """The tokens of a document or fragment."""
-    position = 0
+    """The tokens of a document or fragment. In XHTML `<script/>` is empty."""
+    position, is_xml = 0, html.startswith("<?xml")
     while found := _TOKEN.search(html, position):
         if found.start() > position:
             yield Token("text", html[position : found.start()])
@@ -76,6 +78,9 @@ def tokens_of(html: str) -> Iterator[Token]:
             yield Token("object", found[0])
         else:
             name = found["name"].lower()
+            if is_xml and found[0].endswith("/>") and name in _RAW | OBJECTS:
+                yield Token("object", found[0], name)
+                continue
             yield Token("start", found[0], name)
             end = _end_of_raw(html, position, name)
             if end > position:

@@ -25,9 +25,9 @@ class OfficeKind:
     """A kind of document: which members have text, and how they are read."""
 
     needs: str
-    """A member that each such document has."""
-    has_text: re.Pattern[str]
-    """Matches the whole names of members with text."""
+    """What the name of a member that each such document has matches as a whole."""
+    has_text: str
+    """The same of members with text."""
     parse: Parse
 
 
@@ -37,16 +37,16 @@ def _parse_page(text: str, name: str, source_lang: str) -> list[Piece]:
 
 def kind_of(format: str, source_lang: str) -> OfficeKind:
     """The kind of a format: docx, pptx, xlsx, odt or epub."""
-    word = r"word/(?:document|header\d*|footer\d*|footnotes|endnotes|comments)\.xml"
+    word = r"word/(?:document\d*|header\d*|footer\d*|footnotes|endnotes|comments)\.xml"
     slides = r"ppt/(?:slides/slide|notesSlides/notesSlide|comments/comment|diagrams/data)\d+\.xml"
     cells = r"xl/(?:sharedStrings|worksheets/sheet\d+)\.xml"
     pages = partial(_parse_page, source_lang=source_lang)
     return {
-        "docx": OfficeKind("word/document.xml", re.compile(word), parse_ooxml),
-        "pptx": OfficeKind("ppt/presentation.xml", re.compile(slides), parse_ooxml),
-        "xlsx": OfficeKind("xl/workbook.xml", re.compile(cells), parse_ooxml),
-        "odt": OfficeKind("content.xml", re.compile(r"content\.xml|styles\.xml"), parse_odf),
-        "epub": OfficeKind("META-INF/container.xml", re.compile(r".*\.(?:xhtml|html?)"), pages),
+        "docx": OfficeKind(r"word/document\d*\.xml", word, parse_ooxml),
+        "pptx": OfficeKind(r"ppt/presentation\.xml", slides, parse_ooxml),
+        "xlsx": OfficeKind(r"xl/workbook\d*\.xml", cells, parse_ooxml),
+        "odt": OfficeKind(r"content\.xml", r"content\.xml|styles\.xml", parse_odf),
+        "epub": OfficeKind(r"META-INF/container\.xml", r".*\.(?:xhtml|html?)", pages),
     }[format]
 
 
@@ -62,8 +62,8 @@ class OfficeDocument:
     def read(cls, raw: bytes, format: str, source_lang: str, name: str) -> "OfficeDocument":
         """InputError if it is no such document."""
         members, kind = read_members(raw, name), kind_of(format, source_lang)
-        if not any(member.info.filename == kind.needs for member in members):
-            raise InputError(f"{name}: must be a .{format} document with {kind.needs}, but has none")
+        if not any(re.fullmatch(kind.needs, member.info.filename) for member in members):
+            raise InputError(f"{name}: must be a .{format} document with {_shown(kind.needs)}, but has none")
         return cls(members, kind, name)
 
     def pieces(self) -> list[Piece]:
@@ -84,4 +84,9 @@ class OfficeDocument:
         return packed(self.members, changed)
 
     def _with_text(self) -> list[Member]:
-        return [member for member in self.members if self.kind.has_text.fullmatch(member.info.filename)]
+        return [member for member in self.members if re.fullmatch(self.kind.has_text, member.info.filename)]
+
+
+def _shown(pattern: str) -> str:
+    """The usual name that a pattern matches."""
+    return pattern.replace(r"\d*", "").replace("\\", "")

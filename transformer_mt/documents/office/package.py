@@ -9,7 +9,7 @@ from pathlib import Path
 
 from transformer_mt.errors import InputError
 
-_MOST_BYTES = 2_000_000_000
+_MOST_BYTES = 500_000_000
 _MOST_MEMBER = 400_000_000
 _MOST_RATIO = 1000
 """What a member, and all of them, may unpack to; and how many times its packed size, beyond some size."""

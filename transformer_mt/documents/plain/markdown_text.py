@@ -69,9 +69,7 @@ def _blocks(parser: Any, text: str) -> Iterator[tuple[Any, int, int]]:
     before the first and after the last.
     """
     normal = text.replace("\r\n", "\n").replace("\r", "\n")
-    starts = [0]
-    for line in text.splitlines(keepends=True):
-        starts.append(starts[-1] + len(line))
+    starts = [0, *(end.end() for end in re.finditer(r"\r\n?|\n", text)), len(text)]
     position = 0
     for token in parser.parse(normal):
         if token.type != "inline" or not token.content.strip():

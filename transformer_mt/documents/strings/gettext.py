@@ -15,7 +15,6 @@ _FIELD = re.compile(
     rf"(?P<value>{_STRING}(?:[ \t]*\r?\n[ \t]*{_STRING})*)",
     re.MULTILINE,
 )
-_OTHER = re.compile(r"^[ \t]*(?:#[^\n]*)?\r?$", re.MULTILINE)
 _FLAGS = re.compile(r"^#,[^\n]*(?:\n|\Z)", re.MULTILINE)
 _BEFORE = re.compile(r"^#\|[^\n]*(?:\n|\Z)", re.MULTILINE)
 
@@ -62,9 +61,7 @@ def _entries(text: str, name: str) -> list[_Entry]:
     comments, end = "", 0
     for field in _FIELD.finditer(text):
         between = text[end : field.start()]
-        if wrong := _OTHER.sub("", between).strip():
-            line = text.count("\n", 0, end + between.index(wrong)) + 1
-            raise InputError(f"{name}:{line}: must be an entry of a .po file, but is {wrong[:40]!r}")
+        _refuse_other(text, end, field.start(), name)
         keys = {other["key"] for other in fields}
         starts = field["key"] in ("msgctxt", "msgid") and any(key.startswith("msgstr") for key in keys)
         if starts or not fields:
@@ -73,10 +70,18 @@ def _entries(text: str, name: str) -> list[_Entry]:
             comments, fields = between, []
         fields.append(field)
         end = field.end()
-    if wrong := _OTHER.sub("", text[end:]).strip():
-        line = text.count("\n", 0, end + text[end:].index(wrong)) + 1
-        raise InputError(f"{name}:{line}: must be an entry of a .po file, but is {wrong[:40]!r}")
+    _refuse_other(text, end, len(text), name)
     return [*entries, _Entry(comments, fields)] if fields else entries
+
+
+def _refuse_other(text: str, begin: int, end: int, name: str) -> None:
+    """InputError for a line between two fields that is neither blank nor a comment."""
+    for line in re.finditer(r"[^\r\n]+", text[begin:end]):
+        if line[0].strip() and not line[0].lstrip().startswith("#"):
+            number = text.count("\n", 0, begin + line.start()) + 1
+            raise InputError(
+                f"{name}:{number}: must be an entry of a .po file, but is {line[0].strip()[:40]!r}"
+            )
 
 
 def _content(field: re.Match[str]) -> str:

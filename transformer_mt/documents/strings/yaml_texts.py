@@ -28,32 +28,34 @@ def parse_yaml(text: str, name: str) -> list[Piece]:
         raise InputError(f"{name}: must be YAML: {' '.join(str(error).split())}") from None
     pieces: list[Piece] = []
     position = 0
-    for node in sorted(_values(documents), key=lambda node: node.start_mark.index):
+    for node, is_in_brackets in sorted(_values(documents), key=lambda found: found[0].start_mark.index):
         properties = _PROPERTIES.match(text, node.start_mark.index)
         begin, end = properties.end() if properties else node.start_mark.index, node.end_mark.index
-        pieces += [text[position:begin], *_of_scalar(text[begin:end], node)]
+        pieces += [text[position:begin], *_of_scalar(text[begin:end], node, is_in_brackets)]
         position = end
     return [*pieces, text[position:]]
 
 
-def _values(nodes: Sequence[yaml.Node | None]) -> Iterator[yaml.ScalarNode]:
-    """The strings among values and members of lists, those that are anchored once."""
-    left: list[yaml.Node | None] = [*nodes]
+def _values(nodes: Sequence[yaml.Node | None]) -> Iterator[tuple[yaml.ScalarNode, bool]]:
+    """The strings among values and members of lists, those that are anchored once; and whether each stands
+    within brackets.
+    """
+    left: list[tuple[yaml.Node | None, bool]] = [(node, False) for node in nodes]
     seen = set[int]()
     while left:
-        node = left.pop()
+        node, is_in_brackets = left.pop()
         if node is None or id(node) in seen:
             continue
         seen.add(id(node))
-        if isinstance(node, yaml.MappingNode):
-            left += [value for _, value in node.value]
-        elif isinstance(node, yaml.SequenceNode):
-            left += node.value
+        if isinstance(node, yaml.CollectionNode):
+            inside = is_in_brackets or bool(node.flow_style)
+            is_mapping = isinstance(node, yaml.MappingNode)
+            left += [(member[1] if is_mapping else member, inside) for member in node.value]
         elif isinstance(node, yaml.ScalarNode) and node.tag == _STRING:
-            yield node
+            yield node, is_in_brackets
 
 
-def _of_scalar(raw: str, node: yaml.ScalarNode) -> list[Piece]:
+def _of_scalar(raw: str, node: yaml.ScalarNode, is_in_brackets: bool) -> list[Piece]:
     """A string as it is written."""
     if node.style == '"':
         return ['"', *pieces_of_string(raw[1:-1]), '"']
@@ -62,7 +64,7 @@ def _of_scalar(raw: str, node: yaml.ScalarNode) -> list[Piece]:
     if node.style in ("|", ">"):
         return _of_block(raw, folded=node.style == ">")
     pieces = pieces_of_string(raw, PlainSpelling())
-    plain = partial(_plain, before=raw)
+    plain = partial(_plain, is_in_brackets=is_in_brackets)
     return [replace(piece, finish=plain) if isinstance(piece, MarkedText) else piece for piece in pieces]
 
 
@@ -79,10 +81,11 @@ def _of_block(raw: str, folded: bool) -> list[Piece]:
     return [*pieces, raw[position:]]
 
 
-def _plain(written: str, before: str) -> str:
+def _plain(written: str, is_in_brackets: bool) -> str:
     """A translation as a plain scalar where it still is one, else between quotes."""
     try:
-        if "\n" not in written and yaml.safe_load(f"a: {written}") == {"a": written}:
+        around = f"{{a: {written}}}" if is_in_brackets else f"a: {written}"
+        if "\n" not in written and yaml.safe_load(around) == {"a": written}:
             return written
     except yaml.YAMLError:
         pass
