@@ -19,7 +19,7 @@ class Document:
     pieces: list[Piece]
     encoding: str = "utf-8"
     office: OfficeDocument | None = None
-    """What the pieces are put into, of a format that is a zip file."""
+    """The zip file that the pieces are put into, of such a format."""
     texts: Sequence[MarkedText] = field(init=False)
     """The pieces that are translated."""
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def memory_out(
     arguments: argparse.Namespace, translator: "Translator", files: ExitStack
 ) -> Callable[[str, str], None]:
-    """What is called with each source and its translation."""
+    """The function that is called with each source and its translation."""
     if not arguments.memory_out:
         return lambda source, target: None
     from transformer_mt.memories.tmx_writer import TmxWriter

@@ -63,8 +63,8 @@ class Corpus(Section):
     language: Language | None = None
     """The language of plain text."""
     documents: bool | str | Annotated[int, Field(ge=1)] = False
-    """Whether neighbouring pairs belong together, for `data.context`: true, and a blank line on both sides
-    ends a document; or the column, of .tmx the property, whose value is another one in the next document.
+    """The documents of `data.context`: true, and a blank line on both sides ends one; or the column, of .tmx
+    the property, whose value is another one in the next document. Without, pairs do not belong together.
     """
     filter: FilterConfig | None = None
     """Cleaning rules of a training corpus, instead of those of `data.filter`."""
@@ -113,7 +113,7 @@ class Corpus(Section):
         raise InputError(f"{self._location()}: documents must be true or false, but is {name!r}")
 
     def in_documents(self, pairs: Iterable[T], languages: Languages) -> Iterator[tuple[T, int]]:
-        """What is given for each pair of `read`, with the number of the pair's document, which never falls.
+        """Pairs or sentences, one given for each pair of `read`, with the number of the pair's document, which never falls.
         InputError if there are not as many pairs as values that name documents.
         """
         numbers = (

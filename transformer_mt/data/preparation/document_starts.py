@@ -1,4 +1,4 @@
-"""For each training pair whether another document begins with it."""
+"""The training pairs with which another document begins."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice, repeat

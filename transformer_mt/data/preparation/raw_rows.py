@@ -1,4 +1,4 @@
-"""What was read of training corpora, and what became of it: the rows of prepared data."""
+"""The raw pairs of training corpora, and the rows of prepared data that they became."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice

@@ -25,9 +25,9 @@ class OfficeKind:
     """A kind of document: which members have text, and how they are read."""
 
     needs: str
-    """What the name of a member that each such document has matches as a whole."""
+    """Pattern of the whole name of a member that each such document has."""
     has_text: str
-    """The same of members with text."""
+    """Pattern of the whole names of members with text."""
     parse: Parse
 
 

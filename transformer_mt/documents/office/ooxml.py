@@ -57,7 +57,7 @@ class _Run:
     """Text in one formatting."""
 
     opening: str
-    """What stands before its characters: `<w:r><w:rPr>...</w:rPr><w:t>`."""
+    """The markup before its characters: `<w:r><w:rPr>...</w:rPr><w:t>`."""
     formatting: str
     text: str
     closing: str
@@ -74,7 +74,7 @@ class _Paragraph:
             sizes[run.formatting] += len(run.text)
         usual = max(sizes, key=sizes.__getitem__, default=None)
         self._following: list[_Run | None] = [None]
-        """For each part the next run, itself counted, in the formatting that most characters have."""
+        """The next run of each part, itself counted, in the formatting that most characters have."""
         for part in reversed(self._parts):
             is_usual = isinstance(part, _Run) and part.formatting == usual
             self._following.append(part if is_usual else self._following[-1])  # type: ignore[arg-type]
@@ -164,7 +164,7 @@ def _around(opening: str, text: str, closing: str) -> list[Token]:
 
 @dataclass(frozen=True)
 class _Other:
-    """What is no run of text: a picture, a tab, a link around runs."""
+    """A part that is no run of text: a picture, a tab, a link around runs."""
 
     tokens: Sequence[Token]
     runs: Sequence[_Run] = ()
@@ -173,7 +173,7 @@ class _Other:
     after: str = ""
 
     def written(self) -> list[Piece]:
-        """It as it is written, with the texts of text boxes in it."""
+        """The part as it is written, with the texts of text boxes in it."""
         return list(_pieces(self.tokens))
 
 

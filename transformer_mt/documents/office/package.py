@@ -12,7 +12,7 @@ from transformer_mt.errors import InputError
 _MOST_BYTES = 500_000_000
 _MOST_MEMBER = 400_000_000
 _MOST_RATIO = 1000
-"""What a member, and all of them, may unpack to; and how many times its packed size, beyond some size."""
+"""Bytes that all members, and one, may unpack to; and how many times its packed size, beyond some size."""
 _SMALL = 10_000_000
 _OLD = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 """Begins files of old office programs, and those that are protected by a password."""

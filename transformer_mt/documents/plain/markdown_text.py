@@ -103,7 +103,7 @@ def _of_block(raw: str, block: Any) -> list[Piece]:
 
 
 def _escaped(found: re.Match[str]) -> str:
-    """What would begin a heading or an item, with a backslash; only at the beginning of a text."""
+    """The characters that would begin a heading or an item, with a backslash; only at the beginning of a text."""
     if found.start():
         return found[0]
     return f"{found[0][:-1]}\\{found[0][-1]}"
@@ -206,7 +206,7 @@ def _expect(raw: str, position: int, written: str) -> str:
 
 
 def _end_of_text(raw: str, position: int, content: str) -> int:
-    """Where characters end that are written with escapes and references."""
+    """The place where characters end that are written with escapes and references."""
     done = 0
     while done < len(content):
         if raw.startswith(content[done], position) and not (
@@ -230,7 +230,7 @@ def _is_escape(raw: str, position: int) -> bool:
 
 
 def _end_of_image(raw: str, position: int) -> int:
-    """Where `![text](address)` ends."""
+    """The place where `![text](address)` ends."""
     _expect(raw, position, "![")
     depth, at = 0, position + 1
     while at < len(raw):

@@ -54,7 +54,7 @@ def parse_android(text: str, name: str) -> list[Piece]:
 
 
 def _of_string(tokens: Sequence[Token]) -> list[Piece]:
-    """What stands in an element: a text, a reference to another resource, or HTML."""
+    """The content of an element: a text, a reference to another resource, or HTML."""
     written = "".join(token.raw for token in tokens).strip()
     if written.startswith(("@", "?")):
         return [token.raw for token in tokens]
