@@ -113,8 +113,8 @@ class Corpus(Section):
         raise InputError(f"{self._location()}: documents must be true or false, but is {name!r}")
 
     def in_documents(self, pairs: Iterable[T], languages: Languages) -> Iterator[tuple[T, int]]:
-        """Pairs or sentences, one given for each pair of `read`, with the number of the pair's document, which never falls.
-        InputError if there are not as many pairs as values that name documents.
+        """Pairs or sentences, one given for each pair of `read`, with the numbers of their documents, which
+        never fall. InputError if there are not as many pairs as values that name documents.
         """
         numbers = (
             numbered_by_blanks(not (src.strip() or tgt.strip()) for src, tgt in self.read(languages))

@@ -103,7 +103,7 @@ def _of_block(raw: str, block: Any) -> list[Piece]:
 
 
 def _escaped(found: re.Match[str]) -> str:
-    """The characters that would begin a heading or an item, with a backslash; only at the beginning of a text."""
+    """The characters that would begin a heading or an item at the beginning of a text, with a backslash."""
     if found.start():
         return found[0]
     return f"{found[0][:-1]}\\{found[0][-1]}"
