@@ -107,6 +107,7 @@ ALLOWED = {
         "config", "documents", "documents.markup", "search", "terms", "text", "translation",
         "translation.engines",
     },
+    "serving.http": {"documents", "serving", "terms", "text", "translation"},
     "cli.options": {
         "config", "config.parts", "data.corpora", "evaluation", "export", "importing", "memories", "runs",
         "terms", "text", "training.parallel", "translation", "translation.engines",
@@ -118,8 +119,8 @@ ALLOWED = {
     "cli": {
         "cli.options", "cli.translating", "config", "config.parts", "data.corpora", "data.preparation",
         "documents", "evaluation", "experiments", "export", "importing", "inspection", "language_models",
-        "new_config", "runs", "serving", "text", "training", "training.parallel", "training.planning",
-        "training.reporting", "translation",
+        "new_config", "runs", "serving", "serving.http", "text", "training", "training.parallel",
+        "training.planning", "training.reporting", "translation",
     },
 }  # fmt: skip
 

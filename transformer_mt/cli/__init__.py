@@ -37,6 +37,7 @@ from transformer_mt.cli import (
     translate,
 )
 from transformer_mt.cli.options.arguments import Parser, say_error, subcommands
+from transformer_mt.cli.options.environment import words_of_environment
 from transformer_mt.cli.options.flags import name_by_flags
 from transformer_mt.cli.options.ranks import has_ranks
 from transformer_mt.errors import InputError, Setting, WorkError
@@ -93,6 +94,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     parser = build_parser()
     chosen = subcommands(parser).get(words[0], parser) if words else parser
+    if words and words[0] == "serve":
+        words[1:1] = words_of_environment(chosen, os.environ)
     if words and words[0] in _INTERMIXED:
         return _run(chosen, chosen.parse_intermixed_args(words[1:]), argv is None)
     return _run(chosen, parser.parse_args(words), argv is None)

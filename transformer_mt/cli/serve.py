@@ -1,6 +1,7 @@
 """transformer-mt serve"""
 
 import argparse
+import ipaddress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,9 +21,11 @@ if TYPE_CHECKING:
 
 _ABOUT = (
     "Serve models over HTTP with the LibreTranslate API: POST /translate and /detect, GET /languages and "
-    "/health. Only this machine can reach it unless --host says otherwise."
+    "/health. Only this machine can reach it unless --host says otherwise. Each option can be a variable of "
+    "the environment, too: TRANSFORMER_MT_PORT is --port."
 )
 
+_LOCAL = ["127.0.0.1", "::1"]
 # A model of many languages has tens of thousands, and each that is served has the model in its memory.
 _MOST_DIRECTIONS = 50
 
@@ -30,7 +33,7 @@ _MOST_DIRECTIONS = 50
 def add_command(commands: Any) -> None:
     parser = commands.add_parser("serve", help="translate over HTTP", description=_ABOUT)
     parser.add_argument(
-        "models", metavar="MODEL", nargs="+", help="a run's folder, an export's or a public model's"
+        "models", metavar="MODEL", nargs="*", help="a run's folder, an export's or a public model's"
     )
     add_engine(parser)
     parser.add_argument(
@@ -38,6 +41,15 @@ def add_command(commands: Any) -> None:
         help="serve these directions alone of models with several; repeatable",
     )  # fmt: skip
     add_references_by_direction(parser)
+    parser.add_argument(
+        "--watch", metavar="FOLDER",
+        help="serve each model in FOLDER, also those that come, change or go later",
+    )  # fmt: skip
+    parser.add_argument(
+        "--unload-after", metavar="SECONDS", type=_not_negative, default=0,
+        help="load models when they are needed, and unload those that nobody asked for so long; 0 is never "
+        "(default: 0)",
+    )  # fmt: skip
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
     parser.add_argument("--port", type=_port, default=5000, help="port to listen on (default: 5000)")
     parser.add_argument(
@@ -68,18 +80,22 @@ def add_command(commands: Any) -> None:
         "--behind-proxy", action="store_true",
         help="a proxy on this machine writes the clients' addresses into X-Forwarded-For",
     )  # fmt: skip
+    parser.add_argument(
+        "--trusted-proxy", metavar="ADDRESS", action="append", default=[], type=_network,
+        help="a proxy of this address or network, such as 10.0.0.0/8, does so; repeatable",
+    )  # fmt: skip
     add_search(parser)
     parser.set_defaults(command=_serve)
 
 
 def _serve(arguments: argparse.Namespace) -> int:
     try:
-        from transformer_mt.serving.server import serve
+        from transformer_mt.serving.http.server import Service, serve
+        from transformer_mt.serving.models import Offer
     except ImportError as error:
         raise InputError(f"this needs a web server: pip install 'transformer-mt[serve]' ({error})") from None
-    from transformer_mt.serving.limits import ApiKeys, Limits
+    from transformer_mt.serving.http.limits import ApiKeys, Limits
 
-    keys = ApiKeys.read(Path(arguments.api_keys)) if arguments.api_keys else None
     limits = Limits(
         characters=arguments.characters,
         requests_per_minute=arguments.requests_per_minute,
@@ -89,31 +105,35 @@ def _serve(arguments: argparse.Namespace) -> int:
     )
     chosen = {key: value for key, value in vars(arguments).items() if key != "command"}
     chosen |= {"glossary": None, "memory": None}  # not for the processes that only search
-    served = [
-        (model, direction)
-        for model in arguments.models
-        for direction in _directions(Path(model), arguments.direction)
-    ]
-    loads = [
-        partial(
-            load_translator, argparse.Namespace(**{**chosen, "model": model, "ensemble": [], **direction})
-        )
-        for model, direction in served
-    ]
-    suggestions = Path(arguments.suggestions) if arguments.suggestions else None
-    equip = _Equipment(arguments.glossary, arguments.memory, served)
-    serve(
-        loads,
-        arguments.host,
-        arguments.port,
+
+    def offers_of(model: Path) -> list[Offer]:
+        offers = []
+        for options in _directions(model, arguments.direction):
+            own = argparse.Namespace(**{**chosen, "model": str(model), "ensemble": [], **options})
+            name = model.resolve().name
+            offers.append(Offer(name, _direction_served(model, options), partial(load_translator, own)))
+        return offers
+
+    if not (arguments.models or arguments.watch):
+        raise InputError("MODEL or --watch FOLDER must be given, but neither is")
+    if arguments.watch and not Path(arguments.watch).is_dir():
+        raise InputError(f"--watch {arguments.watch}: must be a folder with a folder for each model")
+    offers = [offer for model in arguments.models for offer in offers_of(Path(model))]
+    known = None if arguments.watch else [offer.direction for offer in offers]
+    service = Service(
+        offers,
         limits,
-        keys,
-        arguments.cors,
-        arguments.behind_proxy,
-        equip,
-        suggestions,
-        arguments.metrics,
+        keys=ApiKeys.read(Path(arguments.api_keys)) if arguments.api_keys else None,
+        origins=arguments.cors,
+        proxies=[*arguments.trusted_proxy, *_LOCAL * arguments.behind_proxy],
+        equip=_Equipment(arguments.glossary, arguments.memory, known),
+        suggestions=Path(arguments.suggestions) if arguments.suggestions else None,
+        metrics=arguments.metrics,
+        watched=Path(arguments.watch) if arguments.watch else None,
+        offers_of=offers_of,
+        unload_after=arguments.unload_after,
     )
+    serve(service, arguments.host, arguments.port)
     return 0
 
 
@@ -142,19 +162,18 @@ class _Equipment:
     """Gives the translator of a direction its terms and what was translated before."""
 
     def __init__(
-        self, glossaries: list[FileOf], memories: list[FileOf], served: list[tuple[str, dict[str, str]]]
+        self, glossaries: list[FileOf], memories: list[FileOf], served: list[tuple[str, str]] | None
     ) -> None:
-        """InputError if a file is not for one of the directions that are `served`."""
+        """InputError if a file is not for one of the directions that are `served`; None may be any."""
         self._glossaries, self._memories = dict(glossaries), dict(memories)
         for name, given in (("glossary", glossaries), ("memory", memories)):
             files = [direction for direction, _ in given]
             if len(set(files)) < len(files):
                 raise InputError(Setting(name), " must be one file for each direction, but is several")
-            if not files or (len(served) == 1 and files == [None]):
+            if not files or served is None or (len(served) == 1 and files == [None]):
                 continue
-            known = [_direction_served(model, options) for model, options in served]
-            if (wrong := next((direction for direction in files if direction not in known), ())) != ():
-                there = ", ".join(map(":".join, known))
+            if (wrong := next((direction for direction in files if direction not in served), ())) != ():
+                there = ", ".join(map(":".join, served))
                 raise InputError(
                     Setting(name),
                     f" must be FROM:TO=FILE with a direction that is served ({there}), but names "
@@ -167,7 +186,7 @@ class _Equipment:
         return with_references(translator, *files)
 
 
-def _direction_served(model: str, options: dict[str, str]) -> tuple[str, str]:
+def _direction_served(model: Path, options: dict[str, str]) -> tuple[str, str]:
     from transformer_mt.importing.model_folder import run_of
 
     data = run_of(model).config().data
@@ -178,6 +197,17 @@ def _port(text: str) -> int:
     if not text.isdecimal() or int(text) > 65_535:
         raise argparse.ArgumentTypeError(f"must be a whole number from 0 to 65535, but is {text}")
     return int(text)
+
+
+def _network(text: str) -> str:
+    try:
+        return (
+            str(ipaddress.ip_network(text, strict=False)) if "/" in text else str(ipaddress.ip_address(text))
+        )
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"must be an address or a network, such as 10.0.0.0/8, but is {text}"
+        ) from None
 
 
 def _origin(text: str) -> str:

@@ -128,7 +128,7 @@ class _Again:
 
     def __init__(self, texts: Sequence[MarkedText]) -> None:
         """`texts` are those that are still to come; none if each depends on those before it."""
-        self._left = Counter(map(_key, all_texts(texts)))
+        self._left = Counter(map(key_of, all_texts(texts)))
         self._known: dict[_Key, Translation] = {}
 
     def results(
@@ -138,7 +138,7 @@ class _Again:
         if not self._left:
             yield from translator.stream([part.text for part in parts], options)
             return
-        keys = list(map(_key, parts))
+        keys = list(map(key_of, parts))
         first = {key: i for i, key in reversed(list(enumerate(keys))) if key not in self._known}
         asked = sorted(first.values())
         found = translator.stream([parts[i].text for i in asked], options.of_lines(asked))
@@ -153,7 +153,8 @@ class _Again:
 _Key = tuple[str, tuple[str, ...]]
 
 
-def _key(text: MarkedText) -> _Key:
+def key_of(text: MarkedText) -> _Key:
+    """What the translation of a text depends on, where it does not depend on other texts."""
     return text.text, tuple(text.literals())
 
 

@@ -1,5 +1,5 @@
-"""Models behind an HTTP server that speaks the LibreTranslate API.
+"""Models whose batches hold lines of many requests, loaded while they are used.
 
-In: requests. Out: JSON, and one web page. Lines of many requests are translated together.
-Begin with `app.py`.
+In: lines, texts, documents and files. Out: their translations. `http` serves them.
+Begin with `model.py` and `batcher.py`.
 """

@@ -1,10 +1,12 @@
 """The translations of many requests, each in a thread of its own, whose segments are searched together."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from transformer_mt.cpu import usable_cores
+from transformer_mt.serving.processes import EnginePool
 from transformer_mt.serving.segment_queue import QueuedEngine, SegmentQueue
 from transformer_mt.terms.glossary import Term
 from transformer_mt.translation.engines.engine import Engine
@@ -55,6 +57,7 @@ class Batcher:
         `queue_lines` is the most lines that may wait or be in work.
         """
         self._queue = SegmentQueue(engine or translator.engine, threads, wait)
+        self._processes = engine if isinstance(engine, EnginePool) else None
         self.translator = translator.with_engine(self._queue.engine)
         self.queue_lines = queue_lines
         self.lines = 0
@@ -71,10 +74,11 @@ class Batcher:
         align: bool = False,
         protect: Protect = None,
         documents: Sequence[int] | None = None,
+        lines_before: int = 0,
         wishes: Wishes = NO_WISHES,
     ) -> list[Translation]:
-        """One Translation per line; `documents` as in Options. QueueFullError if too many wait; a cancelled
-        call leaves the queue.
+        """One Translation per line; what else is given is as in Options. QueueFullError if too many wait; a
+        cancelled call leaves the queue.
         """
         if not lines:
             return []
@@ -85,7 +89,9 @@ class Batcher:
 
         def work() -> list[Translation]:
             own = translator.with_terms(wishes.terms) if wishes.terms else translator
-            return own.translate(lines, n_best, align=align, protect=protect, documents=documents)
+            return own.translate(
+                lines, n_best, align=align, protect=protect, documents=documents, lines_before=lines_before
+            )
 
         self.lines += len(lines)
         try:
@@ -97,6 +103,28 @@ class Batcher:
             engine.give_up()
 
     def close(self) -> None:
-        """Finish what waits, then end the threads."""
+        """Finish what waits, then end the threads and the engine's processes."""
         self._pool.shutdown()
         self._queue.close()
+        if self._processes is not None:
+            self._processes.close()
+
+    def memory(self) -> int:
+        """Bytes that the engine's own processes hold."""
+        return self._processes.memory() if self._processes is not None else 0
+
+
+def start_batcher(
+    load: Callable[[], Translator], equip: Callable[[Translator], Translator], queue_lines: int
+) -> Batcher:
+    """The batcher of a model, with a thread for each of its workers. `load` gives a translator, here or in
+    another process; here it is `equip`ped with what is not for the search.
+    """
+    translator = equip(load())
+    engine = translator.engine
+    threads = usable_cores() if engine.is_on_cpu else 1
+    if engine.name == "torch" and threads > 1:
+        engine = EnginePool(load, engine, threads)
+    else:
+        translator.translate(["1 a", "2 b"])  # what is done once is done before the first request
+    return Batcher(translator, engine, queue_lines=queue_lines, threads=threads)

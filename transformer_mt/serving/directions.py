@@ -6,7 +6,7 @@ from typing import Any
 
 from transformer_mt.errors import InputError
 from transformer_mt.serving.aliases import known_code
-from transformer_mt.serving.batcher import Batcher
+from transformer_mt.serving.model import Model
 from transformer_mt.text.languages import LanguageIdentifier, base_code, is_same_language, language_name
 
 # Below this probability a text of at least so many letters is taken to be in another language.
@@ -26,26 +26,27 @@ class Detected:
 class Chain:
     """The models that translate one after the other; none where there is nothing to translate."""
 
-    batchers: tuple[Batcher, ...]
+    models: tuple[Model, ...]
     pivot: str | None = None
     """The language between the first and the second model."""
 
 
 class Directions:
-    """A batcher for each pair of languages; languages have the codes of the models' configs."""
+    """A model for each pair of languages; languages have the codes of the models' configs."""
 
-    def __init__(self, batchers: Mapping[tuple[str, str], Batcher]) -> None:
-        self.batchers = dict(batchers)
+    def __init__(self, models: Mapping[tuple[str, str], Model]) -> None:
+        self.models = models
+        """Replaced when models come or go, but never changed."""
         self._identifier = LanguageIdentifier()
 
     @property
     def sources(self) -> list[str]:
-        return list(dict.fromkeys(source for source, _ in self.batchers))
+        return list(dict.fromkeys(source for source, _ in self.models))
 
     def targets_of(self, source: str) -> list[str]:
         """The languages that one is translated to, by one model first."""
-        found = [target for known, target in self.batchers if known == source]
-        found += [target for pivot in found for known, target in self.batchers if known == pivot]
+        found = [target for known, target in self.models if known == source]
+        found += [target for pivot in found for known, target in self.models if known == pivot]
         return [target for target in dict.fromkeys(found) if target != source]
 
     def sources_of(self, target: str) -> list[str]:
@@ -54,20 +55,20 @@ class Directions:
 
     def known(self, source: str, target: str) -> tuple[str, str]:
         """A source, or `auto`, and a target by the codes that the models have."""
-        targets = [known for _, known in self.batchers]
+        targets = [known for _, known in self.models]
         source = source if source == "auto" else known_code(source, [*self.sources, *targets])
         return source, known_code(target, [*targets, *self.sources])
 
     def languages(self) -> list[dict[str, Any]]:
         """Each language with its name and the languages it is translated to, as the API lists them."""
-        codes = dict.fromkeys(code for pair in self.batchers for code in pair)
+        codes = dict.fromkeys(code for pair in self.models for code in pair)
         return [
             {"code": code, "name": language_name(code), "targets": self.targets_of(code)} for code in codes
         ]
 
     def detect(self, text: str, among: Sequence[str] | None = None) -> list[Detected]:
         """The languages the server knows, the likeliest first."""
-        codes = list(dict.fromkeys(among or [code for pair in self.batchers for code in pair]))
+        codes = list(dict.fromkeys(among or [code for pair in self.models for code in pair]))
         probabilities = self._identifier.probabilities(text)
         found = [
             Detected(
@@ -96,18 +97,17 @@ class Directions:
         """The model of this direction, or two with a language between: English if they allow it, else the
         first. InputError if there are none.
         """
-        if source == target and any(source in pair for pair in self.batchers):
+        if source == target and any(source in pair for pair in self.models):
             return Chain(())
-        if (source, target) in self.batchers:
-            return Chain((self.batchers[source, target],))
-        between = [
-            code for known, code in self.batchers if known == source and (code, target) in self.batchers
-        ]
+        models = self.models
+        if (source, target) in models:
+            return Chain((models[source, target],))
+        between = [code for known, code in models if known == source and (code, target) in models]
         if between:
             pivot = min(between, key=lambda code: base_code(code) != "en")
-            return Chain((self.batchers[source, pivot], self.batchers[pivot, target]), pivot)
+            return Chain((models[source, pivot], models[pivot, target]), pivot)
         if source not in self.sources:
-            every = list(dict.fromkeys(target for _, target in self.batchers))
+            every = list(dict.fromkeys(target for _, target in self.models))
             if target not in every:  # and `auto` found no source for it
                 raise InputError(f"target must be one of {', '.join(every)}, but is {target}")
             raise InputError(f"source must be auto or one of {', '.join(self.sources)}, but is {source}")

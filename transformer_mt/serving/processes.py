@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
 from typing import Any
 
 from transformer_mt.config import DecodeConfig
@@ -20,6 +21,17 @@ from transformer_mt.translation.translator import Translator
 
 _ENGINE: list[Engine] = []
 """The engine of a worker's process."""
+
+
+def resident_bytes(pid: int | str = "self") -> int:
+    """Bytes of memory of a process, with its share of what it shares; 0 on systems without /proc."""
+    try:
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) * 1024
+    except OSError:  # or the process has ended
+        pass
+    return 0
 
 
 class EnginePool:
@@ -47,6 +59,10 @@ class EnginePool:
 
     def cross_attention(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[list[float]]]:
         return self._call("cross_attention", list(pairs))
+
+    def memory(self) -> int:
+        """Bytes of all processes."""
+        return sum(resident_bytes(process.pid) for process in list(self._processes))
 
     def close(self) -> None:
         self._pool.shutdown()

@@ -1,14 +1,14 @@
 """The text of a request translated: its lines, or the texts of its HTML."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any
 
 from transformer_mt.documents.markup.html import parse_html
 from transformer_mt.documents.markup.marked_text import MarkedText, Piece
 from transformer_mt.documents.read import Document
-from transformer_mt.documents.translate import all_texts, pattern_of, write
+from transformer_mt.documents.translate import all_texts, key_of, pattern_of, write
 from transformer_mt.errors import InputError
 from transformer_mt.serving.batcher import NO_WISHES, Batcher, Wishes
 from transformer_mt.translation.result import Candidate, Translation
@@ -56,19 +56,38 @@ async def translate_html(
 
 _TEXTS_AT_ONCE = 200
 """Texts of a file that wait for the model at a time: other requests come between."""
+Progress = Callable[[int, int], None]
+"""Called with the texts that are translated, and with all."""
 
 
-async def translate_document(batcher: Batcher, document: Document, wishes: Wishes = NO_WISHES) -> bytes:
-    """The translation of a file."""
-    texts = all_texts(document.texts)
+async def translate_document(
+    batcher: Batcher,
+    document: Document,
+    wishes: Wishes = NO_WISHES,
+    progress: Progress = lambda done, of: None,
+) -> bytes:
+    """The translation of a file. A text that occurs again is translated once, unless it depends on those
+    before it.
+    """
+    every, reads_before = all_texts(document.texts), batcher.translator.reads_before
+    keys = [i if reads_before else key_of(text) for i, text in enumerate(every)]
+    first: dict[object, MarkedText] = {}
+    for key, text in zip(keys, every):
+        first.setdefault(key, text)
+    texts = list(first.values())
     results: list[Translation] = []
     for start in range(0, len(texts), _TEXTS_AT_ONCE):
-        part = texts[start : start + _TEXTS_AT_ONCE]
+        progress(start, len(texts))
+        before = min(start, reads_before)
+        part = texts[start - before : start + _TEXTS_AT_ONCE]
         results += await batcher.translate(
             [text.text for text in part], align=True, protect=[pattern_of(text) for text in part],
-            documents=[0] * len(part), wishes=wishes,
+            documents=[0] * len(part), lines_before=before, wishes=wishes,
         )  # fmt: skip
-    return await asyncio.to_thread(lambda: document.written(_written(document.pieces, results)[0]))
+    progress(len(texts), len(texts))
+    found = dict(zip(first, results))
+    written = [found[key] for key in keys]
+    return await asyncio.to_thread(lambda: document.written(_written(document.pieces, written)[0]))
 
 
 def _written(pieces: Sequence[Piece], results: Sequence[Translation]) -> list[str]:

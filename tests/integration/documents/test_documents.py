@@ -8,13 +8,13 @@ import pytest
 from lxml import html as lxml_html
 from starlette.testclient import TestClient
 
+from tests.unit.serving.models import directions_of
 from transformer_mt.data.corpora import toy
 from transformer_mt.documents.markup.html import parse_html
 from transformer_mt.documents.translate import translate_pieces
-from transformer_mt.serving.app import build_app
 from transformer_mt.serving.batcher import Batcher
-from transformer_mt.serving.directions import Directions
-from transformer_mt.serving.limits import Limits
+from transformer_mt.serving.http.app import build_app
+from transformer_mt.serving.http.limits import Limits
 from transformer_mt.translation.translator import Translator
 
 PAGE = """<!DOCTYPE html>
@@ -284,7 +284,7 @@ def test_a_document_is_translated_as_its_texts_are_alone(translator):
 def test_the_server_translates_html_as_the_command_does(tiny_run, translator, cli):
     """A list of HTML as Mastodon sends it."""
     batcher = Batcher(translator)
-    client = TestClient(build_app(Directions({("en", "de"): batcher}), Limits()))
+    client = TestClient(build_app(directions_of({("en", "de"): batcher}), Limits()))
     links = '<p>The <b>dog</b> sleeps.</p><p>A cat <a href="https://x.org">sings</a>.</p>'
     posts = [links, "", "A &lt; <i>cat</i>"]
     body = {"q": posts, "source": "en", "target": "de", "format": "html", "alternatives": 1}

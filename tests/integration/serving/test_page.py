@@ -4,7 +4,7 @@ import pytest
 
 from tests.browser import browser, needs_chromium, watched_page
 from tests.integration.serving.test_serve import Served
-from transformer_mt.serving.page import page_routes
+from transformer_mt.serving.http.page import page_routes
 
 __all__ = ["browser"]
 pytestmark = needs_chromium

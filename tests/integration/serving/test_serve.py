@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -25,9 +26,10 @@ from transformer_mt.data.corpora import toy
 class Served:
     """A server's process, and where it listens."""
 
-    def __init__(self, *words):
+    def __init__(self, *words, **variables):
         command = [sys.executable, "-m", "transformer_mt", "serve", *map(str, words), "--port", "0"]
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, cwd=ROOT, text=True)
+        environment = os.environ | {f"TRANSFORMER_MT_{key}": str(value) for key, value in variables.items()}
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, cwd=ROOT, text=True, env=environment)
         self.first_line = self.process.stderr.readline()
         found = re.search(r"http://([\d.]+):(\d+);", self.first_line)
         assert found, self.first_line + self.process.stderr.read()
@@ -85,7 +87,15 @@ def test_only_this_machine_can_reach_it_by_default(served):
     assert "translating en to de at http://127.0.0.1:" in served.first_line
 
 
-@pytest.mark.parametrize("options, second", [([], 429), (["--behind-proxy"], 200)])
+@pytest.mark.parametrize(
+    "options, second",
+    [
+        ([], 429),
+        (["--behind-proxy"], 200),
+        (["--trusted-proxy", "127.0.0.0/8"], 200),
+        (["--trusted-proxy", "10.0.0.1"], 429),
+    ],
+)
 def test_only_a_proxy_may_name_the_address_of_a_client(tiny_run, options, second):
     statuses = []
     with Served(tiny_run, "--requests-per-minute", "1", *options) as server:
@@ -99,6 +109,32 @@ def test_only_a_proxy_may_name_the_address_of_a_client(tiny_run, options, second
             except urllib.error.HTTPError as error:
                 statuses.append(error.code)
     assert statuses == [200, second]
+
+
+def test_models_come_and_go_in_a_folder_that_is_watched(tiny_run, tmp_path, cli):
+    """All by variables of the environment, as in a container."""
+    expected = cli("translate", tiny_run, "The dog sleeps.")[1].rstrip("\n")
+    asked = {"q": "The dog sleeps.", "source": "en", "target": "de"}
+    with Served(WATCH=tmp_path, UNLOAD_AFTER=60, METRICS="true") as server:
+        assert "translating nothing yet at" in server.first_line
+        with pytest.raises(urllib.error.HTTPError, match="503"):
+            server.post("/translate", **asked)
+        shutil.copytree(tiny_run, tmp_path / "en_de")
+        assert server.process.stderr.readline() == "en_de: translating en to de\n"
+        assert server.post("/translate", **asked) == {"translatedText": expected}
+        with urllib.request.urlopen(server.url + "/models", timeout=60) as answer:
+            (model,) = json.load(answer)
+        assert model.pop("memory") > 10_000_000
+        assert model == {"source": "en", "target": "de", "name": "en_de"}
+        with urllib.request.urlopen(server.url + "/metrics", timeout=60) as answer:
+            assert 'transformer_mt_lines_translated{source="en",target="de"} 1.0' in answer.read().decode()
+        shutil.rmtree(tmp_path / "en_de")
+        assert server.process.stderr.readline() == "translating en to de no longer\n"
+
+
+def test_a_model_or_a_folder_is_named(cli):
+    status, _, err = cli("serve")
+    assert status == 2 and "MODEL or --watch FOLDER must be given, but neither is" in err
 
 
 def test_a_client_that_goes_away_frees_its_place(served):
@@ -122,7 +158,7 @@ def test_a_client_that_goes_away_frees_its_place(served):
 
 
 def test_a_connection_that_says_nothing_is_closed(tiny_run, served):
-    code = "from transformer_mt.serving import server; server._HEADER_SECONDS = 0.3\n"
+    code = "from transformer_mt.serving.http import server; server._HEADER_SECONDS = 0.3\n"
     code += f"from transformer_mt.cli import main; main(['serve', {str(tiny_run)!r}, '--port', '0'])"
     command = [sys.executable, "-c", code]
     with subprocess.Popen(command, stderr=subprocess.PIPE, cwd=ROOT, text=True) as process:
@@ -140,7 +176,7 @@ def test_a_connection_that_says_nothing_is_closed(tiny_run, served):
 
 def test_a_client_that_does_not_read_its_answer_is_disconnected(tiny_run):
     """Such clients could take all connections, and keep the server from ending."""
-    code = "from transformer_mt.serving import server; server._WRITE_SECONDS = 0.5\n"
+    code = "from transformer_mt.serving.http import server; server._WRITE_SECONDS = 0.5\n"
     code += f"from transformer_mt.cli import main; main(['serve', {str(tiny_run)!r}, '--port', '0'])"
     command = [sys.executable, "-c", code]
     with subprocess.Popen(command, stderr=subprocess.PIPE, cwd=ROOT, text=True) as process:
@@ -191,6 +227,8 @@ def _connections(pid):
     "words, message",
     [
         (["--port", "80000"], "--port must be a whole number from 0 to 65535, but is 80000"),
+        (["--trusted-proxy", "proxy"], "--trusted-proxy must be an address or a network, such as 10.0.0.0/8"),
+        (["--watch", "no/folder"], "--watch no/folder: must be a folder with a folder for each model"),
         (["--port", "abc"], "--port must be a whole number from 0 to 65535, but is abc"),
         (
             ["--cors", "example.org"],

@@ -12,11 +12,12 @@ pytest.importorskip("starlette")
 from starlette.testclient import TestClient
 
 from tests.unit.documents.upper_case import UpperCaseEngine
+from tests.unit.serving.models import directions_of
 from transformer_mt.config import DecodeConfig
-from transformer_mt.serving.app import build_app
 from transformer_mt.serving.batcher import Batcher
 from transformer_mt.serving.directions import Directions
-from transformer_mt.serving.limits import ApiKeys, Limits
+from transformer_mt.serving.http.app import build_app
+from transformer_mt.serving.http.limits import ApiKeys, Limits
 from transformer_mt.translation.result import Candidate, Translation
 from transformer_mt.translation.translator import Translator
 
@@ -40,7 +41,7 @@ class Upper:
         other.terms = {term.source: term.targets for term in terms}
         return other
 
-    def translate(self, lines, n_best=1, *, align=False, protect=None, documents=None):
+    def translate(self, lines, n_best=1, *, align=False, protect=None, documents=None, lines_before=0):
         if any("fail" in line for line in lines):
             raise RuntimeError("the text was: fail")
         each = [[f"{line.upper()}{'!' * k}{self.terms or ''}" for k in range(n_best)] for line in lines]
@@ -54,7 +55,7 @@ class Upper:
 def directions():
     pairs = [("en", "de"), ("de", "en"), ("en", "fr")]
     batchers = {pair: Batcher(Upper(pair), wait=0.0, queue_lines=50) for pair in pairs}
-    yield Directions(batchers)
+    yield directions_of(batchers)
     for batcher in batchers.values():
         batcher.close()
 
@@ -119,7 +120,7 @@ def test_the_source_is_detected_among_what_the_target_can_have(client, direction
     answer = translate(client, q=[english, german], source="auto", target="fr").json()
     assert [each["language"] for each in answer["detectedLanguage"]] == ["en", "de"]
     assert answer["pivotLanguage"] == [None, "en"]
-    only = client_of(Directions({("en", "fr"): directions.batchers["en", "fr"]}))
+    only = client_of(Directions({("en", "fr"): directions.models["en", "fr"]}))
     answer = translate(only, q=[english, "Hund"], source="auto", target="fr").json()
     assert [each["language"] for each in answer["detectedLanguage"]] == ["en", "en"]
     assert answer["detectedLanguage"][0]["confidence"] > 50 > answer["detectedLanguage"][1]["confidence"]
@@ -194,7 +195,7 @@ def test_bytes_that_are_no_text_are_refused(client):
 def test_the_texts_of_attributes_and_placeholders_are_options(tiny_run):
     translator = Translator.load(tiny_run, device="cpu")
     batcher = Batcher(translator)
-    client = client_of(Directions({("en", "de"): batcher}))
+    client = client_of(directions_of({("en", "de"): batcher}))
 
     def of(**fields):
         return translate(client, **fields).json()["translatedText"]
@@ -286,9 +287,12 @@ def test_an_error_of_the_model_says_nothing_of_the_text(client, caplog):
 
 
 def test_a_large_body_is_refused(directions):
-    client = client_of(directions, limits={"body_bytes": 100})
-    answer = translate(client, q="x" * 200)
-    assert answer.status_code == 413 and "at most 100 bytes" in answer.json()["error"]
+    client = client_of(directions, limits={"characters": 100_000})
+    widest = "\\ud83d\\ude00" * 100_000  # twelve bytes for a character
+    body = f'{{"q": "{widest}", "source": "en", "target": "de"}}'
+    assert send(client, content=body).status_code == 200
+    answer = send(client, content=body + " " * 100_000)
+    assert answer.status_code == 413 and "at most 1,300,000 bytes" in answer.json()["error"]
 
 
 def test_a_full_queue_asks_to_come_again(directions, monkeypatch):
@@ -432,7 +436,7 @@ def test_whatever_a_client_sends_the_server_answers_in_json(client, body, conten
 def test_details_have_candidates_words_and_attention(tiny_run):
     translator = Translator.load(tiny_run, device="cpu")
     batcher = Batcher(translator)
-    client = client_of(Directions({("en", "de"): batcher}))
+    client = client_of(directions_of({("en", "de"): batcher}))
     body = {"q": "The dog sleeps.\n\nA cat sings. \U0001f600 A dog.", "source": "en", "target": "de"}
     answer = client.post("/details", json={**body, "alternatives": 1})
     batcher.close()

@@ -12,18 +12,19 @@ from starlette.testclient import TestClient
 from tests.unit.documents.office_files import random_file
 from tests.unit.documents.test_office_property import members
 from tests.unit.documents.upper_case import capitals, upper_case_translator
+from tests.unit.serving.models import directions_of
 from transformer_mt.serving.aliases import known_code
-from transformer_mt.serving.app import build_app
 from transformer_mt.serving.batcher import Batcher
 from transformer_mt.serving.directions import Directions
 from transformer_mt.serving.files import TranslatedFiles
-from transformer_mt.serving.limits import ApiKeys, Limits
+from transformer_mt.serving.http.app import build_app
+from transformer_mt.serving.http.limits import ApiKeys, Limits
 
 
 @pytest.fixture(scope="module")
 def directions():
     batcher = Batcher(upper_case_translator(split_sentences=False), wait=0.0)
-    yield Directions({("en", "de"): batcher})
+    yield directions_of({("en", "de"): batcher})
     batcher.close()
 
 
@@ -223,11 +224,70 @@ def test_metrics_count_requests_and_lines(directions):
 
 def test_a_catalogue_is_not_translated_by_two_models(directions):
     """The second would find it translated, into the language between."""
-    (batcher,) = directions.batchers.values()
-    client = client_of(Directions({("de", "en"): batcher, ("en", "fr"): batcher}))
+    (model,) = directions.models.values()
+    client = client_of(Directions({("de", "en"): model, ("en", "fr"): model}))
     answer = send(client, "a.po", b'msgid "a"\nmsgstr ""\n', source="de", target="fr")
     assert (answer.status_code, answer.json()["error"]) == (
         400, "there must be a model from de to fr for po, but there is none",
     )  # fmt: skip
     answer = send(client, "a.txt", b"a", source="de", target="fr")
     assert answer.json()["pivotLanguage"] == "en" and fetched(client, answer).content == b"A"
+
+
+def test_progress_is_said_line_by_line(client):
+    """As the page asks for it: lines of JSON, of which the last is the answer."""
+    lines = "".join(f"line {number}\n" for number in range(450))
+    files = {"file": ("a.txt", lines.encode())}
+    fields = {"source": "en", "target": "de"}
+    accept = {"Accept": "application/x-ndjson"}
+    answer = client.post("/translate_file", data=fields, files=files, headers=accept)
+    *progress, last = map(json.loads, answer.text.splitlines())
+    assert progress == [{"done": done, "of": 450} for done in (0, 200, 400, 450)]
+    assert client.get(last["translatedFileUrl"]).text == lines.upper()
+    files = {"file": ("a.json", b"{")}
+    answer = client.post("/translate_file", data=fields, files=files, headers=accept)
+    (only,) = map(json.loads, answer.text.splitlines())
+    assert "a.json" in only["error"]
+
+
+class Counting:
+    """A translator that counts what it is asked."""
+
+    def __init__(self, reads_before):
+        self._translator = upper_case_translator(split_sentences=False)
+        self.reads_before, self.asked = reads_before, []
+
+    def __getattr__(self, name):
+        return getattr(self._translator, name)
+
+    def with_engine(self, engine, protect_usual=None):
+        return self
+
+    def translate(self, lines, n_best=1, *, lines_before=0, **options):
+        self.asked += [lines[:lines_before], lines[lines_before:]]
+        return self._translator.translate(lines, n_best, lines_before=lines_before, **options)
+
+
+@pytest.mark.parametrize("reads_before", [0, 2])
+def test_a_text_that_occurs_again_is_translated_once_unless_it_depends_on_those_before(reads_before):
+    translator = Counting(reads_before)
+    batcher = Batcher(translator, wait=0.0)
+    client = client_of(directions_of({("en", "de"): batcher}))
+    rows = "".join(f"row {number}\nagain\n" for number in range(150))
+    assert fetched(client, send(client, "a.txt", rows.encode())).text == rows.upper()
+    lines = rows.splitlines()
+    if reads_before:
+        assert translator.asked == [[], lines[:200], lines[198:200], lines[200:]]
+    else:
+        assert translator.asked == [[], list(dict.fromkeys(lines))]
+    batcher.close()
+
+
+def test_the_file_of_suggestions_has_an_end(directions, tmp_path, monkeypatch):
+    monkeypatch.setattr("transformer_mt.serving.http.text_routes._SUGGESTIONS_BYTES", 10)
+    client = client_of(directions, suggestions=tmp_path / "s.jsonl")
+    body = {"q": "a dog", "s": "ein Hund", "source": "en", "target": "de"}
+    assert client.post("/suggest", json=body).json() == {"success": True}
+    answer = client.post("/suggest", json=body)
+    assert answer.status_code == 500 and "could not be kept" in answer.text
+    assert len((tmp_path / "s.jsonl").read_text().splitlines()) == 1

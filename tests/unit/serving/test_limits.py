@@ -3,7 +3,7 @@
 import pytest
 
 from transformer_mt.errors import InputError
-from transformer_mt.serving.limits import ApiKeys, RequestRate
+from transformer_mt.serving.http.limits import ApiKeys, RequestRate
 
 
 def test_keys_are_read_with_their_rates(tmp_path):
@@ -52,7 +52,7 @@ def test_a_rate_counts_the_last_minute_of_each_client():
 
 
 def test_clients_of_long_ago_are_forgotten(monkeypatch):
-    from transformer_mt.serving import limits
+    from transformer_mt.serving.http import limits
 
     monkeypatch.setattr(limits, "_CLIENTS", 3)
     rate = RequestRate(lambda: 0.0)

@@ -7,9 +7,10 @@ import pytest
 
 from tests.unit.documents.upper_case import UpperCaseEngine
 from transformer_mt.errors import InputError, WorkError
-from transformer_mt.serving.limits import Limits
+from transformer_mt.serving.http.limits import Limits
+from transformer_mt.serving.http.server import Service, serve
+from transformer_mt.serving.models import Offer
 from transformer_mt.serving.processes import EnginePool
-from transformer_mt.serving.server import serve
 
 
 def killed():
@@ -29,5 +30,5 @@ def test_a_port_that_is_taken_is_reported_before_a_model_is_loaded():
         other.listen()
         port = other.getsockname()[1]
         with pytest.raises(InputError, match=str(port)):
-            serve([lambda: loaded.append(1)], "127.0.0.1", port, Limits())
+            serve(Service([Offer("a", ("en", "de"), lambda: loaded.append(1))], Limits()), "127.0.0.1", port)
     assert loaded == []

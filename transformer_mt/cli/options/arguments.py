@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from transformer_mt.errors import InputError
 from transformer_mt.messages import write
@@ -20,6 +20,11 @@ def say_error(text: str) -> None:
 
 class Parser(argparse.ArgumentParser):
     """Reports a wrong command line in one line, with the nearest right word."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self.variables: dict[str, str] = {}
+        """The variables of the environment that options come from."""
 
     def error(self, message: str) -> NoReturn:
         """Print one line and exit with status 2; argparse itself would print the whole usage."""
@@ -36,6 +41,8 @@ class Parser(argparse.ArgumentParser):
             else:
                 message = f"{option} is not an option{_nearest(option, _options(self))}"
         message = re.sub(r"^argument (-\S+): ", r"\1 ", message)
+        if variable := self.variables.get(message.split(" ")[0]):
+            message += f" ({variable})"
         message += "" if "did you mean" in message else f"; {self.prog} --help shows what there is"
         say_error(message)
         raise SystemExit(2)

@@ -14,7 +14,7 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
 from transformer_mt.serving.batcher import Wishes
-from transformer_mt.serving.limits import Limits
+from transformer_mt.serving.http.limits import Limits
 from transformer_mt.terms.glossary import Term
 
 
@@ -131,6 +131,7 @@ class SuggestBody(_Body):
 async def read_body(request: Request, limits: Limits, most: int | None = None) -> bytes:
     """The body. 413 if it is too large, 408 if the client takes too long to send it."""
     most = limits.body_bytes if most is None else most
+    seconds = limits.body_seconds * max(1, round(most / 1_000_000))
 
     async def read() -> bytes:
         parts, size = [], 0
@@ -142,10 +143,10 @@ async def read_body(request: Request, limits: Limits, most: int | None = None) -
         return b"".join(parts)
 
     try:
-        return await asyncio.wait_for(read(), limits.body_seconds)
+        return await asyncio.wait_for(read(), seconds)
     except TimeoutError:
         raise HTTPException(
-            408, f"a request must be sent within {limits.body_seconds:g} seconds", {"Connection": "close"}
+            408, f"a request must be sent within {seconds:g} seconds", {"Connection": "close"}
         ) from None
 
 

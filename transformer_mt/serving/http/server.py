@@ -3,8 +3,7 @@
 import asyncio
 import socket
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +11,12 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from transformer_mt.cpu import usable_cores
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.messages import say
-from transformer_mt.serving.app import build_app
-from transformer_mt.serving.batcher import Batcher
-from transformer_mt.serving.directions import Directions
-from transformer_mt.serving.limits import ApiKeys, Limits
-from transformer_mt.serving.processes import EnginePool
+from transformer_mt.serving.batcher import start_batcher
+from transformer_mt.serving.http.app import build_app
+from transformer_mt.serving.http.limits import ApiKeys, Limits
+from transformer_mt.serving.models import Models, Offer
 from transformer_mt.translation.translator import Translator
 
 try:
@@ -77,65 +74,58 @@ class _Protocol(H11Protocol):
             self._timer = None
 
 
-def serve(
-    loads: Sequence[Callable[[], Translator]],
-    host: str,
-    port: int,
-    limits: Limits,
-    keys: ApiKeys | None = None,
-    origins: Sequence[str] = (),
-    behind_proxy: bool = False,
-    equip: Callable[[Translator], Translator] = lambda translator: translator,
-    suggestions: Path | None = None,
-    metrics: bool = False,
-) -> None:
-    """Answer requests until a signal. What was accepted before it is finished. Each of `loads` gives a
-    translator, here or in another process; here it is `equip`ped with what is not for the search.
-    `behind_proxy`: the clients' addresses are those that a proxy on this machine writes into
-    `X-Forwarded-For`.
-    """
-    limits = _within_open_files(limits)
+@dataclass(frozen=True)
+class Service:
+    """What is served, and to whom."""
+
+    offers: Sequence[Offer]
+    """Models that are always there."""
+    limits: Limits
+    keys: ApiKeys | None = None
+    origins: Sequence[str] = ()
+    """Pages of these may use the server from a browser."""
+    proxies: Sequence[str] = ()
+    """Addresses and networks of proxies: what they write into `X-Forwarded-For` is the client's address."""
+    equip: Callable[[Translator], Translator] = lambda translator: translator
+    """Gives a translator what is not for the search: terms, and what was translated before."""
+    suggestions: Path | None = None
+    metrics: bool = False
+    watched: Path | None = None
+    """A folder whose models come and go."""
+    offers_of: Callable[[Path], Sequence[Offer]] = lambda folder: ()
+    """What a folder within it can serve."""
+    unload_after: float = 0.0
+    """Seconds until a model that nobody asked is unloaded; 0 is never."""
+
+
+def serve(service: Service, host: str, port: int) -> None:
+    """Answer requests until a signal. What was accepted before it is finished."""
+    limits = _within_open_files(service.limits)
     listener = _open_socket(host, port)  # first: a port that is taken is reported before models are loaded
-    translators = [equip(load()) for load in loads]
-    pairs = [(translator.source_lang, translator.target_lang) for translator in translators]
-    if twice := next((pair for pair in pairs if pairs.count(pair) > 1), None):
-        raise InputError(
-            f"each model must have a direction of its own, but two translate {twice[0]} to {twice[1]}"
+    models = Models(
+        service.offers,
+        lambda offer: start_batcher(offer.load, service.equip, limits.queue_lines),
+        service.watched,
+        service.offers_of,
+        service.unload_after,
+    )
+    try:
+        app = build_app(
+            models.directions, limits, service.keys, service.origins, service.suggestions, service.metrics
         )
-    with ExitStack() as running:
-        batchers = {
-            pair: _batcher(load, translator, limits, running)
-            for pair, load, translator in zip(pairs, loads, translators)
-        }
-        translators.clear()  # those in other processes
-        app = build_app(Directions(batchers), limits, keys, origins, suggestions, metrics)
         config = uvicorn.Config(
             app, http=_Protocol, ws="none", lifespan="off", log_level="warning", access_log=False,
-            server_header=False, proxy_headers=behind_proxy, limit_concurrency=limits.connections,
+            server_header=False, proxy_headers=bool(service.proxies),
+            forwarded_allow_ips=list(service.proxies), limit_concurrency=limits.connections,
             h11_max_incomplete_event_size=_HEADER_BYTES,
         )  # fmt: skip
         address = listener.getsockname()
         shown = f"[{address[0]}]" if ":" in address[0] else address[0]
-        directions = ", ".join(f"{source} to {target}" for source, target in pairs)
-        say(f"translating {directions} at http://{shown}:{address[1]}; Ctrl-C ends it")
+        pairs = [" to ".join(pair) for pair in models.directions.models]
+        say(f"translating {', '.join(pairs) or 'nothing yet'} at http://{shown}:{address[1]}; Ctrl-C ends it")
         uvicorn.Server(config).run(sockets=[listener])
-
-
-def _batcher(
-    load: Callable[[], Translator], translator: Translator, limits: Limits, running: ExitStack
-) -> Batcher:
-    """The batcher of a model, with a thread for each of its workers."""
-    engine = translator.engine
-    threads = usable_cores() if engine.is_on_cpu else 1
-    if engine.name == "torch" and threads > 1:
-        pool = EnginePool(load, engine, threads)
-        running.callback(pool.close)
-        engine = pool
-    else:
-        translator.translate(["1 a", "2 b"])  # what is done once is done before the first request
-    batcher = Batcher(translator, engine, queue_lines=limits.queue_lines, threads=threads)
-    running.callback(batcher.close)
-    return batcher
+    finally:
+        models.close()
 
 
 _OTHER_FILES = 50

@@ -15,6 +15,10 @@ _CLIENTS = 10_000
 """Clients whose requests are counted at a time; those that asked longest ago are forgotten first."""
 
 
+_UNLIMITED_BODY = 100_000_000
+"""Bytes of a request whose characters have no limit."""
+
+
 @dataclass(frozen=True)
 class Limits:
     """What a server accepts."""
@@ -29,10 +33,14 @@ class Limits:
     """For one request, from its last byte to its answer; 0 is no limit."""
     file_bytes: int = 10_000_000
     """Bytes of a file that is translated; 0 takes none."""
-    body_bytes: int = 1_000_000
     body_seconds: float = 10.0
-    """For a client to send a request."""
+    """For a client to send a request, and each further million bytes that it may have."""
     connections: int = 1000
+
+    @property
+    def body_bytes(self) -> int:
+        """Bytes of a request without a file: a character has at most twelve, as JSON and forms write it."""
+        return max(1_000_000, 12 * self.characters + 100_000) if self.characters else _UNLIMITED_BODY
 
 
 class ApiKeys:

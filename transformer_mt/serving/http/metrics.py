@@ -38,6 +38,10 @@ class Metrics:
             "transformer_mt_lines_translated", "Lines translated since the start", of_model,
             registry=self._registry,
         )  # fmt: skip
+        self._memory = prometheus_client.Gauge(
+            "transformer_mt_model_bytes", "Bytes of memory of a model; 0 while it is not loaded", of_model,
+            registry=self._registry,
+        )  # fmt: skip
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -62,9 +66,12 @@ class Metrics:
             self._seconds.labels(path).observe(time.perf_counter() - begin)
 
     async def _answer(self, send: Send) -> None:
-        for direction, batcher in self._directions.batchers.items():
-            self._waiting.labels(*direction).set(batcher.lines)
-            self._lines.labels(*direction).set(batcher.translated)
+        for gauge in (self._waiting, self._lines, self._memory):
+            gauge.clear()  # models may have gone
+        for direction, model in self._directions.models.items():
+            self._waiting.labels(*direction).set(model.lines)
+            self._lines.labels(*direction).set(model.translated)
+            self._memory.labels(*direction).set(model.memory or 0)
         body: Any = self._library.generate_latest(self._registry)
         kind = self._library.CONTENT_TYPE_LATEST.encode()
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", kind)]})

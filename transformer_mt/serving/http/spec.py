@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from transformer_mt.serving.requests import DetectBody, FileBody, SuggestBody, TranslateBody
+from transformer_mt.serving.http.requests import DetectBody, FileBody, SuggestBody, TranslateBody
 from transformer_mt.version import __version__
 
 _TEXTS = {"oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
@@ -40,6 +40,18 @@ _POSTS: dict[str, tuple[str, type[BaseModel], dict[str, Any]]] = {
 }  # fmt: skip
 _GETS: dict[str, tuple[str, dict[str, Any]]] = {
     "/languages": ("The languages and what each is translated to", {"type": "array", "items": _LANGUAGE}),
+    "/models": (
+        "The models, with their bytes of memory; null while one is not loaded",
+        {
+            "type": "array",
+            "items": _object(
+                source={"type": "string"},
+                target={"type": "string"},
+                name={"type": "string"},
+                memory={"type": ["integer", "null"]},
+            ),
+        },
+    ),
     "/frontend/settings": ("What a page needs to know of the server", {"type": "object"}),
     "/health": ("Whether the server answers", _object(status={"type": "string"})),
 }

@@ -24,7 +24,7 @@ def page_routes() -> list[Route]:
 
 
 def _answer(name: str, media_type: str) -> Callable[[Request], Coroutine[None, None, Response]]:
-    content = files("transformer_mt.serving").joinpath("page", name).read_bytes()
+    content = files("transformer_mt.serving.http").joinpath("page", name).read_bytes()
 
     async def answer(request: Request) -> Response:
         return Response(content, headers=_HEADERS, media_type=media_type)

@@ -1,0 +1,64 @@
+"""Who may ask, and how much."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+
+from transformer_mt.serving.http.answers import too_many
+from transformer_mt.serving.http.limits import ApiKeys, Limits, RequestRate
+from transformer_mt.serving.http.requests import parse, read_body
+
+# Wrong keys of one address, where requests have no limit.
+_GUESSES_PER_MINUTE = 60
+
+
+class Admission:
+    """Checks requests before they are worked on."""
+
+    def __init__(self, limits: Limits, keys: ApiKeys | None) -> None:
+        self.limits, self.keys = limits, keys
+        self._rate = RequestRate()
+
+    async def admit(self, request: Request, kind: type) -> Any:
+        """The checked request. 403 without a key where one is needed; 429 above the rate; 400 with too many
+        characters.
+        """
+        body = await read_body(request, self.limits)
+        asked = await parse(request, body, kind)
+        self.admit_client(request, asked.api_key)
+        most = self.limits.characters
+        if most and (count := sum(map(len, getattr(asked, "texts", [])))) > most:
+            raise HTTPException(400, f"the texts must have at most {most:,} characters, but have {count:,}")
+        return asked
+
+    def admit_client(self, request: Request, api_key: str | None) -> None:
+        """403 without a key where one is needed, in the body or as `Authorization: Bearer`; 429 above the
+        rate.
+        """
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        if api_key is None and scheme.lower() == "bearer":
+            api_key = token.strip()
+        client = request.client.host if request.client else ""
+        per_minute = self.limits.requests_per_minute
+        if self.keys is not None:
+            found = self.keys.find(api_key or "")
+            if found is None:
+                self._check_rate(client, per_minute or _GUESSES_PER_MINUTE)
+                raise HTTPException(403, "api_key must be one that this server knows")
+            client, per_minute = found[0], per_minute if found[1] is None else found[1]
+        self._check_rate(client, per_minute)
+
+    def check_lines(self, texts: Sequence[str]) -> None:
+        """400 with more lines than may wait to be translated."""
+        lines = sum(text.count("\n") + 1 for text in texts)
+        if lines > self.limits.queue_lines:
+            raise HTTPException(
+                400, f"the texts must have at most {self.limits.queue_lines:,} lines, but have {lines:,}"
+            )
+
+    def _check_rate(self, client: str, per_minute: int) -> None:
+        """429 if the client has made its requests of this minute."""
+        if per_minute and (wait := self._rate.seconds_to_wait(client, per_minute)):
+            raise too_many(f"at most {per_minute} requests per minute are answered", wait)

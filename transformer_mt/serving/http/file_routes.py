@@ -1,0 +1,130 @@
+"""Handlers of files that are translated."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, suppress
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response, StreamingResponse
+
+from transformer_mt.documents.formats import KEEP_SOURCES, format_of
+from transformer_mt.documents.read import Document, read_document
+from transformer_mt.errors import InputError
+from transformer_mt.serving.directions import Directions
+from transformer_mt.serving.files import TranslatedFiles
+from transformer_mt.serving.http.admission import Admission
+from transformer_mt.serving.http.answers import answer, json_bytes, or_http_error, until_disconnect
+from transformer_mt.serving.http.languages import chain_of, detect_source, with_known_codes
+from transformer_mt.serving.http.requests import FileBody, parse_file, read_body
+from transformer_mt.serving.texts import Progress, translate_document
+
+_FILES_AT_ONCE, _UPLOADS = 2, 20
+"""Files that are translated at a time, and that are in memory; the others wait."""
+_FORM_BYTES = 10_000
+"""What a form with a file may have besides the file."""
+_DETECTED_CHARACTERS = 10_000
+"""Characters of a file by which its language is found."""
+_LINES = "application/x-ndjson"
+
+
+class FileRoutes:
+    """POST /translate_file and GET /download_file."""
+
+    def __init__(self, directions: Directions, admission: Admission) -> None:
+        self._directions, self._admission, self._files = directions, admission, TranslatedFiles()
+        self._uploads, self._turns = asyncio.Semaphore(_UPLOADS), asyncio.Semaphore(_FILES_AT_ONCE)
+
+    async def translate(self, request: Request) -> Response:
+        """A file of any format; the answer says where its translation is fetched. With `Accept:
+        application/x-ndjson` it has lines before that: {"done": texts, "of": texts}.
+        """
+        most = self._admission.limits.file_bytes
+        if not most:
+            raise HTTPException(403, "files are not translated by this server")
+        async with AsyncExitStack() as held:
+            await held.enter_async_context(self._uploads)
+            body = await read_body(request, self._admission.limits, most + _FORM_BYTES)
+            asked, raw, name = await parse_file(request, body)
+            del body
+            self._admission.admit_client(request, asked.api_key)
+            asked = with_known_codes(self._directions, asked)
+            if _LINES in request.headers.get("accept", ""):
+                lines = self._lines(request, asked, raw, name, held.pop_all())
+                return StreamingResponse(lines, media_type=_LINES)
+            work = self._translated(request, asked, raw, name, lambda done, of: None)
+            return answer(await until_disconnect(request, work, None))
+
+    async def download(self, request: Request) -> Response:
+        found = self._files.find(request.path_params["name"])
+        if found is None:
+            raise HTTPException(404, "there is no such file, or no longer: it waits for half an hour")
+        headers = {"X-Content-Type-Options": "nosniff"}
+        return FileResponse(found[0], filename=found[1], headers=headers)
+
+    async def _lines(
+        self, request: Request, asked: FileBody, raw: bytes, name: str, held: AsyncExitStack
+    ) -> AsyncIterator[bytes]:
+        """The progress, line by line, and the answer or the error."""
+        news: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
+
+        async def work() -> dict[str, Any]:
+            try:
+                return await self._translated(
+                    request, asked, raw, name, lambda done, of: news.put_nowait({"done": done, "of": of})
+                )
+            finally:
+                news.put_nowait(None)
+
+        async with held:
+            task = asyncio.ensure_future(work())
+            try:
+                while (line := await news.get()) is not None:
+                    yield json_bytes(line) + b"\n"
+                try:
+                    yield json_bytes(await task) + b"\n"
+                except HTTPException as error:
+                    yield json_bytes({"error": error.detail}) + b"\n"
+            finally:  # also when the client has gone
+                task.cancel()
+                with suppress(asyncio.CancelledError, HTTPException):
+                    await task
+
+    async def _translated(
+        self, request: Request, asked: FileBody, raw: bytes, name: str, progress: Progress
+    ) -> dict[str, Any]:
+        """The answer; the translation waits to be fetched."""
+        try:
+            format = format_of(name, None)
+        except InputError as error:
+            raise HTTPException(400, str(error)) from None
+
+        async def read(content: bytes) -> Document:
+            languages = asked.source, asked.target  # an office document is read alike whatever they are
+            return await asyncio.to_thread(read_document, content, format, languages, name)
+
+        document, source = await or_http_error(read(raw)), asked.source
+        if source == "auto":
+            text = "\n".join(text.text for text in document.texts)[:_DETECTED_CHARACTERS]
+            source = detect_source(self._directions, text, asked.target)["language"]
+        chain, content = chain_of(self._directions, source, asked), raw
+        if chain.pivot and format in KEEP_SOURCES:
+            raise HTTPException(
+                400, f"there must be a model from {source} to {asked.target} for {format}, but there is none"
+            )
+
+        async def translate() -> bytes:
+            nonlocal document, content
+            for step, model in enumerate(chain.models):
+                if step:
+                    document = await read(content)
+                async with model.loaded() as batcher:
+                    content = await translate_document(batcher, document, asked.wishes, progress)
+            return content
+
+        async with self._turns:
+            content = await or_http_error(translate())
+        kept = await asyncio.to_thread(self._files.add, content, name, asked.target)
+        found = {"translatedFileUrl": str(request.url_for("download_file", name=kept))}
+        return {**found, "pivotLanguage": chain.pivot} if chain.pivot else found

@@ -1,0 +1,152 @@
+"""Handlers of requests with texts."""
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from transformer_mt.serving.directions import Chain, Directions
+from transformer_mt.serving.http.admission import Admission
+from transformer_mt.serving.http.answers import answer, or_http_error, until_disconnect
+from transformer_mt.serving.http.languages import chain_of, detect_source, with_known_codes
+from transformer_mt.serving.http.requests import DetectBody, SuggestBody, TranslateBody
+from transformer_mt.serving.texts import line_details, translate_html, translate_texts, without_markup
+
+T = TypeVar("T")
+_LOG = logging.getLogger("transformer_mt.serving")
+_SUGGESTIONS_BYTES = 100_000_000
+"""Where the file of suggestions is full: clients must not be able to fill the disk."""
+
+
+class TextRoutes:
+    """POST /translate, /details, /detect and /suggest."""
+
+    def __init__(self, directions: Directions, admission: Admission, suggestions: Path | None) -> None:
+        self._directions, self._admission, self._suggestions = directions, admission, suggestions
+        self._seconds = admission.limits.seconds or None
+
+    async def translate(self, request: Request) -> Response:
+        asked: TranslateBody = await self._admit(request)
+        if asked.format == "text":
+            self._admission.check_lines(asked.texts)
+        detected = []
+        sources = [asked.source] * len(asked.texts)
+        if asked.source == "auto":
+            texts = asked.texts
+            if asked.format == "html":
+                # In a thread: a document can take longer than other requests should wait.
+                texts = [await or_http_error(asyncio.to_thread(without_markup, text)) for text in texts]
+            detected = [detect_source(self._directions, text, asked.target) for text in texts]
+            sources = [found["language"] for found in detected]
+        chains = [chain_of(self._directions, source, asked) for source in sources]
+        if asked.format == "html":
+            # Documents one after the other: together they may have more texts than may ever wait.
+            work = _one_by_one([_page(chain, text, asked) for chain, text in zip(chains, asked.texts)])
+        else:
+            work = _texts(chains, asked)
+        results = await until_disconnect(request, or_http_error(work), self._seconds)
+        is_list = isinstance(asked.q, list)
+        content: dict[str, Any] = {"translatedText": _as_asked([text for text, _ in results], is_list)}
+        if detected:
+            content["detectedLanguage"] = _as_asked(detected, is_list)
+        if any(chain.pivot for chain in chains):
+            content["pivotLanguage"] = _as_asked([chain.pivot for chain in chains], is_list)
+        if asked.alternatives:
+            content["alternatives"] = _as_asked([others for _, others in results], is_list)
+        return answer(content)
+
+    async def details(self, request: Request) -> Response:
+        """Lines with their candidates, scores, flags, alignment and attention, for the page."""
+        asked: TranslateBody = await self._admit(request)
+        self._admission.check_lines(asked.texts)
+        text = asked.q if isinstance(asked.q, str) else "\n".join(asked.q)
+        source, content = asked.source, {}
+        if source == "auto":
+            content["detectedLanguage"] = detect_source(self._directions, text, asked.target)
+            source = content["detectedLanguage"]["language"]
+        chain = chain_of(self._directions, source, asked)
+        if len(chain.models) != 1:
+            raise HTTPException(
+                400,
+                f"target must be another language than source, but both are {source}"
+                if not chain.models
+                else f"there must be a model from {source} to {asked.target} for details, but there is none",
+            )
+
+        async def lines() -> list[dict[str, Any]]:
+            async with chain.models[0].loaded() as batcher:
+                return await line_details(batcher, text, asked.alternatives, asked.wishes)
+
+        found = await until_disconnect(request, or_http_error(lines()), self._seconds)
+        return await asyncio.to_thread(answer, {**content, "lines": found})
+
+    async def detect(self, request: Request) -> Response:
+        asked: DetectBody = await self._admission.admit(request, DetectBody)
+        found = self._directions.detect("\n".join(asked.texts))
+        return answer([{"language": one.language, "confidence": one.confidence} for one in found])
+
+    async def suggest(self, request: Request) -> Response:
+        """A better translation, for the owner of the server."""
+        asked: SuggestBody = await self._admission.admit(request, SuggestBody)
+        if self._suggestions is None:
+            raise HTTPException(403, "suggestions are not taken by this server")
+        line = asked.model_dump_json(exclude={"api_key"}) + "\n"
+        try:
+            await asyncio.to_thread(_append, self._suggestions, line)
+        except OSError as error:
+            _LOG.error("a suggestion could not be written: %s", error.strerror or error)
+            raise HTTPException(500, "the suggestion could not be kept") from None
+        return answer({"success": True})
+
+    async def _admit(self, request: Request) -> TranslateBody:
+        return with_known_codes(self._directions, await self._admission.admit(request, TranslateBody))
+
+
+async def _page(chain: Chain, text: str, asked: TranslateBody) -> tuple[str, list[str]]:
+    """A page's translation and the alternatives."""
+    others: list[str] = []
+    for step, model in enumerate(chain.models, start=1):
+        alternatives = asked.alternatives if step == len(chain.models) else 0
+        async with model.loaded() as batcher:
+            text, *others = await translate_html(batcher, text, alternatives, asked.wishes, asked.attributes)
+    return text, others
+
+
+async def _texts(chains: Sequence[Chain], asked: TranslateBody) -> list[tuple[str, list[str]]]:
+    """Each text's translation and the alternatives. Those of one model are one request of its queue."""
+    results = [(text, list[str]()) for text in asked.texts]
+    for chain in dict.fromkeys(chains):
+        mine = [i for i, other in enumerate(chains) if other == chain]
+        for step, model in enumerate(chain.models, start=1):
+            alternatives = asked.alternatives if step == len(chain.models) else 0
+            texts = [results[i][0] for i in mine]
+            async with model.loaded() as batcher:
+                found = await translate_texts(batcher, texts, alternatives, asked.wishes)
+            for i, (best, *others) in zip(mine, found):
+                results[i] = best, others
+    return results
+
+
+def _append(path: Path, line: str) -> None:
+    with path.open("a", encoding="utf-8") as file:
+        if file.tell() > _SUGGESTIONS_BYTES:
+            raise OSError("the file is full")
+        file.write(line)
+
+
+async def _one_by_one(coroutines: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+    """All results; none is computed before the one before it is there."""
+    try:
+        return [await coroutine for coroutine in coroutines]
+    finally:
+        for coroutine in coroutines:
+            coroutine.close()  # after an error, those that were not begun
+
+
+def _as_asked(values: list[Any], is_list: bool) -> Any:
+    return values if is_list else values[0]

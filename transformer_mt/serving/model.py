@@ -1,0 +1,109 @@
+"""A model that is served in one direction. It is in memory while it is used, and for some time after."""
+
+import asyncio
+import gc
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from transformer_mt.serving.batcher import Batcher
+from transformer_mt.serving.processes import resident_bytes
+
+
+class ModelGoneError(Exception):
+    """The model is not served any more."""
+
+
+class NotLoadedError(Exception):
+    """The model could not be loaded."""
+
+
+class Model:
+    """A batcher that is started when a request needs it. Thread-safe."""
+
+    def __init__(
+        self, start: Callable[[], Batcher], name: str = "", clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`start` loads the model, which people know by its `name`."""
+        self.name = name
+        self._start, self._clock = start, clock
+        self._batcher: Batcher | None = None
+        self._loading, self._state = threading.Lock(), threading.Lock()  # held long, and for an instant
+        self._users, self._last_used, self._is_gone = 0, clock(), False
+        self._grown, self._translated = 0, 0
+
+    @asynccontextmanager
+    async def loaded(self) -> AsyncIterator[Batcher]:
+        """The batcher, which stays as long as it is used here. ModelGoneError after `close`; NotLoadedError
+        if it cannot be loaded.
+        """
+        while (batcher := self._taken()) is None:
+            try:
+                await asyncio.to_thread(self.load)
+            except ModelGoneError:
+                raise
+            except Exception as error:
+                raise NotLoadedError(f"{self.name}: {error}") from error
+        try:
+            yield batcher
+        finally:
+            with self._state:
+                self._users, self._last_used = self._users - 1, self._clock()
+
+    def _taken(self) -> Batcher | None:
+        with self._state:
+            self._users += self._batcher is not None
+            return self._batcher
+
+    def load(self) -> None:
+        """Load it now if it is not in memory."""
+        with self._loading:
+            if self._is_gone:
+                raise ModelGoneError
+            if self._batcher is None:
+                before = resident_bytes()
+                batcher = self._start()
+                self._grown = max(0, resident_bytes() - before)
+                with self._state:
+                    self._batcher, self._last_used = batcher, self._clock()
+
+    def unload(self, after: float = 0.0) -> bool:
+        """Free its memory if nobody has used it for so many seconds; whether it is free now."""
+        with self._loading:
+            with self._state:
+                if self._users or self._clock() - self._last_used < after:
+                    return self._batcher is None
+                batcher, self._batcher = self._batcher, None
+            if batcher is not None:
+                self._translated += batcher.translated
+                batcher.close()
+                del batcher
+                gc.collect()  # in a thread of its own, where no request waits for it
+        return True
+
+    def close(self) -> bool:
+        """Unload it for good once nobody uses it; whether that is done."""
+        self._is_gone = True
+        return self.unload()
+
+    @property
+    def is_loaded(self) -> bool:
+        return self._batcher is not None
+
+    @property
+    def lines(self) -> int:
+        """Lines of requests that are not answered."""
+        return batcher.lines if (batcher := self._batcher) else 0
+
+    @property
+    def translated(self) -> int:
+        """Lines of those that were."""
+        return self._translated + (batcher.translated if (batcher := self._batcher) else 0)
+
+    @property
+    def memory(self) -> int | None:
+        """Bytes: those that this process grew by when it was loaded, and those of processes of its own. None
+        while it is not in memory, 0 where the system does not say.
+        """
+        return self._grown + batcher.memory() if (batcher := self._batcher) else None
