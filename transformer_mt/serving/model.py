@@ -64,7 +64,8 @@ class Model:
             if self._batcher is None:
                 before = resident_bytes()
                 batcher = self._start()
-                self._grown = max(0, resident_bytes() - before)
+                # A later load may be given memory that an earlier one freed
+                self._grown = max(self._grown, resident_bytes() - before)
                 with self._state:
                     self._batcher, self._last_used = batcher, self._clock()
 

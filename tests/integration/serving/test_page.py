@@ -174,6 +174,8 @@ def test_it_fits_every_width(page, width, text):
     page.fill("#source", text)
     translated(page)
     page.click("summary")
+    drop(page, f"{'long_name_' * 20}.html", text)
+    page.locator("#files a").wait_for()
     assert page.evaluate("() => document.documentElement.scrollWidth") <= width
     source, target = page.locator("#source").bounding_box(), page.locator("#translation").bounding_box()
     assert (source["y"] == target["y"]) == (width > 704)  # side by side, or one below the other
@@ -181,5 +183,99 @@ def test_it_fits_every_width(page, width, text):
     assert is_rtl == ("rtl" if text == TEXTS["right to left"] else "ltr")
 
 
-def test_the_page_is_three_files_and_no_more():
-    assert [route.path for route in page_routes()] == ["/", "/page.css", "/page.js"]
+def drop(page, name, content):
+    """Drop a file on the page as the browser does for a person."""
+    page.evaluate(
+        """([name, content]) => {
+          const data = new DataTransfer();
+          data.items.add(new File([content], name));
+          for (const kind of ["dragover", "drop"])
+            document.querySelector("main").dispatchEvent(
+              new DragEvent(kind, { dataTransfer: data, bubbles: true, cancelable: true }));
+        }""",
+        [name, content],
+    )
+
+
+def test_a_file_that_is_dropped_or_chosen_comes_back_translated(page, tiny_run, tmp_path, cli):
+    (tmp_path / "in.html").write_text("<p>The <b>dog</b> sleeps.", encoding="utf-8")
+    assert cli("translate", tiny_run, "-i", tmp_path / "in.html", "-o", tmp_path / "out.html")[0] == 0
+    expected = (tmp_path / "out.html").read_text(encoding="utf-8")
+    drop(page, "räume & co.html", "<p>The <b>dog</b> sleeps.")
+    page.set_input_files("#file", tmp_path / "in.html")
+    for name in ("Download räume _ co_de.html", "Download in_de.html"):
+        with page.expect_download() as download:
+            page.get_by_role("link", name=name).click()
+        assert download.value.path().read_text(encoding="utf-8") == expected
+        assert download.value.suggested_filename == name.removeprefix("Download ")
+    assert page.locator("#files-status").text_content() == "in.html is translated."
+
+
+def test_a_file_shows_its_progress_and_why_it_is_not_translated(page):
+    lines = ['{"done": 200, "of": 800}\n', '{"error": "the \u003cb> is damaged"}\n']
+    page.route(
+        "**/translate_file", lambda route: route.fulfill(body="".join(lines), content_type="text/plain")
+    )
+    seen = "() => { new MutationObserver(() => { window.seen = document.querySelector('progress').value; })"
+    page.evaluate(seen + ".observe(document.body, {subtree: true, attributes: true}); }")
+    drop(page, "a.html", "x")
+    page.locator("#files li", has_text="Not translated: the <b> is damaged.").wait_for()
+    assert page.evaluate("() => window.seen") == 200
+    page.unroute("**/translate_file")
+    drop(page, "a.exe", "x")
+    page.locator("#files li", has_text="a.exe Not translated: ").wait_for()
+    page.problems.clear()  # the browser itself writes a status of 400 to its console
+
+
+def test_a_file_can_be_canceled_and_the_next_one_is_translated(page):
+    held = []
+    page.route("**/translate_file", lambda route: held.append(route) if not held else route.continue_())
+    for name in ("a.txt", "b.txt", "c.txt"):
+        drop(page, name, "The dog sleeps.")
+    page.get_by_role("button", name="Cancel b.txt").click()  # it waits
+    page.get_by_role("button", name="Cancel a.txt").click()  # it is at the server
+    page.get_by_role("link", name="Download c_de.txt").wait_for()
+    assert page.locator("#files .error").all_text_contents() == ["Not translated: canceled."] * 2
+
+
+def test_the_languages_are_remembered_and_can_stand_in_the_address(browser, served):
+    both = [{"code": a, "name": a, "targets": ["de", "en", "fr"]} for a in ("de", "en", "fr")]
+    context = browser.new_context()
+    context.route("**/languages", lambda route: route.fulfill(json=both))
+
+    def chosen(address):
+        page = context.new_page()
+        page.goto(address)
+        page.wait_for_selector("#target-lang option", state="attached")
+        return page, [page.locator(f"#{name}-lang").input_value() for name in ("source", "target")]
+
+    page, languages = chosen(served.url)
+    assert languages == ["auto", "de"]
+    page.select_option("#source-lang", "fr")
+    page.select_option("#target-lang", "en")
+    assert chosen(served.url)[1] == ["fr", "en"]
+    assert chosen(served.url + "/?source=de&target=xx")[1] == ["de", "en"]
+    page, languages = chosen(served.url + "/?source=en&target=de&q=The+dog")
+    assert languages == ["en", "de"] and page.input_value("#source") == "The dog"
+    context.close()
+
+
+@pytest.mark.parametrize("width", [360, 1000])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_that_would_shut_people_out(page, width, scheme):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    page.emulate_media(color_scheme=scheme)
+    page.set_viewport_size({"width": width, "height": 800})
+    page.fill("#source", "The dog sleeps. A cat sings.")
+    translated(page)
+    page.click("summary")
+    drop(page, "a.html", "<p>The dog sleeps.")
+    page.get_by_role("link", name="Download a_de.html").wait_for()
+    drop(page, "a.exe", "x")
+    page.locator("#files .error").wait_for()
+    page.problems.clear()
+    assert axe.run(page).response["violations"] == []
+
+
+def test_the_page_is_four_files_and_no_more():
+    assert [route.path for route in page_routes()] == ["/", "/page.css", "/page.js", "/files.js"]

@@ -86,6 +86,7 @@ def test_the_language_of_a_file_is_found(client):
     "name, content, fields, message",
     [
         ("a.pdf", b"%PDF", {}, "ends in .pdf; convert it to .docx"),
+        ("a.exe", b"x", {}, "the file's name must end in .txt, .html, .htm, "),
         ("a.docx", b"no zip", {}, "a.docx: must be a whole zip file"),
         ("a.json", b"{", {}, "a.json: must be JSON"),
         ("a.txt", b"caf\xe9", {}, "a.txt:1: must be UTF-8"),

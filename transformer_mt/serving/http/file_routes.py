@@ -3,13 +3,14 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, suppress
+from pathlib import PurePath
 from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response, StreamingResponse
 
-from transformer_mt.documents.formats import KEEP_SOURCES, format_of
+from transformer_mt.documents.formats import ENDINGS, KEEP_SOURCES, format_of
 from transformer_mt.documents.read import Document, read_document
 from transformer_mt.errors import InputError
 from transformer_mt.serving.directions import Directions
@@ -95,8 +96,12 @@ class FileRoutes:
         self, request: Request, asked: FileBody, raw: bytes, name: str, progress: Progress
     ) -> dict[str, Any]:
         """The answer; the translation waits to be fetched."""
+        ending = PurePath(name).suffix.lower()
         try:
             format = format_of(name, None)
+            if format == "text" and ending != ".txt":
+                known = ", ".join(f".{each}" for each in ENDINGS)
+                raise InputError(f"the file's name must end in {known}, but is {name}")
         except InputError as error:
             raise HTTPException(400, str(error)) from None
 

@@ -44,6 +44,7 @@ class InfoRoutes:
             "suggestions": self._takes_suggestions,
             "filesTranslation": bool(files),
             "supportedFilesFormat": files,
+            "fileBytes": limits.file_bytes,
             "language": {
                 "source": {"code": "auto", "name": "Auto Detect"},
                 "target": {"code": target, "name": language_name(target)},

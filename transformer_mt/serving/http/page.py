@@ -1,4 +1,4 @@
-"""The web page: three files, served as they are."""
+"""The web page: four files, served as they are."""
 
 from collections.abc import Callable, Coroutine
 from importlib.resources import files
@@ -7,8 +7,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-_FILES = {"/": ("page.html", "text/html"), "/page.css": ("page.css", "text/css"),
-          "/page.js": ("page.js", "text/javascript")}  # fmt: skip
+_FILES = {
+    "/": ("page.html", "text/html"),
+    "/page.css": ("page.css", "text/css"),
+    "/page.js": ("page.js", "text/javascript"),
+    "/files.js": ("files.js", "text/javascript"),
+}
 _HEADERS = {
     # Nothing from elsewhere, and no script or style but its own files.
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "

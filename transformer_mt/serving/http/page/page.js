@@ -40,14 +40,18 @@ async function start() {
   fill(sourceLang, sources);
   if (sources.length > 1) sourceLang.add(new Option("Detect language", "auto"), 0);
   sourceLang.selectedIndex = 0;
+  const asked = new URLSearchParams(location.search); // as LibreTranslate's page has them
+  choose(sourceLang, asked.get("source"), remembered("source"));
   fillTargets();
+  choose(targetLang, asked.get("target"), remembered("target"));
+  if (asked.has("q")) source.value = asked.get("q");
   source.addEventListener("input", () => {
     showCount();
     clearTimeout(timer);
     timer = setTimeout(translate, WAIT_MS);
   });
-  sourceLang.addEventListener("change", () => { fillTargets(); translate(); });
-  targetLang.addEventListener("change", translate);
+  sourceLang.addEventListener("change", () => { fillTargets(); remember(); translate(); });
+  targetLang.addEventListener("change", () => { remember(); translate(); });
   $("key").addEventListener("change", translate);
   $("swap").addEventListener("click", swap);
   $("copy").addEventListener("click", copy);
@@ -58,6 +62,29 @@ async function start() {
 
 function fill(select, items) {
   select.replaceChildren(...items.map((item) => new Option(item.name, item.code)));
+}
+
+// Chooses the first of the values that the list has.
+function choose(select, ...values) {
+  const known = values.find((value) => [...select.options].some((option) => option.value === value));
+  if (known) select.value = known;
+}
+
+function remember() {
+  try {
+    localStorage.setItem("source", sourceLang.value);
+    localStorage.setItem("target", targetLang.value);
+  } catch {
+    // The browser is set to keep nothing.
+  }
+}
+
+function remembered(name) {
+  try {
+    return localStorage.getItem(name);
+  } catch {
+    return null;
+  }
 }
 
 function fillTargets() {
@@ -85,6 +112,7 @@ function swap() {
   sourceLang.value = to;
   fillTargets();
   if (from !== "auto") targetLang.value = from;
+  remember();
   if (translated) source.value = translated;
   showCount();
   translate();
