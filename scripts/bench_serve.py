@@ -1,16 +1,19 @@
 """The server under load, compared with the engine called directly in the same run.
 
-    python scripts/bench_serve.py MODEL SOURCE.txt [--engine ctranslate2] [--part
+    python scripts/bench_serve.py MODEL SOURCE.txt [--engine ctranslate2] [--pivot MODEL] [--part
     load|fair|memory|mixed|malformed|end]
 
 The server is a process of its own on the loopback interface. `load`: sentences per second and latencies of 1,
 8 and 64 clients. `fair`: latencies of 50 clients alone, and with one more that sends a long line or word.
-`memory`: resident memory over 20,000 requests. `mixed`: 20,000 requests of all kinds. `malformed`: 1,000
-broken requests. `end`: SIGTERM while 64 clients wait for answers.
+`memory`: resident memory over 20,000 requests. `mixed`: 20,000 requests of all kinds, also files, and with
+`--pivot`, a model from the first one's target, texts through both. `malformed`: 1,000 broken requests. `end`:
+SIGTERM while 64 clients wait for answers.
 """
 
 import argparse
+import html
 import http.client
+import io
 import json
 import random
 import re
@@ -21,6 +24,8 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.parse
+import zipfile
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,11 +38,12 @@ class Server:
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         command = [sys.executable, "-m", "transformer_mt", "serve", str(arguments.model), "--port", "0"]
-        command += ["--engine", arguments.engine]
+        command += ["--engine", arguments.engine, *([arguments.pivot] if arguments.pivot else [])]
+        self.is_pivot = bool(arguments.pivot)
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         assert self.process.stderr
         for line in self.process.stderr:
-            if found := re.search(r"translating (\S+) to (\S+) at http://([\d.]+):(\d+);", line):
+            if found := re.search(r"translating (\S+) to ([^\s,]+).* at http://([\d.]+):(\d+);", line):
                 self.source, self.target, self.host, self.port = found[1], found[2], found[3], int(found[4])
                 return
         raise SystemExit("the server did not start")
@@ -53,6 +59,18 @@ class Client:
     def __init__(self, server: Server) -> None:
         self.server = server
         self.connection = http.client.HTTPConnection(server.host, server.port, timeout=120)
+
+    def ask(self, path: str, kind: str, body: bytes) -> int:
+        """The status of a request; a file that was translated is fetched, too."""
+        self.connection.request("POST", path, body, {"Content-Type": kind})
+        answer = self.connection.getresponse()
+        content = answer.read()
+        if path == "/translate_file" and answer.status == 200:
+            address = urllib.parse.urlsplit(json.loads(content)["translatedFileUrl"])
+            self.connection.request("GET", address.path)
+            answer = self.connection.getresponse()
+            answer.read()
+        return answer.status
 
     def translate(self, text: str) -> tuple[int, bytes]:
         fields = {"q": text, "source": self.server.source, "target": self.server.target}
@@ -215,18 +233,23 @@ def _until(server: Server, lines: Sequence[str], end: float) -> list[float]:
 
 def mixed(arguments: argparse.Namespace, lines: Sequence[str]) -> None:
     """20,000 requests of all kinds by 16 clients: their status codes, and resident memory."""
-    server, found, lock = Server(arguments), Counter[int](), threading.Lock()
+    server, found, kinds, lock = Server(arguments), Counter[int](), Counter[str](), threading.Lock()
+    third = None
+    if server.is_pivot:
+        connection = Client(server).connection
+        connection.request("GET", "/languages")
+        targets = json.load(connection.getresponse())[0]["targets"]
+        third = next(target for target in targets if target != server.target)
     print("| requests | MB |\n|---|---|")
 
     def work(seed: int) -> None:
         client, draw = Client(server), random.Random(seed)
         for _ in range(125):
-            path, kind, body = _any_request(server, lines, draw)
-            client.connection.request("POST", path, body, {"Content-Type": kind})
-            answer = client.connection.getresponse()
-            answer.read()
+            path, kind, body = _any_request(server, lines, draw, third)
+            status = client.ask(path, kind, body)
             with lock:
-                found[answer.status] += 1
+                found[status] += 1
+                kinds[path] += 1
 
     for part in range(10):
         threads = [threading.Thread(target=work, args=(16 * part + n,)) for n in range(16)]
@@ -236,13 +259,54 @@ def mixed(arguments: argparse.Namespace, lines: Sequence[str]) -> None:
             thread.join()
         print(f"| {sum(found.values()):,} | {server.megabytes():.0f} |", flush=True)
     server.process.kill()
-    print(f"\nStatus codes: {dict(sorted(found.items()))}")
+    print(f"\nStatus codes: {dict(sorted(found.items()))}; {dict(kinds)}")
 
 
-def _any_request(server: Server, lines: Sequence[str], draw: random.Random) -> tuple[str, str, bytes]:
-    """(path, content type, body) of a request: mostly sentences, some pages, texts, odd and wrong ones."""
+def _any_file(lines: Sequence[str], draw: random.Random) -> tuple[str, bytes]:
+    """(name, content) of a file of some lines."""
+    paragraphs = "".join(f"<p>{html.escape(line)} <b>{html.escape(line)}</b></p>" for line in lines)
+    texts = {
+        "a.html": f"<html><body>{paragraphs}</body></html>",
+        "a.txt": "\n".join(lines),
+        "a.json": json.dumps({str(i): line for i, line in enumerate(lines)}),
+        "a.srt": "".join(
+            f"{i}\n00:00:0{i},000 --> 00:00:0{i},900\n{line}\n\n" for i, line in enumerate(lines)
+        ),
+    }
+    name = draw.choice([*texts, "a.epub"])
+    if name in texts:
+        return name, texts[name].encode()
+    kept = io.BytesIO()
+    container = '<container><rootfiles><rootfile full-path="a.opf"/></rootfiles></container>'
+    package = (
+        '<package xmlns="http://www.idpf.org/2007/opf"><manifest><item id="a" href="a.xhtml" '
+        'media-type="application/xhtml+xml"/></manifest><spine><itemref idref="a"/></spine></package>'
+    )
+    with zipfile.ZipFile(kept, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("mimetype", "application/epub+zip")
+        archive.writestr("META-INF/container.xml", container)
+        archive.writestr("a.opf", package)
+        page = f'<html xmlns="http://www.w3.org/1999/xhtml"><body>{paragraphs}</body></html>'
+        archive.writestr("a.xhtml", page)
+    return name, kept.getvalue()
+
+
+def _any_request(
+    server: Server, lines: Sequence[str], draw: random.Random, third: str | None
+) -> tuple[str, str, bytes]:
+    """(path, content type, body) of a request: mostly sentences, some pages, texts, files, odd and wrong
+    ones, a tenth of all to the `third` language.
+    """
     some = draw.choices(lines, k=draw.randint(1, 3))
-    fields: dict[str, object] = {"source": server.source, "target": server.target}
+    target = third if third and draw.random() < 0.1 else server.target
+    fields: dict[str, object] = {"source": server.source, "target": target}
+    if draw.random() < 0.1:
+        name, content = _any_file(draw.choices(lines, k=draw.randint(1, 9)), draw)
+        part = "--x\r\nContent-Disposition: form-data; name="
+        head = "".join(f'{part}"{key}"\r\n\r\n{value}\r\n' for key, value in fields.items())
+        head += f'{part}"file"; filename="{name}"\r\n\r\n'
+        body = head.encode() + content + b"\r\n--x--\r\n"
+        return "/translate_file", "multipart/form-data; boundary=x", body
     chance = draw.random()
     if chance < 0.5:
         fields["q"] = some[0]
@@ -258,7 +322,8 @@ def _any_request(server: Server, lines: Sequence[str], draw: random.Random) -> t
     elif chance < 0.8:
         fields["q"] = draw.choice(["42", "", "...", "a" * 300, "\0", "{x}", "\ud7ff", "🌷" * 50, " \n \n"])
     elif chance < 0.85:
-        return "/details", "application/json", json.dumps({**fields, "q": some[0]}).encode()
+        fields |= {"q": some[0], "target": server.target}
+        return "/details", "application/json", json.dumps(fields).encode()
     elif chance < 0.9:
         return "/detect", "application/json", json.dumps({"q": some[0]}).encode()
     elif chance < 0.95:
@@ -336,6 +401,7 @@ def main() -> None:
     parser.add_argument("model", type=Path)
     parser.add_argument("source", type=Path, help="a file of sentences")
     parser.add_argument("--engine", choices=["auto", "torch", "ctranslate2"], default="auto")
+    parser.add_argument("--pivot", help="a model from the first one's target to a third language")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--sentences", type=int, default=1000)
     parts = {"load": load, "fair": fair, "memory": memory, "mixed": mixed, "malformed": malformed, "end": end}

@@ -83,10 +83,26 @@ def test_terms_hold_in_a_document(cli, tiny_run, document):
     assert "Herrscher" in cli("translate", tiny_run, "-i", page, "--glossary", terms).out
 
 
+SLIDES = """<?xml version="1.0" encoding="UTF-8"?>
+<office:document xmlns:office="urn:oasis:names:tc:opendocument:xmlns:office:1.0"
+ xmlns:draw="urn:oasis:names:tc:opendocument:xmlns:drawing:1.0"
+ xmlns:presentation="urn:oasis:names:tc:opendocument:xmlns:presentation:1.0"
+ xmlns:svg="urn:oasis:names:tc:opendocument:xmlns:svg-compatible:1.0"
+ xmlns:table="urn:oasis:names:tc:opendocument:xmlns:table:1.0"
+ xmlns:text="urn:oasis:names:tc:opendocument:xmlns:text:1.0" office:version="1.2"
+ office:mimetype="application/vnd.oasis.opendocument.presentation">
+<office:body><office:presentation><draw:page draw:name="one">
+<draw:frame svg:width="20cm" svg:height="5cm" svg:x="1cm" svg:y="1cm"><draw:text-box>
+<text:p>A big <text:span>dog</text:span> &amp; a cat</text:p><text:p>A second line</text:p>
+</draw:text-box></draw:frame>
+<presentation:notes><draw:frame presentation:class="notes" svg:width="10cm" svg:height="5cm" svg:x="1cm"
+ svg:y="9cm"><draw:text-box><text:p>Notes of it</text:p></draw:text-box></draw:frame></presentation:notes>
+</draw:page></office:presentation></office:body></office:document>
+"""
+
+
 @pytest.mark.slow
-@pytest.mark.skipif(
-    shutil.which("soffice") is None, reason="needs LibreOffice: apt install libreoffice-writer"
-)
+@pytest.mark.skipif(shutil.which("soffice") is None, reason="needs LibreOffice: apt install libreoffice")
 def test_libreoffice_opens_what_is_written(tmp_path):
     def converted(path, to):
         command = ["soffice", "--headless", f"-env:UserInstallation=file://{tmp_path}/profile"]
@@ -114,6 +130,21 @@ def test_libreoffice_opens_what_is_written(tmp_path):
         out.write_bytes(translated(path.read_bytes(), format, translator))
         assert converted(out, plain).read_text(encoding="utf-8-sig") == before.upper()
         assert converted(out, "pdf").stat().st_size > 1000
+    (tmp_path / "c.fodp").write_text(SLIDES, encoding="utf-8")
+    slides = converted(tmp_path / "c.fodp", "pptx")
+
+    def words_of(path):
+        return re.sub(
+            r"<[^>]*>", "", re.search(r"<office:body>.*", path.read_text(encoding="utf-8"), re.S)[0]
+        )
+
+    before = words_of(converted(slides, "fodp"))
+    out = tmp_path / "out-c.pptx"
+    out.write_bytes(translated(slides.read_bytes(), "pptx", translator))
+    after = words_of(converted(out, "fodp"))
+    assert "A big DOG &amp; a cat".upper().replace("&AMP;", "&amp;") in after and "NOTES OF IT" in after
+    assert after.replace("&amp;", "&").split() == before.replace("&amp;", "&").upper().split()
+    assert converted(out, "pdf").stat().st_size > 1000
     for seed in range(3):
         out = tmp_path / f"random{seed}.docx"
         out.write_bytes(translated(random_file("docx", seed)[0], "docx", translator))
