@@ -23,6 +23,8 @@ ENDINGS = ("txt", *(ending[1:] for ending in _ENDINGS))
 """The endings of files that are translated."""
 FORMATS = ("text", "wrapped", *dict.fromkeys(_ENDINGS.values()))
 """All formats; the first two have no ending of their own."""
+STRINGS = frozenset({"json", "yaml", "apple"})
+"""Formats of texts of programs in which messages of ICU stand."""
 KEEP_SOURCES = frozenset({"po", "xliff"})
 """Formats in which translations stand next to their sources: what is translated is not translated again."""
 WITH_ENCODING = frozenset({"html", "xliff", "android", "apple"})

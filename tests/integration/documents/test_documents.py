@@ -349,3 +349,12 @@ def test_what_was_translated_is_a_memory_for_the_next_time(tiny_run, tmp_path, c
     assert list(read_tmx(str(tmp_path / "again.tmx"), ["en", "de"])) == pairs
     refused = cli("translate", tiny_run, "A dog.", "--memory-out", "memory.csv")
     assert "--memory-out must end in .tmx, but is memory.csv" in refused.err
+
+
+def test_messages_of_icu_that_stay_are_counted(tiny_run, tmp_path, cli):
+    message = "{n, plural, one {# dog} other {# dogs}}"
+    source = f'{{"a": "{message}", "b": "The dog sleeps.", "c": "{message}"}}'
+    (tmp_path / "a.json").write_text(source, encoding="utf-8")
+    result = cli("translate", tiny_run, "-i", tmp_path / "a.json")
+    assert "a.json: 2 ICU messages that choose between forms stay: translate them by hand" in result.err
+    assert result.out.count(message) == 2 and "The dog sleeps." not in result.out

@@ -14,7 +14,7 @@ from transformer_mt.cli.options.model import load_translator
 from transformer_mt.cli.options.ranks import has_ranks
 from transformer_mt.cli.translating import resume
 from transformer_mt.cli.translating.memory_out import memory_out
-from transformer_mt.documents.formats import OFFICE
+from transformer_mt.documents.formats import OFFICE, STRINGS
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.files import write_bytes
 from transformer_mt.messages import say
@@ -37,6 +37,8 @@ def translate(arguments: argparse.Namespace, format: str) -> int:
     languages = translator.source_lang, translator.target_lang
     document = read_document(raw, format, languages, name, arguments.attributes)
     total = len(document.texts)
+    if format in STRINGS and (choices := document.choices):
+        say(f"note: {name}: {choices:,} ICU messages that choose between forms stay: translate them by hand")
     facts = resume.record_of(arguments, translator) | {"the setting --format": format}
     facts["the setting --attributes"] = str(arguments.attributes)
     facts["the input"] = hashlib.sha256(raw).hexdigest()  # standard input, too

@@ -8,12 +8,12 @@ from transformer_mt.documents.markup.marked_text import Piece
 from transformer_mt.documents.markup.spelling import BackslashSpelling, PlainSpelling
 
 # Messages of ICU that choose between forms: their words are inside braces.
-_CHOICE = re.compile(r"\{\s*[\w.]+\s*,\s*(?:plural|select|selectordinal|choice)\b")
+CHOICE = re.compile(r"\{\s*[\w.]+\s*,\s*(?:plural|select|selectordinal|choice)\b")
 
 
 def pieces_of_string(raw: str, spelling: PlainSpelling | None = None) -> list[Piece]:
     """A string as it is written, without its quotes. A message that chooses between forms stays."""
-    if _CHOICE.search(raw):
+    if CHOICE.search(raw):
         return [raw]
     spelling = BackslashSpelling() if spelling is None else spelling
     return pieces_of_run([Token("text", raw)], lambda token: [token.raw], spelling)
