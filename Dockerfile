@@ -24,6 +24,7 @@ ENV TRANSFORMER_MT_WATCH=/models TRANSFORMER_MT_HOST=0.0.0.0 TRANSFORMER_MT_CACH
 WORKDIR /models
 USER 1000
 EXPOSE 5000
-HEALTHCHECK CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:5000/health')"]
+HEALTHCHECK --start-period=10m CMD python -c "import os, urllib.request as u; \
+  u.urlopen(f\"http://127.0.0.1:{os.environ.get('TRANSFORMER_MT_PORT', 5000)}/health\")"
 ENTRYPOINT ["transformer-mt"]
 CMD ["serve"]

@@ -5,10 +5,16 @@ import gc
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 
 from transformer_mt.serving.batcher import Batcher
 from transformer_mt.serving.processes import resident_bytes
+
+_LOADER = ThreadPoolExecutor(1, thread_name_prefix="load")
+"""Models are loaded one after the other, in none of the threads that requests of other models need."""
+_PAUSE = 10.0
+"""Seconds from a load that failed to the next try."""
 
 
 class ModelGoneError(Exception):
@@ -32,6 +38,9 @@ class Model:
         self._loading, self._state = threading.Lock(), threading.Lock()  # held long, and for an instant
         self._users, self._last_used, self._is_gone = 0, clock(), False
         self._grown, self._translated = 0, 0
+        self._load: asyncio.Future[None] | None = None
+        self._failure: NotLoadedError | None = None
+        self._next_try = 0.0
 
     @asynccontextmanager
     async def loaded(self) -> AsyncIterator[Batcher]:
@@ -39,12 +48,12 @@ class Model:
         if it cannot be loaded.
         """
         while (batcher := self._taken()) is None:
-            try:
-                await asyncio.to_thread(self.load)
-            except ModelGoneError:
-                raise
-            except Exception as error:
-                raise NotLoadedError(f"{self.name}: {error}") from error
+            if self._load is None or self._load.done():
+                self._load = asyncio.get_running_loop().run_in_executor(_LOADER, self.load)
+                self._load.add_done_callback(
+                    lambda load: load.exception()
+                )  # also where nobody waits any more
+            await asyncio.shield(self._load)  # others wait for it, too
         try:
             yield batcher
         finally:
@@ -57,13 +66,22 @@ class Model:
             return self._batcher
 
     def load(self) -> None:
-        """Load it now if it is not in memory."""
+        """Load it now if it is not in memory. What fails is not tried again at once."""
         with self._loading:
             if self._is_gone:
                 raise ModelGoneError
             if self._batcher is None:
+                if self._failure is not None and self._clock() < self._next_try:
+                    raise self._failure
                 before = resident_bytes()
-                batcher = self._start()
+                try:
+                    batcher = self._start()
+                except Exception as error:
+                    self._failure, self._next_try = (
+                        NotLoadedError(f"{self.name}: {error}"),
+                        self._clock() + _PAUSE,
+                    )
+                    raise self._failure from error
                 # A later load may be given memory that an earlier one freed
                 self._grown = max(self._grown, resident_bytes() - before)
                 with self._state:

@@ -7,13 +7,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from weakref import WeakSet
 
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.messages import say
 from transformer_mt.serving.batcher import Batcher
 from transformer_mt.serving.directions import Directions
-from transformer_mt.serving.model import Model
+from transformer_mt.serving.model import Model, NotLoadedError
 from transformer_mt.translation.translator import Translator
 
 _LOG = logging.getLogger("transformer_mt.serving")
@@ -24,22 +23,25 @@ _ENDINGS = {".yaml", ".yml", ".safetensors", ".bin", ".json", ".model", ".spm", 
 _Stats = tuple[tuple[str, int, int], ...]
 
 
-@dataclass(frozen=True)
+Direction = tuple[str, str]
+
+
+@dataclass(frozen=True, eq=False)
 class Offer:
-    """A direction that a model can be served in."""
+    """A direction that a model can be served in, with the files it has now."""
 
     name: str
     """Of the model's folder."""
-    direction: tuple[str, str]
+    direction: Direction
     load: Callable[[], Translator]
 
 
 @dataclass(frozen=True)
 class _Folder:
-    """A folder within the one that is watched."""
+    """What was read in a folder within the one that is watched."""
 
     stats: _Stats
-    models: dict[tuple[str, str], Model]
+    offers: Sequence[Offer]
 
 
 class Models:
@@ -64,28 +66,24 @@ class Models:
             raise InputError(
                 f"each model must have a direction of its own, but two translate {twice[0]} to {twice[1]}"
             )
-        self._given = {offer.direction: self._model(offer) for offer in given}
+        self._given = given
         self._folders: dict[Path, _Folder] = {}
         self._seen: dict[Path, _Stats] = {}
+        self._offers: dict[Model, Offer] = {}
+        """What the models are that are served."""
         self._gone: list[Model] = []
-        self._failed: WeakSet[Model] = WeakSet()
-        self._second: WeakSet[Model] = WeakSet()
+        self._failed: set[Offer] = set()
+        self._second: set[Offer] = set()
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._keep_looking, daemon=True)
         self.directions = Directions({})
         try:
-            for model in [] if unload_after else self._given.values():
-                model.load()
             self._update(is_first=True)
         except BaseException:
-            for model in self._given.values():
-                model.close()
+            self.close()
             raise
         if watched or unload_after:
             self._thread.start()
-
-    def _model(self, offer: Offer) -> Model:
-        return Model(partial(self._start, offer), offer.name)
 
     def look(self) -> None:
         """Serve the models that are in the folder now, and unload those that nobody uses."""
@@ -101,7 +99,7 @@ class Models:
         self._end.set()
         if self._thread.is_alive():
             self._thread.join()
-        for model in [*self.directions.models.values(), *self._gone]:
+        for model in [*self._offers, *self._gone]:
             model.close()
 
     def _keep_looking(self) -> None:
@@ -117,58 +115,74 @@ class Models:
         if self._watched is not None:
             there = {path: _stats_of(path) for path in sorted(self._watched.iterdir()) if path.is_dir()}
         folders: dict[Path, _Folder] = {}
-        for path, stats in there.items():
-            known = self._folders.get(path)
-            is_quiet = is_first or self._seen.get(path) == stats
-            if stats and is_quiet and (known is None or known.stats != stats):
-                known = _Folder(stats, self._read(path, known.models if known else {}))
-            if stats and known is not None:
+        for path in sorted({*there, *self._folders}):
+            stats, known = there.get(path, ()), self._folders.get(path)
+            is_quiet = is_first or self._seen.get(path, ()) == stats
+            if is_quiet and stats and (known is None or known.stats != stats):
+                known = _Folder(stats, self._read(path, known.offers if known else ()))
+            if known is not None and (stats or not is_quiet):
                 folders[path] = known
         self._folders, self._seen = folders, there
-        self._publish(is_first)
+        offers = [*self._given, *(offer for folder in folders.values() for offer in folder.offers)]
+        self._failed &= set(offers)
+        self._second &= set(offers)
+        self._publish(offers, is_first)
 
-    def _read(self, path: Path, before: dict[tuple[str, str], Model]) -> dict[tuple[str, str], Model]:
-        """The models of a folder; those of `before` if it cannot be read."""
+    def _read(self, path: Path, before: Sequence[Offer]) -> Sequence[Offer]:
+        """The offers of a folder; those of `before` if it cannot be read."""
         try:
-            return {offer.direction: self._model(offer) for offer in self._offers_of(path)}
+            return self._offers_of(path)
         except Exception as error:
             _say_not_served(path.name, error)
             return before
 
-    def _publish(self, is_first: bool) -> None:
-        """One model for each direction: one that was given, else that of the first folder."""
-        before, chosen = self.directions.models, dict(self._given)
-        offered = [each for folder in self._folders.values() for each in folder.models.items()]
-        for direction, model in offered:
-            old = before.get(direction)
-            if direction in chosen:
-                if model not in self._second:
-                    other = chosen[direction].name
-                    say(f"note: {model.name}: not served, as {other} translates {' to '.join(direction)}")
-                    self._second.add(model)
-            elif self._is_ready(model):
+    def _publish(self, offers: Sequence[Offer], is_first: bool) -> None:
+        """One model for each direction: the first that can be had."""
+        before = self.directions.models
+        chosen: dict[Direction, Model] = {}
+        for direction in dict.fromkeys(offer.direction for offer in offers):
+            mine = [offer for offer in offers if offer.direction == direction]
+            if (model := self._first_of(mine, before.get(direction))) is not None:
                 chosen[direction] = model
-                self._second.discard(model)
-            elif old is not None and old.name == model.name:
-                chosen[direction] = old  # better than none
         self.directions.models = chosen
-        self._gone += [model for direction, model in before.items() if chosen.get(direction) is not model]
+        kept = set(chosen.values())
+        self._gone += [model for model in before.values() if model not in kept]
+        self._offers = {model: offer for model, offer in self._offers.items() if model in kept}
         for direction in [] if is_first else dict.fromkeys([*before, *chosen]):
             _say_change(direction, before.get(direction), chosen.get(direction))
 
-    def _is_ready(self, model: Model) -> bool:
-        """Whether it is in memory, or need not be yet."""
-        if self._unload_after:
-            return True
-        if model in self._failed:
-            return False
-        try:
-            model.load()
-        except Exception as error:
-            self._failed.add(model)
-            _say_not_served(model.name, error)
-            return False
-        return True
+    def _first_of(self, offers: Sequence[Offer], old: Model | None) -> Model | None:
+        """The model of the first offer that can be loaded; the `old` one is better than none."""
+        for offer in offers:
+            model = old if old is not None and self._offers[old] is offer else self._new(offer, old)
+            if model is not None:
+                for other in offers[offers.index(offer) + 1 :]:
+                    if other not in self._second:
+                        self._second.add(other)
+                        languages = " to ".join(offer.direction)
+                        say(f"note: {other.name}: not served, as {offer.name} translates {languages}")
+                return model
+        return old
+
+    def _new(self, offer: Offer, old: Model | None) -> Model | None:
+        """The offer's model; None if it cannot be loaded. Where it would be loaded later, it is loaded now if
+        it is to replace an `old` one.
+        """
+        if offer in self._failed:
+            return None
+        model = Model(partial(self._start, offer), offer.name)
+        if not self._unload_after or old is not None:
+            try:
+                model.load()
+            except NotLoadedError as error:
+                assert isinstance(error.__cause__, Exception)
+                if offer in self._given:
+                    raise error.__cause__ from None
+                self._failed.add(offer)
+                _say_not_served(offer.name, error.__cause__)
+                return None
+        self._offers[model] = offer
+        return model
 
 
 def _say_not_served(name: str, error: Exception) -> None:
@@ -176,7 +190,7 @@ def _say_not_served(name: str, error: Exception) -> None:
     say(f"note: {name}: not served ({why})")
 
 
-def _say_change(direction: tuple[str, str], before: Model | None, now: Model | None) -> None:
+def _say_change(direction: Direction, before: Model | None, now: Model | None) -> None:
     source, target = direction
     if before is None and now is not None:
         say(f"{now.name}: translating {source} to {target}")
@@ -187,9 +201,11 @@ def _say_change(direction: tuple[str, str], before: Model | None, now: Model | N
 
 
 def _stats_of(folder: Path) -> _Stats:
-    """Names, sizes and times of the files of a model; none if a file went while we looked."""
-    try:
-        files = [path for path in (*folder.iterdir(), *folder.glob("model/*")) if path.suffix in _ENDINGS]
-        return tuple(sorted((path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files))
-    except OSError:
-        return ()
+    """Names, sizes and times of the files of a model; without those that go while we look."""
+    found = []
+    for path in (*folder.iterdir(), *folder.glob("model/*")):
+        with suppress(OSError):
+            if path.suffix in _ENDINGS:
+                stat = path.stat()
+                found.append((path.name, stat.st_size, stat.st_mtime_ns))
+    return tuple(sorted(found))

@@ -10,7 +10,7 @@ from transformer_mt.documents.markup.marked_text import MarkedText, Piece
 from transformer_mt.documents.read import Document
 from transformer_mt.documents.translate import all_texts, key_of, pattern_of, write
 from transformer_mt.errors import InputError
-from transformer_mt.serving.batcher import NO_WISHES, Batcher, Wishes
+from transformer_mt.serving.batcher import NO_WISHES, Batcher, QueueFullError, Wishes
 from transformer_mt.translation.result import Candidate, Translation
 
 
@@ -54,6 +54,7 @@ async def translate_html(
     return await asyncio.to_thread(_written, pieces, results)
 
 
+_PAUSE = 0.5
 _TEXTS_AT_ONCE = 200
 """Texts of a file that wait for the model at a time: other requests come between."""
 Progress = Callable[[int, int], None]
@@ -80,10 +81,15 @@ async def translate_document(
         progress(start, len(texts))
         before = min(start, reads_before)
         part = texts[start - before : start + _TEXTS_AT_ONCE]
-        results += await batcher.translate(
-            [text.text for text in part], align=True, protect=[pattern_of(text) for text in part],
-            documents=[0] * len(part), lines_before=before, wishes=wishes,
-        )  # fmt: skip
+        while True:
+            try:
+                results += await batcher.translate(
+                    [text.text for text in part], align=True, protect=[pattern_of(text) for text in part],
+                    documents=[0] * len(part), lines_before=before, wishes=wishes,
+                )  # fmt: skip
+                break
+            except QueueFullError:  # a file waits: what is done of it would be lost
+                await asyncio.sleep(_PAUSE)
     progress(len(texts), len(texts))
     found = dict(zip(first, results))
     written = [found[key] for key in keys]

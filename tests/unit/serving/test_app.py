@@ -192,6 +192,26 @@ def test_bytes_that_are_no_text_are_refused(client):
     )
 
 
+def test_what_would_hold_up_the_server_is_refused(client):
+    """Decoding punycode takes minutes, and so does finding the language of a hundred thousand texts."""
+    part = b'--x\r\nContent-Disposition: form-data; name="q"\r\n\r\nA-\r\n--x--\r\n'
+    for path in ("/translate", "/translate_file"):
+        headers = {"content-type": "multipart/form-data; boundary=x; charset=punycode"}
+        answer = send(client, path, content=part, headers=headers)
+        assert answer.status_code == 400 and "must be in UTF-8, but its charset is punycode" in answer.text
+    for format in ("text", "html"):
+        answer = translate(client, q=[""] * 2001, source="auto", format=format)
+        assert answer.status_code == 400 and "at most 2,000 lines, but have 2,001" in answer.text
+
+
+def test_other_methods_and_empty_bodies_are_refused(client):
+    """As LibreTranslate's own tests expect."""
+    assert client.get("/detect").status_code == client.get("/translate").status_code == 405
+    for path in ("/languages", "/health", "/spec", "/frontend/settings"):
+        assert client.post(path).status_code == 405
+    assert client.post("/detect").status_code == 400 and "error" in client.post("/detect").json()
+
+
 def test_the_texts_of_attributes_and_placeholders_are_options(tiny_run):
     translator = Translator.load(tiny_run, device="cpu")
     batcher = Batcher(translator)

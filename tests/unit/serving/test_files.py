@@ -14,7 +14,7 @@ from tests.unit.documents.test_office_property import members
 from tests.unit.documents.upper_case import capitals, upper_case_translator
 from tests.unit.serving.models import directions_of
 from transformer_mt.serving.aliases import known_code
-from transformer_mt.serving.batcher import Batcher
+from transformer_mt.serving.batcher import Batcher, QueueFullError
 from transformer_mt.serving.directions import Directions
 from transformer_mt.serving.files import TranslatedFiles
 from transformer_mt.serving.http.app import build_app
@@ -292,3 +292,40 @@ def test_the_file_of_suggestions_has_an_end(directions, tmp_path, monkeypatch):
     answer = client.post("/suggest", json=body)
     assert answer.status_code == 500 and "could not be kept" in answer.text
     assert len((tmp_path / "s.jsonl").read_text().splitlines()) == 1
+
+
+def test_a_file_waits_where_too_much_is_waiting(directions, monkeypatch):
+    """What was translated of it would be lost; other requests are asked to come again."""
+    monkeypatch.setattr("transformer_mt.serving.texts._PAUSE", 0.01)
+    real, calls = Batcher.translate, []
+
+    async def full_at_times(self, lines, n_best=1, **options):
+        calls.append(len(lines))
+        if len(calls) % 2:
+            raise QueueFullError
+        return await real(self, lines, n_best, **options)
+
+    monkeypatch.setattr(Batcher, "translate", full_at_times)
+    client = client_of(directions)
+    lines = "".join(f"line {number}\n" for number in range(300))
+    assert fetched(client, send(client, "a.txt", lines.encode())).text == lines.upper()
+    assert calls == [200, 200, 100, 100]
+
+
+def test_a_long_name_is_cut_and_a_full_disk_is_said(directions, monkeypatch):
+    client = client_of(directions)
+    found = fetched(client, send(client, "長" * 95 + ".txt", b"a dog"))
+    assert found.content == b"A DOG"
+    monkeypatch.setattr(TranslatedFiles, "add", lambda *given: 1 / 0)
+    accept = {"Accept": "application/x-ndjson"}
+    fields = {"source": "en", "target": "de"}
+    answer = client.post("/translate_file", data=fields, files={"file": ("a.txt", b"x")}, headers=accept)
+    assert "the translation failed" in json.loads(answer.text.splitlines()[-1])["error"]
+    assert send(client, "a.txt", b"x").status_code == 500
+
+
+def test_the_files_that_wait_have_a_size(monkeypatch):
+    monkeypatch.setattr("transformer_mt.serving.files._MOST_BYTES", 10)
+    files = TranslatedFiles()
+    names = [files.add(b"12345678", "a.txt", "de") for _ in range(3)]
+    assert [files.find(name) is not None for name in names] == [False, False, True]

@@ -93,6 +93,7 @@ def test_models_of_a_folder_come_change_and_go(watching, folder, capsys):
     assert not first.is_loaded
     (folder / "b" / "config.yaml").unlink()
     models.look()
+    models.look()
     assert pairs(models) == ["en de"]
     assert capsys.readouterr().err.splitlines() == [
         "b: translating de to en",
@@ -134,7 +135,76 @@ def test_a_direction_has_one_model_and_the_next_takes_its_place(watching, folder
     assert capsys.readouterr().err == "note: b: not served, as a translates en to de\n"
     (folder / "a" / "config.yaml").unlink()
     models.look()
+    models.look()
     assert models.directions.models["en", "de"].name == "b" and start.started == ["a", "b"]
+
+
+@pytest.mark.parametrize("unload_after", [0, 60])
+def test_a_model_that_another_took_the_place_of_comes_back_when_that_goes(watching, folder, unload_after):
+    put(folder, "b", "en de")
+    models = watching(unload_after=unload_after)
+    client = TestClient(build_app(models.directions, Limits()))
+    for name in ("b", "a", "b"):
+        if name == "a":
+            put(folder, "a", "en de")
+        elif (folder / "a").exists():
+            (folder / "a" / "config.yaml").unlink()
+        for _ in range(3):
+            models.look()
+        assert models.directions.models["en", "de"].name == name
+        body = {"q": "a dog", "source": "en", "target": "de"}
+        assert client.post("/translate", json=body).json() == {"translatedText": "A DOG"}
+
+
+def test_a_model_that_would_be_loaded_later_is_loaded_before_it_replaces_another(watching, folder):
+    put(folder, "a", "en de")
+    start = Starts()
+    models = watching(start=start, unload_after=60)
+    first = models.directions.models["en", "de"]
+    start.fails.add("a")
+    put(folder, "a", "en  de")
+    for _ in range(3):
+        models.look()
+    assert models.directions.models["en", "de"] is first
+
+
+def test_a_link_to_nothing_and_a_file_that_goes_change_no_model(watching, folder):
+    put(folder, "a", "en de")
+    models = watching()
+    first = models.directions.models["en", "de"]
+    (folder / "a" / ".#config.yaml").symlink_to("nowhere")
+    for _ in range(3):
+        models.look()
+    assert models.directions.models["en", "de"] is first
+    (folder / "a" / "config.yaml").rename(folder / "kept")
+    models.look()  # such as between two steps of a copy
+    (folder / "kept").rename(folder / "a" / "config.yaml")
+    for _ in range(3):
+        models.look()
+    assert models.directions.models["en", "de"] is first
+
+
+def test_a_load_that_failed_is_not_tried_again_at_once():
+    tries = []
+    now = [0.0]
+
+    def start():
+        tries.append(now[0])
+        raise InputError("it is damaged")
+
+    async def ask(model, count):
+        async def one():
+            async with model.loaded():
+                pass
+
+        return await asyncio.gather(*(one() for _ in range(count)), return_exceptions=True)
+
+    model = Model(start, "a", clock=lambda: now[0])
+    failures = asyncio.run(ask(model, 40))
+    assert all(isinstance(failure, NotLoadedError) for failure in failures) and tries == [0.0]
+    now[0] = 11.0
+    asyncio.run(ask(model, 2))
+    assert tries == [0.0, 11.0]
 
 
 def test_a_folder_that_cannot_be_read_for_a_while_leaves_the_models(watching, folder):

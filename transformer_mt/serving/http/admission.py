@@ -50,9 +50,9 @@ class Admission:
             client, per_minute = found[0], per_minute if found[1] is None else found[1]
         self._check_rate(client, per_minute)
 
-    def check_lines(self, texts: Sequence[str]) -> None:
-        """400 with more lines than may wait to be translated."""
-        lines = sum(text.count("\n") + 1 for text in texts)
+    def check_lines(self, texts: Sequence[str], one_each: bool = False) -> None:
+        """400 with more lines than may wait to be translated; with `one_each` with more texts."""
+        lines = len(texts) if one_each else sum(text.count("\n") + 1 for text in texts)
         if lines > self.limits.queue_lines:
             raise HTTPException(
                 400, f"the texts must have at most {self.limits.queue_lines:,} lines, but have {lines:,}"

@@ -2,7 +2,9 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from pathlib import PurePath
 from typing import Any
 
@@ -28,6 +30,8 @@ _FORM_BYTES = 10_000
 _DETECTED_CHARACTERS = 10_000
 """Characters of a file by which its language is found."""
 _LINES = "application/x-ndjson"
+_HEARTBEAT = 15.0
+"""Seconds after which the last line of progress is said again."""
 
 
 class FileRoutes:
@@ -36,6 +40,8 @@ class FileRoutes:
     def __init__(self, directions: Directions, admission: Admission) -> None:
         self._directions, self._admission, self._files = directions, admission, TranslatedFiles()
         self._uploads, self._turns = asyncio.Semaphore(_UPLOADS), asyncio.Semaphore(_FILES_AT_ONCE)
+        # Threads of their own: a document whose client has gone is still read to its end.
+        self._readers = ThreadPoolExecutor(_FILES_AT_ONCE, thread_name_prefix="read")
 
     async def translate(self, request: Request) -> Response:
         """A file of any format; the answer says where its translation is fetched. With `Accept:
@@ -53,9 +59,10 @@ class FileRoutes:
             asked = with_known_codes(self._directions, asked)
             if _LINES in request.headers.get("accept", ""):
                 lines = self._lines(request, asked, raw, name, held.pop_all())
-                return StreamingResponse(lines, media_type=_LINES)
+                headers = {"X-Accel-Buffering": "no"}  # or nginx would keep the lines back
+                return StreamingResponse(lines, headers=headers, media_type=_LINES)
             work = self._translated(request, asked, raw, name, lambda done, of: None)
-            return answer(await until_disconnect(request, work, None))
+            return answer(await until_disconnect(request, or_http_error(work), None))
 
     async def download(self, request: Request) -> Response:
         found = self._files.find(request.path_params["name"])
@@ -78,11 +85,15 @@ class FileRoutes:
             finally:
                 news.put_nowait(None)
 
+        last: dict[str, Any] | None = {"done": 0, "of": 0}
         async with held:
-            task = asyncio.ensure_future(work())
+            task = asyncio.ensure_future(or_http_error(work()))
             try:
-                while (line := await news.get()) is not None:
-                    yield json_bytes(line) + b"\n"
+                while last is not None:
+                    with suppress(TimeoutError):  # proxies give up what says nothing
+                        last = await asyncio.wait_for(news.get(), _HEARTBEAT)
+                    if last is not None:
+                        yield json_bytes(last) + b"\n"
                 try:
                     yield json_bytes(await task) + b"\n"
                 except HTTPException as error:
@@ -107,29 +118,25 @@ class FileRoutes:
 
         async def read(content: bytes) -> Document:
             languages = asked.source, asked.target  # an office document is read alike whatever they are
-            return await asyncio.to_thread(read_document, content, format, languages, name)
+            work = partial(read_document, content, format, languages, name)
+            return await asyncio.get_running_loop().run_in_executor(self._readers, work)
 
-        document, source = await or_http_error(read(raw)), asked.source
-        if source == "auto":
-            text = "\n".join(text.text for text in document.texts)[:_DETECTED_CHARACTERS]
-            source = detect_source(self._directions, text, asked.target)["language"]
-        chain, content = chain_of(self._directions, source, asked), raw
-        if chain.pivot and format in KEEP_SOURCES:
-            raise HTTPException(
-                400, f"there must be a model from {source} to {asked.target} for {format}, but there is none"
-            )
-
-        async def translate() -> bytes:
-            nonlocal document, content
-            for step, model in enumerate(chain.models):
-                if step:
-                    document = await read(content)
-                async with model.loaded() as batcher:
-                    content = await translate_document(batcher, document, asked.wishes, progress)
-            return content
-
-        async with self._turns:
-            content = await or_http_error(translate())
+        async with self._turns, AsyncExitStack() as used:
+            document, source, content = await read(raw), asked.source, raw
+            if source == "auto":
+                text = "\n".join(text.text for text in document.texts)[:_DETECTED_CHARACTERS]
+                source = detect_source(self._directions, text, asked.target)["language"]
+            chain = chain_of(self._directions, source, asked)
+            if chain.pivot and format in KEEP_SOURCES:
+                raise HTTPException(
+                    400,
+                    f"there must be a model from {source} to {asked.target} for {format}, but there is none",
+                )
+            # Both now: neither is taken away before the other is done.
+            batchers = [await used.enter_async_context(model.loaded()) for model in chain.models]
+            for step, batcher in enumerate(batchers):
+                document = await read(content) if step else document
+                content = await translate_document(batcher, document, asked.wishes, progress)
         kept = await asyncio.to_thread(self._files.add, content, name, asked.target)
         found = {"translatedFileUrl": str(request.url_for("download_file", name=kept))}
         return {**found, "pivotLanguage": chain.pivot} if chain.pivot else found

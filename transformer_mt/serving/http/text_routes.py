@@ -32,24 +32,21 @@ class TextRoutes:
 
     async def translate(self, request: Request) -> Response:
         asked: TranslateBody = await self._admit(request)
-        if asked.format == "text":
-            self._admission.check_lines(asked.texts)
+        self._admission.check_lines(asked.texts, one_each=asked.format == "html")
         detected = []
         sources = [asked.source] * len(asked.texts)
         if asked.source == "auto":
-            texts = asked.texts
-            if asked.format == "html":
-                # In a thread: a document can take longer than other requests should wait.
-                texts = [await or_http_error(asyncio.to_thread(without_markup, text)) for text in texts]
-            detected = [detect_source(self._directions, text, asked.target) for text in texts]
+            # In a thread: this can take longer than other requests should wait.
+            work = asyncio.to_thread(self._detected, asked)
+            detected = await until_disconnect(request, or_http_error(work), self._seconds)
             sources = [found["language"] for found in detected]
         chains = [chain_of(self._directions, source, asked) for source in sources]
         if asked.format == "html":
             # Documents one after the other: together they may have more texts than may ever wait.
-            work = _one_by_one([_page(chain, text, asked) for chain, text in zip(chains, asked.texts)])
+            translated = _one_by_one([_page(chain, text, asked) for chain, text in zip(chains, asked.texts)])
         else:
-            work = _texts(chains, asked)
-        results = await until_disconnect(request, or_http_error(work), self._seconds)
+            translated = _texts(chains, asked)
+        results = await until_disconnect(request, or_http_error(translated), self._seconds)
         is_list = isinstance(asked.q, list)
         content: dict[str, Any] = {"translatedText": _as_asked([text for text, _ in results], is_list)}
         if detected:
@@ -59,6 +56,12 @@ class TextRoutes:
         if asked.alternatives:
             content["alternatives"] = _as_asked([others for _, others in results], is_list)
         return answer(content)
+
+    def _detected(self, asked: TranslateBody) -> list[dict[str, Any]]:
+        """The language of each text."""
+        texts = list(map(without_markup, asked.texts)) if asked.format == "html" else asked.texts
+        found = {text: detect_source(self._directions, text, asked.target) for text in dict.fromkeys(texts)}
+        return [found[text] for text in texts]
 
     async def details(self, request: Request) -> Response:
         """Lines with their candidates, scores, flags, alignment and attention, for the page."""
