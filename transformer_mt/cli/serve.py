@@ -104,7 +104,8 @@ def _serve(arguments: argparse.Namespace) -> int:
         file_bytes=arguments.file_bytes,
     )
     chosen = {key: value for key, value in vars(arguments).items() if key != "command"}
-    chosen |= {"glossary": None, "memory": None}  # not for the processes that only search
+    # Not for the processes that only search
+    chosen |= {"glossary": None, "memory": None, "has_terms": bool(arguments.glossary)}
 
     def offers_of(model: Path) -> list[Offer]:
         offers = []

@@ -68,8 +68,13 @@ def _train(arguments: argparse.Namespace) -> int:
     from transformer_mt.training.loop import Interrupted, train
 
     try:
-        train(config, arguments.out, arguments.fresh)
+        folder = train(config, arguments.out, arguments.fresh)
     except Interrupted as stop:
         say(str(stop))
         return 128 + stop.signal_number
+    if config.train.export and config.data.directions and os.environ.get("RANK", "0") == "0":
+        from transformer_mt.export.own_export import make_own_export
+        from transformer_mt.runs.folder import RunFolder
+
+        make_own_export(RunFolder(folder))
     return 0

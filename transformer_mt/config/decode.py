@@ -17,9 +17,9 @@ class DecodeConfig(Section):
     """
     beam: Annotated[int, Field(gt=0, le=1000), OnlyForSearches(("beam",))] = 5
     """Hypotheses kept by beam search; 1 is greedy search."""
-    stop_early: Annotated[bool, OnlyForSearches(("beam",))] = False
-    """End the search when `beam` hypotheses have ended, as CTranslate2 always does, even if an unfinished one
-    scores better.
+    stop_early: Annotated[bool, OnlyForSearches(("beam",))] = True
+    """End the search when `beam` hypotheses have ended, as CTranslate2 always does; false: not while an
+    unfinished one scores better, which helps with a handful of pieces.
     """
     length_penalty: Annotated[float, OnlyForSearches(("beam", "sample"))] = Field(1.0, ge=0.0, le=10.0)
     """Exponent a of score = log P / length^a; 0 prefers short translations, 1 is the mean per token."""

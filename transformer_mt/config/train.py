@@ -147,6 +147,10 @@ class TrainConfig(Section):
     """Checkpoints whose weights are averaged at the end; 1 turns it off."""
     average: Changeable[Literal["last", "best"]] = "last"
     """Average the newest checkpoints or those that validated best."""
+    export: Changeable[bool] = True
+    """When the training is finished, export the model into the run's folder, where CTranslate2 is installed:
+    on a CPU, commands search with it.
+    """
     monitor: Annotated[Changeable[Monitor], Mark.AFFECTS_SCORES] = "BLEU"
     """What selects the best checkpoint: loss, or a metric of greedy translations, as in evaluate.metrics."""
     monitor_set: Annotated[Changeable[str], Mark.AFFECTS_SCORES] = "mean"

@@ -46,6 +46,7 @@ class RunFolder:
         self.papers = path / "imported"  # the card and the licence of that model
         self.scored_file = path / "scored_sentences.json"  # hashes: a run that continues it leaves them out
         self.finished_file = path / "finished.json"  # written when the model is averaged and published
+        self.export_folder = path / "ctranslate2"  # the same model for CTranslate2, made when it is published
         self.evaluation = path / "evaluation"  # translations and scores of test sets
 
     def __str__(self) -> str:
@@ -114,11 +115,7 @@ class RunFolder:
             raise InputError(f"{self}: must be a run's folder, but holds no {self.config_file.name}")
         overrides = [f"decode.{key}={_yaml(value)}" for key, value in (decode or {}).items()]
         with messages_to(lambda text: None):  # old names of keys are not the user's mistake here
-            config = load_config(self.config_file, overrides)
-        if "stop_early" in config.decode.model_fields_set:
-            return config
-        # Configs of versions before this key lack it. Those versions always stopped early.
-        return config.model_copy(update={"decode": config.decode.model_copy(update={"stop_early": True})})
+            return load_config(self.config_file, overrides)
 
     def tokenizer(self) -> Tokenizer:
         """The vocabulary. InputError if there is none."""
@@ -153,6 +150,14 @@ class RunFolder:
             return None
         stat = file.stat()
         return _digest(file.resolve(), stat.st_size, stat.st_mtime_ns)
+
+    @property
+    def own_export(self) -> "RunFolder | None":
+        """The export within the folder, of these very weights; None if there is none."""
+        export = RunFolder(self.export_folder)
+        facts = facts_of(export.export_facts_file)
+        is_same = export.is_export and facts.get("weights") == self.weights_digest()
+        return export if is_same else None
 
     def entries(self) -> list[dict[str, Any]]:
         """The objects of metrics.jsonl, without a last one that a crash has cut; none before a training."""

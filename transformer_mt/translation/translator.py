@@ -18,6 +18,7 @@ from transformer_mt.translation.assembly import ids_of, line_result
 from transformer_mt.translation.confidence import Calibration
 from transformer_mt.translation.context import ContextWindows
 from transformer_mt.translation.direction import Direction, can_translate, find_direction
+from transformer_mt.translation.engines.choice import export_to_search
 from transformer_mt.translation.engines.engine import Engine, Ids
 from transformer_mt.translation.engines.prompted import cross_attention, token_log_probs
 from transformer_mt.translation.result import Options, Translation
@@ -172,7 +173,8 @@ class Translator:
         memory: str | Path | None = None,
     ) -> "Translator":
         """The translator in a run's folder, an exported one or a public model's; `decode` changes settings of
-        its search (`{"beam": 1}`), `glossary` is a file of terms, `memory` one of earlier translations.
+        its search (`{"beam": 1}`), `glossary` is a file of terms, `memory` one of earlier translations. On a
+        CPU the engine `auto` searches a run's own export where that translates alike.
 
         `ensemble` names runs that translate with it. `dtype` is float32 for a run, and what was exported for
         an export.
@@ -181,6 +183,8 @@ class Translator:
             from transformer_mt.memories.memory import read_memory
             from transformer_mt.terms.glossary_file import read_glossary
 
+            if glossary is not None and engine == "auto" and not run_of(folder).is_export:
+                engine = "torch"  # which can be made to write what the glossary says
             plain = cls.load(folder, device, dtype, decode, engine, ensemble)
             languages = plain.source_lang, plain.target_lang
             plain = plain if glossary is None else plain.with_glossary(read_glossary(glossary, languages))
@@ -198,16 +202,16 @@ class Translator:
                 raise InputError(
                     f"{folder}: an exported model translates alone; name the folders of runs instead"
                 )
-            tokenizer = run.tokenizer()
-            from transformer_mt.translation.engines.ctranslate2_engine import CTranslate2Engine
-
-            loaded = CTranslate2Engine.load(run.path, tokenizer, device, dtype)
-            return cls(loaded, tokenizer, config, calibration=Calibration.load(run))
+            return cls._of_export(run, run, config, device, dtype)
         if engine == "ctranslate2":
             raise InputError(
                 f"{folder}: must be an exported model, but is a run; export it with: transformer-mt export "
                 f"{folder} DIR"
             )
+        if engine == "auto" and not ensemble:
+            export = export_to_search(run, config.decode, device, dtype)
+            if export is not None:
+                return cls._of_export(export, run, config, "cpu", None)
         if wrong := next((other for other in ensemble if RunFolder(other).is_export), None):
             raise InputError(f"{wrong}: must be a run's folder to translate in an ensemble, but is an export")
         from transformer_mt.translation.engines.torch_engine import TorchEngine
@@ -217,6 +221,17 @@ class Translator:
         searcher = TorchEngine.load(runs, configs, device, dtype or "float32")
         calibration = None if ensemble else Calibration.load(run)
         return cls(searcher, searcher.tokenizer, config, others=configs[1:], calibration=calibration)
+
+    @classmethod
+    def _of_export(
+        cls, export: RunFolder, run: RunFolder, config: Config, device: str, dtype: str | None
+    ) -> "Translator":
+        """The translator that searches an export, with all else of the run."""
+        from transformer_mt.translation.engines.ctranslate2_engine import CTranslate2Engine
+
+        tokenizer = run.tokenizer()
+        engine = CTranslate2Engine.load(export.path, tokenizer, device, dtype)
+        return cls(engine, tokenizer, config, calibration=Calibration.load(run))
 
     @classmethod
     def of_config(

@@ -50,7 +50,8 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
         "--engine",
         choices=["auto", "torch", "ctranslate2"],
         default="auto",
-        help="inference engine (default: chosen by the type of folder)",
+        help="inference engine (default: ctranslate2 for exports and, on a CPU, for runs with one of their "
+        "own; else torch)",
     )
 
 
@@ -77,6 +78,7 @@ def load_translator(
     if options is not None:
         options.check(settings)
     from transformer_mt.runs.folder import RunFolder
+    from transformer_mt.translation.engines.choice import export_to_search
     from transformer_mt.translation.translator import Translator
 
     if arguments.engine == "ctranslate2" and arguments.ensemble:
@@ -93,10 +95,16 @@ def load_translator(
         check_settings(settings)
         choose_device_name(arguments.device, arguments.dtype)
         folder = exported(RunFolder(folder))
-    elif arguments.device == "auto" or arguments.device == "cpu":
+    engine = arguments.engine
+    if engine == "auto" and not RunFolder(folder).is_export:
+        # Only torch writes whatever phrase it must; a search again has rules.
+        needs_torch = any(getattr(arguments, name, None) for name in ("glossary", "has_terms", "retry"))
+        export = export_to_search(RunFolder(folder), settings, arguments.device, arguments.dtype)
+        engine = "torch" if needs_torch or arguments.ensemble or export is None else "auto"
+    if engine == "torch" and arguments.device in ("auto", "cpu"):
         _keep_memory(folder)
     translator = Translator.load(
-        folder, arguments.device, arguments.dtype, decode, arguments.engine, arguments.ensemble
+        folder, arguments.device, arguments.dtype, decode, engine, arguments.ensemble
     )
     translator = _in_direction(translator, arguments, any_direction)
     references = (getattr(arguments, name, None) for name in ("glossary", "memory"))
@@ -139,9 +147,7 @@ def _keep_memory(folder: Path) -> None:
     """Keep freed memory in the process: faster decoding on glibc. Safe here because this process only
     translates.
     """
-    from transformer_mt.runs.folder import RunFolder
-
-    if folder.is_dir() and not RunFolder(folder).is_export:
+    if folder.is_dir():
         from transformer_mt.device import keep_freed_memory
 
         keep_freed_memory(one_heap=True)
