@@ -12,7 +12,7 @@ export TEXT ?=
 ifneq ($(filter %.yaml %.yml,$(MAKECMDGOALS)),)
 $(error a config must be given as CONFIG=$(firstword $(filter %.yaml %.yml,$(MAKECMDGOALS))): make train CONFIG=...)
 endif
-.PHONY: help setup demo train reproduce translate evaluate test test-all gpu-check reference lint format clean
+.PHONY: help setup demo train reproduce translate evaluate test test-all gpu-check reference docs package lint format clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -23,7 +23,7 @@ setup: $(VENV)/ready ## build .venv
 
 $(VENV)/ready: constraints.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[plot,ctranslate2,huggingface,argos,serve,clean,metrics,alignment,memory,documents,tensorboard,dev]'
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[plot,ctranslate2,huggingface,argos,serve,clean,metrics,alignment,memory,documents,tensorboard,completion,docs,dev]'
 	@touch $@
 
 demo: setup ## train on the built-in toy language, score, translate three sentences: minutes on two cores
@@ -66,6 +66,14 @@ gpu-check: $(if $(GPU_PYTHON),,setup) ## check PART=tests|train|translate|run on
 
 reference: setup ## write docs/reference from the code
 	$(BIN)/python scripts/write_reference.py
+
+docs: setup ## write the documentation as a site to build/site, and check its links
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --site-dir build/site
+
+package: setup ## build the wheel and the source archive in build/dist, and check them
+	rm -rf build/dist
+	$(BIN)/python -m build --outdir build/dist
+	$(BIN)/twine check --strict build/dist/*
 
 lint: setup ## check style and types
 	$(BIN)/ruff check .

@@ -1,4 +1,4 @@
-"""Write docs/reference/config.md, commands.md, python.md and files.md from the code: `make reference`."""
+"""Write docs/reference/config.md, commands.md, python.md, files.md and configs/schema.json from the code."""
 
 import argparse
 import ast
@@ -22,7 +22,7 @@ from transformer_mt.cli import build_parser
 from transformer_mt.cli.options.arguments import subcommands
 from transformer_mt.cli.options.model import add_search
 from transformer_mt.config import Config
-from transformer_mt.config.dump import flow
+from transformer_mt.config.dump import flow, json_schema
 from transformer_mt.config.keys import CORPORA
 from transformer_mt.config.parts.section import Mark
 from transformer_mt.data.corpora.held_out import FromTrain
@@ -33,6 +33,8 @@ from transformer_mt.translation.result import Candidate, Options, Translation
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "docs/reference"
+SCHEMA = ROOT / "configs/schema.json"
+"""What editors complete the keys of the configs with."""
 GENERATED = "Written by `make reference` from the code. A test compares it with the code."
 
 
@@ -312,3 +314,4 @@ if __name__ == "__main__":
     FOLDER.mkdir(parents=True, exist_ok=True)
     for name, page in PAGES.items():
         (FOLDER / name).write_text(page(), encoding="utf-8")
+    SCHEMA.write_text(json_schema(), encoding="utf-8")

@@ -21,6 +21,7 @@ from transformer_mt.cli import (
     classify,
     compare,
     complete,
+    completion,
     config,
     distill,
     evaluate,
@@ -86,6 +87,14 @@ def build_parser() -> Parser:
         config,
     ):
         module.add_command(commands)
+    completion.add_command(commands, lambda: (parser, build_translate_parser()))
+    return parser
+
+
+def build_translate_parser() -> Parser:
+    """The parser of `translate`."""
+    parser = Parser(prog="translate", description=translate.DESCRIPTION)
+    translate.add_arguments(parser)
     return parser
 
 
@@ -103,8 +112,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def translate_main(argv: Sequence[str] | None = None) -> int:
     """Run `translate`, the same as `transformer-mt translate`."""
-    parser = Parser(prog="translate", description=translate.DESCRIPTION)
-    translate.add_arguments(parser)
+    parser = build_translate_parser()
     return _run(parser, parser.parse_intermixed_args(argv), argv is None)
 
 

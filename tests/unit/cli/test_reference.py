@@ -1,12 +1,15 @@
 """The reference pages are what the code says."""
 
+import json
 import re
 import tomllib
 
 import pytest
+import yaml
 
 from scripts import write_reference
 from tests.conftest import ROOT
+from transformer_mt.config.dump import json_schema
 from transformer_mt.config.load import load_config
 
 REFERENCE = ROOT / "docs/reference"
@@ -16,6 +19,19 @@ REFERENCE = ROOT / "docs/reference"
 def test_a_generated_page_is_what_the_code_says(name):
     page = write_reference.PAGES[name]()
     assert page == (REFERENCE / name).read_text(encoding="utf-8"), "run `make reference`"
+
+
+def test_editors_find_the_keys_of_every_config():
+    jsonschema = pytest.importorskip("jsonschema")
+    written = write_reference.SCHEMA.read_text(encoding="utf-8")
+    assert written == json_schema(), "run `make reference`"
+    check = jsonschema.Draft202012Validator(json.loads(written))
+    for path in (ROOT / "configs").glob("*.yaml"):
+        text = path.read_text(encoding="utf-8")
+        if "\nvariants:" not in text:  # of a sweep
+            assert "\n# yaml-language-server: $schema=schema.json\n" in text, path.name
+            assert list(check.iter_errors(yaml.safe_load(text))) == [], path.name
+    assert list(check.iter_errors({"train": {"max_update": 5}})) and list(check.iter_errors({"seed": "x"}))
 
 
 def test_every_key_has_its_values_default_and_meaning():
