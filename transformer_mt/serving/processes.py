@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any
 
@@ -86,21 +87,29 @@ class EnginePool:
 
     def _start(self) -> ProcessPoolExecutor:
         context = multiprocessing.get_context("spawn")
-        pool = ProcessPoolExecutor(self._count, context, initializer=_begin, initargs=(self._load,))
-        # One task each, so that all are started now.
+        all_loaded = context.Barrier(self._count)
+        pool = ProcessPoolExecutor(
+            self._count, context, initializer=_begin, initargs=(self._load, all_loaded)
+        )
+        # As many tasks, so that all are started now, from the files that are there now.
+        tasks = [pool.submit(_call, "token_log_probs", []) for _ in range(self._count)]
+        self._processes = list(pool._processes.values())
         try:
-            list(pool.map(_call, ["token_log_probs"] * self._count, [[]] * self._count))
+            for task in tasks:
+                task.result()
         except BrokenProcessPool:
+            self._end_processes()  # those that wait for it
             raise WorkError(
                 f"a process of the server ended while it loaded the model; is there memory for {self._count} "
                 "of them?"
             ) from None
-        self._processes = list(pool._processes.values())
         return pool
 
 
-def _begin(load: Callable[[], Translator]) -> None:
-    """Load the model in this process; it ends with its parent, and not by a signal to the whole group."""
+def _begin(load: Callable[[], Translator], all_loaded: Barrier) -> None:
+    """Load the model in this process, and wait until all have. It ends with its parent, and not by a signal
+    to the whole group.
+    """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -110,6 +119,7 @@ def _begin(load: Callable[[], Translator]) -> None:
     translator = load()
     translator.translate(["1 a", "2 b"])  # what is done once is done before the first request
     _ENGINE[:] = [translator.engine]
+    all_loaded.wait()
 
 
 def _end_with_parent() -> None:

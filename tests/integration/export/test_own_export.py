@@ -79,6 +79,11 @@ def test_what_cannot_be_exported_says_so_in_one_line(write_config, tmp_path, cli
     assert engine_of(tmp_path / "run") == "torch"
 
 
+def test_attention_is_looked_at_with_torch(run, cli):
+    result = cli("plot", "attention", run, "The dog sleeps.", "--json")
+    assert result.status == 0 and json.loads(result.out)["rows"]
+
+
 def test_translating_with_it_does_not_import_torch(run):
     words = ["translate", str(run), "The dog sleeps."]
     code = (

@@ -2,10 +2,12 @@
 
 import os
 import socket
+import time
+from functools import partial
 
 import pytest
 
-from tests.unit.documents.upper_case import UpperCaseEngine
+from tests.unit.documents.upper_case import UpperCaseEngine, upper_case_translator
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.serving.http.limits import Limits
 from transformer_mt.serving.http.server import Service, serve
@@ -13,14 +15,40 @@ from transformer_mt.serving.models import Offer
 from transformer_mt.serving.processes import EnginePool
 
 
-def killed():
-    """As by a system that has no memory left."""
+def killed_first(folder):
+    """The first process that comes here dies, the others load a model."""
+    try:
+        (folder / "first").touch(exist_ok=False)
+    except FileExistsError:
+        return upper_case_translator()
+    time.sleep(1.0)  # the others wait for it by now
     os._exit(9)
 
 
-def test_a_process_that_ends_while_it_loads_is_a_clear_message():
-    with pytest.raises(WorkError, match="ended while it loaded the model; is there memory for 1 of them"):
-        EnginePool(killed, UpperCaseEngine(None), 1)
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_process_that_ends_while_it_loads_is_a_clear_message(tmp_path, count):
+    told = f"ended while it loaded the model; is there memory for {count} of them"
+    with pytest.raises(WorkError, match=told):
+        EnginePool(partial(killed_first, tmp_path), UpperCaseEngine(None), count)
+
+
+class Noting:
+    """Loads a translator, and notes how many have done so when a call is answered."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def __call__(self):
+        time.sleep(0.5 * len(list(self.folder.iterdir())))
+        (self.folder / str(os.getpid())).touch()
+        return upper_case_translator()
+
+
+def test_every_process_has_loaded_the_model_before_the_first_call(tmp_path):
+    """One that loads later would load what the files are then."""
+    pool = EnginePool(Noting(tmp_path), UpperCaseEngine(None), 2)
+    assert len(list(tmp_path.iterdir())) == 2 and pool.memory() > 0
+    pool.close()
 
 
 def test_a_port_that_is_taken_is_reported_before_a_model_is_loaded():
