@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.translation.splitting import LONE_CR
-from transformer_mt.translation.usual_protection import MAY_MATCH, USUAL, number_with_unit
+from transformer_mt.translation.usual_protection import USUAL, may_match, number_with_unit
 
 _USUAL = re.compile(USUAL)
 _TAG = re.compile(r"<(/?)([A-Za-z][\w:.-]*)[^>]*?(/?)>")
@@ -93,7 +93,7 @@ class ProtectedText:
         Two patterns are searched, because a joint one takes milliseconds to compile.
         """
         own = self._own.finditer(text) if self._own else ()
-        usual = _USUAL.finditer(text) if self._is_usual and MAY_MATCH.search(text) else ()
+        usual = _USUAL.finditer(text) if self._is_usual and may_match(text) else ()
         end = 0
         for match in sorted((*own, *usual), key=lambda match: match.start()):  # stable
             if match.group() and match.start() >= end:  # \b and the like match nothing
@@ -107,7 +107,7 @@ def has_words(text: str, protected: "ProtectedText | None" = None) -> bool:
     """
     if not any(map(str.isalpha, text)):
         return False
-    if (protected is None or not protected.is_in(text)) and not MAY_MATCH.search(text):
+    if (protected is None or not protected.is_in(text)) and not may_match(text):
         return True
     kept = [*(protected.find(text) if protected else ()), *(match.span() for match in _USUAL.finditer(text))]
     letters = list(text)

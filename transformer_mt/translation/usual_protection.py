@@ -3,6 +3,7 @@ programs, tags, and numbers with their units.
 """
 
 import re
+from functools import lru_cache
 
 # A URL is matched only at its first character: otherwise the time for a line without spaces would be
 # quadratic in its length.
@@ -30,10 +31,15 @@ _NUMBER = rf"{_DIGITS}[ \u00a0\u202f]?{_UNIT}(?![A-Za-z0-9])"
 
 USUAL = "|".join((ADDRESS, _CODE, _BRACES, _PRINTF, _TAG, _NUMBER))
 """A regular expression for all of them."""
-MAY_MATCH = re.compile(r"[{<%&@\d]|[A-Za-z]:|[A-Za-z]\.[A-Za-z]")
-"""Found in each text that USUAL matches in; most texts have none of it, and USUAL takes long to search."""
+_MAY_MATCH = re.compile(r"[{<%&@\d]|[A-Za-z]:|[A-Za-z]\.[A-Za-z]")
 _IS_NUMBER = re.compile(_NUMBER)
 _SEPARATORS = re.compile(r"[\s.,'’]")
+
+
+@lru_cache(maxsize=1024)  # a line is asked about four times
+def may_match(text: str) -> bool:
+    """True for each text that USUAL matches in. Most have none of it, and USUAL takes long to search."""
+    return _MAY_MATCH.search(text) is not None
 
 
 def number_with_unit(text: str) -> str | None:
