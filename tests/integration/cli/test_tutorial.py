@@ -25,26 +25,45 @@ SMALLER_CONFIG = {
 
 @pytest.fixture
 def folder(tmp_path):
-    """The user's two files, and the commands on the path."""
+    """The user's two files."""
     pairs = list(toy.generate("train", 1400))
     for name, column in (("all.en", 0), ("all.de", 1)):
         (tmp_path / name).write_text("".join(pair[column] + "\n" for pair in pairs), encoding="utf-8")
+    return tmp_path
+
+
+def test_the_tutorial(folder, tiny_run):
     for name, verb in (("transformer-mt", ""), ("translate", "translate")):
-        script = tmp_path / "bin" / name
+        script = folder / "bin" / name
         script.parent.mkdir(exist_ok=True)
         script.write_text(
             f'#!/bin/sh\nexec "{sys.executable}" -m transformer_mt {verb} "$@"\n', encoding="utf-8"
         )
         script.chmod(script.stat().st_mode | stat.S_IXUSR)
-    return tmp_path
+    path = f"{folder / 'bin'}:{os.environ['PATH']}"
+    run_tutorial(folder, {**os.environ, "PYTHONPATH": str(ROOT), "PATH": path}, tiny_run)
 
 
-def test_the_tutorial(folder, tiny_run):
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["*.whl", "*.tar.gz"])
+def test_the_tutorial_with_an_installed_package(folder, tiny_run, tmp_path_factory, kind):
+    """In an environment that has nothing but the package and what it asks for."""
+    built, quiet = tmp_path_factory.mktemp("built"), {"check": True, "stdout": subprocess.DEVNULL}
+    subprocess.run([sys.executable, "-m", "build", "--outdir", built / "dist", ROOT], **quiet)
+    (package,) = (built / "dist").glob(kind)
+    subprocess.run([sys.executable, "-m", "venv", built / "venv"], **quiet)
+    install = [built / "venv/bin/pip", "install", "-c", ROOT / "constraints.txt"]
+    subprocess.run([*install, f"{package}[plot,ctranslate2]"], **quiet)
+    environment = {**os.environ, "PATH": f"{built / 'venv/bin'}:{os.environ['PATH']}"}
+    environment.pop("PYTHONPATH", None)
+    run_tutorial(folder, environment, tiny_run)
+
+
+def run_tutorial(folder, environment, tiny_run):
     text = TEXT
     for size, small in SMALLER.items():
         assert size in text
         text = text.replace(size, small)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}
     shown = []
     for block in re.findall(r"```bash\n(.*?)```", text, re.DOTALL):
         if "mine-ct2" in block:
