@@ -120,6 +120,7 @@ def _run(parser: argparse.ArgumentParser, arguments: argparse.Namespace, is_proc
     """The command's exit status. `parser` has the flags that errors name. `is_process`: nothing else runs in
     this process, so it may handle signals.
     """
+    arguments.is_process = is_process
     if is_process:
         _install_signal_handlers()
     if sys.stderr is None:  # closed (2>&-)

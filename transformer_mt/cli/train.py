@@ -5,6 +5,7 @@ import os
 import signal
 from typing import Any
 
+from transformer_mt.cli.options.allocator import start_with_tcmalloc
 from transformer_mt.cli.options.arguments import positive
 from transformer_mt.cli.plan import print_plan
 from transformer_mt.errors import InputError
@@ -58,6 +59,8 @@ def _train(arguments: argparse.Namespace) -> int:
         raise InputError("--on must come with --plan, which it is for")
     if arguments.plan:
         return print_plan(config, arguments.on, arguments.gpus)
+    if arguments.is_process and config.train.tcmalloc:
+        start_with_tcmalloc()
     if arguments.gpus > 1 and "WORLD_SIZE" not in os.environ:
         from transformer_mt.training.parallel.distributed import exec_torchrun
 

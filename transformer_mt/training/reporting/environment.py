@@ -1,5 +1,6 @@
 """What results depend on besides the config."""
 
+import os
 import platform
 import subprocess
 from pathlib import Path
@@ -24,6 +25,7 @@ def environment() -> dict[str, Any]:
         "numpy": numpy.__version__,
         "processor": cpu_name(),
         "cores": usable_cores(),
+        "allocator": "tcmalloc" if "tcmalloc" in os.environ.get("LD_PRELOAD", "") else "system",
         "threads": torch.get_num_threads(),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
     }
