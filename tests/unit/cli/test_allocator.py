@@ -19,13 +19,14 @@ def started(monkeypatch):
     monkeypatch.setattr(os, "execv", lambda path, words: found.append((words, os.environ["LD_PRELOAD"])))
     monkeypatch.setattr(ctypes.util, "find_library", lambda name: f"lib{name}.so.4")
     monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(sys, "argv", ["transformer-mt", "train", "a.yaml"])
+    monkeypatch.setattr(sys, "orig_argv", ["python", "-m", "transformer_mt", "train", "a.yaml"])
     for name in ("LD_PRELOAD", "WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
     return found
 
 
 def test_the_same_command_starts_again_once(started, monkeypatch):
-    monkeypatch.setattr(sys, "orig_argv", ["python", "-m", "transformer_mt", "train", "a.yaml"])
     start_with_tcmalloc()
     assert started == [(["python", "-m", "transformer_mt", "train", "a.yaml"], "libtcmalloc_minimal.so.4")]
     monkeypatch.setenv("LD_PRELOAD", started[0][1])
@@ -39,14 +40,16 @@ def test_what_was_loaded_before_stays(started, monkeypatch):
     assert started[0][1] == "libtcmalloc_minimal.so.4 libother.so"
 
 
-@pytest.mark.parametrize("what", ["no library", "another system", "a rank"])
+@pytest.mark.parametrize("what", ["no library", "another system", "a rank", "another program"])
 def test_a_process_that_cannot_goes_on_as_it_is(started, monkeypatch, what):
     if what == "no library":
         monkeypatch.setattr(ctypes.util, "find_library", lambda name: None)
     elif what == "another system":
         monkeypatch.setattr(sys, "platform", "darwin")
-    else:
+    elif what == "a rank":
         monkeypatch.setenv("WORLD_SIZE", "2")
+    else:
+        monkeypatch.setattr(sys, "orig_argv", ["python", "-c", "from elsewhere import main; main()"])
     start_with_tcmalloc()
     assert started == [] and "LD_PRELOAD" not in os.environ
 

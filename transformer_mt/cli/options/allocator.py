@@ -15,6 +15,9 @@ def start_with_tcmalloc() -> None:
     before = os.environ.get("LD_PRELOAD", "")
     if sys.platform != "linux" or "tcmalloc" in before or "WORLD_SIZE" in os.environ:
         return
+    words = sys.argv[1:]
+    if sys.orig_argv[len(sys.orig_argv) - len(words) :] != words:
+        return  # the command is part of another program
     library = next(filter(None, map(ctypes.util.find_library, _NAMES)), None)
     if library is None:
         return
