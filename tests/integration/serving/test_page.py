@@ -44,6 +44,10 @@ def test_what_is_typed_is_translated(page, tiny_run, cli):
     alternatives = page.locator("#alternatives li").all_text_contents()
     assert len(alternatives) == 4 and alternatives[0].startswith(expected)
     assert all("(score -" in each for each in alternatives)
+    page.fill("#source", "The dog sleeps.\nA cat sings.")
+    page.locator("#alternatives li", has_text="Line 2").wait_for()
+    numbers = page.evaluate("() => [...document.querySelectorAll('#alternatives li')].map((li) => li.value)")
+    assert numbers == [0, 1, 2, 3, 4] * 2  # those of each line begin with 1
     page.fill("#source", "")
     page.locator("#words-part").wait_for(state="hidden")
     assert page.locator("#translation").text_content() == ""

@@ -214,11 +214,11 @@ function showAlternatives(lines) {
   lines.forEach((line, i) => {
     if (line.candidates.length < 2) return;
     if (lines.length > 1) parts.push(element("li", { className: "quiet" }, `Line ${i + 1}`));
-    for (const { text, score } of line.candidates) {
+    line.candidates.forEach(({ text, score }, rank) => {
       const shown = element("span", { lang: targetLang.value, dir: "auto" }, text);
-      parts.push(element("li", {}, shown, " ",
+      parts.push(element("li", { value: rank + 1 }, shown, " ",
         element("span", { className: "score" }, `(score ${score.toFixed(2)})`)));
-    }
+    });
   });
   $("alternatives").replaceChildren(...parts);
   $("alternatives-part").hidden = !parts.length;
