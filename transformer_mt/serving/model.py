@@ -50,9 +50,8 @@ class Model:
         while (batcher := self._taken()) is None:
             if self._load is None or self._load.done():
                 self._load = asyncio.get_running_loop().run_in_executor(_LOADER, self.load)
-                self._load.add_done_callback(
-                    lambda load: load.exception()
-                )  # also where nobody waits any more
+                # Or Python would complain of an error that nobody waits for any more
+                self._load.add_done_callback(lambda load: load.exception())
             await asyncio.shield(self._load)  # others wait for it, too
         try:
             yield batcher
