@@ -120,9 +120,10 @@ def _run(parser: argparse.ArgumentParser, arguments: argparse.Namespace, is_proc
     """The command's exit status. `parser` has the flags that errors name. `is_process`: nothing else runs in
     this process, so it may handle signals.
     """
-    arguments.is_process = is_process
     if is_process:
         _install_signal_handlers()
+        if hasattr(arguments, "is_process"):
+            arguments.is_process = True
     if sys.stderr is None:  # closed (2>&-)
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):

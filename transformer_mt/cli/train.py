@@ -44,7 +44,7 @@ def add_command(commands: Any) -> None:
     parser.add_argument(
         "--on", metavar="MACHINE", help="plan for another machine, such as 8xH100: computed, not measured"
     )
-    parser.set_defaults(command=_train)
+    parser.set_defaults(command=_train, is_process=False)  # whether it may start its own process again
 
 
 def _train(arguments: argparse.Namespace) -> int:
