@@ -8,7 +8,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
@@ -20,6 +20,8 @@ from transformer_mt.search.hypothesis import Hypothesis
 from transformer_mt.translation.engines.engine import Engine, Ids, Request
 from transformer_mt.translation.translator import Translator
 
+_SECONDS = 0.1
+"""Seconds between two looks at the processes that load a model."""
 _ENGINE: list[Engine] = []
 """The engine of a worker's process."""
 
@@ -94,11 +96,15 @@ class EnginePool:
         # As many tasks, so that all are started now, from the files that are there now.
         tasks = [pool.submit(_call, "token_log_probs", []) for _ in range(self._count)]
         self._processes = list(pool._processes.values())
+        # The pool does not see that the process it started last has died, and the others wait for that one.
+        while wait(tasks, timeout=_SECONDS).not_done:
+            if not all(process.is_alive() for process in self._processes):
+                self._end_processes()
         try:
             for task in tasks:
                 task.result()
         except BrokenProcessPool:
-            self._end_processes()  # those that wait for it
+            self._end_processes()
             raise WorkError(
                 f"a process of the server ended while it loaded the model; is there memory for {self._count} "
                 "of them?"
