@@ -34,7 +34,7 @@ from transformer_mt.translation.result import Candidate, Options, Translation
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "docs/reference"
 SCHEMA = ROOT / "configs/schema.json"
-"""What editors complete the keys of the configs with."""
+"""The schema with which editors complete the keys of configs."""
 GENERATED = "Written by `make reference` from the code. A test compares it with the code."
 
 

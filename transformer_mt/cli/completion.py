@@ -15,7 +15,7 @@ Print a script by which a shell completes the commands, for its start-up file:
 
 
 def add_command(commands: Any, parsers: Callable[[], Sequence[argparse.ArgumentParser]]) -> None:
-    """`parsers` gives those of all that is to be completed."""
+    """`parsers` returns the parsers of the commands to complete."""
     parser = commands.add_parser(
         "completion", help="print a shell's completion", description=_ABOUT,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -154,7 +154,7 @@ _Key = tuple[str, tuple[str, ...]]
 
 
 def key_of(text: MarkedText) -> _Key:
-    """What the translation of a text depends on, where it does not depend on other texts."""
+    """The parts of a text that its translation depends on, where it does not depend on other texts."""
     return text.text, tuple(text.literals())
 
 

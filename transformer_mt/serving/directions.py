@@ -8,6 +8,7 @@ from transformer_mt.errors import InputError
 from transformer_mt.serving.aliases import known_code
 from transformer_mt.serving.model import Model
 from transformer_mt.text.languages import LanguageIdentifier, base_code, is_same_language, language_name
+from transformer_mt.translation.direction import Direction
 
 # Below this probability a text of at least so many letters is taken to be in another language.
 _UNLIKELY, _LETTERS = 0.05, 20
@@ -34,9 +35,9 @@ class Chain:
 class Directions:
     """A model for each pair of languages; languages have the codes of the models' configs."""
 
-    def __init__(self, models: Mapping[tuple[str, str], Model]) -> None:
+    def __init__(self, models: Mapping[Direction, Model]) -> None:
         self.models = models
-        """Replaced when models come or go, but never changed."""
+        """The models by direction. The mapping is replaced when models come or go, but never changed."""
         self._identifier = LanguageIdentifier()
 
     @property
@@ -97,9 +98,9 @@ class Directions:
         """The model of this direction, or two with a language between: English if they allow it, else the
         first. InputError if there are none.
         """
-        if source == target and any(source in pair for pair in self.models):
+        models = self.models  # the same for all questions below, whatever comes or goes
+        if source == target and any(source in pair for pair in models):
             return Chain(())
-        models = self.models
         if (source, target) in models:
             return Chain((models[source, target],))
         between = [code for known, code in models if known == source and (code, target) in models]

@@ -2,6 +2,7 @@
 
 import re
 import secrets
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path, PurePath
@@ -10,7 +11,9 @@ from tempfile import TemporaryDirectory
 _SECONDS = 1800.0
 """A file can be fetched for half an hour."""
 _MOST, _MOST_BYTES = 1000, 1_000_000_000
+"""Files and bytes that are kept: with more, the oldest are removed before another is added."""
 _NAME_BYTES = 150
+"""Bytes of a file's own name that are kept."""
 _NO_NAME = re.compile(r"[^\w. -]+")
 
 
@@ -20,36 +23,36 @@ class TranslatedFiles:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._folder = TemporaryDirectory(prefix="transformer_mt-files-")
-        self._times: dict[str, float] = {}
-        self._sizes: dict[str, int] = {}
+        self._kept: dict[str, tuple[float, int]] = {}
+        """The time and the size of each file, the oldest first."""
+        self._lock = threading.Lock()  # files are added in threads
 
     def add(self, content: bytes, name: str, target: str) -> str:
-        """Keep the translation of a file of this name; gives back the name that it is fetched by."""
+        """Keep the translation of a file of this name. Returns the name that it is fetched by."""
         path = PurePath(name.replace("\\", "/"))
-        stem = (
-            _NO_NAME.sub("_", path.stem).encode()[:_NAME_BYTES].decode(errors="ignore").strip(". ") or "file"
-        )
-        own = f"{secrets.token_urlsafe(16)}.{stem}_{target}{_NO_NAME.sub('', path.suffix)}"
-        self._forget()
+        stem = _NO_NAME.sub("_", path.stem).encode()[:_NAME_BYTES].decode(errors="ignore")
+        kept = f"{stem.strip('. ') or 'file'}_{target}{_NO_NAME.sub('', path.suffix)}"
+        own = f"{secrets.token_urlsafe(16)}.{kept}"
         (Path(self._folder.name) / own).write_bytes(content)
-        self._times[own], self._sizes[own] = self._clock(), len(content)
+        with self._lock:
+            self._forget()
+            self._kept[own] = self._clock(), len(content)
         return own
 
     def find(self, name: str) -> tuple[Path, str] | None:
         """The file and the name it has for people; None if there is none, or no longer."""
-        self._forget()
-        if name not in self._times:
-            return None
+        with self._lock:
+            self._forget()
+            if name not in self._kept:
+                return None
         return Path(self._folder.name) / name, name.partition(".")[2]
 
     def _forget(self) -> None:
-        """Remove the files whose time is over, and the oldest of too many, or too large ones."""
-        old = self._clock() - _SECONDS
-        while self._times and (
-            len(self._times) >= _MOST
-            or sum(self._sizes.values()) > _MOST_BYTES
-            or next(iter(self._times.values())) < old
-        ):
-            name = next(iter(self._times))
-            del self._times[name], self._sizes[name]
+        """Remove the files whose time is over, and the oldest where they are too many or too large."""
+        old, size = self._clock() - _SECONDS, sum(size for _, size in self._kept.values())
+        for name, (added, own) in list(self._kept.items()):
+            if len(self._kept) < _MOST and size <= _MOST_BYTES and added >= old:
+                return
+            size -= own
+            del self._kept[name]
             (Path(self._folder.name) / name).unlink(missing_ok=True)

@@ -12,7 +12,7 @@ from transformer_mt.serving.batcher import Batcher
 from transformer_mt.serving.processes import resident_bytes
 
 _LOADER = ThreadPoolExecutor(1, thread_name_prefix="load")
-"""Models are loaded one after the other, in none of the threads that requests of other models need."""
+"""The thread that loads models, one after the other: requests of other models need none of it."""
 _PAUSE = 10.0
 """Seconds from a load that failed to the next try."""
 
@@ -76,10 +76,8 @@ class Model:
                 try:
                     batcher = self._start()
                 except Exception as error:
-                    self._failure, self._next_try = (
-                        NotLoadedError(f"{self.name}: {error}"),
-                        self._clock() + _PAUSE,
-                    )
+                    self._failure = NotLoadedError(f"{self.name}: {error}")
+                    self._next_try = self._clock() + _PAUSE
                     raise self._failure from error
                 # A later load may be given memory that an earlier one freed
                 self._grown = max(self._grown, resident_bytes() - before)
@@ -87,7 +85,7 @@ class Model:
                     self._batcher, self._last_used = batcher, self._clock()
 
     def unload(self, after: float = 0.0) -> bool:
-        """Free its memory if nobody has used it for so many seconds; whether it is free now."""
+        """Free its memory if it was not used for `after` seconds. Returns True if it is not loaded now."""
         with self._loading:
             with self._state:
                 if self._users or self._clock() - self._last_used < after:
@@ -101,7 +99,7 @@ class Model:
         return True
 
     def close(self) -> bool:
-        """Unload it for good once nobody uses it; whether that is done."""
+        """Unload it for good once it is not used. Returns True if that is done."""
         self._is_gone = True
         return self.unload()
 
@@ -116,7 +114,7 @@ class Model:
 
     @property
     def translated(self) -> int:
-        """Lines of those that were."""
+        """Lines of requests that were answered."""
         return self._translated + (batcher.translated if (batcher := self._batcher) else 0)
 
     @property

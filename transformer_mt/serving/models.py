@@ -13,17 +13,16 @@ from transformer_mt.messages import say
 from transformer_mt.serving.batcher import Batcher
 from transformer_mt.serving.directions import Directions
 from transformer_mt.serving.model import Model, NotLoadedError
+from transformer_mt.translation.direction import Direction
 from transformer_mt.translation.translator import Translator
 
 _LOG = logging.getLogger("transformer_mt.serving")
 _SECONDS = 2.0
-"""From one look at the folder to the next."""
+"""Seconds between two looks at the folder."""
 # The files of a model: a folder in which one of them changed has another model.
 _ENDINGS = {".yaml", ".yml", ".safetensors", ".bin", ".json", ".model", ".spm", ".npz", ".txt"}
 _Stats = tuple[tuple[str, int, int], ...]
-
-
-Direction = tuple[str, str]
+"""Names, sizes and times of the files."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,14 +30,14 @@ class Offer:
     """A direction that a model can be served in, with the files it has now."""
 
     name: str
-    """Of the model's folder."""
+    """The name of the model's folder."""
     direction: Direction
     load: Callable[[], Translator]
 
 
 @dataclass(frozen=True)
 class _Folder:
-    """What was read in a folder within the one that is watched."""
+    """The offers of a folder within the watched one, and the state of its files when they were read."""
 
     stats: _Stats
     offers: Sequence[Offer]
@@ -70,7 +69,7 @@ class Models:
         self._folders: dict[Path, _Folder] = {}
         self._seen: dict[Path, _Stats] = {}
         self._offers: dict[Model, Offer] = {}
-        """What the models are that are served."""
+        """The offer of each model that is served."""
         self._gone: list[Model] = []
         self._failed: set[Offer] = set()
         self._second: set[Offer] = set()

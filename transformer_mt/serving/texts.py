@@ -55,10 +55,11 @@ async def translate_html(
 
 
 _PAUSE = 0.5
+"""Seconds after which a part of a file asks again for a position in a full queue."""
 _TEXTS_AT_ONCE = 200
 """Texts of a file that wait for the model at a time: other requests come between."""
 Progress = Callable[[int, int], None]
-"""Called with the texts that are translated, and with all."""
+"""A function of the number of texts that are translated, and of all."""
 
 
 async def translate_document(
@@ -120,7 +121,7 @@ def without_markup(text: str) -> str:
 async def line_details(
     batcher: Batcher, text: str, alternatives: int, wishes: Wishes = NO_WISHES
 ) -> list[dict[str, Any]]:
-    """What is known about the translation of each line. Positions count characters (Unicode code points)."""
+    """The facts about the translation of each line. Positions count characters (Unicode code points)."""
     n_best = _n_best(batcher, alternatives)
     lines = _lines(text)
     documents = [0] * len(lines)

@@ -47,7 +47,7 @@ def test_the_tutorial(folder, tiny_run):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["*.whl", "*.tar.gz"])
 def test_the_tutorial_with_an_installed_package(folder, tiny_run, tmp_path_factory, kind):
-    """In an environment that has nothing but the package and what it asks for."""
+    """The environment has nothing but the package and its dependencies."""
     built, quiet = tmp_path_factory.mktemp("built"), {"check": True, "stdout": subprocess.DEVNULL}
     subprocess.run([sys.executable, "-m", "build", "--outdir", built / "dist", ROOT], **quiet)
     (package,) = (built / "dist").glob(kind)

@@ -205,7 +205,7 @@ def test_what_would_hold_up_the_server_is_refused(client):
 
 
 def test_other_methods_and_empty_bodies_are_refused(client):
-    """As LibreTranslate's own tests expect."""
+    """The tests of LibreTranslate expect the same."""
     assert client.get("/detect").status_code == client.get("/translate").status_code == 405
     for path in ("/languages", "/health", "/spec", "/frontend/settings"):
         assert client.post(path).status_code == 405

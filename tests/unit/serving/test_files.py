@@ -236,7 +236,7 @@ def test_a_catalogue_is_not_translated_by_two_models(directions):
 
 
 def test_progress_is_said_line_by_line(client):
-    """As the page asks for it: lines of JSON, of which the last is the answer."""
+    """The page asks for lines of JSON, of which the last is the answer."""
     lines = "".join(f"line {number}\n" for number in range(450))
     files = {"file": ("a.txt", lines.encode())}
     fields = {"source": "en", "target": "de"}
@@ -295,7 +295,7 @@ def test_the_file_of_suggestions_has_an_end(directions, tmp_path, monkeypatch):
 
 
 def test_a_file_waits_where_too_much_is_waiting(directions, monkeypatch):
-    """What was translated of it would be lost; other requests are asked to come again."""
+    """The translated part of it would be lost; other requests are asked to come again."""
     monkeypatch.setattr("transformer_mt.serving.texts._PAUSE", 0.01)
     real, calls = Batcher.translate, []
 

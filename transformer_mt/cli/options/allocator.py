@@ -1,4 +1,4 @@
-"""A faster allocator of memory, which a process can only begin with."""
+"""A faster memory allocator, which must be loaded when a process starts."""
 
 import ctypes.util
 import os

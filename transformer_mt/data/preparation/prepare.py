@@ -80,7 +80,7 @@ class ValidationSet:
     documents: list[int] | None = None
     """The number of each sentence's document, for a model that reads several sentences at a time."""
     starts: np.ndarray | None = None
-    """The places in `pairs` where another document begins."""
+    """The positions in `pairs` at which another document begins."""
 
 
 @dataclass(frozen=True)

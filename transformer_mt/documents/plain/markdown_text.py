@@ -206,7 +206,7 @@ def _expect(raw: str, position: int, written: str) -> str:
 
 
 def _end_of_text(raw: str, position: int, content: str) -> int:
-    """The place where characters end that are written with escapes and references."""
+    """The end position of characters that are written with escapes and references."""
     done = 0
     while done < len(content):
         if raw.startswith(content[done], position) and not (
@@ -230,7 +230,7 @@ def _is_escape(raw: str, position: int) -> bool:
 
 
 def _end_of_image(raw: str, position: int) -> int:
-    """The place where `![text](address)` ends."""
+    """The end position of `![text](address)`."""
     _expect(raw, position, "![")
     depth, at = 0, position + 1
     while at < len(raw):

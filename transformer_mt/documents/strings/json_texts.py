@@ -31,7 +31,7 @@ def parse_json(text: str, name: str) -> list[Piece]:
 
 
 def _values(text: str) -> Iterator[tuple[int, int]]:
-    """The places of the strings that are translated, without their quotes."""
+    """The positions of the strings that are translated, without their quotes."""
     found: list[tuple[tuple[int, int], tuple[str, ...]]] = []
     path: list[str] = []
     keys_of: dict[tuple[str, ...], set[str]] = {}

@@ -1,4 +1,4 @@
-"""Who may ask, and how much."""
+"""The admission of requests: keys, rates and sizes."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Answers, and the errors and the time that they depend on."""
+"""Answers in JSON, errors as HTTP statuses, and the time that a request may take."""
 
 import asyncio
 import json
@@ -24,17 +24,18 @@ def answer(content: Any, status: int = 200, headers: dict[str, str] | None = Non
 
 
 def json_bytes(content: Any) -> bytes:
+    """JSON in UTF-8."""
     # Half a surrogate pair may stand in JSON, but not in UTF-8.
     return json.dumps(content, ensure_ascii=False).encode("utf-8", "replace")
 
 
 def too_many(reason: str, seconds: float) -> HTTPException:
-    """429, and after how many seconds the client may ask again."""
+    """The error 429, with the seconds after which the client may ask again."""
     return HTTPException(429, reason, {"Retry-After": str(max(1, round(seconds + 0.5)))})
 
 
 async def or_http_error(translated: Coroutine[Any, Any, T]) -> T:
-    """The result; an error in it is one of HTTP."""
+    """The result. Errors are raised as an HTTPException."""
     try:
         return await translated
     except InputError as error:
@@ -80,11 +81,11 @@ async def _wait_until_gone(request: Request) -> None:
 
 
 async def error_response(request: Request, error: Exception) -> Response:
-    """What an HTTPException is answered with."""
+    """The answer to an HTTPException."""
     assert isinstance(error, HTTPException)
     return answer({"error": error.detail}, error.status_code, dict(error.headers or {}))
 
 
 async def client_disconnected(request: Request, error: Exception) -> Response:
-    """Nobody reads it."""
+    """An answer for a client that has gone."""
     return Response(status_code=499)

@@ -26,7 +26,7 @@ from transformer_mt.serving.texts import Progress, translate_document
 _FILES_AT_ONCE, _UPLOADS = 2, 20
 """Files that are translated at a time, and that are in memory; the others wait."""
 _FORM_BYTES = 10_000
-"""What a form with a file may have besides the file."""
+"""Bytes that a form may have besides its file."""
 _DETECTED_CHARACTERS = 10_000
 """Characters of a file by which its language is found."""
 _LINES = "application/x-ndjson"

@@ -1,5 +1,6 @@
 """Handlers of questions about the server."""
 
+import asyncio
 from pathlib import Path
 
 from starlette.requests import Request
@@ -26,13 +27,16 @@ class InfoRoutes:
     async def models(self, request: Request) -> Response:
         """The models, with their bytes of memory; null while one is not loaded."""
         self._admission.admit_client(request, None)
+        models = self._directions.models
+        # In a thread: the system counts the memory of a large process for a while.
+        memory = await asyncio.to_thread(lambda: {pair: model.memory for pair, model in models.items()})
         return answer([
-            {"source": source, "target": target, "name": model.name, "memory": model.memory}
-            for (source, target), model in self._directions.models.items()
+            {"source": pair[0], "target": pair[1], "name": model.name, "memory": memory[pair]}
+            for pair, model in models.items()
         ])  # fmt: skip
 
     async def settings(self, request: Request) -> Response:
-        """What a page of LibreTranslate asks of its server."""
+        """The settings that a page of LibreTranslate reads from its server."""
         limits, needs_key = self._admission.limits, self._admission.keys is not None
         target = next((target for _, target in self._directions.models), "en")
         files = [f".{ending}" for ending in ENDINGS] if limits.file_bytes else []

@@ -21,7 +21,7 @@ _UNLIMITED_BODY = 100_000_000
 
 @dataclass(frozen=True)
 class Limits:
-    """What a server accepts."""
+    """The limits of what a server accepts."""
 
     characters: int = 20_000
     """Characters of the texts of one request; 0 is no limit."""
@@ -30,11 +30,11 @@ class Limits:
     queue_lines: int = 2000
     """Lines that may wait for a model."""
     seconds: float = 60.0
-    """For one request, from its last byte to its answer; 0 is no limit."""
+    """Seconds for one request, from its last byte to its answer; 0 is no limit."""
     file_bytes: int = 10_000_000
     """Bytes of a file that is translated; 0 takes none."""
     body_seconds: float = 10.0
-    """For a client to send a request, and each further million bytes that it may have."""
+    """Seconds for a client to send a request, for each million bytes that it may have."""
     connections: int = 1000
 
     @property

@@ -1,5 +1,6 @@
 """What the server does, in Prometheus's form."""
 
+import asyncio
 import time
 from typing import Any
 
@@ -66,12 +67,15 @@ class Metrics:
             self._seconds.labels(path).observe(time.perf_counter() - begin)
 
     async def _answer(self, send: Send) -> None:
+        models = self._directions.models
+        # In a thread: the system counts the memory of a large process for a while.
+        memory = await asyncio.to_thread(lambda: {pair: model.memory for pair, model in models.items()})
         for gauge in (self._waiting, self._lines, self._memory):
             gauge.clear()  # models may have gone
-        for direction, model in self._directions.models.items():
+        for direction, model in models.items():
             self._waiting.labels(*direction).set(model.lines)
             self._lines.labels(*direction).set(model.translated)
-            self._memory.labels(*direction).set(model.memory or 0)
+            self._memory.labels(*direction).set(memory[direction] or 0)
         body: Any = self._library.generate_latest(self._registry)
         kind = self._library.CONTENT_TYPE_LATEST.encode()
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", kind)]})

@@ -25,10 +25,12 @@ except ImportError:  # on Windows
     resource = None  # type: ignore[assignment]
 
 _HEADER_SECONDS = 10.0
-"""For a client to send the head of a request, from its first byte; of the first one, from the connection."""
+"""Seconds for a client to send the head of a request, from its first byte; for the first one, from the
+connection.
+"""
 _HEADER_BYTES = 16_384
 _WRITE_SECONDS = 30.0
-"""For a client to read what was written to it, whenever more is written than fits the buffers."""
+"""Seconds for a client to read what was written to it, if more is written than fits the buffers."""
 
 
 class _Protocol(H11Protocol):
@@ -76,24 +78,24 @@ class _Protocol(H11Protocol):
 
 @dataclass(frozen=True)
 class Service:
-    """What is served, and to whom."""
+    """The models that are served, and the rules for clients."""
 
     offers: Sequence[Offer]
     """Models that are always there."""
     limits: Limits
     keys: ApiKeys | None = None
     origins: Sequence[str] = ()
-    """Pages of these may use the server from a browser."""
+    """Origins whose pages may use the server from a browser."""
     proxies: Sequence[str] = ()
     """Addresses and networks of proxies: what they write into `X-Forwarded-For` is the client's address."""
     equip: Callable[[Translator], Translator] = lambda translator: translator
-    """Gives a translator what is not for the search: terms, and what was translated before."""
+    """The function that adds what is not for the search: terms, and what was translated before."""
     suggestions: Path | None = None
     metrics: bool = False
     watched: Path | None = None
     """A folder whose models come and go."""
     offers_of: Callable[[Path], Sequence[Offer]] = lambda folder: ()
-    """What a folder within it can serve."""
+    """The function that returns the offers of a folder within it."""
     unload_after: float = 0.0
     """Seconds until a model that nobody asked is unloaded; 0 is never."""
 

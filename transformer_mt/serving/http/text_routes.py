@@ -20,7 +20,7 @@ from transformer_mt.serving.texts import line_details, translate_html, translate
 T = TypeVar("T")
 _LOG = logging.getLogger("transformer_mt.serving")
 _SUGGESTIONS_BYTES = 100_000_000
-"""Where the file of suggestions is full: clients must not be able to fill the disk."""
+"""Largest size of the file of suggestions: clients must not be able to fill the disk."""
 
 
 class TextRoutes:

@@ -1,4 +1,4 @@
-"""Which engine computes a run where the user names none. Imports no torch, whose import takes a second."""
+"""The choice of an engine where the user names none. Imports no torch, whose import takes a second."""
 
 import importlib.util
 import os
@@ -35,4 +35,5 @@ def export_to_search(
 
 
 def _has_gpu() -> bool:
+    """True if torch may find a GPU: NVIDIA's, or any on a Mac."""
     return sys.platform == "darwin" or bool(import_ctranslate2().get_cuda_device_count())
