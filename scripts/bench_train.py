@@ -298,8 +298,9 @@ def measure(shape: str, options: argparse.Namespace) -> None:
             process.start()
         theirs.close()  # so that a child's death is an error here, not silence
         ours.send(options.warmup)
-        ours.recv()
         workers.append((variant, process, ours))
+    for _, _, connection in workers:  # all compile at once
+        connection.recv()
     busy = subprocess.Popen([sys.executable, "-c", "while True: pass"]) if options.busy else None
     rounds: dict[str, list[tuple[float, ...]]] = {variant.name: [] for variant in chosen}
     for turn in range(options.rounds):

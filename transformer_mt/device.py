@@ -83,6 +83,7 @@ def use_device(device: torch.device) -> None:
         )
     # Flash and memory-efficient attention only: cuDNN's makes a plan for each shape, and there are thousands.
     torch.backends.cuda.enable_cudnn_sdp(False)
+    torch.backends.cudnn.allow_tf32 = False  # recurrent cells; torch's own default is True
     if device.index is not None:
         torch.cuda.set_device(device)
 
@@ -118,6 +119,7 @@ def allow_tf32(device: torch.device) -> None:
     """
     if device.type == "cuda":
         torch.set_float32_matmul_precision("high")
+        torch.backends.cudnn.allow_tf32 = True
 
 
 def autocast(device: torch.device, dtype: torch.dtype) -> AbstractContextManager[object]:

@@ -9,6 +9,8 @@ import os
 import pytest
 import torch
 
+from transformer_mt.device import use_device
+
 
 def pytest_collection_modifyitems(items):
     for item in items:
@@ -21,6 +23,7 @@ def device():
     name = os.environ.get("GPU_CHECK_DEVICE", "cuda")
     if name == "cuda" and not torch.cuda.is_available():
         pytest.skip("needs a CUDA GPU")
+    use_device(torch.device(name))  # as each command does
     return torch.device(name)
 
 
@@ -36,4 +39,5 @@ def cuda(device):
 def exact_products(monkeypatch):
     """No TF32: results are compared with those of the CPU."""
     torch.set_float32_matmul_precision("highest")
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     monkeypatch.setattr(torch, "set_float32_matmul_precision", lambda precision: None)

@@ -201,8 +201,9 @@ def test_cores_that_are_not_ours_do_not_count(monkeypatch):
 def test_float32_products_use_tf32_on_a_gpu_alone(monkeypatch):
     found = []
     monkeypatch.setattr(torch, "set_float32_matmul_precision", found.append)
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     allow_tf32(torch.device("cpu"))
     allow_tf32(torch.device("mps"))
-    assert found == []
+    assert found == [] and not torch.backends.cudnn.allow_tf32
     allow_tf32(torch.device("cuda"))
-    assert found == ["high"]
+    assert found == ["high"] and torch.backends.cudnn.allow_tf32

@@ -28,7 +28,8 @@ def largest_budget(measure: Callable[[int], int], limit: int, least: int, update
 
     An update's memory is a constant (weights, optimizer) plus a part proportional to its tokens. Two
     measurements give a linear estimate. The tokens are doubled, which improves the estimate, until it
-    predicts that the next doubling would not fit.
+    predicts that the next doubling would not fit. Where one does not fit that should, the estimate is worth
+    nothing, and only what was measured counts.
     """
     tokens, used, fits = least, measure(least), 2 * least
     most = update_tokens or _MOST
@@ -36,11 +37,20 @@ def largest_budget(measure: Callable[[int], int], limit: int, least: int, update
         return least
     while 2 * tokens <= min(fits, most):
         more = measure(2 * tokens)
+        if more > limit:
+            return _between(tokens, 2 * tokens, lambda middle: measure(middle) <= limit)
         slope = max((more - used) / tokens, 1.0)  # a peak reached before hides the growth of the first ones
         fits = int(tokens + (limit - used) / slope)
-        if more <= limit:
-            tokens, used = 2 * tokens, more
+        tokens, used = 2 * tokens, more
     return most if least <= most <= fits else max(least, min(fits, most) // _STEP * _STEP)
+
+
+def _between(fitting: int, too_many: int, fits: Callable[[int], bool]) -> int:
+    """The most tokens that fit, to an eighth."""
+    while too_many - fitting > max(_STEP, fitting // 8):
+        middle = (fitting + too_many) // 2 // _STEP * _STEP
+        fitting, too_many = (middle, too_many) if fits(middle) else (fitting, middle)
+    return fitting
 
 
 def find_budget(config: Config, data: PreparedData, device: torch.device) -> int:

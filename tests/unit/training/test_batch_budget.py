@@ -28,6 +28,17 @@ def test_it_fills_the_memory_and_never_asks_for_more(constant, per_token, limit)
     assert all(constant + per_token * tried <= limit for tried in measured)
 
 
+def test_where_memory_does_not_grow_in_a_line_only_what_was_tried_counts():
+    tried = {}
+
+    def measure(tokens):  # from 150,000 tokens on, the device has no piece that is large enough
+        tried[tokens] = 10**6 if tokens < 150_000 else 2 * 10**10
+        return tried[tokens]
+
+    tokens = largest_budget(measure, limit=10**10, least=1024)
+    assert tried[tokens] == 10**6 and 130_000 < tokens < 150_000
+
+
 def test_a_device_that_cannot_hold_the_least_gets_the_least():
     assert largest_budget(lambda tokens: 10**10, limit=10**9, least=1024) == 1024
 

@@ -200,14 +200,11 @@ def _with_real_positions(src: Tensor, src_mask: Tensor, tgt_in: Tensor, tgt_out:
 
 def _pad(rows: Sequence[np.ndarray], add: int, first: bool) -> Tensor:
     """(B, longest + 1): the rows with `add` before or after them, then PAD."""
-    padded = np.full((len(rows), 1 + max(map(len, rows))), PAD, np.int64)
-    for i, row in enumerate(rows):
-        if first:
-            padded[i, 0] = add
-            padded[i, 1 : len(row) + 1] = row
-        else:
-            padded[i, : len(row)] = row
-            padded[i, len(row)] = add
+    lengths = np.fromiter(map(len, rows), np.int64, count=len(rows))
+    padded = np.full((len(rows), 1 + lengths.max()), PAD, np.int64)
+    columns, ends = np.arange(padded.shape[1]), lengths[:, None]
+    padded[(columns > 0) & (columns <= ends) if first else columns < ends] = np.concatenate(rows)
+    padded[np.arange(len(rows)), 0 if first else lengths] = add
     return torch.from_numpy(padded)
 
 

@@ -1,11 +1,12 @@
 """One update of the weights. Its arithmetic: the sum of all losses over the number of all target tokens."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from subprocess import CalledProcessError
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from transformer_mt.data.batches.batching import Batch
@@ -49,6 +50,16 @@ class PendingResult:
         return UpdateResult(loss, nll, self._num_tokens, grad_norm, skipped=not finite)
 
 
+def compiled_for_all_sizes(hidden: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """`hidden`, compiled once, sizes being variables: another graph takes as long as a thousand updates."""
+    # Sizes that are equal in the first batch are not always.
+    torch.fx.experimental._config.use_duck_shape = False
+    # What the inductor does for large batches alone would give the last batch of an epoch its own graph.
+    only_large = "triton.mix_order_reduction"
+    is_known = only_large in torch._inductor.list_options()
+    return torch.compile(hidden, dynamic=True, options={only_large: False} if is_known else None)
+
+
 class Objective(nn.Module):
     """The training objective as a module: a batch -> (loss, nll), both summed over its real target tokens."""
 
@@ -69,9 +80,7 @@ class Objective(nn.Module):
         self.model, self.label_smoothing = model, label_smoothing
         self._must_compile, self._alignment_weight = must_compile, alignment_weight
         self._copies = WeightCopies(model.blocks) if copies_weights else None
-        self._hidden = (
-            torch.compile(model.hidden, dynamic=True) if compiled and model.compiles else model.hidden
-        )
+        self._hidden = compiled_for_all_sizes(model.hidden) if compiled and model.compiles else model.hidden
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         kind = batch.src.device.type
@@ -90,10 +99,15 @@ class Objective(nn.Module):
 
     def _hidden_of(self, batch: Batch, recorder: AttentionRecorder | None) -> Tensor:
         inputs = batch.src, batch.src_mask, batch.tgt_in, recorder
-        if 1 in (*batch.src.shape, batch.tgt_in.size(1)):  # for each such size there would be another graph
+        T = batch.tgt_in.size(1)
+        if 1 in (*batch.src.shape, T):  # for each such size there would be another graph
             return self.model.hidden(*inputs)
+        if self._hidden != self.model.hidden and T % 8 == 0:
+            # Lengths of whole eights would have a graph of their own: the inductor aligns what attention keeps
+            # for its backward pass. The position more is PAD (0), which no other sees.
+            inputs = batch.src, batch.src_mask, F.pad(batch.tgt_in, (0, 1)), recorder
         try:
-            return self._hidden(*inputs)
+            return self._hidden(*inputs)[:, :T]
         except (RuntimeError, CalledProcessError) as error:
             if self._must_compile or not is_compiler_error(error):
                 raise
