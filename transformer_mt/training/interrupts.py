@@ -12,11 +12,15 @@ from transformer_mt.messages import say
 
 class Interrupts:
     """Context manager. The first signal only sets `received`; a second one raises KeyboardInterrupt with its
-    number, except under torchrun.
+    number, and before `has_work` the first one does, except under torchrun.
     """
 
     def __init__(self) -> None:
         self.received: signal.Signals | None = None
+        self.has_work = False
+        """Whether anything would be lost. The first update may compile: it would wait for ever for torch's
+        compiling processes, which the same signal has ended.
+        """
         self.save_requested = False
         """Whether SIGUSR1 came since the last checkpoint; the loop sets it back."""
         self._previous: dict[signal.Signals, object] = {}
@@ -33,6 +37,8 @@ class Interrupts:
         return self
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
+        if not self.has_work and not _is_under_torchrun():
+            raise KeyboardInterrupt(number)
         if self.received is not None:
             # torchrun forwards Ctrl-C, so each rank receives it twice: ignore the second signal
             if not _is_under_torchrun():

@@ -100,6 +100,7 @@ def _train(run: Run) -> None:
     with Interrupts() as interrupts:
         while not _is_done(run):
             _update(run)
+            interrupts.has_work = True
             if _due(run, config.train.log_every):
                 _log(run)
             if _due(run, config.train.validate_every) or run.progress.step == config.train.max_updates:

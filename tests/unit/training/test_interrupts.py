@@ -19,14 +19,24 @@ def handlers():
 def test_the_second_signal_names_itself(monkeypatch, number):
     monkeypatch.delenv("TORCHELASTIC_RUN_ID", raising=False)
     with pytest.raises(KeyboardInterrupt) as stop, Interrupts() as interrupts:
+        interrupts.has_work = True
         signal.raise_signal(number)
         assert interrupts.received == number
         signal.raise_signal(number)
     assert stop.value.args == (number,)
 
 
+def test_before_the_first_update_there_is_nothing_to_save(monkeypatch, said):
+    """It may compile, by processes that the same signal ends: it would wait for them for ever."""
+    monkeypatch.delenv("TORCHELASTIC_RUN_ID", raising=False)
+    with pytest.raises(KeyboardInterrupt) as stop, Interrupts():
+        signal.raise_signal(signal.SIGTERM)
+    assert stop.value.args == (signal.SIGTERM,) and said == []
+
+
 def test_a_closed_terminal_stops_and_saves(said):
     with Interrupts() as interrupts:
+        interrupts.has_work = True
         signal.raise_signal(signal.SIGHUP)
         assert interrupts.received == signal.SIGHUP
     assert len(said) == 1 and said[0].startswith("stopping and saving after this update")

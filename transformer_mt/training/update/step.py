@@ -103,8 +103,8 @@ class Objective(nn.Module):
         if 1 in (*batch.src.shape, T):  # for each such size there would be another graph
             return self.model.hidden(*inputs)
         if self._hidden != self.model.hidden and T % 8 == 0:
-            # Lengths of whole eights would have a graph of their own: the inductor aligns what attention keeps
-            # for its backward pass. The position more is PAD (0), which no other sees.
+            # Lengths of whole eights would have a graph of their own: the inductor aligns what attention
+            # keeps for its backward pass. The position more is PAD (0), which no other sees.
             inputs = batch.src, batch.src_mask, F.pad(batch.tgt_in, (0, 1)), recorder
         try:
             return self._hidden(*inputs)[:, :T]
