@@ -1,6 +1,6 @@
 """The version of the package."""
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 
 RESULTS = 1
 """Raised by each change after which the same model and settings translate otherwise: translations and scores
