@@ -1,12 +1,15 @@
-"""The whole way of back-translation in one file: backward model, synthetic sources, forward model."""
+"""The whole way of back-translation in one file: models that translate, synthetic pairs, forward model."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from transformer_mt.config import Config, DataConfig, DecodeConfig
 from transformer_mt.config.config import NAME_PATTERN
+from transformer_mt.config.dump import flow
 from transformer_mt.config.load import load_config, load_yaml
 from transformer_mt.config.messages import sentence
 from transformer_mt.config.parts.filter import FilterConfig
@@ -40,10 +43,16 @@ class ChainConfig(Section):
     """Its folder is runs/NAME; by default the name of the YAML file."""
     backward: str
     """The config of the model from the target to the source language, or the folder of a trained one."""
-    text: list[str] = Field(min_length=1)
+    text: list[str] = Field([])
     """Files of monolingual text in the target language."""
+    diversify: int = Field(0, ge=0, le=9)
+    """How many models of each direction, which differ in the seed, translate the pairs that the forward model
+    is trained on (data diversification, Nguyen et al. 2020).
+    """
+    teachers: dict[str, Any] = Field({})
+    """Settings of these models that win over those of `backward` and `forward`, as train.max_updates."""
     decode: dict[str, Any] = Field({})
-    """Settings of the backward model's search that win over its config's."""
+    """Settings of the search of the models that translate; they win over their configs'."""
     filter: FilterConfig = FilterConfig(copy=True, script=True)
     """Cleaning rules of the synthetic pairs."""
     keep: float = Field(1.0, gt=0.0, le=1.0)
@@ -52,6 +61,14 @@ class ChainConfig(Section):
     """The config of the model from the source to the target language; the synthetic pairs are added to its
     corpora.
     """
+
+    @model_validator(mode="after")
+    def _something_is_translated(self) -> "ChainConfig":
+        if not self.text and not self.diversify:
+            raise ValueError("text must name a file, or diversify be 1 or more")
+        if self.teachers and not self.diversify:
+            raise ValueError("teachers must be left out without diversify")
+        return self
 
     @field_validator("filter")
     @classmethod
@@ -64,30 +81,43 @@ class ChainConfig(Section):
         return chosen
 
     tag: str | None = Field(None, pattern=TAG)
-    """A piece before each synthetic source, such as <bt> (Caswell et al. 2019)."""
+    """A piece before each source of the text, such as <bt> (Caswell et al. 2019)."""
     weight: float = Field(1.0, gt=0.0, le=1000.0)
-    """How many times per epoch each synthetic pair is used."""
+    """How many times per epoch each pair of the text is used."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A model that translates text to a corpus."""
+
+    name: str
+    """Of its folder in that of the chain, and of the corpus."""
+    model: Config | Path
+    """The config it is trained by, or the folder of a trained one."""
+    text: TextSource
+    is_source: bool
+    """Whether the text is the source of the pairs."""
 
 
 def run_chain(path: Path, out: Path | None, fresh: bool = False) -> Path:
-    """Train the backward model, translate the text, train the forward model; gives back its folder.
+    """Train the models that translate, translate, train the forward model; gives back its folder.
 
     A step that was interrupted is resumed, and one that is done is not done again. `fresh` moves an old
     folder aside first.
     """
     chain = load_yaml(ChainConfig, path)
     folder = out or Path("runs") / chain.name
-    backward_path = Path(chain.backward) if Path(chain.backward).is_dir() else path.parent / chain.backward
     forward = load_config(path.parent / chain.forward)
-    backward = RunFolder(backward_path).config() if backward_path.is_dir() else load_config(backward_path)
-    _check_directions(path, backward.data, forward.data)
-    _check_search(path, {**backward.decode.model_dump(), **chain.decode})
-    for text in chain.text:
-        if not Path(text).is_file():
-            raise InputError(f"{path}: text must be files, but {text} is not there")
-    texts = TextSource.of_files([Path(text) for text in chain.text])
-    if texts.total == 0:
-        raise InputError(f"{path}: text must have lines, but {', '.join(chain.text)} is empty")
+    _check_folder_and_rules(chain, folder, forward, fresh)
+    steps = _steps(chain, path, forward)
+    if fresh:
+        start_over(folder, [path.parent / chain.backward, Path(chain.backward), *map(Path, chain.text)])
+    corpora = [_made(step, chain, forward, folder) for step in steps]
+    _set_other_aside(folder / "forward", [Path(corpus.file) for corpus in corpora])
+    return train(with_corpora(forward, [*forward.data.entries, *corpora]), folder / "forward")
+
+
+def _check_folder_and_rules(chain: ChainConfig, folder: Path, forward: Config, fresh: bool) -> None:
     if not fresh and RunFolder(folder).config_file.exists():
         raise InputError(
             f"{folder}: must be a folder of its own for the chain, but is that of a training; give another"
@@ -95,26 +125,77 @@ def run_chain(path: Path, out: Path | None, fresh: bool = False) -> Path:
     languages = forward.data.source_lang, forward.data.target_lang
     check_columns(languages)
     rules_of(chain.filter, languages)  # an extra that is missing, or a language that a rule does not know
-    if fresh:
-        start_over(folder, [backward_path, *map(Path, chain.text)])
-    trained = backward_path if backward_path.is_dir() else train(backward, folder / "backward")
-    synthetic = folder / "synthetic.jsonl"
+
+
+def _steps(chain: ChainConfig, path: Path, forward: Config) -> list[Step]:
+    """What is trained and translated before the forward model. InputError, before any work, for what is not
+    there, or for models of other languages.
+    """
+    given = Path(chain.backward) if Path(chain.backward).is_dir() else None
+    backward = load_config(path.parent / chain.backward) if given is None else RunFolder(given).config()
+    _check_directions(path, backward.data, forward.data)
+    _check_search(path, {**backward.decode.model_dump(), **chain.decode})
+    steps = []
+    if chain.text:
+        steps.append(Step("backward", given or backward, _texts(chain, path), is_source=False))
+    if not chain.diversify:
+        return steps
+    if given is not None:
+        raise InputError(f"{path}: backward must be a config where diversify is on, but is a folder")
+    entries = [entry for entry in forward.data.entries if not entry.is_text]
+    teachers = [
+        (name, _teacher(chain, path, file), TextSource.of_corpora(forward.data, entries, name == "forward"))
+        for name, file in (("backward", chain.backward), ("forward", chain.forward))
+    ]
+    for number in range(chain.diversify):
+        for name, config, pairs in teachers:
+            seeded = config.model_copy(update={"seed": config.seed + number})
+            steps.append(Step(f"{name}-{number + 1}", seeded, pairs, is_source=name == "forward"))
+    return steps
+
+
+def _teacher(chain: ChainConfig, path: Path, file: str) -> Config:
+    try:
+        return load_config(
+            path.parent / file, [f"{key}={flow(value)}" for key, value in chain.teachers.items()]
+        )
+    except InputError as error:
+        raise InputError(str(error).replace("command line: ", f"{path}: teachers: ")) from None
+
+
+def _texts(chain: ChainConfig, path: Path) -> TextSource:
+    for text in chain.text:
+        if not Path(text).is_file():
+            raise InputError(f"{path}: text must be files, but {text} is not there")
+    texts = TextSource.of_files([Path(text) for text in chain.text])
+    if texts.total == 0:
+        raise InputError(f"{path}: text must have lines, but {', '.join(chain.text)} is empty")
+    return texts
+
+
+def _made(step: Step, chain: ChainConfig, forward: Config, folder: Path) -> FileCorpus:
+    """The corpus of the step, after its model was trained where it was not."""
+    is_text = step.name == "backward"
+    trained = step.model if isinstance(step.model, Path) else train(step.model, folder / step.name)
+    file = folder / ("synthetic.jsonl" if is_text else f"{step.name}.jsonl")
+    languages = forward.data.source_lang, forward.data.target_lang
     translator = Translator.load(trained, forward.train.device, decode=chain.decode)
-    if len(backward.data.targets) > 1:
-        translator = translator.towards(forward.data.source_lang, forward.data.target_lang)
+    if len(translator.directions) > 1:
+        wanted = languages if step.is_source else languages[::-1]
+        translator = translator.towards(wanted[1], wanted[0])
     choice = PairSelection(chain.filter, chain.keep)
-    step = SyntheticCorpusTask(translator, [trained], texts, is_source=False, choice=choice)
-    counts = make_corpus(step, synthetic, replaces=True)
-    if counts:
-        say(f"{synthetic}: {counts_in_words(counts)}")
-    _set_other_aside(folder / "forward", synthetic)
-    del translator, step  # its memory is for the training
-    return train(_with_synthetic(forward, chain, synthetic), folder / "forward")
+    task = SyntheticCorpusTask(translator, [trained], step.text, step.is_source, choice)
+    if counts := make_corpus(task, file, replaces=True):
+        say(f"{file}: {counts_in_words(counts)}")
+    return FileCorpus(
+        name="synthetic" if is_text else step.name, file=str(file), filter=FilterConfig(), synthetic=True,
+        columns=list(languages), tag=chain.tag if is_text else None, weight=chain.weight if is_text else 1.0,
+    )  # fmt: skip
 
 
-def _set_other_aside(forward: Path, synthetic: Path) -> None:
+def _set_other_aside(forward: Path, synthetic: Sequence[Path]) -> None:
     """Move a forward model aside that was trained on other pairs than those that are there now."""
-    origin, pairs = forward.with_name("forward.origin.json"), digest(synthetic)
+    origin, pairs = forward.with_name("forward.origin.json"), digest(*synthetic)
     before = facts_of(origin).get("synthetic pairs", pairs)
     if before != pairs and RunFolder(forward).config_file.exists():
         say(f"{forward}: was trained on other synthetic pairs; that is now {set_aside(forward)}")
@@ -142,11 +223,3 @@ def _check_search(path: Path, decode: dict[str, Any]) -> None:
         raise InputError(
             *(part for line in lines for part in [f"{path}: decode: ", *line, "\n"][:-1])
         ) from None
-
-
-def _with_synthetic(forward: Config, chain: ChainConfig, synthetic: Path) -> Config:
-    corpus = FileCorpus(
-        name="synthetic", file=str(synthetic), tag=chain.tag, weight=chain.weight, filter=FilterConfig(),
-        synthetic=True, columns=[forward.data.source_lang, forward.data.target_lang],
-    )  # fmt: skip
-    return with_corpora(forward, [*forward.data.entries, corpus])

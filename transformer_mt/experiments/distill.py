@@ -4,7 +4,6 @@ The student is trained on the teacher's translations of the training sentences, 
 people's.
 """
 
-import hashlib
 import multiprocessing
 import shutil
 import time
@@ -16,11 +15,9 @@ from pathlib import Path
 
 from transformer_mt.config import Config, DataConfig, EvaluateConfig
 from transformer_mt.config.parts.filter import FilterConfig
-from transformer_mt.data.cleaning.rules import rules_of
 from transformer_mt.data.corpora.evaluation_sets import EvaluationSet, read_in_documents
 from transformer_mt.data.corpora.file import FileCorpus
 from transformer_mt.data.corpora.kind import Corpus
-from transformer_mt.data.preparation.first_pass import training_pairs
 from transformer_mt.device import choose_device, keep_freed_memory
 from transformer_mt.errors import InputError, Setting, WorkError
 from transformer_mt.evaluation.metric import Score
@@ -236,7 +233,7 @@ def _distilled_entries(
             continue
         file = folder / ("distilled.jsonl" if len(entries) == 1 else f"distilled-{number}.jsonl")
         languages = data.languages_of(entry)
-        columns = _translate(plan, _sources(entry, data), entry.tag, languages, file, ranks)
+        columns = _translate(plan, TextSource.of_corpora(data, [entry]), entry.tag, languages, file, ranks)
         kept = entry.model_dump(include=set(Corpus.model_fields), exclude={"filter", "reverse"})
         kept |= {"source_lang": languages[0], "target_lang": languages[1]}
         found.append(FileCorpus(**kept, file=str(file), columns=list(columns), filter=FilterConfig()))
@@ -245,17 +242,6 @@ def _distilled_entries(
         columns = _translate(plan, more_text, None, languages, file, ranks)
         found.append(FileCorpus(name="text", file=str(file), columns=list(columns), filter=FilterConfig()))
     return [*found, *(entry for entry in entries if plan.with_references and not entry.is_text)]
-
-
-def _sources(entry: Corpus, data: DataConfig) -> TextSource:
-    """The sources of the pairs that the entry's cleaning rules keep."""
-    rules = rules_of(data.filter_of(entry), data.languages_of(entry))
-    kept = [
-        src
-        for src, tgt in training_pairs(entry, data)
-        if not any(rule.drops(src.strip(), tgt.strip()) for rule in rules)
-    ]
-    return TextSource(lambda: kept, hashlib.sha256("\n".join(kept).encode()).hexdigest()[:24], len(kept))
 
 
 def _translate(

@@ -4,6 +4,7 @@ Back-translation (Sennrich et al. 2016): the text is of the target language, a b
 sources. Distillation (Kim and Rush 2016): the text is of the source language, teachers make the targets.
 """
 
+import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,10 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from transformer_mt.config import Config
+from transformer_mt.config import Config, DataConfig
 from transformer_mt.config.parts.filter import FilterConfig
 from transformer_mt.data.cleaning.rules import Rule, rules_of
 from transformer_mt.data.corpora.kind import Corpus
+from transformer_mt.data.preparation.first_pass import training_pairs
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.experiments.origin import check_origin, record_origin, set_other_aside
 from transformer_mt.files import digest, fsync
@@ -73,6 +75,19 @@ class TextSource:
         sizes = [count_lines(str(file)) for file in files]
         total = None if None in sizes else sum(size for size in sizes if size is not None)
         return cls(lambda: chain.from_iterable(map(read_lines, files)), digest(*files), total)
+
+    @classmethod
+    def of_corpora(cls, data: DataConfig, entries: Sequence[Corpus], is_source: bool = True) -> "TextSource":
+        """The sources of the pairs that the entries' cleaning rules keep, or their targets."""
+        kept: list[str] = []
+        for entry in entries:
+            rules = rules_of(data.filter_of(entry), data.languages_of(entry))
+            kept += [
+                src if is_source else tgt
+                for src, tgt in training_pairs(entry, data)
+                if not any(rule.drops(src.strip(), tgt.strip()) for rule in rules)
+            ]
+        return cls(lambda: kept, hashlib.sha256("\n".join(kept).encode()).hexdigest()[:24], len(kept))
 
 
 @dataclass(frozen=True)

@@ -314,9 +314,38 @@ def test_a_chain_takes_a_trained_backward_model(chain, tiny_run, tmp_path):
     assert not (tmp_path / "chain" / "backward").exists()
 
 
+def test_models_of_both_directions_translate_the_pairs_themselves(chain, tmp_path):
+    """Each is trained once, and the forward model learns from all that they wrote."""
+    values = yaml.safe_load(chain.read_text())
+    del values["text"], values["tag"]
+    chain.write_text(yaml.safe_dump({**values, "diversify": 2, "teachers": {"train.max_updates": 8}}))
+    folder = run_chain(chain, tmp_path / "chain")
+    names = [corpus["name"] for corpus in json.loads((folder / "data.json").read_text())]
+    assert names == ["toy train", "backward-1", "forward-1", "backward-2", "forward-2"]
+    configs = {name: load_config(folder.parent / name / "config.yaml") for name in names[1:]}
+    assert [config.seed for config in configs.values()] == [1, 1, 2, 2]
+    assert {config.train.max_updates for config in configs.values()} == {8}
+    assert load_config(folder / "config.yaml").train.max_updates == 4
+    pairs = list(toy.generate("train", 1500))
+    english, german = ({pair[side] for pair in pairs} for side in (0, 1))
+    for name, original, column in (("backward-1", english, "en"), ("forward-2", german, "de")):
+        rows = read_objects(folder.parent / f"{name}.jsonl")
+        assert len(rows) > 20 and {row[column] for row in rows} <= original
+    before = (folder / "model.safetensors").read_bytes()
+    (folder.parent / "forward-2.jsonl").unlink()  # as if it had been killed there
+    assert run_chain(chain, tmp_path / "chain") == folder
+    assert (folder / "model.safetensors").read_bytes() == before
+
+
 @pytest.mark.parametrize(
     "changes, message",
     [
+        ({"text": []}, "text must name a file, or diversify be 1 or more"),
+        ({"teachers": {"train.max_updates": 2}}, "teachers must be left out without diversify"),
+        (
+            {"diversify": 1, "teachers": {"train.max_update": 2}},
+            "chain.yaml: teachers: `train.max_update` is not a key; did you mean",
+        ),
         ({"decode": {"beam": 0}}, "decode: `beam` must be greater than 0, but is 0"),
         ({"decode": {"sample": 1}}, "decode: `sample` is not a key"),
         ({"filter": {"detokenize": True}}, "filter must hold rules that drop pairs"),
@@ -329,6 +358,13 @@ def test_mistakes_of_a_chain_are_found_before_any_work(chain, tmp_path, changes,
     with pytest.raises(InputError) as error:
         run_chain(chain, tmp_path / "chain")
     assert message in str(error.value) and not (tmp_path / "chain").exists()
+
+
+def test_only_what_is_trained_can_differ_in_the_seed(chain, tiny_run, tmp_path):
+    values = yaml.safe_load(chain.read_text())
+    chain.write_text(yaml.safe_dump({**values, "backward": str(tiny_run), "diversify": 1}))
+    with pytest.raises(InputError, match="backward must be a config where diversify is on, but is a folder"):
+        run_chain(chain, tmp_path / "chain")
 
 
 def test_an_extra_that_a_chain_needs_is_missed_before_its_training(chain, tmp_path, monkeypatch):

@@ -264,7 +264,10 @@ def test_mistakes_get_one_line(tiny_run, served, tmp_path, cli):
 
 
 def test_without_the_extra_the_error_names_it(tiny_run, cli, monkeypatch):
+    import transformer_mt.serving
+
     monkeypatch.setitem(sys.modules, "uvicorn", None)
+    monkeypatch.setattr(transformer_mt, "serving", transformer_mt.serving)  # importing it again replaces it
     for name in [name for name in sys.modules if name.startswith("transformer_mt.serving")]:
         monkeypatch.delitem(sys.modules, name)
     status, _, err = cli("serve", tiny_run)
@@ -272,7 +275,7 @@ def test_without_the_extra_the_error_names_it(tiny_run, cli, monkeypatch):
 
 
 def _children(pid):
-    """TranslatorPool that translate for the server; not multiprocessing's own helper."""
+    """Processes that translate for the server; not multiprocessing's own helper."""
     children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split()
     is_worker = "spawn_main"
     return [

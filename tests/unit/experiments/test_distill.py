@@ -15,6 +15,7 @@ from transformer_mt.config.parts.filter import FilterConfig
 from transformer_mt.data.corpora import toy
 from transformer_mt.data.corpora.evaluation_sets import EvaluationSet
 from transformer_mt.errors import InputError
+from transformer_mt.experiments.synthetic import TextSource
 from transformer_mt.runs.folder import RunFolder
 
 pytest.importorskip("ctranslate2")
@@ -89,9 +90,9 @@ def test_what_the_students_rules_drop_is_not_translated(tiny_run, write_config, 
     (corpus,), _ = entries_of(distill, plan, config, tmp_path / "student", monkeypatch)
     assert [row["en"] for row in rows_of(corpus)] == [english for english, _ in good]
     # With other rules the text to translate is another: what was translated before does not stand for it.
-    content = distill._sources(config.data.entries[0], config.data).content
+    content = TextSource.of_corpora(config.data, config.data.entries).content
     other = load_config(write_config(data={"train": {"file": str(tmp_path / "a.tsv")}}), ["name=student"])
-    assert distill._sources(other.data.entries[0], other.data).content != content
+    assert TextSource.of_corpora(other.data, other.data.entries).content != content
     assert not corpus.synthetic  # a translation may be equal to a reference
 
 
