@@ -1,5 +1,6 @@
 """One update: gradients, clipping, precision, memory, ranks."""
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -204,7 +205,7 @@ def test_what_cannot_be_compiled_is_computed_without(monkeypatch, said):
     monkeypatch.setattr(config.cpp, "cxx", ("/nowhere/g++",))
     monkeypatch.setattr(config, "force_disable_caches", True)
     torch._dynamo.reset()
-    batch = batch_of(pairs(4))
+    batch = batch_of([(src, np.arange(4, 11)) for src, _ in pairs(4)])  # targets of whole eights, with BOS
     expected, _ = Objective(tiny_model(), 0.1)(batch)
     objective = Objective(tiny_model(), 0.1, compiled=True, must_compile=False)
     for _ in range(2):
@@ -214,3 +215,17 @@ def test_what_cannot_be_compiled_is_computed_without(monkeypatch, said):
     assert "training without torch.compile, which fails here: InvalidCxxCompiler" in said[0]
     with pytest.raises(RuntimeError, match="InvalidCxxCompiler"):
         Objective(tiny_model(), 0.1, compiled=True)(batch)
+
+
+def test_targets_of_whole_eights_have_the_same_loss_compiled():
+    """They are computed with a position more, so that no graph of their own is compiled for them."""
+    torch._dynamo.reset()
+    model = tiny_model()
+    objective = Objective(model, 0.1, compiled=True)
+    objective._hidden = lambda *inputs: (lengths.append(inputs[2].size(1)), model.hidden(*inputs))[1]
+    lengths = []
+    for tgt in (7, 8):
+        batch = batch_of([(src, np.arange(4, 4 + tgt)) for src, _ in pairs(4)])
+        for found, expected in zip(objective(batch), Objective(model, 0.1)(batch)):
+            torch.testing.assert_close(found, expected)
+    assert lengths == [9, 9]

@@ -52,10 +52,11 @@ class PendingResult:
 
 def compiled_for_all_sizes(hidden: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """`hidden`, compiled once, sizes being variables: another graph takes as long as a thousand updates."""
-    # Sizes that are equal in the first batch are not always.
-    torch.fx.experimental._config.use_duck_shape = False
+    # Both are torch's own affairs: another version may not have them.
+    settings, only_large = torch.fx.experimental._config, "triton.mix_order_reduction"
+    if hasattr(settings, "use_duck_shape"):
+        settings.use_duck_shape = False  # sizes that are equal in the first batch are not always
     # What the inductor does for large batches alone would give the last batch of an epoch its own graph.
-    only_large = "triton.mix_order_reduction"
     is_known = only_large in torch._inductor.list_options()
     return torch.compile(hidden, dynamic=True, options={only_large: False} if is_known else None)
 
@@ -114,7 +115,7 @@ class Objective(nn.Module):
             reason = str(error).strip().splitlines()[0]
         say(f"note: training without torch.compile, which fails here: {reason}")
         self._hidden = self.model.hidden
-        return self._hidden(*inputs)
+        return self._hidden(*inputs)[:, :T]
 
 
 class Updater:
