@@ -2,7 +2,7 @@
 
 import json
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import yaml
@@ -39,6 +39,11 @@ def _dump(config: Config, comments: bool, is_wanted: Callable[[Any, Any], bool])
                 yield f"{indent}{name}: {flow(value)}{comment}"
 
     return "\n".join(lines(config, "", "")) + "\n"
+
+
+def as_overrides(settings: Mapping[str, Any]) -> list[str]:
+    """Dotted keys and their values as the overrides of `load_config`."""
+    return [f"{key}={flow(value)}" for key, value in settings.items()]
 
 
 def flow(value: Any) -> str:

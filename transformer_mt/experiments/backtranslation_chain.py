@@ -9,7 +9,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from transformer_mt.config import Config, DataConfig, DecodeConfig
 from transformer_mt.config.config import NAME_PATTERN
-from transformer_mt.config.dump import flow
+from transformer_mt.config.dump import as_overrides
 from transformer_mt.config.load import load_config, load_yaml
 from transformer_mt.config.messages import sentence
 from transformer_mt.config.parts.filter import FilterConfig
@@ -90,13 +90,17 @@ class ChainConfig(Section):
 class Step:
     """A model that translates text to a corpus."""
 
-    name: str
-    """Of its folder in that of the chain, and of the corpus."""
+    folder: str
+    """The name of the model's folder in that of the chain."""
     model: Config | Path
     """The config it is trained by, or the folder of a trained one."""
     text: TextSource
     is_source: bool
-    """Whether the text is the source of the pairs."""
+    """True if the text is the source of the pairs, False if it is their target."""
+    corpus: str
+    """The name of the corpus, and of its file."""
+    tag: str | None = None
+    weight: float = 1.0
 
 
 def run_chain(path: Path, out: Path | None, fresh: bool = False) -> Path:
@@ -111,8 +115,9 @@ def run_chain(path: Path, out: Path | None, fresh: bool = False) -> Path:
     _check_folder_and_rules(chain, folder, forward, fresh)
     steps = _steps(chain, path, forward)
     if fresh:
-        start_over(folder, [path.parent / chain.backward, Path(chain.backward), *map(Path, chain.text)])
+        start_over(folder, [_backward_path(chain, path), *map(Path, chain.text)])
     corpora = [_made(step, chain, forward, folder) for step in steps]
+    del steps  # the memory of their texts is for the training
     _set_other_aside(folder / "forward", [Path(corpus.file) for corpus in corpora])
     return train(with_corpora(forward, [*forward.data.entries, *corpora]), folder / "forward")
 
@@ -127,38 +132,58 @@ def _check_folder_and_rules(chain: ChainConfig, folder: Path, forward: Config, f
     rules_of(chain.filter, languages)  # an extra that is missing, or a language that a rule does not know
 
 
+def _backward_path(chain: ChainConfig, path: Path) -> Path:
+    """The folder of the trained backward model, or its config."""
+    given = Path(chain.backward)
+    return given if given.is_dir() else path.parent / given
+
+
 def _steps(chain: ChainConfig, path: Path, forward: Config) -> list[Step]:
-    """What is trained and translated before the forward model. InputError, before any work, for what is not
-    there, or for models of other languages.
+    """The models that are trained, and translate, before the forward model. InputError, before any work, for
+    files that are missing or empty, and for models of other languages.
     """
-    given = Path(chain.backward) if Path(chain.backward).is_dir() else None
-    backward = load_config(path.parent / chain.backward) if given is None else RunFolder(given).config()
+    backward_path = _backward_path(chain, path)
+    is_trained = backward_path.is_dir()
+    backward = RunFolder(backward_path).config() if is_trained else load_config(backward_path)
     _check_directions(path, backward.data, forward.data)
     _check_search(path, {**backward.decode.model_dump(), **chain.decode})
     steps = []
     if chain.text:
-        steps.append(Step("backward", given or backward, _texts(chain, path), is_source=False))
+        model = backward_path if is_trained else backward
+        steps.append(
+            Step("backward", model, _texts(chain, path), False, "synthetic", chain.tag, chain.weight)
+        )
     if not chain.diversify:
         return steps
-    if given is not None:
+    if is_trained:
         raise InputError(f"{path}: backward must be a config where diversify is on, but is a folder")
-    entries = [entry for entry in forward.data.entries if not entry.is_text]
+    sides = [("backward", chain.backward, False), ("forward", chain.forward, True)]
     teachers = [
-        (name, _teacher(chain, path, file), TextSource.of_corpora(forward.data, entries, name == "forward"))
-        for name, file in (("backward", chain.backward), ("forward", chain.forward))
+        (name, _teacher(chain, path, file), _own_text(forward.data, is_source), is_source)
+        for name, file, is_source in sides
     ]
     for number in range(chain.diversify):
-        for name, config, pairs in teachers:
-            seeded = config.model_copy(update={"seed": config.seed + number})
-            steps.append(Step(f"{name}-{number + 1}", seeded, pairs, is_source=name == "forward"))
+        for side, config, text, is_source in teachers:
+            name, seeded = f"{side}-{number + 1}", config.model_copy(update={"seed": config.seed + number})
+            steps.append(Step(name, seeded, text, is_source, name))
     return steps
+
+
+def _own_text(data: DataConfig, is_source: bool) -> TextSource:
+    """The sources, or the targets, of the forward model's own pairs."""
+    languages = data.source_lang, data.target_lang
+    entries = [e for e in data.entries if not e.is_text and data.languages_of(e) == languages]
+    text = TextSource.of_corpora(data, entries, is_source)
+    if not text.total:
+        raise InputError(
+            f"data.train must have pairs from {' to '.join(languages)} to diversify, but has none"
+        )
+    return text
 
 
 def _teacher(chain: ChainConfig, path: Path, file: str) -> Config:
     try:
-        return load_config(
-            path.parent / file, [f"{key}={flow(value)}" for key, value in chain.teachers.items()]
-        )
+        return load_config(path.parent / file, as_overrides(chain.teachers))
     except InputError as error:
         raise InputError(str(error).replace("command line: ", f"{path}: teachers: ")) from None
 
@@ -175,21 +200,20 @@ def _texts(chain: ChainConfig, path: Path) -> TextSource:
 
 def _made(step: Step, chain: ChainConfig, forward: Config, folder: Path) -> FileCorpus:
     """The corpus of the step, after its model was trained where it was not."""
-    is_text = step.name == "backward"
-    trained = step.model if isinstance(step.model, Path) else train(step.model, folder / step.name)
-    file = folder / ("synthetic.jsonl" if is_text else f"{step.name}.jsonl")
+    trained = step.model if isinstance(step.model, Path) else train(step.model, folder / step.folder)
+    file = folder / f"{step.corpus}.jsonl"
     languages = forward.data.source_lang, forward.data.target_lang
     translator = Translator.load(trained, forward.train.device, decode=chain.decode)
     if len(translator.directions) > 1:
-        wanted = languages if step.is_source else languages[::-1]
-        translator = translator.towards(wanted[1], wanted[0])
+        source, target = languages if step.is_source else languages[::-1]
+        translator = translator.towards(target, source)
     choice = PairSelection(chain.filter, chain.keep)
     task = SyntheticCorpusTask(translator, [trained], step.text, step.is_source, choice)
     if counts := make_corpus(task, file, replaces=True):
         say(f"{file}: {counts_in_words(counts)}")
     return FileCorpus(
-        name="synthetic" if is_text else step.name, file=str(file), filter=FilterConfig(), synthetic=True,
-        columns=list(languages), tag=chain.tag if is_text else None, weight=chain.weight if is_text else 1.0,
+        name=step.corpus, file=str(file), tag=step.tag, weight=step.weight, filter=FilterConfig(),
+        synthetic=True, columns=list(languages),
     )  # fmt: skip
 
 

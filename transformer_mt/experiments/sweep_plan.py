@@ -10,7 +10,7 @@ from pydantic import Field, field_validator
 
 from transformer_mt.config import Config
 from transformer_mt.config.config import NAME_PATTERN
-from transformer_mt.config.dump import flow
+from transformer_mt.config.dump import as_overrides, flow
 from transformer_mt.config.load import load_config, load_yaml
 from transformer_mt.config.parts.section import Section
 from transformer_mt.errors import InputError
@@ -112,7 +112,7 @@ def load_sweep(path: str | Path, overrides: list[str], out: str | Path | None = 
     for seed in sweep.seeds:
         for variant, settings in sweep.variants.items():
             name = f"{sweep.name}-{folder_name(variant)}-{seed}"
-            chosen = [f"{key}={flow(value)}" for key, value in {**sweep.settings, **(settings or {})}.items()]
+            chosen = as_overrides({**sweep.settings, **(settings or {})})
             words = [*chosen, *overrides, f"seed={seed}", f"name={name}"]
             try:
                 config = load_config(base, words)

@@ -28,8 +28,8 @@ def largest_budget(measure: Callable[[int], int], limit: int, least: int, update
 
     An update's memory is a constant (weights, optimizer) plus a part proportional to its tokens. Two
     measurements give a linear estimate. The tokens are doubled, which improves the estimate, until it
-    predicts that the next doubling would not fit. Where one does not fit that should, the estimate is worth
-    nothing, and only what was measured counts.
+    predicts that the next doubling would not fit. If a doubling does not fit although it should, memory does
+    not grow in a line, and the result is a number of tokens that was measured.
     """
     tokens, used, fits = least, measure(least), 2 * least
     most = update_tokens or _MOST

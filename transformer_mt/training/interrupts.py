@@ -18,8 +18,8 @@ class Interrupts:
     def __init__(self) -> None:
         self.received: signal.Signals | None = None
         self.has_work = False
-        """Whether anything would be lost. The first update may compile: it would wait for ever for torch's
-        compiling processes, which the same signal has ended.
+        """True after the first update of this process: before it nothing can be lost. It may compile, and
+        would wait for ever for torch's compiling processes, which the same signal has ended.
         """
         self.save_requested = False
         """Whether SIGUSR1 came since the last checkpoint; the loop sets it back."""

@@ -360,6 +360,17 @@ def test_mistakes_of_a_chain_are_found_before_any_work(chain, tmp_path, changes,
     assert message in str(error.value) and not (tmp_path / "chain").exists()
 
 
+def test_only_pairs_of_the_forward_models_direction_are_translated(chain, tmp_path):
+    values = yaml.safe_load(chain.read_text())
+    chain.write_text(yaml.safe_dump({**values, "text": [], "diversify": 1}))
+    forward = chain.parent / values["forward"]
+    config = yaml.safe_load(forward.read_text())
+    config["data"]["train"] = {**config["data"]["train"], "target_lang": "en", "source_lang": "nl"}
+    forward.write_text(yaml.safe_dump(config))
+    with pytest.raises(InputError, match="data.train must have pairs from de to en to diversify, but has no"):
+        run_chain(chain, tmp_path / "chain")
+
+
 def test_only_what_is_trained_can_differ_in_the_seed(chain, tiny_run, tmp_path):
     values = yaml.safe_load(chain.read_text())
     chain.write_text(yaml.safe_dump({**values, "backward": str(tiny_run), "diversify": 1}))

@@ -1,5 +1,6 @@
 """One update of the weights. Its arithmetic: the sum of all losses over the number of all target tokens."""
 
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from transformer_mt.device import autocast, is_compiler_error, is_out_of_memory
 from transformer_mt.errors import WorkError
 from transformer_mt.messages import say
 from transformer_mt.model.interface import TranslationModel
+from transformer_mt.model.positions import LearnedPositions
 from transformer_mt.model.recorder import AttentionRecorder
 from transformer_mt.training.parallel.distributed import Ranks, needs_equal_passes, no_grad_sync
 from transformer_mt.training.parallel.sharding import full_tensor
@@ -51,14 +53,16 @@ class PendingResult:
 
 
 def compiled_for_all_sizes(hidden: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """`hidden`, compiled once, sizes being variables: another graph takes as long as a thousand updates."""
-    # Both are torch's own affairs: another version may not have them.
-    settings, only_large = torch.fx.experimental._config, "triton.mix_order_reduction"
+    """`hidden` as one graph whose sizes are variables: to compile another takes as long as many updates.
+
+    Both settings are private to torch; a version without them may compile more graphs.
+    """
+    settings, for_large = torch.fx.experimental._config, "triton.mix_order_reduction"
     if hasattr(settings, "use_duck_shape"):
-        settings.use_duck_shape = False  # sizes that are equal in the first batch are not always
-    # What the inductor does for large batches alone would give the last batch of an epoch its own graph.
-    is_known = only_large in torch._inductor.list_options()
-    return torch.compile(hidden, dynamic=True, options={only_large: False} if is_known else None)
+        settings.use_duck_shape = False  # else sizes that are equal in the first batch must always be equal
+    # A reduction that the inductor uses for large batches only: the last batch of an epoch is small.
+    is_known = for_large in torch._inductor.list_options()
+    return torch.compile(hidden, dynamic=True, options={for_large: False} if is_known else None)
 
 
 class Objective(nn.Module):
@@ -82,6 +86,8 @@ class Objective(nn.Module):
         self._must_compile, self._alignment_weight = must_compile, alignment_weight
         self._copies = WeightCopies(model.blocks) if copies_weights else None
         self._hidden = compiled_for_all_sizes(model.hidden) if compiled and model.compiles else model.hidden
+        positions = [part.max_length for part in model.modules() if isinstance(part, LearnedPositions)]
+        self._longest = min(positions, default=sys.maxsize)
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         kind = batch.src.device.type
@@ -99,14 +105,15 @@ class Objective(nn.Module):
         return loss, nll
 
     def _hidden_of(self, batch: Batch, recorder: AttentionRecorder | None) -> Tensor:
-        inputs = batch.src, batch.src_mask, batch.tgt_in, recorder
-        T = batch.tgt_in.size(1)
-        if 1 in (*batch.src.shape, T):  # for each such size there would be another graph
+        inputs, T = (batch.src, batch.src_mask, batch.tgt_in, recorder), batch.tgt_in.size(1)
+        # The inductor aligns what attention keeps for its backward pass, which would give lengths of whole
+        # eights a graph of their own. They get a position of padding (id 0) that no other position sees.
+        padding = int(self._hidden != self.model.hidden and T % 8 == 0)
+        # For each side of 1 there would be another graph, too.
+        if 1 in (*batch.src.shape, T) or T + padding > self._longest:
             return self.model.hidden(*inputs)
-        if self._hidden != self.model.hidden and T % 8 == 0:
-            # Lengths of whole eights would have a graph of their own: the inductor aligns what attention
-            # keeps for its backward pass. The position more is PAD (0), which no other sees.
-            inputs = batch.src, batch.src_mask, F.pad(batch.tgt_in, (0, 1)), recorder
+        if padding:
+            inputs = batch.src, batch.src_mask, F.pad(batch.tgt_in, (0, padding)), recorder
         try:
             return self._hidden(*inputs)[:, :T]
         except (RuntimeError, CalledProcessError) as error:
