@@ -51,6 +51,8 @@ class ChainConfig(Section):
     """
     teachers: dict[str, Any] = Field({})
     """Settings of these models that win over those of `backward` and `forward`, as train.max_updates."""
+    student: dict[str, Any] = Field({})
+    """Settings of the model that is trained last; they win over those of `forward`."""
     decode: dict[str, Any] = Field({})
     """Settings of the search of the models that translate; they win over their configs'."""
     filter: FilterConfig = FilterConfig(copy=True, script=True)
@@ -111,7 +113,7 @@ def run_chain(path: Path, out: Path | None, fresh: bool = False) -> Path:
     """
     chain = load_yaml(ChainConfig, path)
     folder = out or Path("runs") / chain.name
-    forward = load_config(path.parent / chain.forward)
+    forward = _config(path, chain.forward, "student", chain.student)
     _check_folder_and_rules(chain, folder, forward, fresh)
     steps = _steps(chain, path, forward)
     if fresh:
@@ -159,7 +161,7 @@ def _steps(chain: ChainConfig, path: Path, forward: Config) -> list[Step]:
         raise InputError(f"{path}: backward must be a config where diversify is on, but is a folder")
     sides = [("backward", chain.backward, False), ("forward", chain.forward, True)]
     teachers = [
-        (name, _teacher(chain, path, file), _own_text(forward.data, is_source), is_source)
+        (name, _config(path, file, "teachers", chain.teachers), _own_text(forward.data, is_source), is_source)
         for name, file, is_source in sides
     ]
     for number in range(chain.diversify):
@@ -181,11 +183,12 @@ def _own_text(data: DataConfig, is_source: bool) -> TextSource:
     return text
 
 
-def _teacher(chain: ChainConfig, path: Path, file: str) -> Config:
+def _config(path: Path, file: str, key: str, settings: dict[str, Any]) -> Config:
+    """The config in a file beside that of the chain, with the settings of one of the chain's keys."""
     try:
-        return load_config(path.parent / file, as_overrides(chain.teachers))
+        return load_config(path.parent / file, as_overrides(settings))
     except InputError as error:
-        raise InputError(str(error).replace("command line: ", f"{path}: teachers: ")) from None
+        raise InputError(str(error).replace("command line: ", f"{path}: {key}: ")) from None
 
 
 def _texts(chain: ChainConfig, path: Path) -> TextSource:

@@ -318,14 +318,25 @@ def test_models_of_both_directions_translate_the_pairs_themselves(chain, tmp_pat
     """Each is trained once, and the forward model learns from all that they wrote."""
     values = yaml.safe_load(chain.read_text())
     del values["text"], values["tag"]
-    chain.write_text(yaml.safe_dump({**values, "diversify": 2, "teachers": {"train.max_updates": 8}}))
+    chain.write_text(
+        yaml.safe_dump(
+            {
+                **values,
+                "diversify": 2,
+                "teachers": {"train.max_updates": 8},
+                "student": {"train.max_updates": 6, "model.dropout": 0.2},
+            }
+        )
+    )
     folder = run_chain(chain, tmp_path / "chain")
     names = [corpus["name"] for corpus in json.loads((folder / "data.json").read_text())]
     assert names == ["toy train", "backward-1", "forward-1", "backward-2", "forward-2"]
     configs = {name: load_config(folder.parent / name / "config.yaml") for name in names[1:]}
     assert [config.seed for config in configs.values()] == [1, 1, 2, 2]
     assert {config.train.max_updates for config in configs.values()} == {8}
-    assert load_config(folder / "config.yaml").train.max_updates == 4
+    assert {config.model.dropout for config in configs.values()} == {0.1}
+    student = load_config(folder / "config.yaml")
+    assert (student.train.max_updates, student.model.dropout) == (6, 0.2)
     pairs = list(toy.generate("train", 1500))
     english, german = ({pair[side] for pair in pairs} for side in (0, 1))
     for name, original, column in (("backward-1", english, "en"), ("forward-2", german, "de")):
@@ -346,6 +357,7 @@ def test_models_of_both_directions_translate_the_pairs_themselves(chain, tmp_pat
             {"diversify": 1, "teachers": {"train.max_update": 2}},
             "chain.yaml: teachers: `train.max_update` is not a key; did you mean",
         ),
+        ({"student": {"model.dropout": 2}}, "chain.yaml: student: `model.dropout` must be less than 1"),
         ({"decode": {"beam": 0}}, "decode: `beam` must be greater than 0, but is 0"),
         ({"decode": {"sample": 1}}, "decode: `sample` is not a key"),
         ({"filter": {"detokenize": True}}, "filter must hold rules that drop pairs"),

@@ -77,7 +77,7 @@ def to_itself(attention, x, causal):
 
 
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("way", ["rotate_on_cpu", "rotate_by_formula"])
+@pytest.mark.parametrize("way", ["rotate_by_products", "rotate_by_formula"])
 def test_rotary_turns_pairs_by_their_place(inputs, causal, way, monkeypatch):
     monkeypatch.setattr(Rotary, "rotate", getattr(Rotary, way))
     x = inputs[0]
@@ -102,7 +102,7 @@ def test_rotary_turns_pairs_by_their_place(inputs, causal, way, monkeypatch):
 def test_both_ways_to_rotate_agree_far_out_too(dtype):
     x = torch.randn(2, 3, 4, 8, dtype=dtype)
     there = Positions(torch.tensor([0, 7, 700, 5000]), torch.arange(1), end=5001)
-    one, other = Rotary().rotate_on_cpu(x, there), Rotary().rotate_by_formula(x, there)
+    one, other = Rotary().rotate_by_products(x, there), Rotary().rotate_by_formula(x, there)
     assert one.dtype == other.dtype == dtype
     torch.testing.assert_close(one, other, atol=1e-6 if dtype == torch.float32 else 0.05, rtol=1e-2)
     torch.testing.assert_close(one.float().norm(), x.float().norm(), rtol=1e-2, atol=0)  # it only turns

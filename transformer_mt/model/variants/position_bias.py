@@ -44,9 +44,9 @@ class Rotary(PositionBias):
         self._turns = torch.empty(0)  # not a buffer: that would be rounded in a model in bfloat16
 
     def rotate(self, x_BHTK: Tensor, positions: Positions) -> Tensor:
-        # Compiled, the formula is one kernel; the compiler knows no complex numbers.
-        by_products = not torch.compiler.is_compiling() and uses_cpu_code(x_BHTK)
-        return (self.rotate_on_cpu if by_products else self.rotate_by_formula)(x_BHTK, positions)
+        # Compiled, the formula is one kernel; the compiler knows no complex numbers, nor does every Mac.
+        by_formula = torch.compiler.is_compiling() or x_BHTK.device.type == "mps"
+        return (self.rotate_by_formula if by_formula else self.rotate_by_products)(x_BHTK, positions)
 
     def rotate_by_formula(self, x_BHTK: Tensor, positions: Positions) -> Tensor:
         angle = _angles(positions.queries, x_BHTK.size(-1))
@@ -56,13 +56,14 @@ class Rotary(PositionBias):
         even, odd = x_BHTK.unflatten(-1, (-1, 2)).unbind(-1)
         return x_BHTK * cos_TK + torch.stack([-odd, even], dim=-1).flatten(-2) * sin_TK
 
-    def rotate_on_cpu(self, x_BHTK: Tensor, positions: Positions) -> Tensor:
+    def rotate_by_products(self, x_BHTK: Tensor, positions: Positions) -> Tensor:
         """The same by products of complex numbers, in float32: on a CPU forward and backward take a third of
-        the time.
+        the time, and on a GPU a fifth of the operations.
         """
         turns = self._turns  # local reference: another thread may replace self._turns
-        if len(turns) < positions.end:
-            angle = _angles(torch.arange(max(512, 2 * positions.end)), x_BHTK.size(-1))
+        if len(turns) < positions.end or turns.device != x_BHTK.device:
+            all_positions = torch.arange(max(512, 2 * positions.end), device=x_BHTK.device)
+            angle = _angles(all_positions, x_BHTK.size(-1))
             self._turns = turns = torch.polar(torch.ones_like(angle), angle)
         wide = x_BHTK.to(torch.promote_types(x_BHTK.dtype, torch.float32))
         turned = torch.view_as_complex(wide.unflatten(-1, (-1, 2))) * turns[positions.queries]
