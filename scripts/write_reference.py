@@ -299,7 +299,7 @@ def _first_comment(path: Path) -> str:
     """The first sentence of the comment at the head of a config."""
     lines = path.read_text(encoding="utf-8").split("\n")
     comment = " ".join(line.lstrip("# ") for line in takewhile(lambda line: line.startswith("#"), lines))
-    return comment.split(". ")[0].rstrip(".") + "."
+    return re.split(r"(?<!et al)\. ", comment)[0].rstrip(".") + "."
 
 
 PAGES = {

@@ -1,6 +1,6 @@
 """The first pass over the training corpora: the drop reason of each row, and the vocabulary.
 
-Rows are numbered over all corpora, one after the other. The second pass is in `shards.py`.
+Rows are numbered over all corpora, one after the other. The second pass is in `second_pass.py`.
 """
 
 import json
