@@ -96,6 +96,21 @@ def test_synthetic_entries_are_not_scored_and_have_no_reference_of_a_test_set(pr
     assert "in validation or test" not in data.corpora[1].counts
 
 
+def test_held_out_targets_are_not_learned_from_with_a_source_that_a_model_wrote(prepared, tmp_path):
+    """As in a chain whose backward model translates the pairs themselves."""
+    plain = write(tmp_path / "a.tsv", PAIRS[:1500])
+    written = [(f"{src} now", tgt) for src, tgt in PAIRS[:1500]]
+    made = {**write(tmp_path / "b.tsv", written), "synthetic": True}
+    data = prepared(train=[plain, made], valid={"from_train": {"share": 0.1}})
+    held_out = {tgt for _, tgt in valid_pairs(data)}
+    assert len(held_out) > 100
+    learnt = {tuple(data.train.tgt(i).tolist()) for i in range(data.sizes[0], len(data.train))}
+    assert not learnt & set(map(tuple, data.tokenizer.encode_tgt(sorted(held_out))))
+    other = prepared(train=[plain, {**made, "synthetic": False}], valid={"from_train": {"share": 0.1}})
+    counts = [each.corpora[1].counts["held out"] for each in (data, other)]
+    assert counts[0] > counts[1] + 100  # in both a tenth of the sources that are new
+
+
 def test_a_share_that_holds_nothing_out_is_told(prepared, tmp_path):
     with pytest.raises(
         InputError, match=r"data.valid.from_train must hold out at least one pair, .* raise its share"

@@ -37,8 +37,10 @@ class TrainingCorpus:
     """The target language, where there are several."""
     held_out_targets: Set[int] = frozenset()
     """Keys of targets that its pairs must not have."""
-    is_text: bool = False
-    """True for plain text. Targets of pairs that earlier corpora hold out are held out of it, too."""
+    lone_side: Literal[0, 1] | None = None
+    """The side that may be the target of a pair whose source is elsewhere: of plain text, or of pairs that a
+    model wrote a side of. Targets that earlier corpora hold out are held out here, too.
+    """
     pair_sources: Iterable[str] | None = None
     """The source of each row's pair, if the rows are one side of pairs: a pair is held out by its source."""
 
@@ -56,16 +58,16 @@ class ReasonFile:
         remove_duplicates: bool | Literal["near"],
         splits: Sequence[HeldOutSplit] = (),
         left_out: frozenset[int] = frozenset(),
-        has_text: bool = False,
+        has_lone_sides: bool = False,
     ) -> None:
         """`held_out` are the source keys of the validation and test sets; `splits` take theirs from the
-        rows. Of what they do not take, sources with a key among those `left_out` are dropped. `has_text`: at
-        least one corpus is plain text.
+        rows. Of what they do not take, sources with a key among those `left_out` are dropped.
+        `has_lone_sides`: at least one corpus has one.
         """
         self._left_out = left_out
         self._folder, self._held_out, self._remove_duplicates = folder, held_out, remove_duplicates
         self._splits = splits
-        self._has_text, self._held_out_targets = has_text, set[int]()
+        self._has_lone_sides, self._held_out_targets = has_lone_sides, set[int]()
         self.sizes: list[int] = []
         """Rows of each corpus, after `walk`."""
         folder.mkdir(parents=True, exist_ok=True)
@@ -139,10 +141,11 @@ class ReasonFile:
                 if split.takes(source_key):
                     if corpus.may_be_scored:
                         split.add(source_key, row, pair)
-                    if self._has_text and not corpus.is_text:
+                    if self._has_lone_sides and corpus.lone_side is None:
                         self._held_out_targets.add(sentence_key(pair[1]))
                     return HELD_OUT
-            if corpus.is_text and key in self._held_out_targets:
+            lone_side = corpus.lone_side
+            if lone_side is not None and sentence_key(pair[lone_side]) in self._held_out_targets:
                 return HELD_OUT
             if key in self._left_out:
                 return LEAKED

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate, compress
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 
@@ -80,7 +80,7 @@ def first_pass(
         data.remove_duplicates,
         splits,
         left_out,
-        has_text=any(entry.is_text for entry in data.entries),
+        has_lone_sides=any(entry.is_text or entry.synthetic for entry in data.entries),
     )
     sample = _evenly_spaced(row_reasons.walk(_corpora(data, held_out.targets | left_out)), TOKENIZER_PAIRS)
     reasons = row_reasons.finish()
@@ -141,11 +141,11 @@ def _corpora(data: DataConfig, held_out_targets: set[int]) -> Iterator[TrainingC
             is_scored = is_scored and entry.language == data.target_lang
         may_be_scored = is_scored and not (entry.tag or entry.synthetic)
         # The source of back-translated text is new, its target may be a reference.
-        is_alone = entry.synthetic or entry.is_text
-        targets = held_out_targets if is_alone else frozenset()
+        lone_side: Literal[0, 1] | None = 0 if entry.is_text else 1 if entry.synthetic else None
+        targets = frozenset() if lone_side is None else held_out_targets
         is_side = entry.is_text and entry.has_both_sides and is_split
         pair_sources = entry.sources_of_pairs(data.languages) if is_side else None
-        yield TrainingCorpus(pairs, rules, may_be_scored, target, targets, entry.is_text, pair_sources)
+        yield TrainingCorpus(pairs, rules, may_be_scored, target, targets, lone_side, pair_sources)
 
 
 def training_pairs(entry: Corpus, data: DataConfig) -> Iterator[Pair]:

@@ -201,6 +201,8 @@ def _key(config: Config, tokenizer: Tokenizer | None, left_out: frozenset[int]) 
         if tokenizer
         else config.tokenizer.model_dump(exclude={"bpe_dropout", "file"}),
     }
+    if any(entry.synthetic for entry in data.entries) and splits_of(data.valid_sets, data.test):
+        facts["held-out targets"] = True  # since 1.0 left out of synthetic pairs
     if left_out:
         facts["left out"] = hashlib.sha256(json.dumps(sorted(left_out)).encode()).hexdigest()
     if data.control_pieces:  # `data.language_pieces` alone changes them
