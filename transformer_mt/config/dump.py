@@ -17,25 +17,36 @@ def dump_config(config: Config, comments: bool = False) -> str:
     """The resolved config as YAML that `load_config` reads back; with each key's meaning as a comment if
     asked.
     """
-    return _dump(config, comments, lambda value, default: True)
+    return _dump(config, comments, lambda section, name: True)
+
+
+def given_settings(config: Config) -> str:
+    """The settings that were given, also those equal to their defaults, as YAML for `load_config`. A parent or
+    a vocabulary may decide the others.
+    """
+    return _dump(config, False, lambda section, name: name in section.model_fields_set)
 
 
 def changed_settings(config: Config) -> str:
     """The settings that differ from their defaults, as YAML that `load_config` reads back."""
-    return _dump(config, False, lambda value, default: value != default)
+    return _dump(
+        config,
+        False,
+        lambda section, name: getattr(section, name) != type(section).model_fields[name].default,
+    )
 
 
-def _dump(config: Config, comments: bool, is_wanted: Callable[[Any, Any], bool]) -> str:
+def _dump(config: Config, comments: bool, is_wanted: Callable[[BaseModel, str], bool]) -> str:
     meanings = {dotted: meaning for dotted, meaning, _ in keys(Config)}
 
     def lines(section: BaseModel, prefix: str, indent: str) -> Iterator[str]:
-        for name, field in type(section).model_fields.items():
+        for name in type(section).model_fields:
             value = getattr(section, name)
             comment = f"  # {meanings[prefix + name]}" if comments else ""
             if isinstance(value, BaseModel) and prefix + name not in CORPORA:
                 below = list(lines(value, f"{prefix}{name}.", indent + "  "))
                 yield from [f"{indent}{name}:{comment}", *below] if below else []
-            elif is_wanted(value, field.default):
+            elif is_wanted(section, name):
                 yield f"{indent}{name}: {flow(value)}{comment}"
 
     return "\n".join(lines(config, "", "")) + "\n"

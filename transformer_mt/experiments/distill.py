@@ -96,7 +96,8 @@ def distill(plan: Plan, config: Config, out: Path | None, fresh: bool = False) -
             _check_folder(folder, plan)
         if plan.warm_start:
             config = warm_started(plan.teachers[0], config, folder / "warm_start")
-    config = Config.model_validate(ranks.broadcast(config.model_dump()))
+    # Only what is given: a parent or a vocabulary may decide the rest.
+    config = Config.model_validate(ranks.broadcast(config.model_dump(exclude_unset=True)))
     entries = _distilled_entries(plan, more_text, config.data, folder, ranks)
     ranks.leave()
     train(with_corpora(config, entries), folder)

@@ -13,7 +13,7 @@ from queue import SimpleQueue
 from typing import IO
 
 from transformer_mt.config import Config
-from transformer_mt.config.dump import dump_config
+from transformer_mt.config.dump import given_settings
 from transformer_mt.config.load import load_config
 from transformer_mt.cpu import usable_cores
 from transformer_mt.errors import InputError, WorkError
@@ -21,12 +21,10 @@ from transformer_mt.evaluation.outputs import matches_model
 from transformer_mt.experiments.job_facts import FACTS_FILE, changed_facts, facts_of_job
 from transformer_mt.experiments.sweep_plan import Job, Sweep
 from transformer_mt.files import write_text
-from transformer_mt.importing.model_folder import parent_of
 from transformer_mt.locks import set_aside
 from transformer_mt.messages import say
 from transformer_mt.progress_bar import duration, time_left
 from transformer_mt.runs.folder import RunFolder
-from transformer_mt.runs.resolve import with_parent
 
 # Seconds between lines that say how far the jobs are.
 _SAY_EVERY = 60.0
@@ -101,11 +99,9 @@ class Runner:
         out of the way, and what was scored otherwise is scored again.
         """
         name, file, facts = f"{job.variant}, seed {job.seed}", job.folder / "job.yaml", facts_of_job(job)
-        parent = parent_of(job.config)  # every key is written: those that are left out are the parent's
-        config = with_parent(job.config, parent.config()) if parent else job.config
         if job.folder.exists():
             training, scoring = changed_facts(job, facts)
-            if not _is_same_training(file, config):
+            if not _is_same_training(file, job.config):
                 training.insert(0, "settings")
             if training:
                 aside = set_aside(job.folder)
@@ -115,7 +111,7 @@ class Runner:
             for scores in RunFolder(job.folder).scores_files():
                 scores.unlink()
         job.folder.mkdir(parents=True, exist_ok=True)
-        write_text(file, dump_config(config))
+        write_text(file, given_settings(job.config))
         write_text(job.folder / FACTS_FILE, json.dumps(facts, indent=1) + "\n")
 
     def _call(self, job: Job, log: IO[str], *words: str) -> None:
@@ -168,7 +164,7 @@ def is_done(job: Job) -> bool:
     if any(changed_facts(job, facts_of_job(job))):
         return False
     file = job.folder / "job.yaml"
-    return file.exists() and file.read_text(encoding="utf-8") == dump_config(job.config)
+    return file.exists() and file.read_text(encoding="utf-8") == given_settings(job.config)
 
 
 def _is_same_training(file: Path, new: Config) -> bool:

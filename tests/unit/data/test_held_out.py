@@ -111,6 +111,41 @@ def test_held_out_targets_are_not_learned_from_with_a_source_that_a_model_wrote(
     assert counts[0] > counts[1] + 100  # in both a tenth of the sources that are new
 
 
+def test_labels_that_a_model_wrote_are_no_references(tmp_path, write_config, monkeypatch):
+    monkeypatch.setenv("TRANSFORMER_MT_CACHE", str(tmp_path / "cache"))
+    for name, rows in (("gold", PAIRS[:300]), ("made", PAIRS[300:600])):
+        lines = "".join(f"{src}\t{i % 2}\n" for i, (src, _) in enumerate(rows))
+        (tmp_path / f"{name}.tsv").write_text(f"text\tlabel\n{lines}", encoding="utf-8")
+    gold = {"file": str(tmp_path / "gold.tsv"), "objective": "classification"}
+    made = {"file": str(tmp_path / "made.tsv"), "objective": "classification", "synthetic": True}
+    languages = {"source_lang": "text", "target_lang": "label", "labels": ["0", "1"], "test": []}
+    path = write_config(
+        data={**languages, "train": [gold, made], "valid": {"from_train": {"share": 0.1}}},
+        tokenizer={"vocab_size": 400},
+        model={"kind": "encoder"},
+    )
+    assert prepare(load_config(path)).corpora[1].counts["kept"] > 200
+
+
+def test_a_set_of_one_direction_is_held_out_where_sources_begin_with_their_language(prepared, tmp_path):
+    """Its sources all begin with the piece of `data.source_lang`."""
+    for name, rows in (("en", PAIRS[:300]), ("nl", PAIRS[300:600])):
+        (tmp_path / f"{name}.src").write_text("".join(f"{src}\n" for src, _ in rows), encoding="utf-8")
+        (tmp_path / f"{name}.tgt").write_text("".join(f"{tgt}\n" for _, tgt in rows), encoding="utf-8")
+    train = [
+        {
+            "source": str(tmp_path / f"{name}.src"),
+            "target": str(tmp_path / f"{name}.tgt"),
+            "source_lang": name,
+        }
+        for name in ("en", "nl")
+    ]
+    data = prepared(
+        train=train, valid={"from_train": {"share": 0.1}}, test=[], language_pieces="both", target_lang="de"
+    )
+    assert data.corpora[1].counts["held out"] > 10 and set(valid_pairs(data)) <= set(PAIRS[:300])
+
+
 def test_a_share_that_holds_nothing_out_is_told(prepared, tmp_path):
     with pytest.raises(
         InputError, match=r"data.valid.from_train must hold out at least one pair, .* raise its share"

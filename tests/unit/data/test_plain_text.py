@@ -8,6 +8,7 @@ import pytest
 from tests.unit.data.test_formats import pack
 from transformer_mt.config import DataConfig
 from transformer_mt.config.load import load_config
+from transformer_mt.data.corpora import toy
 from transformer_mt.data.preparation.prepare import prepare
 from transformer_mt.errors import InputError
 
@@ -105,23 +106,28 @@ def test_lines_of_validation_and_test_sets_are_left_out_on_either_side(
     assert counts["kept"] == 100  # that a text is its own copy is no reason to drop it
 
 
-def test_a_side_of_pairs_is_held_out_with_its_pair(tmp_path, write_config, monkeypatch):
-    """So what is denoised first has no reference of the translation that begins with it."""
+@pytest.mark.parametrize("change", ["", "detokenize", "reverse"])
+def test_a_side_of_pairs_is_held_out_with_its_pair(tmp_path, write_config, monkeypatch, change):
+    """So what is denoised first has no reference of the translation that begins with it, whatever the pairs
+    are before they are held out.
+    """
     monkeypatch.setenv("TRANSFORMER_MT_CACHE", str(tmp_path / "cache"))
-    pairs = {"toy": "train", "size": 600}
-    held_out = {"from_train": {"share": 0.1}}
+    rows = [(f"{src[:-1]} .", f"{tgt[:-1]} .") for src, tgt in toy.generate("train", 600)]
+    (tmp_path / "a.tsv").write_text("en\tde\n" + "".join(f"{src}\t{tgt}\n" for src, tgt in rows))
+    pairs = {"file": str(tmp_path / "a.tsv"), "columns": ["en", "de"]}
+    data = {"valid": {"from_train": {"share": 0.1}}, "test": []}
+    if change == "reverse":
+        pairs |= {"source_lang": "en", "target_lang": "de", "reverse": True}
+        data |= {"source_lang": "de", "target_lang": "en"}
+    elif change:
+        data["filter"] = {"detokenize": True}
     sides = [{**pairs, "language": language, "objective": "denoise"} for language in ("en", "de")]
-    tokenizer = {"vocab_size": 420}
     translated, denoised = (
-        prepare(
-            load_config(
-                write_config(data={"train": train, "valid": held_out, "test": []}, tokenizer=tokenizer)
-            )
-        )
+        prepare(load_config(write_config(data={"train": train, **data}, tokenizer={"vocab_size": 420})))
         for train in (pairs, sides)
     )
-    references = [target for _, (target,) in translated.valid[0].sentences]
-    restored = [target for _, (target,) in denoised.valid[0].sentences]
+    references = {target for _, (target,) in translated.valid[0].sentences}
+    restored = {target for _, (target,) in denoised.valid[0].sentences}
     assert len(references) > 30 and restored == references  # the text of the target language
     counts = [corpus.counts["held out"] for corpus in denoised.corpora]
     assert counts == [translated.corpora[0].counts["held out"]] * 2

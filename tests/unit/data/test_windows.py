@@ -53,6 +53,17 @@ def prepared(tmp_path, monkeypatch):
     return prepared
 
 
+def test_documents_are_found_again_where_a_file_divides_the_same_pairs_otherwise(prepared, monkeypatch):
+    def num_documents():
+        _, data, _ = prepared()
+        return sum(len(data.facts.starts.src(i)) > 0 for i in range(len(data.train)))
+
+    before = num_documents()
+    alone = [[line] for lines in DOCUMENTS for line in lines]
+    monkeypatch.setattr(f"{__name__}.DOCUMENTS", alone)
+    assert num_documents() == before + len(alone) - 4
+
+
 def texts(data, ids):
     """The sentences of one side of a training pair."""
     piece, parts = data.tokenizer.control_id(SENTENCE), [[]]

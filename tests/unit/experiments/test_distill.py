@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+import yaml
 
 from transformer_mt import Translator
 from transformer_mt.config.dump import dump_config
@@ -254,6 +255,22 @@ def test_a_student_starts_over_where_asked(tiny_run, write_config, tmp_path, mon
     (aside,) = (path for path in tmp_path.iterdir() if path.name.startswith("student.") and path.is_dir())
     assert (aside / "mine.txt").exists() and f"the old folder is now {aside}" in said
     assert (folder / "distilled.jsonl").exists() and not (folder / "mine.txt").exists()
+
+
+@pytest.mark.parametrize("origin", ["init_from", "tokenizer.file"])
+def test_a_student_leaves_to_its_parent_or_vocabulary_what_they_decide(
+    tiny_run, write_config, tmp_path, monkeypatch, origin
+):
+    from transformer_mt.experiments import distill
+
+    where = {"init_from": tiny_run, "tokenizer.file": tiny_run / "tokenizer.model"}[origin]
+    path = write_config()
+    given = yaml.safe_load(path.read_text())
+    given = {key: given[key] for key in ("data", "train")}
+    path.write_text(yaml.safe_dump(given), encoding="utf-8")
+    config = load_config(path, ["data.train={toy: train, size: 10}", "name=student", f"{origin}={where}"])
+    _, begun = entries_of(distill, distill.Plan([tiny_run]), config, tmp_path / "student", monkeypatch)
+    assert not begun.model.model_fields_set and "vocab_size" not in begun.tokenizer.model_fields_set
 
 
 def entries_of(distill, plan, config, folder, monkeypatch):

@@ -11,7 +11,8 @@ import pytest
 import yaml
 
 from tests.conftest import TINY
-from transformer_mt.config.dump import dump_config
+from transformer_mt.config.dump import given_settings
+from transformer_mt.config.load import load_config
 from transformer_mt.errors import InputError
 from transformer_mt.experiments import sweep_jobs as jobs
 from transformer_mt.experiments.sweep_jobs import Runner, is_done
@@ -19,6 +20,7 @@ from transformer_mt.experiments.sweep_plan import load_sweep
 from transformer_mt.experiments.sweep_table import write_table
 from transformer_mt.locks import lock_folder
 from transformer_mt.runs.folder import RunFolder
+from transformer_mt.runs.resolve import Origin, with_origin
 
 SWEEP = {
     "base": "tiny.yaml",
@@ -111,7 +113,7 @@ def finish(job, words=("a b c d e f",) * 20, bleu=30.0):
     """The folder a finished and scored job leaves."""
     folder = job.folder
     (folder / "evaluation").mkdir(parents=True)
-    (folder / "job.yaml").write_text(dump_config(job.config), encoding="utf-8")
+    (folder / "job.yaml").write_text(given_settings(job.config), encoding="utf-8")
     score = {"name": "BLEU", "value": bleu, "signature": "sig"}
     entries = [
         {
@@ -281,6 +283,24 @@ def test_a_config_of_another_version_counts_as_trained_otherwise(write_sweep, tm
     (sweep.jobs[0].folder / "job.yaml").write_text("model: {no_such_key: 1}\n", encoding="utf-8")
     assert Runner(sweep, [None]).run(lambda: None) == []
     assert len(list(sweep.jobs[0].folder.parent.glob("seed-1.old-*"))) == 1
+
+
+def test_what_a_parent_or_a_vocabulary_decides_is_left_to_them(write_sweep, tiny_run, tmp_path):
+    """A job's file holds what the sweep says: all keys would contradict them, or differ from the sweep's."""
+    path = write_sweep(variants={"a": None}, seeds=[1])
+    shared = {"data": TINY["data"], "train": TINY["train"]}
+    for number, origin in enumerate(
+        ({"init_from": str(tiny_run)}, {"tokenizer": {"file": str(tiny_run / "tokenizer.model")}})
+    ):
+        (tmp_path / "tiny.yaml").write_text(yaml.safe_dump({**shared, **origin}), encoding="utf-8")
+        (job,) = load_sweep(path, [], tmp_path / f"out-{number}").jobs
+        Runner(load_sweep(path, [], tmp_path / f"out-{number}"), [None])._make_ready(job)
+        again = load_config(job.folder / "job.yaml")
+        assert again == job.config and again.model.model_fields_set == job.config.model.model_fields_set
+        parent = RunFolder(tiny_run) if number == 0 else None
+        origin = Origin(parent=parent.config(), parent_tokenizer=parent.tokenizer()) if parent else Origin()
+        settled, tokenizer = with_origin(again, origin)
+        assert tokenizer is not None and settled.tokenizer.vocab_size == tokenizer.src.vocab_size()
 
 
 def test_a_table_that_cannot_be_written_stops_no_training(write_sweep, tmp_path, monkeypatch, said):

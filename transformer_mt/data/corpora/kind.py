@@ -198,9 +198,9 @@ class Corpus(Section):
             return ((pair[side], pair[side]) for pair in pairs)
         return ((tgt, src) for src, tgt in pairs) if self.reverse else pairs
 
-    def sources_of_pairs(self, languages: Languages) -> Iterator[str]:
-        """The source of each pair that plain text is a side of: pairs are held out by their source."""
-        return (src for src, _ in self.stored_pairs(self.stored_languages(languages)))
+    def pairs_of_text(self, languages: Languages) -> Iterator[Pair]:
+        """The pairs that plain text is a side of, as a corpus of translations reads them."""
+        return self.model_copy(update={"language": None}).read(languages)
 
     def _location(self) -> str:
         return self.describe()

@@ -31,8 +31,15 @@ class DocumentStarts:
         self._fingerprint, self._raw_rows = tokenizer.fingerprint, RawRows(config, pairs, tokenizer)
 
     def identity(self) -> list[object]:
-        """Facts that change when the documents do, apart from the pairs."""
-        return [_FORMAT, self._fingerprint, [entry.documents for entry in self._config.data.entries]]
+        """Facts that change when the documents do, apart from the pairs: a file may get other boundaries of
+        the same pairs.
+        """
+        entries = self._config.data.entries
+        return [
+            _FORMAT,
+            self._fingerprint,
+            [entry.identity() if entry.documents else None for entry in entries],
+        ]
 
     def chunks(self) -> Iterator[Chunk]:
         """A source of one piece for the first pair of a document, of none for the others."""

@@ -137,15 +137,28 @@ def _corpora(data: DataConfig, held_out_targets: set[int]) -> Iterator[TrainingC
         if entry.is_text and len(data.objectives) > 1:
             target += entry.objective  # the same text may be learned from in several ways
         is_scored = data.objective_of(entry) == data.main_objective
+        if data.language_pieces == "both" and entry.objective == "translation":
+            is_scored = is_scored and data.languages_of(entry) == data.languages  # a set is of one direction
         if not data.directions and len(data.targets) > 1:  # a held-out set is of one language
             is_scored = is_scored and entry.language == data.target_lang
         may_be_scored = is_scored and not (entry.tag or entry.synthetic)
-        # The source of back-translated text is new, its target may be a reference.
-        lone_side: Literal[0, 1] | None = 0 if entry.is_text else 1 if entry.synthetic else None
+        # The source of back-translated text is new, its target may be a reference; a label is none.
+        is_translated = entry.synthetic and entry.objective == "translation"
+        lone_side: Literal[0, 1] | None = 0 if entry.is_text else 1 if is_translated else None
         targets = frozenset() if lone_side is None else held_out_targets
         is_side = entry.is_text and entry.has_both_sides and is_split
-        pair_sources = entry.sources_of_pairs(data.languages) if is_side else None
+        pair_sources = _sources_of_pairs(entry, data) if is_side else None
         yield TrainingCorpus(pairs, rules, may_be_scored, target, targets, lone_side, pair_sources)
+
+
+def _sources_of_pairs(entry: Corpus, data: DataConfig) -> Iterator[str]:
+    """The source of each pair that plain text is a side of, as training on these pairs would read it: pairs
+    are held out by their source.
+    """
+    stored = entry.stored_languages(data.languages)
+    languages = stored[::-1] if entry.reverse else stored
+    pairs = repaired(entry.pairs_of_text(data.languages), data.filter_of(entry), languages)
+    return (src for src, _ in pairs)
 
 
 def training_pairs(entry: Corpus, data: DataConfig) -> Iterator[Pair]:

@@ -201,14 +201,18 @@ def _key(config: Config, tokenizer: Tokenizer | None, left_out: frozenset[int]) 
         if tokenizer
         else config.tokenizer.model_dump(exclude={"bpe_dropout", "file"}),
     }
-    if any(entry.synthetic for entry in data.entries) and splits_of(data.valid_sets, data.test):
-        facts["held-out targets"] = True  # since 1.0 left out of synthetic pairs
+    splits = splits_of(data.valid_sets, data.test)
+    # What 1.0 holds out otherwise than the versions before it
+    if any(entry.synthetic and (splits or entry.objective == "classification") for entry in data.entries):
+        facts["held-out targets"] = True
+    if splits and any(entry.is_text and entry.has_both_sides for entry in data.entries):
+        facts["held-out sides"] = True
     if left_out:
         facts["left out"] = hashlib.sha256(json.dumps(sorted(left_out)).encode()).hexdigest()
     if data.control_pieces:  # `data.language_pieces` alone changes them
         facts["pieces"] = [data.pieces_before(corpus) for corpus in (*data.entries, *data.valid_sets)]
         if data.language_pieces == "both":
-            facts["target pieces"] = True
+            facts["target pieces"] = "of one direction" if splits else True
         if data.all_labels:
             facts["labels"] = data.all_labels
         if inside := data.pieces_inside:
