@@ -21,8 +21,8 @@ def dump_config(config: Config, comments: bool = False) -> str:
 
 
 def given_settings(config: Config) -> str:
-    """The settings that were given, also those equal to their defaults, as YAML for `load_config`. A parent or
-    a vocabulary may decide the others.
+    """The settings that were given, also those equal to their defaults, as YAML for `load_config`. A parent
+    or a vocabulary may decide the others.
     """
     return _dump(config, False, lambda section, name: name in section.model_fields_set)
 

@@ -58,7 +58,7 @@ class Evaluation:
         summary = {
             "corpus": test.corpus, "sentences": len(self.rows), "search": self.search, "scores": scores,
             "decode": self.decode, "tag": self.tag, "languages": self.languages, "weights": self.weights,
-            "results": RESULTS,
+            "results": RESULTS, "documents": test.division,
         }  # fmt: skip
         try:
             folder.evaluation.mkdir(parents=True, exist_ok=True)

@@ -24,6 +24,7 @@ from transformer_mt.experiments.synthetic import (
     SyntheticCorpusTask,
     TextSource,
     check_columns,
+    check_links,
     counts_in_words,
     make_corpus,
     with_corpora,
@@ -131,6 +132,7 @@ def _check_folder_and_rules(chain: ChainConfig, folder: Path, forward: Config, f
         )
     languages = forward.data.source_lang, forward.data.target_lang
     check_columns(languages)
+    check_links(forward)
     rules_of(chain.filter, languages)  # an extra that is missing, or a language that a rule does not know
 
 

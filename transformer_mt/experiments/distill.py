@@ -27,6 +27,7 @@ from transformer_mt.experiments.synthetic import (
     PairSelection,
     SyntheticCorpusTask,
     TextSource,
+    check_links,
     counts_in_words,
     make_corpus,
     with_corpora,
@@ -135,6 +136,12 @@ def _check_student(plan: Plan, config: Config) -> None:
             "data.filter.model_score of the student must be left out; choose by the teacher's score with ",
             Setting("keep"),
         )
+    check_links(config)
+    if config.data.context.sentences > 1 and not plan.with_references:
+        raise InputError(
+            "data.context.sentences of the student must be 1, as its teacher's translations are in no "
+            "documents, or it must learn from them, too: ", Setting("references"),
+        )  # fmt: skip
     if plan.warm_start:
         check_warm_start(plan.teachers[0], config)
 
@@ -235,7 +242,7 @@ def _distilled_entries(
         file = folder / ("distilled.jsonl" if len(entries) == 1 else f"distilled-{number}.jsonl")
         languages = data.languages_of(entry)
         columns = _translate(plan, TextSource.of_corpora(data, [entry]), entry.tag, languages, file, ranks)
-        kept = entry.model_dump(include=set(Corpus.model_fields), exclude={"filter", "reverse"})
+        kept = entry.model_dump(include=set(Corpus.model_fields), exclude={"filter", "reverse", "documents"})
         kept |= {"source_lang": languages[0], "target_lang": languages[1]}
         found.append(FileCorpus(**kept, file=str(file), columns=list(columns), filter=FilterConfig()))
     if more_text is not None:
@@ -277,8 +284,9 @@ def _timed(
     name: str, translator: Translator, test: EvaluationSet, rules: EvaluateConfig, megabytes: float
 ) -> Row:
     """The speed and the scores of the translator, with the test set's tag before each source."""
-    options = Options(tag=_known_tag(test.tag, translator))
-    list(translator.stream(test.sources[:32], options))  # what is done once is not measured
+    options = Options(tag=_known_tag(test.tag, translator), documents=test.documents)
+    few = range(min(32, len(test.sources)))  # what is done once is not measured
+    list(translator.stream([test.sources[i] for i in few], options.of_lines(few)))
     start = time.perf_counter()
     results = list(translator.stream(test.sources, options))
     seconds = time.perf_counter() - start

@@ -4,14 +4,17 @@ program.
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
-from transformer_mt.config import DataConfig
+from transformer_mt.config import Config
 from transformer_mt.data.corpora.evaluation_sets import read_set
 from transformer_mt.data.corpora.held_out import AnySet
+from transformer_mt.data.corpora.kind import EvaluationSentence
+from transformer_mt.data.preparation.first_pass import training_pairs
 from transformer_mt.errors import InputError
+from transformer_mt.evaluation.outputs import set_of_file
 from transformer_mt.experiments.sweep_plan import Job
 from transformer_mt.files import digest, missing
 from transformer_mt.importing.model_folder import parent_of
@@ -20,7 +23,7 @@ from transformer_mt.text.hashes import sentence_key
 from transformer_mt.version import RESULTS
 
 FACTS_FILE = "job.json"
-_TRAINING = ("training data", "validation data", "vocabulary", "parent")
+_TRAINING = ("training data", "validation data", "vocabulary", "parent", "other files")
 _SCORING = ("test data", "versions of the program")
 
 
@@ -31,6 +34,7 @@ def facts_of_job(job: Job) -> dict[str, str]:
         "training data": _content(data.entries),
         "vocabulary": _files(map(Path, job.config.tokenizer.files)),
         "parent": str(parent.weights_digest()) if (parent := parent_of(job.config)) else "",
+        "other files": _files(_other_files(job.config)),
         "validation data": _content(data.valid_sets),
         "test data": _content(data.test),
         "versions of the program": str(RESULTS),
@@ -61,6 +65,22 @@ def _facts(corpus: AnySet) -> list[str]:
     return [keys, _files(files)]
 
 
+def _other_files(config: Config) -> Iterator[Path]:
+    """The files that the training reads besides its corpora, its vocabulary and its parent."""
+    data = config.data
+    for path in (
+        data.terms.file,
+        data.memory.file,
+        data.new_pieces.text,
+        *config.train.guided_alignment.files,
+    ):
+        if path is not None:
+            yield Path(path)
+    scores = [chosen for entry in data.entries if (chosen := data.filter_of(entry).model_score)]
+    for folder in sorted({folder for chosen in scores for folder in (chosen.forward, chosen.backward)}):
+        yield RunFolder(Path(folder)).model_file or Path(folder)
+
+
 def _files(paths: Iterable[Path]) -> str:
     """A hash of the contents of files."""
     return " ".join(_digest(path, path.stat().st_size, path.stat().st_mtime_ns) for path in _there(paths))
@@ -80,19 +100,31 @@ def _digest(path: Path, size: int, time: int) -> str:
 
 
 def _touches_training(job: Job) -> bool:
-    """Whether a sentence that is in the test sets now or was before, but not both, is a training source."""
+    """Whether a sentence that is in the test sets now or was before, but not both, is a training source, or
+    on any side where targets of test sets are left out, too.
+    """
     data, run = job.config.data, RunFolder(job.folder)
-    before, now = set(), set()
+    before, now = set[int](), set[int]()
     for i, corpus in enumerate(data.test):
         file = run.translations_file(f"test-{i}")
         if not file.exists():
             return True
-        before |= {sentence_key(json.loads(line)["source"]) for line in file.read_text("utf-8").splitlines()}
+        sentences = set_of_file(file).sentences
+        before |= _keys(sentences)
         if not corpus.is_held_out:
-            now |= {sentence_key(src) for src, _ in read_set(corpus, data.languages, run.path, "test")}
+            now |= _keys(read_set(corpus, data.languages, run.path, "test"))
     differs = before ^ now
-    return bool(differs) and any(sentence_key(src) in differs for src in _sources(data))
+    if not differs:
+        return False
+    for entry in data.entries:
+        sides = 2 if entry.is_text or entry.synthetic or len(data.directions) > 1 else 1
+        for pair in training_pairs(entry, data):
+            if any(sentence_key(side.strip()) in differs for side in pair[:sides]):
+                return True
+    return False
 
 
-def _sources(data: DataConfig) -> Iterable[str]:
-    return (src for entry in data.entries for src, _ in entry.read(data.languages))
+def _keys(sentences: Iterable[EvaluationSentence]) -> set[int]:
+    return {
+        sentence_key(text) for src, references in sentences for text in (src, *references) if text.strip()
+    }

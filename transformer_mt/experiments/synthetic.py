@@ -296,6 +296,15 @@ def _reason(row: Row, step: SyntheticCorpusTask, rules: Sequence[Rule]) -> str |
     return next((rule.reason for rule in rules if rule.drops(src, tgt)), None)
 
 
+def check_links(config: Config) -> None:
+    """InputError, before any work, if the corpora that are added would need links of their own."""
+    if config.train.guided_alignment.files:
+        raise InputError(
+            "train.guided_alignment.file must be left out where synthetic corpora are added, which have no "
+            "links; without it an aligner finds those of all"
+        )
+
+
 def with_corpora(config: Config, corpora: Sequence[Corpus]) -> Config:
     """The config with these training corpora; a name that is there already gets a number."""
     named: list[Corpus] = []

@@ -85,8 +85,10 @@ class TokenisedCheck:
         return [self._finding]
 
 
-def pair_checks(languages: tuple[str, str]) -> list[PairCheck]:
-    """The checks that look at one pair at a time. Numbers are compared only between natural languages."""
+def pair_checks(languages: tuple[str, str], is_text: bool = False) -> list[PairCheck]:
+    """The checks that look at one pair at a time. Numbers are compared only between natural languages; plain
+    text is its own copy.
+    """
 
     def either(is_suspect: Callable[[str], bool]) -> Callable[[str, str], bool]:
         return lambda src, tgt: is_suspect(src) or is_suspect(tgt)
@@ -98,10 +100,11 @@ def pair_checks(languages: tuple[str, str]) -> list[PairCheck]:
         lambda rules, data: rules.numbers,
         weight=0.5,
     )
+    copies = PairCheck(
+        "source equals target", "filter: {copy: true}", CopyRule().drops, lambda rules, data: rules.copy
+    )
     checks = [
-        PairCheck(
-            "source equals target", "filter: {copy: true}", CopyRule().drops, lambda rules, data: rules.copy
-        ),
+        *([] if is_text else [copies]),
         PairCheck(
             "wrong script",
             "filter: {script: true}",

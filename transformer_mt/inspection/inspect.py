@@ -90,7 +90,7 @@ def inspect(config: Config) -> Inspection:
         languages = data.languages_of(entry)
         rules = data.filter_of(entry)
         targets = held_out.targets if entry.synthetic or entry.is_text else frozenset()
-        checks = build_checks(languages, identifier, rules.detokenize)
+        checks = build_checks(languages, identifier, rules.detokenize, entry.is_text)
         checks.append(LeakCheck(held_out.sources, targets))
         if terms is not None and languages == data.languages:
             checks.append(terms)
@@ -107,7 +107,7 @@ def inspect(config: Config) -> Inspection:
             continue
         say(f"looking at {corpus.title}")
         languages = data.languages_of(corpus)
-        checks = build_checks(languages, identifier)
+        checks = build_checks(languages, identifier, is_text=corpus.is_text)
         readable, damaged = _without_damaged(corpus, data)
         report = inspect_corpus(corpus.title, readable.read(data.languages), languages, checks)
         report.findings += damaged
@@ -124,12 +124,13 @@ def build_checks(
     languages: tuple[str, str],
     identifier: LanguageIdentifier | None,
     joined: bool | Literal["source", "target"] = False,
+    is_text: bool = False,
 ) -> list[Check]:
     """New checks for a corpus; without an identifier none reports at languages. `joined` is its
-    `filter.detokenize`.
+    `filter.detokenize`; `is_text` says that it is plain text.
     """
     checks: list[Check] = [
-        *pair_checks(languages),
+        *pair_checks(languages, is_text),
         TokenisedCheck(languages, joined),
         RepetitionCheck(languages),
     ]

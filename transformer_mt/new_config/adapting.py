@@ -82,12 +82,12 @@ train:
 
 def _of_parent(parent: str) -> str:
     """The corpora that a run of this project was trained on, as a comment."""
-    entries = [
-        entry
-        for entry in RunFolder(parent).config().data.entries
-        if not isinstance(entry, (ImportedCorpus, ToyCorpus))
-    ]
-    note = "\n    # To forget nothing, add some of what the parent was trained on:"
+    data = RunFolder(parent).config().data
+    entries = [entry for entry in data.entries if not isinstance(entry, (ImportedCorpus, ToyCorpus))]
+    note = "\n    # To forget nothing, add some of what the parent was trained on"
+    if not any(corpus.is_held_out for corpus in data.valid_sets):
+        note += ", and\n    # name files for `valid` and `test`: held-out sets would be pairs that it knows"
+    note += ":"
     return note + "".join(f"\n    # - {flow(entry)}" for entry in entries) if entries else ""
 
 

@@ -29,13 +29,14 @@ def write_denoising(data: Data, out: Path, updates: int) -> str:
         for language in (data.target_lang, data.source_lang):
             entries.append(flow(guess.corpus.model_copy(update={**changes, "language": language})))
     file = denoising_file(out)
+    no_terms = "  terms: {share: 0.0}\n" if data.more else ""  # there are no translations that have them
     text = f"""\
 # Written by `transformer-mt new`: denoising of the text of {out.name}, which that config may begin with.
 # Add text without pairs in these languages: {{text: FILE, language: {data.target_lang}, objective: denoise}}.
 extends: {out.name}
 data:
   train:{"".join(f"{chr(10)}    - {entry}" for entry in entries)}
-train: {{max_updates: {max(100, updates // 2)}, schedule: constant, monitor: loss}}
+{no_terms}train: {{max_updates: {max(100, updates // 2)}, schedule: constant, monitor: loss}}
 """
     write_text(file, text)
     first, second = shlex.quote(str(file)), shlex.quote(str(out))

@@ -79,10 +79,11 @@ def _check_sets(config: Config) -> None:
     data = config.data
     monitor, chosen = config.train.monitor, config.train.monitor_set
     deciding = {data.objective_of(corpus) for corpus in data.valid_sets if chosen in ("mean", corpus.title)}
-    if data.translates and monitor != "loss" and "translation" not in deciding:
+    has_no_score = not deciding & {"translation", "classification"}
+    if has_no_score and (monitor == "exact match" or (data.translates and monitor != "loss")):
         raise InputError(
-            f"train.monitor must be loss, as {chosen}, the validation set that decides, is not translated, "
-            f"but is {monitor}"
+            f"train.monitor must be loss, as {chosen}, the validation set that decides, has no score, but is "
+            f"{monitor}"
         )
     for corpus in data.valid_sets:
         languages = data.languages_of(corpus)

@@ -357,6 +357,10 @@ def test_models_of_both_directions_translate_the_pairs_themselves(chain, tmp_pat
             {"diversify": 1, "teachers": {"train.max_update": 2}},
             "chain.yaml: teachers: `train.max_update` is not a key; did you mean",
         ),
+        (
+            {"student": {"train.guided_alignment": {"weight": 0.1, "file": "a"}}},
+            "train.guided_alignment.file must be left out where synthetic corpora are added",
+        ),
         ({"student": {"model.dropout": 2}}, "chain.yaml: student: `model.dropout` must be less than 1"),
         ({"decode": {"beam": 0}}, "decode: `beam` must be greater than 0, but is 0"),
         ({"decode": {"sample": 1}}, "decode: `sample` is not a key"),

@@ -77,6 +77,22 @@ def test_a_set_that_is_not_there_cannot_decide(run):
         run(words=["train.monitor_set=smal"])
 
 
+def test_a_set_without_a_score_cannot_decide(write_config, tmp_path):
+    (tmp_path / "a.tsv").write_text("text\tlabel\n" + "good\t1\nbad\t0\n" * 30, encoding="utf-8")
+    labelled = {"file": str(tmp_path / "a.tsv"), "objective": "classification", "name": "labelled"}
+    text = {"file": str(tmp_path / "a.tsv"), "objective": "masked_lm", "language": "text", "name": "text"}
+    data = {"source_lang": "text", "target_lang": "label", "labels": ["0", "1"], "test": []}
+    path = write_config(
+        data={**data, "train": [labelled, text], "valid": [labelled, text]},
+        model={"kind": "encoder"},
+        train={"monitor": "exact match", "monitor_set": "text"},
+    )
+    with pytest.raises(
+        InputError, match="monitor must be loss, as text, .* has no score, but is exact match"
+    ):
+        train(load_config(path), tmp_path / "run")
+
+
 def test_a_resumed_training_ends_like_one_in_a_piece(run, tmp_path):
     whole, _ = run()
     expected = (whole / "model.safetensors").read_bytes()

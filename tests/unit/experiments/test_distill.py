@@ -129,6 +129,16 @@ def test_a_missing_extra_is_reported_before_the_training(tiny_run, write_config,
             "must be left out; choose by the teacher's score with `keep`",
         ),
         (
+            ["data.context.sentences=3", "data.train={source: a, target: b, documents: true}"],
+            {},
+            "documents, or it must learn from them, too: `references`",
+        ),
+        (
+            ["train.guided_alignment={weight: 0.1, file: a}"],
+            {},
+            "train.guided_alignment.file must be left out where synthetic corpora are added",
+        ),
+        (
             ["init_from=runs/x"],
             {"warm_start": True},
             "`init_from` must be left out for a student that begins",

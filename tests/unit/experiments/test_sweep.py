@@ -369,7 +369,10 @@ def on_files(tmp_path, monkeypatch):
     run = RunFolder(job().folder)
     Runner(load_sweep(tmp_path / "which.yaml", []), [None])._make_ready(job())
     run.evaluation.mkdir()
-    rows = [{"source": f"test en number {n}", "translation": "x"} for n in range(9)]
+    rows = [
+        {"source": f"test en number {n}", "reference": f"test de number {n}", "translation": "x"}
+        for n in range(9)
+    ]
     run.translations_file("test-0").write_text(
         "".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8"
     )
@@ -404,6 +407,37 @@ def test_other_data_are_named_and_trained_or_scored_again(on_files, tmp_path, fi
     assert line.startswith("plain, seed 1: ") and told in line
     assert not RunFolder(on_files().folder).scores_files()
     assert ready() == []
+
+
+def test_a_reference_that_is_a_target_of_synthetic_pairs_is_left_out_of_the_training(
+    on_files, tmp_path, said
+):
+    plan = yaml.safe_load((tmp_path / "which.yaml").read_text())
+    made = {"source": "train.en", "target": "train.de", "synthetic": True}
+    (tmp_path / "which.yaml").write_text(yaml.safe_dump({**plan, "settings": {"data.train": made}}))
+    runner = Runner(load_sweep(tmp_path / "which.yaml", []), [None])
+    file = RunFolder(on_files().folder).translations_file("test-0")
+    rows = file.read_text(encoding="utf-8")
+    runner._make_ready(on_files())
+    file.parent.mkdir()
+    file.write_text(rows.replace("test en number 1", "one line\u2028in JSON"), encoding="utf-8")
+    replace_in(tmp_path / "test.de", "test de number 3", "train de number 3")
+    said.clear()
+    runner._make_ready(on_files())
+    assert "was trained with other test data" in said[0]
+
+
+def test_a_glossary_that_was_changed_is_another_training(on_files, tmp_path, said):
+    (tmp_path / "terms.tsv").write_text("dog\tHund\n", encoding="utf-8")
+    plan = yaml.safe_load((tmp_path / "which.yaml").read_text())
+    settings = {"data.terms.share": 0.2, "data.terms.file": str(tmp_path / "terms.tsv")}
+    (tmp_path / "which.yaml").write_text(yaml.safe_dump({**plan, "settings": settings}), encoding="utf-8")
+    runner = Runner(load_sweep(tmp_path / "which.yaml", []), [None])
+    runner._make_ready(on_files())
+    replace_in(tmp_path / "terms.tsv", "Hund", "Köter")
+    said.clear()
+    runner._make_ready(on_files())
+    assert "was trained with other other files" in said[0]
 
 
 def test_a_file_that_was_only_touched_is_the_same(on_files, tmp_path, said):

@@ -305,6 +305,13 @@ def test_joined_text_is_not_to_be_joined_again(write_config, tmp_path):
     assert actions["tokenised text"] == "filter: {detokenize: true}"
 
 
+def test_plain_text_is_not_called_a_copy_of_itself(write_config):
+    text = {"toy": "train", "size": 300, "language": "de", "objective": "denoise"}
+    data = {"train": text, "valid": {"from_train": {"share": 0.1}}, "test": []}
+    found = inspect(load_config(write_config(data=data)))
+    assert "source equals target" not in [finding.what for finding in found.corpora[0].findings]
+
+
 def test_references_in_synthetic_pairs_are_counted(write_config, tmp_path):
     references = [german for _, german in toy.generate("valid", 30)]
     rows = [f"New text {n}.\t{german}\n" for n, german in enumerate(references)]

@@ -58,7 +58,13 @@ def test_corpora_of_the_parent_are_proposed(files, tiny_run, tmp_path, said, mon
     text = text.replace("train: {toy: train, size: 1500}", "train: {source: a.en, target: a.de}")
     (parent / "config.yaml").write_text(text, encoding="utf-8")
     new_config("en", "de", files, tmp_path / "mine.yaml", str(parent))
-    assert "# - {source: a.en, target: a.de}" in (tmp_path / "mine.yaml").read_text()
+    written = (tmp_path / "mine.yaml").read_text(encoding="utf-8")
+    assert "# - {source: a.en, target: a.de}" in written
+    assert "# name files for `valid` and `test`: held-out sets would be pairs that it knows:" in written
+    text = re.sub(r"valid: {toy: [^}]*}", "valid: {from_train: {share: 0.1}}", text)
+    (parent / "config.yaml").write_text(text, encoding="utf-8")
+    new_config("en", "de", files, tmp_path / "other.yaml", str(parent))
+    assert "held-out sets would" not in (tmp_path / "other.yaml").read_text(encoding="utf-8")
 
 
 def test_a_parent_that_is_not_there_is_told(files, tmp_path, said):

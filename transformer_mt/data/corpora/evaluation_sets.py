@@ -1,5 +1,7 @@
 """Validation and test sets as they are scored: sentences with one or several references."""
 
+import hashlib
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +29,13 @@ class EvaluationSet:
     @property
     def sources(self) -> list[str]:
         return [src for src, _ in self.sentences]
+
+    @property
+    def division(self) -> str | None:
+        """A digest of its documents, on which translations by a model that reads them depend."""
+        if self.documents is None:
+            return None
+        return hashlib.sha256(json.dumps(self.documents).encode()).hexdigest()[:24]
 
     @property
     def references(self) -> list[tuple[str, ...]]:
