@@ -8,12 +8,23 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
-from transformer_mt.config import Config
+from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.config.parts.context import SENTENCE
 from transformer_mt.search.hypothesis import Hypothesis
 from transformer_mt.translation.engines.engine import Ids
 from transformer_mt.translation.result import Options
 from transformer_mt.translation.units import Line, Planner, Unit, Window
+
+# Settings that would act on the sentences before, too.
+_OF_WHOLE_TRANSLATIONS = ("min_length", "max_length", "no_repeat_ngram", "repetition_penalty")
+
+
+def reads_windows(settings: DecodeConfig) -> bool:
+    """Whether a search with these settings translates sentences in their windows."""
+    usual = DecodeConfig()
+    return settings.context and all(
+        getattr(settings, key) == getattr(usual, key) for key in _OF_WHOLE_TRANSLATIONS
+    )
 
 
 class ContextWindows:

@@ -3,7 +3,7 @@ long.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from transformer_mt.text.sentences import split_sentences
@@ -54,18 +54,21 @@ class Splitter:
         """The sentences of the line; an empty list if it is blank. They may be longer than `max_pieces`."""
         return _segments(split_sentences(line.strip(), self._source_lang))
 
-    def fit(self, text: str) -> list[Segment]:
+    def fit(self, text: str, whole: Sequence[tuple[int, int]] = ()) -> list[Segment]:
         """The text in segments of at most `max_pieces` pieces: sentences, else clauses, words or single
         characters.
 
         Sentences stay apart, as in training; parts of a sentence are as long as possible. Nothing is left
-        out. Only a single character of more than `max_pieces` pieces is longer.
+        out. Only a single character of more than `max_pieces` pieces is longer. `whole` are the (begin, end)
+        of parts that are divided only where one alone is too long.
         """
         if self._count([text])[0] <= self._max_pieces:
             return [Segment(text, "")]
-        parts = [
-            part for sentence in split_sentences(text, self._source_lang) for part in self._fit(sentence, 0)
-        ]
+        inside = {i for begin, end in whole for i in range(begin + 1, end)}
+        parts, start = [], 0
+        for sentence in _without_cuts(split_sentences(text, self._source_lang), inside):
+            parts += self._fit(sentence, 0, inside, start)
+            start += len(sentence)
         return _segments(parts)
 
     def join(self, gaps: Sequence[str], translations: Sequence[str]) -> str:
@@ -82,9 +85,9 @@ class Splitter:
             return gap.replace(" ", "")
         return " " if not gap and self._source_is_unsegmented else gap
 
-    def _fit(self, text: str, level: int) -> list[str]:
+    def _fit(self, text: str, level: int, inside: Collection[int], start: int) -> list[str]:
         """The text in parts that fit, divided at the separators of `level` or, where that is not enough,
-        later ones.
+        later ones, but not at the positions `inside` what is whole; the text begins at position `start`.
         """
         if self._count([text.strip()])[0] <= self._max_pieces:
             return [text]
@@ -93,20 +96,22 @@ class Splitter:
             middle = len(text) // 2
             if middle == 0:  # one character: there is nothing smaller
                 return [text]
-            return self._fit(text[:middle], level) + self._fit(text[middle:], level)
+            halves = (text[:middle], start), (text[middle:], start + middle)
+            return [part for half, begin in halves for part in self._fit(half, level, inside, begin)]
         parts: list[str] = []
         group: list[str] = []
         size = 0
-        pieces = _divided(text, separators[level])
+        pieces = _without_cuts(_divided(text, separators[level]), inside, start)
         for piece, length in zip(pieces, self._count([piece.strip() for piece in pieces])):
             if size + length > self._max_pieces:
                 parts += self._merged(group)
                 group, size = [], 0
             if length > self._max_pieces:
-                parts += self._fit(piece, level + 1)
+                parts += self._fit(piece, level + 1, inside, start)
             else:
                 group.append(piece)
                 size += length
+            start += len(piece)
         return parts + self._merged(group)
 
     def _merged(self, group: list[str]) -> list[str]:
@@ -133,6 +138,21 @@ def _segments(parts: Sequence[str]) -> list[Segment]:
         if text:
             segments.append(Segment(text, after))
     return segments
+
+
+def _without_cuts(parts: Sequence[str], inside: Collection[int], start: int = 0) -> list[str]:
+    """Neighbouring parts joined where the boundary between them is one of the positions; the first begins at
+    `start`.
+    """
+    joined: list[str] = []
+    end = start
+    for part in parts:
+        if joined and end in inside:
+            joined[-1] += part
+        else:
+            joined.append(part)
+        end += len(part)
+    return joined
 
 
 def _divided(text: str, separator: re.Pattern[str]) -> list[str]:

@@ -16,7 +16,7 @@ from transformer_mt.terms.glossary import Glossary, Term
 from transformer_mt.text.languages import is_natural
 from transformer_mt.translation.assembly import ids_of, line_result
 from transformer_mt.translation.confidence import Calibration
-from transformer_mt.translation.context import ContextWindows
+from transformer_mt.translation.context import ContextWindows, reads_windows
 from transformer_mt.translation.direction import Direction, can_translate, find_direction
 from transformer_mt.translation.engines.choice import export_to_search
 from transformer_mt.translation.engines.engine import Engine, Ids
@@ -300,7 +300,7 @@ class Translator:
                 f"there must be one document per line ({len(lines)}), but there are {len(options.documents)}"
             )
         planned = self.planner.lines(lines, options.prefixes, settings, protected, options.tag)
-        windows = self._windows if settings.context else None
+        windows = self._windows if reads_windows(settings) else None
         if windows is not None:
             planned = windows.of_lines(planned, options.documents or range(len(planned)))
         planned = planned[options.lines_before :]
@@ -339,7 +339,7 @@ class Translator:
     @property
     def reads_before(self) -> int:
         """How many lines before a line of a document are read with it."""
-        return self._windows.sentences - 1 if self._windows is not None and self.decode.context else 0
+        return self._windows.sentences - 1 if self._windows and reads_windows(self.decode) else 0
 
     @property
     def searched(self) -> str:

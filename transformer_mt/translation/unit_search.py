@@ -75,7 +75,8 @@ class UnitSearch:
         for number, hypotheses in self._searched(units, wanted):
             found = self._translated(units[number], hypotheses)
             if found is not None and may_force and self._missing_terms(units[number], found.candidates[0]):
-                incomplete.append((number, found))
+                # Searched again alone: what is written first would be the beginning of its window.
+                incomplete.append((number, replace(found, unit=replace(found.unit, window=None))))
             else:
                 yield numbers[number], found
         for number, found in self._with_forced_terms(incomplete):
@@ -94,7 +95,9 @@ class UnitSearch:
         for number, hypotheses in found:
             window = units[number].window
             each = [(h, self._windows.last(h, window.num_before if window else 0)) for h in hypotheses]
-            own = [(hypothesis, tokens) for hypothesis, tokens in each if tokens is not None]
+            # The best decides, so that a translation depends on no other line and not on `n_best`.
+            is_divided = bool(each) and each[0][1] is not None
+            own = [(hypothesis, tokens) for hypothesis, tokens in each if is_divided and tokens is not None]
             if window is None:
                 yield number, [replace(hypothesis, tokens=tokens) for hypothesis, tokens in own]
             elif own:

@@ -282,7 +282,8 @@ class Planner:
             if len(before) + len(ids) < self.max_src_length:
                 units += self._units([segment], [ids], settings, before, line.protected)
                 continue
-            parts = self.splitter.fit(segment.text)
+            whole = line.protected.find(segment.text) if line.protected else []
+            parts = self.splitter.fit(segment.text, whole)
             parts[-1:] = [replace(parts[-1], gap=parts[-1].gap + segment.gap)]
             if segment.lowercased is not None:
                 parts = [self._lowercased(part, line.protected) for part in parts]

@@ -347,6 +347,10 @@ def test_what_was_translated_is_a_memory_for_the_next_time(tiny_run, tmp_path, c
     again = cli("translate", tiny_run, *lines, "--memory", memory, "--memory-out", tmp_path / "again.tmx")
     assert again.out.splitlines() == [target for _, target in pairs]
     assert list(read_tmx(str(tmp_path / "again.tmx"), ["en", "de"])) == pairs
+    before = memory.read_bytes()
+    refused = cli("translate", tiny_run, "A dog.", "--memory", memory, "--memory-out", memory)
+    assert refused.status == 2 and "--memory-out must be a file of its own, but" in refused.err
+    assert memory.read_bytes() == before
     refused = cli("translate", tiny_run, "A dog.", "--memory-out", "memory.csv")
     assert "--memory-out must end in .tmx, but is memory.csv" in refused.err
 

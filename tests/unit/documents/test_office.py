@@ -82,7 +82,15 @@ DAMAGED = {
     "broken XML": (broken(**{"word/document.xml": "<w:document>"}), "document.xml:1: must be well-formed"),
     "too much text": (
         broken(**{"word/header1.xml": " " * 50_000_001}, compress=zipfile.ZIP_STORED),
-        "header1.xml: must have at most 50,000,000 bytes of text, but has 50,000,001; divide it",
+        "f: must have at most 50,000,000 bytes of text, but has 50,00",
+    ),
+    "too much in all": (
+        broken(**{f"word/header{n}.xml": " " * 9_000_000 for n in range(6)}, compress=zipfile.ZIP_STORED),
+        "f: must have at most 50,000,000 bytes of text, but has 54,00",
+    ),
+    "too deep": (
+        broken(**{"word/header1.xml": "<w:p>" * 300 + "</w:p>" * 300}),
+        "header1.xml: elements must be at most 256 deep, but are deeper",
     ),
     "a bomb": (broken(**{"word/media/a.bin": "0" * 50_000_000}), "must not unpack to so much, but word"),
 }  # fmt: skip

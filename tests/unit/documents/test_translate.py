@@ -1,5 +1,7 @@
 """Documents through a translator: what is asked of it, and what comes back."""
 
+import io
+import zipfile
 from dataclasses import replace
 
 import pytest
@@ -23,6 +25,49 @@ class Counting:
         assert len(options.protect) == len(options.documents) == len(lines)
         self.asked += lines
         return upper_case_translator(split_sentences=False).stream(lines, options)
+
+
+def in_german(raw, format, text):
+    """The file with this translation of all its texts."""
+    document = read_document(raw, format, ("en", "de"), "f")
+    pieces = (
+        piece if isinstance(piece, str) else replace(piece, text=text, marks=()).render()
+        for piece in document.pieces
+    )
+    return document.written("".join(pieces))
+
+
+@pytest.mark.parametrize("content", ["The menu sleeps.", "The café sleeps."])
+@pytest.mark.parametrize("format", ["xliff", "android", "epub"])
+def test_xml_is_read_back_as_it_was_written_in_the_encoding_that_it_declares(format, content):
+    """Also where the source is all ASCII, and where browsers would take ISO-8859-1 for Windows-1252."""
+    etree = pytest.importorskip("lxml.etree")
+    inside = {
+        "xliff": f'<xliff><file><trans-unit><source>{content}</source></trans-unit></file></xliff>',
+        "android": f'<resources><string name="a">{content}</string></resources>',
+        "epub": f'<html xmlns="http://www.w3.org/1999/xhtml"><body><p>{content}</p></body></html>',
+    }[format]
+    raw = f'<?xml version="1.0" encoding="ISO-8859-1"?>\n{inside}'.encode("latin-1")
+    packed = io.BytesIO()
+    if format == "epub":
+        with zipfile.ZipFile(packed, "w") as file:
+            file.writestr("META-INF/container.xml", "<c/>")
+            file.writestr("a.xhtml", raw)
+        raw = packed.getvalue()
+    text = "Das „Menü“ – 5 €."
+    written = in_german(raw, format, text)
+    if format == "epub":
+        written = zipfile.ZipFile(io.BytesIO(written)).read("a.xhtml")
+    assert text in "".join(etree.fromstring(written).itertext())
+
+
+def test_a_suggestion_is_no_translation_of_its_unit():
+    """Tools keep translations of similar sentences with a unit, with targets of their own."""
+    unit = "<trans-unit><source>A dog.</source>{}</trans-unit>"
+    suggestion = "<alt-trans><source>A cat.</source><target>Eine Katze.</target></alt-trans>"
+    xliff = '<xliff version="1.2"><file>{}</file></xliff>'
+    written = in_german(xliff.format(unit.format(suggestion)).encode(), "xliff", "Ein Hund.").decode()
+    assert unit.format(f"<target>Ein Hund.</target>{suggestion}") in written
 
 
 def test_a_text_that_occurs_again_is_translated_once():

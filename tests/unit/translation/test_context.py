@@ -1,6 +1,7 @@
 """Sentences translated together with those before them in their document."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -16,6 +17,7 @@ from transformer_mt.errors import InputError
 from transformer_mt.search.hypothesis import Hypothesis
 from transformer_mt.serving.batcher import Batcher
 from transformer_mt.serving.texts import translate_html, translate_texts
+from transformer_mt.terms.glossary_file import read_glossary
 from transformer_mt.text.documents import documents_of, end_of_document
 from transformer_mt.translation.context import part_of
 from transformer_mt.translation.result import Options
@@ -92,6 +94,53 @@ def test_a_window_in_another_number_of_sentences_is_given_up_for_the_sentence_al
     results = own.translate(LINES[:2], documents=[0, 0])
     assert own.engine.calls[1:] == [[["The cat sleeps."]]]
     assert results[1].translation == "0THE CAT SLEEPS."
+
+
+def test_the_best_translation_of_a_window_decides_whatever_else_is_asked_for():
+    """A worse one that has as many sentences is not taken where several are searched for."""
+
+    class Several(Windowed):
+        def search(self, requests, settings, n_best):
+            for i, (first,) in super().search(requests, settings, n_best):
+                yield i, [first, replace(first, tokens=[PIECE, *first.tokens])][:n_best]
+
+    own = translator()
+    own.engine = Several(TOKENIZER, {})
+    own.engine.wrong = ("The cat sleeps.",)
+    for lines, n_best in ((LINES[:2], 1), (LINES[:2], 2), ([*LINES[:2], "It costs 5 kg."], 1)):
+        results = list(own.stream(lines, Options(n_best=n_best, documents=[0] * len(lines))))
+        assert results[1].translation.startswith("0THE CAT")
+
+
+@pytest.mark.parametrize(
+    "key, value", [("min_length", 2), ("no_repeat_ngram", 2), ("repetition_penalty", 1.5)]
+)
+def test_rules_of_whole_translations_are_for_sentences_alone(key, value):
+    own = translator(**{key: value})
+    own.translate(LINES, documents=documents_of(LINES))
+    assert max(map(len, own.engine.windows)) == 1 and own.reads_before == 0
+
+
+def test_a_term_is_written_into_the_sentence_alone(tmp_path):
+    """With its window all sentences of that would be its translation."""
+    (tmp_path / "terms.tsv").write_text("cat\tKatze\n", encoding="utf-8")
+
+    class Attending(Windowed):
+        writes_phrases = False
+
+        def search(self, requests, settings, n_best):
+            self.requests = [*getattr(self, "requests", []), *requests]
+            return super().search(requests, settings, n_best)
+
+        def cross_attention(self, pairs):
+            return [[[1.0 / len(src)] * len(src)] * len(tgt) for src, tgt in pairs]
+
+    own = translator().with_glossary(read_glossary(tmp_path / "terms.tsv", ("en", "de")))
+    own.engine = Attending(TOKENIZER, {})
+    result = own.translate(LINES[:2], documents=[0, 0])[1]
+    given = [request for request in own.engine.requests if request.prefix]
+    assert given and all(PIECE not in request.src for request in given)
+    assert "A DOG" not in result.translation
 
 
 def test_a_window_that_does_not_fit_begins_later():

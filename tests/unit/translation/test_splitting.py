@@ -87,6 +87,14 @@ def test_long_text_is_divided_at_the_best_positions(text, most, parts):
     assert texts(splitter(most).fit(text)) == parts
 
 
+def test_what_is_whole_is_divided_only_where_it_is_too_long_alone():
+    text = "see now <a b, c. D> and go, one <e f g h i> two"
+    whole = [(text.index("<"), text.index(">") + 1), (text.rindex("<"), text.rindex(">") + 1)]
+    parts = ["see now", "<a b, c. D>", "and go,", "one", "<e f g", "h i>", "two"]
+    assert texts(splitter(4).fit(text, whole)) == parts
+    assert texts(splitter(4).fit(text))[:2] == ["see now <a b,", "c. D> and go,"]
+
+
 def supermodular(texts):
     """A count in which a text has more pieces than its parts have: pieces that a boundary had made possible
     are gone.

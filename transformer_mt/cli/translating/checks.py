@@ -31,10 +31,25 @@ def check_options(arguments: argparse.Namespace) -> None:
         raise InputError(
             f"--output must be the name of a text file, but is {arguments.output}; pack it afterwards"
         )
+    if arguments.memory_out:
+        _check_memory_out(arguments)
     if arguments.output:
         _check_output_is_not_input(arguments)
     elif sys.stdout is None:
         raise InputError("standard output is closed; give --output FILE")
+
+
+def _check_memory_out(arguments: argparse.Namespace) -> None:
+    """InputError if the file of new pairs would replace another file of the same job."""
+    written = Path(arguments.memory_out)
+    others = [arguments.input, arguments.output, arguments.memory, arguments.glossary]
+    for other in (Path(name) for name in others if name):
+        if written.resolve() == other.resolve() or (
+            written.exists() and other.exists() and written.samefile(other)
+        ):
+            raise InputError(
+                f"--memory-out must be a file of its own, but {other} is another file of this command"
+            )
 
 
 def _check_output_is_not_input(arguments: argparse.Namespace) -> None:

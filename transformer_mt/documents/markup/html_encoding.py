@@ -56,14 +56,14 @@ def decode_page(raw: bytes, location: str) -> tuple[str, Encoding]:
     declared = _declared(raw)
     if mark is None and declared not in (None, "utf-8"):
         try:
-            return raw.decode("utf-8"), Encoding("utf-8", is_ascii=True)
+            return raw.decode("utf-8"), Encoding("ascii" if raw.isascii() else "utf-8", is_ascii=True)
         except UnicodeDecodeError:
             pass
     name = _BYTE_ORDER_MARKS[mark] if mark else declared or "utf-8"
     if name not in _KNOWN:
         raise InputError(f"{location}: must declare an encoding that this program knows, but declares {name}")
     try:
-        return raw.decode(name), Encoding(name)
+        return raw.decode(name), Encoding("latin-1" if name == "cp1252" and _is_xml_in_latin_1(raw) else name)
     except UnicodeDecodeError as error:
         if name == "cp1252":  # a few bytes stand for control characters
             return raw.decode("latin-1"), Encoding("latin-1")
@@ -72,6 +72,13 @@ def decode_page(raw: bytes, location: str) -> tuple[str, Encoding]:
             f"{location}:{line}: must be {name.upper()}, but byte {byte:#04x} is not; convert the file "
             "(iconv) first, or declare its encoding"
         ) from None
+
+
+def _is_xml_in_latin_1(raw: bytes) -> bool:
+    """Whether XML declares ISO-8859-1, which browsers take for Windows-1252 but XML parsers do not."""
+    declaration = _DECLARED.search(raw[:_SEARCHED])
+    label = (declaration and declaration[2]) or b"windows-1252"
+    return b"1252" not in label
 
 
 def _declared(raw: bytes) -> str | None:

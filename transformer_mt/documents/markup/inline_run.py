@@ -1,6 +1,7 @@
 """Build a text with marks from a run: text and inline markup between two elements that end a sentence."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -58,12 +59,15 @@ def _partners(run: Sequence[Token]) -> dict[int, int]:
     """
     partners: dict[int, int] = {}
     opened: list[int] = []
+    names = Counter[str]()  # of those that are open
     for i, token in enumerate(run):
         if token.kind == "start" and token.name not in VOID:
             opened.append(i)
-        elif token.kind == "end" and token.name in [run[j].name for j in opened]:
+            names[token.name] += 1
+        elif token.kind == "end" and names[token.name]:
             while run[opened[-1]].name != token.name:
-                opened.pop()
+                names[run[opened.pop()].name] -= 1
+            names[token.name] -= 1
             partners[i] = opened[-1]
             partners[opened.pop()] = i
     return partners

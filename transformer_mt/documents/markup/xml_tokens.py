@@ -7,17 +7,26 @@ from xml.parsers import expat
 from transformer_mt.documents.markup.html_tokens import Token
 from transformer_mt.errors import InputError
 
+# Elements inside one another, as many as libxml2 allows: the time to read a document grows with it.
+_DEEPEST = 256
+
 
 def xml_tokens(text: str, name: str) -> list[Token]:
     """The tokens of a document; element names keep their prefix and capitals, an empty element is an object.
-    InputError if it is not well-formed, or defines entities, which could read files or grow without bound.
+    InputError if it is not well-formed, is nested too deep, or defines entities, which could read files or
+    grow without bound.
     """
     raw = text.encode(errors="surrogatepass")
     events: list[tuple[int, str, str]] = []
+    depth = 0
     parser = expat.ParserCreate("utf-8")
 
     def at(kind: str) -> Callable[..., None]:
         def add(element: str = "", *_: Any) -> None:
+            nonlocal depth
+            depth += {"start": 1, "end": -1}.get(kind, 0)
+            if depth > _DEEPEST:
+                raise InputError(f"{name}: elements must be at most {_DEEPEST} deep, but are deeper")
             events.append((parser.CurrentByteIndex, kind, element if kind in ("start", "end") else ""))
 
         return add

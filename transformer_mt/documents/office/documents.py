@@ -69,9 +69,9 @@ class OfficeDocument:
     def pieces(self) -> list[Piece]:
         """All texts of the document, its members apart."""
         pieces: list[Piece] = []
+        check_size(sum(len(member.content) for member in self._with_text()), self.name)
         for member in self._with_text():
             name = f"{self.name}/{member.info.filename}"
-            check_size(len(member.content), name)
             pieces += [*self.kind.parse(decode_page(member.content, name)[0], name), _BETWEEN]
         return pieces
 

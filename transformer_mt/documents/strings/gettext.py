@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 
 from transformer_mt.documents.markup.marked_text import MarkedText, Piece
 from transformer_mt.documents.strings.quoted import pieces_of_string
@@ -26,10 +26,18 @@ class _Entry:
     comments: str
     fields: list[re.Match[str]]
 
+    @cached_property
+    def by_key(self) -> dict[str, re.Match[str]]:
+        """The first field of each key."""
+        return {field["key"]: field for field in reversed(self.fields)}
+
+    @cached_property
+    def forms(self) -> int:
+        return sum(field["form"] is not None for field in self.fields)
+
     def raw(self, key: str) -> str:
         """The content of a field in one line; empty without it."""
-        field = next((field for field in self.fields if field["key"] == key), None)
-        return "" if field is None else _content(field)
+        return _content(self.by_key[key]) if key in self.by_key else ""
 
     @property
     def is_fuzzy(self) -> bool:
@@ -58,16 +66,16 @@ def _entries(text: str, name: str) -> list[_Entry]:
     """The entries of a catalogue. InputError where it is none."""
     entries: list[_Entry] = []
     fields: list[re.Match[str]] = []
-    comments, end = "", 0
+    comments, end, has_translation = "", 0, False
     for field in _FIELD.finditer(text):
         between = text[end : field.start()]
         _refuse_other(text, end, field.start(), name)
-        keys = {other["key"] for other in fields}
-        starts = field["key"] in ("msgctxt", "msgid") and any(key.startswith("msgstr") for key in keys)
+        starts = field["key"] in ("msgctxt", "msgid") and has_translation
         if starts or not fields:
             if fields:
                 entries.append(_Entry(comments, fields))
-            comments, fields = between, []
+            comments, fields, has_translation = between, [], False
+        has_translation |= field["key"].startswith("msgstr")
         fields.append(field)
         end = field.end()
     _refuse_other(text, end, len(text), name)
@@ -91,10 +99,9 @@ def _content(field: re.Match[str]) -> str:
 
 def _filled(entry: _Entry, field: re.Match[str]) -> list[Piece]:
     """A translation: of the plural for all but the first of several forms."""
-    forms = sum(other["form"] is not None for other in entry.fields)
-    is_plural = field["form"] is not None and (forms == 1 or int(field["form"]) > 0)
-    raw = entry.raw("msgid_plural" if is_plural else "msgid")
-    source = next(f for f in entry.fields if f["key"] == ("msgid_plural" if is_plural else "msgid"))
+    is_plural = field["form"] is not None and (entry.forms == 1 or int(field["form"]) > 0)
+    key = "msgid_plural" if is_plural else "msgid"
+    raw, source = entry.raw(key), entry.by_key[key]
     ending = "\r\n" if "\r\n" in source["value"] else "\n"
     if "\n" not in source["value"]:
         return ['"', *pieces_of_string(raw), '"']

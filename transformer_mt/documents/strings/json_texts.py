@@ -54,6 +54,6 @@ def _values(text: str) -> Iterator[tuple[int, int]]:
         key = ""
     messages = {at for at, keys in keys_of.items() if "message" in keys and keys <= _OF_MESSAGES}
     for span, keys in found:
-        is_about = any(keys[: len(at)] == at and keys[len(at)] != "message" for at in messages)
+        is_about = any(keys[:depth] in messages and keys[depth] != "message" for depth in range(len(keys)))
         if not is_about and not any(part.startswith("@") for part in keys):
             yield span

@@ -50,12 +50,24 @@ def _local(token: Token) -> str:
     return token.name.rpartition(":")[2]
 
 
+def _children(tokens: Sequence[Token]) -> list[tuple[int, int]]:
+    """The (first, last) token of each element that stands directly in the element of these tokens."""
+    found, position = [], 1
+    while position < len(tokens) - 1:
+        kind = tokens[position].kind
+        end = end_of(tokens, position) if kind == "start" else position
+        if kind in ("start", "object"):
+            found.append((position, end))
+        position = end + 1
+    return found
+
+
 def _of_unit(tokens: Sequence[Token]) -> list[Piece]:
-    """A unit with a target."""
+    """A unit with a target. Suggestions of other translations, which have targets too, stay."""
     spans = {
-        _local(token): (number, end_of(tokens, number) if token.kind == "start" else number)
-        for number, token in reversed(list(enumerate(tokens)))
-        if _local(token) in ("source", "target") and token.kind in ("start", "object")
+        _local(tokens[begin]): (begin, end)
+        for begin, end in reversed(_children(tokens))
+        if _local(tokens[begin]) in ("source", "target")
     }
     if "source" not in spans or tokens[spans["source"][0]].kind == "object":
         return [token.raw for token in tokens]
