@@ -43,7 +43,7 @@ def test_xml_is_read_back_as_it_was_written_in_the_encoding_that_it_declares(for
     """Also where the source is all ASCII, and where browsers would take ISO-8859-1 for Windows-1252."""
     etree = pytest.importorskip("lxml.etree")
     inside = {
-        "xliff": f'<xliff><file><trans-unit><source>{content}</source></trans-unit></file></xliff>',
+        "xliff": f"<xliff><file><trans-unit><source>{content}</source></trans-unit></file></xliff>",
         "android": f'<resources><string name="a">{content}</string></resources>',
         "epub": f'<html xmlns="http://www.w3.org/1999/xhtml"><body><p>{content}</p></body></html>',
     }[format]
