@@ -200,9 +200,15 @@ def _say_change(direction: Direction, before: Model | None, now: Model | None) -
 
 
 def _stats_of(folder: Path) -> _Stats:
-    """Names, sizes and times of the files of a model; without those that go while we look."""
+    """Names, sizes and times of the files of a model, without those that go while we look; none where we may
+    not look, as into lost+found.
+    """
     found = []
-    for path in (*folder.iterdir(), *folder.glob("model/*")):
+    try:
+        paths = [*folder.iterdir(), *folder.glob("model/*")]
+    except PermissionError:
+        return ()
+    for path in paths:
         with suppress(OSError):
             if path.suffix in _ENDINGS:
                 stat = path.stat()

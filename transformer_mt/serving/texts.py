@@ -30,13 +30,19 @@ async def translate_texts(
 
 
 async def translate_html(
-    batcher: Batcher, text: str, alternatives: int, wishes: Wishes = NO_WISHES, attributes: bool = True
+    batcher: Batcher,
+    text: str,
+    alternatives: int,
+    wishes: Wishes = NO_WISHES,
+    attributes: bool = True,
+    source_lang: str | None = None,
 ) -> list[str]:
     """The translation of a document or a fragment, and up to `alternatives` others. InputError if it has more
-    texts than may wait.
+    texts than may wait. `source_lang` is the language that the page may say it is in, if it is not the
+    model's.
     """
     # In threads: a document can take longer than other requests should wait.
-    source = batcher.translator.source_lang
+    source = source_lang or batcher.translator.source_lang
     pieces = await asyncio.to_thread(parse_html, text, source, attributes)
     texts = all_texts([piece for piece in pieces if isinstance(piece, MarkedText)])
     if len(texts) > batcher.queue_lines:

@@ -11,8 +11,7 @@ _BEFORE_WITH_NUMBERS = re.compile(rf"\s*(?:{_BULLET}|{_NUMBER})*")
 # In these a number with a full stop is an ordinal: "3. Oktober".
 _HAVE_ORDINALS = frozenset({
     "de", "da", "nb", "nn", "no", "is", "fi", "et", "hu", "cs", "sk", "pl", "sl", "hr", "sr", "bs", "lv",
-    "lt", "tr", "eu", "deu", "dan", "fin", "est", "hun", "ces", "slk", "pol", "slv", "hrv", "srp", "lav",
-    "lit", "tur",
+    "lt", "tr", "eu",
 })  # fmt: skip
 _STOPS = {"zh": "。！？", "ja": "。！？"}
 _CLOSING = "\"'“”’»)\\]」』"

@@ -4,9 +4,10 @@ from functools import lru_cache
 from typing import Any
 
 from transformer_mt.errors import InputError
+from transformer_mt.text.language_codes import short_code
 
 # Languages that no identifier tells apart in one sentence.
-_ALIKE = [{"no", "nb", "nn", "da"}, {"hr", "sr", "bs", "sh"}, {"id", "ms"}, {"zh", "cmn", "yue", "wuu"}]
+_ALIKE = [{"no", "nb", "nn", "da"}, {"hr", "sr", "bs", "sh"}, {"id", "ms"}, {"zh", "yue", "wuu"}]
 # A sentence of fewer letters says little about its language.
 _LEAST_LETTERS = 10
 
@@ -70,19 +71,9 @@ def language_name(code: str) -> str:
     return str(names.get(code_there) or names.get(code_there.split("_")[0].lower()) or code)
 
 
-def short_code(code: str) -> str:
-    """The code of two letters, `en` of `eng`, where there is one and babel is installed."""
-    try:
-        from babel.core import get_global
-    except ImportError:
-        return code
-    found = str(get_global("language_aliases").get(code.lower(), ""))
-    return found if len(code) == 3 and len(found) == 2 else code
-
-
 def base_code(language: str) -> str:
-    """The code without script and country: `zh` of zh_Hans."""
-    return language.lower().replace("_", "-").split("-")[0]
+    """The code without script and country, of two letters where there is one: `zh` of zh_CN and zho_Hans."""
+    return short_code(language.lower().replace("_", "-").split("-")[0])
 
 
 def is_natural(language: str) -> bool:

@@ -6,12 +6,11 @@ import regex
 
 from transformer_mt.text.languages import base_code
 
-_CHINESE = ("zh", "zho", "cmn", "yue", "wuu", "lzh", "nan", "hak", "gan", "hsn")
-_NO_SPACES_AT_ALL = (*_CHINESE, "ja", "jpn")
+_CHINESE = ("zh", "yue", "wuu", "lzh", "nan", "hak", "gan", "hsn")
+_NO_SPACES_AT_ALL = (*_CHINESE, "ja")
 # Thai, Lao, Khmer, Burmese, Tibetan, Dzongkha and their relatives have spaces between clauses.
 _SPACES_BETWEEN_CLAUSES = (
-    "th", "tha", "tts", "nod", "sou", "lo", "lao", "km", "khm", "my", "mya", "shn", "mnw", "ksw", "kjp",
-    "rki", "bo", "bod", "dz", "dzo",
+    "th", "tts", "nod", "sou", "lo", "km", "my", "shn", "mnw", "ksw", "kjp", "rki", "bo", "dz",
 )  # fmt: skip
 _LANGUAGES = (*_NO_SPACES_AT_ALL, *_SPACES_BETWEEN_CLAUSES)
 UNSEGMENTED = r"[\p{Han}\p{Hiragana}\p{Katakana}ー\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Tibetan}]"

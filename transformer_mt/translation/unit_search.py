@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from transformer_mt.config import DecodeConfig
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
-from transformer_mt.search.hypothesis import Hypothesis
+from transformer_mt.search.hypothesis import Hypothesis, LengthPenalty
 from transformer_mt.terms.glossary import Match
 from transformer_mt.translation.assembly import (
     NOTHING,
@@ -116,14 +116,10 @@ class UnitSearch:
         """The last sentences of windows, with their own probability."""
         pairs = [(src, hypothesis.tokens[:-1]) for _, src, own in found for hypothesis, _ in own]
         log_probs = iter(token_log_probs(self._engine, self._planner.prompt, pairs) if pairs else [])
+        penalty = LengthPenalty(self._settings.length_penalty, self._settings.length_penalty_form)
         for number, _, own in found:
-            yield (
-                number,
-                [
-                    replace(hypothesis, tokens=tokens, log_prob=sum(next(log_probs)[-len(tokens) :]))
-                    for hypothesis, tokens in own
-                ],
-            )
+            each = [(tokens, sum(next(log_probs)[-len(tokens) :])) for _, tokens in own]
+            yield number, [Hypothesis(tokens, value, value / penalty(len(tokens))) for tokens, value in each]
 
     def _with_forced_terms(
         self, units: list[tuple[int, TranslatedUnit]]

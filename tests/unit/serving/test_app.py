@@ -18,6 +18,7 @@ from transformer_mt.serving.batcher import Batcher
 from transformer_mt.serving.directions import Directions
 from transformer_mt.serving.http.app import build_app
 from transformer_mt.serving.http.limits import ApiKeys, Limits
+from transformer_mt.serving.texts import translate_html
 from transformer_mt.translation.result import Candidate, Translation
 from transformer_mt.translation.translator import Translator
 
@@ -225,6 +226,9 @@ def test_the_texts_of_attributes_and_placeholders_are_options(tiny_run):
     html = '<img alt="The dog sleeps.">'
     assert "The dog" not in of(q=html, format="html")
     assert of(q=html, format="html", attributes=False) == html
+    page = f'<html lang="de">{html}'  # translated from German before, into the language between
+    assert asyncio.run(translate_html(batcher, page, 0)) == [page]
+    assert "The dog" not in asyncio.run(translate_html(batcher, page, 0, source_lang="de"))[0]
     batcher.close()
 
 

@@ -79,7 +79,9 @@ def test_an_office_document_comes_back_whole(client):
 
 def test_the_language_of_a_file_is_found(client):
     text = "<p>The old dog sleeps in the garden, and nobody sees the cat in the house.</p>"
-    assert b"THE OLD DOG" in fetched(client, send(client, "a.html", text.encode(), source="auto")).content
+    page = f'<html lang="en"><img alt="A dog.">{text}'
+    found = fetched(client, send(client, "a.html", page.encode(), source="auto")).content
+    assert b"THE OLD DOG" in found and b'alt="A DOG."' in found
 
 
 @pytest.mark.parametrize(

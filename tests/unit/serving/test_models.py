@@ -4,6 +4,7 @@ import asyncio
 import mmap
 import os
 import time
+from pathlib import Path
 
 import pytest
 
@@ -71,6 +72,21 @@ def watching(folder, monkeypatch):
     yield watch
     for models in made:
         models.close()
+
+
+def test_a_folder_that_may_not_be_read_is_no_model(watching, folder, monkeypatch):
+    """Such as lost+found, at the root of a disk."""
+    put(folder, "a", "en de")
+    put(folder, "lost+found", "de en")
+    original = Path.iterdir
+
+    def refused(path):
+        if path.name == "lost+found":
+            raise PermissionError(13, "Permission denied", str(path))
+        return original(path)
+
+    monkeypatch.setattr(Path, "iterdir", refused)
+    assert pairs(watching()) == ["en de"]
 
 
 def test_models_of_a_folder_come_change_and_go(watching, folder, capsys):

@@ -116,16 +116,17 @@ class FileRoutes:
         except InputError as error:
             raise HTTPException(400, str(error)) from None
 
-        async def read(content: bytes) -> Document:
-            languages = asked.source, asked.target  # an office document is read alike whatever they are
+        async def read(content: bytes, source: str) -> Document:
+            languages = source, asked.target  # pages say in which language they are
             work = partial(read_document, content, format, languages, name)
             return await asyncio.get_running_loop().run_in_executor(self._readers, work)
 
         async with self._turns, AsyncExitStack() as used:
-            document, source, content = await read(raw), asked.source, raw
+            document, source, content = await read(raw, asked.source), asked.source, raw
             if source == "auto":
                 text = "\n".join(text.text for text in document.texts)[:_DETECTED_CHARACTERS]
                 source = detect_source(self._directions, text, asked.target)["language"]
+                document = await read(raw, source)
             chain = chain_of(self._directions, source, asked)
             if chain.pivot and format in KEEP_SOURCES:
                 raise HTTPException(
@@ -135,7 +136,7 @@ class FileRoutes:
             # Both now: neither is taken away before the other is done.
             batchers = [await used.enter_async_context(model.loaded()) for model in chain.models]
             for step, batcher in enumerate(batchers):
-                document = await read(content) if step else document
+                document = await read(content, source) if step else document
                 content = await translate_document(batcher, document, asked.wishes, progress)
         kept = await asyncio.to_thread(self._files.add, content, name, asked.target)
         found = {"translatedFileUrl": str(request.url_for("download_file", name=kept))}

@@ -113,10 +113,14 @@ class TextRoutes:
 async def _page(chain: Chain, text: str, asked: TranslateBody) -> tuple[str, list[str]]:
     """A page's translation and the alternatives."""
     others: list[str] = []
+    source: str | None = None  # what the page says of itself stays when it is in the language between
     for step, model in enumerate(chain.models, start=1):
         alternatives = asked.alternatives if step == len(chain.models) else 0
         async with model.loaded() as batcher:
-            text, *others = await translate_html(batcher, text, alternatives, asked.wishes, asked.attributes)
+            source = source or batcher.translator.source_lang
+            text, *others = await translate_html(
+                batcher, text, alternatives, asked.wishes, asked.attributes, source
+            )
     return text, others
 
 
