@@ -86,7 +86,7 @@ def _look(arguments: argparse.Namespace) -> "AttentionMaps":
     """The attentions of a translation."""
     from transformer_mt.importing.model_folder import run_of
 
-    if not run_of(arguments.model).is_export:
+    if not run_of(arguments.model, vars(arguments)["from"], arguments.to).is_export:
         arguments.engine = "torch"  # not the run's own export
     translator = load_translator(arguments)
     from transformer_mt.translation.attention_maps import look

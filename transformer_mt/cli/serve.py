@@ -121,6 +121,11 @@ def _serve(arguments: argparse.Namespace) -> int:
         raise InputError(f"--watch {arguments.watch}: must be a folder with a folder for each model")
     offers = [offer for model in arguments.models for offer in offers_of(Path(model))]
     known = None if arguments.watch else [offer.direction for offer in offers]
+    if unknown := [pair for pair in arguments.direction or () if known is not None and pair not in known]:
+        names = ", ".join(map(":".join, dict.fromkeys(known or ())))
+        raise InputError(
+            Setting("direction"), f" must be one of the models' ({names}), but is {':'.join(unknown[0])}"
+        )
     service = Service(
         offers,
         limits,
@@ -140,14 +145,24 @@ def _serve(arguments: argparse.Namespace) -> int:
 
 def _directions(model: Path, wanted: list[tuple[str, str]]) -> list[dict[str, str]]:
     """The options for each direction, or each that is wanted, of a model with several; none for others."""
+    from transformer_mt.importing.languages import UnknownLanguageError
     from transformer_mt.importing.model_folder import run_of
     from transformer_mt.runs.usage import check_translates
 
-    config = run_of(model).config()
+    named: dict[str, str] = {}  # of a model that does not say its languages
+    try:
+        config = run_of(model).config()
+    except UnknownLanguageError:
+        if not wanted:
+            raise InputError(
+                f"{model}: does not say its languages; name them with ", Setting("direction"), " FROM:TO"
+            ) from None
+        named = dict(zip(("from", "to"), wanted[0]))
+        config = run_of(model, *wanted[0]).config()
     check_translates(config, model)
     data = config.data
     if len(data.directions) == 1:
-        return [{}]
+        return [named]
     served = [direction for direction in data.directions if not wanted or direction in wanted]
     if not served or len(served) > _MOST_DIRECTIONS:
         found = "none" if not served else f"{len(served):,}"
@@ -190,7 +205,7 @@ class _Equipment:
 def _direction_served(model: Path, options: dict[str, str]) -> tuple[str, str]:
     from transformer_mt.importing.model_folder import run_of
 
-    data = run_of(model).config().data
+    data = run_of(model, options.get("from"), options.get("to")).config().data
     return options.get("from", data.source_lang), options.get("to", data.target_lang)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from transformer_mt.config import DataConfig
 from transformer_mt.data.vocabulary.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
+from transformer_mt.errors import InputError
 from transformer_mt.files import write_text
 
 _SPECIAL = {"pad": PAD, "unk": UNK, "bos": BOS, "eos": EOS}
@@ -52,6 +53,11 @@ def write_marian_tokenizer(tokenizer: Tokenizer, data: DataConfig, folder: Path,
 
 def write_m2m_tokenizer(tokenizer: Tokenizer, data: DataConfig, folder: Path) -> None:
     """NllbTokenizer or M2M100Tokenizer: one SentencePiece model, and pieces of languages after its own."""
+    if not tokenizer.numberings:
+        raise InputError(
+            "model.position must be sinusoidal or learned for --to huggingface, but is sinusoidal_fairseq; "
+            "that is for models that began with M2M-100 or NLLB"
+        )
     (numbering,) = tokenizer.numberings
     (folder / "sentencepiece.bpe.model").write_bytes(tokenizer.models[0])
     names = [numbering.name_there(numbering.pieces[ours]) for ours in numbering.order]

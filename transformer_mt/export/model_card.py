@@ -3,6 +3,7 @@
 It says what the run's folder knows, and nothing else.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from huggingface_hub import EvalResult, ModelCardData
 from transformer_mt.config import Config, DataConfig
 from transformer_mt.data.cleaning.drop_reasons import READ, REASONS
 from transformer_mt.data.corpora.hub import HubCorpus
+from transformer_mt.data.corpora.kind import Corpus
 from transformer_mt.export.format import ExportFormat
 from transformer_mt.export.proof import Proof
 from transformer_mt.markdown import table
@@ -32,7 +34,7 @@ def card_facts(run: RunFolder, config: Config, proof: Proof, license: str | None
         "source_lang": data.source_lang,
         "target_lang": data.target_lang,
         "license": license or public.get("license"),
-        "base_model": public.get("model"),
+        "base_model": _base_model(public),
         "made_with": f"transformer_mt {__version__}",
         "training": _corpora(run, config.data),
         "scores": [
@@ -59,7 +61,7 @@ def model_card(facts: dict[str, Any], run: RunFolder, config: Config, target: Ex
         _limits(facts),
         _scores(facts),
         _data(facts),
-        "## Training\n\n" + facts_table(config, entries) if entries else "",
+        "## Training\n\n" + facts_table(_without_folders(config), entries) if entries else "",
         _proof(facts, target),
     ]
     return "\n\n".join(filter(None, parts)) + "\n"
@@ -68,6 +70,21 @@ def model_card(facts: dict[str, Any], run: RunFolder, config: Config, target: Ex
 def without_folders(name: str) -> str:
     """The name of a corpus without the folders it has on this machine; ids of the hub (`wmt/wmt14`) stay."""
     return " ".join(Path(word).name if _is_path(word) else word for word in name.split(" "))
+
+
+def _without_folders(config: Config) -> Config:
+    """The config with the name of its parent's folder alone."""
+    parent = config.init_from
+    return config.model_copy(update={"init_from": Path(parent).name}) if isinstance(parent, str) else config
+
+
+def _folderless(name: str) -> str:
+    """The name of a corpus of files without any folder."""
+    return " ".join(Path(word).name if "/" in word else word for word in name.split(" "))
+
+
+def _is_on_hub(entry: Corpus) -> bool:
+    return isinstance(entry, HubCorpus) and not _is_path(entry.hub)
 
 
 def _is_path(word: str) -> bool:
@@ -80,7 +97,7 @@ def _corpora(run: RunFolder, data: DataConfig) -> list[dict[str, Any]]:
     if len(counted) != len(data.entries):
         return []
     return [
-        {**corpus, "name": without_folders(corpus["name"])}
+        {**corpus, "name": corpus["name"] if _is_on_hub(entry) else _folderless(corpus["name"])}
         | ({"license": entry.license} if entry.license else {})
         for corpus, entry in zip(counted, data.entries)
     ]
@@ -100,7 +117,7 @@ def _header(facts: dict[str, Any], config: Config, target: ExportFormat) -> str:
         for score in scored["scores"]
     ]
     datasets = [
-        entry.hub for entry in config.data.entries if isinstance(entry, HubCorpus) and not _is_path(entry.hub)
+        entry.hub for entry in config.data.entries if isinstance(entry, HubCorpus) and _is_on_hub(entry)
     ]
     header = ModelCardData(
         language=list(dict.fromkeys(base_code(code) for code in _languages(config.data) if is_natural(code))),
@@ -115,18 +132,24 @@ def _header(facts: dict[str, Any], config: Config, target: ExportFormat) -> str:
     return header.to_yaml(line_break="\n").rstrip()
 
 
+def _base_model(public: Mapping[str, Any]) -> str | None:
+    """The public model's name on the hub, which has a revision, or that of its folder."""
+    name = public.get("model")
+    return name if name is None or public.get("revision") else Path(name).name
+
+
 def _origin(facts: dict[str, Any], run: RunFolder) -> str:
     """The public model that it is, or was adapted from."""
     if "base_model" not in facts:
         return ""
     revision = run.public_model().get("revision")
     verb = "It is" if run.imported_file.exists() else "It was adapted from"
-    return f"{verb} {without_folders(facts['base_model'])}{f', revision {revision}' if revision else ''}."
+    return f"{verb} {facts['base_model']}{f', revision {revision}' if revision else ''}."
 
 
 def _on_hub(name: str | None) -> str | None:
     """The name of a model on the hub; None for a folder."""
-    return name if name and name.count("/") == 1 and not _is_path(name) else None
+    return name if name and "/" in name else None
 
 
 def _languages(data: DataConfig) -> list[str]:

@@ -1,7 +1,7 @@
 """GPT's own task: a text continued."""
 
 from transformer_mt.config import DecodeConfig
-from transformer_mt.errors import InputError
+from transformer_mt.errors import InputError, Setting
 from transformer_mt.language_models.load import LoadedModel
 from transformer_mt.translation.engines.engine import Request
 from transformer_mt.translation.engines.torch_engine import TorchEngine
@@ -18,6 +18,10 @@ class Completer:
         self._tokenizer, self._decode = loaded.tokenizer, decode
         self._positions = loaded.config.data.max_length
         self._engine.check(decode)
+        if decode.search == "mbr":
+            raise InputError(
+                Setting("decode.search"), " must be beam or sample to complete a text, but is mbr"
+            )
 
     def complete(self, text: str) -> list[str]:
         """The text with each of its completions, the best first. InputError where nothing more fits."""
@@ -28,7 +32,13 @@ class Completer:
                 f"the text must have fewer than {self._positions} pieces (data.max_length), but has "
                 f"{len(ids)}"
             )
-        limit = min(left, (self._decode.max_length or MOST) + 1)
+        least = self._decode.min_length
+        if least >= left:
+            raise InputError(
+                Setting("decode.min_length"),
+                f" must be below {left} after this text (data.max_length), but is {least}",
+            )
+        limit = min(left, max(self._decode.max_length or MOST, least) + 1)
         request = Request([], limit, prompt=ids)
         wanted = self._decode.num_hypotheses
         ((_, found),) = self._engine.search([request], self._decode, wanted)

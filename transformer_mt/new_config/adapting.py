@@ -46,6 +46,9 @@ def _head(data: Data, parent: str, is_run: bool, out: Path) -> str:
     begins = flow(parent) if is_run else flow({"huggingface": parent})
     corpora = "".join(f"\n    - {flow(guess.corpus)}" for guess in data.guesses)
     corpora += _of_parent(parent) if is_run else ""
+    config = RunFolder(parent).config() if is_run else None
+    is_fixed = config is not None and config.model.has_max_positions
+    max_length = config.data.max_length if config is not None and is_fixed else 128
     held_out, about = held_out_set(data.pairs)
     return f"""\
 # Written by `transformer-mt new` to adapt {parent} to {data.pairs:,} pairs. Look at them first:
@@ -58,7 +61,7 @@ data:
   # About {about:,.0f} of the sources, by a hash: more data never moves one into training.
   valid: {held_out}
   test: [{held_out}]
-  max_length: 128
+  max_length: {max_length}
 {data.more}"""
 
 

@@ -136,6 +136,15 @@ async def line_details(
     return await asyncio.to_thread(lambda: list(map(_line_details, results)))
 
 
+def plain_details(text: str, translation: str) -> list[dict[str, Any]]:
+    """The lines of a text and its translation in the form of `line_details`, where no more is known."""
+    nothing: dict[str, Any] = {"flags": [], "confidence": None, "segments": []}
+    return [
+        {"source": source, "candidates": [{"text": target, "score": None}], **nothing}
+        for source, target in zip(_lines(text), translation.split("\n"), strict=True)
+    ]
+
+
 def _line_details(result: Translation) -> dict[str, Any]:
     return {
         "source": result.source,

@@ -104,9 +104,12 @@ def _of_tokens(weights_HTS: torch.Tensor, kind: str, begin: int) -> torch.Tensor
 
 
 def _unsplit(translator: Translator) -> Translator:
-    """One that translates several sentences as one segment, as the attention is computed here."""
+    """One that translates the text as it stands, as the attention is computed here: several sentences as one
+    segment, in capitals, with nothing protected.
+    """
     unsplit = copy.copy(translator)
-    unsplit.decode = translator.decode.model_copy(update={"split_sentences": False})
+    changes = dict.fromkeys(("split_sentences", "lowercase_capitals", "protect_usual"), False)
+    unsplit.decode = translator.decode.model_copy(update=changes)
     return unsplit
 
 

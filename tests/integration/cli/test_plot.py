@@ -31,6 +31,13 @@ def test_several_sentences_are_looked_at_as_they_are_translated(tiny_run):
     assert seen.target[:-1] == whole.tokens != apart.tokens
 
 
+def test_capitals_are_looked_at_as_they_are_translated(tiny_run):
+    translator = Translator.load(tiny_run, device="cpu")
+    plain = Translator.load(tiny_run, device="cpu", decode={"lowercase_capitals": False})
+    seen = look(translator, text := "THE DOG SLEEPS NOW.")
+    assert seen.target[:-1] == plain.translate([text])[0].tokens
+
+
 def test_one_head_is_looked_at_by_its_number(tiny_run, cli):
     def weights(*options):
         words = ("plot", "attention", tiny_run, "The dog sleeps.", "--json", *options)

@@ -351,6 +351,9 @@ def test_what_was_translated_is_a_memory_for_the_next_time(tiny_run, tmp_path, c
     refused = cli("translate", tiny_run, "A dog.", "--memory", memory, "--memory-out", memory)
     assert refused.status == 2 and "--memory-out must be a file of its own, but" in refused.err
     assert memory.read_bytes() == before
+    refused = cli("translate", tiny_run, "A dog.", "--memory", memory, "-o", memory)
+    assert refused.status == 2 and "the output must not be what is read" in refused.err
+    assert memory.read_bytes() == before
     refused = cli("translate", tiny_run, "A dog.", "--memory-out", "memory.csv")
     assert "--memory-out must end in .tmx, but is memory.csv" in refused.err
 

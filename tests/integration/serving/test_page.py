@@ -159,6 +159,18 @@ def test_keys_swap_and_copy(page):
     ).wait_for()
 
 
+def test_what_was_typed_since_is_not_replaced_by_a_swap(page):
+    """Only the source of what is shown is: else a long text would be lost for an old translation."""
+    page.evaluate("languages.push({code: 'de', name: 'German', targets: ['en']})")
+    page.evaluate("sourceLang.add(new Option('German', 'de'))")
+    page.fill("#source", "The dog sleeps.")
+    translated(page)
+    page.route("**/details", lambda route: route.abort())
+    page.fill("#source", "Something else.")
+    page.keyboard.press("Alt+s")
+    assert page.locator("#source").input_value() == "Something else."
+
+
 def test_a_screen_reader_finds_each_part_by_its_name(page):
     page.fill("#source", "The dog sleeps.")
     translated(page)

@@ -246,6 +246,7 @@ def test_mistakes_get_one_line(tiny_run, served, tmp_path, cli):
     (tmp_path / "keys").write_text("", encoding="utf-8")
     for words, message in [
         ((tiny_run, tiny_run), "each model must have a direction of its own, but two translate en to de"),
+        ((tiny_run, "--direction", "de:en"), "--direction must be one of the models' (en:de), but is de:en"),
         (
             (tiny_run, "--port", served.address[1]),
             "must be an address this machine can listen on, but is not (",

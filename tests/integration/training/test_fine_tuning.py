@@ -12,6 +12,7 @@ from transformer_mt.config import load_config
 from transformer_mt.data.vocabulary.tokenizer import UNK, Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.runs.folder import RunFolder
+from transformer_mt.runs.resolve import with_parent
 from transformer_mt.training.loop import train
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
@@ -47,6 +48,20 @@ def child_config(tmp_path, parent):
 
 def weights(folder):
     return checkpoint.load_weights(folder / "model.safetensors")
+
+
+def test_windows_and_pieces_of_both_sides_need_one_vocabulary(child_config, parent, tmp_path):
+    """Their pieces would stand for others on the target side."""
+    config = yaml.safe_load((parent / "config.yaml").read_text(encoding="utf-8"))
+    config["tokenizer"]["shared"] = config["model"]["tie_embeddings"] = False
+    (parent / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    data = {**CHILD["data"], "language_pieces": "both"}
+    with pytest.raises(InputError, match="language_pieces` must not be both with a parent of two vocabular"):
+        with_parent(load_config(child_config(data=data)), RunFolder(parent).config())
+    documents = {"source": "a", "target": "b", "documents": True}
+    data = {**CHILD["data"], "train": documents, "context": {"sentences": 2}}
+    with pytest.raises(InputError, match="context.sentences` must be 1 with a parent of two vocabularies"):
+        with_parent(load_config(child_config(data=data)), RunFolder(parent).config())
 
 
 def test_it_begins_with_the_weights_the_vocabulary_and_the_omitted_keys_of_the_parent(

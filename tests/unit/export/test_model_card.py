@@ -127,3 +127,18 @@ def test_a_public_model_it_was_adapted_from_is_named_with_its_licence(run, tmp_p
     card = ModelCard.load(tmp_path / "out" / "README.md")
     assert card.data.license == "cc-by-4.0" and card.data.base_model == "Helsinki-NLP/opus-mt-en-de"
     assert "It was adapted from Helsinki-NLP/opus-mt-en-de, revision abc." in card.text
+
+
+def test_folders_of_this_machine_are_named_nowhere(run, tmp_path):
+    """Also those that are not there, seen from the folder that it is exported in."""
+    config = load_config(run / "config.yaml", ["init_from=/home/me/secret/base"])
+    (run / "config.yaml").write_text(dump_config(config), encoding="utf-8")
+    corpora = json.loads((run / "data.json").read_text(encoding="utf-8"))
+    corpora[1]["name"] = "data/a.en + data/a.de"
+    (run / "data.json").write_text(json.dumps(corpora), encoding="utf-8")
+    public = {"model": "models/opus-mt-en-de", "revision": None, "license": None}
+    (run / "parent.json").write_text(json.dumps({"folder": "x", "imported": public}), encoding="utf-8")
+    card, facts = exported(run, tmp_path / "out")
+    assert card.data.base_model is None and "It was adapted from opus-mt-en-de." in card.text
+    assert "a.en + a.de" in card.text and "| fine-tuned from" in card.text
+    assert not any(name in card.text + json.dumps(facts) for name in ("secret", "data/a", "models/"))

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from transformer_mt.config import load_config
+from transformer_mt.config.dump import dump_config
 from transformer_mt.data.corpora import toy
 from transformer_mt.errors import InputError
 from transformer_mt.new_config import write
@@ -65,6 +66,18 @@ def test_corpora_of_the_parent_are_proposed(files, tiny_run, tmp_path, said, mon
     (parent / "config.yaml").write_text(text, encoding="utf-8")
     new_config("en", "de", files, tmp_path / "other.yaml", str(parent))
     assert "held-out sets would" not in (tmp_path / "other.yaml").read_text(encoding="utf-8")
+
+
+def test_learned_positions_have_the_parents_length(files, tiny_run, tmp_path, said):
+    """Their table is the parent's."""
+    parent = tmp_path / "parent"
+    parent.mkdir()
+    for path in RunFolder(tiny_run).translation_files:
+        (parent / path.name).write_bytes(path.read_bytes())
+    config = load_config(parent / "config.yaml", ["model.position=learned", "data.max_length=77"])
+    (parent / "config.yaml").write_text(dump_config(config), encoding="utf-8")
+    new_config("en", "de", files, tmp_path / "mine.yaml", str(parent))
+    assert load_config(tmp_path / "mine.yaml").data.max_length == 77
 
 
 def test_a_parent_that_is_not_there_is_told(files, tmp_path, said):

@@ -241,8 +241,12 @@ def test_two_models_translate_where_there_is_none_for_a_direction(client):
     answer = translate(client, q="ein Hund", **fields, glossary={"Hund": "chien"})
     assert answer.status_code == 400
     assert answer.json()["error"] == "there must be a model from de to fr for a glossary, but there is none"
-    details = client.post("/details", json={"q": "ein Hund", "source": "de", "target": "fr"})
-    assert details.json()["error"] == "there must be a model from de to fr for details, but there is none"
+    details = client.post("/details", json={"q": "ein Hund\n\nzwei", "source": "de", "target": "fr"}).json()
+    assert details["pivotLanguage"] == "en"  # the page shows the translation without words and scores
+    assert [line["candidates"][0]["text"] for line in details["lines"]] == ["EIN HUND", "", "ZWEI"]
+    assert [line["source"] for line in details["lines"]] == ["ein Hund", "", "zwei"]
+    same = client.post("/details", json={"q": "ein Hund", "source": "de", "target": "de"}).json()
+    assert same["lines"][0]["candidates"][0]["text"] == "ein Hund"
 
 
 def test_languages_with_their_targets(client):
@@ -476,11 +480,6 @@ def test_details_have_candidates_words_and_attention(tiny_run):
     assert len(rows) == len(segment["target"]) and all(0 < sum(row) <= 1.01 and len(row) == 4 for row in rows)
     assert (blank["flags"], blank["segments"], len(last["segments"])) == (["empty"], [], 2)
     assert last["source"][slice(*last["segments"][1]["source"][-2])] == "dog"
-
-
-def test_details_into_the_same_language_are_refused(client):
-    answer = client.post("/details", json={"q": "a", "source": "en", "target": "en"})
-    assert answer.status_code == 400 and "but both are en" in answer.json()["error"]
 
 
 def test_html_of_too_many_texts_is_refused(client):

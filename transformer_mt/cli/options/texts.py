@@ -1,9 +1,11 @@
 """The texts of `fill`, `complete` and `classify`."""
 
 import argparse
+import os
 import sys
 from collections.abc import Iterator
 
+from transformer_mt.errors import InputError
 from transformer_mt.text.lines import decoded_lines
 
 
@@ -18,4 +20,8 @@ def add_texts(parser: argparse.ArgumentParser) -> None:
 
 def texts_of(arguments: argparse.Namespace) -> Iterator[str]:
     """The texts that were given, or the lines of standard input."""
-    return iter(arguments.texts) if arguments.texts else decoded_lines(sys.stdin.buffer, "standard input")
+    if arguments.texts:  # bytes that are not UTF-8 are read as U+FFFD
+        return (os.fsencode(text).decode(errors="replace") for text in arguments.texts)
+    if sys.stdin is None:
+        raise InputError("standard input is closed; give TEXT")
+    return decoded_lines(sys.stdin.buffer, "standard input")

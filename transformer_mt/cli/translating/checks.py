@@ -57,8 +57,8 @@ def _check_output_is_not_input(arguments: argparse.Namespace) -> None:
     output = Path(arguments.output)
     if not output.is_file():
         return
-    read = [Path(name) for name in (arguments.input, arguments.prefixes) if name and Path(name).exists()]
-    sources = [os.stat(path) for path in read]
+    read = (arguments.input, arguments.prefixes, arguments.glossary, arguments.memory)
+    sources = [os.stat(name) for name in read if name and Path(name).exists()]
     if not arguments.text and not arguments.input and sys.stdin is not None:
         sources.append(os.fstat(0))
     if any(os.path.samestat(source, os.stat(output)) for source in sources):

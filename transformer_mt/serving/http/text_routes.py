@@ -15,7 +15,13 @@ from transformer_mt.serving.http.admission import Admission
 from transformer_mt.serving.http.answers import answer, or_http_error, until_disconnect
 from transformer_mt.serving.http.languages import chain_of, detect_source, with_known_codes
 from transformer_mt.serving.http.requests import DetectBody, SuggestBody, TranslateBody
-from transformer_mt.serving.texts import line_details, translate_html, translate_texts, without_markup
+from transformer_mt.serving.texts import (
+    line_details,
+    plain_details,
+    translate_html,
+    translate_texts,
+    without_markup,
+)
 
 T = TypeVar("T")
 _LOG = logging.getLogger("transformer_mt.serving")
@@ -64,24 +70,24 @@ class TextRoutes:
         return [found[text] for text in texts]
 
     async def details(self, request: Request) -> Response:
-        """Lines with their candidates, scores, flags, alignment and attention, for the page."""
+        """Lines with their candidates, scores, flags, alignment and attention, for the page; of two models
+        that translate one after the other the translation alone.
+        """
         asked: TranslateBody = await self._admit(request)
         self._admission.check_lines(asked.texts)
         text = asked.q if isinstance(asked.q, str) else "\n".join(asked.q)
-        source, content = asked.source, {}
+        source, content = asked.source, dict[str, Any]()
         if source == "auto":
             content["detectedLanguage"] = detect_source(self._directions, text, asked.target)
             source = content["detectedLanguage"]["language"]
         chain = chain_of(self._directions, source, asked)
-        if len(chain.models) != 1:
-            raise HTTPException(
-                400,
-                f"target must be another language than source, but both are {source}"
-                if not chain.models
-                else f"there must be a model from {source} to {asked.target} for details, but there is none",
-            )
+        if chain.pivot:
+            content["pivotLanguage"] = chain.pivot
 
         async def lines() -> list[dict[str, Any]]:
+            if len(chain.models) != 1:
+                ((whole, _),) = await _texts([chain], asked.model_copy(update={"q": text, "alternatives": 0}))
+                return plain_details(text, whole)
             async with chain.models[0].loaded() as batcher:
                 return await line_details(batcher, text, asked.alternatives, asked.wishes)
 

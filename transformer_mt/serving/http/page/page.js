@@ -28,7 +28,7 @@ let languages = [];
 let newest = 0; // number of the newest request; answers to older ones are ignored
 let pending = null; // its AbortController
 let timer = 0;
-let translated = "";
+let translated = "", translatedFrom = ""; // what is shown, and its source
 
 async function start() {
   try {
@@ -113,7 +113,7 @@ function swap() {
   fillTargets();
   if (from !== "auto") targetLang.value = from;
   remember();
-  if (translated) source.value = translated;
+  if (translated && source.value === translatedFrom) source.value = translated;
   showCount();
   translate();
   source.focus();
@@ -154,7 +154,7 @@ async function translate() {
     return;
   }
   if (number !== newest) return;
-  if (response.ok) return show(answer.lines, answer.detectedLanguage);
+  if (response.ok) return show(answer.lines, answer.detectedLanguage, body.q);
   if (response.status === 403) {
     $("key-row").hidden = false;
     $("key").focus();
@@ -162,7 +162,8 @@ async function translate() {
   fail(`Not translated: ${answer.error}.`);
 }
 
-function show(lines, detected) {
+function show(lines, detected, from = "") {
+  translatedFrom = from;
   translated = lines.map((line) => line.candidates[0].text).join("\n");
   translation.textContent = translated;
   translation.lang = targetLang.value;
