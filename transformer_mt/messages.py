@@ -22,14 +22,19 @@ def say_once(text: str) -> None:
 
 
 def write(text: str) -> None:
-    """Print a message on stderr, whatever the rank."""
+    """Print a message on stderr, whatever the rank. Where nobody reads it any more (a closed terminal, the
+    end of a pipe), the process goes on without: it may have a training to save.
+    """
     if sys.stderr is None:  # closed (2>&-): print would write it among the results
         return
-    if "tqdm" in sys.modules:
-        sys.modules["tqdm"].tqdm.write(text, file=sys.stderr)  # above a bar, not over it
-    else:
-        sys.stderr.write(f"{text}\n")
-    sys.stderr.flush()
+    try:
+        if "tqdm" in sys.modules:
+            sys.modules["tqdm"].tqdm.write(text, file=sys.stderr)  # above a bar, not over it
+        else:
+            sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()
+    except OSError:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - as long as the process
 
 
 @contextmanager

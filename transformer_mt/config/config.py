@@ -147,7 +147,10 @@ class Config(Section):
                 f"train.guided_alignment.weight must be 0 with model.kind: {self.model.kind}, but is "
                 f"{guided.weight:g}"
             )
-        if guided.layer != "auto" and guided.layer > (layers := self.model.num_decoder_layers):
+        is_the_parents = self.init_from and "num_decoder_layers" not in self.model.model_fields_set
+        if is_the_parents or guided.layer == "auto":
+            return self
+        if guided.layer > (layers := self.model.num_decoder_layers):
             raise ValueError(
                 f"train.guided_alignment.layer must be at most model.num_decoder_layers ({layers}), but is "
                 f"{guided.layer}"

@@ -166,6 +166,10 @@ class TrainConfig(Section):
     def _something_is_trained(self) -> "TrainConfig":
         if len(set(self.freeze)) == 3:
             raise ValueError("train.freeze must leave something to be trained, but names all parts")
+        if self.lora.rank and {"encoder", "decoder"} <= set(self.freeze):  # where its matrices would be
+            raise ValueError(
+                "train.freeze must leave the encoder or the decoder to train.lora, but names both"
+            )
         return self
 
     @model_validator(mode="after")

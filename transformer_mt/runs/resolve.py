@@ -108,12 +108,12 @@ def with_checkpoint(config: Config, checkpoint: Config) -> Config:
     """The config with what a resumed run has settled already: keys that its parent or its vocabulary decided,
     and the values found for `auto`.
     """
+    if "monitor" not in config.train.model_fields_set:
+        config = changed(config, "train", monitor=checkpoint.train.monitor)
     if config.init_from:  # the run has its own copy of the parent's keys
         config = with_keys_of(config, checkpoint, ("model", "tokenizer"))
     elif config.tokenizer.file:
         config = with_keys_of(config, checkpoint, ("tokenizer",))
-    if "monitor" not in config.train.model_fields_set:
-        config = changed(config, "train", monitor=checkpoint.train.monitor)
     if config.tokenizer.normalization == "auto":
         config = changed(config, "tokenizer", normalization=checkpoint.tokenizer.normalization)
     if config.train.batch_tokens == "auto":

@@ -132,7 +132,14 @@ def _train(run: Run) -> None:
 
 def _validate(run: Run) -> None:
     begun = time.perf_counter()
-    validate_and_publish(run)
+    try:
+        validate_and_publish(run)
+    except WorkError:  # the weights are no good, or the disk is not
+        raise
+    except Exception:  # too little memory to translate, say: the updates before it are not lost
+        if run.ranks.size == 1:
+            run.save()
+        raise
     run.estimate.validated(time.perf_counter() - begun)
 
 

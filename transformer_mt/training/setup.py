@@ -1,6 +1,7 @@
 """Open a run: from a config and a folder to everything that training needs."""
 
 import json
+import os
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -50,6 +51,8 @@ def open_run(config: Config, folder: RunFolder, fresh: bool = False, ranks: Rank
 
 
 def _open_run(config: Config, folder: RunFolder, fresh: bool, ranks: Ranks, held: ExitStack) -> Run:
+    # torchrun starts its processes again by the same command: only the first time is `fresh`.
+    fresh = fresh and not any(ranks.gather(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"))
     # 1. What needs no file, so that a mistake is reported within seconds.
     device, dtype = check_early(config, fresh, ranks)
     check_folder(folder, fresh)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from statistics import mean
 from typing import Any, TypeVar
@@ -114,6 +114,8 @@ def validate(
     named = [i for i, valid in enumerate(found) if valid.name == config.train.monitor_set]
     # Sets of plain text have no score to take the mean of.
     deciding = found[named[0]] if named else mean_of([one for one in found if one.scores] or found)
+    if config.train.monitor == "loss" and not named:  # which all sets have
+        deciding = replace(deciding, loss=mean(one.loss for one in found))
     score = _monitored(deciding, config.train.monitor, metrics)
     shown = samples[named[0]] if named else next(filter(None, samples), [])
     return Validation(deciding, found, score, shown)

@@ -1,15 +1,19 @@
 """When a training saves, and when it ends: by epochs, by minutes, by a signal."""
 
+import io
 import os
 import signal
 import sys
 
 import pytest
 
-from transformer_mt.config import load_config
+from transformer_mt.config import TrainConfig, load_config
 from transformer_mt.errors import InputError
 from transformer_mt.files import read_objects
+from transformer_mt.messages import say
 from transformer_mt.training.loop import train
+from transformer_mt.training.state.averaging import Averaging
+from transformer_mt.training.state.progress import Progress
 from transformer_mt.training.update.step import Updater
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
@@ -199,3 +203,60 @@ def test_what_another_process_trained_while_data_were_prepared_is_not_trained_ov
     with pytest.raises(InputError, match="another process trained in it meanwhile; run the same command"):
         train(config, tmp_path / "run")
     assert [path.name for path in (tmp_path / "run").iterdir() if path.is_file()] in ([], [".lock"])
+
+
+def test_what_fails_in_a_validation_loses_no_update(config, tmp_path, monkeypatch):
+    """Such as too little memory to translate, at the first validation, which is due before the checkpoint."""
+    from transformer_mt.training import model_selection
+
+    def fail(*_):
+        raise RuntimeError("not today")
+
+    monkeypatch.setattr(model_selection, "validate", fail)
+    with pytest.raises(RuntimeError, match="not today"):
+        train(changed(config, validate_every=6, save_every=6), tmp_path / "run")
+    assert [path.name for path in (tmp_path / "run" / "checkpoints").iterdir()] == ["step-00000006"]
+
+
+def test_a_training_that_torchrun_starts_again_is_fresh_only_once(config, tmp_path, monkeypatch):
+    """Its command is the same each time; --fresh would move aside what the first attempt trained."""
+    train(changed(config, max_updates=6), tmp_path / "run")
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    train(config, tmp_path / "run", fresh=True)
+    assert not list(tmp_path.glob("run.old-*"))
+    starts = [e["step"] for e in read_objects(tmp_path / "run" / "metrics.jsonl") if e["event"] == "start"]
+    assert starts == [0, 6]
+
+
+def test_a_change_of_the_scores_keeps_what_may_be_averaged(config, tmp_path):
+    best = changed(config, average="best", average_checkpoints=2, validate_every=3, save_every=3)
+    folder = train(best, tmp_path / "run")
+    kept = sorted(path.name for path in (folder / "averaging").iterdir())
+    assert len(kept) == 2
+    lowercase = best.evaluate.model_copy(update={"lowercase": True})
+    train(best.model_copy(update={"evaluate": lowercase}), folder)
+    assert sorted(path.name for path in (folder / "averaging").iterdir()) == kept
+
+
+def test_the_best_checkpoint_is_among_those_that_are_averaged(tmp_path):
+    """Of nearly equal scores the loss decides which is the best."""
+    progress = Progress()
+    for step, score, loss in ((1, 30.05, 2.3), (2, 30.04, 2.2), (3, 30.0, 2.0)):
+        progress.step = step
+        progress.validated(score, loss)
+        (tmp_path / f"step-{step:08d}.safetensors").touch()
+    settings = TrainConfig(average="best", average_checkpoints=2, save_every=1)
+    assert progress.best_step == 3 and 3 in Averaging(tmp_path, settings).steps(progress)
+
+
+def test_messages_that_nobody_reads_end_no_training(monkeypatch):
+    """The terminal was closed, or `tee` was stopped by the same Ctrl-C: there is a training to save."""
+
+    class Closed(io.StringIO):
+        def write(self, text):
+            raise BrokenPipeError
+
+    monkeypatch.setattr(sys, "stderr", Closed())
+    say("stopping and saving")
+    say("saved")
+    assert sys.stderr.name == os.devnull

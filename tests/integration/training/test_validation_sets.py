@@ -77,6 +77,20 @@ def test_a_set_that_is_not_there_cannot_decide(run):
         run(words=["train.monitor_set=smal"])
 
 
+def test_the_mean_loss_is_that_of_all_sets(run):
+    """Plain text has no score, but a loss."""
+    text = {"toy": "valid", "size": 20, "name": "text", "language": "de", "objective": "denoise"}
+    both = [
+        {"toy": "train", "size": 300},
+        {"toy": "train", "size": 300, "language": "de", "objective": "denoise"},
+    ]
+    _, entries = run(
+        valid=[SETS[0], text], words=["train.monitor=loss", f"data.train={json.dumps(both)}", "data.test=[]"]
+    )
+    for entry in entries:
+        assert entry["loss"] == pytest.approx(sum(one["loss"] for one in entry["sets"]) / 2)
+
+
 def test_a_set_without_a_score_cannot_decide(write_config, tmp_path):
     (tmp_path / "a.tsv").write_text("text\tlabel\n" + "good\t1\nbad\t0\n" * 30, encoding="utf-8")
     labelled = {"file": str(tmp_path / "a.tsv"), "objective": "classification", "name": "labelled"}

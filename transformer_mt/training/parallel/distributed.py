@@ -82,17 +82,24 @@ class Ranks:
         """Whether this rank prints and writes for all."""
         return self.rank == 0
 
-    @contextmanager
-    def local_rank_zero_first(self) -> Iterator[None]:
+    def rank_zero_first(self) -> AbstractContextManager[None]:
+        """Rank 0 runs the block first, however long it takes, then the others."""
+        return self._first(self.is_rank_zero)
+
+    def local_rank_zero_first(self) -> AbstractContextManager[None]:
         """Local rank 0 of each machine runs the block first, then the others: they find what it has made."""
+        return self._first(not self.local_rank)
+
+    @contextmanager
+    def _first(self, is_first: bool) -> Iterator[None]:
         if self.size == 1:
             yield
             return
         patient = dist.new_group(backend="gloo", timeout=LONG_TIMEOUT)
-        if self.local_rank:
+        if not is_first:
             dist.barrier(patient)
         yield
-        if not self.local_rank:
+        if is_first:
             dist.barrier(patient)
         dist.destroy_process_group(patient)
 

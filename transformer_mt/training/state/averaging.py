@@ -32,6 +32,8 @@ class Averaging:
         except OSError:  # a file system without hard links
             checkpoint.save_weights(link, checkpoint.load_weights(path / "model.safetensors"))
         wanted = {self.file(step) for step in self.steps(progress)}
+        if len(wanted) < self._train.average_checkpoints:  # after a change of the scores there are none
+            return
         for file in self._folder.glob("step-*.safetensors"):
             if file not in wanted:
                 file.unlink()
@@ -51,7 +53,7 @@ class Averaging:
         if train.average == "last":
             return scheduled[-train.average_checkpoints :]
         scores = {
-            step: (-score, loss if math.isfinite(loss) else math.inf, -step)
+            step: (step != progress.best_step, -score, loss if math.isfinite(loss) else math.inf, -step)
             for step, score, loss, _ in progress.scores
         }
         best_steps = progress.best_steps()

@@ -41,11 +41,12 @@ class Parent:
         """
         if config.init_from is None:
             return None
-        folder: RunFolder | None = None
-        if ranks is None or ranks.is_rank_zero:
+        if ranks is None:
             folder = parent_of(config)
-        if ranks is not None:
-            folder = RunFolder(ranks.broadcast(folder and str(folder)))
+        else:
+            with ranks.rank_zero_first():  # which may take longer than other operations should
+                found = parent_of(config) if ranks.is_rank_zero else None
+            folder = RunFolder(ranks.broadcast(found and str(found)))
         assert folder is not None
         try:
             config = folder.config()

@@ -109,8 +109,9 @@ class Objective(nn.Module):
         # The inductor aligns what attention keeps for its backward pass, which would give lengths of whole
         # eights a graph of their own. They get a position of padding (id 0) that no other position sees.
         padding = int(self._hidden != self.model.hidden and T % 8 == 0)
-        # For each side of 1 there would be another graph, too.
-        if 1 in (*batch.src.shape, T) or T + padding > self._longest:
+        # For each side of 1 there would be another graph, too, unless it is 1 in every batch.
+        sides = (*batch.src.shape, T) if self.model.reads_source else (len(batch.src), T)
+        if 1 in sides or T + padding > self._longest:
             return self.model.hidden(*inputs)
         if padding:
             inputs = batch.src, batch.src_mask, F.pad(batch.tgt_in, (0, padding)), recorder
