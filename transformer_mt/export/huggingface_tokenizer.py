@@ -55,8 +55,8 @@ def write_m2m_tokenizer(tokenizer: Tokenizer, data: DataConfig, folder: Path) ->
     """NllbTokenizer or M2M100Tokenizer: one SentencePiece model, and pieces of languages after its own."""
     if not tokenizer.numberings:
         raise InputError(
-            "model.position must be sinusoidal or learned for --to huggingface, but is sinusoidal_fairseq; "
-            "that is for models that began with M2M-100 or NLLB"
+            "model.position must be sinusoidal or learned for Hugging Face, but is sinusoidal_fairseq; that "
+            "is for models that began with M2M-100 or NLLB"
         )
     (numbering,) = tokenizer.numberings
     (folder / "sentencepiece.bpe.model").write_bytes(tokenizer.models[0])

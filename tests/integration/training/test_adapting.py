@@ -146,7 +146,6 @@ def test_mistakes_are_told(child, write_config, tiny_run, tmp_path, no_pictures)
         child({"freeze": ["encoder", "decoder", "embeddings"]})
     with pytest.raises(InputError, match="train.freeze must leave the encoder or the decoder to train.lora"):
         child({**LORA, "freeze": ["encoder", "decoder"]})
-    child({"guided_alignment": {"weight": 0.1, "layer": 7}})  # of a parent that may have as many layers
     config = child(LORA, data={"train": {"toy": "train", "size": 1500, "tag": "<bt>"}})
     with pytest.raises(
         InputError, match="must leave embeddings to be trained where pieces are new, but 1 are"

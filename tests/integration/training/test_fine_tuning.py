@@ -50,6 +50,13 @@ def weights(folder):
     return checkpoint.load_weights(folder / "model.safetensors")
 
 
+def test_a_guided_layer_may_be_one_that_only_the_parent_has(child_config, parent):
+    guided = {**CHILD["train"], "guided_alignment": {"weight": 0.1, "layer": 7}}
+    config = load_config(child_config(train=guided))  # the default has six
+    with pytest.raises(InputError, match="must be at most model.num_decoder_layers \\(1\\), but is 7"):
+        with_parent(config, RunFolder(parent).config())
+
+
 def test_windows_and_pieces_of_both_sides_need_one_vocabulary(child_config, parent, tmp_path):
     """Their pieces would stand for others on the target side."""
     config = yaml.safe_load((parent / "config.yaml").read_text(encoding="utf-8"))
