@@ -326,3 +326,12 @@ def test_a_measured_peak_above_the_memory_is_never_answered_by_larger_passes(mon
 def test_updates_of_epochs_are_not_rounded_up_for_nothing():
     assert updates_of_epochs(7, 29 / 7) == 29 and updates_of_epochs(1.1, 100) == 110
     assert updates_of_epochs(1.0, 10.2) == 11
+
+
+def test_frozen_weights_are_not_sent():
+    """Each device has them; only gradients of what is trained are summed."""
+    values = config(optimizer="muon").model_dump()
+    values["train"]["freeze"] = ["encoder", "decoder"]
+    frozen = Config.model_validate({**values, "init_from": "runs/x"})
+    assert muon_work(frozen, VOCABULARY) == (0, 0.0)
+    assert cost(frozen).trained_parameters == VOCABULARY * 64 < cost(frozen).parameters

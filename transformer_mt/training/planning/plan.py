@@ -250,7 +250,7 @@ class _Planner:
         around = (self.ranks - 1) / self.ranks
         of_muon = around * _BYTES_OF_STEP * self.muon_elements
         if not self.is_sharded:
-            return around * 2 * 4 * self.cost.parameters, of_muon if shares_muon else 0.0
+            return around * 2 * 4 * self.cost.trained_parameters, of_muon if shares_muon else 0.0
         # The weights of a layer are gathered for the forward and for the backward pass, the others once; all
         # gradients are summed and divided.
         of_weight = 2 if self.train.fsdp_weights == "bf16" else 4

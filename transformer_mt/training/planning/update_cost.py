@@ -24,7 +24,7 @@ from transformer_mt.model.build import build_model
 from transformer_mt.model.kernels.cpu_code import without_cpu_code
 from transformer_mt.training.update.adaptation import adapt
 from transformer_mt.training.update.build import build_trial_updater
-from transformer_mt.training.update.optimizer import build_optimizer
+from transformer_mt.training.update.optimizer import CombinedOptimizer, build_optimizer
 from transformer_mt.training.update.orthogonal import orthogonal_flops
 
 _CPU = torch.device("cpu")
@@ -45,6 +45,8 @@ class UpdateCost:
     """What one update costs a device that trains alone."""
 
     parameters: int
+    trained_parameters: int
+    """Those that have gradients: not of frozen parts."""
     layer_parameters: int
     """Parameters of all layers."""
     largest_layer: int
@@ -94,6 +96,7 @@ def update_cost(
     layers = [_count(list(block.parameters())) for block in model.blocks]
     return UpdateCost(
         parameters=_count(weights),
+        trained_parameters=_count(trained),
         layer_parameters=sum(layers),
         largest_layer=max(layers),
         flops=float(counter.get_total_flops()),
@@ -115,8 +118,10 @@ def muon_work(config: Config, vocab_size: int) -> tuple[int, float]:
             config.model, vocab_size, vocab_size, config.tokenizer.shared, config.data.max_length
         )
         adapt(model, config.train)
-        groups = build_optimizer(model, config.train).param_groups
-        sides = [sorted(matrix.shape) for matrix in groups[0]["params"]]
+        optimizer = build_optimizer(model, config.train)
+        if not isinstance(optimizer, CombinedOptimizer):  # no layer is trained
+            return 0, 0.0
+        sides = [sorted(matrix.shape) for matrix in optimizer.param_groups[0]["params"]]
     numbers = sum(a * b for a, b in sides)
     return numbers, sum(orthogonal_flops(a, b) for a, b in sides)
 
