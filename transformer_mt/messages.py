@@ -23,7 +23,7 @@ def say_once(text: str) -> None:
 
 def write(text: str) -> None:
     """Print a message on stderr, whatever the rank. Where nobody reads it any more (a closed terminal, the
-    end of a pipe), the process goes on without: it may have a training to save.
+    end of a pipe), nothing is printed from then on: the process may have a training to save.
     """
     if sys.stderr is None:  # closed (2>&-): print would write it among the results
         return

@@ -121,11 +121,8 @@ def _serve(arguments: argparse.Namespace) -> int:
         raise InputError(f"--watch {arguments.watch}: must be a folder with a folder for each model")
     offers = [offer for model in arguments.models for offer in offers_of(Path(model))]
     known = None if arguments.watch else [offer.direction for offer in offers]
-    if unknown := [pair for pair in arguments.direction or () if known is not None and pair not in known]:
-        names = ", ".join(map(":".join, dict.fromkeys(known or ())))
-        raise InputError(
-            Setting("direction"), f" must be one of the models' ({names}), but is {':'.join(unknown[0])}"
-        )
+    if known is not None:
+        _check_served(arguments.direction, known)
     service = Service(
         offers,
         limits,
@@ -141,6 +138,16 @@ def _serve(arguments: argparse.Namespace) -> int:
     )
     serve(service, arguments.host, arguments.port)
     return 0
+
+
+def _check_served(wanted: list[tuple[str, str]], served: list[tuple[str, str]]) -> None:
+    """InputError for a direction that no model translates."""
+    for direction in wanted:
+        if direction not in served:
+            names = ", ".join(map(":".join, dict.fromkeys(served)))
+            raise InputError(
+                Setting("direction"), f" must be one of the models' ({names}), but is {':'.join(direction)}"
+            )
 
 
 def _directions(model: Path, wanted: list[tuple[str, str]]) -> list[dict[str, str]]:

@@ -58,7 +58,7 @@ class Evaluation:
         summary = {
             "corpus": test.corpus, "sentences": len(self.rows), "search": self.search, "scores": scores,
             "decode": self.decode, "tag": self.tag, "languages": self.languages, "weights": self.weights,
-            "results": RESULTS, "documents": test.division,
+            "results": RESULTS, "documents": test.documents_digest,
         }  # fmt: skip
         try:
             folder.evaluation.mkdir(parents=True, exist_ok=True)

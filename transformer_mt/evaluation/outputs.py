@@ -71,7 +71,7 @@ def kept_translations(
         "tag": test.tag,
         "weights": weights,
         "results": RESULTS,
-        "documents": test.division,
+        "documents": test.documents_digest,
     }
     for scores in folder.scores_files():
         rows, facts = folder.translations_file(folder.set_of(scores)), facts_of(scores)

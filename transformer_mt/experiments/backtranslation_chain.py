@@ -186,7 +186,7 @@ def _own_text(data: DataConfig, is_source: bool) -> TextSource:
 
 
 def _config(path: Path, file: str, key: str, settings: dict[str, Any]) -> Config:
-    """The config in a file beside that of the chain, with the settings of one of the chain's keys."""
+    """The config in a file next to that of the chain, with the settings of one of the chain's keys."""
     try:
         return load_config(path.parent / file, as_overrides(settings))
     except InputError as error:

@@ -83,8 +83,9 @@ def _folderless(name: str) -> str:
     return " ".join(Path(word).name if "/" in word else word for word in name.split(" "))
 
 
-def _is_on_hub(entry: Corpus) -> bool:
-    return isinstance(entry, HubCorpus) and not _is_path(entry.hub)
+def _hub_name(entry: Corpus) -> str | None:
+    """The name of a corpus on the hub; None for other corpora, and for folders in the hub's layout."""
+    return entry.hub if isinstance(entry, HubCorpus) and not _is_path(entry.hub) else None
 
 
 def _is_path(word: str) -> bool:
@@ -97,7 +98,7 @@ def _corpora(run: RunFolder, data: DataConfig) -> list[dict[str, Any]]:
     if len(counted) != len(data.entries):
         return []
     return [
-        {**corpus, "name": corpus["name"] if _is_on_hub(entry) else _folderless(corpus["name"])}
+        {**corpus, "name": corpus["name"] if _hub_name(entry) else _folderless(corpus["name"])}
         | ({"license": entry.license} if entry.license else {})
         for corpus, entry in zip(counted, data.entries)
     ]
@@ -116,13 +117,12 @@ def _header(facts: dict[str, Any], config: Config, target: ExportFormat) -> str:
         for scored in facts.get("scores", [])
         for score in scored["scores"]
     ]
-    datasets = [
-        entry.hub for entry in config.data.entries if isinstance(entry, HubCorpus) and _is_on_hub(entry)
-    ]
+    datasets = [name for entry in config.data.entries if (name := _hub_name(entry))]
+    base_model = facts.get("base_model") or ""
     header = ModelCardData(
         language=list(dict.fromkeys(base_code(code) for code in _languages(config.data) if is_natural(code))),
         license=facts.get("license"),
-        base_model=_on_hub(facts.get("base_model")),
+        base_model=base_model if "/" in base_model else None,  # folders are named without those they are in
         library_name=_ON_THE_HUB.get(target.name, target.name.lower()),
         pipeline_tag="translation",
         datasets=datasets or None,
@@ -145,11 +145,6 @@ def _origin(facts: dict[str, Any], run: RunFolder) -> str:
     revision = run.public_model().get("revision")
     verb = "It is" if run.imported_file.exists() else "It was adapted from"
     return f"{verb} {facts['base_model']}{f', revision {revision}' if revision else ''}."
-
-
-def _on_hub(name: str | None) -> str | None:
-    """The name of a model on the hub; None for a folder."""
-    return name if name and "/" in name else None
 
 
 def _languages(data: DataConfig) -> list[str]:

@@ -4,7 +4,7 @@ import shlex
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from transformer_mt.config import Config
+from transformer_mt.config import Config, DataConfig
 from transformer_mt.config.dump import flow
 from transformer_mt.config.load import load_config
 from transformer_mt.data.corpora.imported import ImportedCorpus
@@ -45,10 +45,12 @@ def _head(data: Data, parent: str, is_run: bool, out: Path) -> str:
     """All but the section `train`."""
     begins = flow(parent) if is_run else flow({"huggingface": parent})
     corpora = "".join(f"\n    - {flow(guess.corpus)}" for guess in data.guesses)
-    corpora += _of_parent(parent) if is_run else ""
-    config = RunFolder(parent).config() if is_run else None
-    is_fixed = config is not None and config.model.has_max_positions
-    max_length = config.data.max_length if config is not None and is_fixed else 128
+    max_length = 128
+    if is_run:
+        config = RunFolder(parent).config()
+        corpora += _of_parent(config.data)
+        if config.model.has_max_positions:
+            max_length = config.data.max_length
     held_out, about = held_out_set(data.pairs)
     return f"""\
 # Written by `transformer-mt new` to adapt {parent} to {data.pairs:,} pairs. Look at them first:
@@ -83,9 +85,8 @@ train:
 """
 
 
-def _of_parent(parent: str) -> str:
+def _of_parent(data: DataConfig) -> str:
     """The corpora that a run of this project was trained on, as a comment."""
-    data = RunFolder(parent).config().data
     entries = [entry for entry in data.entries if not isinstance(entry, (ImportedCorpus, ToyCorpus))]
     note = "\n    # To forget nothing, add some of what the parent was trained on"
     if not any(corpus.is_held_out for corpus in data.valid_sets):

@@ -137,7 +137,7 @@ def _validate(run: Run) -> None:
     except WorkError:  # the weights are no good, or the disk is not
         raise
     except Exception:  # too little memory to translate, say: the updates before it are not lost
-        if run.ranks.size == 1:
+        if run.ranks.size == 1 and run.progress.step:
             run.save()
         raise
     run.estimate.validated(time.perf_counter() - begun)

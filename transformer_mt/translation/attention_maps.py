@@ -104,8 +104,8 @@ def _of_tokens(weights_HTS: torch.Tensor, kind: str, begin: int) -> torch.Tensor
 
 
 def _unsplit(translator: Translator) -> Translator:
-    """One that translates the text as it stands, as the attention is computed here: several sentences as one
-    segment, in capitals, with nothing protected.
+    """The translator that takes a text as it stands, as the attention is computed here: several sentences as
+    one segment, in capitals, with nothing protected.
     """
     unsplit = copy.copy(translator)
     changes = dict.fromkeys(("split_sentences", "lowercase_capitals", "protect_usual"), False)

@@ -66,7 +66,7 @@ class Splitter:
             return [Segment(text, "")]
         inside = {i for begin, end in whole for i in range(begin + 1, end)}
         parts, start = [], 0
-        for sentence in _without_cuts(split_sentences(text, self._source_lang), inside):
+        for sentence in _rejoined(split_sentences(text, self._source_lang), inside):
             parts += self._fit(sentence, 0, inside, start)
             start += len(sentence)
         return _segments(parts)
@@ -101,7 +101,7 @@ class Splitter:
         parts: list[str] = []
         group: list[str] = []
         size = 0
-        pieces = _without_cuts(_divided(text, separators[level]), inside, start)
+        pieces = _rejoined(_divided(text, separators[level]), inside, start)
         for piece, length in zip(pieces, self._count([piece.strip() for piece in pieces])):
             if size + length > self._max_pieces:
                 parts += self._merged(group)
@@ -140,7 +140,7 @@ def _segments(parts: Sequence[str]) -> list[Segment]:
     return segments
 
 
-def _without_cuts(parts: Sequence[str], inside: Collection[int], start: int = 0) -> list[str]:
+def _rejoined(parts: Sequence[str], inside: Collection[int], start: int = 0) -> list[str]:
     """Neighbouring parts joined where the boundary between them is one of the positions; the first begins at
     `start`.
     """

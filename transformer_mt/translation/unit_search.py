@@ -75,7 +75,7 @@ class UnitSearch:
         for number, hypotheses in self._searched(units, wanted):
             found = self._translated(units[number], hypotheses)
             if found is not None and may_force and self._missing_terms(units[number], found.candidates[0]):
-                # Searched again alone: what is written first would be the beginning of its window.
+                # Alone: of a window all sentences would become the translation of this one.
                 incomplete.append((number, replace(found, unit=replace(found.unit, window=None))))
             else:
                 yield numbers[number], found

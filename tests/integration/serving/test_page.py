@@ -160,7 +160,7 @@ def test_keys_swap_and_copy(page):
 
 
 def test_what_was_typed_since_is_not_replaced_by_a_swap(page):
-    """Only the source of what is shown is: else a long text would be lost for an old translation."""
+    """A swap replaces the source of the translation that is shown, not a text that was typed since."""
     page.evaluate("languages.push({code: 'de', name: 'German', targets: ['en']})")
     page.evaluate("sourceLang.add(new Option('German', 'de'))")
     page.fill("#source", "The dog sleeps.")

@@ -58,7 +58,7 @@ def test_a_guided_layer_may_be_one_that_only_the_parent_has(child_config, parent
 
 
 def test_windows_and_pieces_of_both_sides_need_one_vocabulary(child_config, parent, tmp_path):
-    """Their pieces would stand for others on the target side."""
+    """The pieces would stand for others on the target side."""
     config = yaml.safe_load((parent / "config.yaml").read_text(encoding="utf-8"))
     config["tokenizer"]["shared"] = config["model"]["tie_embeddings"] = False
     (parent / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")

@@ -206,7 +206,7 @@ def test_what_another_process_trained_while_data_were_prepared_is_not_trained_ov
 
 
 def test_what_fails_in_a_validation_loses_no_update(config, tmp_path, monkeypatch):
-    """Such as too little memory to translate, at the first validation, which is due before the checkpoint."""
+    """Memory may be too little to translate at the first validation, which is due before the checkpoint."""
     from transformer_mt.training import model_selection
 
     def fail(*_):
@@ -218,8 +218,22 @@ def test_what_fails_in_a_validation_loses_no_update(config, tmp_path, monkeypatc
     assert [path.name for path in (tmp_path / "run" / "checkpoints").iterdir()] == ["step-00000006"]
 
 
+def test_a_parent_that_could_not_be_validated_is_validated_by_the_next_attempt(
+    config, tiny_run, tmp_path, monkeypatch
+):
+    from transformer_mt.training import model_selection
+
+    child, original = config.model_copy(update={"init_from": str(tiny_run)}), model_selection.validate
+    monkeypatch.setattr(model_selection, "validate", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        train(child, tmp_path / "run")
+    monkeypatch.setattr(model_selection, "validate", original)
+    log = read_objects(train(child, tmp_path / "run") / "metrics.jsonl")
+    assert next(entry["step"] for entry in log if entry["event"] == "valid") == 0
+
+
 def test_a_training_that_torchrun_starts_again_is_fresh_only_once(config, tmp_path, monkeypatch):
-    """Its command is the same each time; --fresh would move aside what the first attempt trained."""
+    """The command is the same each time; --fresh would move aside what the first attempt trained."""
     train(changed(config, max_updates=6), tmp_path / "run")
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
     train(config, tmp_path / "run", fresh=True)
@@ -239,7 +253,7 @@ def test_a_change_of_the_scores_keeps_what_may_be_averaged(config, tmp_path):
 
 
 def test_the_best_checkpoint_is_among_those_that_are_averaged(tmp_path):
-    """Of nearly equal scores the loss decides which is the best."""
+    """The loss decides which of nearly equal scores is the best."""
     progress = Progress()
     for step, score, loss in ((1, 30.05, 2.3), (2, 30.04, 2.2), (3, 30.0, 2.0)):
         progress.step = step

@@ -10,7 +10,7 @@ from transformer_mt.errors import InputError
 
 
 def test_bytes_that_are_not_utf_8_are_read_as_unknown_characters():
-    """As the shell gives them: a Latin-1 é."""
+    """A Latin-1 é, as the shell gives it."""
     assert list(texts_of(Namespace(texts=["caf\udce9", "café"]))) == ["caf\ufffd", "café"]
 
 

@@ -97,7 +97,7 @@ def test_synthetic_entries_are_not_scored_and_have_no_reference_of_a_test_set(pr
 
 
 def test_held_out_targets_are_not_learned_from_with_a_source_that_a_model_wrote(prepared, tmp_path):
-    """As in a chain whose backward model translates the pairs themselves."""
+    """The backward model of a chain may translate the pairs themselves."""
     plain = write(tmp_path / "a.tsv", PAIRS[:1500])
     written = [(f"{src} now", tgt) for src, tgt in PAIRS[:1500]]
     made = {**write(tmp_path / "b.tsv", written), "synthetic": True}
@@ -128,7 +128,7 @@ def test_labels_that_a_model_wrote_are_no_references(tmp_path, write_config, mon
 
 
 def test_a_set_of_one_direction_is_held_out_where_sources_begin_with_their_language(prepared, tmp_path):
-    """Its sources all begin with the piece of `data.source_lang`."""
+    """Sources of the set all begin with the piece of `data.source_lang`."""
     for name, rows in (("en", PAIRS[:300]), ("nl", PAIRS[300:600])):
         (tmp_path / f"{name}.src").write_text("".join(f"{src}\n" for src, _ in rows), encoding="utf-8")
         (tmp_path / f"{name}.tgt").write_text("".join(f"{tgt}\n" for _, tgt in rows), encoding="utf-8")

@@ -40,7 +40,7 @@ def in_german(raw, format, text):
 @pytest.mark.parametrize("content", ["The menu sleeps.", "The café sleeps."])
 @pytest.mark.parametrize("format", ["xliff", "android", "epub"])
 def test_xml_is_read_back_as_it_was_written_in_the_encoding_that_it_declares(format, content):
-    """Also where the source is all ASCII, and where browsers would take ISO-8859-1 for Windows-1252."""
+    """The source may be all ASCII, and browsers would take ISO-8859-1 for Windows-1252."""
     etree = pytest.importorskip("lxml.etree")
     inside = {
         "xliff": f"<xliff><file><trans-unit><source>{content}</source></trans-unit></file></xliff>",

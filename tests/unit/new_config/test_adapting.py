@@ -69,7 +69,7 @@ def test_corpora_of_the_parent_are_proposed(files, tiny_run, tmp_path, said, mon
 
 
 def test_learned_positions_have_the_parents_length(files, tiny_run, tmp_path, said):
-    """Their table is the parent's."""
+    """The table of positions is the parent's."""
     parent = tmp_path / "parent"
     parent.mkdir()
     for path in RunFolder(tiny_run).translation_files:

@@ -75,7 +75,7 @@ def watching(folder, monkeypatch):
 
 
 def test_a_folder_that_may_not_be_read_is_no_model(watching, folder, monkeypatch):
-    """Such as lost+found, at the root of a disk."""
+    """Folders such as lost+found are at the root of a disk."""
     put(folder, "a", "en de")
     put(folder, "lost+found", "de en")
     original = Path.iterdir

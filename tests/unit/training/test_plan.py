@@ -329,7 +329,7 @@ def test_updates_of_epochs_are_not_rounded_up_for_nothing():
 
 
 def test_frozen_weights_are_not_sent():
-    """Each device has them; only gradients of what is trained are summed."""
+    """Frozen weights are on each device; only gradients of what is trained are summed."""
     values = config(optimizer="muon").model_dump()
     values["train"]["freeze"] = ["encoder", "decoder"]
     frozen = Config.model_validate({**values, "init_from": "runs/x"})

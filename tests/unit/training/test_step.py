@@ -233,3 +233,12 @@ def test_targets_of_whole_eights_have_the_same_loss_compiled(position, compiled)
         batch = batch_of([(np.arange(4, 9), np.arange(4, 4 + tgt))] * 4)
         torch.testing.assert_close(objective(batch), plain(batch))
     assert lengths == compiled
+
+
+def test_a_decoder_alone_is_compiled_although_its_source_has_one_position():
+    sizes = {"d_model": 16, "d_ff": 32, "num_heads": 2, "num_decoder_layers": 1}
+    model = build_model(ModelConfig(kind="decoder", **sizes, dropout=0.0), 40, 40, True, 16)
+    objective, calls = Objective(model, 0.1, compiled=True), []
+    objective._hidden = lambda *inputs: (calls.append(inputs[0].shape), model.hidden(*inputs))[1]
+    objective(batch_of([(np.arange(0), np.arange(4, 9))] * 4))
+    assert calls == [(4, 1)]

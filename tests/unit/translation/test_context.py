@@ -122,7 +122,7 @@ def test_rules_of_whole_translations_are_for_sentences_alone(key, value):
 
 
 def test_a_term_is_written_into_the_sentence_alone(tmp_path):
-    """With its window all sentences of that would be its translation."""
+    """A search of its window would make all sentences of that its translation."""
     (tmp_path / "terms.tsv").write_text("cat\tKatze\n", encoding="utf-8")
 
     class Attending(Windowed):

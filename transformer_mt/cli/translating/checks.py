@@ -41,12 +41,9 @@ def check_options(arguments: argparse.Namespace) -> None:
 
 def _check_memory_out(arguments: argparse.Namespace) -> None:
     """InputError if the file of new pairs would replace another file of the same job."""
-    written = Path(arguments.memory_out)
-    others = [arguments.input, arguments.output, arguments.memory, arguments.glossary]
-    for other in (Path(name) for name in others if name):
-        if written.resolve() == other.resolve() or (
-            written.exists() and other.exists() and written.samefile(other)
-        ):
+    written = Path(arguments.memory_out).resolve()
+    for other in (arguments.input, arguments.output, arguments.memory, arguments.glossary):
+        if other and Path(other).resolve() == written:
             raise InputError(
                 f"--memory-out must be a file of its own, but {other} is another file of this command"
             )

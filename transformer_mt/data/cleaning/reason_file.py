@@ -144,9 +144,10 @@ class ReasonFile:
                     if self._has_lone_sides and corpus.lone_side is None:
                         self._held_out_targets.add(sentence_key(pair[1]))
                     return HELD_OUT
-            lone_side = corpus.lone_side
-            if lone_side is not None and sentence_key(pair[lone_side]) in self._held_out_targets:
-                return HELD_OUT
+            if corpus.lone_side is not None and self._held_out_targets:
+                lone_key = sentence_key(pair[1]) if corpus.lone_side else key
+                if lone_key in self._held_out_targets:
+                    return HELD_OUT
             if key in self._left_out:
                 return LEAKED
         for rule in corpus.rules:

@@ -31,8 +31,8 @@ class EvaluationSet:
         return [src for src, _ in self.sentences]
 
     @property
-    def division(self) -> str | None:
-        """A digest of its documents, on which translations by a model that reads them depend."""
+    def documents_digest(self) -> str | None:
+        """A digest of `documents`, on which the translations of a model that reads them depend."""
         if self.documents is None:
             return None
         return hashlib.sha256(json.dumps(self.documents).encode()).hexdigest()[:24]

@@ -198,9 +198,9 @@ class Corpus(Section):
             return ((pair[side], pair[side]) for pair in pairs)
         return ((tgt, src) for src, tgt in pairs) if self.reverse else pairs
 
-    def pairs_of_text(self, languages: Languages) -> Iterator[Pair]:
-        """The pairs that plain text is a side of, as a corpus of translations reads them."""
-        return self.model_copy(update={"language": None}).read(languages)
+    def as_translations(self) -> "Corpus":
+        """The corpus of the pairs that plain text is a side of."""
+        return self.model_copy(update={"language": None, "objective": "translation"})
 
     def _location(self) -> str:
         return self.describe()

@@ -147,18 +147,10 @@ def _corpora(data: DataConfig, held_out_targets: set[int]) -> Iterator[TrainingC
         lone_side: Literal[0, 1] | None = 0 if entry.is_text else 1 if is_translated else None
         targets = frozenset() if lone_side is None else held_out_targets
         is_side = entry.is_text and entry.has_both_sides and is_split
-        pair_sources = _sources_of_pairs(entry, data) if is_side else None
+        # As training on these pairs reads them: repaired, and reversed.
+        whole = training_pairs(entry.as_translations(), data) if is_side else None
+        pair_sources = None if whole is None else (src for src, _ in whole)
         yield TrainingCorpus(pairs, rules, may_be_scored, target, targets, lone_side, pair_sources)
-
-
-def _sources_of_pairs(entry: Corpus, data: DataConfig) -> Iterator[str]:
-    """The source of each pair that plain text is a side of, as training on these pairs would read it: pairs
-    are held out by their source.
-    """
-    stored = entry.stored_languages(data.languages)
-    languages = stored[::-1] if entry.reverse else stored
-    pairs = repaired(entry.pairs_of_text(data.languages), data.filter_of(entry), languages)
-    return (src for src, _ in pairs)
 
 
 def training_pairs(entry: Corpus, data: DataConfig) -> Iterator[Pair]:

@@ -32,7 +32,8 @@ class _Entry:
         return {field["key"]: field for field in reversed(self.fields)}
 
     @cached_property
-    def forms(self) -> int:
+    def num_forms(self) -> int:
+        """Forms of the plural that it has a translation of."""
         return sum(field["form"] is not None for field in self.fields)
 
     def raw(self, key: str) -> str:
@@ -99,7 +100,7 @@ def _content(field: re.Match[str]) -> str:
 
 def _filled(entry: _Entry, field: re.Match[str]) -> list[Piece]:
     """A translation: of the plural for all but the first of several forms."""
-    is_plural = field["form"] is not None and (entry.forms == 1 or int(field["form"]) > 0)
+    is_plural = field["form"] is not None and (entry.num_forms == 1 or int(field["form"]) > 0)
     key = "msgid_plural" if is_plural else "msgid"
     raw, source = entry.raw(key), entry.by_key[key]
     ending = "\r\n" if "\r\n" in source["value"] else "\n"

@@ -29,6 +29,8 @@ _FORM_BYTES = 10_000
 """Bytes that a form may have besides its file."""
 _DETECTED_CHARACTERS = 10_000
 """Characters of a file by which its language is found."""
+_SAYS_ITS_LANGUAGE = ("html", "epub")
+"""Formats of which attributes are translated only where the page is in the source language."""
 _LINES = "application/x-ndjson"
 _HEARTBEAT = 15.0
 """Seconds after which the last line of progress is said again."""
@@ -117,7 +119,7 @@ class FileRoutes:
             raise HTTPException(400, str(error)) from None
 
         async def read(content: bytes, source: str) -> Document:
-            languages = source, asked.target  # pages say in which language they are
+            languages = source, asked.target
             work = partial(read_document, content, format, languages, name)
             return await asyncio.get_running_loop().run_in_executor(self._readers, work)
 
@@ -126,7 +128,8 @@ class FileRoutes:
             if source == "auto":
                 text = "\n".join(text.text for text in document.texts)[:_DETECTED_CHARACTERS]
                 source = detect_source(self._directions, text, asked.target)["language"]
-                document = await read(raw, source)
+                if format in _SAYS_ITS_LANGUAGE:
+                    document = await read(raw, source)
             chain = chain_of(self._directions, source, asked)
             if chain.pivot and format in KEEP_SOURCES:
                 raise HTTPException(

@@ -46,7 +46,7 @@ class UpdateCost:
 
     parameters: int
     trained_parameters: int
-    """Those that have gradients: not of frozen parts."""
+    """Parameters with gradients: not those of frozen parts."""
     layer_parameters: int
     """Parameters of all layers."""
     largest_layer: int
