@@ -73,6 +73,7 @@ VARIANTS = [
             "tcmalloc": {"LD_PRELOAD": "libtcmalloc_minimal.so.4"},  # Debian: libtcmalloc-minimal4
         }.items()
     ),
+    Variant("cpp-wrapper", True, "auto", "muon", "auto", environment={"TORCHINDUCTOR_CPP_WRAPPER": "1"}),
     Variant("pinned", True, "auto", "muon", "auto", pinned=True),
     Variant("without-muon", ours=True, precision="auto", optimizer="muon", compile="auto", without="muon"),
     Variant("ours-fp32-compile", ours=True, compile=True),

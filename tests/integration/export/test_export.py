@@ -57,7 +57,8 @@ def test_an_export_is_evaluated_and_scored(tiny_run, exported, tmp_path, cli):
     assert values[0] == pytest.approx(values[1], abs=1e-2)
 
 
-def test_a_runs_folder_is_exported_to_the_cache_first(tiny_run, cli):
+def test_a_runs_folder_is_exported_to_the_cache_first(tiny_run, cli, tmp_path, monkeypatch):
+    monkeypatch.setenv("TRANSFORMER_MT_CACHE", str(tmp_path))
     expected = cli("translate", tiny_run, "The dog sleeps.")[1]
     status, out, err = cli("translate", tiny_run, "The dog sleeps.", "--engine", "ctranslate2")
     assert (status, out) == (0, expected) and "exporting" in err and "translated identically" in err

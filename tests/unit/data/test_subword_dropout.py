@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -12,9 +13,12 @@ from transformer_mt.config import TokenizerConfig
 from transformer_mt.data.batches.batching import TrainingBatches
 from transformer_mt.data.batches.encoded_pairs import Column, EncodedPairs, write_chunks
 from transformer_mt.data.batches.epoch_pairs import EpochPairs
+from transformer_mt.data.batches.merges import Merges
+from transformer_mt.data.batches.row_random import A, B
 from transformer_mt.data.batches.subword_dropout import SubwordDropout
 from transformer_mt.data.corpora.toy import generate
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
+from transformer_mt.text.hashes import splitmix64
 
 PAIRS = list(generate("train", 600))
 LINES = [side for pair in PAIRS for side in pair]
@@ -35,6 +39,34 @@ def segmented(tokenizer, dropout, lines=LINES, seed=1, sample=0, **options):
 
 def test_without_dropout_the_merges_are_sentencepieces(tokenizer):
     assert segmented(tokenizer, 0.0) == tokenizer.encode_src(LINES)
+
+
+def one_by_one(model, word, dropout, key):
+    """Algorithm 1 of Provilkov et al. for one word, with the same random numbers."""
+    symbols, step = list(word), 0
+    ids = {model.id_to_piece(i): i for i in range(model.vocab_size())}
+    while True:
+        bits, possible = splitmix64((key + step * int(A)) % 2**64), []
+        for i, pair in enumerate(pairwise(symbols)):
+            merged = ids.get("".join(map(model.id_to_piece, pair)))
+            if merged is not None and splitmix64((bits + i * int(B)) % 2**64) / 2**64 >= dropout:
+                possible.append((-model.get_score(merged), i, merged))
+        if not possible:
+            return symbols
+        _, i, merged = min(possible)
+        symbols[i : i + 2] = [merged]
+        step += 1
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.1, 0.6])
+def test_words_are_merged_together_as_each_alone(tokenizer, dropout):
+    model, merges = tokenizer.src, Merges(tokenizer.src)
+    words = sorted({word for line in LINES for word in line.split()})
+    letters = [merges.letters(model.encode(word)) for word in words]
+    keys = np.random.default_rng(0).integers(2**64, size=len(words), dtype=np.uint64)
+    made = merges.merge(letters, dropout, keys)
+    expected = [one_by_one(model, word, dropout, int(key)) for word, key in zip(letters, keys)]
+    assert [ids.tolist() for ids in made] == expected and len({len(word) for word in letters}) > 5
 
 
 def test_the_text_stays_and_its_pieces_change(tokenizer):

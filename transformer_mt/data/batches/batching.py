@@ -151,12 +151,12 @@ def plan_epoch(
     bucket = (tgt_lengths + rng.integers(_BUCKET)) // _BUCKET
     snake = np.where(bucket % 2 == 0, src_lengths, -src_lengths)
     order = np.lexsort((rng.random(len(bucket), dtype=np.float32), snake, bucket))
-    bounds = _bounds(np.maximum(src_lengths, tgt_lengths)[order], batch_tokens)
+    bounds = batch_bounds(np.maximum(src_lengths, tgt_lengths)[order], batch_tokens)
     batches = np.split(order.astype(np.int32), bounds) if len(order) else []
     return [batches[i] for i in rng.permutation(len(batches))]
 
 
-def _bounds(lengths: np.ndarray, batch_tokens: int) -> list[int]:
+def batch_bounds(lengths: np.ndarray, batch_tokens: int) -> list[int]:
     """Where sentences in this order begin a new batch: each takes as many as the budget allows."""
     bounds, start = [], 0
     while start < len(lengths):

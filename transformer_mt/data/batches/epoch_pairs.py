@@ -2,7 +2,6 @@
 in their sources (`data.terms`, `data.memory`), spelled by BPE-dropout.
 """
 
-import threading
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -83,8 +82,6 @@ class EpochPairs:
                 for column in pairs.columns(number):
                     side.learn(column)
                 side.end_learning()
-        # The plan of the next epoch is made while batches of this one are.
-        self._lock = threading.Lock()
 
     def lengths(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
         """(R,) of the sources and of the targets of all rows, the EOS counted that batches add."""
@@ -116,14 +113,12 @@ class EpochPairs:
         usual = column.lengths
         if self._sides is None:
             return usual
-        with self._lock:  # a chunk at a time, so that batches do not wait for the whole plan
-            lengths = self._sides[side].lengths(column, rows, 2 * epoch + side)
+        lengths = self._sides[side].lengths(column, rows, 2 * epoch + side)
         return np.where(lengths < self._max_length, lengths, usual)
 
     def _segmented(self, side: int, epoch: int, rows: np.ndarray, column: Column) -> list[np.ndarray]:
-        usual = [column.row(i) for i in range(len(rows))]
         if self._sides is None:
-            return usual
-        with self._lock:
-            others = self._sides[side].segment(column, rows, 2 * epoch + side)
-        return [other if len(other) < self._max_length else ids for other, ids in zip(others, usual)]
+            return [column.row(i) for i in range(len(rows))]
+        others = self._sides[side].segment(column, rows, 2 * epoch + side)
+        fits = self._max_length
+        return [other if len(other) < fits else column.row(i) for i, other in enumerate(others)]

@@ -7,9 +7,15 @@ the position in the row. So the lengths of an epoch are known before its batches
 words of all rows, concatenated.
 """
 
+import threading
+from collections.abc import Sequence
+from itertools import compress, pairwise
+
 import numpy as np
 
+from transformer_mt.data.batches.batching import batch_bounds
 from transformer_mt.data.batches.encoded_pairs import Column
+from transformer_mt.data.batches.merges import Merges
 from transformer_mt.data.batches.row_random import A, B, C
 from transformer_mt.data.vocabulary.tokenizer import Processor
 from transformer_mt.text.hashes import splitmix64
@@ -19,10 +25,12 @@ _SEGMENTATIONS = 16
 # At most this many words per side have sampled segmentations, in order of first occurrence. Words that first
 # occur later are too rare to matter.
 _MOST_WORDS = 2**18
+# Words are merged together, at most so many letters, padding counted.
+_LETTERS = 2**19
 
 
 class SubwordDropout:
-    """Segments rows of piece ids of one vocabulary.
+    """Segments rows of piece ids of one vocabulary; several threads may use it.
 
     `sample` selects one of several random segmentations: callers pass another number for each epoch and side.
     The segmentation of a row does not depend on other rows.
@@ -30,22 +38,18 @@ class SubwordDropout:
 
     def __init__(self, model: Processor, dropout: float, seed: int, most_words: int = _MOST_WORDS) -> None:
         self._dropout, self._seed, self._most_words = dropout, seed, most_words
-        size = model.vocab_size()
-        self._pieces = [model.id_to_piece(i) for i in range(size)]
-        # Bytes, unknown and control pieces stand for themselves and are never part of a merge.
-        special = [model.is_byte(i) or model.is_control(i) or model.is_unknown(i) for i in range(size)]
-        self._ids = {piece: i for i, piece in enumerate(self._pieces) if not special[i]}
-        self._scores = [model.get_score(i) for i in range(size)]
-        self._opens_word = np.array([special[i] or self._pieces[i].startswith("▁") for i in range(size)])
-        self._is_special = special
-        self._words: list[tuple[int, ...]] = []
-        self._number_of: dict[int, int] = {}  # of words, by their hash
+        self._merges, self._lock = Merges(model), threading.Lock()
+        self._opens_word = self._merges.opens_word()
+        # The letters of each word that has other segmentations, and its hash; they are numbered in the order
+        # of their first occurrence.
+        self._letters: list[np.ndarray] = []
+        self._keys: list[int] = []
+        # The hashes of words in order, and their numbers, -1 for one that stays as it is. The last is greater
+        # than any.
+        self._index = np.array([2**64 - 1], np.uint64), np.array([-1])
         # Segmentation k of word w is self._pool[begin:][:size] at [w, k] of these; not yet made while the
         # size is 0.
-        self._begins, self._sizes = (
-            np.zeros((1, _SEGMENTATIONS), np.int64),
-            np.zeros((1, _SEGMENTATIONS), np.int64),
-        )
+        self._begins, self._sizes = np.zeros((2, 1, _SEGMENTATIONS), np.int64)
         self._pool, self._used = np.zeros(2**16, np.int32), 0
 
     def learn(self, column: Column) -> None:
@@ -56,7 +60,7 @@ class SubwordDropout:
         """From here on new words keep their usual pieces, so that the result does not depend on the order of
         calls.
         """
-        self._most_words = len(self._words)
+        self._most_words = len(self._letters)
 
     def lengths(self, column: Column, rows: np.ndarray, sample: int) -> np.ndarray:
         """(R,) number of pieces of each row after dropout."""
@@ -72,7 +76,8 @@ class SubwordDropout:
         ids = np.empty(len(where), np.int32)
         ids[is_usual] = column.values[where[is_usual]]
         ids[~is_usual] = self._pool[where[~is_usual]]
-        return np.split(ids, np.cumsum(np.bincount(row_W, sizes_W, len(rows)).astype(np.int64))[:-1])
+        ends = np.cumsum(np.bincount(row_W, sizes_W, len(rows)).astype(np.int64)).tolist()
+        return [ids[begin:end] for begin, end in pairwise([0, *ends])]
 
     def _choose(self, column: Column, rows: np.ndarray, sample: int) -> tuple[np.ndarray, ...]:
         """(W,) of each word: its row in the column, where its chosen segmentation begins, how many pieces it
@@ -86,9 +91,9 @@ class SubwordDropout:
         hash_W = splitmix64(splitmix64(rows[row_W].astype(np.uint64) * A + key) + position_W * B)
         k_W = (hash_W % np.uint64(_SEGMENTATIONS)).astype(int)
         known = word_W >= 0
-        wanted = np.unique(word_W[known] * _SEGMENTATIONS + k_W[known])
-        for number in wanted[self._sizes.reshape(-1)[wanted] == 0].tolist():
-            self._sample(*divmod(number, _SEGMENTATIONS))
+        missing = known & (self._sizes[word_W, k_W] == 0)
+        if missing.any():
+            self._sample(np.unique(word_W[missing] * _SEGMENTATIONS + k_W[missing]))
         begins_W[known], sizes_W[known] = self._begins[word_W, k_W][known], self._sizes[word_W, k_W][known]
         return row_W, begins_W, sizes_W, ~known
 
@@ -102,53 +107,76 @@ class SubwordDropout:
         return begins_W, np.diff(begins_W, append=offsets[-1])
 
     def _words_at(self, values: np.ndarray, begins_W: np.ndarray, sizes_W: np.ndarray) -> np.ndarray:
-        """(W,) the number of each word, -1 where it came when there were too many already."""
+        """(W,) the number of each word, -1 where it keeps its usual pieces: it cannot be spelled by letters,
+        or came when there were too many words already.
+        """
         if not len(begins_W):
             return begins_W
         ids = values[begins_W[0] : begins_W[-1] + sizes_W[-1]].astype(np.uint64)
         position = np.arange(len(ids)) - np.repeat(begins_W - begins_W[0], sizes_W)
         hash_W = np.add.reduceat(splitmix64(ids * A + position.astype(np.uint64) * C), begins_W - begins_W[0])
-        different, first, which = np.unique(hash_W, return_index=True, return_inverse=True)
-        in_order = np.argsort(first)
-        for value, i in zip(different[in_order].tolist(), first[in_order].tolist()):
-            if value not in self._number_of and len(self._words) < self._most_words:
-                self._number_of[value] = len(self._words)
-                self._words.append(tuple(values[begins_W[i] : begins_W[i] + sizes_W[i]].tolist()))
-        if len(self._words) > len(self._sizes):
-            more = np.zeros((2 * len(self._words) - len(self._sizes), _SEGMENTATIONS), np.int64)
-            self._begins, self._sizes = (
-                np.concatenate([self._begins, more]),
-                np.concatenate([self._sizes, more]),
-            )
-        return np.array([self._number_of.get(value, -1) for value in different.tolist()])[which]
+        number_W, is_new = self._find(hash_W)
+        if len(self._letters) < self._most_words and is_new.any():
+            hashes, first = np.unique(hash_W[is_new], return_index=True)
+            in_order = np.argsort(first)
+            where = np.flatnonzero(is_new)[first[in_order]]
+            words = [values[begin : begin + size] for begin, size in zip(begins_W[where], sizes_W[where])]
+            with self._lock:
+                self._add(hashes[in_order], words)
+            number_W, _ = self._find(hash_W)
+        return number_W
 
-    def _sample(self, word: int, k: int) -> None:
-        """Put segmentation k of a word, a function of it and the seed alone, into the pool."""
-        ids = self._words[word]
-        text = "".join(self._pieces[i] for i in ids)
-        if not self._is_special[ids[0]] and all(character in self._ids for character in text):
-            ids = tuple(self.merge(text, np.random.default_rng([self._seed, k, *ids])))
-        if self._used + len(ids) > len(self._pool):
-            self._pool = np.concatenate([self._pool, np.zeros(len(self._pool) + len(ids), np.int32)])
-        self._pool[self._used : self._used + len(ids)] = ids
-        self._begins[word, k], self._sizes[word, k] = self._used, len(ids)
-        self._used += len(ids)
+    def _find(self, hash_W: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(W,) the number of each word by its hash, -1 for one without, and whether it is not known yet."""
+        hashes, numbers = self._index
+        where = np.searchsorted(hashes, hash_W)
+        is_new = hashes[where] != hash_W
+        return np.where(is_new, -1, numbers[where]), is_new
 
-    def merge(self, text: str, rng: np.random.Generator) -> list[int]:
-        """The pieces of one word: of all neighbours that make a piece the one of the best score is merged,
-        again and again. Each possible merge is left out with probability `dropout` at each step (algorithm
-        1).
+    def _add(self, hashes: np.ndarray, words: Sequence[np.ndarray]) -> None:
+        """Number words, which first occur in this order."""
+        _, is_new = self._find(hashes)  # another thread may have been here
+        added = []
+        for key, word in zip(hashes[is_new].tolist(), compress(words, is_new)):
+            if len(self._letters) == self._most_words:
+                break
+            letters = self._merges.letters(word.tolist())
+            added.append((key, len(self._letters) if len(letters) else -1))
+            if len(letters):
+                self._letters.append(letters)
+                self._keys.append(key)
+        if len(self._letters) > len(self._sizes):
+            more = np.zeros((2 * len(self._letters) - len(self._sizes), _SEGMENTATIONS), np.int64)
+            self._begins, self._sizes = (np.concatenate([old, more]) for old in (self._begins, self._sizes))
+        index = np.array(added, np.dtype("u8,i8"))
+        known = [np.concatenate([old, index[name]]) for old, name in zip(self._index, ("f0", "f1"))]
+        order = np.argsort(known[0])
+        self._index = known[0][order], known[1][order]
+
+    def _sample(self, numbers: np.ndarray) -> None:
+        """Put these segmentations, numbered as in the tables, into the pool. Each is a function of the word,
+        its number there, and the seed.
         """
-        symbols = [self._ids[character] for character in text]
-        while True:
-            best, position = 0, -1
-            keep = (rng.random(len(symbols) - 1) >= self._dropout).tolist()
-            for i in range(len(symbols) - 1):
-                merged = self._ids.get(self._pieces[symbols[i]] + self._pieces[symbols[i + 1]])
-                if merged is None or not keep[i]:
-                    continue
-                if position < 0 or self._scores[merged] > self._scores[best]:
-                    best, position = merged, i
-            if position < 0:
-                return symbols
-            symbols[position : position + 2] = [best]
+        with self._lock:
+            numbers = numbers[self._sizes.reshape(-1)[numbers] == 0]  # another thread may have been here
+            sizes = np.array([len(self._letters[n // _SEGMENTATIONS]) for n in numbers.tolist()])
+            # Words of about the same length together, in little memory.
+            order = np.argsort(sizes, kind="stable")
+            for part in np.split(numbers[order], batch_bounds(sizes[order] + 1, _LETTERS)):
+                if len(part):
+                    self._put(part)
+
+    def _put(self, numbers: np.ndarray) -> None:
+        words, k = np.divmod(numbers, _SEGMENTATIONS)
+        keys = np.array([self._keys[word] for word in words.tolist()], np.uint64)
+        keys = splitmix64(keys + k.astype(np.uint64) * A + np.uint64(self._seed * int(B) % 2**64))
+        made = self._merges.merge([self._letters[word] for word in words.tolist()], self._dropout, keys)
+        sizes = np.array([len(ids) for ids in made])
+        total = int(sizes.sum())
+        if self._used + total > len(self._pool):
+            self._pool = np.concatenate([self._pool, np.zeros(len(self._pool) + total, np.int32)])
+        self._pool[self._used : self._used + total] = np.concatenate(made)
+        # The size last: with it, another thread reads the rest.
+        self._begins[words, k] = self._used + np.cumsum(sizes) - sizes
+        self._sizes[words, k] = sizes
+        self._used += total
