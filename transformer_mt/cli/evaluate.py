@@ -67,6 +67,7 @@ def add_command(commands: Any) -> None:
 
 def _evaluate(arguments: argparse.Namespace) -> int:
     files_of_sets(arguments)  # refused before any work
+    from transformer_mt.evaluation.metrics import metric_names
     from transformer_mt.importing.model_folder import run_of
 
     folder = run_of(arguments.model, vars(arguments)["from"], arguments.to)
@@ -75,7 +76,7 @@ def _evaluate(arguments: argparse.Namespace) -> int:
         return _evaluate_text(arguments, folder, config)
     if arguments.links and len(arguments.source) != 1:
         raise InputError(Setting("links"), " requires one ", Setting("source"), " and ", Setting("reference"))
-    external = external_metrics(arguments, config.evaluate.metrics)
+    external = external_metrics(arguments, metric_names(config.evaluate, config.data.target_lang))
     # Before the model is read: a training may write a better one meanwhile
     weights = folder.weights_digest()
     tests = load_evaluation_sets(arguments, folder, config)

@@ -70,8 +70,8 @@ class DecodeConfig(Section):
     match_ends: bool = False
     """A translation ends with a full stop (or ! or ?) exactly if its source does, as texts of menus need."""
     batch_tokens: Literal["auto"] | Positive = "auto"
-    """Budget of one batch in padded source tokens x hypotheses; auto is 8192, on a GPU up to 65536 as its
-    memory allows.
+    """Budget of one batch in padded source tokens x hypotheses; auto is 8192, on a GPU up to 262144 as its
+    memory and the number of pieces allow.
     """
 
     @property
@@ -79,11 +79,13 @@ class DecodeConfig(Section):
         """How many translations of a sentence a search keeps."""
         return self.beam if self.search == "beam" else self.samples
 
-    def batch_budget(self, gpu_memory: int = 0) -> int:
-        """`batch_tokens` for a CPU, or for a GPU of so many bytes."""
+    def batch_budget(self, gpu_memory: int = 0, vocab_size: int = 1) -> int:
+        """`batch_tokens` for a CPU, or for a GPU of so many bytes and a vocabulary of this size."""
         if self.batch_tokens != "auto":
             return self.batch_tokens
-        return 2**13 * min(max(1, gpu_memory // 10**10), 8)
+        # A GPU waits for the host in small batches. For sources of four pieces, four copies of the
+        # vocabulary's scores take a quarter of the memory.
+        return min(max(2**13, gpu_memory // (16 * vocab_size)), 2**18)
 
     @model_validator(mode="after")
     def _check_search(self) -> "DecodeConfig":

@@ -8,11 +8,18 @@ from transformer_mt.evaluation.error_rates import ErrorRate, ExactMatch
 from transformer_mt.evaluation.metric import Metric, References, Score
 from transformer_mt.evaluation.sacrebleu_metrics import build_bleu, build_chrf, build_spbleu, build_ter
 from transformer_mt.text.languages import is_natural
+from transformer_mt.text.unsegmented import has_no_word_spaces
 
 
 def build_metrics(rules: EvaluateConfig, target_lang: str, names: Sequence[str] = ()) -> list[Metric]:
-    """The metrics of the names, or else of `rules.metrics`. InputError names the extra that one needs."""
-    return [_build(name, rules, target_lang) for name in names or rules.metrics]
+    """The metrics of the names, or else of the rules. InputError names the extra that one needs."""
+    return [_build(name, rules, target_lang) for name in names or metric_names(rules, target_lang)]
+
+
+def metric_names(rules: EvaluateConfig, target_lang: str) -> list[str]:
+    """The metrics the rules ask for, or the usual ones of the language."""
+    usual = ["BLEU", "chrF"] if has_no_word_spaces(target_lang) else ["BLEU", "chrF", "TER"]
+    return list(rules.metrics) or usual
 
 
 def metrics_by_test(

@@ -11,7 +11,7 @@ from transformer_mt import plots
 from transformer_mt.errors import InputError
 from transformer_mt.evaluation.comparison import Cell, Comparison, System, compare
 from transformer_mt.evaluation.comparison_table import as_markdown
-from transformer_mt.evaluation.metrics import metrics_by_test
+from transformer_mt.evaluation.metrics import metric_names, metrics_by_test
 from transformer_mt.evaluation.outputs import read_translations, set_of_file
 from transformer_mt.experiments.sweep_jobs import is_done
 from transformer_mt.experiments.sweep_plan import Job, Sweep
@@ -80,8 +80,9 @@ def _compare(done: Sequence[Job], sweep: Sweep) -> Comparison | None:
             runs = [[read_translations(*outputs) for outputs in zip(_outputs(job), tests)] for job in mine]
             systems.append(System(variant, runs))
     # TER is slow, and the table is made after each training
-    names = [name for name in config.evaluate.metrics if name != "TER"]
-    return compare(tests, systems, metrics_by_test(config.evaluate, config.data.target_lang, names))
+    rules, target_lang = config.evaluate, config.data.target_lang
+    names = [name for name in metric_names(rules, target_lang) if name != "TER"]
+    return compare(tests, systems, metrics_by_test(rules, target_lang, names))
 
 
 def _outputs(job: Job) -> list[Path]:

@@ -16,7 +16,7 @@ from transformer_mt.data.batches.objectives import of_held_out
 from transformer_mt.data.preparation.prepare import PreparedData, ValidationSet
 from transformer_mt.errors import WorkError
 from transformer_mt.evaluation.metric import Metric, Score
-from transformer_mt.evaluation.metrics import build_metrics, corpus_scores
+from transformer_mt.evaluation.metrics import build_metrics, corpus_scores, metric_names
 from transformer_mt.language_models.classify import Classifier
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.progress_bar import show_progress
@@ -159,7 +159,7 @@ def validation_metrics(config: Config) -> list[str]:
     monitored or there is no other.
     """
     monitored = [config.train.monitor] if config.train.monitor != "loss" else []
-    others = [name for name in config.evaluate.metrics if name != "TER"]
+    others = [name for name in metric_names(config.evaluate, config.data.target_lang) if name != "TER"]
     return list(dict.fromkeys([*monitored, *others])) or ["TER"]
 
 

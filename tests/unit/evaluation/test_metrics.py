@@ -11,7 +11,7 @@ import sentencepiece
 from transformer_mt.config.evaluate import METRICS, EvaluateConfig
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.evaluation.external_metric import ExternalMetric
-from transformer_mt.evaluation.metrics import build_metrics, corpus_scores, tokenised_note
+from transformer_mt.evaluation.metrics import build_metrics, corpus_scores, metric_names, tokenised_note
 from transformer_mt.evaluation.sacrebleu_metrics import bleu_tokenizer
 
 SOURCES = ["A man sleeps on the sofa.", "Two dogs run around in the snow."]
@@ -34,6 +34,13 @@ def test_scores_are_sacrebleus_with_signatures():
     assert bleu.signature.startswith("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:")
     assert "nw:2" in chrf_2.signature and "nw:0" in chrf.signature
     assert str(bleu) == f"BLEU {bleu.value:.2f}  {bleu.signature}"
+
+
+@pytest.mark.parametrize("lang", ["zh", "ja", "th", "zho_Hans"])
+def test_ter_of_characters_which_is_slow_is_reported_where_it_is_asked_for(lang):
+    assert metric_names(EvaluateConfig(), "de") == ["BLEU", "chrF", "TER"]
+    assert metric_names(EvaluateConfig(), lang) == ["BLEU", "chrF"]
+    assert metric_names(EvaluateConfig(metrics=["TER"]), lang) == ["TER"]
 
 
 def test_several_references_may_differ_in_number():

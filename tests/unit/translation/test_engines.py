@@ -50,5 +50,7 @@ def test_the_library_of_a_package_is_loaded_before_ctranslate2_looks_for_it(gpu,
 
 def test_a_batch_is_as_large_as_the_device():
     assert DecodeConfig().batch_budget() == 8192
-    assert [DecodeConfig().batch_budget(gb * 2**30) for gb in (8, 24, 80, 180)] == [8192, 16384, 65536, 65536]
+    of_gpus = [DecodeConfig().batch_budget(gb * 10**9, 32_000) for gb in (4, 8, 24, 80)]
+    assert of_gpus == [8192, 15_625, 46_875, 156_250]
+    assert [DecodeConfig().batch_budget(80 * 10**9, size) for size in (8000, 256_000)] == [2**18, 19_531]
     assert DecodeConfig(batch_tokens=100).batch_budget(80 * 2**30) == 100

@@ -15,9 +15,15 @@ from transformer_mt.training.update.optimizer import build_optimizer
 from transformer_mt.training.update.step import Objective, Updater
 
 
+# Compiling takes about a minute (docs/measurements/gpu.md): as long as thousands of updates of a small model.
+_COMPILED_FROM = 10_000
+
+
 def is_compiled(train: TrainConfig, device: torch.device) -> bool:
     """Whether a training on the device uses torch.compile."""
-    return train.compile is True or (train.compile == "auto" and device.type == "cuda")
+    if train.compile == "auto":
+        return device.type == "cuda" and train.max_updates >= _COMPILED_FROM
+    return train.compile
 
 
 def build_updater(

@@ -105,7 +105,7 @@ class TorchEngine:
         lengths = [len(r.src) + 1 for r in requests]
         on_gpu = self.device.type == "cuda"
         memory = torch.cuda.get_device_properties(self.device).total_memory if on_gpu else 0
-        budget = settings.batch_budget(memory)
+        budget = settings.batch_budget(memory, len(self.tokenizer.all_pieces_tgt))
         # Those with phrases are searched apart, in another way.
         plan = [
             [own[i] for i in rows]
