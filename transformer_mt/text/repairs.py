@@ -10,20 +10,25 @@ from transformer_mt.text.languages import base_code
 from transformer_mt.text.unsegmented import has_no_spaces, join_words
 
 
-def repair_encoding(text: str) -> str:
-    """The text with wrongly decoded characters and HTML escapes fixed, by ftfy."""
-    if text.isascii() and "&" not in text and text.isprintable():
-        return text
-    fixed = _import("ftfy").fix_text(
-        text,
-        unescape_html=True,
-        uncurl_quotes=False,
-        fix_latin_ligatures=False,
-        fix_character_width=False,
-        normalization=None,
-    )
-    # Escaped twice (&amp;quot;), as the Moses scripts do with text that was escaped already.
-    return " ".join(html.unescape(fixed).split("\n"))
+def encoding_repair() -> Callable[[str], str]:
+    """A function that fixes wrongly decoded characters and HTML escapes, by ftfy."""
+    ftfy = _import("ftfy")
+
+    def repair(text: str) -> str:
+        if text.isascii() and "&" not in text and text.isprintable():
+            return text
+        fixed = ftfy.fix_text(
+            text,
+            unescape_html=True,
+            uncurl_quotes=False,
+            fix_latin_ligatures=False,
+            fix_character_width=False,
+            normalization=None,
+        )
+        # Escaped twice (&amp;quot;), as the Moses scripts do with text that was escaped already.
+        return " ".join(html.unescape(fixed).split("\n"))
+
+    return repair
 
 
 def detokenizer(language: str) -> Callable[[str], str]:

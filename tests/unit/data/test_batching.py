@@ -9,7 +9,7 @@ from tests.conftest import ROOT
 from transformer_mt.config.load import load_config
 from transformer_mt.data.batches.batching import (
     TrainingBatches,
-    _bounds,
+    batch_bounds,
     make_batch,
     plan_epoch,
     validation_batches,
@@ -267,4 +267,4 @@ def test_bounds_of_batches_are_those_of_the_plain_loop(lengths):
             if most * (i + 1 - start) > budget:
                 bounds.append(i)
                 start, most = i, length
-        assert _bounds(longest, budget) == [bound for bound in bounds if bound]
+        assert batch_bounds(longest, budget) == [bound for bound in bounds if bound]

@@ -1,6 +1,7 @@
 import json
 import os
 import shutil
+import sys
 import threading
 import time
 from pathlib import Path
@@ -98,6 +99,20 @@ def test_filters_drop_and_repair_before_the_vocabulary_is_learnt(corpus_config):
     assert data.tokenizer.decode_tgt(data.train.src(last).tolist()) == "für dogs"  # one vocabulary
     assert ("For {{name}}", ("FÃ¼r {{name}}",)) in data.valid[0].sentences
     assert prepare(corpus_config).corpora[0].counts["kept"] == 199 + 4
+
+
+@pytest.mark.parametrize(
+    ("module", "chosen"), [("ftfy", {"encoding": "repair"}), ("sacremoses", {"detokenize": True})]
+)
+def test_a_missing_extra_is_named_before_anything_is_read(corpus_config, monkeypatch, said, module, chosen):
+    """Of the last corpus, too: after an hour of reading the others it would be too late."""
+    monkeypatch.setitem(sys.modules, module, None)
+    (plain,) = corpus_config.data.entries
+    filtered = plain.model_copy(update={"name": "second", "filter": FilterConfig(**chosen)})
+    data = corpus_config.data.model_copy(update={"train": [plain, filtered]})
+    with pytest.raises(InputError, match=f"{module} must be installed"):
+        prepare(corpus_config.model_copy(update={"data": data}))
+    assert not any("(training)" in text for text in said)
 
 
 def test_an_entry_has_its_own_filter(corpus_config):

@@ -157,15 +157,21 @@ def repaired(pairs: Iterable[Pair], chosen: FilterConfig, languages: tuple[str, 
     """The pairs after the repairs that are asked for."""
     if chosen.encoding != "repair" and not chosen.detokenize:
         return iter(pairs)
-    from transformer_mt.text.repairs import detokenizer, repair_encoding
+    from transformer_mt.text.repairs import detokenizer, encoding_repair
 
     sides: list[list[Callable[[str], str]]] = [[], []]
     for side, steps, language in zip(("source", "target"), sides, languages):
         if chosen.encoding == "repair":
-            steps.append(repair_encoding)
+            steps.append(encoding_repair())
         if chosen.detokenize in (True, side):
             steps.append(detokenizer(language))
     return ((_apply(sides[0], src), _apply(sides[1], tgt)) for src, tgt in pairs)
+
+
+def check_filter(chosen: FilterConfig, languages: tuple[str, str]) -> None:
+    """InputError for an extra that is missing, and for a language that a rule does not know."""
+    rules_of(chosen, languages)
+    repaired((), chosen, languages)
 
 
 def _apply(steps: list[Callable[[str], str]], text: str) -> str:

@@ -14,7 +14,6 @@ from transformer_mt.training.update.gradient_threads import gradient_threads
 from transformer_mt.training.update.optimizer import build_optimizer
 from transformer_mt.training.update.step import Objective, Updater
 
-
 # Compiling takes about a minute (docs/measurements/gpu.md): as long as thousands of updates of a small model.
 _COMPILED_FROM = 10_000
 
