@@ -70,8 +70,8 @@ class DecodeConfig(Section):
     match_ends: bool = False
     """A translation ends with a full stop (or ! or ?) exactly if its source does, as texts of menus need."""
     batch_tokens: Literal["auto"] | Positive = "auto"
-    """Budget of one batch in padded source tokens x hypotheses; auto is 8192, on a GPU up to 262144 as its
-    memory and the number of pieces allow.
+    """Budget of one batch in padded source tokens x hypotheses; auto is 8192, of the torch engine on a GPU
+    up to 262144 as its memory and the number of pieces allow.
     """
 
     @property

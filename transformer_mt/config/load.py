@@ -41,7 +41,7 @@ def load_config(path: str | Path, overrides: list[str] | tuple[str, ...] = ()) -
 
 def load_yaml(kind: type[Kind], path: str | Path, overrides: list[str] | tuple[str, ...] = ()) -> Kind:
     """The same for any YAML file with a `name`; `kind` says which keys it may have."""
-    path = _shipped(Path(path))
+    path = shipped(Path(path))
     values, where = _read(path, seen=())
     if kind is Config and values.keys() >= {"base", "variants"}:
         raise InputError(
@@ -71,7 +71,7 @@ def load_yaml(kind: type[Kind], path: str | Path, overrides: list[str] | tuple[s
         raise InputError(*parts[1:]) from None
 
 
-def _shipped(path: Path) -> Path:
+def shipped(path: Path) -> Path:
     """The config of this name that ships with the package, if `path` is a bare name (`demo`) and no file."""
     if path.suffix or path.parent != Path() or path.exists() or path.is_symlink():
         return path

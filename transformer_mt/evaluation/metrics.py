@@ -26,8 +26,10 @@ def metrics_by_test(
     rules: EvaluateConfig, target_lang: str, names: Sequence[str] = (), others: Sequence[Metric] = ()
 ) -> Callable[[EvaluationSet], list[Metric]]:
     """The metrics of each test set, and the `others`. Its target language is that of the set where it is a
-    language code, as a corpus may call its languages by the names of its columns; else `target_lang`.
+    language code, as a corpus may call its languages by the names of its columns; else `target_lang`. All
+    sets have metrics of the same names.
     """
+    names = names or metric_names(rules, target_lang)
 
     def of_test(test: EvaluationSet) -> list[Metric]:
         target = test.languages[1] if test.languages and is_natural(test.languages[1]) else target_lang

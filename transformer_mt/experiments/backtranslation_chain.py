@@ -198,7 +198,7 @@ def _texts(chain: ChainConfig, path: Path) -> TextSource:
         if not Path(text).is_file():
             raise InputError(f"{path}: text must be files, but {text} is not there")
     texts = TextSource.of_files([Path(text) for text in chain.text])
-    if texts.total == 0:
+    if texts.is_empty:
         raise InputError(f"{path}: text must have lines, but {', '.join(chain.text)} is empty")
     return texts
 
@@ -235,7 +235,7 @@ def _check_directions(path: Path, backward: DataConfig, forward: DataConfig) -> 
     wanted = forward.target_lang, forward.source_lang
     # A corpus may call the languages by the names of its columns.
     own = (backward.source_lang, backward.target_lang)
-    known = backward.directions if len(backward.targets) > 1 else [own]
+    known = backward.directions if len(backward.directions) > 1 else [own]
     if wanted not in known:
         found = ", ".join(f"{source} to {target}" for source, target in known)
         raise InputError(

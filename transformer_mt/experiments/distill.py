@@ -47,6 +47,7 @@ from transformer_mt.translation.engines.ctranslate2_engine import import_ctransl
 from transformer_mt.translation.result import Options
 from transformer_mt.translation.translator import Translator
 
+_MEASURED = ["BLEU", "chrF"]
 _INT8 = "int8"  # the folder of the exported student, inside its run's folder
 
 
@@ -120,6 +121,7 @@ def distill(plan: Plan, config: Config, out: Path | None, fresh: bool = False) -
 def _check_student(plan: Plan, config: Config) -> None:
     """InputError, before any work, if the student cannot learn from its teachers or cannot become int8."""
     import_ctranslate2()
+    build_metrics(config.evaluate, config.data.target_lang, _MEASURED)  # an extra that is missing
     known, mine = _directions(RunFolder(plan.teachers[0]).config().data), _directions(config.data)
     if missing := [direction for direction in mine if direction not in known]:
         names = ", ".join(f"{source} to {target}" for source, target in known)
@@ -166,7 +168,7 @@ def _more_text(plan: Plan) -> TextSource | None:
     if not plan.texts:
         return None
     text = TextSource.of_files(plan.texts)
-    if text.total == 0:
+    if text.is_empty:
         raise InputError(f"{', '.join(map(str, plan.texts))}: must have lines to translate, but is empty")
     return text
 
@@ -217,7 +219,7 @@ def _check_folder(folder: Path, plan: Plan) -> None:
 
 def _directions(data: DataConfig) -> list[tuple[str, str]]:
     """Source and target languages; of one direction, those that the config names first."""
-    return data.directions if len(data.targets) > 1 else [(data.source_lang, data.target_lang)]
+    return data.directions if len(data.directions) > 1 else [(data.source_lang, data.target_lang)]
 
 
 def _is_export_of(run: RunFolder, exported: RunFolder) -> bool:
@@ -290,7 +292,7 @@ def _timed(
     start = time.perf_counter()
     results = list(translator.stream(test.sources, options))
     seconds = time.perf_counter() - start
-    metrics = build_metrics(rules, translator.target_lang, ["BLEU", "chrF"])
+    metrics = build_metrics(rules, translator.target_lang, _MEASURED)
     translations = [result.translation for result in results]
     bleu, chrf = corpus_scores(metrics, test.sources, translations, test.references)
     return Row(name, bleu, chrf, translator.searched, megabytes, len(results) / seconds)

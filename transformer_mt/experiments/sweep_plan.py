@@ -11,7 +11,7 @@ from pydantic import Field, field_validator
 from transformer_mt.config import Config
 from transformer_mt.config.config import NAME_PATTERN
 from transformer_mt.config.dump import as_overrides, flow
-from transformer_mt.config.load import load_config, load_yaml
+from transformer_mt.config.load import load_config, load_yaml, shipped
 from transformer_mt.config.parts.section import Section
 from transformer_mt.errors import InputError
 
@@ -98,7 +98,7 @@ def load_sweep(path: str | Path, overrides: list[str], out: str | Path | None = 
 
     InputError with a line for each thing that is wrong, in whichever variant.
     """
-    path = Path(path)
+    path = shipped(Path(path))
     sweep = load_yaml(SweepConfig, path)
     base, folder = path.parent / sweep.base, Path(out) if out else Path("runs") / sweep.name
     for override in overrides:

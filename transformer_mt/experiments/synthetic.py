@@ -69,6 +69,10 @@ class TextSource:
     total: int | None = None
     """How many there are, if that is known."""
 
+    @property
+    def is_empty(self) -> bool:
+        return next(iter(self.read()), None) is None
+
     @classmethod
     def of_files(cls, files: Sequence[Path]) -> "TextSource":
         """The lines of files, one after the other."""

@@ -72,8 +72,9 @@ def write_m2m_tokenizer(tokenizer: Tokenizer, data: DataConfig, folder: Path) ->
     }
     write_json(folder / "tokenizer_config.json", facts)
     if not is_nllb:
-        text = [name for name in names if name not in languages and not name.startswith("madeupword")]
-        write_json(folder / "vocab.json", {name: i for i, name in enumerate(names) if name in set(text)})
+        others = set(languages)
+        is_text = [name not in others and not name.startswith("madeupword") for name in names]
+        write_json(folder / "vocab.json", {names[i]: i for i, kept in enumerate(is_text) if kept})
         return
     _with_ids(folder, names)
 

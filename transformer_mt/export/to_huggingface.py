@@ -281,10 +281,10 @@ def _scores(model: Any, found: Any, begin: int) -> list[float]:
         return [float(score) for score in found.sequences_scores]
     # Not from found.scores, in which what is suppressed has no probability
     steps = model.compute_transition_scores(found.sequences, found.logits, normalize_logits=True)
-    penalty = model.generation_config.length_penalty
+    penalty, end = model.generation_config.length_penalty, model.generation_config.eos_token_id
     scores = []
     for row, tokens in zip(steps.tolist(), found.sequences[:, begin:].tolist()):
-        length = tokens.index(EOS) + 1 if EOS in tokens else len(tokens)
+        length = tokens.index(end) + 1 if end in tokens else len(tokens)
         scores.append(math.fsum(row[:length]) / length**penalty)
     return scores
 

@@ -26,7 +26,7 @@ def read_ctranslate2(folder: Path) -> ForeignModel:
     config, facts = read_json(inside / "config.json", {}), read_json(folder / "metadata.json", {})
     said = read_json(folder / "tokenizer_config.json", {})
     lists = _lists(inside)
-    if any((piece.startswith("__") and piece.endswith("__")) or piece == "eng_Latn" for piece in lists[0]):
+    if any(piece in ("__en__", "eng_Latn") for piece in lists[0]):
         raise InputError(
             f"{folder}: must not need pieces of languages, but is M2M-100 or NLLB; import it from the hub"
         )
@@ -35,8 +35,8 @@ def read_ctranslate2(folder: Path) -> ForeignModel:
     source, targets = languages_of(
         folder,
         tokenizer,
-        facts.get("from_code") or said.get("source_lang"),
-        facts.get("to_code") or said.get("target_lang"),
+        _of_argos(facts.get("from_code")) or said.get("source_lang"),
+        _of_argos(facts.get("to_code")) or said.get("target_lang"),
     )
     return ForeignModel(
         architecture="ctranslate2",
@@ -50,6 +50,11 @@ def read_ctranslate2(folder: Path) -> ForeignModel:
         language_pieces=any(piece.startswith(">>") for piece in tokenizer.control_ids) or "auto",
         papers=papers_in(folder),
     )
+
+
+def _of_argos(code: Any) -> Any:
+    """A language by its usual code: Argos has two of its own."""
+    return {"zt": "zh_Hant", "pb": "pt_BR"}.get(code, code)
 
 
 def link_model(folder: Path, out: Path, name: str) -> None:

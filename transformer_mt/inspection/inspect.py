@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Literal
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from transformer_mt.config import Config, DataConfig
 from transformer_mt.config.parts.filter import FilterConfig
 from transformer_mt.data.corpora.held_out import FromTrainCorpus
+from transformer_mt.data.corpora.hub import UnknownSplitError
 from transformer_mt.data.corpora.kind import Corpus
 from transformer_mt.data.preparation.first_pass import evaluation_keys, training_pairs
 from transformer_mt.data.vocabulary.given_tokenizer import given_tokenizer
@@ -36,6 +38,8 @@ from transformer_mt.terms.glossary_file import read_glossary
 from transformer_mt.text.languages import LanguageIdentifier, is_natural
 from transformer_mt.text.pair import Pair
 from transformer_mt.text.scripts import count_scripts
+
+_DAMAGED = 20  # rows that are named
 
 
 @dataclass
@@ -109,7 +113,11 @@ def inspect(config: Config) -> Inspection:
         languages = data.languages_of(corpus)
         checks = build_checks(languages, identifier, is_text=corpus.is_text)
         readable, damaged = _without_damaged(corpus, data)
-        report = inspect_corpus(corpus.title, readable.read(data.languages), languages, checks)
+        try:
+            report = inspect_corpus(corpus.title, readable.read(data.languages), languages, checks)
+        except UnknownSplitError as error:
+            notes.append(str(error))
+            continue
         report.findings += damaged
         for finding in report.findings:
             finding.mark_if_handled(FilterConfig(), data)  # no rule is applied to such a set
@@ -194,9 +202,11 @@ def _without_damaged(corpus: Corpus, data: DataConfig) -> tuple[Corpus, list[Fin
     problems = corpus.damaged(data.languages)
     if not problems:
         return corpus, []
+    shown = [f"row {number:,} {problem}" for number, problem in islice(problems.items(), _DAMAGED)]
+    more = len(problems) - _DAMAGED
     finding = Finding(
         "damaged rows", "correct them, or damaged_rows: drop", len(problems),
-        note="; ".join(f"row {number:,} {problem}" for number, problem in problems.items()),
+        note="; ".join(shown) + (f"; and {more:,} more" if more > 0 else ""),
         is_on=always if getattr(corpus, "damaged_rows", None) == "drop" else never,
     )  # fmt: skip
     return corpus.model_copy(update={"damaged_rows": "drop"}), [finding]

@@ -198,16 +198,19 @@ def _rows(path: str, suffix: str, delimiter: str | None) -> list[dict[Any, Any]]
 
 
 def _by_name(names: Sequence[Any], languages: tuple[str, str]) -> list[str] | None:
-    """The columns that are named after the languages (en or English), or source and target."""
-    found: list[str | None] = [None, None]
-    spelled = [names_of(language) for language in languages]
-    for name in filter(lambda name: isinstance(name, str), names):
-        word = name.strip().lower()
+    """The columns that are named after the languages (en or English), or source and target; of several those
+    with the very codes, as pt and pt_BR.
+    """
+    words = {name: name.strip().lower() for name in names if isinstance(name, str)}
+    found: dict[int, str] = {}
+    for is_exact in (True, False):
         for side, language in enumerate(languages):
-            is_code = word in (base_code(language), language.lower())
-            if is_code or word in spelled[side] or _NAMES.get(word) == side:
-                found[side] = found[side] or name
-    return [name for name in found if name is not None] if all(found) else None
+            fitting = {language.lower()} if is_exact else {base_code(language), *names_of(language)}
+            for name, word in words.items():
+                fits = word in fitting or (not is_exact and _NAMES.get(word) == side)
+                if fits and name not in found.values():
+                    found.setdefault(side, name)
+    return [found[0], found[1]] if len(found) == 2 else None
 
 
 def _are_names(names: Sequence[str], columns: Sequence[Sequence[str]], languages: tuple[str, str]) -> bool:

@@ -54,6 +54,16 @@ def test_it_is_used_only_where_it_translates_alike(run, tiny_run, tmp_path):
     assert engine_of(run, dtype="float32") == "ctranslate2"
 
 
+def test_a_greedy_search_takes_a_run_that_would_not_stop_early(run, tmp_path, cli):
+    """As `decode` of the run's config.yaml says, which has every key."""
+    copy = shutil.copytree(run, tmp_path / "run")
+    config = (copy / "config.yaml").read_text(encoding="utf-8")
+    (copy / "config.yaml").write_text(
+        config.replace("stop_early: true", "stop_early: false"), encoding="utf-8"
+    )
+    assert cli("translate", copy, "The dog sleeps.", "--beam", "1").status == 0
+
+
 def test_an_export_of_other_weights_is_never_used_and_is_made_again(run, tmp_path, cli):
     changed = shutil.copytree(run, tmp_path / "run")
     with (changed / "model.safetensors").open("r+b") as file:

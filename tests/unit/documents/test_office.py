@@ -9,6 +9,7 @@ import pytest
 from tests.unit.documents.office_files import random_file, word_run, zipped
 from tests.unit.documents.test_office_property import members, translated
 from tests.unit.documents.upper_case import upper_case_translator
+from transformer_mt.documents.markup.marked_text import MarkedText
 from transformer_mt.documents.office.documents import OfficeDocument
 from transformer_mt.documents.office.ooxml import parse_ooxml
 from transformer_mt.documents.translate import translate_pieces
@@ -39,6 +40,46 @@ def test_runs_of_one_formatting_are_one_text():
 def test_a_line_break_keeps_words_apart():
     text = "<w:r><w:t>one</w:t><w:br/><w:t>two</w:t></w:r>"
     assert paragraph(text) == f"{word_run('ONE')}<w:r><w:br/></w:r>{word_run('TWO')}"
+
+
+@pytest.mark.parametrize("between", ["<w:br/>", "<w:tab/>", "<w:cr/>"])
+def test_words_around_a_line_break_are_translated_as_two(between):
+    run = f"<w:p><w:r><w:t>Line one</w:t>{between}<w:t>line two</w:t></w:r></w:p>"
+    pieces = parse_ooxml(BODY.format(run), "f")
+    (part,) = (piece for piece in pieces if isinstance(piece, MarkedText))
+    assert part.text == "Line one line two"
+
+
+LINK, CITY = '<w:hyperlink r:id="1">', '<w:smartTag w:element="City">'
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        f"{CITY}{CITY}{word_run('New York')}</w:smartTag>{word_run(', NY')}</w:smartTag>",
+        f"{LINK}<w:ins>{word_run('one')}</w:ins>{word_run(' page')}</w:hyperlink>",
+        f"<w:ins>{word_run('one')}<w:bookmarkStart/>{word_run(' mark')}</w:ins>",
+        f"<w:moveTo>{word_run('moved here')}</w:moveTo>",
+        f"<w:fldSimple w:instr='REF x'>{word_run('the chapter')}</w:fldSimple>",
+        f"<w:sdt><w:sdtPr/><w:sdtContent>{word_run('a')}<w:tab/>{word_run('b')}</w:sdtContent></w:sdt>",
+        f"<w:ins><w:r><w:pict><w:p>{word_run('in a box')}</w:p></w:pict></w:r></w:ins>",
+    ],
+)
+def test_all_text_in_elements_around_runs_is_translated(run):
+    def letters(markup):
+        return "".join(re.findall(r"<w:t[^>]*>([^<]*)<", markup))
+
+    for before in ([], [word_run("see ")]):
+        written = paragraph(*before, run)
+        assert letters(written) == letters("".join([*before, run])).upper()
+        assert len(re.findall("<w:(?:smartTag|hyperlink|ins|sdt|moveTo|fldSimple)[ >]", written)) == len(
+            re.findall("<w:(?:smartTag|hyperlink|ins|sdt|moveTo|fldSimple)[ >]", run)
+        )
+
+
+def test_an_address_in_two_runs_stays():
+    link = f"{LINK}{word_run('info@')}{word_run('example.com')}</w:hyperlink>"
+    assert paragraph(link) == link
 
 
 def test_texts_of_boxes_in_pictures_are_translated():

@@ -17,7 +17,7 @@ from transformer_mt.config import Config, DataConfig
 from transformer_mt.data.cleaning import drop_reasons
 from transformer_mt.data.cleaning.model_score import LogProbs, scores_file, worst_rows
 from transformer_mt.data.cleaning.reason_file import ReasonFile, TrainingCorpus, read_reasons
-from transformer_mt.data.cleaning.rules import check_filter, repaired, rules_of
+from transformer_mt.data.cleaning.rules import repaired, rules_of
 from transformer_mt.data.corpora.evaluation_sets import read_set
 from transformer_mt.data.corpora.held_out import AnySet, FromTrainCorpus, as_lines, held_out_file, splits_of
 from transformer_mt.data.corpora.hub import UnknownSplitError
@@ -72,8 +72,6 @@ def first_pass(
     if (done := read_first_pass(folder)) is not None:
         say("resuming the preparation of the data, which was interrupted")
         return done, Tokenizer.load(folder)
-    for entry in data.entries:  # before any is read
-        check_filter(data.filter_of(entry), data.languages_of(entry))
     splits = splits_of(data.valid_sets, data.test)
     held_out = evaluation_keys(data)
     row_reasons = ReasonFile(

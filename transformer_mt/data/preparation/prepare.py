@@ -28,6 +28,7 @@ from transformer_mt.data.batches.encoded_pairs import NO_FACTS, EncodedPairs, Pa
 from transformer_mt.data.batches.mixture import effective_weights
 from transformer_mt.data.cleaning import drop_reasons
 from transformer_mt.data.cleaning.model_score import LogProbs, identity_of_models
+from transformer_mt.data.cleaning.rules import check_filter
 from transformer_mt.data.corpora.held_out import (
     AnySet,
     FromTrainCorpus,
@@ -363,6 +364,8 @@ def _prepare_into(
     config: Config, folder: Path, tokenizer: Tokenizer | None, log_probs: LogProbs, left_out: frozenset[int]
 ) -> None:
     data = config.data
+    for entry in data.entries:
+        check_filter(data.filter_of(entry), data.languages_of(entry))
     for corpus in data.valid_sets:
         if not isinstance(corpus, FromTrainCorpus):
             say(f"reading {corpus.describe_access()} (validation)")

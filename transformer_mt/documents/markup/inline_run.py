@@ -13,8 +13,8 @@ from transformer_mt.documents.markup.spelling import PlainSpelling, Spelling
 from transformer_mt.text.unsegmented import LETTER
 from transformer_mt.translation.protected_text import has_words
 
-# Objects that keep words apart.
-_SHOWN = (VOID_OBJECTS | OBJECTS) - {"wbr", "script", "style", "template"}
+# Objects that keep words apart. Formats without tags of HTML call their line breaks and tabs `br`.
+_SHOWN = (VOID_OBJECTS | OBJECTS | {"br"}) - {"wbr", "script", "style", "template"}
 _DEPTH = 50
 """Maximum depth of nested marks; the tags of deeper elements become marks at one position."""
 _NOTE = re.compile(r"[\W\d]*")

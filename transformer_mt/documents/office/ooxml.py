@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 from transformer_mt.documents.markup.html_tokens import Token
 from transformer_mt.documents.markup.inline_run import pieces_of_run
@@ -18,7 +19,9 @@ from transformer_mt.documents.markup.xml_tokens import end_of, xml_tokens
 from transformer_mt.translation.protected_text import has_words
 
 _PARAGRAPHS = {"w:p", "a:p", "si", "is"}
-_AROUND = {"w:hyperlink", "w:ins", "w:smartTag", "w:sdt"}
+_AROUND = {
+    "w:hyperlink", "w:ins", "w:moveTo", "w:smartTag", "w:sdt", "w:sdtContent", "w:fldSimple", "w:customXml",
+}  # fmt: skip
 """Elements around runs."""
 _FORMATTING = {"rPr"}
 _GAPS = {"br", "cr", "tab"}
@@ -88,17 +91,18 @@ class _Paragraph:
     def pieces(self) -> Iterator[Piece]:
         """The text with what stands around it; as it is written if it has no words."""
         base = self._base
+        as_written = (piece for part in self._parts for piece in _as_written(part))
         if base is None or not has_words(self._text):
-            yield from (piece for part in self._parts for piece in _as_written(part))
+            yield from as_written
             return
         opening = self._reopened(base, -1)
         tokens = [token for number in range(len(self._parts)) for token in self._tokens(base, number)]
         pieces = pieces_of_run(tokens, self._write, XmlSpelling())
-        main = next(
-            i
-            for i, piece in enumerate(pieces)
-            if isinstance(piece, MarkedText) and not any(piece is other for other in self._texts_of_others)
-        )
+        texts = (i for i, piece in enumerate(pieces) if isinstance(piece, MarkedText))
+        own = (i for i in texts if not any(pieces[i] is other for other in self._texts_of_others))
+        if (main := next(own, None)) is None:  # what its runs make together has no words, as an address
+            yield from as_written
+            return
         text = pieces[main]
         assert isinstance(text, MarkedText)
         *first, before = self._merged([opening, *pieces[:main], ""])
@@ -171,10 +175,14 @@ class _Other:
     """The runs of text within it, if there is nothing else."""
     before: str = ""
     after: str = ""
+    is_text: bool = False
+    """An element with a text of its own."""
 
     def written(self) -> list[Piece]:
-        """The part as it is written, with the texts of text boxes in it."""
-        return list(_pieces(self.tokens))
+        """The part as it is written, with the texts in it, such as those of text boxes."""
+        if not self.is_text:
+            return list(_pieces(self.tokens))
+        return [self.tokens[0].raw, *_Paragraph(self.tokens[1:-1]).pieces(), self.tokens[-1].raw]
 
 
 def _as_written(part: "_Run | _Other") -> list[Piece]:
@@ -232,16 +240,26 @@ def _elements(tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:
 
 
 def _of_wrapper(tokens: Sequence[Token]) -> _Other:
-    """An element around runs, which are taken apart if there is nothing else in it."""
+    """An element around runs, which are taken apart if there is nothing else between them; else it is a text
+    of its own.
+    """
     starts = [i for i, t in enumerate(tokens) if t.kind == "start" and t.name == "w:r"]
     if not starts:
         return _Other(tokens)
     first, last = starts[0], end_of(tokens, starts[-1])
-    parts = list(_parts(tokens[first : last + 1]))
+    parts = list(_parts(tokens[first : last + 1])) if _is_whole(tokens[first : last + 1]) else []
     runs = [part for part in parts if isinstance(part, _Run)]
-    if len(runs) < len(parts) or not any(run.text for run in runs):
+    if not parts or len(runs) < len(parts):
+        return _Other(tokens, is_text=True)
+    if not any(run.text for run in runs):
         return _Other(tokens)
     return _Other(tokens, runs, _raw(tokens[:first]), _raw(tokens[last + 1 :]))
+
+
+def _is_whole(tokens: Sequence[Token]) -> bool:
+    """Whether each element that begins or ends there does both."""
+    depths = list(accumulate({"start": 1, "end": -1}.get(token.kind, 0) for token in tokens))
+    return min(depths) >= 0 and depths[-1] == 0
 
 
 def _with_fields(parts: Iterator["_Run | _Other"]) -> Iterator["_Run | _Other"]:

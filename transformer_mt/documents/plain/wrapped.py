@@ -11,7 +11,7 @@ from transformer_mt.documents.markup.inline_run import pieces_of_run
 from transformer_mt.documents.markup.marked_text import MarkedText, Piece
 from transformer_mt.documents.markup.spelling import PlainSpelling
 
-_LINE = re.compile(r"[^\r\n]*(?:\r?\n|\Z)")
+_LINE = re.compile(r"[^\n]*(?:\n|\Z)")
 _START = re.compile(r"[ \t]*(?:(?:[-*+•–—]|\(?\d{1,3}[.)]|\(?[a-zA-Z][.)])[ \t]+|(?:>[ \t]?)+)?")
 """Indentation, and what begins an item of a list or a quotation."""
 _SHORT = 0.6

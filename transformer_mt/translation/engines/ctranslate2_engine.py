@@ -59,7 +59,7 @@ def check_settings(settings: DecodeConfig) -> None:
                 "\n", Setting(f"decode.{key}"), f" must be {value!r} with ", Setting("engine", "ctranslate2"),
                 f", but is {found!r}; translate with the run's folder instead",
             ]  # fmt: skip
-    if "stop_early" in settings.model_fields_set and not settings.stop_early:
+    if settings.beam > 1 and "stop_early" in settings.model_fields_set and not settings.stop_early:
         parts += [
             "\n", Setting("decode.stop_early"), " must be true with ", Setting("engine", "ctranslate2"),
             ", but is False; leave it out, or translate with the run's folder instead",
