@@ -65,7 +65,9 @@ class _Placement:
     def _of_spaces(
         self, spaces: Sequence[Mark], words: range, space: Span, others: Sequence[Mark]
     ) -> Iterator[Mark]:
-        """Line breaks and the like: each takes the place of a space of the translation, if there is one."""
+        """Line breaks and the like: each takes the place of a space of the translation, if there is one. More
+        than white space, as `\\n`, is also written where there is none, as in Chinese.
+        """
         taken = set[int]()
         for mark in spaces if words else ():
             position = self._split(mark.end, words, space)
@@ -76,6 +78,9 @@ class _Placement:
                     taken.add(at)
                     yield replace(mark, begin=at, end=at + 1)
                     break
+            else:
+                if mark.space and not mark.space.isspace():
+                    yield Mark(position, position, mark.space)
 
     def _of_markup(self, marks: Sequence[Mark], words: range, space: Span) -> tuple[Mark, ...]:
         found: dict[int, range] = {}

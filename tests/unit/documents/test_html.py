@@ -250,6 +250,12 @@ def test_any_repetition_is_read_in_time(part):
     assert unchanged(html) == html
 
 
+@pytest.mark.parametrize("part", ["<div>", "<p>x</div>", "<li><p>"])
+def test_elements_that_nobody_ends_are_read_in_time(part):
+    html = part * 30_000  # its square would take a minute
+    assert unchanged(html) == html
+
+
 def test_an_empty_value_gets_quotes():
     (tag, text, rest) = [piece for piece in parse_html("<img alt=dog class=x>") if piece]
     assert tag + replace(text, text="").render() + rest == '<img alt="" class=x>'

@@ -6,6 +6,7 @@ import pytest
 from transformer_mt.documents.markup.html import parse_html
 from transformer_mt.documents.markup.marked_text import MarkedText
 from transformer_mt.documents.placement import place
+from transformer_mt.documents.strings.quoted import pieces_of_string
 from transformer_mt.text.words import find_words
 from transformer_mt.translation.alignment import AlignedSegment, sharpen
 from transformer_mt.translation.result import Candidate
@@ -106,3 +107,12 @@ def test_sharpened_weights_agree_in_both_directions():
     weights = np.array([[0.6, 0.4], [0.5, 0.5]], np.float32)
     assert sharpen(weights)[1].argmax() == 1
     assert sharpen(weights).sum(1) == pytest.approx([1.0, 1.0])
+
+
+def test_a_line_break_stays_where_the_translation_has_no_spaces():
+    (text,) = (piece for piece in pieces_of_string(r"First.\n\nSecond.") if isinstance(piece, MarkedText))
+    target = "第一。第二。"
+    half = len(find_words(target)) // 2
+    result = place(text, candidate(text.text, target, [[0]] * half + [[2]] * half))
+    assert result.text.render() == r"第一。\n\n第二。"
+    assert placed("one\ntwo", target, [[0]] * half + [[1]] * half)[0] == target  # white space is no break

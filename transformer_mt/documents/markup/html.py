@@ -25,6 +25,7 @@ _DESCRIPTIONS = frozenset(
     {"description", "og:title", "og:description", "twitter:title", "twitter:description"}
 )
 _WITHOUT_TEXT = frozenset({"link", "style", "script", "base"})
+_DEEPEST = 200  # elements within one another that are known: browsers, too, have a limit
 
 
 def parse_html(
@@ -120,7 +121,7 @@ class _Parser:
         return i + 1
 
     def _enter(self, name: str, is_translated: bool) -> None:
-        if name not in VOID:
+        if name not in VOID and len(self._open) < _DEEPEST:
             self._open.append(name)
             self._translated.append(is_translated)
 

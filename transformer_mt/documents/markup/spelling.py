@@ -2,6 +2,7 @@
 
 import html
 import re
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -147,7 +148,27 @@ class BackslashSpelling(Spelling):
 
     def units(self, raw: str) -> Iterator[tuple[str, str]]:
         for unit in self._unit.findall(raw):
-            yield (_unescaped(unit) if unit.startswith("\\") and len(unit) > 1 else unit), unit
+            yield (self._unescaped(unit) if unit.startswith("\\") and len(unit) > 1 else unit), unit
+
+    def _unescaped(self, escape: str) -> str:
+        return _unescaped(escape)
+
+
+_MORE_OF_YAML = {"0": "\0", "e": "\x1b", "N": "\x85", "_": "\xa0", "L": "\u2028", "P": "\u2029"}
+
+
+class YamlSpelling(BackslashSpelling):
+    """The spelling of YAML between double quotes, which has more escapes, and may divide a line by one."""
+
+    _unit = re.compile(
+        r"\\x[0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\U[0-9a-fA-F]{8}|\\\r?\n[ \t]*|\\.|.", re.DOTALL
+    )
+
+    def _unescaped(self, escape: str) -> str:
+        if len(escape) > 2 and escape[1] in "xuU":
+            code = int(escape[2:], 16)
+            return chr(code) if code <= sys.maxunicode else "\ufffd"
+        return "" if escape[1] in "\r\n" else _MORE_OF_YAML.get(escape[1]) or _unescaped(escape)
 
     def _is_safe(self, text: str, i: int) -> bool:
         return text[i] not in self.usual

@@ -13,6 +13,8 @@ from transformer_mt.documents.markup.xml_tokens import end_of, xml_tokens
 from transformer_mt.errors import InputError
 
 _TEXTS = {"string", "item"}
+_AROUND = {"resources", "plurals", "string-array", "array"}
+_QUOTED = re.compile(r'(\s*")((?:[^"\\<&]|\\.|&[^;\s]+;)+)("\s*)', re.DOTALL)
 _CDATA = "<![CDATA[", "]]>"
 
 
@@ -44,7 +46,8 @@ def parse_android(text: str, name: str) -> list[Piece]:
         if token.kind != "start":
             continue
         end = end_of(tokens, position - 1)
-        if token.attribute("translatable") == "false":
+        is_other = token.name not in _TEXTS and token.name not in _AROUND  # styles, dimensions
+        if token.attribute("translatable") == "false" or is_other:
             pieces += [other.raw for other in tokens[position:end]]
             position = end
         elif token.name in _TEXTS:
@@ -63,6 +66,10 @@ def _of_string(tokens: Sequence[Token]) -> list[Piece]:
         whole = "".join(token.raw for token in tokens)
         before, after = whole[: whole.index(inside)], whole[whole.index(inside) + len(inside) :]
         return [before, *parse_html(inside), after] if inside else [whole]
+    quoted = _QUOTED.fullmatch("".join(token.raw for token in tokens))
+    if quoted and all(token.kind == "text" for token in tokens):  # quotes that keep white space as it is
+        inside = pieces_of_run([Token("text", quoted[2])], lambda token: [token.raw], AndroidSpelling())
+        return [quoted[1], *inside, quoted[3]]
     return pieces_of_run(list(_run(tokens)), lambda token: [token.raw], AndroidSpelling())
 
 

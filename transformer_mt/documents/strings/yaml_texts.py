@@ -11,7 +11,7 @@ import yaml
 from transformer_mt.documents.markup.html_tokens import Token
 from transformer_mt.documents.markup.inline_run import pieces_of_run
 from transformer_mt.documents.markup.marked_text import MarkedText, Piece
-from transformer_mt.documents.markup.spelling import PlainSpelling, SingleQuoteSpelling
+from transformer_mt.documents.markup.spelling import PlainSpelling, SingleQuoteSpelling, YamlSpelling
 from transformer_mt.documents.strings.quoted import pieces_of_string
 from transformer_mt.errors import InputError
 
@@ -58,7 +58,7 @@ def _values(nodes: Sequence[yaml.Node | None]) -> Iterator[tuple[yaml.ScalarNode
 def _of_scalar(raw: str, node: yaml.ScalarNode, is_in_brackets: bool) -> list[Piece]:
     """A string as it is written."""
     if node.style == '"':
-        return ['"', *pieces_of_string(raw[1:-1]), '"']
+        return ['"', *pieces_of_string(raw[1:-1], YamlSpelling()), '"']
     if node.style == "'":
         return ["'", *pieces_of_string(raw[1:-1], SingleQuoteSpelling()), "'"]
     if node.style in ("|", ">"):

@@ -238,7 +238,7 @@ def _written(
 ) -> str:
     """The translation as subtitles: divided at the breaks, in about as many lines as the source had."""
     parts = rendered.split(BREAK)
-    if not all(_TAG.sub("", part).strip() for part in parts):
+    if len(parts) < len(lines) or not all(_TAG.sub("", part).strip() for part in parts):
         whole = " ".join(rendered.replace(BREAK, " ").split())
         parts = _in_proportion(whole, [len(" ".join(own)) for own in lines], wide)
     written = [_in_lines(_with_edges(part, own), own, wide, line_end) for part, own in zip(parts, lines)]
