@@ -3,6 +3,7 @@
 It says what the run's folder knows, and nothing else.
 """
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from transformer_mt.text.languages import base_code, is_natural
 from transformer_mt.training.reporting.report import facts_table, score_cell, signature_lines, test_scores
 from transformer_mt.version import __version__
 
+_DIRECTIONS = 12  # that are named
+_FILE = re.compile(r"\.[a-z]\w*$")
 _ON_THE_HUB = {"Hugging Face": "transformers"}
 """The hub's names of the libraries that load a target."""
 
@@ -50,7 +53,7 @@ def card_facts(run: RunFolder, config: Config, proof: Proof, license: str | None
 
 def model_card(facts: dict[str, Any], run: RunFolder, config: Config, target: ExportFormat, out: str) -> str:
     """The card of the export named `out`, in Markdown."""
-    languages = ", ".join(facts["directions"])
+    languages = _few(facts["directions"])
     entries = run.entries()
     parts = [
         f"---\n{_header(facts, config, target)}\n---",
@@ -69,18 +72,34 @@ def model_card(facts: dict[str, Any], run: RunFolder, config: Config, target: Ex
 
 def without_folders(name: str) -> str:
     """The name of a corpus without the folders it has on this machine; ids of the hub (`wmt/wmt14`) stay."""
-    return " ".join(Path(word).name if _is_path(word) else word for word in name.split(" "))
+    return " + ".join(_last(part) if _is_path(part) else part for part in name.split(" + "))
+
+
+def _few(directions: list[str]) -> str:
+    """The first directions, and how many there are besides: a model of a hundred languages has 9,900."""
+    more = len(directions) - _DIRECTIONS
+    return ", ".join(directions[:_DIRECTIONS]) + (f" and {more:,} other directions" if more > 0 else "")
 
 
 def _without_folders(config: Config) -> Config:
-    """The config with the name of its parent's folder alone."""
+    """The config with the names of its parents' folders alone."""
     parent = config.init_from
-    return config.model_copy(update={"init_from": Path(parent).name}) if isinstance(parent, str) else config
+    if isinstance(parent, str):
+        return config.model_copy(update={"init_from": _last(parent)})
+    if parent is None:
+        return config
+    names = {key: name for key, name in parent if isinstance(name, str) and _is_path(name)}
+    kept = parent.model_copy(update={key: _last(name) for key, name in names.items()})
+    return config.model_copy(update={"init_from": kept})
 
 
 def _folderless(name: str) -> str:
     """The name of a corpus of files without any folder."""
-    return " ".join(Path(word).name if "/" in word else word for word in name.split(" "))
+    return " + ".join(map(_last, name.split(" + ")))
+
+
+def _last(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[2]
 
 
 def _hub_name(entry: Corpus) -> str | None:
@@ -88,8 +107,13 @@ def _hub_name(entry: Corpus) -> str | None:
     return entry.hub if isinstance(entry, HubCorpus) and not _is_path(entry.hub) else None
 
 
-def _is_path(word: str) -> bool:
-    return word.startswith(("/", ".", "~")) or word.count("/") > 1 or ("/" in word and Path(word).exists())
+def _is_path(text: str) -> bool:
+    """Whether the text is the path of a file or folder, with or without other words after it."""
+    if "/" not in text:
+        return False
+    words = text.split(" ")
+    is_there = any(Path(" ".join(words[:count])).exists() for count in range(1, len(words) + 1))
+    return is_there or text.startswith(("/", ".", "~")) or text.count("/") > 1 or bool(_FILE.search(text))
 
 
 def _corpora(run: RunFolder, data: DataConfig) -> list[dict[str, Any]]:
@@ -154,7 +178,7 @@ def _languages(data: DataConfig) -> list[str]:
 def _limits(facts: dict[str, Any]) -> str:
     lines = [
         f"- It was trained on sources of at most {facts['longest_source']:,} pieces of its vocabulary.",
-        f"- It translates from {', '.join(facts['directions'])} only, a sentence at a time.",
+        f"- It translates from {_few(facts['directions'])} only, a sentence at a time.",
     ]
     if facts.get("tags"):
         lines.append(f"- Before a source it knows these tags: {', '.join(facts['tags'])}.")

@@ -21,6 +21,7 @@ from transformer_mt.files import write_text
 from transformer_mt.layouts.bert_and_gpt import to_bert, to_gpt2
 from transformer_mt.layouts.huggingface import to_huggingface
 from transformer_mt.runs.folder import RunFolder
+from transformer_mt.text.languages import base_code, is_natural
 from transformer_mt.text.lines import read_lines
 from transformer_mt.translation.engines.torch_engine import load_model
 
@@ -194,7 +195,8 @@ def _prove(run: TrainedRun, folder: Path, texts: list[str]) -> str:
 
 
 def _card(config: Config, proof: str, name: str, license: str | None) -> str:
-    languages = "\n".join(f"- {language}" for language in config.data.languages_used)
+    codes = dict.fromkeys(base_code(code) for code in config.data.languages_used if is_natural(code))
+    languages = "\n".join(f'- "{code}"' for code in codes)  # between quotes: `no` is false
     name_there = _HALVES.get(config.model.kind) or class_of(config.model)[0]
     task, example = "fill-mask", "A <mask> text."
     if config.model.kind == "decoder":

@@ -134,7 +134,10 @@ def _direction(foreign: ForeignModel, folder: Path, languages: Languages) -> tup
     if languages.is_fallback:
         source = foreign.source_lang or source
         target = target if target in known or not foreign.target_langs else None
-    source, target = source or foreign.source_lang, target or next(iter(foreign.target_langs), None)
+        if known and source not in known and foreign.language_pieces == "both":
+            source = None  # a language that it is to learn
+    source = source or foreign.source_lang or next((lang for lang in known if lang != target), None)
+    target = target or next((lang for lang in foreign.target_langs if lang != source), None)
     for key, language in (("from", source), ("to", target)):
         if language is None:
             raise UnknownLanguageError(f"{folder}: does not say its languages; name them with ", Setting(key))
@@ -161,8 +164,15 @@ def _license(papers: list[Path]) -> str | None:
     for paper in papers:
         if paper.name.lower().startswith("readme"):
             text = paper.read_text(encoding="utf-8", errors="replace")
-            found = re.match(r"---\n(?:.*\n)*?license:\s*[\"']?([\w.+-]+)", text)
-            if found:
-                return found[1]
+            header = re.match(r"---\n(.*?)^---\s*$", text, re.DOTALL | re.MULTILINE)
+            try:
+                facts = yaml.safe_load(header[1]) if header else None
+            except yaml.YAMLError:
+                continue
+            named = facts.get("license") if isinstance(facts, dict) else None
+            if isinstance(named, list):
+                named = ", ".join(map(str, named))
+            if named:
+                return str(named)
     say("note: the model names no licence; ask its authors before you pass on what you make of it")
     return None

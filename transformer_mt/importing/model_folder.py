@@ -59,14 +59,17 @@ def _imported(folder: Path, name: str, languages: Languages, revision: str | Non
     root = cache_root() / "imported"
     root.mkdir(parents=True, exist_ok=True)
     with wait_for_folder(root, lambda: None):
+        outs = []
         for chosen in (Languages(), languages):
             facts = [__version__, str(folder.resolve()), stats, vars(chosen)]
-            out = root / hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:24]
+            outs.append(root / hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:24])
+        if there := next((out for out in outs if out.exists()), None):
+            return RunFolder(there)
+        for chosen, out in zip((Languages(), languages), outs):
             try:
-                if not out.exists():
-                    from transformer_mt.importing.import_model import import_model  # imports torch
+                from transformer_mt.importing.import_model import import_model  # imports torch
 
-                    import_model(folder, out, name, chosen, revision, lambda: say(f"importing {name}, once"))
+                import_model(folder, out, name, chosen, revision, lambda: say(f"importing {name}, once"))
                 return RunFolder(out)
             except UnknownLanguageError:
                 if chosen == languages:

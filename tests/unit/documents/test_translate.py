@@ -100,13 +100,32 @@ def test_a_document_of_200_mb_is_refused_in_one_line():
         ("yaml", "a: red\n", "a: RED, SO\n"),
         (
             "android",
-            "<resources><string name='a'>\"one  <!-- c --></string><style name='s'><item name='f'>sans</item>"
+            "<resources><string name='a'>\"one <!-- c --></string><style name='s'><item name='f'>sans</item>"
             "</style><string name='b'> \"two three\" </string><dimen name='d'>two dp</dimen></resources>",
-            "<resources><string name='a'>\"ONE, SO  <!-- c --></string><style name='s'><item name='f'>sans</item>"
-            "</style><string name='b'> \"TWO THREE, SO\" </string><dimen name='d'>two dp</dimen></resources>",
+            "<resources><string name='a'>\"ONE, SO <!-- c --></string><style name='s'>"
+            "<item name='f'>sans</item></style><string name='b'> \"TWO THREE, SO\" </string>"
+            "<dimen name='d'>two dp</dimen></resources>",
         ),
         ("yaml", 'a: "F\\xFCr x \\U0001F600"\n', 'a: "FÜR X \\U0001F600, SO"\n'),
         ("yaml", 'a: "one\\_\\\n  two"\n', 'a: "ONE\\_\\\n  TWO, SO"\n'),
+        (
+            "markdown",
+            "[![one two][ci-image]][ci-link] ![a [b] c](x)\n\n[ci-image]: x\n[ci-link]: y\n",
+            "[![ONE TWO, SO][ci-image]][ci-link] ![A [B] C, SO](x)\n\n[ci-image]: x\n[ci-link]: y\n",
+        ),
+        (
+            "markdown",
+            "| one | two |\n|---|---|\n| the \\| cat | at |\n",
+            "| ONE, SO | TWO, SO |\n|---|---|\n| the \\| cat | AT, SO |\n",
+        ),
+        (
+            "xliff",
+            '<xliff version="1.2"><file target-language="de"><trans-unit id="1">'
+            "<source><![CDATA[one <b>two</b>]]></source><seg-source/></trans-unit></file></xliff>",
+            '<xliff version="1.2"><file target-language="de"><trans-unit id="1">'
+            "<source><![CDATA[one <b>two</b>]]></source><seg-source/>"
+            "<target><![CDATA[ONE <b>TWO, SO</b>]]></target></trans-unit></file></xliff>",
+        ),
         ("markdown", "one\u2028line\n\n*two*\n", "ONE\u2028LINE, SO\n\n*TWO, SO*\n"),
         ("po", '\ufeffmsgid "a"\nmsgstr ""\n', '\ufeffmsgid "a"\nmsgstr "A, SO"\n'),
         (

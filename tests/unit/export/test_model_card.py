@@ -4,6 +4,7 @@ import json
 import shutil
 
 import pytest
+import yaml
 from huggingface_hub import ModelCard
 
 pytest.importorskip("ctranslate2")
@@ -11,7 +12,7 @@ pytest.importorskip("ctranslate2")
 from transformer_mt.config.dump import dump_config
 from transformer_mt.config.load import load_config
 from transformer_mt.export.export import export
-from transformer_mt.export.model_card import without_folders
+from transformer_mt.export.model_card import _few, without_folders
 from transformer_mt.export.to_ctranslate2 import ToCTranslate2
 from transformer_mt.runs.folder import RunFolder
 
@@ -116,8 +117,26 @@ def test_folders_are_left_out_of_names(tmp_path, monkeypatch):
         "../x/a.tsv": "a.tsv",
         "~/a.en + b.de": "a.en + b.de",
         "opus News-Commentary v16": "opus News-Commentary v16",
+        "/srv/ACME Corp/test.en + /srv/ACME Corp/test.de": "test.en + test.de",
+        "acme/test.tsv": "test.tsv",
+        "org/data-v1.0 test": "org/data-v1.0 test",
     }.items():
         assert without_folders(name) == expected
+
+
+@pytest.mark.parametrize(
+    "parent", [{"huggingface": "/home/jo/secret/opus"}, {"encoder": "/home/jo/secret/bert"}]
+)
+def test_the_folders_of_a_parent_are_left_out(run, tmp_path, parent):
+    file = run / "config.yaml"
+    values = {**yaml.safe_load(file.read_text(encoding="utf-8")), "init_from": parent}
+    file.write_text(yaml.safe_dump(values), encoding="utf-8")
+    card, _ = exported(run, tmp_path / "out")
+    assert "secret" not in card.content and "fine-tuned from" in card.content
+
+
+def test_of_thousands_of_directions_a_few_are_named():
+    assert _few([f"a to b{i}" for i in range(9_900)]).endswith("a to b11 and 9,888 other directions")
 
 
 def test_a_public_model_it_was_adapted_from_is_named_with_its_licence(run, tmp_path):

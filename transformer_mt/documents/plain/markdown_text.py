@@ -76,8 +76,14 @@ def _blocks(parser: Any, text: str) -> Iterator[tuple[Any, int, int]]:
             continue
         lines = token.content.split("\n")
         first, last = token.map[0], token.map[0] + len(lines) - 1
-        begin = text.find(lines[0].strip(), max(position, starts[first]))
         end_of_last = starts[min(last + 1, len(starts) - 1)]
+        if "|" in token.content and first == last:  # in a cell of a table, where it has a backslash
+            escaped = token.content.strip().replace("|", "\\|")
+            begin = text.find(escaped, max(position, starts[first]), end_of_last)
+            if begin >= 0:
+                position = begin + len(escaped)
+                continue
+        begin = text.find(lines[0].strip(), max(position, starts[first]), end_of_last)
         at = begin if first == last else starts[last]
         end = text.find(lines[-1].strip(), at) + len(lines[-1].strip())
         if begin < 0 or end > end_of_last or end <= begin:
@@ -232,7 +238,14 @@ def _is_escape(raw: str, position: int) -> bool:
 def _end_of_image(raw: str, position: int) -> int:
     """The end position of `![text](address)`."""
     _expect(raw, position, "![")
-    depth, at = 0, position + 1
+    found = _LINK_END.match(raw, _closing_bracket(raw, position + 1))
+    assert found, "it begins with a bracket"
+    return found.end()
+
+
+def _closing_bracket(raw: str, at: int) -> int:
+    """The position of the bracket that closes the one there."""
+    depth = 0
     while at < len(raw):
         if raw[at] == "\\":
             at += 1
@@ -241,9 +254,7 @@ def _end_of_image(raw: str, position: int) -> int:
         elif raw[at] == "]":
             depth -= 1
             if not depth:
-                found = _LINK_END.match(raw, at)
-                assert found, "it begins with a bracket"
-                return found.end()
+                return at
         at += 1
     raise _LostError
 
@@ -252,6 +263,6 @@ def _written(token: Token) -> list[Piece]:
     """A token as it is written, with the text of an image."""
     if token.name != "img" or not token.raw.startswith("!["):
         return [token.raw]
-    end = token.raw.rindex("](") if "](" in token.raw else len(token.raw)
+    end = _closing_bracket(token.raw, 1)
     inside = pieces_of_run([Token("text", token.raw[2:end])], lambda part: [part.raw], MarkdownSpelling())
     return ["![", *inside, token.raw[end:]]

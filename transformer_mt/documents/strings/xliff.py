@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from transformer_mt.documents.markup.html import parse_html
 from transformer_mt.documents.markup.html_tokens import Token
 from transformer_mt.documents.markup.inline_run import pieces_of_run
 from transformer_mt.documents.markup.marked_text import Piece
@@ -9,6 +10,7 @@ from transformer_mt.documents.markup.spelling import XmlSpelling
 from transformer_mt.documents.markup.xml_tokens import end_of, xml_tokens
 from transformer_mt.errors import InputError
 
+_CDATA = "<![CDATA[", "]]>"
 _UNITS = {"trans-unit", "segment"}
 _AROUND = {"g", "mrk", "pc"}
 """Elements around words; the others stand for code, and so does what is in them."""
@@ -67,17 +69,24 @@ def _of_unit(tokens: Sequence[Token]) -> list[Piece]:
     spans = {
         _local(tokens[begin]): (begin, end)
         for begin, end in reversed(_children(tokens))
-        if _local(tokens[begin]) in ("source", "target")
+        if _local(tokens[begin]) in ("source", "seg-source", "target")
     }
     if "source" not in spans or tokens[spans["source"][0]].kind == "object":
         return [token.raw for token in tokens]
     begin, end = spans["source"]
     prefix = tokens[begin].name.removesuffix("source")
-    run = list(_run(tokens[begin + 1 : end]))
-    inside = pieces_of_run(run, lambda token: [token.raw], XmlSpelling())
+    content = tokens[begin + 1 : end]
+    if any(token.name == "cdata" for token in content):
+        written = "".join(token.raw for token in content).strip()
+        if [token.name for token in content if token.raw.strip()] != ["cdata"]:
+            return [token.raw for token in tokens]
+        inside: list[Piece] = [_CDATA[0], *parse_html(written[len(_CDATA[0]) : -len(_CDATA[1])]), _CDATA[1]]
+    else:
+        inside = pieces_of_run(list(_run(content)), lambda token: [token.raw], XmlSpelling())
     target = [f"<{prefix}target>", *inside, f"</{prefix}target>"]
     if "target" not in spans:
         gap = tokens[begin - 1].raw if tokens[begin - 1].kind == "text" else ""
+        end = spans.get("seg-source", (0, end))[1]
         before, after = tokens[: end + 1], tokens[end + 1 :]
         return [*(token.raw for token in before), gap, *target, *(token.raw for token in after)]
     first, last = spans["target"]
