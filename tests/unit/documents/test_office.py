@@ -82,6 +82,15 @@ def test_an_address_in_two_runs_stays():
     assert paragraph(link) == link
 
 
+def test_the_names_of_a_tables_columns_stay_as_the_table_says():
+    """Excel takes a workbook for damaged whose header has other words than the table."""
+    strings = "<x:sst><x:si><x:t>first name</x:t></x:si><x:si><x:t>some words</x:t></x:si></x:sst>"
+    table = '<table><tableColumns><tableColumn id="1" name="first name"/></tableColumns></table>'
+    files = {"xl/workbook.xml": "<a/>", "xl/sharedStrings.xml": strings, "xl/tables/table1.xml": table}
+    after = members(translated(zipped(files), "xlsx", upper_case_translator(split_sentences=False)))
+    assert after["xl/sharedStrings.xml"] == strings.replace("some words", "SOME WORDS")
+
+
 def test_texts_of_boxes_in_pictures_are_translated():
     box = f"<w:r><w:pict><w:txbxContent><w:p>{word_run('in a box')}</w:p></w:txbxContent></w:pict></w:r>"
     boxed = box.replace("in a box", "IN A BOX")

@@ -8,7 +8,8 @@ from functools import partial
 from transformer_mt.documents.formats import check_size
 from transformer_mt.documents.markup.html import parse_html
 from transformer_mt.documents.markup.html_encoding import decode_page
-from transformer_mt.documents.markup.marked_text import Piece
+from transformer_mt.documents.markup.marked_text import MarkedText, Piece
+from transformer_mt.documents.markup.xml_tokens import xml_tokens
 from transformer_mt.documents.office.odf import parse_odf
 from transformer_mt.documents.office.ooxml import parse_ooxml
 from transformer_mt.documents.office.package import Member, packed, read_members
@@ -73,7 +74,17 @@ class OfficeDocument:
         for member in self._with_text():
             name = f"{self.name}/{member.info.filename}"
             pieces += [*self.kind.parse(decode_page(member.content, name)[0], name), _BETWEEN]
-        return pieces
+        stay = self._column_names()
+        return [p.render() if isinstance(p, MarkedText) and p.text in stay else p for p in pieces]
+
+    def _column_names(self) -> set[str]:
+        """The names of the columns of a workbook's tables: a cell must have the same text, or the document
+        counts as damaged.
+        """
+        tables = [m for m in self.members if re.fullmatch(r"xl/tables/table\d+\.xml", m.info.filename)]
+        tokens = (t for m in tables for t in xml_tokens(decode_page(m.content, self.name)[0], self.name))
+        columns = (t for t in tokens if t.name.rpartition(":")[2].lower() == "tablecolumn")
+        return {" ".join((column.attribute("name") or "").split()) for column in columns}
 
     def written(self, translated: str) -> bytes:
         """The document with what its pieces became."""

@@ -18,7 +18,7 @@ from transformer_mt.documents.markup.spelling import XmlSpelling
 from transformer_mt.documents.markup.xml_tokens import end_of, xml_tokens
 from transformer_mt.translation.protected_text import has_words
 
-_PARAGRAPHS = {"w:p", "a:p", "si", "is"}
+_PARAGRAPHS, _STRINGS = {"w:p", "a:p"}, {"si", "is"}
 _AROUND = {
     "w:hyperlink", "w:ins", "w:moveTo", "w:smartTag", "w:sdt", "w:sdtContent", "w:fldSimple", "w:customXml",
 }  # fmt: skip
@@ -49,7 +49,7 @@ def _pieces(tokens: Sequence[Token]) -> Iterator[Piece]:
         token = tokens[position]
         yield token.raw
         position += 1
-        if token.kind == "start" and token.name in _PARAGRAPHS:
+        if token.kind == "start" and (token.name in _PARAGRAPHS or _local(token) in _STRINGS):
             end = end_of(tokens, position - 1)
             yield from _Paragraph(tokens[position:end]).pieces()
             position = end

@@ -68,8 +68,8 @@ def _of_string(tokens: Sequence[Token]) -> list[Piece]:
         return [before, *parse_html(inside), after] if inside else [whole]
     quoted = _QUOTED.fullmatch("".join(token.raw for token in tokens))
     if quoted and all(token.kind == "text" for token in tokens):  # quotes that keep white space as it is
-        inside = pieces_of_run([Token("text", quoted[2])], lambda token: [token.raw], AndroidSpelling())
-        return [quoted[1], *inside, quoted[3]]
+        text = pieces_of_run([Token("text", quoted[2])], lambda token: [token.raw], AndroidSpelling())
+        return [quoted[1], *text, quoted[3]]
     return pieces_of_run(list(_run(tokens)), lambda token: [token.raw], AndroidSpelling())
 
 

@@ -77,10 +77,10 @@ def _of_unit(tokens: Sequence[Token]) -> list[Piece]:
     prefix = tokens[begin].name.removesuffix("source")
     content = tokens[begin + 1 : end]
     if any(token.name == "cdata" for token in content):
-        written = "".join(token.raw for token in content).strip()
+        whole = "".join(token.raw for token in content).strip()
         if [token.name for token in content if token.raw.strip()] != ["cdata"]:
             return [token.raw for token in tokens]
-        inside: list[Piece] = [_CDATA[0], *parse_html(written[len(_CDATA[0]) : -len(_CDATA[1])]), _CDATA[1]]
+        inside: list[Piece] = [_CDATA[0], *parse_html(whole[len(_CDATA[0]) : -len(_CDATA[1])]), _CDATA[1]]
     else:
         inside = pieces_of_run(list(_run(content)), lambda token: [token.raw], XmlSpelling())
     target = [f"<{prefix}target>", *inside, f"</{prefix}target>"]
