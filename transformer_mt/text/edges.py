@@ -40,8 +40,9 @@ def match_end(source: str, translation: str, language: str) -> str:
         return translation[: own.start(1)] + translation[own.end(1) :]
     assert wanted is not None
     stop, words = wanted[1], translation.rstrip()
-    if base_code(language) in _STOPS and stop[0] in ".!?":
-        stop = _STOPS[base_code(language)][".!?".index(stop[0])]
-    elif stop[0] in "。！？":
+    own_stops = _STOPS.get(base_code(language))
+    if own_stops and stop[0] in ".!?":
+        stop = own_stops[".!?".index(stop[0])]
+    elif stop[0] in "。！？" and not own_stops:
         stop = ".!?"["。！？".index(stop[0])]
     return words + stop + translation[len(words) :]

@@ -127,6 +127,11 @@ def test_a_document_of_200_mb_is_refused_in_one_line():
             "<target><![CDATA[ONE <b>TWO, SO</b>]]></target></trans-unit></file></xliff>",
         ),
         ("markdown", "one\u2028line\n\n*two*\n", "ONE\u2028LINE, SO\n\n*TWO, SO*\n"),
+        (
+            "po",
+            '#, fuzzy\n#~ msgid "x"\n#~ msgstr "y"\n\n# z\nmsgid "a"\nmsgstr "done"\n',
+            '#, fuzzy\n#~ msgid "x"\n#~ msgstr "y"\n\n# z\nmsgid "a"\nmsgstr "done"\n',
+        ),
         ("po", '\ufeffmsgid "a"\nmsgstr ""\n', '\ufeffmsgid "a"\nmsgstr "A, SO"\n'),
         (
             "html",

@@ -39,6 +39,7 @@ def test_the_parts_of_a_line(line, language, before, words, after):
         ("A dog...", "Ein Hund", "de", "Ein Hund..."),
         ("A dog?", "一只狗", "zh", "一只狗？"),
         ("一只狗。", "A dog", "en", "A dog."),
+        ("犬です。", "一只狗", "zh", "一只狗。"),
         ("dog", "一只狗。", "zh", "一只狗"),
         ("Who are you?", "من أنت؟", "ar", "من أنت؟"),
         ("A dog is there.", "कुत्ता है।", "hi", "कुत्ता है।"),

@@ -16,6 +16,7 @@ _FIELD = re.compile(
     re.MULTILINE,
 )
 _FLAGS = re.compile(r"^#,[^\n]*(?:\n|\Z)", re.MULTILINE)
+_OBSOLETE = re.compile(r"(?:^|(?<=\n))#~[^\n]*(?:\n|\Z)")
 _BEFORE = re.compile(r"^#\|[^\n]*(?:\n|\Z)", re.MULTILINE)
 
 
@@ -42,7 +43,12 @@ class _Entry:
 
     @property
     def is_fuzzy(self) -> bool:
-        return any("fuzzy" in _flags(line) for line in _FLAGS.findall(self.comments))
+        return any("fuzzy" in _flags(line) for line in _FLAGS.findall(self.comments[self.begin :]))
+
+    @property
+    def begin(self) -> int:
+        """The position in the comments behind obsolete entries, which are comments with marks of their own."""
+        return max((found.end() for found in _OBSOLETE.finditer(self.comments)), default=0)
 
 
 def parse_po(text: str, name: str) -> list[Piece]:
@@ -53,7 +59,8 @@ def parse_po(text: str, name: str) -> list[Piece]:
         translates = entry.raw("msgid") and (
             entry.is_fuzzy or not any(_content(f) for f in entry.fields if f["key"].startswith("msgstr"))
         )
-        pieces.append(_not_fuzzy(entry.comments) if translates else entry.comments)
+        before, own = entry.comments[: entry.begin], entry.comments[entry.begin :]
+        pieces.append(before + (_not_fuzzy(own) if translates else own))
         position += len(entry.comments)
         for field in entry.fields:
             pieces.append(text[position : field.start("value")])
