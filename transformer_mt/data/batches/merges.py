@@ -21,28 +21,27 @@ class Merges:
         self._size = size = model.vocab_size()
         self._pieces = [model.id_to_piece(i) for i in range(size)]
         # Bytes, unknown and control pieces stand for themselves and are never part of a merge.
-        self.is_special = [
+        self._is_special = [
             model.is_byte(i) or model.is_control(i) or model.is_unknown(i) for i in range(size)
         ]
-        ids = self._ids = {piece: i for i, piece in enumerate(self._pieces) if not self.is_special[i]}
+        ids = self._ids = {piece: i for i, piece in enumerate(self._pieces) if not self._is_special[i]}
         halves = ((i, text[:k], text[k:]) for text, i in ids.items() for k in range(1, len(text)))
         pairs = sorted((ids[a] * size + ids[b], i) for i, a, b in halves if a in ids and b in ids)
         last = (np.iinfo(np.int64).max, _NONE)  # greater than any pair
         self._pairs, self._merged = np.array([*pairs, last], np.int64).T
-        self._scores = np.array(
-            [*map(model.get_score, range(size)), -np.inf], np.float32
-        )  # the last is NONE's
+        # At the end that of no piece, which is -1.
+        self._scores = np.array([*map(model.get_score, range(size)), -np.inf], np.float32)
 
     def opens_word(self) -> np.ndarray:
         """(vocabulary,) of each piece: a word begins with it."""
-        return np.array([s or piece.startswith("▁") for s, piece in zip(self.is_special, self._pieces)])
+        return np.array([s or piece.startswith("▁") for s, piece in zip(self._is_special, self._pieces)])
 
     def letters(self, word: Sequence[int]) -> np.ndarray:
         """The pieces of one letter each that a word consists of; none where it has a letter that is no
         piece.
         """
         text = "".join(self._pieces[i] for i in word)
-        can_be_spelled = not self.is_special[word[0]] and all(letter in self._ids for letter in text)
+        can_be_spelled = not self._is_special[word[0]] and all(letter in self._ids for letter in text)
         return np.array([self._ids[letter] for letter in text] if can_be_spelled else [], np.int64)
 
     def merge(self, words: Sequence[np.ndarray], dropout: float, keys_N: np.ndarray) -> list[np.ndarray]:

@@ -47,7 +47,7 @@ class _Entry:
 
     @property
     def begin(self) -> int:
-        """The position in the comments behind obsolete entries, which are comments with marks of their own."""
+        """The position behind obsolete entries, which are comments with marks of their own."""
         return max((found.end() for found in _OBSOLETE.finditer(self.comments)), default=0)
 
 
