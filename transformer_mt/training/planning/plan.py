@@ -157,7 +157,7 @@ class _Planner:
             sent_bytes=sum(self._sent_bytes(self.shares_muon)),
             sending_seconds=self._sending(),
             seconds=seconds,
-            how=self._how(),
+            how=self._how(updates),
             changes=[*self._memory_changes(), *self._speed_changes(seconds, updates)],
         )
 
@@ -178,10 +178,11 @@ class _Planner:
         on_gpu = self.cluster is not None or self.device.type == "cuda"
         return update_cost(self.config, self.lengths.vocab_size, batch, self.dtype, on_gpu)
 
-    def _how(self) -> str:
+    def _how(self, updates: int) -> str:
         if self.cluster is not None:
             return "computed"
-        return f"measured{' without torch.compile' if is_compiled(self.train, self.device) else ''}"
+        compiled = is_compiled(self.train.model_copy(update={"max_updates": updates}), self.device)
+        return f"measured{' without torch.compile' if compiled else ''}"
 
     def _measured(self) -> float | None:
         """Seconds of an update here, in passes that fit the memory; None if not even the model does."""
