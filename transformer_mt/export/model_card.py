@@ -76,7 +76,7 @@ def without_folders(name: str) -> str:
 
 
 def _few(directions: list[str]) -> str:
-    """The first directions, and how many there are besides: a model of a hundred languages has 9,900."""
+    """The first directions and the number of the others: a model of a hundred languages has 9,900."""
     more = len(directions) - _DIRECTIONS
     return ", ".join(directions[:_DIRECTIONS]) + (f" and {more:,} other directions" if more > 0 else "")
 
@@ -108,7 +108,7 @@ def _hub_name(entry: Corpus) -> str | None:
 
 
 def _is_path(text: str) -> bool:
-    """Whether the text is the path of a file or folder, with or without other words after it."""
+    """True for the path of a file or folder, with or without other words after it."""
     if "/" not in text:
         return False
     words = text.split(" ")

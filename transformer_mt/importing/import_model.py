@@ -134,9 +134,9 @@ def _direction(foreign: ForeignModel, folder: Path, languages: Languages) -> tup
     if languages.is_fallback:
         source = foreign.source_lang or source
         target = target if target in known or not foreign.target_langs else None
-        if known and source not in known and foreign.language_pieces == "both":
-            source = None  # a language that it is to learn
-    source = source or foreign.source_lang or next((lang for lang in known if lang != target), None)
+        if known and source not in known and foreign.language_pieces == "both":  # it is to learn the language
+            source = next((language for language in known if language != target), None)
+    source = source or foreign.source_lang
     target = target or next((lang for lang in foreign.target_langs if lang != source), None)
     for key, language in (("from", source), ("to", target)):
         if language is None:

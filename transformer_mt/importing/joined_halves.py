@@ -44,7 +44,9 @@ def joined_halves(config: Config, halves: Halves) -> RunFolder:
         raise InputError("\n".join(reasons))
     digests = [str(run.weights_digest()) for run in runs.values()]
     sections = {name: getattr(joined, name).model_dump() for name in ("model", "tokenizer")}
-    facts = [sections, joined.data.model_dump(mode="json"), joined.seed, list(runs), digests]
+    data = joined.data
+    languages = data.directions, data.language_pieces, data.max_length
+    facts = [sections, languages, joined.seed, list(runs), digests]
     root = cache_root() / "joined"
     root.mkdir(parents=True, exist_ok=True)
     out = root / hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:24]

@@ -1,5 +1,6 @@
 """Monolingual text to a training corpus; and the whole chain from one file."""
 
+import gzip
 import json
 import shutil
 import sys
@@ -374,6 +375,15 @@ def test_mistakes_of_a_chain_are_found_before_any_work(chain, tmp_path, changes,
     with pytest.raises(InputError) as error:
         run_chain(chain, tmp_path / "chain")
     assert message in str(error.value) and not (tmp_path / "chain").exists()
+
+
+def test_an_empty_compressed_text_is_found_before_any_work(chain, tmp_path):
+    (tmp_path / "empty.gz").write_bytes(gzip.compress(b""))
+    values = yaml.safe_load(chain.read_text())
+    chain.write_text(yaml.safe_dump({**values, "text": [str(tmp_path / "empty.gz")]}))
+    with pytest.raises(InputError, match="text must have lines, but .*empty.gz is empty"):
+        run_chain(chain, tmp_path / "chain")
+    assert not (tmp_path / "chain").exists()
 
 
 def test_only_pairs_of_the_forward_models_direction_are_translated(chain, tmp_path):

@@ -55,7 +55,7 @@ def test_it_is_used_only_where_it_translates_alike(run, tiny_run, tmp_path):
 
 
 def test_a_greedy_search_takes_a_run_that_would_not_stop_early(run, tmp_path, cli):
-    """As `decode` of the run's config.yaml says, which has every key."""
+    """The run's config.yaml has every key of `decode`, `stop_early: false` among them."""
     copy = shutil.copytree(run, tmp_path / "run")
     config = (copy / "config.yaml").read_text(encoding="utf-8")
     (copy / "config.yaml").write_text(

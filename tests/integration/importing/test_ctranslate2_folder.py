@@ -79,6 +79,12 @@ def test_languages_that_a_folder_does_not_say_are_named(converted, tmp_path, cli
     assert cli("translate", ct2, LINES[0], "--from", "en", "--to", "de").status == 0
 
 
+def test_argos_own_codes_are_languages_of_the_project(converted):
+    ct2 = converted[1]
+    (ct2 / "metadata.json").write_text('{"from_code": "en", "to_code": "zt"}', encoding="utf-8")
+    assert run_of(ct2).config().data.target_lang == "zh_Hant"
+
+
 def test_folders_that_cannot_be_used_are_told(converted, tmp_path):
     public, ct2 = converted
 

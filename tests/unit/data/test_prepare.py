@@ -105,7 +105,7 @@ def test_filters_drop_and_repair_before_the_vocabulary_is_learnt(corpus_config):
     ("module", "chosen"), [("ftfy", {"encoding": "repair"}), ("sacremoses", {"detokenize": True})]
 )
 def test_a_missing_extra_is_named_before_anything_is_read(corpus_config, monkeypatch, said, module, chosen):
-    """Of the last corpus, too: after an hour of reading the others it would be too late."""
+    """The extra of the last corpus, too: after an hour of reading the others it would be too late."""
     monkeypatch.setitem(sys.modules, module, None)
     (plain,) = corpus_config.data.entries
     filtered = plain.model_copy(update={"name": "second", "filter": FilterConfig(**chosen)})

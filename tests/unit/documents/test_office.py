@@ -77,6 +77,20 @@ def test_all_text_in_elements_around_runs_is_translated(run):
         )
 
 
+@pytest.mark.parametrize("depth", [60, 240])
+def test_elements_within_one_another_are_read_in_time_or_refused(depth):
+    """Each level has runs that are words apart, and none together; two readings a level would never end."""
+    address = word_run("info@") + word_run("example.com")
+    whole = word_run("1")
+    for _ in range(depth):
+        whole = f"{LINK}{address}</w:hyperlink><w:ins>{word_run('1')}<w:tab/>{whole}</w:ins>"
+    if depth < 100:
+        assert paragraph(whole) == whole
+        return
+    with pytest.raises(InputError, match="f: must have fewer elements with text within one another"):
+        parse_ooxml(BODY.format(f"<w:p>{whole}</w:p>"), "f")
+
+
 def test_an_address_in_two_runs_stays():
     link = f"{LINK}{word_run('info@')}{word_run('example.com')}</w:hyperlink>"
     assert paragraph(link) == link
@@ -84,8 +98,12 @@ def test_an_address_in_two_runs_stays():
 
 def test_the_names_of_a_tables_columns_stay_as_the_table_says():
     """Excel takes a workbook for damaged whose header has other words than the table."""
-    strings = "<x:sst><x:si><x:t>first name</x:t></x:si><x:si><x:t>some words</x:t></x:si></x:sst>"
-    table = '<table><tableColumns><tableColumn id="1" name="first name"/></tableColumns></table>'
+    strings = (
+        "<x:sst><x:si><x:t>first &amp;\nlast name</x:t></x:si><x:si><x:t>some words</x:t></x:si></x:sst>"
+    )
+    table = (
+        '<table><tableColumns><tableColumn id="1" name="first &amp;_x000a_last name"/></tableColumns></table>'
+    )
     files = {"xl/workbook.xml": "<a/>", "xl/sharedStrings.xml": strings, "xl/tables/table1.xml": table}
     after = members(translated(zipped(files), "xlsx", upper_case_translator(split_sentences=False)))
     assert after["xl/sharedStrings.xml"] == strings.replace("some words", "SOME WORDS")

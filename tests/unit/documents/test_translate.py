@@ -107,6 +107,14 @@ def test_a_document_of_200_mb_is_refused_in_one_line():
             "<dimen name='d'>two dp</dimen></resources>",
         ),
         ("yaml", 'a: "F\\xFCr x \\U0001F600"\n', 'a: "FÜR X \\U0001F600, SO"\n'),
+        ("yaml", 'a: "x \\ud83d\\ude00 \\uD83D"\n', 'a: "X \\ud83d\\ude00 \\uD83D, SO"\n'),
+        ("json", '{"a": "one\'s \\"two\\""}', '{"a": "ONE\'S \\"TWO\\", SO"}'),
+        (
+            "android",
+            "<resources><string name='a'>\"it's\"</string></resources>",
+            "<resources><string name='a'>\"IT\\'S, SO\"</string></resources>",
+        ),
+        ("wrapped", "one\r\r\ntwo\rthree\n", "ONE TWO THREE, SO\n"),
         ("yaml", 'a: "one\\_\\\n  two"\n', 'a: "ONE\\_\\\n  TWO, SO"\n'),
         (
             "markdown",

@@ -9,9 +9,16 @@ import sacrebleu
 import sentencepiece
 
 from transformer_mt.config.evaluate import METRICS, EvaluateConfig
+from transformer_mt.data.corpora.evaluation_sets import EvaluationSet
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.evaluation.external_metric import ExternalMetric
-from transformer_mt.evaluation.metrics import build_metrics, corpus_scores, metric_names, tokenised_note
+from transformer_mt.evaluation.metrics import (
+    build_metrics,
+    corpus_scores,
+    metric_names,
+    metrics_by_test,
+    tokenised_note,
+)
 from transformer_mt.evaluation.sacrebleu_metrics import bleu_tokenizer
 
 SOURCES = ["A man sleeps on the sofa.", "Two dogs run around in the snow."]
@@ -41,6 +48,15 @@ def test_ter_of_characters_which_is_slow_is_reported_where_it_is_asked_for(lang)
     assert metric_names(EvaluateConfig(), "de") == ["BLEU", "chrF", "TER"]
     assert metric_names(EvaluateConfig(), lang) == ["BLEU", "chrF"]
     assert metric_names(EvaluateConfig(metrics=["TER"]), lang) == ["TER"]
+
+
+@pytest.mark.parametrize("first", ["de", "zh"])
+def test_sets_in_several_languages_have_the_same_metrics(first):
+    """With other metrics for a set, a table of all sets has no score to show."""
+    of_test = metrics_by_test(EvaluateConfig(), first)
+    sets = [EvaluationSet("a", "a", [], languages=("en", language)) for language in ("de", "zh")]
+    named = [[metric.name for metric in of_test(test)] for test in sets]
+    assert named[0] == named[1] == metric_names(EvaluateConfig(), first)
 
 
 def test_several_references_may_differ_in_number():

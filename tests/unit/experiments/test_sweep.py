@@ -41,6 +41,11 @@ def write_sweep(tmp_path):
     return write
 
 
+def test_a_sweep_that_ships_is_found_by_its_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert load_sweep("attention_comparison", []).jobs
+
+
 def test_every_variant_meets_every_seed_and_the_command_line_wins(write_sweep, tmp_path):
     sweep = load_sweep(write_sweep(), ["train.warmup=3", "train.max_updates=9"], tmp_path / "out")
     found = [(job.variant, job.seed) for job in sweep.jobs]

@@ -124,9 +124,7 @@ def test_folders_are_left_out_of_names(tmp_path, monkeypatch):
         assert without_folders(name) == expected
 
 
-@pytest.mark.parametrize(
-    "parent", [{"huggingface": "/home/jo/secret/opus"}, {"encoder": "/home/jo/secret/bert"}]
-)
+@pytest.mark.parametrize("parent", [{"huggingface": "/srv/secret/opus"}, {"encoder": "/srv/secret/bert"}])
 def test_the_folders_of_a_parent_are_left_out(run, tmp_path, parent):
     file = run / "config.yaml"
     values = {**yaml.safe_load(file.read_text(encoding="utf-8")), "init_from": parent}

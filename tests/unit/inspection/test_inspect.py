@@ -269,6 +269,20 @@ def test_without_the_extra_languages_are_not_looked_at(write_config, monkeypatch
     languages._model.cache_clear()
 
 
+def test_a_test_split_that_is_not_there_is_a_note(write_config, tmp_path):
+    (tmp_path / "train.jsonl").write_text('{"en": "one dog", "de": "ein Hund"}\n' * 5, encoding="utf-8")
+    test = {"hub": str(tmp_path), "split": "test"}
+    found = inspect(load_config(write_config(data={"test": [test]})))
+    assert "no split `test`; the splits are train" in markdown(found) and len(found.corpora) == 2
+
+
+def test_of_many_damaged_rows_some_are_named(write_config, tmp_path):
+    (tmp_path / "a.tsv").write_text("en\tde\n" + "one\teins\ntwo\n" * 300, encoding="utf-8")
+    found = inspect(load_config(write_config(data={"train": {"file": str(tmp_path / "a.tsv")}})))
+    (damaged,) = (f for f in found.corpora[0].findings if f.what == "damaged rows")
+    assert damaged.note.endswith("; and 280 more") and len(damaged.note) < 2000
+
+
 def test_a_key_that_is_on_is_said_to_be_on(write_config, tmp_path):
     (tmp_path / "a.tsv").write_text("en\tde\n" + "<b>same</b>\t<b>same</b>\n" * 20, encoding="utf-8")
     entry = {"file": str(tmp_path / "a.tsv"), "filter": {"copy": True}}

@@ -143,6 +143,14 @@ def test_codes_in_names_may_have_scripts_and_countries(tmp_path, codes):
     assert pairs == [(names[0], names[1]), (names[2], names[3])]
 
 
+@pytest.mark.parametrize("header", ["pt\tpt_BR", "pt_BR\tpt"])
+def test_two_kinds_of_a_language_have_a_column_each(tmp_path, header):
+    (tmp_path / "a.tsv").write_text(f"{header}\n" + "um\tdois\n" * 30, encoding="utf-8")
+    (guess,) = guess_corpora(["a.tsv"], "pt", "pt_BR")
+    expected = ("um", "dois") if header.startswith("pt\t") else ("dois", "um")
+    assert next(iter(guess.corpus.read(("pt", "pt_BR")))) == expected
+
+
 def test_any_mixture_in_the_order_of_the_command_line(tmp_path):
     for name in ("a.en", "a.de", "b.en", "b.de"):
         (tmp_path / name).write_text(lines(int(name.endswith("de"))), encoding="utf-8")

@@ -27,7 +27,7 @@ class Column:
     def of(cls, rows: Sequence[Sequence[int]] | Sequence[np.ndarray]) -> "Column":
         offsets = np.zeros(len(rows) + 1, np.int32)
         np.cumsum([len(row) for row in rows], out=offsets[1:])
-        if rows and isinstance(rows[0], np.ndarray):
+        if rows and all(isinstance(row, np.ndarray) for row in rows):
             return cls(offsets, np.concatenate(rows))
         return cls(offsets, np.fromiter(chain.from_iterable(rows), np.int32, count=int(offsets[-1])))
 

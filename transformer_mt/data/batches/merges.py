@@ -8,7 +8,7 @@ from itertools import count
 import numpy as np
 
 from transformer_mt.data.batches.row_random import A, B
-from transformer_mt.data.vocabulary.tokenizer import Processor
+from transformer_mt.data.vocabulary.tokenizer import PieceModel
 from transformer_mt.text.hashes import splitmix64
 
 _NONE = -1
@@ -17,7 +17,7 @@ _NONE = -1
 class Merges:
     """Which two pieces make another one, and which of all the possible merges comes first."""
 
-    def __init__(self, model: Processor) -> None:
+    def __init__(self, model: PieceModel) -> None:
         self._size = size = model.vocab_size()
         self._pieces = [model.id_to_piece(i) for i in range(size)]
         # Bytes, unknown and control pieces stand for themselves and are never part of a merge.
@@ -56,18 +56,16 @@ class Merges:
         made: dict[int, np.ndarray] = {}
         for step in count():
             bits = splitmix64(keys_N + np.uint64(step * int(A) % 2**64))
-            best, goes_on = self._best(pairs, dropout, bits)
-            made |= zip(rows[~goes_on].tolist(), symbols[~goes_on])
-            if not goes_on.any():
+            best, has_merge = self._best(pairs, dropout, bits)
+            made |= zip(rows[~has_merge].tolist(), symbols[~has_merge])
+            if not has_merge.any():
                 break
-            rows, keys_N = rows[goes_on], keys_N[goes_on]
-            symbols, pairs = self._merge_at(best[goes_on], symbols[goes_on], pairs[goes_on])
+            rows, keys_N = rows[has_merge], keys_N[has_merge]
+            symbols, pairs = self._merge_at(best[has_merge], symbols[has_merge], pairs[has_merge])
         return [made[row][made[row] != _NONE] for row in range(len(words))]
 
     def _best(self, pairs: np.ndarray, dropout: float, bits_N: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(N,) the position of the merge that comes first among those not left out, and whether there is
-        one.
-        """
+        """(N,) the position of the first merge among those not left out, and whether there is one."""
         number = np.arange(pairs.shape[1], dtype=np.uint64)
         is_kept = splitmix64(bits_N[:, None] + number * B) / 2.0**64 >= dropout
         score = np.where(is_kept, self._scores[pairs], -np.inf)

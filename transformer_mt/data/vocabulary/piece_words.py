@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 
-from transformer_mt.data.vocabulary.tokenizer import Processor
+from transformer_mt.data.vocabulary.tokenizer import PieceModel
 from transformer_mt.text.unsegmented import count_unsegmented
 
 _MARKS = re.compile(r"▁?[^\w▁]+")
@@ -15,7 +15,7 @@ class PieceWords:
     such as a comma is one, too.
     """
 
-    def __init__(self, model: Processor) -> None:
+    def __init__(self, model: PieceModel) -> None:
         size = model.vocab_size()
         self._pieces = [model.id_to_piece(i) for i in range(size)]
         self._is_text = np.array([not (model.is_control(i) or model.is_unknown(i)) for i in range(size)])

@@ -27,7 +27,7 @@ from transformer_mt.errors import InputError, Setting
 from transformer_mt.files import write_bytes
 from transformer_mt.text.unsegmented import count_unsegmented
 
-Processor = sentencepiece.SentencePieceProcessor | Renumbered
+PieceModel = sentencepiece.SentencePieceProcessor | Renumbered
 
 _NUMBERINGS = "vocabulary.json"
 
@@ -56,8 +56,8 @@ class Tokenizer:
         self._models = list(models)
         self.numberings = list(numberings)
         sides = [processor_of(model) for model in self._models]
-        self.src: Processor = sides[0]
-        self.tgt: Processor = sides[-1]
+        self.src: PieceModel = sides[0]
+        self.tgt: PieceModel = sides[-1]
         if self.numberings:
             self.src, self.tgt = (Renumbered(sides[k], self.numberings[k].pieces, UNK) for k in (0, -1))
             return
@@ -237,7 +237,7 @@ def _paths(folder: Path, models: int) -> list[Path]:
     return [Path(folder) / name for name in names]
 
 
-def _pieces(model: Processor) -> list[str]:
+def _pieces(model: PieceModel) -> list[str]:
     return [model.id_to_piece(i) for i in range(model.vocab_size())]
 
 

@@ -153,25 +153,25 @@ class BackslashSpelling(Spelling):
     def _unescaped(self, escape: str) -> str:
         return _unescaped(escape)
 
+    def _is_safe(self, text: str, i: int) -> bool:
+        return text[i] not in self.usual
+
 
 _MORE_OF_YAML = {"0": "\0", "e": "\x1b", "N": "\x85", "_": "\xa0", "L": "\u2028", "P": "\u2029"}
+_CODE = re.compile(r"\\(?:x|U)([0-9a-fA-F]{2}|[0-9a-fA-F]{8})")
 
 
 class YamlSpelling(BackslashSpelling):
     """The spelling of YAML between double quotes, which has more escapes, and may divide a line by one."""
 
-    _unit = re.compile(
-        r"\\x[0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\U[0-9a-fA-F]{8}|\\\r?\n[ \t]*|\\.|.", re.DOTALL
-    )
+    _unit = re.compile(rf"\\x[0-9a-fA-F]{{2}}|\\U[0-9a-fA-F]{{8}}|\\\r?\n[ \t]*|{_ESCAPE}|.", re.DOTALL)
 
     def _unescaped(self, escape: str) -> str:
-        if len(escape) > 2 and escape[1] in "xuU":
-            code = int(escape[2:], 16)
-            return chr(code) if code <= sys.maxunicode else "\ufffd"
+        if found := _CODE.fullmatch(escape):
+            code = int(found[1], 16)
+            is_character = code <= sys.maxunicode and not 0xD800 <= code < 0xE000
+            return chr(code) if is_character else "\ufffd"
         return "" if escape[1] in "\r\n" else _MORE_OF_YAML.get(escape[1]) or _unescaped(escape)
-
-    def _is_safe(self, text: str, i: int) -> bool:
-        return text[i] not in self.usual
 
 
 class SingleQuoteSpelling(Spelling):

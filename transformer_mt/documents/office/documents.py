@@ -9,6 +9,7 @@ from transformer_mt.documents.formats import check_size
 from transformer_mt.documents.markup.html import parse_html
 from transformer_mt.documents.markup.html_encoding import decode_page
 from transformer_mt.documents.markup.marked_text import MarkedText, Piece
+from transformer_mt.documents.markup.spelling import XmlSpelling
 from transformer_mt.documents.markup.xml_tokens import xml_tokens
 from transformer_mt.documents.office.odf import parse_odf
 from transformer_mt.documents.office.ooxml import parse_ooxml
@@ -18,6 +19,8 @@ from transformer_mt.errors import InputError
 _BETWEEN = "\0"
 """Between the members: no XML has it."""
 
+_LINE_BREAK = re.compile(r"_x000[aAdD]_")
+"""A line break in the name of a column; in a cell it is one."""
 Parse = Callable[[str, str], list[Piece]]
 
 
@@ -84,7 +87,8 @@ class OfficeDocument:
         tables = [m for m in self.members if re.fullmatch(r"xl/tables/table\d+\.xml", m.info.filename)]
         tokens = (t for m in tables for t in xml_tokens(decode_page(m.content, self.name)[0], self.name))
         columns = (t for t in tokens if t.name.rpartition(":")[2].lower() == "tablecolumn")
-        return {" ".join((column.attribute("name") or "").split()) for column in columns}
+        names = (XmlSpelling().decoded(column.attribute("name") or "") for column in columns)
+        return {" ".join(_LINE_BREAK.sub(" ", name).split()) for name in names}
 
     def written(self, translated: str) -> bytes:
         """The document with what its pieces became."""

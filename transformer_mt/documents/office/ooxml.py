@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import accumulate
 
 from transformer_mt.documents.markup.html_tokens import Token
@@ -16,6 +17,7 @@ from transformer_mt.documents.markup.inline_run import pieces_of_run
 from transformer_mt.documents.markup.marked_text import MarkedText, Piece
 from transformer_mt.documents.markup.spelling import XmlSpelling
 from transformer_mt.documents.markup.xml_tokens import end_of, xml_tokens
+from transformer_mt.errors import InputError
 from transformer_mt.translation.protected_text import has_words
 
 _PARAGRAPHS, _STRINGS = {"w:p", "a:p"}, {"si", "is"}
@@ -32,7 +34,10 @@ _OUTER_SPACE = re.compile(r"<w:t>(?=\s|[^<]*\s</w:t>)")
 
 def parse_ooxml(text: str, name: str) -> list[Piece]:
     """The pieces of a part of a document."""
-    return list(_pieces(xml_tokens(text, name)))
+    try:
+        return list(_pieces(xml_tokens(text, name)))
+    except RecursionError:
+        raise InputError(f"{name}: must have fewer elements with text within one another") from None
 
 
 def _local(token: Token) -> str:
@@ -142,7 +147,7 @@ class _Paragraph:
         if id(token) not in self._others:
             return [token.raw]
         before, part, after = self._others[id(token)]
-        inside = part.written()
+        inside = part.written
         self._texts_of_others += [piece for piece in inside if isinstance(piece, MarkedText)]
         return [before, *inside, after]
 
@@ -178,8 +183,11 @@ class _Other:
     is_text: bool = False
     """An element with a text of its own."""
 
+    @cached_property
     def written(self) -> list[Piece]:
-        """The part as it is written, with the texts in it, such as those of text boxes."""
+        """The part as it is written, with the texts in it, such as those of text boxes. Cached: a part may be
+        needed twice, and parts are nested.
+        """
         if not self.is_text:
             return list(_pieces(self.tokens))
         return [self.tokens[0].raw, *_Paragraph(self.tokens[1:-1]).pieces(), self.tokens[-1].raw]
@@ -188,7 +196,7 @@ class _Other:
 def _as_written(part: "_Run | _Other") -> list[Piece]:
     if isinstance(part, _Run):
         return [part.opening + part.text + part.closing]
-    return part.written()
+    return part.written
 
 
 def _parts(tokens: Sequence[Token]) -> Iterator["_Run | _Other"]:
@@ -257,7 +265,7 @@ def _of_wrapper(tokens: Sequence[Token]) -> _Other:
 
 
 def _is_whole(tokens: Sequence[Token]) -> bool:
-    """Whether each element that begins or ends there does both."""
+    """True if each element that begins or ends in the tokens does both there."""
     depths = list(accumulate({"start": 1, "end": -1}.get(token.kind, 0) for token in tokens))
     return min(depths) >= 0 and depths[-1] == 0
 

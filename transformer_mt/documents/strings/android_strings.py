@@ -4,18 +4,17 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
-from transformer_mt.documents.markup.html import parse_html
 from transformer_mt.documents.markup.html_tokens import Token
 from transformer_mt.documents.markup.inline_run import pieces_of_run
 from transformer_mt.documents.markup.marked_text import Piece
 from transformer_mt.documents.markup.spelling import BackslashSpelling, units
 from transformer_mt.documents.markup.xml_tokens import end_of, xml_tokens
+from transformer_mt.documents.strings.quoted import pieces_of_cdata
 from transformer_mt.errors import InputError
 
 _TEXTS = {"string", "item"}
 _AROUND = {"resources", "plurals", "string-array", "array"}
 _QUOTED = re.compile(r'(\s*")((?:[^"\\<&]|\\.|&[^;\s]+;)+)("\s*)', re.DOTALL)
-_CDATA = "<![CDATA[", "]]>"
 
 
 class AndroidSpelling(BackslashSpelling):
@@ -27,6 +26,10 @@ class AndroidSpelling(BackslashSpelling):
     def units(self, raw: str) -> Iterator[tuple[str, str]]:
         for characters, written in super().units(raw):
             yield ("".join(c for c, _ in units(written)) if written[0] == "&" else characters), written
+
+    def _is_safe(self, text: str, i: int) -> bool:
+        """A quote without a backslash, which keeps white space, stays one where the source has it."""
+        return text[i] == '"' or super()._is_safe(text, i)
 
 
 def parse_android(text: str, name: str) -> list[Piece]:
@@ -61,11 +64,8 @@ def _of_string(tokens: Sequence[Token]) -> list[Piece]:
     written = "".join(token.raw for token in tokens).strip()
     if written.startswith(("@", "?")):
         return [token.raw for token in tokens]
-    if written.startswith(_CDATA[0]) and [token.name for token in tokens if token.raw.strip()] == ["cdata"]:
-        inside = written.removeprefix(_CDATA[0]).removesuffix(_CDATA[1])
-        whole = "".join(token.raw for token in tokens)
-        before, after = whole[: whole.index(inside)], whole[whole.index(inside) + len(inside) :]
-        return [before, *parse_html(inside), after] if inside else [whole]
+    if (inside := pieces_of_cdata(tokens)) is not None:
+        return inside
     quoted = _QUOTED.fullmatch("".join(token.raw for token in tokens))
     if quoted and all(token.kind == "text" for token in tokens):  # quotes that keep white space as it is
         text = pieces_of_run([Token("text", quoted[2])], lambda token: [token.raw], AndroidSpelling())

@@ -45,7 +45,7 @@ class _Entry:
     def is_fuzzy(self) -> bool:
         return any("fuzzy" in _flags(line) for line in _FLAGS.findall(self.comments[self.begin :]))
 
-    @property
+    @cached_property
     def begin(self) -> int:
         """The position behind obsolete entries, which are comments with marks of their own."""
         return max((found.end() for found in _OBSOLETE.finditer(self.comments)), default=0)

@@ -2,15 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 
-from transformer_mt.documents.markup.html import parse_html
 from transformer_mt.documents.markup.html_tokens import Token
 from transformer_mt.documents.markup.inline_run import pieces_of_run
 from transformer_mt.documents.markup.marked_text import Piece
 from transformer_mt.documents.markup.spelling import XmlSpelling
 from transformer_mt.documents.markup.xml_tokens import end_of, xml_tokens
+from transformer_mt.documents.strings.quoted import pieces_of_cdata
 from transformer_mt.errors import InputError
 
-_CDATA = "<![CDATA[", "]]>"
 _UNITS = {"trans-unit", "segment"}
 _AROUND = {"g", "mrk", "pc"}
 """Elements around words; the others stand for code, and so does what is in them."""
@@ -76,12 +75,10 @@ def _of_unit(tokens: Sequence[Token]) -> list[Piece]:
     begin, end = spans["source"]
     prefix = tokens[begin].name.removesuffix("source")
     content = tokens[begin + 1 : end]
-    if any(token.name == "cdata" for token in content):
-        whole = "".join(token.raw for token in content).strip()
-        if [token.name for token in content if token.raw.strip()] != ["cdata"]:
+    inside = pieces_of_cdata(content)
+    if inside is None:
+        if any(token.name == "cdata" for token in content):
             return [token.raw for token in tokens]
-        inside: list[Piece] = [_CDATA[0], *parse_html(whole[len(_CDATA[0]) : -len(_CDATA[1])]), _CDATA[1]]
-    else:
         inside = pieces_of_run(list(_run(content)), lambda token: [token.raw], XmlSpelling())
     target = [f"<{prefix}target>", *inside, f"</{prefix}target>"]
     if "target" not in spans:
