@@ -91,7 +91,9 @@ def use_device(device: torch.device) -> None:
 def _has_code_for(major: int, minor: int) -> bool:
     """Whether torch was compiled for GPUs of this capability, for an older minor, or for all newer ones."""
     for name in torch.cuda.get_arch_list():
-        kind, number = name.rstrip("af").split("_")  # such as sm_90a or compute_120
+        kind, _, number = name.rstrip("af").partition("_")  # such as sm_90a or compute_120
+        if not number.isdecimal():  # of AMD
+            return True
         own = int(number[:-1]), int(number[-1])
         if own <= (major, minor) and (kind == "compute" or own[0] == major):
             return True
@@ -113,13 +115,13 @@ def choose_precision(name: str, device: torch.device) -> torch.dtype:
     return torch.float32
 
 
-def allow_tf32(device: torch.device) -> None:
-    """Let float32 matrix products of this process use TensorFloat-32 on an NVIDIA GPU: a mantissa of 10 bits,
-    and several times the speed. Validation and translation compute in float32.
+def allow_tf32(device: torch.device, is_allowed: bool = True) -> None:
+    """Let float32 matrix products of this process use TensorFloat-32 on an NVIDIA GPU, or no longer: a
+    mantissa of 10 bits, and several times the speed. Validation and translation compute in float32.
     """
     if device.type == "cuda":
-        torch.set_float32_matmul_precision("high")
-        torch.backends.cudnn.allow_tf32 = True
+        torch.set_float32_matmul_precision("high" if is_allowed else "highest")
+        torch.backends.cudnn.allow_tf32 = is_allowed
 
 
 def autocast(device: torch.device, dtype: torch.dtype) -> AbstractContextManager[object]:

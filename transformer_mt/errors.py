@@ -1,5 +1,8 @@
-"""The two errors a user meets. Each is one sentence: what must be, what is, what to do."""
+"""The two errors a user meets. Each is one sentence: what must be, what is, what to do. And what to do about
+errors of the system.
+"""
 
+import errno
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -40,3 +43,18 @@ class InputError(UserError, ValueError):
 
 class WorkError(UserError, RuntimeError):
     """The request was valid, but the work failed. Exit status 1."""
+
+
+ADVICE = {
+    errno.EFBIG: "raise the limit on the size of files (ulimit -f), or write to another disk",
+    errno.EMFILE: "raise the limit on open files (ulimit -n)",
+    errno.ENFILE: "close other programs, as the system has too many open files",
+    errno.ENOSPC: "free some space",
+    errno.EDQUOT: "free some space of your quota",
+}
+"""What to do about an error of the system."""
+
+
+def advice_on(error: OSError) -> str:
+    """What to do about it."""
+    return ADVICE.get(error.errno or 0, "free some space or check the path")

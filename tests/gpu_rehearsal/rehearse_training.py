@@ -146,4 +146,6 @@ def test_the_validation_loss_is_read_once():
         model = on_gpu(build_model(ModelConfig(**SMALL), 1000, 1000, True, 64)).eval()
         watch.clear()
         validation_loss(model, Pairs(), 200, GPU, Ranks())
-    assert watch.num_waits == 1, watch.waits
+        assert watch.num_waits == 1, watch.waits
+        validation_loss(model, Pairs(), 200, GPU, Ranks(), micro_batch_tokens=60)
+    assert watch.num_waits == 2, watch.waits

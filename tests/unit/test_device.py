@@ -127,6 +127,11 @@ def test_cudnns_attention_is_off(monkeypatch):
     assert torch.backends.cuda.flash_sdp_enabled() and torch.backends.cuda.mem_efficient_sdp_enabled()
 
 
+def test_the_names_of_amds_gpus_are_no_error(monkeypatch):
+    compiled_for(monkeypatch, "gfx90a", "gfx1100", capability=(9, 0))
+    use_device(torch.device("cuda"))
+
+
 def test_a_gpu_torch_has_no_code_for_is_refused(monkeypatch):
     compiled_for(monkeypatch, "sm_75", "sm_80", "sm_90a", "compute_120", capability=(7, 0))
     refused = r"torch \S+ has no code for Tesla V100 \(capability 7.0\); use cpu, a newer GPU, or an"
@@ -207,3 +212,5 @@ def test_float32_products_use_tf32_on_a_gpu_alone(monkeypatch):
     assert found == [] and not torch.backends.cudnn.allow_tf32
     allow_tf32(torch.device("cuda"))
     assert found == ["high"] and torch.backends.cudnn.allow_tf32
+    allow_tf32(torch.device("cuda"), False)
+    assert found == ["high", "highest"] and not torch.backends.cudnn.allow_tf32

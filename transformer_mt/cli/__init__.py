@@ -6,7 +6,6 @@ data is wrong, 128 + N stopped by signal N. Nothing slow is imported before the 
 
 import argparse
 import contextlib
-import errno
 import io
 import os
 import signal
@@ -41,7 +40,7 @@ from transformer_mt.cli.options.arguments import Parser, say_error, subcommands
 from transformer_mt.cli.options.environment import words_of_environment
 from transformer_mt.cli.options.flags import name_by_flags
 from transformer_mt.cli.options.ranks import has_ranks
-from transformer_mt.errors import InputError, Setting, WorkError
+from transformer_mt.errors import ADVICE, InputError, Setting, WorkError, advice_on
 from transformer_mt.version import __version__
 
 # In these commands positional words may come before, between and after the options.
@@ -186,12 +185,11 @@ def _status_of(parser: argparse.ArgumentParser, arguments: argparse.Namespace, i
         return 128 + signal.SIGPIPE
     except OSError as error:
         # A full disk or a removed folder; files that were complete are still complete.
-        is_known = error.errno in _ADVICE
+        is_known = error.errno in ADVICE
         output = (arguments.output or "standard output") if hasattr(arguments, "output") else "a file"
         name = error.filename or (output if is_known else "")
-        what_to_do = _ADVICE.get(error.errno or 0, "free some space or check the path")
         reason = f"{name}: {error.strerror}" if name and error.strerror else str(error)
-        say_error(f"{reason}; {what_to_do}, then run it again")
+        say_error(f"{reason}; {advice_on(error)}, then run it again")
         return 1
     except KeyboardInterrupt as stop:
         is_resumable = hasattr(arguments, "resume") and arguments.output  # of `translate`
@@ -200,16 +198,6 @@ def _status_of(parser: argparse.ArgumentParser, arguments: argparse.Namespace, i
         if is_process:
             _end_now(status)  # not after the threads that still compute
         return status
-
-
-_ADVICE = {
-    errno.EFBIG: "raise the limit on the size of files (ulimit -f), or write to another disk",
-    errno.EMFILE: "raise the limit on open files (ulimit -n)",
-    errno.ENFILE: "close other programs, as the system has too many open files",
-    errno.ENOSPC: "free some space",
-    errno.EDQUOT: "free some space of your quota",
-}
-"""What to do about an error of the system."""
 
 
 def _install_signal_handlers() -> None:

@@ -86,7 +86,7 @@ class DataConfig(Section):
     """
     remove_duplicates: bool | Literal["near"] = True
     """Keep only the first of identical training pairs; near: also of those that differ only in capitals,
-    spacing, marks and the values of digits.
+    spacing, punctuation and the values of digits.
     """
     filter: FilterConfig = FilterConfig()
     """Cleaning rules of the training corpora."""

@@ -23,8 +23,6 @@ ENDINGS = ("txt", *(ending[1:] for ending in _ENDINGS))
 """The endings of files that are translated."""
 FORMATS = ("text", "wrapped", *dict.fromkeys(_ENDINGS.values()))
 """All formats; the first two have no ending of their own."""
-STRINGS = frozenset({"json", "yaml", "apple"})
-"""Formats of texts of programs in which messages of ICU stand."""
 KEEP_SOURCES = frozenset({"po", "xliff"})
 """Formats in which translations stand next to their sources: what is translated is not translated again."""
 WITH_ENCODING = frozenset({"html", "xliff", "android", "apple"})
@@ -35,6 +33,10 @@ _NOT_READ = {
     **dict.fromkeys((".xls", ".xlsm", ".ods"), "save it as .xlsx, without macros"),
     **dict.fromkeys((".ppt", ".pptm", ".odp"), "save it as .pptx, without macros"),
     ".pdf": "convert it to .docx",
+    **dict.fromkeys((".xcstrings", ".stringsdict"), "export the texts as .xliff"),
+    **dict.fromkeys((".properties", ".resx"), "convert it to .json or .po"),
+    **dict.fromkeys((".ass", ".ssa", ".ttml"), "save it as .srt or .vtt"),
+    **dict.fromkeys((".svg", ".ipynb"), "save its texts as a text file"),
     **dict.fromkeys((".csv", ".tsv", ".jsonl", ".tmx"), "save the column of sentences as a text file"),
 }
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
@@ -57,7 +59,7 @@ def format_of(input_name: str | None, output_name: str | None) -> str:
     format in which not all is text to translate, and which is not read.
     """
     path = PurePath(input_name or output_name or "")
-    ending = (path.with_suffix("") if path.suffix in _COMPRESSED else path).suffix.lower()
+    ending = _ending(path)
     if input_name and (advice := _NOT_READ.get(ending)):
         known = ", ".join(_ENDINGS)
         raise InputError(
@@ -65,4 +67,15 @@ def format_of(input_name: str | None, output_name: str | None) -> str:
             Setting("format", "text"),
             " to translate each line as it is",
         )
-    return _ENDINGS.get(ending, "text")
+    format = _ENDINGS.get(ending, "text")
+    written = _ENDINGS.get(_ending(PurePath(output_name or "")), "text")
+    if written in OFFICE and format != written:
+        raise InputError(
+            f"{output_name}: must not end in .{written}, because the input is no .{written} document; "
+            "give the output another name"
+        )
+    return format
+
+
+def _ending(path: PurePath) -> str:
+    return (path.with_suffix("") if path.suffix.lower() in _COMPRESSED else path).suffix.lower()

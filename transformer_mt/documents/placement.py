@@ -248,13 +248,12 @@ class _Placement:
 
     def _position(self, mark: Mark, words: range, space: Span, others: Sequence[tuple[Mark, Span]]) -> int:
         """The character of the translation before which a mark without words goes."""
-        within = self._within_word(mark.begin)
-        if within is not None and space[0] <= within <= space[1]:
-            return within
+        position = self._within_word(mark.begin)
+        if position is not None and not space[0] <= position <= space[1]:
+            position = None
         before = np.flatnonzero(self.src_ends == mark.begin).tolist()
         after = np.flatnonzero(self.src_begins == mark.begin).tolist()
-        position = None
-        if bool(before) != bool(after):  # next to one word only: that of a footnote, say
+        if position is None and bool(before) != bool(after):  # next to one word only: that of a footnote, say
             near = self._near((before or after)[0], words)
             if near is not None:
                 position = near[1] if before else near[0]

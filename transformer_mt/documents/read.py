@@ -7,7 +7,7 @@ from transformer_mt.documents.formats import OFFICE, WITH_ENCODING, check_size
 from transformer_mt.documents.markup.html_encoding import decode_page
 from transformer_mt.documents.markup.marked_text import BYTE_ORDER_MARK, MarkedText, Piece
 from transformer_mt.documents.office.documents import OfficeDocument
-from transformer_mt.documents.strings.quoted import CHOICE
+from transformer_mt.documents.strings.quoted import Choice
 from transformer_mt.documents.translate import parse
 from transformer_mt.errors import InputError
 from transformer_mt.text.lines import refuse_binary
@@ -31,7 +31,7 @@ class Document:
     @property
     def choices(self) -> int:
         """Messages that stay, as they choose between forms."""
-        return sum(isinstance(piece, str) and bool(CHOICE.search(piece)) for piece in self.pieces)
+        return sum(isinstance(piece, Choice) for piece in self.pieces)
 
     def encoded(self, text: str) -> bytes:
         """A part of what the pieces became, in the file's encoding."""

@@ -32,11 +32,16 @@ def splitmix64(x: Any) -> Any:
 
 
 def near_text(text: str) -> str:
-    """The text without capitals, spacing, marks and the values of digits, which near-duplicates have in
+    """The text without capitals, spacing, punctuation and the values of digits, which near-duplicates have in
     common.
     """
-    letters = "".join("0" if c.isdigit() else c for c in text.casefold() if c.isalnum())
+    letters = "".join("0" if c.isdigit() else c for c in text.casefold() if c.isalnum() or is_sign(c))
     return letters or text.strip()
+
+
+def is_sign(character: str) -> bool:
+    """Whether it is a sign of a letter before it, as vowels are in Indic scripts and Thai."""
+    return not character.isascii() and unicodedata.category(character) in ("Mn", "Mc")
 
 
 def sentence_key(text: str) -> int:

@@ -2,12 +2,16 @@
 
 import html
 import importlib
+import re
 from collections.abc import Callable
 from typing import Any
 
 from transformer_mt.errors import InputError
 from transformer_mt.text.languages import base_code
 from transformer_mt.text.unsegmented import has_no_spaces, join_words
+
+_ESCAPE = re.compile(r"&(?:#\d+|#[xX][0-9a-fA-F]+|\w+);")
+"""With its semicolon: `&copy=` is part of an address."""
 
 
 def encoding_repair() -> Callable[[str], str]:
@@ -26,7 +30,8 @@ def encoding_repair() -> Callable[[str], str]:
             normalization=None,
         )
         # Escaped twice (&amp;quot;), as the Moses scripts do with text that was escaped already.
-        return " ".join(html.unescape(fixed).split("\n"))
+        twice = _ESCAPE.sub(lambda found: html.unescape(found[0]), fixed)
+        return " ".join(twice.split("\n"))
 
     return repair
 

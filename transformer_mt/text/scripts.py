@@ -4,6 +4,8 @@ from functools import lru_cache
 
 import regex
 
+from transformer_mt.text.language_codes import short_code
+
 _SCRIPTS = {
     "Arabic": "ar fa ur ps ug sd ckb arz ary sdh uzs",
     "Arabic Latin": "ku",
@@ -38,17 +40,23 @@ _SCRIPTS = {
     "Tibetan": "bo dz",
 }  # fmt: skip
 _OF_LANGUAGE = {code: scripts.split() for scripts, codes in _SCRIPTS.items() for code in codes.split()}
-_BY_SUBTAG = {"latn": ["Latin"], "cyrl": ["Cyrillic"], "hans": ["Han"], "hant": ["Han"], "arab": ["Arabic"]}
+_OF_SUBTAG = {
+    "arab": "ar", "armn": "hy", "beng": "bn", "cyrl": "ru", "deva": "hi", "ethi": "am", "geor": "ka",
+    "grek": "el", "gujr": "gu", "guru": "pa", "hang": "ko", "hans": "zh", "hant": "zh", "hebr": "he",
+    "jpan": "ja", "khmr": "km", "knda": "kn", "kore": "ko", "laoo": "lo", "latn": "en", "mlym": "ml",
+    "mymr": "my", "orya": "or", "sinh": "si", "taml": "ta", "telu": "te", "thai": "th", "tibt": "bo",
+}  # fmt: skip
+"""A language that is written in the script of each subtag."""
 _LETTERS = regex.compile(r"\p{L}+")
 
 
 def scripts_of(language: str) -> list[str] | None:
-    """The scripts of a language (`sr`, `zh_Hans`, `uz-Cyrl`); None if they are not known."""
+    """The scripts of a language (`sr`, `zho_Hans`, `uz-Cyrl`); None if they are not known."""
     first, *others = language.lower().replace("_", "-").split("-")
     for subtag in others:
-        if subtag in _BY_SUBTAG:
-            return _BY_SUBTAG[subtag]
-    return _OF_LANGUAGE.get(first)
+        if subtag in _OF_SUBTAG:
+            return _OF_LANGUAGE[_OF_SUBTAG[subtag]]
+    return _OF_LANGUAGE.get(first) or _OF_LANGUAGE.get(short_code(first))
 
 
 def script_share(text: str, language: str) -> float | None:

@@ -6,7 +6,7 @@ import torch
 
 from transformer_mt.config import Config
 from transformer_mt.data.alignment.pharaoh import read_links
-from transformer_mt.device import allow_tf32, choose_device, choose_precision, use_device
+from transformer_mt.device import choose_device, choose_precision, use_device
 from transformer_mt.errors import InputError
 from transformer_mt.evaluation.metrics import build_metrics
 from transformer_mt.memories.memory import check_memory
@@ -47,8 +47,6 @@ def check_early(config: Config, fresh: bool, ranks: Ranks) -> tuple[torch.device
     refuse_different_ranks(config, found, ranks)
     if device.type == "cuda":
         _refuse_shared_gpu(f"{socket.gethostname()} {torch.cuda.get_device_properties(device).uuid}", ranks)
-    if dtype != torch.float32:  # precision: fp32 asks for exact products, also in validations
-        allow_tf32(device)
     return device, dtype
 
 

@@ -27,11 +27,11 @@ class Interrupts:
 
     def __enter__(self) -> "Interrupts":
         if threading.current_thread() is threading.main_thread():  # elsewhere Python allows no handlers
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self._previous[number] = signal.signal(number, self._receive)
-            # Not on Windows. Under nohup it is ignored, and stays so.
-            if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
-                self._previous[signal.SIGHUP] = signal.signal(signal.SIGHUP, self._receive)
+            hangup = [signal.SIGHUP] if hasattr(signal, "SIGHUP") else []  # not on Windows
+            for number in (signal.SIGINT, signal.SIGTERM, *hangup):
+                # Under nohup, or in the background of a script, it is ignored, and stays so.
+                if signal.getsignal(number) != signal.SIG_IGN:
+                    self._previous[number] = signal.signal(number, self._receive)
             if hasattr(signal, "SIGUSR1"):  # not on Windows
                 self._previous[signal.SIGUSR1] = signal.signal(signal.SIGUSR1, self._request_save)
         return self

@@ -10,7 +10,7 @@ import torch
 
 from transformer_mt.config import Config
 from transformer_mt.device import choose_device, is_compiler_error, is_out_of_memory, use_device
-from transformer_mt.errors import InputError, WorkError
+from transformer_mt.errors import InputError, WorkError, advice_on
 from transformer_mt.evaluation.metrics import tokenised_note
 from transformer_mt.memory import peak_memory
 from transformer_mt.messages import say
@@ -59,8 +59,8 @@ def train(config: Config, out: str | Path | None = None, fresh: bool = False) ->
         raise
     except OSError as error:
         raise WorkError(
-            f"{error.filename or 'a file'}: {error.strerror or error}; free some space or check the path, "
-            "then run the same command to resume"
+            f"{error.filename or 'a file'}: {error.strerror or error}; {advice_on(error)}, then run the same "
+            "command to resume"
         ) from error
     except (RuntimeError, CalledProcessError) as error:
         # Do not destroy the process group here: NCCL would wait for ranks that are blocked in a collective.
@@ -72,8 +72,9 @@ def train(config: Config, out: str | Path | None = None, fresh: bool = False) ->
             ) from None
         if is_out_of_memory(error):  # in a validation or in the optimizer: an update would have been split
             raise WorkError(
-                "not enough memory; close other programs or lower decode.batch_tokens and run the same "
-                "command to resume, or train a smaller model under another name"
+                "not enough memory; close other programs, or lower decode.batch_tokens and "
+                "train.micro_batch_tokens, and run the same command to resume, or train a smaller model "
+                "under another name"
             ) from None
         raise
     ranks.leave()
@@ -201,7 +202,7 @@ def _announce(run: Run) -> None:
         parameters=parameters,
         precision=precision,
         device=devices,
-        **environment(),
+        **environment(run.device),
     )
     run.metrics_log.open_bar(progress.step, config.train.max_updates)
 

@@ -30,12 +30,18 @@ _METADATA_KEY = "transformer_mt"
 def validate_and_publish(run: Run) -> None:
     """Validate; a new best becomes the run's model, and is saved."""
     config, progress = run.config, run.progress
-    result = validate(run.full_model(), run.data, config, run.device, run.ranks)
+    result = _validated(run)
     is_best = progress.validated(result.score, result.deciding.loss, config.train.warmup)
     _record(run, result, "valid", is_best=is_best, stale=progress.stale)
     if is_best:
         run.save()  # before the model is published: a model without a checkpoint could not be resumed
         publish(run, run.weights(), result.score, result.deciding.loss)
+
+
+def _validated(run: Run) -> Validation:
+    return validate(
+        run.full_model(), run.data, run.config, run.device, run.ranks, run.updater.micro_batch_tokens
+    )
 
 
 def _record(run: Run, result: Validation, event: str, **facts: object) -> None:
@@ -138,7 +144,7 @@ def finish(run: Run) -> None:
         average = averaged(files, run.config.train, run.folder.frozen_file) if ranks.is_rank_zero else None
         average = ranks.broadcast_tensors(average)
         run.load_trained(average, "the average")
-        result = validate(run.full_model(), run.data, run.config, run.device, ranks)
+        result = _validated(run)
         better = progress.average_is_better(result.score, result.deciding.loss)
         _record(run, result, "average", steps=steps, chosen=better)
         if better:

@@ -52,7 +52,8 @@ def open_run(config: Config, folder: RunFolder, fresh: bool = False, ranks: Rank
 
 def _open_run(config: Config, folder: RunFolder, fresh: bool, ranks: Ranks, held: ExitStack) -> Run:
     # torchrun starts its processes again by the same command: only the first time is `fresh`.
-    fresh = fresh and not any(ranks.gather(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"))
+    is_restart = ranks.knows_earlier or os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
+    fresh = fresh and not any(ranks.gather(is_restart))
     # 1. What needs no file, so that a mistake is reported within seconds.
     device, dtype = check_early(config, fresh, ranks)
     check_folder(folder, fresh)

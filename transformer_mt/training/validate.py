@@ -73,9 +73,10 @@ def validate(
     config: Config,
     device: torch.device,
     ranks: Ranks | None = None,
+    micro_batch_tokens: int = 0,
 ) -> Validation:
     """For each set: loss over the pairs that training would keep, greedy translations of the first
-    `validate_sentences`; each rank does its share.
+    `validate_sentences`; each rank does its share. Batches are divided for the loss as for updates.
     """
     ranks = ranks or Ranks()
     model.eval()
@@ -90,7 +91,7 @@ def validate(
     samples: list[list[tuple[str, str, str]]] = []
     for valid in data.valid:
         if valid.objective != "translation":
-            loss = _loss(model, valid, data, config, device, ranks)
+            loss = _loss(model, valid, data, config, device, ranks, micro_batch_tokens)
             labelled: list[Score] = []
             if valid.objective == "classification":
                 metrics = build_metrics(config.evaluate, config.data.target_lang, _OF_LABELS)
@@ -102,7 +103,7 @@ def validate(
         sources, references = [src for src, _ in sentences], [targets for _, targets in sentences]
         own = translator.for_set(valid.languages)
         metrics = build_metrics(config.evaluate, own.target_lang, validation_metrics(config))
-        loss = _loss(model, valid, data, config, device, ranks)
+        loss = _loss(model, valid, data, config, device, ranks, micro_batch_tokens)
         documents = valid.documents and valid.documents[: len(sentences)]
         options = Options(tag=valid.tag, documents=documents)
         translations = _translate(own, sources, options, ranks)
@@ -128,11 +129,12 @@ def _loss(
     config: Config,
     device: torch.device,
     ranks: Ranks,
+    micro_batch_tokens: int,
 ) -> float:
     """The loss of one set. WorkError where it is not finite."""
     changing = of_held_out(config, valid.pairs, valid.objective, data.tokenizer, valid.starts)
     batch_tokens = int(config.train.batch_tokens)
-    loss = validation_loss(model, valid.pairs, batch_tokens, device, ranks, changing)
+    loss = validation_loss(model, valid.pairs, batch_tokens, device, ranks, changing, micro_batch_tokens)
     if len(valid.pairs) and not math.isfinite(loss):
         raise WorkError(
             "the training diverged: the validation loss is not finite; resume from the last checkpoint with "
@@ -208,14 +210,17 @@ def validation_loss(
     device: torch.device,
     ranks: Ranks,
     changing: ChangingPairs | None = None,
+    micro_batch_tokens: int = 0,
 ) -> float:
     """Negative log-likelihood per target token; nan where no validation pair fits a batch. `changing` has
-    them as their objective asks for.
+    them as their objective asks for. Batches of more than `micro_batch_tokens` positions are computed in
+    parts, unless it is 0.
     """
     objective = Objective(model, label_smoothing=0.0)
     losses, tokens = [torch.zeros((), device=device)], 0.0
     for batch in islice(validation_batches(pairs, batch_tokens, changing), ranks.rank, None, ranks.size):
-        losses.append(objective(batch.to(device))[1])
+        for part in batch.split(micro_batch_tokens or batch.num_positions):
+            losses.append(objective(part.to(device))[1])
         tokens += batch.num_tokens
     nll, tokens = ranks.sum(sum(torch.stack(losses).tolist()), tokens)
     return nll / tokens if tokens else math.nan

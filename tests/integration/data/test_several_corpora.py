@@ -167,6 +167,16 @@ def test_no_search_writes_a_tag(run):
             "`data.valid.from_train.share` must be less than or equal to 0.5",
         ),
         ({"train": [{"toy": "train", "tag": "a b"}]}, "`data.train.0.tag` must match"),
+        (
+            {"train": [{"toy": "train", "tag": "is"}]},
+            "the `tag` of toy train must be none of <s>, </s>, <pad> and <unk>, and have more than "
+            "letters and digits, such as <bt>, but is is",
+        ),
+        (
+            {"train": [{"toy": "train", "tag": "<a>"}], "valid": {"from_train": {"share": 0.5}}},
+            "data.valid.from_train must have a training corpus of translation without tag that is not "
+            "synthetic, but there is none; name a file",
+        ),
     ],
 )
 def test_wrong_corpora_are_refused_in_one_line(tmp_path, data, message, cli):

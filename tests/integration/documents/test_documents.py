@@ -1,5 +1,6 @@
 """translate --format html|srt, through the real command line and through the server's API."""
 
+import gzip
 import io
 import random
 import re
@@ -203,7 +204,7 @@ def test_what_is_no_document_is_refused(tiny_run, tmp_path, cli, name, content, 
     assert status == 2 and message in err and not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("name", ["a.pdf", "a.xhtml", "a.csv", "a.tmx.gz", "a.docm"])
+@pytest.mark.parametrize("name", ["a.pdf", "a.xhtml", "a.csv", "a.tmx.GZ", "a.xcstrings", "a.docm"])
 def test_a_format_that_is_not_read_is_refused(tiny_run, tmp_path, cli, name):
     """Its markup was translated as if it were text."""
     (tmp_path / name).write_text("WEBVTT\n", encoding="utf-8")
@@ -211,6 +212,19 @@ def test_a_format_that_is_not_read_is_refused(tiny_run, tmp_path, cli, name):
     assert status == 2 and out == ""
     assert "must be a text file or end in .html, " in err and "or set --format text to" in err
     assert cli("translate", tiny_run, "A dog.", "--json", "-o", tmp_path / "o.jsonl")[0] == 0
+
+
+def test_text_is_not_written_as_an_office_document(tiny_run, tmp_path, cli):
+    (tmp_path / "a.txt").write_text("A dog.\n", encoding="utf-8")
+    status, _, err = cli("translate", tiny_run, "-i", tmp_path / "a.txt", "-o", tmp_path / "b.docx")
+    assert status == 2 and "b.docx: must not end in .docx, because the input is no .docx document" in err
+    assert not (tmp_path / "b.docx").exists()
+
+
+def test_a_compressed_page_that_is_cut_is_refused_in_one_line(tiny_run, tmp_path, cli):
+    (tmp_path / "a.html.gz").write_bytes(gzip.compress(b"<p>A dog sleeps.</p>")[:-9])
+    status, _, err = cli("translate", tiny_run, "-i", tmp_path / "a.html.gz")
+    assert status == 2 and "a.html.gz: cannot be read: Compressed file ended before" in err
 
 
 @pytest.mark.parametrize("name", ["a.html", "a.srt"])

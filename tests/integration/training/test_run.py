@@ -547,7 +547,7 @@ def test_running_out_of_memory_outside_an_update_is_told_in_one_line(run, monkey
     monkeypatch.setattr("transformer_mt.training.model_selection.validate", scarce)
     with pytest.raises(
         WorkError,
-        match=r"^not enough memory; .* lower decode.batch_tokens and run the same command to resume",
+        match=r"^not enough memory; .* lower decode.batch_tokens and train.micro_batch_tokens, and run the ",
     ):
         run("train.max_updates=12")
 

@@ -22,6 +22,7 @@ def reasons(pair, languages=("en", "de"), **chosen):
         ("Photo: Reuters", "Photo: Reuters", True),
         ("Photo: Reuters", "photo - reuters!", True),
         ("A dog runs.", "Ein Hund rennt.", False),
+        ("मेरा", "मेरी", False),  # vowels are signs
         ("1.", "1.", False),  # the same in every language
         ("***", "***", False),
     ],
@@ -42,6 +43,9 @@ def test_copy(src, tgt, is_dropped):
         ("A dog runs.", "Паc трчи.", "sr", False),
         ("A dog runs.", "Pas trči.", "sr", False),
         ("A dog runs.", "Паc трчи.", "sr_Latn", True),
+        ("A dog runs.", "A dog runs.", "rus", True),
+        ("A dog runs.", "A dog runs.", "hin_Deva", True),
+        ("A dog runs.", "कुत्ता दौड़ता है।", "hin_Deva", False),
         ("A dog runs.", "whatever", "xx", False),  # a language whose script is not known
     ],
 )
@@ -170,6 +174,8 @@ def test_repairs():
         ("für die Königin", 'it "s" a\xa0b'),
         pairs[1],  # nothing else is changed
     ]
+    address = "See http://x.org/?a=1&section=2&copy=3&currency=EUR."
+    assert list(repaired([(address, "ä")], chosen, ("en", "de"))) == [(address, "ä")]
     tokenised = [("it &apos;s , here ( state @-@ of @-@ art ) .", "das ist &quot; gut &quot; , ja .")]
     joined = list(repaired(tokenised, FilterConfig(detokenize=True), ("en", "de")))
     assert joined == [("it's, here (state-of-art).", 'das ist "gut", ja.')]

@@ -80,6 +80,27 @@ def unit(**texts: str) -> str:
     )
 
 
+UNIT = '<tu><tuv xml:lang="{}"><seg>{}</seg></tuv><tuv xml:lang="{}"><seg>{}</seg></tuv></tu>'
+
+
+def test_two_variants_of_a_language_are_two_texts(tmp_path):
+    """A unit that has only one of them is no pair of it with itself."""
+    units = UNIT.format("pt-PT", "Autocarro", "es", "Autobús") + UNIT.format("pt", "Trem", "pt-BR", "Comboio")
+    (tmp_path / "a.tmx").write_text(tmx(units), encoding="utf-8")
+    file = {"file": str(tmp_path / "a.tmx")}
+    assert read(file, "pt-PT", "pt-BR") == [("Trem", "Comboio")]
+    assert read(file, "pt-PT", "es") == [("Autocarro", "Autobús")]
+
+
+def test_entities_of_a_dtd_and_line_breaks_of_tmx_keep_words_apart(tmp_path):
+    units = UNIT.format(
+        "en", "10&nbsp;km caf&eacute;", "de", 'a<ph type="lb"/>b<ph>&lt;br/&gt;</ph>c<ph>x</ph>d'
+    )
+    dtd = '<!DOCTYPE tmx SYSTEM "tmx14.dtd">'
+    (tmp_path / "a.tmx").write_text(tmx(units, dtd), encoding="utf-8")
+    assert read({"file": str(tmp_path / "a.tmx")}) == [("10 km café", "a b cd")]
+
+
 def written(tmp_path, text: str, name: str = "a.tmx") -> dict:
     (tmp_path / name).write_text(text, encoding="utf-8")
     return {"file": str(tmp_path / name)}

@@ -4,6 +4,7 @@ from hypothesis import strategies as st
 
 from transformer_mt.config import TokenizerConfig
 from transformer_mt.data.corpora import toy
+from transformer_mt.data.vocabulary.new_pieces import with_new_pieces
 from transformer_mt.data.vocabulary.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from transformer_mt.errors import InputError
 
@@ -86,6 +87,20 @@ def test_a_smaller_coverage_leaves_rare_characters_to_bytes(pairs):
         Tokenizer.train(rare, TokenizerConfig(vocab_size=450, character_coverage=c)) for c in (1.0, 0.98)
     )
     assert len(full.encode_src(["ж"])[0]) < len(part.encode_src(["ж"])[0])
+
+
+def test_long_lines_are_learnt_from():
+    """SentencePiece leaves out lines of more than 4,192 bytes otherwise."""
+    document = "the dog sleeps and the cat sees a house " * 200
+    assert "▁house" in Tokenizer.train([(document, "")], TokenizerConfig(vocab_size=320)).all_pieces_src
+
+
+def test_new_pieces_are_learnt_from_text_as_the_vocabulary_reads_it(pairs, tmp_path):
+    """Thai's vowel AM is two characters after NFKC, which this vocabulary never sees."""
+    (tmp_path / "th.txt").write_text("น้ำเย็น ทำงาน คำถาม ทำ น้ำ คำ\n" * 20, encoding="utf-8")
+    parent = Tokenizer.train(pairs, TokenizerConfig(vocab_size=450, normalization="identity"))
+    child = with_new_pieces(parent, str(tmp_path / "th.txt"), 30)
+    assert not any(piece.startswith("<0x") for piece in child.pieces_src(child.encode_src(["น้ำ"])[0]))
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])

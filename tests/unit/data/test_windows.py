@@ -22,7 +22,9 @@ def written(path, documents, change=str):
 def prepared(tmp_path, monkeypatch):
     monkeypatch.setenv("TRANSFORMER_MT_CACHE", str(tmp_path / "cache"))
 
-    def prepared(sentences=3, max_length=100, seed=1, documents=True, vocab_size=400, **data):
+    def prepared(
+        sentences=3, max_length=100, seed=1, documents=True, vocab_size=400, indent="", tokenizer=None, **data
+    ):
         ordered = {
             "source": written(tmp_path / "a.en", DOCUMENTS),
             "target": written(tmp_path / "a.de", DOCUMENTS, str.upper),
@@ -34,7 +36,7 @@ def prepared(tmp_path, monkeypatch):
         }
         valid = [[f"Valid {d} {i}." for i in range(3)] for d in range(2)]
         held_out = {
-            "source": written(tmp_path / "v.en", valid),
+            "source": written(tmp_path / "v.en", valid, lambda line: indent + line),
             "target": written(tmp_path / "v.de", valid, str.upper),
             "documents": True,
         }
@@ -44,7 +46,7 @@ def prepared(tmp_path, monkeypatch):
                 "source_lang": "en", "target_lang": "de", "train": [ordered, alone], "valid": held_out,
                 "max_length": max_length, "context": {"sentences": sentences}, **data,
             },
-            "tokenizer": {"vocab_size": vocab_size},
+            "tokenizer": {"vocab_size": vocab_size, **(tokenizer or {})},
         }  # fmt: skip
         config = Config.model_validate(values)
         found = prepare(config)
@@ -130,6 +132,14 @@ def test_the_validation_loss_is_of_the_longest_windows(prepared):
     (batch,) = validation_batches(valid.pairs, 200, pairs)
     piece = data.tokenizer.control_id(SENTENCE)
     assert ((batch.src == piece).sum(dim=1)).tolist() == [2, 2]
+
+
+def test_the_indent_of_a_paragraph_is_no_part_of_its_sentence(prepared):
+    """In Japanese and Chinese it is a character that `identity` keeps."""
+    _, plain, _ = prepared(tokenizer={"normalization": "identity"})
+    _, data, _ = prepared(tokenizer={"normalization": "identity"}, indent="\u3000")
+    assert data.valid[0].documents == [0, 0, 0, 1, 1, 1]
+    assert data.valid[0].pairs.src(0).tolist() == plain.valid[0].pairs.src(0).tolist()
 
 
 def test_a_column_names_the_document(tmp_path, prepared):

@@ -119,7 +119,8 @@ def xlsx(draw):
         draw.choice((
             f"<si><t>{phrase(draw)}</t></si>",
             f'<si><t xml:space="preserve"> {phrase(draw)}</t></si>',
-            f"<si><r><t>{phrase(draw)} </t></r><r><rPr><b/></rPr><t>{phrase(draw)}</t></r></si>",
+            f'<si><r><t xml:space="preserve">{phrase(draw)} </t></r>'
+            f"<r><rPr><b/></rPr><t>{phrase(draw)}</t></r></si>",
             "<si><t>42</t></si>", "<si/>",
         ))
         for _ in range(draw.randint(1, 5))

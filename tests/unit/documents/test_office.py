@@ -3,6 +3,7 @@
 import random
 import re
 import zipfile
+from dataclasses import replace
 
 import pytest
 
@@ -58,6 +59,8 @@ LINK, CITY = '<w:hyperlink r:id="1">', '<w:smartTag w:element="City">'
     [
         f"{CITY}{CITY}{word_run('New York')}</w:smartTag>{word_run(', NY')}</w:smartTag>",
         f"{LINK}<w:ins>{word_run('one')}</w:ins>{word_run(' page')}</w:hyperlink>",
+        f'<w:dir w:val="rtl">{word_run("one")}</w:dir>',
+        f'<w:bdo w:val="rtl">{word_run("one")}</w:bdo>',
         f"<w:ins>{word_run('one')}<w:bookmarkStart/>{word_run(' mark')}</w:ins>",
         f"<w:moveTo>{word_run('moved here')}</w:moveTo>",
         f"<w:fldSimple w:instr='REF x'>{word_run('the chapter')}</w:fldSimple>",
@@ -107,6 +110,43 @@ def test_the_names_of_a_tables_columns_stay_as_the_table_says():
     files = {"xl/workbook.xml": "<a/>", "xl/sharedStrings.xml": strings, "xl/tables/table1.xml": table}
     after = members(translated(zipped(files), "xlsx", upper_case_translator(split_sentences=False)))
     assert after["xl/sharedStrings.xml"] == strings.replace("some words", "SOME WORDS")
+
+
+def test_spaces_and_line_breaks_of_excel():
+    """Excel drops the space at the edge of a text that does not say that it is preserved."""
+    cell = '<sst><si><r><t>Click</t></r><r><rPr><b/></rPr><t xml:space="preserve"> OK</t></r></si></sst>'
+    (text,) = (piece for piece in parse_ooxml(cell, "f") if isinstance(piece, MarkedText))
+    click, ok = replace(text.marks[0], begin=0, end=2), "OK CLICK"
+    assert replace(text, text=ok, marks=(click,)).render() == (
+        '<r><rPr><b/></rPr><t>OK</t></r><r><t xml:space="preserve"> CLICK</t></r>'
+    )
+    cell = "<sst><si><t>one_x000D_\ntwo</t></si></sst>"
+    pieces = parse_ooxml(cell, "f")
+    assert [piece.text for piece in pieces if isinstance(piece, MarkedText)] == ["one two"]
+    parts = translate_pieces(upper_case_translator(split_sentences=False), pieces)
+    assert "".join(part.written for part in parts) == cell.replace("one", "ONE").replace("two", "TWO")
+
+
+def test_a_page_of_a_book_is_xml_without_a_declaration():
+    page = (
+        '<!DOCTYPE html><html xmlns="http://www.w3.org/1999/xhtml"><head><title/><script src="a"/></head>'
+        '<body><pre/><p>one <i>two <span id="p"/>three</i></p><p>four</p></body></html>'
+    )
+    book = zipped({"META-INF/container.xml": "<c/>", "a.xhtml": page})
+    document = OfficeDocument.read(book, "epub", "en", "f")
+    texts = [piece for piece in document.pieces() if isinstance(piece, MarkedText)]
+    assert [text.text for text in texts] == ["one two three", "four"]
+    # XML does not know &nbsp;.
+    assert replace(texts[1], text="quatre\xa0!").render() == "quatre\xa0!"
+
+
+def test_comments_of_powerpoint_are_translated():
+    raw = zipped({
+        "ppt/presentation.xml": "<p/>",
+        "ppt/comments/modernComment_100_0.xml": "<c><a:p><a:r><a:t>one</a:t></a:r></a:p></c>",
+    })  # fmt: skip
+    out = members(translated(raw, "pptx", upper_case_translator(split_sentences=False)))
+    assert "<a:t>ONE</a:t>" in str(out["ppt/comments/modernComment_100_0.xml"])
 
 
 def test_texts_of_boxes_in_pictures_are_translated():

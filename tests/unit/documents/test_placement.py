@@ -55,6 +55,9 @@ def placed(html, target, links):
         # The number of a footnote follows its word.
         ("The dog<sup>3</sup> saw it.", "Es sah der Hund.", [[3], [2], [0], [1], [4]],
          "Es sah der Hund<sup>3</sup>."),
+        # The number of a footnote within a word that stands within other words of a mark.
+        ("The <b>new iPhone</b><sup>1</sup>'s screen", "THE IPHONE'S NEW SCREEN", [[0], [2], [1], [3]],
+         "THE <b>IPHONE'S NEW</b><sup>1</sup> SCREEN"),
         # An image between words stays between their translations.
         ("one <img src=a> two", "eins zwei", [[0], [1]], 'eins <img src=a> zwei'),
         # Code is where its text is.

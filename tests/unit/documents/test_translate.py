@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.documents.upper_case import upper_case_translator
+from transformer_mt.documents.markup.marked_text import MarkedText
 from transformer_mt.documents.read import read_document
 from transformer_mt.documents.translate import parse, translate_pieces
 from transformer_mt.errors import InputError
@@ -146,6 +147,26 @@ def test_a_document_of_200_mb_is_refused_in_one_line():
             '<?xml version="1.0"?>\n<script src="x"/><p>one</p>',
             '<?xml version="1.0"?>\n<script src="x"/><p>ONE, SO</p>',
         ),
+        (
+            "html",
+            '<?xml version="1.0"?>\n<pre/><p>one <span id="p"/></p><p translate="no"/><code/>\xa0two',
+            '<?xml version="1.0"?>\n<pre/><p>ONE, SO <span id="p"/></p><p translate="no"/><code/>\xa0TWO, SO',
+        ),
+        ("markdown", "the [b c]!\n\n[b c]: x\n", "THE [B C!, SO][b c]\n\n[b c]: x\n"),
+        ("markdown", "[b\nc][]\n\n[b c]: x\n", "[B\nC, SO][b c]\n\n[b c]: x\n"),
+        ("markdown", "![b c] ![d]\n\n[b c]: x\n", "![B C, SO][b c] ![D], SO\n\n[b c]: x\n"),
+        ("markdown", "- [x] one\n\n[^1]: two b\n", "- [x] ONE, SO\n\n[^1]: TWO B, SO\n"),
+        ("markdown", "one[^n] two\n", "ONE[^n] TWO, SO\n"),
+        (
+            "json",
+            '{"a": {"error": {"message": "one", "description": "two"}}, "@x": "y", "b": ["@z"]}',
+            '{"a": {"error": {"message": "ONE, SO", "description": "TWO, SO"}}, "@x": "y", "b": ["@Z, SO"]}',
+        ),
+        (
+            "json",
+            '{"a": {"message": "one", "description": "two", "placeholders": {"p": {"content": "$1"}}}}',
+            '{"a": {"message": "ONE, SO", "description": "two", "placeholders": {"p": {"content": "$1"}}}}',
+        ),
     ],
 )
 def test_files_stay_what_they_are(format, written, expected):
@@ -163,6 +184,46 @@ def test_files_stay_what_they_are(format, written, expected):
                 marks=tuple(replace(m, end=len(text)) if m.closing else m for m in piece.marks),
             ).render()
     assert document.written(out).decode() == expected
+
+
+FORMS = "{n, plural, one {# file} other {# files}}"
+
+
+@pytest.mark.parametrize(
+    "format, written",
+    [
+        ("json", f'{{"a": "{FORMS}"}}'),
+        ("yaml", f'a: "{FORMS}"\n'),
+        ("apple", f'"a" = "{FORMS}";\n'),
+        ("android", f"<resources><string name='a'>{FORMS}</string></resources>"),
+        ("android", f"<resources><string name='a'><![CDATA[{FORMS}]]></string></resources>"),
+        (
+            "xliff",
+            '<xliff version="1.2"><file target-language="de"><trans-unit id="1"><source>'
+            f"{FORMS.replace('#', '<x/>')}</source></trans-unit><trans-unit id='2'>"
+            f"<source>{FORMS}</source><target>{FORMS}</target></trans-unit></file></xliff>",
+        ),
+        ("po", f'msgid "{FORMS}"\nmsgstr ""\n\nmsgid "b {FORMS}"\nmsgstr "{FORMS}"\n'),
+        ("po", f'#, fuzzy\nmsgid "a {FORMS}"\nmsgstr "b"\n'),
+    ],
+)
+def test_messages_that_choose_between_forms_stay_and_are_counted(format, written):
+    """But those that have a translation already are not."""
+    document = read_document(written.encode(), format, ("en", "de"), "f")
+    assert ("".join(document.pieces), document.choices) == (written, 1)
+
+
+@pytest.mark.parametrize(
+    "source, target, expected",
+    [
+        ("We met on\nMay 1. as agreed", "We met on 1. May as agreed", "We met on\n1\\. May as agreed"),
+        ("> one\n> two - three", "one - two three", "one\n> \\- two three"),
+        ("one\n7. two", "one 7. two", "one\n7. two"),
+    ],
+)
+def test_no_line_of_a_paragraph_of_markdown_becomes_an_item(source, target, expected):
+    (text,) = (p for p in parse(source, "markdown", ("en", "de"), "f") if isinstance(p, MarkedText))
+    assert replace(text, text=target).render() == expected
 
 
 def test_what_is_no_catalogue_is_refused_by_its_first_line():

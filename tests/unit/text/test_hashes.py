@@ -30,6 +30,11 @@ def test_near_duplicates_differ_in_capitals_spacing_marks_and_digits_alone():
     assert pair_key(pair, near=True) != pair_key(("It is 10 m.", "Es sind 10 km."), near=True)
 
 
+def test_vowel_signs_make_words_differ():
+    """Of Hindi and Thai: otherwise masculine and feminine forms would be near-duplicates."""
+    assert near_text("खाता") != near_text("खाती") and near_text("ที่") != near_text("ทั")
+
+
 def test_a_text_without_letters_is_itself():
     assert near_text(" ?! ") == "?!" and near_text("...") != near_text("!!!")
 

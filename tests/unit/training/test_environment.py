@@ -4,6 +4,9 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import torch
+
+from tests.updates import CPU
 from transformer_mt.training.reporting import environment as module
 
 
@@ -16,6 +19,13 @@ def test_an_installed_copy_has_no_commit_of_the_repository_around_it(tmp_path, m
     package.mkdir(parents=True)
     copy = shutil.copy(module.__file__, package)
     monkeypatch.setattr(module, "__file__", str(copy))
-    assert module.environment()["commit"] is None
+    assert module.environment(CPU)["commit"] is None
     subprocess.run([*git, "add", Path(copy).relative_to(tmp_path)], cwd=tmp_path, check=True)
-    assert module.environment()["commit"]
+    assert module.environment(CPU)["commit"]
+
+
+def test_a_training_on_the_cpu_names_no_gpu(monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.get_device_name", lambda device: "NVIDIA H100")
+    assert module.environment(CPU)["gpu"] is None
+    assert module.environment(torch.device("cuda"))["gpu"] == "NVIDIA H100"

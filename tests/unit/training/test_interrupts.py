@@ -42,11 +42,15 @@ def test_a_closed_terminal_stops_and_saves(said):
     assert len(said) == 1 and said[0].startswith("stopping and saving after this update")
 
 
-def test_nohup_keeps_the_training_alive():
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT])
+def test_a_signal_that_is_ignored_stays_so(number):
+    """SIGHUP under nohup, SIGINT in the background of a shell's script."""
+    before = signal.signal(number, signal.SIG_IGN)
     with Interrupts() as interrupts:
-        signal.raise_signal(signal.SIGHUP)
+        interrupts.has_work = True
+        signal.raise_signal(number)
         assert interrupts.received is None
+    signal.signal(number, before)
 
 
 def test_under_torchrun_nobody_is_asked_to_signal_once_more(monkeypatch, said):

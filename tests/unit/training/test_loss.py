@@ -84,6 +84,22 @@ def test_small_gradients_of_logits_are_not_rounded_to_zero_in_float16():
     assert error < 0.004  # rounded without the factor: 0.02
 
 
+def test_the_gradient_of_many_tokens_is_finite_in_float16():
+    """The row of a piece that each sentence has gets a part of every token."""
+    torch.manual_seed(0)
+    hidden, weight = torch.randn(4_000, 8) * 2, torch.randn(50, 8)
+    targets = torch.randint(0, 4, (4_000,))
+    gradients = []
+    for dtype in (torch.float32, torch.float16):
+        at = hidden.clone().requires_grad_(), weight.clone().requires_grad_()
+        with autocast(CPU, dtype):
+            loss, _ = projected_cross_entropy(*at, targets, 0.1)
+        loss.backward()
+        gradients.append([tensor.grad for tensor in at])
+    for exact, half in zip(*gradients):
+        assert (half - exact).norm() < 0.004 * exact.norm()
+
+
 def test_loss_of_a_token_thought_impossible_is_finite():
     hidden, weight = torch.tensor([[300.0]]), torch.tensor([[1.0], [-1.0]])
     loss, nll = projected_cross_entropy(hidden, weight, torch.tensor([1]), 0.1)

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 
-from tests.updates import Scarce, batch_of, pairs, tiny_model, updater
+from tests.updates import CPU, Scarce, batch_of, pairs, tiny_model, updater
 from transformer_mt.config import TrainConfig
 from transformer_mt.config.model import ModelConfig
 from transformer_mt.data.vocabulary.tokenizer import PAD
@@ -16,6 +16,7 @@ from transformer_mt.training.parallel.distributed import Ranks
 from transformer_mt.training.update.build import is_compiled
 from transformer_mt.training.update.optimizer import optimizer_tensors
 from transformer_mt.training.update.step import Objective
+from transformer_mt.training.validate import validation_loss
 
 
 def test_update_equals_one_large_batch():
@@ -32,6 +33,29 @@ def test_update_equals_one_large_batch():
     optimizer_state = [dict(model.named_parameters()) for model in models]
     for name, weight in optimizer_state[0].items():
         torch.testing.assert_close(weight, optimizer_state[1][name], atol=1e-5, rtol=1e-4)
+
+
+def test_the_validation_loss_is_computed_in_parts_as_updates_are(monkeypatch):
+    """Otherwise a training that fits the memory in parts would end at its first validation."""
+
+    class Pairs:
+        sides = tuple([np.array(ids) for ids in side] for side in zip(*pairs(9)))
+        src_lengths, tgt_lengths = (np.array([len(ids) + 1 for ids in side]) for side in sides)
+
+        def src(self, i):
+            return self.sides[0][i]
+
+        def tgt(self, i):
+            return self.sides[1][i]
+
+    sizes, whole = [], Objective.forward
+    monkeypatch.setattr(
+        Objective, "forward", lambda self, batch: sizes.append(batch.num_positions) or whole(self, batch)
+    )
+    model = tiny_model().eval()
+    losses = [validation_loss(model, Pairs(), 500, CPU, Ranks(), micro_batch_tokens=most) for most in (0, 30)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+    assert sizes[0] > 30 and len(sizes) > 2 and max(sizes[1:]) <= 30
 
 
 def test_gradient_is_of_the_mean_over_target_tokens():

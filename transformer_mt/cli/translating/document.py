@@ -14,7 +14,7 @@ from transformer_mt.cli.options.model import load_translator
 from transformer_mt.cli.options.ranks import has_ranks
 from transformer_mt.cli.translating import resume
 from transformer_mt.cli.translating.memory_out import memory_out
-from transformer_mt.documents.formats import OFFICE, STRINGS
+from transformer_mt.documents.formats import OFFICE
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.files import write_bytes
 from transformer_mt.messages import say
@@ -37,7 +37,7 @@ def translate(arguments: argparse.Namespace, format: str) -> int:
     languages = translator.source_lang, translator.target_lang
     document = read_document(raw, format, languages, name, arguments.attributes)
     total = len(document.texts)
-    if format in STRINGS and (choices := document.choices):
+    if choices := document.choices:
         say(f"note: {name}: {choices:,} ICU messages that choose between forms stay: translate them by hand")
     facts = resume.record_of(arguments, translator) | {"the setting --format": format}
     facts["the setting --attributes"] = str(arguments.attributes)
@@ -78,13 +78,17 @@ def _check_options(arguments: argparse.Namespace, format: str) -> None:
 
 def _read(arguments: argparse.Namespace) -> tuple[str, bytes]:
     """(name, content) of the document."""
+    from transformer_mt.text.compressed import DAMAGED
     from transformer_mt.text.lines import open_bytes
 
     if arguments.text:
         return "TEXT", "".join(f"{text}\n" for text in arguments.text).encode(errors="surrogateescape")
     if arguments.input:
         with open_bytes(arguments.input) as file:
-            return arguments.input, file.read()
+            try:
+                return arguments.input, file.read()
+            except DAMAGED as error:
+                raise InputError(f"{arguments.input}: cannot be read: {error}") from None
     if sys.stdin is None:
         raise InputError("standard input is closed; give TEXT or --input FILE")
     return "standard input", sys.stdin.buffer.read()

@@ -8,6 +8,7 @@ from typing import Protocol
 from transformer_mt.config.parts.filter import FilterConfig
 from transformer_mt.data.cleaning import drop_reasons
 from transformer_mt.errors import InputError
+from transformer_mt.text.hashes import is_sign
 from transformer_mt.text.languages import LanguageIdentifier
 from transformer_mt.text.mojibake import is_escaped, is_wrongly_decoded
 from transformer_mt.text.pair import Pair
@@ -35,7 +36,7 @@ class CopyRule:
 
 
 def _letters(text: str) -> str:
-    return "".join(filter(str.isalpha, text.casefold()))
+    return "".join(c for c in text.casefold() if c.isalpha() or is_sign(c))
 
 
 class ScriptRule:

@@ -1,5 +1,6 @@
 """Sentence pairs in TMX files (Translation Memory eXchange 1.4), read unit by unit in flat memory."""
 
+import html
 from collections.abc import Iterator
 from typing import Any
 
@@ -56,13 +57,13 @@ def _units(
                     continue
                 texts = _texts(element)
                 seen |= dict.fromkeys(texts)
-                pair = [_of_language(texts, language) for language in languages]
+                pair = _of_languages(texts, languages)
                 found_in = element.iterfind("{*}prop") if with_properties else ()
                 properties = {p.get("type") or "": "".join(p.itertext()) for p in found_in}
                 _forget(element)
-                if pair[0] is not None and pair[1] is not None:
+                if pair is not None:
                     found = True
-                    yield pair[0], pair[1], properties
+                    yield *pair, properties
         except etree.XMLSyntaxError as error:
             raise InputError(f"{path}: must be a TMX file, but its XML is damaged: {error.msg}") from None
         except DAMAGED as error:
@@ -99,20 +100,39 @@ def _texts(unit: Any) -> dict[str, str]:
 def _pieces(element: Any) -> Iterator[str]:
     """The text inside an element, without formatting codes."""
     yield element.text or ""
+    from lxml import etree
+
     for child in element:
-        if isinstance(child.tag, str) and _name(child) not in _CODES:  # a comment's tag is a function
-            yield from _pieces(child)
+        if child.tag is etree.Entity:  # of a DTD, which is not read
+            yield html.unescape(child.text)
+        elif isinstance(child.tag, str):  # a comment's tag is a function
+            if _name(child) not in _CODES:
+                yield from _pieces(child)
+            elif child.get("type") in ("lb", "pb") or "<br" in "".join(child.itertext()):
+                yield " "
         yield child.tail or ""
 
 
-def _of_language(texts: dict[str, str], language: str) -> str | None:
-    """The text in the language: of exactly its code, else of a code with the same first part."""
-    codes = {code.lower().replace("_", "-"): text for code, text in texts.items()}
-    wanted = language.lower().replace("_", "-")
-    if wanted in codes:
-        return codes[wanted]
-    first = wanted.split("-")[0]
-    return next((text for code, text in codes.items() if code.split("-")[0] == first), None)
+def _of_languages(texts: dict[str, str], languages: list[str]) -> tuple[str, str] | None:
+    """The texts in two languages: of exactly their codes, else of another code with the same first part. None
+    where one is missing.
+    """
+    codes = {_normal(code): text for code, text in texts.items()}
+    wanted = [_normal(language) for language in languages]
+    found = [code for code in wanted if code in codes]
+    pair = []
+    for code in wanted:
+        alike = (other for other in codes if other.split("-")[0] == code.split("-")[0] and other not in found)
+        chosen = code if code in codes else next(alike, None)
+        if chosen is None:
+            return None
+        found.append(chosen)
+        pair.append(codes[chosen])
+    return pair[0], pair[1]
+
+
+def _normal(code: str) -> str:
+    return code.lower().replace("_", "-")
 
 
 def _forget(unit: Any) -> None:

@@ -72,6 +72,8 @@ def first_pass(
     if (done := read_first_pass(folder)) is not None:
         say("resuming the preparation of the data, which was interrupted")
         return done, Tokenizer.load(folder)
+    if tokenizer is None:
+        _check_tags(data)
     splits = splits_of(data.valid_sets, data.test)
     held_out = evaluation_keys(data)
     row_reasons = ReasonFile(
@@ -86,6 +88,11 @@ def first_pass(
     reasons = row_reasons.finish()
     for split in splits:
         if not (pairs := split.pairs()):
+            if not any(_may_be_scored(entry, data) for entry in data.entries):
+                raise InputError(
+                    f"data.{split.name}.from_train must have a training corpus of {data.main_objective} "
+                    "without tag that is not synthetic, but there is none; name a file"
+                )
             raise InputError(
                 f"data.{split.name}.from_train must hold out at least one pair, but none has so small a "
                 "hash; raise its share"
@@ -136,12 +143,6 @@ def _corpora(data: DataConfig, held_out_targets: set[int]) -> Iterator[TrainingC
         target = data.languages_of(entry)[1] if len(data.targets) > 1 else ""
         if entry.is_text and len(data.objectives) > 1:
             target += entry.objective  # the same text may be learned from in several ways
-        is_scored = data.objective_of(entry) == data.main_objective
-        if data.language_pieces == "both" and entry.objective == "translation":
-            is_scored = is_scored and data.languages_of(entry) == data.languages  # a set is of one direction
-        if not data.directions and len(data.targets) > 1:  # a held-out set is of one language
-            is_scored = is_scored and entry.language == data.target_lang
-        may_be_scored = is_scored and not (entry.tag or entry.synthetic)
         # The source of back-translated text is new, its target may be a reference; a label is none.
         is_translated = entry.synthetic and entry.objective == "translation"
         lone_side: Literal[0, 1] | None = 0 if entry.is_text else 1 if is_translated else None
@@ -150,7 +151,32 @@ def _corpora(data: DataConfig, held_out_targets: set[int]) -> Iterator[TrainingC
         # As training on these pairs reads them: repaired, and reversed.
         whole = training_pairs(entry.as_translations(), data) if is_side else None
         pair_sources = None if whole is None else (src for src, _ in whole)
-        yield TrainingCorpus(pairs, rules, may_be_scored, target, targets, lone_side, pair_sources)
+        yield TrainingCorpus(
+            pairs, rules, _may_be_scored(entry, data), target, targets, lone_side, pair_sources
+        )
+
+
+def _may_be_scored(entry: Corpus, data: DataConfig) -> bool:
+    """Whether pairs of a training corpus may be held out as a validation or test set."""
+    if data.objective_of(entry) != data.main_objective or entry.tag or entry.synthetic:
+        return False
+    if data.language_pieces == "both" and entry.objective == "translation":
+        return data.languages_of(entry) == data.languages  # a set is of one direction
+    if not data.directions and len(data.targets) > 1:  # a held-out set is of one language
+        return entry.language == data.target_lang
+    return True
+
+
+def _check_tags(data: DataConfig) -> None:
+    """InputError for tags that a new vocabulary cannot have: SentencePiece divides the words of the text at
+    them.
+    """
+    for entry in data.entries:
+        if entry.tag is not None and (entry.tag.isalnum() or entry.tag in ("<s>", "</s>", "<pad>", "<unk>")):
+            raise InputError(
+                f"the `tag` of {entry.title} must be none of <s>, </s>, <pad> and <unk>, and have more than "
+                f"letters and digits, such as <bt>, but is {entry.tag}"
+            )
 
 
 def training_pairs(entry: Corpus, data: DataConfig) -> Iterator[Pair]:

@@ -61,7 +61,7 @@ from transformer_mt.markdown import table
 from transformer_mt.messages import messages_to, say
 from transformer_mt.text.pair import Pair
 
-FORMAT = 6  # of the cache: raise it when a change in this package alters what is written
+FORMAT = 7  # of the cache: raise it when a change in this package alters what is written
 
 
 @dataclass(frozen=True)
@@ -377,7 +377,7 @@ def _prepare_into(
         raise InputError(f"{names}: no training pair is left after cleaning:\n{corpus_table(corpora)}")
     for number, corpus in enumerate(data.valid_sets):
         valid = validation_sentences(corpus, data, folder)
-        pairs = ((src, reference) for src, references in valid for reference in references)
+        pairs = ((src.strip(), reference.strip()) for src, references in valid for reference in references)
         arrow = folder / f"valid-{number}.arrow"
         before, before_tgt = data.pieces_before(corpus), data.target_piece(data.languages_of(corpus))
         has_labels = data.objective_of(corpus) == "classification"

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-import os
+import secrets
 from collections.abc import Iterator
 from typing import Protocol
 
@@ -39,7 +39,7 @@ def kept_facts(name: str, finder: Finder, fingerprint: str, rows: int) -> tuple[
     except (OSError, ValueError, pyarrow.ArrowException):
         pass  # not there, or damaged
     folder.mkdir(parents=True, exist_ok=True)
-    part = folder / f"{name}.{os.getpid()}.part"
+    part = folder / f"{name}.{secrets.token_hex(4)}.part"
     try:
         mine = write_chunks(part, finder.chunks())
         fsync(part)

@@ -21,8 +21,10 @@ def with_new_pieces(tokenizer: Tokenizer, text: str, size: int) -> Tokenizer:
     if len(tokenizer.models) > 1:
         raise InputError("data.new_pieces must be left out with two SentencePiece models, but is given")
     (model,) = tokenizer.models
-    kind = tokenizer_settings(model)["kind"]
-    keys = TokenizerConfig.model_validate({"kind": kind, "vocab_size": size, "byte_fallback": False})
+    kept = {
+        key: value for key, value in tokenizer_settings(model).items() if key in ("kind", "normalization")
+    }
+    keys = TokenizerConfig.model_validate({**kept, "vocab_size": size, "byte_fallback": False})
     learnt = Tokenizer.train(((line, line) for line in read_lines(text)), keys)
     proto = sentencepiece_model_pb2.ModelProto()
     proto.ParseFromString(model)
@@ -31,7 +33,7 @@ def with_new_pieces(tokenizer: Tokenizer, text: str, size: int) -> Tokenizer:
     new = {piece: learnt.src.get_score(i) for i, piece in pieces if i > EOS and piece not in known}
     least = min(piece.score for piece in proto.pieces)
     for rank, (piece, score) in enumerate(new.items(), start=1):
-        proto.pieces.add(piece=piece, score=score if kind == "unigram" else least - rank, type=_NORMAL)
+        proto.pieces.add(piece=piece, score=score if keys.kind == "unigram" else least - rank, type=_NORMAL)
     numberings = [numbering.with_pieces(list(new)) for numbering in tokenizer.numberings]
     return Tokenizer(bytes(proto.SerializeToString()), numberings=numberings)
 

@@ -267,6 +267,7 @@ def _train(lines: Iterable[str], config: TokenizerConfig, control_pieces: Sequen
                 bos_id=BOS,
                 eos_id=EOS,
                 control_symbols=list(control_pieces),
+                max_sentence_length=1 << 20,  # bytes; longer lines are left out
                 num_threads=min(16, usable_cores()),
                 minloglevel=2,
             )

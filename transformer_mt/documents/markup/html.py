@@ -1,7 +1,8 @@
 """HTML: what of it is text to translate; all else stays as it is written, byte for byte."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from transformer_mt.documents.markup.html_names import (
     BLOCKS_THAT_STAY,
@@ -16,7 +17,7 @@ from transformer_mt.documents.markup.html_names import (
 from transformer_mt.documents.markup.html_tokens import Token, tokens_of
 from transformer_mt.documents.markup.inline_run import pieces_of_run, plain_text
 from transformer_mt.documents.markup.marked_text import BYTE_ORDER_MARK, CLOSE, OPEN, MarkedText, Piece
-from transformer_mt.documents.markup.spelling import Spelling, decoded
+from transformer_mt.documents.markup.spelling import Spelling, XmlSpelling, decoded
 from transformer_mt.text.languages import base_code
 from transformer_mt.translation.protected_text import has_words
 
@@ -29,17 +30,25 @@ _DEEPEST = 200  # elements within one another that are known: browsers, too, hav
 
 
 def parse_html(
-    text: str, source_lang: str | None = None, attributes: bool = True, is_ascii: bool = False
+    text: str,
+    source_lang: str | None = None,
+    attributes: bool = True,
+    is_ascii: bool = False,
+    is_xml: bool = False,
 ) -> list[Piece]:
-    """Split a document or a fragment into pieces, whose concatenation is the document.
+    """Split a document or a fragment into pieces, whose concatenation is the document. With `is_xml`, or an
+    XML declaration at its beginning, it is XHTML.
 
     With `attributes` the texts of `alt`, `title`, `placeholder`, `aria-label` and of descriptions are
     translated, too, unless the page says that it is in another language than `source_lang`. With `is_ascii`
     translations are written in ASCII: the document is declared to be in an encoding that may lack characters.
     """
     mark = text[: text.startswith(BYTE_ORDER_MARK)]
-    tokens = list(tokens_of(text[len(mark) :].replace(OPEN, "").replace(CLOSE, "")))
-    return [mark, *_Parser(tokens, attributes and _is_in(tokens, source_lang), is_ascii).pieces()]
+    text = text[len(mark) :].replace(OPEN, "").replace(CLOSE, "")
+    is_xml = is_xml or text.startswith("<?xml")
+    tokens = list(tokens_of(text, is_xml))
+    new_spelling = partial(XmlSpelling if is_xml else Spelling, is_ascii=is_ascii)
+    return [mark, *_Parser(tokens, attributes and _is_in(tokens, source_lang), new_spelling).pieces()]
 
 
 def _is_in(tokens: Sequence[Token], language: str | None) -> bool:
@@ -52,8 +61,10 @@ def _is_in(tokens: Sequence[Token], language: str | None) -> bool:
 class _Parser:
     """Finds the texts of a document; a run of text and inline markup is one."""
 
-    def __init__(self, tokens: Sequence[Token], attributes: bool, is_ascii: bool) -> None:
-        self._tokens, self._attributes, self._is_ascii = tokens, attributes, is_ascii
+    def __init__(
+        self, tokens: Sequence[Token], attributes: bool, new_spelling: Callable[..., Spelling]
+    ) -> None:
+        self._tokens, self._attributes, self._new_spelling = tokens, attributes, new_spelling
         self._pieces: list[Piece] = []
         self._run: list[Token] = []
         self._open: list[str] = []
@@ -137,7 +148,7 @@ class _Parser:
             self._pieces += [token.raw for token in self._run]
             self._run = []
             return
-        self._pieces += pieces_of_run(self._run, self._written, Spelling(is_ascii=self._is_ascii))
+        self._pieces += pieces_of_run(self._run, self._written, self._new_spelling())
         self._run = []
 
     def _end_of_object(self, i: int) -> int:
@@ -189,7 +200,7 @@ class _Parser:
         quote = written[: len(written) > len(value)]
         if not has_words(decoded(value)) or value.lstrip().startswith(("{", "<")):
             return None
-        text = plain_text(value, quote or '"', self._is_ascii)
+        text = plain_text(value, self._new_spelling(quote or '"'))
         if quote:
             return replace(text, before=quote + text.before, after=text.after + quote)
         return replace(text, finish=_quoted)

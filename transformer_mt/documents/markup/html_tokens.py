@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from transformer_mt.documents.markup.html_names import OBJECTS
+from transformer_mt.documents.markup.html_names import OBJECTS, VOID
 
 # What may contain a > that does not end the tag.
 # A template ends on its line, and before an element does: what only looks like one hides no text.
@@ -65,9 +65,9 @@ class Token:
         return next((value for found, value, *_ in self.attributes() if found == name), None)
 
 
-def tokens_of(html: str) -> Iterator[Token]:
-    """The tokens of a document or fragment. In XHTML `<script/>` is empty."""
-    position, is_xml = 0, html.startswith("<?xml")
+def tokens_of(html: str, is_xml: bool = False) -> Iterator[Token]:
+    """The tokens of a document or fragment. In XHTML (`is_xml`) an element such as `<script/>` is empty."""
+    position = 0
     while found := _TOKEN.search(html, position):
         if found.start() > position:
             yield Token("text", html[position : found.start()])
@@ -78,10 +78,14 @@ def tokens_of(html: str) -> Iterator[Token]:
             yield Token("object", found[0])
         else:
             name = found["name"].lower()
-            if is_xml and found[0].endswith("/>") and name in _RAW | OBJECTS:
+            is_empty = is_xml and found[0].endswith("/>") and name not in VOID
+            if is_empty and name in _RAW | OBJECTS:
                 yield Token("object", found[0], name)
                 continue
             yield Token("start", found[0], name)
+            if is_empty:
+                yield Token("end", "", name)
+                continue
             end = _end_of_raw(html, position, name)
             if end > position:
                 yield Token("text" if name == "title" else "object", html[position:end])

@@ -43,9 +43,8 @@ def pieces_of_run(run: Sequence[Token], write: Write, spelling: PlainSpelling) -
     return pieces + [piece for token in after for piece in write(token)]
 
 
-def plain_text(raw: str, quote: str, is_ascii: bool) -> MarkedText:
+def plain_text(raw: str, spelling: Spelling) -> MarkedText:
     """A text without markup, such as the value of an attribute."""
-    spelling = Spelling(quote, is_ascii)
     builder = _Builder(lambda token: [token.raw], spelling)
     leading, token = _without_edge(Token("text", raw), spelling, at_end=False)
     trailing, token = _without_edge(token, spelling, at_end=True)

@@ -36,13 +36,13 @@ class OfficeKind:
 
 
 def _parse_page(text: str, name: str, source_lang: str) -> list[Piece]:
-    return parse_html(text, source_lang)
+    return parse_html(text, source_lang, is_xml=True)
 
 
 def kind_of(format: str, source_lang: str) -> OfficeKind:
     """The kind of a format: docx, pptx, xlsx, odt or epub."""
     word = r"word/(?:document\d*|header\d*|footer\d*|footnotes|endnotes|comments)\.xml"
-    slides = r"ppt/(?:slides/slide|notesSlides/notesSlide|comments/comment|diagrams/data)\d+\.xml"
+    slides = r"ppt/(?:(?:slides/slide|notesSlides/notesSlide|diagrams/data)\d+|comments/modern\w+)\.xml"
     cells = r"xl/(?:sharedStrings|worksheets/sheet\d+)\.xml"
     pages = partial(_parse_page, source_lang=source_lang)
     return {

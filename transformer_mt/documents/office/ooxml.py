@@ -23,13 +23,23 @@ from transformer_mt.translation.protected_text import has_words
 _PARAGRAPHS, _STRINGS = {"w:p", "a:p"}, {"si", "is"}
 _AROUND = {
     "w:hyperlink", "w:ins", "w:moveTo", "w:smartTag", "w:sdt", "w:sdtContent", "w:fldSimple", "w:customXml",
+    "w:dir", "w:bdo",
 }  # fmt: skip
 """Elements around runs."""
 _FORMATTING = {"rPr"}
 _GAPS = {"br", "cr", "tab"}
 """Elements that keep words apart."""
-_OUTER_SPACE = re.compile(r"<w:t>(?=\s|[^<]*\s</w:t>)")
-"""Before text at whose edges Word would drop the spaces."""
+_OUTER_SPACE = re.compile(r"<((?:[wx]:)?t)>(?=\s|[^<]*\s</)")
+"""Before text at whose edges Word and Excel would drop the spaces."""
+_EXCEL_SPACE = re.compile(r"(_x000[9aAdD]_)")
+
+
+class _RunSpelling(XmlSpelling):
+    """The spelling of XML, in which Excel writes some line breaks and tabs with their numbers."""
+
+    def units(self, raw: str) -> Iterator[tuple[str, str]]:
+        for i, part in enumerate(_EXCEL_SPACE.split(raw)):
+            yield from [("\n", part)] if i % 2 else super().units(part)
 
 
 def parse_ooxml(text: str, name: str) -> list[Piece]:
@@ -88,7 +98,7 @@ class _Paragraph:
             self._following.append(part if is_usual else self._following[-1])  # type: ignore[arg-type]
         self._following.reverse()
         self._base = self._following[0] or next(iter(runs), None)
-        self._text = XmlSpelling().decoded(" ".join(run.text for run in runs))
+        self._text = _RunSpelling().decoded(" ".join(run.text for run in runs))
         self._openings: set[str] = set()
         self._others: dict[int, tuple[str, _Other, str]] = {}
         self._texts_of_others: list[MarkedText] = []
@@ -102,7 +112,7 @@ class _Paragraph:
             return
         opening = self._reopened(base, -1)
         tokens = [token for number in range(len(self._parts)) for token in self._tokens(base, number)]
-        pieces = pieces_of_run(tokens, self._write, XmlSpelling())
+        pieces = pieces_of_run(tokens, self._write, _RunSpelling())
         texts = (i for i, piece in enumerate(pieces) if isinstance(piece, MarkedText))
         own = (i for i in texts if not any(pieces[i] is other for other in self._texts_of_others))
         if (main := next(own, None)) is None:  # what its runs make together has no words, as an address
@@ -164,7 +174,7 @@ class _Paragraph:
     def _clean(self, written: str) -> str:
         for empty in self._openings:
             written = written.replace(empty, "")
-        return _OUTER_SPACE.sub('<w:t xml:space="preserve">', written)
+        return _OUTER_SPACE.sub(r'<\1 xml:space="preserve">', written)
 
 
 def _around(opening: str, text: str, closing: str) -> list[Token]:

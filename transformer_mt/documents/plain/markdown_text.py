@@ -6,6 +6,7 @@ markdown-it-py says which lines and characters are what; all but the words is wr
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar
 
 from transformer_mt.documents.markup.html_tokens import Token
@@ -21,6 +22,10 @@ _LINK_END = re.compile(
     r"|\]\[[^\]]*\]|\]"
 )
 _BREAK = re.compile(r"(?:\\|[ \t]*)\r?\n(?P<start>[ \t]*(?:>[ \t]?)*[ \t]*)")
+_BEGINS_ITEM = re.compile(r"(?<=\n)([ \t]*(?:>[ \t]?)*)([-+#]|#{2,6}|1[.)])(?=\s)")
+"""What begins an item or a heading within a paragraph."""
+_ASIDE = re.compile(r"(\[\^[^\]\s]+\]:?|^\[[ xX]\](?=\s))")
+"""The number of a footnote, and the box of a task."""
 _BEGINS_MARKUP = re.compile(r"[-+#>=]|\d{1,9}[.)](?=\s)")
 _PUNCTUATION = r"[!-/:-@\[-`{-~]"
 _UNIT = re.compile(rf"\\{_PUNCTUATION}|(?:\r?\n)[ \t]*(?:>[ \t]?)*[ \t]*|&[^;\s]+;|.", re.DOTALL)
@@ -101,18 +106,24 @@ def _of_block(raw: str, block: Any) -> list[Piece]:
     pieces = pieces_of_run(run, _written, MarkdownSpelling())
     begins = _BEGINS_MARKUP.match(raw) is not None
     return [
-        replace(piece, finish=lambda body: body if begins else _BEGINS_MARKUP.sub(_escaped, body, count=1))
-        if isinstance(piece, MarkedText) and not any(pieces[:i])
+        replace(piece, finish=partial(_finished, is_first=not begins and not any(pieces[:i])))
+        if isinstance(piece, MarkedText)
         else piece
         for i, piece in enumerate(pieces)
     ]
 
 
-def _escaped(found: re.Match[str]) -> str:
-    """The characters that would begin a heading or an item at the beginning of a text, with a backslash."""
-    if found.start():
-        return found[0]
-    return f"{found[0][:-1]}\\{found[0][-1]}"
+def _finished(body: str, is_first: bool) -> str:
+    """A translation with backslashes before what would begin a heading or an item: at the beginning of its
+    lines, and at that of the block (`is_first`).
+    """
+    body = _BEGINS_ITEM.sub(lambda found: found[1] + _escaped(found[2]), body)
+    found = _BEGINS_MARKUP.match(body) if is_first else None
+    return _escaped(found[0]) + body[found.end() :] if found else body
+
+
+def _escaped(markup: str) -> str:
+    return f"{markup[:-1]}\\{markup[-1]}"
 
 
 class _LostError(Exception):
@@ -124,6 +135,8 @@ def _run(raw: str, children: Sequence[Any]) -> Iterator[Token]:
     position = 0
     text = ""
     """Text that is not yielded yet."""
+    labels: list[int] = []
+    """Where the texts of the links begin that are open."""
     skipped = 0
     """Ends of links to pass over."""
     for child in children:
@@ -158,11 +171,12 @@ def _run(raw: str, children: Sequence[Any]) -> Iterator[Token]:
         elif kind == "link_open":
             yield Token("start", _expect(raw, position, "["), f"a{child.level}")
             position += 1
+            labels.append(position)
         elif kind == "link_close":
             found = _LINK_END.match(raw, position)
             if found is None:
                 raise _LostError
-            yield Token("end", found[0], f"a{child.level}")
+            yield Token("end", _with_label(found[0], raw[labels.pop() : position]), f"a{child.level}")
             position = found.end()
         elif kind == "image":
             end = _end_of_image(raw, position)
@@ -201,8 +215,14 @@ def _run(raw: str, children: Sequence[Any]) -> Iterator[Token]:
 
 
 def _texts(text: str) -> Iterator[Token]:
-    if text:
-        yield Token("text", text)
+    for i, part in enumerate(_ASIDE.split(text)):
+        if part:
+            yield Token("object" if i % 2 else "text", part)
+
+
+def _with_label(end: str, label: str) -> str:
+    """The end of a link; one that is found by its text keeps that text, which is translated before it."""
+    return f"][{_BREAK.sub(' ', label)}]" if end in ("]", "][]") else end
 
 
 def _expect(raw: str, position: int, written: str) -> str:
@@ -265,4 +285,6 @@ def _written(token: Token) -> list[Piece]:
         return [token.raw]
     end = _closing_bracket(token.raw, 1)
     inside = pieces_of_run([Token("text", token.raw[2:end])], lambda part: [part.raw], MarkdownSpelling())
-    return ["![", *inside, token.raw[end:]]
+    has_text = any(isinstance(piece, MarkedText) for piece in inside)
+    closing = _with_label(token.raw[end:], token.raw[2:end]) if has_text else token.raw[end:]
+    return ["![", *inside, closing]

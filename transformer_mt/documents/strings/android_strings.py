@@ -9,7 +9,7 @@ from transformer_mt.documents.markup.inline_run import pieces_of_run
 from transformer_mt.documents.markup.marked_text import Piece
 from transformer_mt.documents.markup.spelling import BackslashSpelling, units
 from transformer_mt.documents.markup.xml_tokens import end_of, xml_tokens
-from transformer_mt.documents.strings.quoted import pieces_of_cdata
+from transformer_mt.documents.strings.quoted import Choice, is_choice, pieces_of_cdata
 from transformer_mt.errors import InputError
 
 _TEXTS = {"string", "item"}
@@ -64,6 +64,8 @@ def _of_string(tokens: Sequence[Token]) -> list[Piece]:
     written = "".join(token.raw for token in tokens).strip()
     if written.startswith(("@", "?")):
         return [token.raw for token in tokens]
+    if is_choice(written):
+        return [Choice("".join(token.raw for token in tokens))]
     if (inside := pieces_of_cdata(tokens)) is not None:
         return inside
     quoted = _QUOTED.fullmatch("".join(token.raw for token in tokens))

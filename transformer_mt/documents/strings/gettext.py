@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 from transformer_mt.documents.markup.marked_text import MarkedText, Piece
-from transformer_mt.documents.strings.quoted import pieces_of_string
+from transformer_mt.documents.strings.quoted import Choice, is_choice, pieces_of_string
 from transformer_mt.errors import InputError
 
 _STRING = r'"(?:[^"\\\n]|\\.)*"'
@@ -59,6 +59,11 @@ def parse_po(text: str, name: str) -> list[Piece]:
         translates = entry.raw("msgid") and (
             entry.is_fuzzy or not any(_content(f) for f in entry.fields if f["key"].startswith("msgstr"))
         )
+        if translates and is_choice(entry.raw("msgid") + entry.raw("msgid_plural")):
+            end = entry.fields[-1].end()
+            pieces.append(Choice(text[position:end]))
+            position = end
+            continue
         before, own = entry.comments[: entry.begin], entry.comments[entry.begin :]
         pieces.append(before + (_not_fuzzy(own) if translates else own))
         position += len(entry.comments)

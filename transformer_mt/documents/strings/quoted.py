@@ -9,10 +9,19 @@ from transformer_mt.documents.markup.inline_run import pieces_of_run
 from transformer_mt.documents.markup.marked_text import Piece
 from transformer_mt.documents.markup.spelling import BackslashSpelling, PlainSpelling
 
-# Messages of ICU that choose between forms: their words are inside braces.
-CHOICE = re.compile(r"\{\s*[\w.]+\s*,\s*(?:plural|select|selectordinal|choice)\b")
-
+_CHOICE = re.compile(r"\{\s*[\w.]+\s*,\s*(?:plural|select|selectordinal|choice)\b")
 _CDATA = re.compile(r"(\s*<!\[CDATA\[)(.*)(\]\]>\s*)", re.DOTALL)
+
+
+class Choice(str):
+    """A message of ICU that chooses between forms, as it is written: it stays, as its words are inside
+    braces.
+    """
+
+
+def is_choice(raw: str) -> bool:
+    """Whether a message chooses between forms."""
+    return _CHOICE.search(raw) is not None
 
 
 def pieces_of_cdata(tokens: Sequence[Token]) -> list[Piece] | None:
@@ -25,7 +34,7 @@ def pieces_of_cdata(tokens: Sequence[Token]) -> list[Piece] | None:
 
 def pieces_of_string(raw: str, spelling: PlainSpelling | None = None) -> list[Piece]:
     """A string as it is written, without its quotes. A message that chooses between forms stays."""
-    if CHOICE.search(raw):
-        return [raw]
+    if is_choice(raw):
+        return [Choice(raw)]
     spelling = BackslashSpelling() if spelling is None else spelling
     return pieces_of_run([Token("text", raw)], lambda token: [token.raw], spelling)

@@ -7,7 +7,7 @@ from transformer_mt.documents.markup.inline_run import pieces_of_run
 from transformer_mt.documents.markup.marked_text import Piece
 from transformer_mt.documents.markup.spelling import XmlSpelling
 from transformer_mt.documents.markup.xml_tokens import end_of, xml_tokens
-from transformer_mt.documents.strings.quoted import pieces_of_cdata
+from transformer_mt.documents.strings.quoted import Choice, is_choice, pieces_of_cdata
 from transformer_mt.errors import InputError
 
 _UNITS = {"trans-unit", "segment"}
@@ -75,6 +75,11 @@ def _of_unit(tokens: Sequence[Token]) -> list[Piece]:
     begin, end = spans["source"]
     prefix = tokens[begin].name.removesuffix("source")
     content = tokens[begin + 1 : end]
+    first, last = spans.get("target", (0, 0))
+    if "".join(token.raw for token in tokens[first + 1 : last]).strip():
+        return [token.raw for token in tokens]
+    if is_choice("".join(token.raw for token in content)):
+        return [Choice("".join(token.raw for token in tokens))]
     inside = pieces_of_cdata(content)
     if inside is None:
         if any(token.name == "cdata" for token in content):
@@ -86,9 +91,6 @@ def _of_unit(tokens: Sequence[Token]) -> list[Piece]:
         end = spans.get("seg-source", (0, end))[1]
         before, after = tokens[: end + 1], tokens[end + 1 :]
         return [*(token.raw for token in before), gap, *target, *(token.raw for token in after)]
-    first, last = spans["target"]
-    if "".join(token.raw for token in tokens[first + 1 : last]).strip():
-        return [token.raw for token in tokens]
     opening = tokens[first].raw.removesuffix("/>").removesuffix(">").rstrip() + ">"
     written = [opening, *target[1:]]
     return [*(token.raw for token in tokens[:first]), *written, *(token.raw for token in tokens[last + 1 :])]

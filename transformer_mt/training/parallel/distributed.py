@@ -51,8 +51,11 @@ def exec_torchrun(processes: int, words: Sequence[str]) -> NoReturn:
 class Ranks:
     """The processes of this training: their number, the rank of this one, and communication between them."""
 
-    def __init__(self, rank: int = 0, size: int = 1, local_rank: int = 0) -> None:
-        self.rank, self.size, self.local_rank = rank, size, local_rank
+    def __init__(
+        self, rank: int = 0, size: int = 1, local_rank: int = 0, knows_earlier: bool = False
+    ) -> None:
+        """`knows_earlier`: whether torchrun has started the processes before."""
+        self.rank, self.size, self.local_rank, self.knows_earlier = rank, size, local_rank, knows_earlier
 
     @classmethod
     def join(cls, device: torch.device, timeout: timedelta = _COLLECTIVE_TIMEOUT) -> "Ranks":
@@ -64,14 +67,14 @@ class Ranks:
             return cls()
         if device.type == "cuda":
             torch.cuda.set_device(device)
-        store, rank = meet(size)
+        store, rank, knows_earlier = meet(size)
         backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
         try:
             dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout)
         except RuntimeError as error:
             refuse_lost_rank(error)
             raise
-        return cls(rank, size, int(os.environ.get("LOCAL_RANK", 0)))
+        return cls(rank, size, int(os.environ.get("LOCAL_RANK", 0)), knows_earlier)
 
     def leave(self) -> None:
         if self.size > 1 and dist.is_initialized():

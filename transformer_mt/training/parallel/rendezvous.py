@@ -19,8 +19,10 @@ TIMEOUT = timedelta(minutes=2)
 _PAUSE = 0.02
 
 
-def meet(size: int) -> tuple[dist.Store, int]:
-    """A store that all ranks of this attempt share, and this one's rank. Returns when all are there."""
+def meet(size: int) -> tuple[dist.Store, int, bool]:
+    """A store that all ranks of this attempt share, this one's rank, and whether rank 0 knows of an earlier
+    attempt of the job. Returns when all are there.
+    """
     try:
         shared, rank, _ = next(dist.rendezvous("env://", timeout=TIMEOUT))
     except ValueError:  # a variable is missing
@@ -45,7 +47,8 @@ def meet(size: int) -> tuple[dist.Store, int]:
         store.wait(["complete"], TIMEOUT)
     except dist.DistStoreError:
         raise _lost(_first_missing(store, size)) from None
-    return store, rank
+    # Counted here: torchrun does not count attempts that begin because a machine came or went.
+    return store, rank, rank == 0 and shared.add("attempts", 1) > 1
 
 
 def _ask(shared: dist.Store, rank: int) -> str:

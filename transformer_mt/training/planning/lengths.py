@@ -10,7 +10,7 @@ from transformer_mt.data.batches.mixture import Mixture
 from transformer_mt.data.batches.objectives import epoch_pairs
 from transformer_mt.data.preparation.prepare import prepare
 from transformer_mt.runs.resolve import Origin, with_origin
-from transformer_mt.training.state.parent import Parent
+from transformer_mt.training.state.parent import Parent, inherited_sentences
 from transformer_mt.translation.pair_log_probs import forget_models, log_probs
 
 
@@ -34,7 +34,8 @@ def lengths_of(config: Config) -> tuple[Config, Lengths]:
     parent = Parent.of(config)
     origin = Origin(parent=parent.config, parent_tokenizer=parent.folder.tokenizer()) if parent else Origin()
     config, tokenizer = with_origin(config, origin)
-    data = prepare(config, tokenizer, log_probs)
+    left_out = inherited_sentences(parent.folder, parent, is_resumed=False) if parent else None
+    data = prepare(config, tokenizer, log_probs, left_out or frozenset())
     forget_models()
     changing = epoch_pairs(config, data.train, data.sizes, data.tokenizer, data.facts)
     lengths = changing.lengths(0) if changing else (data.train.src_lengths, data.train.tgt_lengths)

@@ -14,8 +14,8 @@ from transformer_mt.cpu import cpu_name, usable_cores
 from transformer_mt.version import __version__
 
 
-def environment() -> dict[str, Any]:
-    """Versions, commit, machine."""
+def environment(device: torch.device) -> dict[str, Any]:
+    """Versions, commit, machine, and its GPU where that is the device."""
     return {
         "transformer_mt": __version__,
         "commit": _commit(),
@@ -27,7 +27,7 @@ def environment() -> dict[str, Any]:
         "cores": usable_cores(),
         "allocator": "tcmalloc" if "tcmalloc" in os.environ.get("LD_PRELOAD", "") else "system",
         "threads": torch.get_num_threads(),
-        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "gpu": torch.cuda.get_device_name(device) if device.type == "cuda" else None,
     }
 
 

@@ -6,6 +6,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from transformer_mt.config import Config, TrainConfig
 from transformer_mt.data.batches.batching import make_batch
+from transformer_mt.device import allow_tf32
 from transformer_mt.messages import say
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.training.parallel.distributed import Ranks, wrap_distributed
@@ -38,6 +39,9 @@ def build_updater(
     a batch, by default as many as may. `may_halve`: see Updater.
     """
     train, compiled = config.train, is_compiled(config.train, device)
+    # precision: fp32 asks for exact products, also in validations; models that this process has translated
+    # with before may have allowed others.
+    allow_tf32(device, dtype != torch.float32)
     if compiled and model.compiles:
         say("torch.compile is on: the first updates take much longer than the others")
     # DDP sends gradients as they come, FSDP2 has shards of the weights; a part that is computed again would

@@ -17,9 +17,11 @@ from transformer_mt.model.kernels.cpu_code import uses_cpu_code
 _CHUNK_ON_CPU = 2**23
 _CHUNK = 2**27
 
-# Factor on gradients of logits, which are at most 1, before they are rounded to float16: sums of them stay
-# far below its maximum of 65,504.
+# Factor on gradients of logits, which are at most 1, before they are rounded to float16.
 _HALF_SCALE = 2.0**8
+# So many of them can be summed for a weight below float16's maximum of 65,504; outputs of the decoder are
+# divided where a chunk has more tokens.
+_HALF_TOKENS = 16
 
 
 class _ProjectedCrossEntropy(torch.autograd.Function):
@@ -75,7 +77,9 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
                 gradient_CV = gradient_CV.to(dtype)
                 hidden_gradient_RD[start : start + size] = gradient_CV @ weight
                 if weight_gradient_VD is not None:
-                    weight_gradient_VD += gradient_CV.T @ hidden_CD
+                    divisor = max(1.0, len(hidden_CD) / _HALF_TOKENS) if dtype == torch.float16 else 1.0
+                    product_VD = gradient_CV.T @ (hidden_CD if divisor == 1.0 else hidden_CD / divisor)
+                    weight_gradient_VD.add_(product_VD, alpha=divisor)
         # For each token: mean over V of -log p = nll + target logit - mean logit. The mean logits, summed
         # over the tokens, equal the product of the summed outputs and the mean weight row.
         mean_row = weight_VD.mean(0, dtype=torch.float32) if mean_V is None else mean_V @ weight_VD.float()

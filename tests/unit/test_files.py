@@ -1,0 +1,29 @@
+"""Small files are written whole, whatever else happens."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from transformer_mt.files import write_text
+
+
+def test_several_writers_of_a_file_do_not_disturb_each_other(tmp_path):
+    """Two trainings that start at once keep what the hub answered in one file."""
+    texts = [str(i) * 10_000 for i in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(20):
+            list(pool.map(lambda text: write_text(tmp_path / "a", text), texts))
+            assert (tmp_path / "a").read_text() in texts
+    assert [file.name for file in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_no_other(tmp_path, monkeypatch):
+    write_text(tmp_path / "a", "old")
+
+    def full(path):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("transformer_mt.files.fsync", full)
+    with pytest.raises(OSError):
+        write_text(tmp_path / "a", "new")
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("a", "old")]
