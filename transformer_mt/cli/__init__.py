@@ -40,6 +40,7 @@ from transformer_mt.cli.options.arguments import Parser, say_error, subcommands
 from transformer_mt.cli.options.environment import words_of_environment
 from transformer_mt.cli.options.flags import name_by_flags
 from transformer_mt.cli.options.ranks import has_ranks
+from transformer_mt.cli.translating.checks import may_resume
 from transformer_mt.errors import ADVICE, InputError, Setting, WorkError, advice_on
 from transformer_mt.version import __version__
 
@@ -192,7 +193,7 @@ def _status_of(parser: argparse.ArgumentParser, arguments: argparse.Namespace, i
         say_error(f"{reason}; {advice_on(error)}, then run it again")
         return 1
     except KeyboardInterrupt as stop:
-        is_resumable = hasattr(arguments, "resume") and arguments.output  # of `translate`
+        is_resumable = hasattr(arguments, "resume") and may_resume(arguments)  # of `translate`
         say_error("stopped; run it again with --resume to continue" if is_resumable else "stopped")
         status = 128 + (stop.args[0] if stop.args else signal.SIGINT)
         if is_process:

@@ -44,4 +44,5 @@ class Completer:
         ((_, found),) = self._engine.search([request], self._decode, wanted)
         as_read = self._tokenizer.decode_tgt(ids)  # not always as it was given: normalised
         texts = [self._tokenizer.decode_tgt([*ids, *hypothesis.tokens]) for hypothesis in found]
-        return list(dict.fromkeys(text + one.removeprefix(as_read) for one in texts)) or [text]
+        whole = (text.rstrip() + one[len(as_read) :] if one.startswith(as_read) else one for one in texts)
+        return list(dict.fromkeys(whole)) or [text]

@@ -2,8 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from transformer_mt.terms.stems import stems_of
+from transformer_mt.text.languages import casefolded
 from transformer_mt.text.words import find_words
 
 
@@ -114,7 +116,7 @@ class Glossary:
         """Whether a translation has one of the targets of a match, in any inflected form or, `exactly`, as it
         stands; capitals do not count.
         """
-        form = str.casefold if exactly else self._stems[1]
+        form = partial(casefolded, language=self.languages[1]) if exactly else self._stems[1]
         there = [form(word) for word in self._words(translation)]
         return any(_holds(there, [form(word) for word in self._words(target)]) for target in match.targets)
 

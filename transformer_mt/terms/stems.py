@@ -8,7 +8,7 @@ import re
 from functools import lru_cache
 from threading import Lock
 
-from transformer_mt.text.languages import base_code
+from transformer_mt.text.languages import base_code, casefolded
 
 _STEMMERS = {
     "ar": "arabic", "ca": "catalan", "cs": "czech", "da": "danish", "de": "german", "el": "greek",
@@ -37,6 +37,7 @@ class Stems:
     def __init__(self, language: str) -> None:
         import snowballstemmer
 
+        self._language = language
         self._is_english = base_code(language) == "en"
         name = _STEMMERS.get(base_code(language))
         self._stemmer = snowballstemmer.stemmer(name) if name in snowballstemmer.algorithms() else None
@@ -45,7 +46,7 @@ class Stems:
 
     def __call__(self, word: str) -> str:
         if (stem := self._known.get(word)) is None:
-            stem = word.casefold().replace("’", "'")
+            stem = casefolded(word, self._language).replace("’", "'")
             if self._is_english:
                 stem = _singular(stem)
             if self._stemmer is not None and len(word) <= _LONGEST:

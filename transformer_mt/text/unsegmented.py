@@ -21,7 +21,7 @@ LETTER = re.compile(r"[^\W\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\uffff]"
 
 
 def has_no_word_spaces(language: str) -> bool:
-    """Whether a language, such as zh_Hans, puts no spaces between words and sentences."""
+    """Whether a language, such as zh_Hans, puts no spaces between words."""
     return base_code(language) in _LANGUAGES
 
 
@@ -44,7 +44,7 @@ _SPACES = regex.compile(rf"(?<={_WIDE})\s+(?={_WIDE})")
 
 
 def has_no_spaces(language: str) -> bool:
-    """Whether the language has spaces neither between words nor between clauses."""
+    """Whether the language has spaces neither between words nor between clauses and sentences."""
     return base_code(language) in _NO_SPACES_AT_ALL
 
 

@@ -62,7 +62,8 @@ def joined(line: TranslatedLine, n_best: int, splitter: Splitter) -> list[Candid
     for rank in range(min([n_best, *ranks]) if ranks else 1):
         candidates = [translated.candidate(rank) for translated in line.units]
         text = splitter.join(gaps, [candidate.translation for candidate in candidates])
-        found.append(replace(merge_candidates(candidates), translation=f"{before}{text}{after}"))
+        searched = [c for c, translated in zip(candidates, line.units) if not translated.unit.is_fixed]
+        found.append(replace(merge_candidates(searched), translation=f"{before}{text}{after}"))
     return found
 
 
@@ -98,7 +99,11 @@ def line_result(
         problems.insert(0, f"the source was translated in {len(line.units)} parts: it is too long for one")
     candidates = joined(line, n_best, splitter)
     if match_ends:
-        candidates = [replace(c, translation=match_end(source, c.translation, language)) for c in candidates]
+        ended: dict[str, Candidate] = {}
+        for candidate in candidates:
+            text = match_end(source, candidate.translation, language)
+            ended.setdefault(text, replace(candidate, translation=text))
+        candidates = list(ended.values())
     best = candidates[0]
     if is_natural:
         src_pieces = sum(len(unit.src) for unit in line.line.units)

@@ -1,5 +1,6 @@
 """Terms that a translation lacks: the search for one that has them."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -20,8 +21,9 @@ _MOST_PHRASES, _MOST_PIECES = 8, 24
 class ForcedTerms:
     """Makes requests for units whose translation lacks terms."""
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self._tokenizer = tokenizer
+    def __init__(self, tokenizer: Tokenizer, max_positions: int | None) -> None:
+        """A translation has at most `max_positions` pieces."""
+        self._tokenizer, self._most = tokenizer, max_positions or sys.maxsize
 
     def written_again(
         self, unit: Unit, tgt: Ids, attention: Sequence[Sequence[float]], missing: Sequence[Match]
@@ -45,7 +47,8 @@ class ForcedTerms:
         # The next piece, too: else the term might become the beginning of a longer word.
         after = [i for i, span in zip(tgt, spans) if span[0] >= end and span[1] > span[0]][:1]
         prefix = [*tgt[:kept], *target, *after]
-        return replace(unit.request, prefix=prefix, limit=unit.limit + len(target))
+        limit = min(unit.limit + len(target), self._most)
+        return replace(unit.request, prefix=prefix, limit=limit) if len(prefix) < limit else None
 
     def anywhere(self, unit: Unit) -> Request | None:
         """A translation that has all terms, wherever the search puts them. None where none can be written."""
@@ -53,7 +56,8 @@ class ForcedTerms:
         phrases = [ids for ids in each if ids and UNK not in ids and len(ids) <= _MOST_PIECES][:_MOST_PHRASES]
         if not phrases:
             return None
-        return replace(unit.request, phrases=phrases, limit=unit.limit + sum(map(len, phrases)))
+        limit = min(unit.limit + sum(map(len, phrases)), self._most)
+        return replace(unit.request, phrases=phrases, limit=limit)
 
     def _pieces(self, target: str) -> Ids:
         """A term as it stands inside a translation."""

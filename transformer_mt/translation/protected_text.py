@@ -44,10 +44,6 @@ class ProtectedText:
         """Where the protected text is: (begin, end) of each match."""
         return [match.span() for match in self._matches(text)]
 
-    def cuts(self, text: str, position: int) -> bool:
-        """Whether a match reaches over this position of the text."""
-        return any(match.start() < position < match.end() for match in self._matches(text))
-
     def spans(self, text: str) -> list[Span]:
         """The text in order, cut where protected text begins and ends."""
         found, start = [], 0

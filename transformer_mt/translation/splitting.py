@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from transformer_mt.text.sentences import split_sentences
-from transformer_mt.text.unsegmented import has_no_word_spaces
+from transformer_mt.text.unsegmented import has_no_spaces, has_no_word_spaces
 
 Count = Callable[[Sequence[str]], list[int]]
 """The number of pieces of each text."""
@@ -44,10 +44,8 @@ class Splitter:
     def __init__(self, source_lang: str, target_lang: str, max_pieces: int, count: Count) -> None:
         """A segment has at most `max_pieces` pieces, by `count`."""
         self._source_lang = source_lang
-        self._source_is_unsegmented, self._target_is_unsegmented = (
-            has_no_word_spaces(source_lang),
-            has_no_word_spaces(target_lang),
-        )
+        self._source_is_unsegmented = has_no_word_spaces(source_lang)
+        self._target_has_spaces = not has_no_spaces(target_lang)
         self._max_pieces, self._count = max_pieces, count
 
     def sentences(self, line: str) -> list[Segment]:
@@ -81,7 +79,7 @@ class Splitter:
 
     def _target_gap(self, gap: str) -> str:
         gap = LONE_CR.sub(" ", gap)
-        if self._target_is_unsegmented:
+        if not self._target_has_spaces:
             return gap.replace(" ", "")
         return " " if not gap and self._source_is_unsegmented else gap
 

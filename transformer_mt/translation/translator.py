@@ -138,7 +138,7 @@ class Translator:
         the tag.
         """
         before = self.planner.ids_before(tag)
-        return [[*before, *ids] for ids in self.tokenizer.encode_src(lines)]
+        return [[*before, *ids] for ids in self.planner.encode(lines)]
 
     def token_log_probs(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[float]]:
         """For each (source, target), without EOS, the log-probability of each target token and of EOS after

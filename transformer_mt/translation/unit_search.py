@@ -143,7 +143,8 @@ class UnitSearch:
         if self._engine.writes_phrases:
             from transformer_mt.translation.forced_terms import ForcedTerms
 
-            forced = [ForcedTerms(self._tokenizer).anywhere(unit.unit) for _, unit in stuck]
+            terms = ForcedTerms(self._tokenizer, self._planner.max_positions)
+            forced = [terms.anywhere(unit.unit) for _, unit in stuck]
             found = self._forced(stuck, forced)
             stuck = [(number, after) for (number, _), after in zip(stuck, found)]
         yield from stuck
@@ -210,7 +211,7 @@ class UnitSearch:
         attentions = cross_attention(
             self._engine, self._planner.prompt, [(unit.src, ids) for unit, ids in each]
         )
-        forced = ForcedTerms(self._tokenizer)
+        forced = ForcedTerms(self._tokenizer, self._planner.max_positions)
         return [
             forced.written_again(unit, ids, attention, self._missing_terms(unit, found.candidates[0]))
             for (unit, ids), attention, (_, found) in zip(each, attentions, units)

@@ -231,7 +231,7 @@ class Planner:
         searched = [
             segment.searched for line in divided for segment, is_fixed in line.segments if not is_fixed
         ]
-        encoded = iter(self._encode(searched))
+        encoded = iter(self.encode(searched))
         given_ids = self.tokenizer.encode_tgt(prefixes) if prefixes else [[]] * count
         before = self.ids_before(tag)
         return [self._line(line, encoded, ids, settings, before) for line, ids in zip(divided, given_ids)]
@@ -244,6 +244,12 @@ class Planner:
         in_capitals: bool,
         settings: DecodeConfig,
     ) -> _DividedLine:
+        text = source.strip()
+        if self.memory is not None and not prefix and (known := self.memory.exact(text)) is not None:
+            begin = source.find(text)
+            before, after = LONE_CR.sub(" ", source[:begin]), LONE_CR.sub(" ", source[begin + len(text) :])
+            whole = [(Segment(text, "", known=known), True)]
+            return _DividedLine(source, prefix, protected, before, after, whole)
         before, words, after = self._edges(source, prefix)
         may_stay = self._is_natural and not prefix
         found = self._segments(words, prefix, settings, protected, in_capitals)
@@ -288,7 +294,7 @@ class Planner:
             if segment.lowercased is not None:
                 parts = [self._lowercased(part, line.protected) for part in parts]
             units += self._units(
-                parts, self._encode([part.searched for part in parts]), settings, before, line.protected
+                parts, self.encode([part.searched for part in parts]), settings, before, line.protected
             )
             is_too_long = True
         if units and prefix:  # a given prefix does not count against the limit
@@ -303,7 +309,7 @@ class Planner:
             ]
         return Line(line.source, units, line.before, line.after, is_too_long)
 
-    def _encode(self, texts: Sequence[str]) -> list[Ids]:
+    def encode(self, texts: Sequence[str]) -> list[Ids]:
         """The pieces of source texts; control characters, which no model knows, are read as spaces."""
         return self.tokenizer.encode_src([CONTROL.sub(" ", text) for text in texts])
 
@@ -435,15 +441,14 @@ def _spans(protected: ProtectedText | None, text: str) -> list[tuple[int, int]]:
 
 def _without_cuts(segments: Sequence[Segment], protected: ProtectedText) -> list[Segment]:
     """Neighbouring segments joined where protected text reaches over the boundary between them."""
+    spans = protected.find("".join(segment.text + segment.gap for segment in segments))
     joined: list[Segment] = []
+    start = 0
     for segment in segments:
-        if joined:
-            before = joined[-1]
-            together = before.text + before.gap + segment.text
-            if protected.cuts(together, len(before.text)) or protected.cuts(
-                together, len(before.text + before.gap)
-            ):
-                joined[-1] = Segment(together, segment.gap)
-                continue
+        borders = {start - len(joined[-1].gap), start} if joined else ()
+        start += len(segment.text + segment.gap)
+        if any(begin < border < end for border in borders for begin, end in spans):
+            before = joined.pop()
+            segment = Segment(before.text + before.gap + segment.text, segment.gap)
         joined.append(segment)
     return joined

@@ -44,6 +44,8 @@ def test_ctrl_c_says_how_an_output_is_resumed(cli, monkeypatch, tmp_path):
     assert cli(*words)[::2] == (130, "stopped\n")
     said = "stopped; run it again with --resume to continue\n"
     assert cli(*words, "-o", tmp_path / "out")[::2] == (130, said)
+    for refused in (["--n-best", "3"], ["--memory-out", tmp_path / "new.tmx"]):
+        assert cli(*words, "-o", tmp_path / "out", *refused)[::2] == (130, "stopped\n")
 
 
 def test_help_imports_nothing_slow():

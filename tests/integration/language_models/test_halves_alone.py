@@ -99,6 +99,7 @@ def test_a_text_is_continued_by_any_search(gpt, cli):
     drawn = [cli("complete", gpt, "Die", "--search", "sample", "--seed", seed)[1] for seed in (1, 1, 2)]
     assert drawn[0] == drawn[1] != drawn[2]
     assert cli("complete", gpt, "Die  ♞")[1].startswith("Die  ♞")  # what was given stays as it is
+    assert cli("complete", gpt, "Die ")[1] == cli("complete", gpt, "Die")[1]
     short = cli("complete", gpt, "Die", "--max-length", "1")[1]
     assert len(short) <= len(cli("complete", gpt, "Die")[1])
 

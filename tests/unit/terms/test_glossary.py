@@ -73,6 +73,14 @@ def test_a_translation_has_a_term_in_any_form_or_exactly(glossary, source, trans
     assert glossary.is_rendered(match, translation, exactly=True) is exactly
 
 
+def test_capitals_of_turkish_do_not_count():
+    there = Glossary([Term("ışık", ("light",))], ("tr", "en"))
+    assert found(there, "Işık kapalı") == [("Işık", "light")] and not there.find("işik")
+    back = Glossary([Term("light", ("ışık",))], ("en", "tr"))
+    (match,) = back.find("light")
+    assert back.is_rendered(match, "IŞIK", exactly=True) and back.is_rendered(match, "IŞIK")
+
+
 def test_terms_in_both_sides_of_a_pair_have_the_target_that_is_there(glossary):
     both = glossary.in_both("a company in a house", "ein Unternehmen hier")
     assert [(match.begin, match.targets) for match in both] == [(2, ("Unternehmen",))]

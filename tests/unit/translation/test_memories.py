@@ -42,6 +42,22 @@ def test_a_line_is_looked_for_before_its_sentences(remembering, plain):
     assert both[1].translation.endswith(plain.translate(["The bird sings."])[0].translation)
 
 
+def test_a_bullet_of_the_memory_is_part_of_its_text(plain):
+    pairs = [("- The dog sleeps.", "* Der Hund ruht."), ("1. The cat sleeps.", "1. Die Katze ruht.")]
+    remembering = plain.with_memory(Memory(pairs, ("en", "de")))
+    results = remembering.translate([f" {source} " for source, _ in pairs])
+    assert [result.translation for result in results] == [f" {target} " for _, target in pairs]
+    assert all(result.flags == ["memory"] for result in results)
+
+
+def test_the_score_of_a_line_is_that_of_what_was_searched(remembering, plain):
+    """What the memory had, and what is no text, has no score."""
+    (alone,) = plain.translate(["The bird sings."])
+    for rest in ("The dog sleeps in the garden.", "www.example.com/abc"):
+        (both,) = remembering.translate([f"The bird sings. {rest}"])
+        assert both.score == pytest.approx(alone.score) and alone.score < 0
+
+
 def test_a_given_prefix_is_kept(remembering):
     (result,) = remembering.translate([PAIRS[0][0]], prefixes=["Der"])
     assert result.translation.startswith("Der") and "memory" not in result.flags

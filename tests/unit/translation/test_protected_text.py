@@ -49,12 +49,6 @@ def test_a_match_of_nothing_is_none():
     assert numbers.is_in("See 12") and not numbers.is_in("See")
 
 
-def test_a_match_over_a_boundary_is_found():
-    quoted = ProtectedText(r"`[^`]*`")
-    text = "Type `a. b` now."
-    assert quoted.cuts(text, text.index(" b")) and not quoted.cuts(text, text.index("`"))
-
-
 @pytest.mark.parametrize(
     "pattern, message", [("(", "must be a regular expression"), ("x*", "must not match the empty text")]
 )

@@ -122,6 +122,8 @@ def test_nothing_but_space_is_lost_and_every_part_fits(text, most, count):
         ("en", "zh", "He ran. She sat.", ["甲。", "乙。"], "甲。乙。"),
         ("zh", "en", "甲。乙。", ["A.", "B."], "A. B."),
         ("ja", "zh", "甲。乙。", ["丙。", "丁。"], "丙。丁。"),
+        ("en", "th", "He ran. She sat.", ["เขาวิ่ง", "เธอนั่ง"], "เขาวิ่ง เธอนั่ง"),
+        ("zh", "my", "甲。乙。", ["A", "B"], "A B"),
         ("en", "de", "He ran. She sat.", ["", "Y."], "Y."),
         ("en", "de", "He ran. She sat.", ["X.", ""], "X."),
     ],

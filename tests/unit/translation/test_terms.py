@@ -90,6 +90,15 @@ def test_a_candidate_with_the_terms_wins_and_a_missing_one_is_flagged(reading_te
     )
 
 
+def test_a_term_is_written_within_the_positions_of_the_model(reading_terms):
+    engine = Watching(reading_terms, "Der Hund sieht.")
+    engine.max_positions, engine.writes_phrases = 30, True
+    terms = glossary(dog="Kater", house="Gebäude")
+    translator_of(reading_terms, engine, terms).translate(["The dog sees the old house and a dog " * 2])
+    assert max(request.limit for request in engine.requests) == 30
+    assert any(request.phrases for request in engine.requests)
+
+
 def test_attention_to_terms_belongs_to_the_words_of_the_source(reading_terms):
     pieces = TermPieces.of(reading_terms)
     plain, spans = reading_terms.spans_src("The dog sees.")

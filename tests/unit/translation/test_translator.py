@@ -20,6 +20,7 @@ from transformer_mt.data.vocabulary.tokenizer import EOS, UNK, Tokenizer
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.search.hypothesis import Hypothesis
+from transformer_mt.translation.protected_text import ProtectedText
 from transformer_mt.translation.scoring import Pair, score
 
 ODD = [
@@ -445,6 +446,19 @@ def test_protected_text_that_reaches_over_the_end_of_a_sentence_is_not_divided(t
     table = answering(translator, {"See `a. Be` now.": ["Sieh `a. Be` jetzt."], "It runs.": ["Es läuft."]})
     (result,) = table.translate(["See `a. Be` now. It runs."], protect=r"`[^`]*`")
     assert result.translation == "Sieh `a. Be` jetzt. Es läuft."
+
+
+def test_protected_text_of_several_sentences_is_not_divided(translator):
+    line = "He said %%Go home. Come back. Be good.%% to us. It runs."
+    segments = [unit.segment.text for unit in planned(translator, line, ProtectedText(r"%%.*?%%"))]
+    assert segments == [line.removesuffix(" It runs."), "It runs."]
+    (whole,) = planned(translator, "He ran.  It runs.", ProtectedText(r"\.  I"))
+    assert whole.segment.text == "He ran.  It runs."
+
+
+def planned(translator, line, protected):
+    (found,) = translator.planner.lines([line], None, DecodeConfig(), [protected])
+    return found.units
 
 
 def test_where_nothing_is_protected_the_translation_is_the_same(translator):

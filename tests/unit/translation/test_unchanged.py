@@ -3,6 +3,7 @@
 import pytest
 
 from transformer_mt.runs.folder import RunFolder
+from transformer_mt.text.edges import match_end
 from transformer_mt.translation.translator import Translator
 
 FIXED = [
@@ -80,6 +81,15 @@ def test_an_end_is_matched_where_that_is_asked_for(translator):
         plain, matched = (one.translate([line], align=True)[0] for one in (translator, menu))
         assert matched.translation.rstrip(".!?") == plain.translation.rstrip(".!?")
         assert matched.translation.endswith((".", "!", "?")) is line.endswith(".")
+
+
+def test_texts_that_become_the_same_at_their_ends_are_shown_once(translator):
+    menu = changed(translator, match_ends=True, beam=4)
+    (result,) = menu.translate(["The dog sleeps"], n_best=4)
+    texts = [candidate.translation for candidate in result.n_best]
+    (as_searched,) = changed(translator, beam=4).translate(["The dog sleeps"], n_best=4)
+    ended = [match_end("a", candidate.translation, "de") for candidate in as_searched.n_best]
+    assert texts == list(dict.fromkeys(ended)) and len(texts) < len(ended)
 
 
 def test_a_control_character_is_a_space_with_a_flag(translator):

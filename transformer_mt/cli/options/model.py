@@ -97,8 +97,12 @@ def load_translator(
         folder = exported(RunFolder(folder))
     engine = arguments.engine
     if engine == "auto" and not RunFolder(folder).is_export:
-        # Only torch writes whatever phrase it must; a search again has rules.
-        needs_torch = any(getattr(arguments, name, None) for name in ("glossary", "has_terms", "retry"))
+        # Only torch writes whatever phrase it must; a search again has rules. After a prefix a beam of
+        # CTranslate2 may keep other hypotheses.
+        prefixes = ("prefix", "prefixes") if settings.beam > 1 else ()
+        needs_torch = any(
+            getattr(arguments, name, None) for name in ("glossary", "has_terms", "retry", *prefixes)
+        )
         export = export_to_search(RunFolder(folder), settings, arguments.device, arguments.dtype)
         engine = "torch" if needs_torch or arguments.ensemble or export is None else "auto"
     if engine == "torch" and arguments.device in ("auto", "cpu"):

@@ -39,6 +39,11 @@ def check_options(arguments: argparse.Namespace) -> None:
         raise InputError("standard output is closed; give --output FILE")
 
 
+def may_resume(arguments: argparse.Namespace) -> bool:
+    """Whether the command can be run again with --resume."""
+    return bool(arguments.output and not arguments.memory_out and (arguments.n_best == 1 or arguments.json))
+
+
 def _check_memory_out(arguments: argparse.Namespace) -> None:
     """InputError if the file of new pairs would replace another file of the same job."""
     written = Path(arguments.memory_out).resolve()

@@ -25,6 +25,8 @@ def export_to_search(
         return None
     if any(getattr(settings, key) != getattr(usual, key) for key in _OTHERWISE):
         return None
+    if settings.max_length_ratio < usual.max_length_ratio:
+        return None
     is_one_of_several = int(os.environ.get("WORLD_SIZE", 1)) > 1  # each would use all cores
     if is_one_of_several or importlib.util.find_spec("ctranslate2") is None:
         return None
