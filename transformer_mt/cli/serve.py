@@ -193,6 +193,11 @@ class _Equipment:
             files = [direction for direction, _ in given]
             if len(set(files)) < len(files):
                 raise InputError(Setting(name), " must be one file for each direction, but is several")
+            if served is None and None in files:
+                raise InputError(
+                    Setting(name),
+                    " must be FROM:TO=FILE with --watch, as models may come, but names no direction",
+                )
             if not files or served is None or (len(served) == 1 and files == [None]):
                 continue
             if (wrong := next((direction for direction in files if direction not in served), ())) != ():

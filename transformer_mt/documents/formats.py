@@ -43,15 +43,13 @@ _COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 
 
 MOST_BYTES = 50_000_000
-"""Bytes of a document's text at most: its pieces take fifty times as much memory."""
+"""Bytes of a document's text at most: its pieces take up to ninety times as much memory."""
 
 
-def check_size(count: int, name: str) -> None:
+def check_size(count: int, name: str, most: int = MOST_BYTES) -> None:
     """InputError if a text of so many bytes is too large for a document."""
-    if count > MOST_BYTES:
-        raise InputError(
-            f"{name}: must have at most {MOST_BYTES:,} bytes of text, but has {count:,}; divide it"
-        )
+    if count > most:
+        raise InputError(f"{name}: must have at most {most:,} bytes of text, but has {count:,}; divide it")
 
 
 def format_of(input_name: str | None, output_name: str | None) -> str:

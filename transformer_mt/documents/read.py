@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from transformer_mt.documents.formats import OFFICE, WITH_ENCODING, check_size
+from transformer_mt.documents.formats import MOST_BYTES, OFFICE, WITH_ENCODING, check_size
 from transformer_mt.documents.markup.html_encoding import decode_page
 from transformer_mt.documents.markup.marked_text import BYTE_ORDER_MARK, MarkedText, Piece
 from transformer_mt.documents.office.documents import OfficeDocument
@@ -43,15 +43,20 @@ class Document:
 
 
 def read_document(
-    raw: bytes, format: str, languages: tuple[str, str], name: str, attributes: bool = True
+    raw: bytes,
+    format: str,
+    languages: tuple[str, str],
+    name: str,
+    attributes: bool = True,
+    most_bytes: int = MOST_BYTES,
 ) -> Document:
-    """A file of one of FORMATS but lines of text, `html` say. InputError if it is none. `languages` are those
-    of the translation; for `attributes` see parse_html.
+    """A file of one of FORMATS but lines of text, `html` say. InputError if it is none, or has more than
+    `most_bytes` of text. `languages` are those of the translation; for `attributes` see parse_html.
     """
     if format in OFFICE:
         office = OfficeDocument.read(raw, format, languages[0], name)
-        return Document(office.pieces(), office=office)
-    check_size(len(raw), name)
+        return Document(office.pieces(most_bytes), office=office)
+    check_size(len(raw), name, most_bytes)
     encoding, is_ascii = "utf-8", False
     is_utf_16 = raw.startswith((b"\xff\xfe", b"\xfe\xff"))
     if not (format in WITH_ENCODING and is_utf_16):  # which browsers read

@@ -17,12 +17,16 @@ _NAME_BYTES = 150
 _NO_NAME = re.compile(r"[^\w. -]+")
 
 
+def _new_folder() -> TemporaryDirectory[str]:
+    return TemporaryDirectory(prefix="transformer_mt-files-", ignore_cleanup_errors=True)
+
+
 class TranslatedFiles:
     """Files by names that nobody can guess, in a folder that ends with the server."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._folder = TemporaryDirectory(prefix="transformer_mt-files-")
+        self._folder = _new_folder()
         self._kept: dict[str, tuple[float, int]] = {}
         """The time and the size of each file, the oldest first."""
         self._lock = threading.Lock()  # files are added in threads
@@ -33,11 +37,23 @@ class TranslatedFiles:
         stem = _NO_NAME.sub("_", path.stem).encode()[:_NAME_BYTES].decode(errors="ignore")
         kept = f"{stem.strip('. ') or 'file'}_{target}{_NO_NAME.sub('', path.suffix)}"
         own = f"{secrets.token_urlsafe(16)}.{kept}"
-        (Path(self._folder.name) / own).write_bytes(content)
+        with self._lock:
+            if not Path(self._folder.name).is_dir():  # somebody has cleaned the folder around it
+                self._folder, self._kept = _new_folder(), {}
+        path = Path(self._folder.name) / own
+        try:
+            path.write_bytes(content)
+        except OSError:
+            path.unlink(missing_ok=True)
+            raise
         with self._lock:
             self._forget()
             self._kept[own] = self._clock(), len(content)
         return own
+
+    def close(self) -> None:
+        """Remove all files."""
+        self._folder.cleanup()
 
     def find(self, name: str) -> tuple[Path, str] | None:
         """The file and the name it has for people; None if there is none, or no longer."""

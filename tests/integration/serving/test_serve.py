@@ -171,6 +171,13 @@ def test_a_connection_that_says_nothing_is_closed(tiny_run, served):
                 connection.sendall(b"POST /translate HT")
                 while connection.recv(1000):  # the rest of the answer before, then the end
                     pass
+        # A body that goes on after its answer.
+        with socket.create_connection((found[1], int(found[2])), timeout=60) as connection:
+            connection.sendall(b"POST /nothing HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n")
+            assert connection.recv(1000).startswith(b"HTTP/1.1 404")
+            connection.sendall(b"x")
+            while connection.recv(1000):
+                pass
         process.kill()
 
 
@@ -196,7 +203,9 @@ def test_a_client_that_does_not_read_its_answer_is_disconnected(tiny_run):
             assert process.wait(30) is not None
 
 
-def test_a_signal_ends_it_when_what_was_accepted_is_done(tiny_run):
+def test_a_signal_ends_it_when_what_was_accepted_is_done(tiny_run, monkeypatch, tmp_path):
+    """And removes the files that wait to be fetched."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     server = Served(tiny_run)
     lines = "\n".join(src for src, _ in toy.generate("train", 300))
     answers = []
@@ -215,6 +224,7 @@ def test_a_signal_ends_it_when_what_was_accepted_is_done(tiny_run):
         client.join(60)
     assert (status, error) == (128 + signal.SIGTERM, "stopped\n")
     assert [answer.count("\n") for answer in answers] == [299] * 4
+    assert list(tmp_path.glob("transformer_mt-files-*")) == []
 
 
 def _connections(pid):
@@ -230,6 +240,14 @@ def _connections(pid):
         (["--trusted-proxy", "proxy"], "--trusted-proxy must be an address or a network, such as 10.0.0.0/8"),
         (["--watch", "no/folder"], "--watch no/folder: must be a folder with a folder for each model"),
         (["--port", "abc"], "--port must be a whole number from 0 to 65535, but is abc"),
+        (
+            ["--host", "127.0..1"],
+            "127.0..1:5000: must be an address this machine can listen on, but is not (",
+        ),
+        (
+            ["--watch", ".", "--glossary", "terms.tsv"],
+            "--glossary must be FROM:TO=FILE with --watch, as models may come, but names no direction",
+        ),
         (
             ["--cors", "example.org"],
             "--cors must begin with http:// or https://, or be *, but is example.org",

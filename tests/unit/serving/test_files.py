@@ -1,7 +1,9 @@
 """Files through the server, as clients of LibreTranslate send them."""
 
+import asyncio
 import json
 import re
+import shutil
 
 import pytest
 
@@ -9,7 +11,7 @@ pytest.importorskip("starlette")
 
 from starlette.testclient import TestClient
 
-from tests.unit.documents.office_files import random_file
+from tests.unit.documents.office_files import random_file, zipped
 from tests.unit.documents.test_office_property import members
 from tests.unit.documents.upper_case import capitals, upper_case_translator
 from tests.unit.serving.models import directions_of
@@ -134,6 +136,72 @@ def test_a_file_waits_for_half_an_hour_and_has_a_name_nobody_can_guess():
     assert files.find(second) is None and not path.exists()
 
 
+def test_the_address_of_a_file_is_one_that_programs_can_fetch(client):
+    address = send(client, "Mein Bericht für Ü.txt", b"a").json()["translatedFileUrl"]
+    assert address.isascii() and " " not in address
+    assert client.get(address).content == b"A"
+
+
+def test_translated_files_end_with_the_server_and_survive_a_cleaner(monkeypatch):
+    files = TranslatedFiles()
+    path = files.find(files.add(b"1", "a.txt", "de"))[0]
+    shutil.rmtree(path.parent)
+    name = files.add(b"2", "a.txt", "de")
+    path = files.find(name)[0]
+    assert path.read_bytes() == b"2"
+
+    def full(self, content):
+        with self.open("wb") as file:
+            file.write(content[:1])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pathlib.Path.write_bytes", full)
+    with pytest.raises(OSError):
+        files.add(b"34", "b.txt", "de")
+    assert list(path.parent.iterdir()) == [path]
+    files.close()
+    assert not path.parent.exists()
+
+
+def test_clients_without_a_key_do_not_keep_out_those_with_one(directions):
+    """A key in the form is known only when the file is here."""
+    keys = ApiKeys([("secret", None)])
+    app = build_app(directions, Limits(), keys)
+
+    async def waits(scope, count):
+        reads = [0]
+
+        async def receive():
+            reads[0] += 1
+            await asyncio.sleep(30)
+
+        tasks = [asyncio.ensure_future(app(scope, receive, None)) for _ in range(count)]
+        await asyncio.sleep(0.1)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return reads[0]
+
+    form = (b"content-type", b"multipart/form-data; boundary=x")
+    scope = {"type": "http", "method": "POST", "path": "/translate_file", "query_string": b""}
+    unknown = {**scope, "headers": [form]}
+    known = {**scope, "headers": [form, (b"authorization", b"Bearer secret")]}
+
+    async def both():
+        first = asyncio.ensure_future(waits(unknown, 30))
+        await asyncio.sleep(0.02)
+        return await waits(known, 30), await first
+
+    assert asyncio.run(both()) == (20, 10)
+
+
+def test_a_small_file_with_much_text_is_refused(client):
+    text = b"<w:p><w:r><w:t>a b</w:t></w:r></w:p>" * 300_000
+    members = {"word/document.xml": b'<w:document xmlns:w="W"><w:body>' + text + b"</w:body></w:document>"}
+    answer = send(client, "a.docx", zipped(members))
+    assert answer.status_code == 400 and "at most 10,000,000 bytes of text" in answer.json()["error"]
+
+
 def test_suggestions_are_kept_if_the_owner_wants_them(directions, tmp_path):
     better = {"q": "a dog", "s": "ein Hund", "source": "en", "target": "de"}
     refused = client_of(directions).post("/suggest", json=better)
@@ -201,7 +269,7 @@ def test_a_request_may_use_another_code(client):
 
 def test_the_api_describes_itself(client):
     spec = client.get("/spec").json()
-    assert spec["openapi"] == "3.0.3" and client.post("/spec").status_code == 405
+    assert spec["openapi"] == "3.1.0" and client.post("/spec").status_code == 405
     translate = spec["paths"]["/translate"]["post"]["requestBody"]["content"]["application/json"]["schema"]
     assert {"q", "source", "target"} == set(translate["required"])
     assert "glossary" in translate["properties"]

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from transformer_mt.documents.formats import check_size
+from transformer_mt.documents.formats import MOST_BYTES, check_size
 from transformer_mt.documents.markup.html import parse_html
 from transformer_mt.documents.markup.html_encoding import decode_page
 from transformer_mt.documents.markup.marked_text import MarkedText, Piece
@@ -70,10 +70,10 @@ class OfficeDocument:
             raise InputError(f"{name}: must be a .{format} document with {_shown(kind.needs)}, but has none")
         return cls(members, kind, name)
 
-    def pieces(self) -> list[Piece]:
-        """All texts of the document, its members apart."""
+    def pieces(self, most_bytes: int = MOST_BYTES) -> list[Piece]:
+        """All texts of the document, its members apart. InputError for more than `most_bytes` of text."""
         pieces: list[Piece] = []
-        check_size(sum(len(member.content) for member in self._with_text()), self.name)
+        check_size(sum(len(member.content) for member in self._with_text()), self.name, most_bytes)
         for member in self._with_text():
             name = f"{self.name}/{member.info.filename}"
             pieces += [*self.kind.parse(decode_page(member.content, name)[0], name), _BETWEEN]

@@ -10,9 +10,6 @@ from transformer_mt.serving.http.answers import too_many
 from transformer_mt.serving.http.limits import ApiKeys, Limits, RequestRate
 from transformer_mt.serving.http.requests import parse, read_body
 
-# Wrong keys of one address, where requests have no limit.
-_GUESSES_PER_MINUTE = 60
-
 
 class Admission:
     """Checks requests before they are worked on."""
@@ -37,18 +34,20 @@ class Admission:
         """403 without a key where one is needed, in the body or as `Authorization: Bearer`; 429 above the
         rate.
         """
-        scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        if api_key is None and scheme.lower() == "bearer":
-            api_key = token.strip()
+        api_key = _bearer(request) if api_key is None else api_key
         client = request.client.host if request.client else ""
         per_minute = self.limits.requests_per_minute
         if self.keys is not None:
             found = self.keys.find(api_key or "")
             if found is None:
-                self._check_rate(client, per_minute or _GUESSES_PER_MINUTE)
+                self._check_rate(client, per_minute)
                 raise HTTPException(403, "api_key must be one that this server knows")
             client, per_minute = found[0], per_minute if found[1] is None else found[1]
         self._check_rate(client, per_minute)
+
+    def knows(self, request: Request) -> bool:
+        """Whether the head of the request says that its client may ask."""
+        return self.keys is None or self.keys.find(_bearer(request) or "") is not None
 
     def check_lines(self, texts: Sequence[str], one_each: bool = False) -> None:
         """400 with more lines than may wait to be translated; with `one_each` with more texts."""
@@ -62,3 +61,9 @@ class Admission:
         """429 if the client has made its requests of this minute."""
         if per_minute and (wait := self._rate.seconds_to_wait(client, per_minute)):
             raise too_many(f"at most {per_minute} requests per minute are answered", wait)
+
+
+def _bearer(request: Request) -> str | None:
+    """The key in the head of a request."""
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else None

@@ -11,6 +11,7 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import Route
 
 from transformer_mt.serving.directions import Directions
+from transformer_mt.serving.files import TranslatedFiles
 from transformer_mt.serving.http.admission import Admission
 from transformer_mt.serving.http.answers import client_disconnected, error_response
 from transformer_mt.serving.http.file_routes import FileRoutes
@@ -28,13 +29,16 @@ def build_app(
     origins: Sequence[str] = (),
     suggestions: Path | None = None,
     metrics: bool = False,
+    translated_files: TranslatedFiles | None = None,
 ) -> Starlette:
     """The ASGI application. Pages of the `origins` may use it from a browser (CORS). Better translations that
-    are suggested become lines of the file of `suggestions`. `metrics` are answered at /metrics.
+    are suggested become lines of the file of `suggestions`. `metrics` are answered at /metrics. Translated
+    files wait in `translated_files`, by default in a folder that ends with the application.
     """
     admission = Admission(limits, keys)
     texts = TextRoutes(directions, admission, suggestions)
-    files, info = FileRoutes(directions, admission), InfoRoutes(directions, admission, suggestions)
+    files = FileRoutes(directions, admission, translated_files or TranslatedFiles())
+    info = InfoRoutes(directions, admission, suggestions)
     routes = [
         Route("/translate", texts.translate, methods=["POST"]),
         Route("/details", texts.details, methods=["POST"]),

@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import PurePath
 from typing import Any
+from urllib.parse import quote
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -23,8 +24,12 @@ from transformer_mt.serving.http.languages import chain_of, detect_source, with_
 from transformer_mt.serving.http.requests import FileBody, parse_file, read_body
 from transformer_mt.serving.texts import Progress, translate_document
 
-_FILES_AT_ONCE, _UPLOADS = 2, 20
-"""Files that are translated at a time, and that are in memory; the others wait."""
+_FILES_AT_ONCE, _UPLOADS, _UNKNOWN_UPLOADS = 2, 20, 10
+"""Files that are translated at a time; files in memory, and with them those of clients whose key is not known
+before they are read. The others wait.
+"""
+_MOST_TEXT = 10_000_000
+"""Bytes of text in a file, or as many as a file may have: its pieces take ninety times as much memory."""
 _FORM_BYTES = 10_000
 """Bytes that a form may have besides its file."""
 _DETECTED_CHARACTERS = 10_000
@@ -39,9 +44,10 @@ _HEARTBEAT = 15.0
 class FileRoutes:
     """POST /translate_file and GET /download_file."""
 
-    def __init__(self, directions: Directions, admission: Admission) -> None:
-        self._directions, self._admission, self._files = directions, admission, TranslatedFiles()
+    def __init__(self, directions: Directions, admission: Admission, files: TranslatedFiles) -> None:
+        self._directions, self._admission, self._files = directions, admission, files
         self._uploads, self._turns = asyncio.Semaphore(_UPLOADS), asyncio.Semaphore(_FILES_AT_ONCE)
+        self._unknown_uploads = asyncio.Semaphore(_UNKNOWN_UPLOADS)
         # Threads of their own: a document whose client has gone is still read to its end.
         self._readers = ThreadPoolExecutor(_FILES_AT_ONCE, thread_name_prefix="read")
 
@@ -53,7 +59,8 @@ class FileRoutes:
         if not most:
             raise HTTPException(403, "files are not translated by this server")
         async with AsyncExitStack() as held:
-            await held.enter_async_context(self._uploads)
+            is_known = self._admission.knows(request)
+            await held.enter_async_context(self._uploads if is_known else self._unknown_uploads)
             body = await read_body(request, self._admission.limits, most + _FORM_BYTES)
             asked, raw, name = await parse_file(request, body)
             del body
@@ -120,7 +127,8 @@ class FileRoutes:
 
         async def read(content: bytes, source: str) -> Document:
             languages = source, asked.target
-            work = partial(read_document, content, format, languages, name)
+            most = max(_MOST_TEXT, self._admission.limits.file_bytes)
+            work = partial(read_document, content, format, languages, name, most_bytes=most)
             return await asyncio.get_running_loop().run_in_executor(self._readers, work)
 
         async with self._turns, AsyncExitStack() as used:
@@ -142,5 +150,5 @@ class FileRoutes:
                 document = await read(content, source) if step else document
                 content = await translate_document(batcher, document, asked.wishes, progress)
         kept = await asyncio.to_thread(self._files.add, content, name, asked.target)
-        found = {"translatedFileUrl": str(request.url_for("download_file", name=kept))}
+        found = {"translatedFileUrl": str(request.url_for("download_file", name=quote(kept)))}
         return {**found, "pivotLanguage": chain.pivot} if chain.pivot else found

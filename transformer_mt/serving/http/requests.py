@@ -57,10 +57,14 @@ def _terms(glossary: Glossary) -> tuple[Term, ...]:
     return tuple(Term(source, tuple(filter(str.strip, targets))) for source, targets in each.items())
 
 
+Texts = Annotated[list[str], Field(fail_fast=True)]
+"""Several texts; the first that is none is enough to refuse them."""
+
+
 class TranslateBody(_Body):
     """The body of POST /translate."""
 
-    q: str | list[str]
+    q: str | Texts
     source: str
     target: str
     format: Literal["text", "html"] = "text"
@@ -84,7 +88,7 @@ class TranslateBody(_Body):
 class DetectBody(_Body):
     """The body of POST /detect."""
 
-    q: str | list[str]
+    q: str | Texts
 
     @property
     def texts(self) -> list[str]:
@@ -187,7 +191,7 @@ async def parse(request: Request, body: bytes, kind: type[_Body]) -> Any:
     elif content_type == "application/x-www-form-urlencoded" or (not body and query):
         fields = _fields([*_urlencoded(query), *_urlencoded(body)])
     else:
-        fields = _json(body)
+        fields = _fields(_urlencoded(query)) | _json(body)
     return _validated(fields, kind)
 
 

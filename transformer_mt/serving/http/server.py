@@ -14,6 +14,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.messages import say
 from transformer_mt.serving.batcher import start_batcher
+from transformer_mt.serving.files import TranslatedFiles
 from transformer_mt.serving.http.app import build_app
 from transformer_mt.serving.http.limits import ApiKeys, Limits
 from transformer_mt.serving.models import Models, Offer
@@ -34,8 +35,8 @@ _WRITE_SECONDS = 30.0
 
 
 class _Protocol(H11Protocol):
-    """A connection that is closed if it does not send the whole head of a request in time, or does not read
-    its answer in time.
+    """A connection that is closed if it does not send the whole head of a request in time, goes on sending a
+    body after its answer, or does not read its answer in time.
     """
 
     _timer: asyncio.TimerHandle | None = None
@@ -47,7 +48,9 @@ class _Protocol(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        if self.conn.their_state is not h11.IDLE:  # the head is whole
+        is_answered = self.cycle is not None and self.cycle.response_complete
+        is_waited_for = self.conn.their_state is h11.SEND_BODY and not is_answered
+        if is_waited_for or self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
             self._stop_timer()
         elif self._timer is None:
             self._timer = self.loop.call_later(_HEADER_SECONDS, self.transport.close)
@@ -111,10 +114,12 @@ def serve(service: Service, host: str, port: int) -> None:
         service.offers_of,
         service.unload_after,
     )
+    files = TranslatedFiles()
     try:
         app = build_app(
-            models.directions, limits, service.keys, service.origins, service.suggestions, service.metrics
-        )
+            models.directions, limits, service.keys, service.origins, service.suggestions, service.metrics,
+            files,
+        )  # fmt: skip
         config = uvicorn.Config(
             app, http=_Protocol, ws="none", lifespan="off", log_level="warning", access_log=False,
             server_header=False, proxy_headers=bool(service.proxies),
@@ -127,6 +132,7 @@ def serve(service: Service, host: str, port: int) -> None:
         say(f"translating {', '.join(pairs) or 'nothing yet'} at http://{shown}:{address[1]}; Ctrl-C ends it")
         uvicorn.Server(config).run(sockets=[listener])
     finally:
+        files.close()
         models.close()
 
 
@@ -162,9 +168,10 @@ def _open_socket(host: str, port: int) -> socket.socket:
         listener.bind(found[0][4])
         listener.listen(2048)
         return listener
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "no name of a machine"
         raise InputError(
-            f"{host}:{port}: must be an address this machine can listen on, but is not ({error.strerror}); "
+            f"{host}:{port}: must be an address this machine can listen on, but is not ({reason}); "
             "give another ",
             Setting("host"),
             " or ",

@@ -11,7 +11,9 @@ from transformer_mt.version import __version__
 _TEXTS = {"oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
 _ERRORS = {
     "400": "the request has a mistake", "403": "a key is needed, or the server does not do this",
-    "413": "the request is too large", "429": "too many requests; Retry-After says when to ask again",
+    "408": "the request took too long", "413": "the request is too large",
+    "429": "too many requests; Retry-After says when to ask again",
+    "503": "too many connections, or no translation in time",
 }  # fmt: skip
 
 
@@ -77,7 +79,7 @@ def openapi() -> dict[str, Any]:
     for path, (summary, found) in _GETS.items():
         paths[path] = {"get": {"summary": summary, "responses": _answers(found, errors=False)}}
     return {
-        "openapi": "3.0.3",
+        "openapi": "3.1.0",
         "info": {
             "title": "transformer_mt",
             "version": __version__,

@@ -86,7 +86,8 @@ async function translateFile({ file, stop, bar, source, target }) {
   });
   if (!response.ok) {
     if (response.status === 403) $("key-row").hidden = false;
-    throw new Error((await response.json()).error);
+    const said = await response.json().catch(() => ({})); // a proxy may answer in other ways
+    throw new Error(said.error || `the answer was ${response.status} ${response.statusText}`.trim());
   }
   for await (const line of linesOf(response)) {
     const said = JSON.parse(line);

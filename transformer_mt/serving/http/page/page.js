@@ -17,6 +17,7 @@ const FLAGS = {
   missing_url: "A web or mail address of the source is missing in the translation.",
 };
 const WAIT_MS = 250; // after the last key
+const RETRY_MS = 5000; // while there is no model
 const ALTERNATIVES = 3;
 const LARGEST_MAP = 80; // words of a side
 
@@ -37,6 +38,11 @@ async function start() {
     return fail("The server does not answer. Reload the page to try again.");
   }
   const sources = languages.filter((language) => language.targets.length);
+  if (!sources.length) {
+    setTimeout(start, RETRY_MS);
+    return fail("This server has no model yet.");
+  }
+  say("");
   fill(sourceLang, sources);
   if (sources.length > 1) sourceLang.add(new Option("Detect language", "auto"), 0);
   sourceLang.selectedIndex = 0;
@@ -155,9 +161,9 @@ async function translate() {
   }
   if (number !== newest) return;
   if (response.ok) return show(answer.lines, answer.detectedLanguage, body.q);
-  if (response.status === 403) {
+  if (response.status === 403 && $("key-row").hidden) {
     $("key-row").hidden = false;
-    $("key").focus();
+    if (document.activeElement !== source) $("key").focus(); // nor what is typed would be the key
   }
   fail(`Not translated: ${answer.error}.`);
 }
