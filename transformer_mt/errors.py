@@ -1,5 +1,5 @@
-"""The two errors a user meets. Each is one sentence: what must be, what is, what to do. And what to do about
-errors of the system.
+"""The two errors a user meets, each one sentence: what must be, what is, what to do; and advice for errors of
+the operating system.
 """
 
 import errno

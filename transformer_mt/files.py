@@ -15,11 +15,14 @@ def write_text(path: Path, text: str) -> None:
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Write `content` atomically; several processes may do so at once."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
     try:
         temporary.write_bytes(content)
         fsync(temporary)
         temporary.replace(path)
+    except OSError as error:
+        error.filename, error.filename2 = str(path), None
+        raise
     finally:
         temporary.unlink(missing_ok=True)
 

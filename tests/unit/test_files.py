@@ -1,5 +1,6 @@
 """Small files are written whole, whatever else happens."""
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -15,15 +16,16 @@ def test_several_writers_of_a_file_do_not_disturb_each_other(tmp_path):
             list(pool.map(lambda text: write_text(tmp_path / "a", text), texts))
             assert (tmp_path / "a").read_text() in texts
     assert [file.name for file in tmp_path.iterdir()] == ["a"]
+    write_text(tmp_path / ("b" * 250), "a long name")
 
 
 def test_a_write_that_fails_leaves_the_old_file_and_no_other(tmp_path, monkeypatch):
     write_text(tmp_path / "a", "old")
 
     def full(path):
-        raise OSError(28, "No space left on device")
+        raise OSError(28, "No space left on device", str(path))
 
     monkeypatch.setattr("transformer_mt.files.fsync", full)
-    with pytest.raises(OSError):
+    with pytest.raises(OSError, match=re.escape(str(tmp_path / "a"))):
         write_text(tmp_path / "a", "new")
     assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("a", "old")]

@@ -96,10 +96,11 @@ def _compare(arguments: argparse.Namespace) -> int:
     files_of_sets(arguments)  # refused before any work
     if arguments.html and not Path(arguments.html).absolute().parent.is_dir():
         raise InputError(f"{arguments.html}: must be in a folder that exists")
-    from transformer_mt.evaluation.comparison import compare
+    from transformer_mt.evaluation.comparison import check_names, compare
     from transformer_mt.importing.model_folder import run_of
 
     named = _systems(arguments.systems)
+    check_names([system.name for system in named], arguments.significance)
     folder = next((run_of(system.paths[0]) for system in named if system.is_model), None)
     config = folder.config() if folder else None
     metrics = _metrics(arguments, config)

@@ -18,7 +18,7 @@ from transformer_mt.errors import InputError
 from transformer_mt.files import missing
 from transformer_mt.messages import say
 
-_WHOLE = (*CORPORA, "init_from")
+_WHOLE = (*CORPORA, "init_from", "data.new_languages")
 """Keys that are replaced and not merged: the keys of two kinds of a value are no kind of it."""
 
 _RENAMED = {"tokenizer.sampling": "tokenizer.bpe_dropout"}

@@ -46,10 +46,10 @@ MOST_BYTES = 50_000_000
 """Bytes of a document's text at most: its pieces take up to ninety times as much memory."""
 
 
-def check_size(count: int, name: str, most: int = MOST_BYTES) -> None:
-    """InputError if a text of so many bytes is too large for a document."""
+def check_size(count: int, name: str, most: int = MOST_BYTES, what: str = "text") -> None:
+    """InputError if a text of `count` bytes is too large for a document."""
     if count > most:
-        raise InputError(f"{name}: must have at most {most:,} bytes of text, but has {count:,}; divide it")
+        raise InputError(f"{name}: must have at most {most:,} bytes of {what}, but has {count:,}; divide it")
 
 
 def format_of(input_name: str | None, output_name: str | None) -> str:

@@ -73,6 +73,12 @@ class Comparison:
         return next(c for c in self.cells if (c.test, c.system, c.metric) == (test, system, metric))
 
 
+def check_names(names: Sequence[str], test: str) -> None:
+    """InputError where randomisation is asked for with several runs of a system; a name stands for each."""
+    if test == "randomisation" and len(set(names)) < len(names):
+        raise InputError("randomisation must compare single runs, but a system has several; use bootstrap")
+
+
 def compare(
     tests: Sequence[EvaluationSet],
     systems: Sequence[System],
@@ -85,8 +91,7 @@ def compare(
 
     Raises InputError where randomisation is asked for with several runs of a system.
     """
-    if test == "randomisation" and any(len(system.runs) > 1 for system in systems):
-        raise InputError("randomisation must compare single runs, but a system has several; use bootstrap")
+    check_names([system.name for system in systems for _ in system.runs], test)
     cells: list[Cell] = []
     signatures: dict[tuple[str, str], None] = {}
     statistics: dict[tuple[str, str, str], list[Statistics]] = {}

@@ -1,5 +1,6 @@
 """The whole way of back-translation in one file: models that translate, synthetic pairs, forward model."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,7 @@ from transformer_mt.experiments.synthetic import (
     make_corpus,
     with_corpora,
 )
+from transformer_mt.export.own_export import make_own_export
 from transformer_mt.files import digest
 from transformer_mt.locks import set_aside, start_over
 from transformer_mt.messages import say
@@ -122,7 +124,10 @@ def run_chain(path: Path, out: Path | None, fresh: bool = False) -> Path:
     corpora = [_made(step, chain, forward, folder) for step in steps]
     del steps  # the memory of their texts is for the training
     _set_other_aside(folder / "forward", [Path(corpus.file) for corpus in corpora])
-    return train(with_corpora(forward, [*forward.data.entries, *corpora]), folder / "forward")
+    trained = train(with_corpora(forward, [*forward.data.entries, *corpora]), folder / "forward")
+    if forward.train.export and os.environ.get("RANK", "0") == "0":
+        make_own_export(RunFolder(trained))
+    return trained
 
 
 def _check_folder_and_rules(chain: ChainConfig, folder: Path, forward: Config, fresh: bool) -> None:

@@ -35,6 +35,7 @@ from transformer_mt.experiments.synthetic import (
 from transformer_mt.experiments.warm_start import check_warm_start, warm_started
 from transformer_mt.export.ctranslate2_support import reasons_against
 from transformer_mt.export.export import export
+from transformer_mt.export.own_export import make_own_export
 from transformer_mt.export.to_ctranslate2 import ToCTranslate2
 from transformer_mt.files import write_text
 from transformer_mt.locks import start_over
@@ -100,11 +101,13 @@ def distill(plan: Plan, config: Config, out: Path | None, fresh: bool = False) -
             config = warm_started(plan.teachers[0], config, folder / "warm_start")
     # Only what is given: a parent or a vocabulary may decide the rest.
     config = Config.model_validate(ranks.broadcast(config.model_dump(exclude_unset=True)))
-    entries = _distilled_entries(plan, more_text, config.data, folder, ranks)
+    entries = _distilled_entries(plan, more_text, config, folder, ranks)
     ranks.leave()
     train(with_corpora(config, entries), folder)
     if not ranks.is_rank_zero:
         return ""
+    if config.train.export:
+        make_own_export(RunFolder(folder))
     refused = _export(folder)
     models = {"teacher": list(plan.teachers), "student": [folder]}
     if refused is None:
@@ -230,12 +233,13 @@ def _is_export_of(run: RunFolder, exported: RunFolder) -> bool:
 
 
 def _distilled_entries(
-    plan: Plan, more_text: TextSource | None, data: DataConfig, folder: Path, ranks: Ranks
+    plan: Plan, more_text: TextSource | None, config: Config, folder: Path, ranks: Ranks
 ) -> list[Corpus]:
     """The student's training entries: the teachers' translations of the sources of the config's entries and
     of `more_text`, and where asked the entries themselves.
     """
     found: list[Corpus] = []
+    data, device = config.data, config.train.device
     entries = data.entries
     for number, entry in enumerate(entries, start=1):
         if entry.is_text:  # it is learned from as it stands
@@ -243,23 +247,30 @@ def _distilled_entries(
             continue
         file = folder / ("distilled.jsonl" if len(entries) == 1 else f"distilled-{number}.jsonl")
         languages = data.languages_of(entry)
-        columns = _translate(plan, TextSource.of_corpora(data, [entry]), entry.tag, languages, file, ranks)
+        text = TextSource.of_corpora(data, [entry])
+        columns = _translate(plan, device, text, entry.tag, languages, file, ranks)
         kept = entry.model_dump(include=set(Corpus.model_fields), exclude={"filter", "reverse", "documents"})
         kept |= {"source_lang": languages[0], "target_lang": languages[1]}
         found.append(FileCorpus(**kept, file=str(file), columns=list(columns), filter=FilterConfig()))
     if more_text is not None:
         file, languages = folder / "distilled-text.jsonl", (data.source_lang, data.target_lang)
-        columns = _translate(plan, more_text, None, languages, file, ranks)
+        columns = _translate(plan, device, more_text, None, languages, file, ranks)
         found.append(FileCorpus(name="text", file=str(file), columns=list(columns), filter=FilterConfig()))
     return [*found, *(entry for entry in entries if plan.with_references and not entry.is_text)]
 
 
 def _translate(
-    plan: Plan, text: TextSource, tag: str | None, languages: tuple[str, str], file: Path, ranks: Ranks
+    plan: Plan,
+    device: str,
+    text: TextSource,
+    tag: str | None,
+    languages: tuple[str, str],
+    file: Path,
+    ranks: Ranks,
 ) -> tuple[str, str]:
     """Write the corpus `file`; its columns, which are the languages as the teacher calls them."""
     first, *others = plan.teachers
-    translator = Translator.load(first, ensemble=others).for_set(languages)
+    translator = Translator.load(first, device, ensemble=others).for_set(languages)
     tag = _known_tag(tag, translator)
     task = SyntheticCorpusTask(translator, plan.teachers, text, True, plan.choice, tag)
     if counts := make_corpus(task, file, ranks):
@@ -277,7 +288,10 @@ def _measure(name: str, folders: Sequence[Path], test: EvaluationSet, rules: Eva
     keep_freed_memory(one_heap=True)
     first, *others = folders
     assert test.languages is not None
-    translator = Translator.load(first, device="cpu", ensemble=others).for_set(test.languages)
+    # All that are no exports by one engine: a teacher may have an export of its own, its student not yet.
+    engine = "auto" if RunFolder(first).is_export else "torch"
+    loaded = Translator.load(first, device="cpu", engine=engine, ensemble=others)
+    translator = loaded.for_set(test.languages)
     files = [RunFolder(folder).model_file for folder in folders]
     return _timed(name, translator, test, rules, sum(file.stat().st_size for file in files if file) / 1e6)
 
@@ -295,7 +309,8 @@ def _timed(
     metrics = build_metrics(rules, translator.target_lang, _MEASURED)
     translations = [result.translation for result in results]
     bleu, chrf = corpus_scores(metrics, test.sources, translations, test.references)
-    return Row(name, bleu, chrf, translator.searched, megabytes, len(results) / seconds)
+    searched = f"{name}: {translator.searched} by {translator.engine.name} in {translator.engine.dtype}"
+    return Row(name, bleu, chrf, searched, megabytes, len(results) / seconds)
 
 
 def _table(rows: Sequence[Row]) -> str:

@@ -106,13 +106,14 @@ def _touches_training(job: Job) -> bool:
     data, run = job.config.data, RunFolder(job.folder)
     before, now = set[int](), set[int]()
     for i, corpus in enumerate(data.test):
+        if corpus.is_held_out:  # of the training corpora themselves
+            continue
         file = run.translations_file(f"test-{i}")
         if not file.exists():
             return True
         sentences = set_of_file(file).sentences
         before |= _keys(sentences)
-        if not corpus.is_held_out:
-            now |= _keys(read_set(corpus, data.languages, run.path, "test"))
+        now |= _keys(read_set(corpus, data.languages, run.path, "test"))
     differs = before ^ now
     if not differs:
         return False

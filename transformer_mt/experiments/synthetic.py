@@ -6,7 +6,7 @@ sources. Distillation (Kim and Rush 2016): the text is of the source language, t
 
 import hashlib
 import json
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, count, islice
@@ -76,6 +76,8 @@ class TextSource:
     @classmethod
     def of_files(cls, files: Sequence[Path]) -> "TextSource":
         """The lines of files, one after the other."""
+        for file in files:  # what cannot be read is found before hours of work
+            deque(read_lines(file), maxlen=0)
         sizes = [count_lines(str(file)) for file in files]
         total = None if None in sizes else sum(size for size in sizes if size is not None)
         return cls(lambda: chain.from_iterable(map(read_lines, files)), digest(*files), total)

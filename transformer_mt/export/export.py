@@ -44,7 +44,8 @@ def export(
     with unproven_folder(out) as unproven:
         target.write(trained, unproven)
         _write_metadata(unproven, target.metadata(config))
-        ours = Translator.of_config(trained.model, trained.tokenizer, config)
+        proven = config.decode.model_copy(update=target.proof_settings)
+        ours = Translator.of_config(trained.model, trained.tokenizer, config, proven)
         proof = prove(ours, target, unproven, sentences)
         facts = card_facts(run, config, proof, license)
         write_text(unproven / "README.md", model_card(facts, run, config, target, out.name))

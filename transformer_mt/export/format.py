@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from transformer_mt.config import Config, DataConfig, DecodeConfig
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
@@ -49,6 +49,8 @@ class ExportFormat(Protocol):
     """What to do where a model cannot be exported."""
     quantization: str
     """How weights are stored: float32 or one of CTranslate2's others."""
+    proof_settings: ClassVar[dict[str, Any]]
+    """Settings of the search with which the proof is made; the others are the run's."""
 
     def supported_settings(self, settings: DecodeConfig) -> tuple[DecodeConfig, list[str]]:
         """(the settings, unsupported ones replaced by the value this format always has; the names of

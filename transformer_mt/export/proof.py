@@ -27,6 +27,7 @@ _PROBES = 200
 _IDENTICAL = 0.995  # of the lines, in float32
 # Between the scores of identical lines, in float32; relative where a score is larger than one, as of a sum.
 _SCORES = 1e-3
+_FEW_WORDS = 4
 _BLEU = 95.0  # of a quantised model's output against ours
 
 
@@ -113,11 +114,14 @@ def compare(
         )  # fmt: skip
     alike = [(a, b) for a, b in zip(expected, found) if a.translation == b.translation]
     difference = max((abs(a.score - b.score) / max(1.0, abs(a.score)) for a, b in alike), default=0.0)
-    tokenize = "char" if has_no_word_spaces(target_lang) else "13a"  # sacreBLEU's word splitters are extras
+    # SacreBLEU's word splitters are extras. Lines of fewer than four words have no four-gram.
+    num_words = sum(len(output.translation.split()) for output in expected)
+    is_short = num_words < _FEW_WORDS * len(expected)
+    tokenize = "char" if is_short or has_no_word_spaces(target_lang) else "13a"
     translations = [output.translation for output in found]
     references = [[output.translation] for output in expected]
     score = build_bleu(target_lang, tokenize, lowercase=False).score([], translations, references)
-    # SacreBLEU's is 0 where no line has four words
+    # SacreBLEU's is 0 where no line has four characters
     bleu = 100.0 if len(alike) == len(expected) else score.value
     proof = Proof(quantization, len(expected), len(alike), difference, bleu, left_out)
     if quantization == "float32":

@@ -8,7 +8,7 @@ import zipfile
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.errors import InputError
@@ -36,6 +36,7 @@ class ToArgos:
 
     name = "Argos"
     advice = "Train one with one vocabulary for both languages (tokenizer.shared: true), or use ctranslate2."
+    proof_settings: ClassVar[dict[str, Any]] = {}
 
     def __init__(self, quantization: str = "int8") -> None:
         self.quantization = quantization

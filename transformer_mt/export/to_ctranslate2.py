@@ -4,7 +4,7 @@ import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.config.dump import dump_config
@@ -13,6 +13,7 @@ from transformer_mt.export.ctranslate2_support import reasons_against
 from transformer_mt.export.format import Output, TrainedRun, num_positions, reasons_against_text
 from transformer_mt.files import write_text
 from transformer_mt.runs.folder import RunFolder
+from transformer_mt.translation.engines.choice import ALIKE
 from transformer_mt.translation.engines.ctranslate2_engine import import_ctranslate2, supported_settings
 from transformer_mt.translation.result import Translation
 from transformer_mt.translation.translator import Translator
@@ -23,6 +24,7 @@ class ToCTranslate2:
 
     name = "CTranslate2"
     advice = "Translate with the run's folder."
+    proof_settings: ClassVar[dict[str, Any]] = ALIKE
 
     def __init__(self, quantization: str = "float32") -> None:
         self.quantization = quantization
@@ -44,7 +46,8 @@ class ToCTranslate2:
         write_text(exported.export_facts_file, json.dumps(facts, indent=1) + "\n")
 
     def translate(self, folder: Path, sentences: Sequence[str]) -> Sequence[Output]:
-        results = Translator.load(folder, device="cpu").translate(sentences)
+        translator = Translator.load(folder, device="cpu", decode=dict(self.proof_settings))
+        results = translator.translate(sentences)
         return [Output(result.translation, result.score) for result in results]
 
     def expected(self, translation: Translation) -> Output | None:

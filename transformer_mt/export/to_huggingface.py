@@ -8,7 +8,7 @@ those that an imported model had.
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from safetensors.torch import save_file
@@ -43,6 +43,7 @@ class ToHuggingFace:
         "or silu, the usual attention and, with norm: pre or position: learned, one vocabulary and tied "
         "embeddings."
     )
+    proof_settings: ClassVar[dict[str, Any]] = {}
     quantization = "float32"
 
     def __init__(self) -> None:
@@ -74,6 +75,7 @@ class ToHuggingFace:
         with_position = f" with position: {model.position}"
         needed["model.embedding_norm"] = (model.embedding_norm, is_bart, with_position)
         if model.position == "sinusoidal_fairseq":
+            needed["data.new_pieces.text"] = (config.data.new_pieces.text, None, with_position)
             needed["model.norm"] = (model.norm, "pre", with_position)
             needed["model.decoder_start"] = (model.decoder_start, "eos", with_position)
             needed["model.output_bias"] = (model.output_bias, False, with_position)

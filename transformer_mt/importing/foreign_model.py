@@ -38,6 +38,12 @@ class ForeignModel:
     """Its card and its licence."""
 
 
+_OLD_GROUPS = {
+    "ROMANCE": "roa", "SCANDINAVIA": "gmq", "NORTH_EU": "gem", "CELTIC": "cel", "SAMI": "smi", "NORWAY": "no",
+}  # fmt: skip
+"""Groups of languages in the names of OPUS-MT's first models, and their codes (ISO 639-5)."""
+
+
 def languages_of(
     folder: Path, tokenizer: Tokenizer, source: str | None, target: str | None
 ) -> tuple[str | None, list[str]]:
@@ -46,6 +52,7 @@ def languages_of(
     """
     if named := _NAMED.fullmatch(folder.resolve().name):
         source, target = source or named[1], target or named[2]
+    source, target = (code and _OLD_GROUPS.get(code, code) for code in (source, target))
     codes = [match[1] for piece in tokenizer.control_ids if (match := _LANGUAGE_PIECE.fullmatch(piece))]
     if codes:  # the usual one first
         return source, sorted(codes, key=lambda code: (code != target, code))
@@ -54,4 +61,5 @@ def languages_of(
 
 def papers_in(folder: Path) -> list[Path]:
     """The model's card and its licence."""
-    return [path for path in sorted(folder.iterdir()) if re.match(r"(?i)(readme|licen[cs]e)", path.name)]
+    files = (path for path in sorted(folder.iterdir()) if path.is_file())
+    return [path for path in files if re.match(r"(?i)(readme|licen[cs]e)", path.name)]

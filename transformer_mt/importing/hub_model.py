@@ -9,7 +9,7 @@ from typing import Any
 from transformer_mt.cache import cache_root
 from transformer_mt.data.corpora.hub_download import download, is_network_error
 from transformer_mt.errors import InputError, WorkError
-from transformer_mt.files import write_text
+from transformer_mt.files import missing, write_text
 from transformer_mt.importing.weight_files import NOT_SAFE
 
 _WEIGHTS = re.compile(r"model.*\.safetensors(\.index\.json)?")
@@ -23,7 +23,9 @@ def fetched(name: str, revision: str | None = None) -> tuple[Path, str | None]:
     """The folder of the model, and its commit; a local folder as it is. InputError if the hub does not have
     it, WorkError if it cannot be reached and is not in the cache.
     """
-    if Path(name).is_dir() or name.endswith(".npz"):
+    if name.endswith(".npz") and not Path(name).exists():
+        raise InputError(missing(name))
+    if Path(name).exists():
         if revision is not None:
             raise InputError(f"{name}: a local folder has no revision, but `revision` is {revision}")
         return Path(name), None

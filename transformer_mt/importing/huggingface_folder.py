@@ -111,6 +111,10 @@ def weights_of(
 ) -> dict[str, Tensor]:
     """Our weights of theirs. InputError where one is missing, has another size, or is not of this network."""
     needed = {place.theirs: place for place in huggingface.places(model, len(numberings) == 1)}
+    # A file keeps one name of a tied matrix, whichever.
+    tied = huggingface.tied_names(model, len(numberings) == 1)
+    if kept := next((name for name in tied if name in tensors), None):
+        tensors = {**{name: tensors[kept] for name in tied if name in needed}, **tensors}
     if missing := [name for name in needed if name not in tensors]:
         raise InputError(f"{folder}: the weights must hold {missing[0]}, but do not")
     extra = [name for name in tensors if name not in needed and not _is_known(name)]

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from transformer_mt.cache import cache_root
 from transformer_mt.checkpoint import save_weights
-from transformer_mt.config import Config
+from transformer_mt.config import Config, DataConfig, TrainConfig
 from transformer_mt.config.dump import dump_config
 from transformer_mt.config.public_model import Halves
 from transformer_mt.data.corpora.scored_sentences import ScoredSentences
@@ -85,7 +85,12 @@ def _joined_config(config: Config, halves: dict[str, Config]) -> Config:
     }
     model = filled.model.model_copy(update={"kind": "transformer", **layers})
     tokenizer = filled.tokenizer.model_copy(update={"shared": len(halves) == 1, "file": None})
-    return filled.model_copy(update={"model": model, "tokenizer": tokenizer, "init_from": None})
+    # What is asked of the training that begins with it is no part of it.
+    of_training = ("new_languages", "new_pieces", "terms", "memory", "context")
+    usual = {key: DataConfig.model_fields[key].get_default(call_default_factory=True) for key in of_training}
+    data = filled.data.model_copy(update=usual)
+    sections = {"model": model, "tokenizer": tokenizer, "data": data, "train": TrainConfig()}
+    return filled.model_copy(update={**sections, "init_from": None})
 
 
 def _as_whole(half: Config) -> Config:

@@ -16,7 +16,7 @@ def is_public(folder: Path) -> bool:
 
 def is_marian(path: Path) -> bool:
     """Whether the path is a file of Marian's or a folder with one."""
-    return path.suffix == ".npz" or (path.is_dir() and any(path.glob("*.npz")))
+    return (path.suffix == ".npz" and path.is_file()) or (path.is_dir() and any(path.glob("*.npz")))
 
 
 def is_ctranslate2(folder: Path) -> bool:

@@ -20,7 +20,8 @@ def assessment(inspection: Inspection) -> str:
         (finding.weight * finding.pairs, report, finding)
         for report in inspection.corpora
         for finding in report.findings
-        if finding.weight * report.share(finding) >= (_SHOULD if report.is_training else _SCORES_SUFFER)
+        if finding.must_be_corrected
+        or finding.weight * report.share(finding) >= (_SHOULD if report.is_training else _SCORES_SUFFER)
     ]
     if not serious:
         first = "get more data" if few else "train"
@@ -28,14 +29,15 @@ def assessment(inspection: Inspection) -> str:
             f"Good enough{few or f': about {usable:,} usable pairs'}. First, {first}; no other setting needs "
             "to change."
         )
-    pairs, report, finding = max(serious, key=lambda found: found[0])
+    pairs, report, finding = max(serious, key=lambda found: (found[2].must_be_corrected, found[0]))
     of_all = total if report.is_training else report.rows
-    grade = "Not good enough yet" if pairs >= _MUST * of_all else "Good enough after a correction"
+    is_bad = finding.must_be_corrected or pairs >= _MUST * of_all
+    grade = "Not good enough yet" if is_bad else "Good enough after a correction"
     is_setting = finding.action.startswith(("filter:", "data."))
     action = f"set {finding.action}" if is_setting else finding.action
     return (
         f"{grade}{few or f': about {usable:,} pairs are usable as they are'}. First, for {report.name}: "
-        f"{action if report.is_training else 'look at the examples'} ({finding.what}, about "
+        f"{action if report.is_training or finding.stops else 'look at the examples'} ({finding.what}, about "
         f"{finding.pairs:,} pairs, {report.share(finding):.1%})."
     )
 
@@ -44,6 +46,6 @@ def usable_pairs(report: CorpusReport) -> float:
     """An estimate of the pairs that nothing speaks against, if the findings are independent."""
     share = 1.0 - report.empty / max(1, report.rows)
     for finding in report.findings:
-        if finding.drops and finding.weight in (0.0, 1.0):
+        if finding.drops and finding.weight in (0.0, 1.0) and not finding.stops:
             share *= 1.0 - min(1.0, report.share(finding))
     return report.rows * share

@@ -46,9 +46,15 @@ class Finding:
     is_on: IsOn = never
     drops: bool = True
     """Whether its key drops such pairs, instead of changing them."""
+    stops: bool = False
+    """Whether a training ends at a single such row, which is not among the pairs that are looked at."""
     note: str = ""
     examples: list[Example] = field(default_factory=list)
     _seen: int = 0
+
+    @property
+    def must_be_corrected(self) -> bool:
+        return self.stops and self.weight > 0.0
 
     def mark_if_handled(self, rules: FilterConfig, data: DataConfig) -> None:
         """If the config handles this already, say so in the action and set the weight to 0."""

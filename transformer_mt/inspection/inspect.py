@@ -84,7 +84,7 @@ def inspect(config: Config) -> Inspection:
         identifier = LanguageIdentifier()
     except InputError as error:
         notes.append(f"Languages were not checked: {error}.")
-    held_out = evaluation_keys(data)
+    held_out = evaluation_keys(_with_readable_sets(data))
     terms: TermsCheck | None = None
     if (file := data.terms.file) is not None:
         terms = TermsCheck(read_glossary(file, data.languages), file)
@@ -121,7 +121,8 @@ def inspect(config: Config) -> Inspection:
         report.findings += damaged
         for finding in report.findings:
             finding.mark_if_handled(FilterConfig(), data)  # no rule is applied to such a set
-            finding.action = "these pairs are scored as they are: look at the examples"
+            if not finding.stops:
+                finding.action = "these pairs are scored as they are: look at the examples"
         reports.append(report)
     notes += terms.notes() if terms else []
     vocab_size = _count_tokens(config, reports, notes)
@@ -197,6 +198,16 @@ def _scripts(texts: Sequence[str]) -> dict[str, float]:
     return {name: count / total for name, count in counts.most_common(4)}
 
 
+def _with_readable_sets(data: DataConfig) -> DataConfig:
+    """The data with validation and test sets whose damaged rows are dropped."""
+    drop = {"damaged_rows": "drop"}
+    valid, test = (
+        [corpus.model_copy(update=drop) if hasattr(corpus, "damaged_rows") else corpus for corpus in sets]
+        for sets in (data.valid_sets, data.test)
+    )
+    return data.model_copy(update={"valid": valid, "test": test})
+
+
 def _without_damaged(corpus: Corpus, data: DataConfig) -> tuple[Corpus, list[Finding]]:
     """The corpus without rows that hold no pair, and a finding that lists them."""
     problems = corpus.damaged(data.languages)
@@ -207,7 +218,7 @@ def _without_damaged(corpus: Corpus, data: DataConfig) -> tuple[Corpus, list[Fin
     finding = Finding(
         "damaged rows", "correct them, or damaged_rows: drop", len(problems),
         note="; ".join(shown) + (f"; and {more:,} more" if more > 0 else ""),
-        is_on=always if getattr(corpus, "damaged_rows", None) == "drop" else never,
+        is_on=always if getattr(corpus, "damaged_rows", None) == "drop" else never, stops=True,
     )  # fmt: skip
     return corpus.model_copy(update={"damaged_rows": "drop"}), [finding]
 

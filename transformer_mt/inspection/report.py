@@ -25,7 +25,7 @@ td.text { max-width: 30rem; overflow-wrap: anywhere; }
 
 def shown(report: CorpusReport) -> list[Finding]:
     """The findings worth a line."""
-    return [s for s in report.findings if s.pairs >= 10 or report.share(s) >= _LEAST]
+    return [s for s in report.findings if s.pairs >= 10 or report.share(s) >= _LEAST or s.must_be_corrected]
 
 
 def markdown(inspection: Inspection) -> str:

@@ -55,6 +55,14 @@ def places(c: ModelConfig, shared: bool) -> Iterator[Place]:
             yield from _norm(f"{ours}_embedding.norm", f"model.{theirs}.layernorm_embedding")
 
 
+def tied_names(c: ModelConfig, shared: bool) -> tuple[str, ...]:
+    """All names of the matrix that is several embeddings, or an embedding and the output."""
+    if not c.tie_embeddings:
+        return ()
+    of_output = ("model.decoder.embed_tokens.weight", "lm_head.weight")
+    return ("model.shared.weight", "model.encoder.embed_tokens.weight", *of_output) if shared else of_output
+
+
 def _layer(ours: str, theirs: str, is_decoder: bool) -> Iterator[Place]:
     attentions = [("self", "self_attn"), ("cross", "encoder_attn")][: 1 + is_decoder]
     for name, there in attentions:

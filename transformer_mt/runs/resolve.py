@@ -101,7 +101,19 @@ def with_origin(config: Config, origin: Origin) -> tuple[Config, Tokenizer | Non
     tokenizer = origin.tokenizer or given_tokenizer(config, origin.parent_tokenizer)
     if tokenizer is not None and config.tokenizer.file:
         config = with_vocabulary(config, tokenizer)
-    return with_normalization(config), tokenizer
+    config = with_normalization(config)
+    _check_again(config)
+    return config, tokenizer
+
+
+def _check_again(config: Config) -> None:
+    """InputError where keys do not go with those that its parent or its vocabulary has decided."""
+    try:
+        Config.model_validate(config.model_dump())
+    except ValidationError as error:
+        reasons = [problem["msg"].removeprefix("Value error, ") for problem in error.errors()]
+        because = "init_from" if config.init_from else "tokenizer.file"
+        raise InputError("\n".join(f"{reason}, as in `{because}`" for reason in reasons)) from None
 
 
 def with_checkpoint(config: Config, checkpoint: Config) -> Config:

@@ -38,7 +38,7 @@ class TranslatedFiles:
         kept = f"{stem.strip('. ') or 'file'}_{target}{_NO_NAME.sub('', path.suffix)}"
         own = f"{secrets.token_urlsafe(16)}.{kept}"
         with self._lock:
-            if not Path(self._folder.name).is_dir():  # somebody has cleaned the folder around it
+            if not Path(self._folder.name).is_dir():  # a cleaner of /tmp has removed it
                 self._folder, self._kept = _new_folder(), {}
         path = Path(self._folder.name) / own
         try:

@@ -40,8 +40,14 @@ def near_text(text: str) -> str:
 
 
 def is_sign(character: str) -> bool:
-    """Whether it is a sign of a letter before it, as vowels are in Indic scripts and Thai."""
-    return not character.isascii() and unicodedata.category(character) in ("Mn", "Mc")
+    """Whether it is a sign of the letter before it without which that is another one, as vowels are in Indic
+    scripts and Thai; not accents, nor the vowels of Arabic and Hebrew, which may be left out.
+    """
+    if character.isascii() or (category := unicodedata.category(character)) not in ("Mn", "Mc"):
+        return False
+    place = unicodedata.combining(character)
+    is_selector = "\ufe00" <= character <= "\ufe0f"  # of an emoji's form
+    return category == "Mc" or ((place < 10 or 84 <= place <= 132) and not is_selector)
 
 
 def sentence_key(text: str) -> int:

@@ -99,11 +99,7 @@ def line_result(
         problems.insert(0, f"the source was translated in {len(line.units)} parts: it is too long for one")
     candidates = joined(line, n_best, splitter)
     if match_ends:
-        ended: dict[str, Candidate] = {}
-        for candidate in candidates:
-            text = match_end(source, candidate.translation, language)
-            ended.setdefault(text, replace(candidate, translation=text))
-        candidates = list(ended.values())
+        candidates = [replace(c, translation=match_end(source, c.translation, language)) for c in candidates]
     best = candidates[0]
     if is_natural:
         src_pieces = sum(len(unit.src) for unit in line.line.units)
@@ -123,6 +119,14 @@ def line_result(
         n_best=candidates,
         segments=_segments(line) if _was_changed(line) else [],
     )
+
+
+def each_once(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """The first candidate of each text."""
+    found: dict[str, Candidate] = {}
+    for candidate in candidates:
+        found.setdefault(candidate.translation, candidate)
+    return list(found.values())
 
 
 def merge_candidates(candidates: Sequence[Candidate]) -> Candidate:

@@ -14,7 +14,7 @@ from transformer_mt.runs.folder import RunFolder
 from transformer_mt.runs.usage import check_translates
 from transformer_mt.terms.glossary import Glossary, Term
 from transformer_mt.text.languages import is_natural
-from transformer_mt.translation.assembly import ids_of, line_result
+from transformer_mt.translation.assembly import each_once, ids_of, line_result
 from transformer_mt.translation.confidence import Calibration
 from transformer_mt.translation.context import ContextWindows, reads_windows
 from transformer_mt.translation.direction import Direction, can_translate, find_direction
@@ -334,7 +334,10 @@ class Translator:
             if not line.units and options.documents is not None:
                 result = replace(result, problems=[])  # it ends a document
             result = self._with_confidence(result)
-            yield self._aligned(result, line) if options.align else result
+            result = self._aligned(result, line) if options.align else result
+            if self.decode.match_ends:  # two texts may have become one
+                result = replace(result, n_best=each_once(result.n_best))
+            yield result
 
     @property
     def reads_before(self) -> int:

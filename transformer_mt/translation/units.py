@@ -1,6 +1,7 @@
 """Lines as units of work for an engine: each unit is a segment of a line that is searched by itself."""
 
 import sys
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -447,7 +448,9 @@ def _without_cuts(segments: Sequence[Segment], protected: ProtectedText) -> list
     for segment in segments:
         borders = {start - len(joined[-1].gap), start} if joined else ()
         start += len(segment.text + segment.gap)
-        if any(begin < border < end for border in borders for begin, end in spans):
+        # Of spans in order only the last that begins before a border can reach over it.
+        last = [bisect_left(spans, (border, 0)) - 1 for border in borders]
+        if any(i >= 0 and spans[i][1] > border for i, border in zip(last, borders)):
             before = joined.pop()
             segment = Segment(before.text + before.gap + segment.text, segment.gap)
         joined.append(segment)

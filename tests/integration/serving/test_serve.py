@@ -158,7 +158,8 @@ def test_a_client_that_goes_away_frees_its_place(served):
 
 
 def test_a_connection_that_says_nothing_is_closed(tiny_run, served):
-    code = "from transformer_mt.serving.http import server; server._HEADER_SECONDS = 0.3\n"
+    code = "from transformer_mt.serving.http import server\n"
+    code += "server._HEADER_SECONDS = server._REST_SECONDS = 0.3\n"
     code += f"from transformer_mt.cli import main; main(['serve', {str(tiny_run)!r}, '--port', '0'])"
     command = [sys.executable, "-c", code]
     with subprocess.Popen(command, stderr=subprocess.PIPE, cwd=ROOT, text=True) as process:

@@ -190,11 +190,11 @@ DAMAGED = {
     "broken XML": (broken(**{"word/document.xml": "<w:document>"}), "document.xml:1: must be well-formed"),
     "too much text": (
         broken(**{"word/header1.xml": " " * 50_000_001}, compress=zipfile.ZIP_STORED),
-        "f: must have at most 50,000,000 bytes of text, but has 50,00",
+        "f: must have at most 50,000,000 bytes of XML, but has 50,00",
     ),
     "too much in all": (
         broken(**{f"word/header{n}.xml": " " * 9_000_000 for n in range(6)}, compress=zipfile.ZIP_STORED),
-        "f: must have at most 50,000,000 bytes of text, but has 54,00",
+        "f: must have at most 50,000,000 bytes of XML, but has 54,00",
     ),
     "too deep": (
         broken(**{"word/header1.xml": "<w:p>" * 300 + "</w:p>" * 300}),

@@ -157,10 +157,29 @@ def test_a_document_of_200_mb_is_refused_in_one_line():
         ("markdown", "![b c] ![d]\n\n[b c]: x\n", "![B C, SO][b c] ![D], SO\n\n[b c]: x\n"),
         ("markdown", "- [x] one\n\n[^1]: two b\n", "- [x] ONE, SO\n\n[^1]: TWO B, SO\n"),
         ("markdown", "one[^n] two\n", "ONE[^n] TWO, SO\n"),
+        ("markdown", "one[^n] two\n\n[^n]: https://a.b\n", "ONE[^n] TWO, SO\n\n[^n]: https://a.b\n"),
+        (
+            "html",
+            '<?xml version="1.0"?><p>see <a href=http://x.org/>the page</a> now</p>',
+            '<?xml version="1.0"?><p>SEE <a href=http://x.org/>THE PAGE NOW, SO</a></p>',
+        ),
         (
             "json",
-            '{"a": {"error": {"message": "one", "description": "two"}}, "@x": "y", "b": ["@z"]}',
-            '{"a": {"error": {"message": "ONE, SO", "description": "TWO, SO"}}, "@x": "y", "b": ["@Z, SO"]}',
+            '{"$schema": "x", "a": {"message": "one", "description": "two"}, '
+            '"b": {"message": "c", "hash": "d"}}',
+            '{"$schema": "X, SO", "a": {"message": "ONE, SO", "description": "two"}, '
+            '"b": {"message": "C, SO", "hash": "d"}}',
+        ),
+        (
+            "json",
+            '{"en": {"a": {"message": "one", "description": "two"}}}',
+            '{"en": {"a": {"message": "ONE, SO", "description": "two"}}}',
+        ),
+        (
+            "json",
+            '{"a": {"t": "x", "e": {"message": "one", "description": "two"}}, "@x": "y", "b": ["@z"]}',
+            '{"a": {"t": "X, SO", "e": {"message": "ONE, SO", "description": "TWO, SO"}}, '
+            '"@x": "y", "b": ["@Z, SO"]}',
         ),
         (
             "json",
@@ -194,6 +213,8 @@ FORMS = "{n, plural, one {# file} other {# files}}"
     [
         ("json", f'{{"a": "{FORMS}"}}'),
         ("yaml", f'a: "{FORMS}"\n'),
+        ("yaml", f"a: >-\n  You have {FORMS}\n  now\n\n  Two.\n"),
+        ("yaml", f"a: |\n  You have {FORMS}\n  now\n"),
         ("apple", f'"a" = "{FORMS}";\n'),
         ("android", f"<resources><string name='a'>{FORMS}</string></resources>"),
         ("android", f"<resources><string name='a'><![CDATA[{FORMS}]]></string></resources>"),
@@ -211,6 +232,12 @@ def test_messages_that_choose_between_forms_stay_and_are_counted(format, written
     """But those that have a translation already are not."""
     document = read_document(written.encode(), format, ("en", "de"), "f")
     assert ("".join(document.pieces), document.choices) == (written, 1)
+
+
+def test_a_link_of_markdown_whose_text_stays_needs_no_label():
+    text = "# [1.0.0] IS OUT\n\n[1.0.0]: https://a.b\n"
+    parts = translate_pieces(Counting(), parse(text, "markdown", ("en", "de"), "f"))
+    assert "".join(part.written for part in parts) == text
 
 
 @pytest.mark.parametrize(

@@ -199,7 +199,7 @@ def test_a_small_file_with_much_text_is_refused(client):
     text = b"<w:p><w:r><w:t>a b</w:t></w:r></w:p>" * 300_000
     members = {"word/document.xml": b'<w:document xmlns:w="W"><w:body>' + text + b"</w:body></w:document>"}
     answer = send(client, "a.docx", zipped(members))
-    assert answer.status_code == 400 and "at most 10,000,000 bytes of text" in answer.json()["error"]
+    assert answer.status_code == 400 and "at most 10,000,000 bytes of XML" in answer.json()["error"]
 
 
 def test_suggestions_are_kept_if_the_owner_wants_them(directions, tmp_path):

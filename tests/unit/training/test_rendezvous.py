@@ -4,6 +4,7 @@ import os
 
 import torch.distributed as dist
 
+from transformer_mt.training.parallel import rendezvous
 from transformer_mt.training.parallel.rendezvous import meet
 
 
@@ -15,4 +16,6 @@ def test_a_second_attempt_knows_of_the_first(monkeypatch):
     variables = {"RANK": 0, "WORLD_SIZE": 1, "MASTER_ADDR": "localhost", "MASTER_PORT": kept.port}
     for name, value in {**variables, "TORCHELASTIC_USE_AGENT_STORE": True}.items():
         monkeypatch.setitem(os.environ, name, str(value))
-    assert [meet(1)[1:] for _ in range(3)] == [(0, False), (0, True), (0, True)]
+    assert [meet(1)[1:] for _ in range(2)] == [(0, False)] * 2  # a script may train twice
+    monkeypatch.setattr(rendezvous, "_met", [])  # a process that torchrun has started again
+    assert [meet(1)[1:] for _ in range(2)] == [(0, True)] * 2

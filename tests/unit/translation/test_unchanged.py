@@ -85,11 +85,14 @@ def test_an_end_is_matched_where_that_is_asked_for(translator):
 
 def test_texts_that_become_the_same_at_their_ends_are_shown_once(translator):
     menu = changed(translator, match_ends=True, beam=4)
-    (result,) = menu.translate(["The dog sleeps"], n_best=4)
+    (result,) = menu.translate(["The dog sleeps"], n_best=4, align=True)
     texts = [candidate.translation for candidate in result.n_best]
     (as_searched,) = changed(translator, beam=4).translate(["The dog sleeps"], n_best=4)
     ended = [match_end("a", candidate.translation, "de") for candidate in as_searched.n_best]
     assert texts == list(dict.fromkeys(ended)) and len(texts) < len(ended)
+    for candidate in result.n_best:
+        ends = [end for segment in candidate.aligned for _, end in segment.target]
+        assert max(ends) == len(candidate.translation)
 
 
 def test_a_control_character_is_a_space_with_a_flag(translator):

@@ -29,6 +29,7 @@ _TOKEN = re.compile(
 )
 # Their content is text without markup.
 _RAW = frozenset({"script", "style", "xmp", "iframe", "noembed", "noframes", "textarea", "title"})
+_ENDS_IN_VALUE = re.compile(r"=\s*[^\s\"'>=]+/>\Z")
 _SCRIPT = re.compile(r"<!--|-->|<(/?)script(?=[\s/>])", re.IGNORECASE)
 _ATTRIBUTE = re.compile(
     rf"(?:{_TEMPLATE})|([^\s\"'>/=]+)(?:\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|((?![\"'])[^\s>]+)))?", re.DOTALL
@@ -78,7 +79,9 @@ def tokens_of(html: str, is_xml: bool = False) -> Iterator[Token]:
             yield Token("object", found[0])
         else:
             name = found["name"].lower()
-            is_empty = is_xml and found[0].endswith("/>") and name not in VOID
+            # In XML values have quotes: href=a/> is HTML after all.
+            is_closed = found[0].endswith("/>") and not _ENDS_IN_VALUE.search(found[0])
+            is_empty = is_xml and is_closed and name not in VOID
             if is_empty and name in _RAW | OBJECTS:
                 yield Token("object", found[0], name)
                 continue

@@ -73,7 +73,7 @@ class OfficeDocument:
     def pieces(self, most_bytes: int = MOST_BYTES) -> list[Piece]:
         """All texts of the document, its members apart. InputError for more than `most_bytes` of text."""
         pieces: list[Piece] = []
-        check_size(sum(len(member.content) for member in self._with_text()), self.name, most_bytes)
+        check_size(sum(len(member.content) for member in self._with_text()), self.name, most_bytes, "XML")
         for member in self._with_text():
             name = f"{self.name}/{member.info.filename}"
             pieces += [*self.kind.parse(decode_page(member.content, name)[0], name), _BETWEEN]

@@ -99,24 +99,28 @@ def _blocks(parser: Any, text: str) -> Iterator[tuple[Any, int, int]]:
 
 def _of_block(raw: str, block: Any) -> list[Piece]:
     """A block of text as pieces; it stays where it cannot be followed character by character."""
+    added: list[str] = []
     try:
-        run = list(_run(raw, block.children or []))
+        run = list(_run(raw, block.children or [], added))
     except _LostError:
         return [raw]
     pieces = pieces_of_run(run, _written, MarkdownSpelling())
     begins = _BEGINS_MARKUP.match(raw) is not None
     return [
-        replace(piece, finish=partial(_finished, is_first=not begins and not any(pieces[:i])))
+        replace(piece, finish=partial(_finished, is_first=not begins and not any(pieces[:i]), added=added))
         if isinstance(piece, MarkedText)
         else piece
         for i, piece in enumerate(pieces)
     ]
 
 
-def _finished(body: str, is_first: bool) -> str:
+def _finished(body: str, is_first: bool, added: Sequence[str]) -> str:
     """A translation with backslashes before what would begin a heading or an item: at the beginning of its
-    lines, and at that of the block (`is_first`).
+    lines, and at that of the block (`is_first`). Labels that were `added` are not needed where the text is
+    the same.
     """
+    for label in added:
+        body = body.replace(f"[{label}][{label}]", f"[{label}]")
     body = _BEGINS_ITEM.sub(lambda found: found[1] + _escaped(found[2]), body)
     found = _BEGINS_MARKUP.match(body) if is_first else None
     return _escaped(found[0]) + body[found.end() :] if found else body
@@ -130,8 +134,8 @@ class _LostError(Exception):
     """The text is not where it was expected."""
 
 
-def _run(raw: str, children: Sequence[Any]) -> Iterator[Token]:
-    """The tokens of a block of text."""
+def _run(raw: str, children: Sequence[Any], added: list[str]) -> Iterator[Token]:
+    """The tokens of a block of text. Labels that links get, because their text was one, are `added`."""
     position = 0
     text = ""
     """Text that is not yielded yet."""
@@ -166,6 +170,10 @@ def _run(raw: str, children: Sequence[Any]) -> Iterator[Token]:
             end = raw.index(">", position) + 1
             yield Token("object", raw[position:end], "img")
             position, skipped = end, 1
+        elif kind == "link_open" and raw.startswith("[^", position):  # a note of one word
+            end = _closing_bracket(raw, position) + 1
+            yield Token("object", raw[position:end])
+            position, skipped = end, 1
         elif kind == "link_close" and skipped:
             skipped = 0
         elif kind == "link_open":
@@ -176,7 +184,10 @@ def _run(raw: str, children: Sequence[Any]) -> Iterator[Token]:
             found = _LINK_END.match(raw, position)
             if found is None:
                 raise _LostError
-            yield Token("end", _with_label(found[0], raw[labels.pop() : position]), f"a{child.level}")
+            label = raw[labels.pop() : position]
+            if (closing := _with_label(found[0], label)) != found[0]:
+                added.append(label)
+            yield Token("end", closing, f"a{child.level}")
             position = found.end()
         elif kind == "image":
             end = _end_of_image(raw, position)

@@ -2,7 +2,8 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
 from transformer_mt.documents.markup.marked_text import Piece
 from transformer_mt.documents.strings.quoted import pieces_of_string
@@ -17,47 +18,78 @@ _OF_MESSAGES = {"message", "description", "placeholders"}
 def parse_json(text: str, name: str) -> list[Piece]:
     """The pieces of a file. Values of keys that begin with `@` stay: they are about other keys (.arb)."""
     try:
-        values = json.loads(text.removeprefix("\ufeff"))
+        json.loads(text.removeprefix("\ufeff"))
     except RecursionError:
         raise InputError(f"{name}: must be JSON: it is nested too deep") from None
     except ValueError as error:
         raise InputError(f"{name}: must be JSON: {error}") from None
     pieces: list[Piece] = []
     position = 0
-    for begin, end in _values(text, _are_messages(values)):
+    for begin, end in _values(text):
         pieces += [text[position:begin], *pieces_of_string(text[begin:end])]
         position = end
     return [*pieces, text[position:]]
 
 
-def _are_messages(values: object) -> bool:
-    """Whether a file is that of a browser's extension."""
-    return isinstance(values, dict) and all(
-        isinstance(value, dict) and "message" in value and value.keys() <= _OF_MESSAGES
-        for value in values.values()
-    )
+@dataclass
+class _Container:
+    """An object or a list of the file."""
+
+    parent: int
+    """Its number among all of them; that of the file itself is 0."""
+    key: str
+    keys: set[str] = field(default_factory=set)
+    has_texts: bool = False
+    """Whether a string stands directly in it; what a key with `$` or `@` has does not count."""
+    children: list[int] = field(default_factory=list)
 
 
-def _values(text: str, are_messages: bool) -> Iterator[tuple[int, int]]:
+def _values(text: str) -> Iterator[tuple[int, int]]:
     """The positions of the strings that are translated, without their quotes."""
-    stays = [False]
-    """Whether the text around everything, and that in each open object or list, stays."""
-    key, position = "", 0
+    containers = [_Container(0, "")]
+    found: list[tuple[tuple[int, int], int, str]] = []
+    """The positions of each string, the container it stands in, and its key there."""
+    key, here, position = "", 0, 0
     while match := _STRUCTURE.search(text, position):
         position = match.end()
-        is_about = are_messages and len(stays) == 3 and key != "message"
-        own_stays = stays[-1] or key.startswith("@") or is_about
         if match[0] in "{[":
-            stays.append(own_stays)
+            containers[here].children.append(len(containers))
+            containers.append(_Container(here, key))
+            here = len(containers) - 1
         elif match[0] in "}]":
-            stays.pop()
+            here = containers[here].parent
         else:
             string = _STRING.match(text, match.start())
             assert string, "the text is JSON"
             position = string.end()
             if string[2]:
                 key = string[1]
+                containers[here].keys.add(key)
                 continue
-            if not own_stays:
-                yield string.span(1)
+            containers[here].has_texts |= not key.startswith(("$", "@"))
+            found.append((string.span(1), here, key))
         key = ""
+    has_messages = [_has_messages(one, containers) for one in containers]
+    stays: list[bool] = []
+    for number, one in enumerate(containers):
+        stays.append(number > 0 and (stays[one.parent] or _is_about(one, containers, has_messages)))
+    for span, number, key in found:
+        if not stays[number] and not _is_about(_Container(number, key), containers, has_messages):
+            yield span
+
+
+def _has_messages(one: _Container, containers: Sequence[_Container]) -> bool:
+    """Whether it is the object of messages of a browser's extension: each of them is an object, too."""
+    children = [containers[child].keys for child in one.children]
+    return (
+        not one.has_texts
+        and bool(children)
+        and all("message" in keys for keys in children)
+        and any(keys <= _OF_MESSAGES for keys in children)
+    )
+
+
+def _is_about(one: _Container, containers: Sequence[_Container], has_messages: Sequence[bool]) -> bool:
+    """Whether a value, in a container and with a key, is about other texts."""
+    is_entry = one.parent > 0 and has_messages[containers[one.parent].parent]
+    return one.key.startswith("@") or (is_entry and one.key != "message")

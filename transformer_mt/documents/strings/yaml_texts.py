@@ -12,7 +12,7 @@ from transformer_mt.documents.markup.html_tokens import Token
 from transformer_mt.documents.markup.inline_run import pieces_of_run
 from transformer_mt.documents.markup.marked_text import MarkedText, Piece
 from transformer_mt.documents.markup.spelling import PlainSpelling, SingleQuoteSpelling, YamlSpelling
-from transformer_mt.documents.strings.quoted import pieces_of_string
+from transformer_mt.documents.strings.quoted import Choice, is_choice, pieces_of_string
 from transformer_mt.errors import InputError
 
 _STRING = "tag:yaml.org,2002:str"
@@ -70,6 +70,8 @@ def _of_scalar(raw: str, node: yaml.ScalarNode, is_in_brackets: bool) -> list[Pi
 
 def _of_block(raw: str, folded: bool) -> list[Piece]:
     """A block of lines: of a folded one a paragraph is a text, of another one a line is."""
+    if is_choice(raw):
+        return [Choice(raw)]
     pieces: list[Piece] = []
     position = raw.index("\n") + 1 if "\n" in raw else len(raw)
     pieces.append(raw[:position])

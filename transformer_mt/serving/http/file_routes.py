@@ -24,12 +24,14 @@ from transformer_mt.serving.http.languages import chain_of, detect_source, with_
 from transformer_mt.serving.http.requests import FileBody, parse_file, read_body
 from transformer_mt.serving.texts import Progress, translate_document
 
-_FILES_AT_ONCE, _UPLOADS, _UNKNOWN_UPLOADS = 2, 20, 10
-"""Files that are translated at a time; files in memory, and with them those of clients whose key is not known
-before they are read. The others wait.
+_FILES_AT_ONCE, _UPLOADS = 2, 20
+"""Files that are translated at a time, and that are in memory; the others wait."""
+_UNKNOWN_UPLOADS = 10
+"""Files in memory of clients whose key comes in the form, and is known only when the file is here."""
+_MOST_XML = 10_000_000
+"""Bytes of XML in an office document, unless a file may have more: its pieces take ninety times as much
+memory.
 """
-_MOST_TEXT = 10_000_000
-"""Bytes of text in a file, or as many as a file may have: its pieces take ninety times as much memory."""
 _FORM_BYTES = 10_000
 """Bytes that a form may have besides its file."""
 _DETECTED_CHARACTERS = 10_000
@@ -127,7 +129,7 @@ class FileRoutes:
 
         async def read(content: bytes, source: str) -> Document:
             languages = source, asked.target
-            most = max(_MOST_TEXT, self._admission.limits.file_bytes)
+            most = max(_MOST_XML, self._admission.limits.file_bytes)
             work = partial(read_document, content, format, languages, name, most_bytes=most)
             return await asyncio.get_running_loop().run_in_executor(self._readers, work)
 

@@ -29,13 +29,15 @@ _HEADER_SECONDS = 10.0
 """Seconds for a client to send the head of a request, from its first byte; for the first one, from the
 connection.
 """
+_REST_SECONDS = 60.0
+"""Seconds for the rest of a body that is answered already: its client may read the answer only then."""
 _HEADER_BYTES = 16_384
 _WRITE_SECONDS = 30.0
 """Seconds for a client to read what was written to it, if more is written than fits the buffers."""
 
 
 class _Protocol(H11Protocol):
-    """A connection that is closed if it does not send the whole head of a request in time, goes on sending a
+    """A connection that is closed if it does not send the whole head of a request in time, or the rest of a
     body after its answer, or does not read its answer in time.
     """
 
@@ -53,7 +55,8 @@ class _Protocol(H11Protocol):
         if is_waited_for or self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
             self._stop_timer()
         elif self._timer is None:
-            self._timer = self.loop.call_later(_HEADER_SECONDS, self.transport.close)
+            seconds = _HEADER_SECONDS if self.conn.their_state is h11.IDLE else _REST_SECONDS
+            self._timer = self.loop.call_later(seconds, self.transport.close)
 
     def pause_writing(self) -> None:
         super().pause_writing()

@@ -17,6 +17,8 @@ from transformer_mt.errors import InputError, WorkError
 # A rank that fails before the rendezvous is not noticed otherwise.
 TIMEOUT = timedelta(minutes=2)
 _PAUSE = 0.02
+_met: list[str] = []
+"""The attempts that this process took part in: a script may train several times."""
 
 
 def meet(size: int) -> tuple[dist.Store, int, bool]:
@@ -48,7 +50,10 @@ def meet(size: int) -> tuple[dist.Store, int, bool]:
     except dist.DistStoreError:
         raise _lost(_first_missing(store, size)) from None
     # Counted here: torchrun does not count attempts that begin because a machine came or went.
-    return store, rank, rank == 0 and shared.add("attempts", 1) > 1
+    key = "processes of rank 0"
+    shared.add(key, int(rank == 0 and not _met))
+    _met.append(attempt)
+    return store, rank, rank == 0 and shared.add(key, 0) > 1
 
 
 def _ask(shared: dist.Store, rank: int) -> str:

@@ -19,8 +19,8 @@ _CHUNK = 2**27
 
 # Factor on gradients of logits, which are at most 1, before they are rounded to float16.
 _HALF_SCALE = 2.0**8
-# So many of them can be summed for a weight below float16's maximum of 65,504; outputs of the decoder are
-# divided where a chunk has more tokens.
+# Gradients of this many tokens can be summed for a weight below float16's maximum of 65,504; outputs of the
+# decoder are divided where a chunk has more tokens.
 _HALF_TOKENS = 16
 
 

@@ -10,6 +10,8 @@ from transformer_mt.translation.engines.ctranslate2_engine import import_ctransl
 
 # Settings with which CTranslate2's beam may keep other hypotheses than ours.
 _OTHERWISE = ("min_length", "max_length", "no_repeat_ngram")
+ALIKE = {key: getattr(DecodeConfig(), key) for key in (*_OTHERWISE, "max_length_ratio")}
+"""Settings with which it keeps the same."""
 
 
 def export_to_search(
