@@ -61,6 +61,13 @@ def test_the_corpus_has_the_text_with_the_models_translations(translator, tiny_r
     assert counts["over-long"] == 1 and counts["kept"] == len(rows) == 30 - wrong > 0
 
 
+def test_a_line_that_cannot_be_read_is_found_before_any_translation(translator, tiny_run, text, tmp_path):
+    text.write_bytes(text.read_bytes() * 50 + b"\xff\n")
+    with pytest.raises(InputError, match=r"mono.en:2001: must be UTF-8"):
+        backtranslate(translator, [tiny_run], [text], tmp_path / "out.jsonl", ALL)
+    assert not list(tmp_path.glob(".out*"))
+
+
 def test_training_reads_it(translator, tiny_run, text, tmp_path, write_config):
     out = tmp_path / "synthetic.jsonl"
     backtranslate(translator, [tiny_run], [text], out, ALL)

@@ -6,7 +6,7 @@ import shutil
 import pytest
 import torch
 import yaml
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 pytest.importorskip("transformers")
 
@@ -307,6 +307,50 @@ def test_values_that_no_such_model_has_are_told(good, tmp_path, file, key, value
     with pytest.raises(InputError) as error:
         import_model(folder, tmp_path / "run", NAME)
     assert str(error.value).startswith(str(folder)) and message in str(error.value)
+
+
+TIED = ("model.shared.weight", "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight")
+
+
+@pytest.mark.parametrize("name", [*TIED, "lm_head.weight"])
+@pytest.mark.parametrize("separate", [False, True])
+def test_a_tied_matrix_is_read_under_any_of_its_names(tmp_path, name, separate):
+    """A file keeps one of them, and the hub's program chooses which."""
+    folder = tmp_path / "opus-mt-en-de"
+    write_marian(folder, separate=separate)
+    expected = import_model(folder, tmp_path / "before", NAME).weights()
+    tensors = load_file(folder / "model.safetensors")
+    tied = ("model.decoder.embed_tokens.weight", "lm_head.weight") if separate else (*TIED, "lm_head.weight")
+    if name not in tied:
+        return
+    (matrix, *_) = [tensors.pop(other) for other in tied if other in tensors]
+    save_file({**tensors, name: matrix}, folder / "model.safetensors")
+    found = import_model(folder, tmp_path / "run", NAME).weights()
+    assert all(torch.equal(found[key], tensor) for key, tensor in expected.items())
+
+
+def test_a_groups_old_name_is_its_code(good, tmp_path):
+    folder = tmp_path / "opus-mt-ROMANCE-en"
+    shutil.copytree(good, folder)
+    said = {"source_lang": "ROMANCE", "target_lang": "en"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(said))
+    run = import_model(folder, tmp_path / "run", "Helsinki-NLP/opus-mt-ROMANCE-en")
+    assert run.config().data.directions == [("roa", "en")]
+
+
+def test_a_file_of_marian_that_is_not_there_is_told(tmp_path, cli):
+    for name in ("model.npz", "nothere/model.npz"):
+        status, _, err = cli("translate", name, "A dog.", cwd=tmp_path)
+        assert status == 2 and "no such" in err and "Traceback" not in err
+        status, _, err = cli("import", name, "run", cwd=tmp_path)
+        assert status == 2 and f"{name}: no such file" in err
+
+
+def test_folders_beside_the_model_are_no_papers(good, tmp_path):
+    folder = tmp_path / "opus-mt-en-de"
+    shutil.copytree(good, folder)
+    (folder / "licenses").mkdir()
+    assert import_model(folder, tmp_path / "run", NAME).config()
 
 
 def test_languages_are_named_where_the_model_does_not(good, tmp_path):

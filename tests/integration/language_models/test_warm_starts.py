@@ -63,6 +63,17 @@ def test_one_half_begins_with_its_vocabulary_and_random_weights_elsewhere(bert, 
     assert result.status == 0, result.err
 
 
+def test_a_half_may_be_frozen(bert, folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    train = {**TINY["train"], "max_updates": 2, "validate_every": 2, "freeze": ["encoder"]}
+    path = config_of(folder, "frozen", {"encoder": "runs/bert"}, train=train)
+    result = run_command("train", path.name, cwd=folder)
+    assert result.status == 0, result.err
+    weights, encoder = RunFolder(folder / "runs" / "frozen").weights(), RunFolder(bert).weights()
+    same = "encoder.layers.0.feed_forward.inner.weight"
+    assert torch.equal(weights[same], encoder[same])
+
+
 def test_a_child_of_an_encoder_need_not_name_its_kind(bert, folder):
     text = {"language": "en", "objective": "masked_lm"}
     data = {

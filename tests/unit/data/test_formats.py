@@ -262,6 +262,21 @@ def test_sacrebleus_test_sets_by_name(tmp_path, monkeypatch):
     assert pairs("wmt14") == [("A dog.", "Ein Hund."), ("Two.", "Zwei.")]
     (wmt14,) = DataConfig.model_validate({**data, "test": [{"sacrebleu": "wmt14"}]}).test
     assert wmt14.describe_access() == "sacrebleu wmt14, from the network or its local cache"
+    (tmp_path / "wmt14.en-de.ref2").write_text("Hund.\nX.\n", encoding="utf-8")
+    monkeypatch.setattr(dataset, "fieldnames", lambda pair: ["src", "ref:A", "ref:B"])
+    monkeypatch.setattr(
+        dataset,
+        "get_files",
+        lambda pair: [str(tmp_path / f"wmt14.en-de.{n}") for n in ("src", "ref", "ref2")],
+    )
+    (both,) = DataConfig.model_validate(
+        {**data, "test": [{"sacrebleu": "wmt14", "several_references": True}]}
+    ).test
+    assert list(both.read(("en", "de"))) == [
+        ("A dog.", "Ein Hund."), ("A dog.", "Hund."), ("Two.", "Zwei."), ("Two.", "X."),
+    ]  # fmt: skip
+    monkeypatch.undo()
+    monkeypatch.setattr(dataset, "_outdir", str(tmp_path))
     with pytest.raises(InputError, match="sacrebleu: no test set wmt41; did you mean wmt"):
         pairs("wmt41")
     with pytest.raises(InputError, match="sacrebleu: wmt14 has no en-zh; its language pairs are cs-en, "):

@@ -13,7 +13,7 @@ from transformer_mt.data.corpora import toy
 from transformer_mt.data.vocabulary.given_tokenizer import given_tokenizer
 from transformer_mt.data.vocabulary.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from transformer_mt.errors import InputError
-from transformer_mt.runs.resolve import with_vocabulary
+from transformer_mt.runs.resolve import Origin, with_origin, with_vocabulary
 from transformer_mt.training.loop import train
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
@@ -65,6 +65,15 @@ def test_special_pieces_get_our_ids_and_text_is_divided_as_before(configured, op
     for text, ids in zip(texts, tokenizer.encode_src(texts)):
         assert tokenizer.pieces_src(ids) == [before.id_to_piece(i) for i in before.encode(text)]
         assert now.decode(ids) == before.decode(before.encode(text))
+
+
+def test_two_files_are_two_vocabularies_for_all_rules(configured):
+    config = configured(learnt(), learnt(vocab_size=310))
+    data = config.data.model_copy(update={"context": config.data.context.model_copy(update={"sentences": 3})})
+    with pytest.raises(
+        InputError, match=r"tokenizer.shared must be true with data.context.*`tokenizer.file`"
+    ):
+        with_origin(config.model_copy(update={"data": data}), Origin())
 
 
 def test_our_own_vocabulary_stays_as_it_is(configured):

@@ -156,6 +156,18 @@ def finish(job, words=("a b c d e f",) * 20, bleu=30.0):
     (folder / "evaluation" / "test-0.scores.json").write_text(json.dumps(facts), encoding="utf-8")
 
 
+def test_a_key_that_is_given_is_another_setting_than_one_that_is_left_out(write_sweep, tmp_path):
+    """What is left out may be a parent's."""
+    (job, *_) = load_sweep(write_sweep(), [], tmp_path / "out").jobs
+    default = job.config.model.dropout
+    (given, *_) = load_sweep(write_sweep(), [f"model.dropout={default}"], tmp_path / "out").jobs
+    file = tmp_path / "job.yaml"
+    file.write_text(given_settings(job.config), encoding="utf-8")
+    assert given.config == job.config
+    assert jobs._is_same_training(file, job.config)
+    assert not jobs._is_same_training(file, given.config)
+
+
 def test_a_job_is_done_when_this_very_config_was_trained_and_scored(write_sweep, tmp_path):
     (job, *_) = load_sweep(write_sweep(), [], tmp_path / "out").jobs
     assert not is_done(job)

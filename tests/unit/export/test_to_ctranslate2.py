@@ -330,6 +330,24 @@ def test_a_language_without_spaces_is_compared_by_its_characters():
     assert found.identical == 199 and 99 < found.bleu < 100
 
 
+def test_short_lines_are_compared_by_their_characters():
+    """They have no four words in a row, and then one other word made the BLEU 0."""
+    outputs = [[Output(f"{word} Datei {i}", -1.0) for i in range(200)] for word in ("Neue", "Neue")]
+    outputs[1][7] = Output("Neu Datei 7", -1.0)
+    found = proof.compare(*outputs, "int8", "de")
+    assert found.identical == 199 and 99 < found.bleu < 100
+
+
+def test_rules_that_the_engines_apply_otherwise_are_no_part_of_the_proof(tiny_run, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(tiny_run, run)
+    rules = ["decode.min_length=12", "decode.no_repeat_ngram=2"]
+    (run / "config.yaml").write_text(dump_config(load_config(run / "config.yaml", rules)), encoding="utf-8")
+    found = export(RunFolder(run), tmp_path / "ct2", ToCTranslate2(), None)
+    assert found.identical == found.sentences
+    assert RunFolder(tmp_path / "ct2").config().decode.min_length == 12
+
+
 def test_settings_ctranslate2_has_not_are_left_out_of_an_export_and_said(tiny_run, tmp_path, said):
     run = tmp_path / "run"
     shutil.copytree(tiny_run, run)

@@ -283,6 +283,21 @@ def test_of_many_damaged_rows_some_are_named(write_config, tmp_path):
     assert damaged.note.endswith("; and 280 more") and len(damaged.note) < 2000
 
 
+def test_a_single_damaged_row_is_named_first_as_training_refuses_it(write_config, tmp_path):
+    lines = "".join(f"one dog number {i}\tein Hund Nummer {i}\n" for i in range(3000))
+    (tmp_path / "a.tsv").write_text(f"en\tde\n{lines}two\n", encoding="utf-8")
+    (tmp_path / "v.tsv").write_text(
+        "en\tde\ntwo\n" + "a cat sleeps\teine Katze schläft\n" * 3, encoding="utf-8"
+    )
+    good = {"file": str(tmp_path / "a.tsv"), "damaged_rows": "drop"}
+    for train, valid, first in (
+        ({"file": str(tmp_path / "a.tsv")}, {"toy": "valid"}, "a.tsv"),
+        (good, {"file": str(tmp_path / "v.tsv")}, "v.tsv"),
+    ):
+        text = markdown(inspect(load_config(write_config(data={"train": train, "valid": valid}))))
+        assert "Not good enough yet" in text and f"{first}: correct them, or damaged_rows: drop" in text
+
+
 def test_a_key_that_is_on_is_said_to_be_on(write_config, tmp_path):
     (tmp_path / "a.tsv").write_text("en\tde\n" + "<b>same</b>\t<b>same</b>\n" * 20, encoding="utf-8")
     entry = {"file": str(tmp_path / "a.tsv"), "filter": {"copy": True}}

@@ -39,11 +39,10 @@ class SacrebleuCorpus(Corpus):
         return True
 
     def stored_pairs(self, languages: Languages) -> Iterator[Pair]:
+        # All that are scored against, as none of them may be trained on.
+        most = None if self.several_references else 1
         for src, references in read_sacrebleu(self.sacrebleu, list(languages)):
-            # All that are scored against, as none of them may be trained on.
-            yield from (
-                (src, reference) for reference in references[: None if self.several_references else 1]
-            )
+            yield from ((src, reference) for reference in references[:most])
 
     def stored_values(self, name: str | int, languages: Languages) -> Iterator[str]:
         files = _files(self.sacrebleu, list(languages))
