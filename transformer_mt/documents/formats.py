@@ -65,13 +65,15 @@ def format_of(input_name: str | None, output_name: str | None) -> str:
             Setting("format", "text"),
             " to translate each line as it is",
         )
-    format = _ENDINGS.get(ending, "text")
-    written = _ENDINGS.get(_ending(PurePath(output_name or "")), "text")
+    format, output_ending = _ENDINGS.get(ending, "text"), _ending(PurePath(output_name or ""))
+    written = _ENDINGS.get(output_ending, "text")
     if written in OFFICE and format != written:
         raise InputError(
             f"{output_name}: must not end in .{written}, because the input is no .{written} document; "
             "give the output another name"
         )
+    if format in OFFICE and output_ending and format != written:
+        raise InputError(f"{output_name}: must end in .{format}, as the input does; give it another name")
     return format
 
 

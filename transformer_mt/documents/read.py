@@ -54,7 +54,7 @@ def read_document(
     `most_bytes` of text. `languages` are those of the translation; for `attributes` see parse_html.
     """
     if format in OFFICE:
-        office = OfficeDocument.read(raw, format, languages[0], name)
+        office = OfficeDocument.read(raw, format, languages[0], name, attributes)
         return Document(office.pieces(most_bytes), office=office)
     check_size(len(raw), name, most_bytes)
     encoding, is_ascii = "utf-8", False

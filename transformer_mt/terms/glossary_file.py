@@ -56,11 +56,12 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     if path.suffix.lower() != ".csv":
         yield from enumerate((line.split("\t") for line in read_lines(path)), start=1)
         return
-    lines = list(read_lines(path))
+    lines = [f"{line}\n" for line in read_lines(path)]
     first = lines[0] if lines else ""
     delimiter = ";" if ";" in first else ","
     try:
-        yield from enumerate(csv.reader(lines, delimiter=delimiter), start=1)
+        for number, row in enumerate(csv.reader(lines, delimiter=delimiter, strict=True), start=1):
+            yield number, [" ".join(cell.split()) for cell in row]
     except csv.Error as error:
         raise InputError(f"{path}: must be CSV, but is damaged: {error}") from None
 
@@ -102,10 +103,13 @@ def _of_tbx(path: Path, languages: tuple[str, str]) -> Iterator[Term]:
 
 
 def _terms_of(entry: Any, language: str) -> list[str]:
-    found = []
+    """The terms in the language: those of exactly its code, else those of its variants."""
+    found: dict[bool, list[str]] = {True: [], False: []}
     for part in entry.iterfind("{*}langSet"), entry.iterfind("{*}langSec"):
         for of_language in part:
-            if base_code(of_language.get(_LANGUAGE, "").replace("-", "_")) == base_code(language):
+            code = of_language.get(_LANGUAGE, "").replace("-", "_")
+            if base_code(code) == base_code(language):
+                is_same = code.lower() == language.lower().replace("-", "_")
                 texts = ("".join(term.xpath(".//text()")) for term in of_language.iter("{*}term"))
-                found += [" ".join(text.split()) for text in texts]
-    return [_normal(text) for text in found if text]
+                found[is_same] += [_normal(" ".join(text.split())) for text in texts if text.strip()]
+    return found[True] or found[False]

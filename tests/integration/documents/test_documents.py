@@ -219,6 +219,8 @@ def test_text_is_not_written_as_an_office_document(tiny_run, tmp_path, cli):
     status, _, err = cli("translate", tiny_run, "-i", tmp_path / "a.txt", "-o", tmp_path / "b.docx")
     assert status == 2 and "b.docx: must not end in .docx, because the input is no .docx document" in err
     assert not (tmp_path / "b.docx").exists()
+    status, _, err = cli("translate", tiny_run, "-i", tmp_path / "a.docx", "-o", tmp_path / "b.pdf")
+    assert status == 2 and "b.pdf: must end in .docx, as the input does" in err
 
 
 def test_a_compressed_page_that_is_cut_is_refused_in_one_line(tiny_run, tmp_path, cli):

@@ -25,6 +25,12 @@ def in_jsonl(folder):
     return FileCorpus(file=str(folder / "a.jsonl"), documents="talk")
 
 
+def in_json(folder):
+    in_jsonl(folder)
+    (folder / "a.jsonl").rename(folder / "a.json")
+    return FileCorpus(file=str(folder / "a.json"), documents="talk")
+
+
 def in_parquet(folder):
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(ROWS), folder / "a.parquet")
     return FileCorpus(file=str(folder / "a.parquet"), documents="talk")
@@ -59,7 +65,7 @@ def in_a_folder_of_the_hub(folder):
 
 @pytest.mark.parametrize(
     "written",
-    [in_jsonl, in_parquet, in_table, in_a_table_without_header, in_tmx, in_a_folder_of_the_hub],
+    [in_jsonl, in_json, in_parquet, in_table, in_a_table_without_header, in_tmx, in_a_folder_of_the_hub],
     ids=lambda written: written.__name__,
 )
 def test_a_value_says_which_document_a_pair_is_of(written, tmp_path):
@@ -91,6 +97,14 @@ def test_a_blank_line_on_both_sides_ends_a_document_and_is_no_sentence(tmp_path)
 def test_a_name_that_is_not_there_is_refused_with_those_that_are(written, message, tmp_path):
     corpus = written(tmp_path).model_copy(update={"documents": "chapter"})
     with pytest.raises(InputError, match=message):
+        list(corpus.in_documents(corpus.read(LANGUAGES), LANGUAGES))
+
+
+def test_a_column_is_named_as_those_of_the_sides_are(tmp_path):
+    corpus = in_table(tmp_path).model_copy(update={"documents": 3})
+    with pytest.raises(
+        InputError, match="documents must be the name of a column, as `columns` are, but is 3"
+    ):
         list(corpus.in_documents(corpus.read(LANGUAGES), LANGUAGES))
 
 

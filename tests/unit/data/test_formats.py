@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from transformer_mt.config import DataConfig
+from transformer_mt.data.corpora.file import FileCorpus
 from transformer_mt.errors import InputError
 
 PAIRS = [("A dog.", "Ein Hund."), ("Two  cats.", "Zwei Katzen."), ("", "Leer.")]
@@ -90,6 +91,15 @@ def test_two_variants_of_a_language_are_two_texts(tmp_path):
     file = {"file": str(tmp_path / "a.tmx")}
     assert read(file, "pt-PT", "pt-BR") == [("Trem", "Comboio")]
     assert read(file, "pt-PT", "es") == [("Autocarro", "Autobús")]
+
+
+def test_plain_text_of_a_variant_of_the_language(tmp_path):
+    """Both sides ask for the same language."""
+    units = UNIT.format("en-US", "A dog.", "de-DE", "Ein Hund.")
+    (tmp_path / "a.tmx").write_text(tmx(units), encoding="utf-8")
+    entry = {"file": str(tmp_path / "a.tmx"), "language": "de", "objective": "denoise"}
+    pair = ("Ein Hund.", "Ein Hund.")
+    assert list(FileCorpus.model_validate(entry).read(("en", "de"))) == [pair]
 
 
 def test_entities_of_a_dtd_and_line_breaks_of_tmx_keep_words_apart(tmp_path):

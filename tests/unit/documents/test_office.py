@@ -13,6 +13,7 @@ from tests.unit.documents.upper_case import upper_case_translator
 from transformer_mt.documents.markup.marked_text import MarkedText
 from transformer_mt.documents.office.documents import OfficeDocument
 from transformer_mt.documents.office.ooxml import parse_ooxml
+from transformer_mt.documents.read import read_document
 from transformer_mt.documents.translate import translate_pieces
 from transformer_mt.errors import InputError
 
@@ -43,12 +44,26 @@ def test_a_line_break_keeps_words_apart():
     assert paragraph(text) == f"{word_run('ONE')}<w:r><w:br/></w:r>{word_run('TWO')}"
 
 
-@pytest.mark.parametrize("between", ["<w:br/>", "<w:tab/>", "<w:cr/>"])
+@pytest.mark.parametrize("between", ["<w:br/>", "<w:tab/>", "<w:cr/>", "<w:ptab/>"])
 def test_words_around_a_line_break_are_translated_as_two(between):
     run = f"<w:p><w:r><w:t>Line one</w:t>{between}<w:t>line two</w:t></w:r></w:p>"
     pieces = parse_ooxml(BODY.format(run), "f")
     (part,) = (piece for piece in pieces if isinstance(piece, MarkedText))
     assert part.text == "Line one line two"
+
+
+def test_a_hyphen_of_word_joins_its_words():
+    hyphen = "<w:r><w:t>the e</w:t><w:noBreakHyphen/><w:t>mail</w:t></w:r>"
+    (text,) = (p for p in parse_ooxml(BODY.format(f"<w:p>{hyphen}</w:p>"), "f") if isinstance(p, MarkedText))
+    assert text.text == "the e‑mail"
+    assert paragraph(hyphen) == hyphen.replace("the e", "THE E").replace("mail", "MAIL")
+
+
+def test_a_box_to_check_is_no_text():
+    box = f"<w:sdt><w:sdtPr><w14:checkbox/></w:sdtPr><w:sdtContent>{word_run('☐')}</w:sdtContent></w:sdt>"
+    whole = BODY.format(f"<w:p>{box}{word_run(' I agree')}</w:p>")
+    (text,) = (p for p in parse_ooxml(whole, "f") if isinstance(p, MarkedText))
+    assert text.text == "I agree" and paragraph(box, word_run(" I agree")) == box + word_run(" I AGREE")
 
 
 LINK, CITY = '<w:hyperlink r:id="1">', '<w:smartTag w:element="City">'
@@ -118,7 +133,7 @@ def test_spaces_and_line_breaks_of_excel():
     (text,) = (piece for piece in parse_ooxml(cell, "f") if isinstance(piece, MarkedText))
     click, ok = replace(text.marks[0], begin=0, end=2), "OK CLICK"
     assert replace(text, text=ok, marks=(click,)).render() == (
-        '<r><rPr><b/></rPr><t>OK</t></r><r><t xml:space="preserve"> CLICK</t></r>'
+        '<r><rPr><b/></rPr><t xml:space="preserve">OK</t></r><r><t xml:space="preserve"> CLICK</t></r>'
     )
     cell = "<sst><si><t>one_x000D_\ntwo</t></si></sst>"
     pieces = parse_ooxml(cell, "f")
@@ -138,6 +153,14 @@ def test_a_page_of_a_book_is_xml_without_a_declaration():
     assert [text.text for text in texts] == ["one two three", "four"]
     # XML does not know &nbsp;.
     assert replace(texts[1], text="quatre\xa0!").render() == "quatre\xa0!"
+
+
+def test_attributes_of_a_book_are_left_where_that_is_asked_for():
+    page = '<html><body><p>one</p><img alt="two"/></body></html>'
+    book = zipped({"META-INF/container.xml": "<c/>", "a.xhtml": page})
+    for attributes, expected in ((True, ["one", "two"]), (False, ["one"])):
+        document = read_document(book, "epub", ("en", "de"), "f", attributes)
+        assert [text.text for text in document.texts] == expected
 
 
 def test_comments_of_powerpoint_are_translated():

@@ -157,6 +157,25 @@ def test_a_document_of_200_mb_is_refused_in_one_line():
         ("markdown", "![b c] ![d]\n\n[b c]: x\n", "![B C, SO][b c] ![D], SO\n\n[b c]: x\n"),
         ("markdown", "- [x] one\n\n[^1]: two b\n", "- [x] ONE, SO\n\n[^1]: TWO B, SO\n"),
         ("markdown", "one[^n] two\n", "ONE[^n] TWO, SO\n"),
+        ("markdown", "> [!NOTE]\n> one two.\n", "> [!NOTE]\n> ONE TWO., SO\n"),
+        ("markdown", "+++\ntitle = 'x'\n+++\none\n", "+++\ntitle = 'x'\n+++\nONE, SO\n"),
+        ("markdown", "::: note Title\none\n:::\n", "::: note Title\nONE, SO\n:::\n"),
+        ("markdown", "$$\n\\frac{alpha}{beta}\n$$\n\none\n", "$$\n\\frac{alpha}{beta}\n$$\n\nONE, SO\n"),
+        (
+            "html",
+            "<p>{% if a %}one{% else %}two{% endif %}<p><?php if (a): ?>one<?php endif; ?>",
+            "<p>{% if a %}ONE, SO{% else %}TWO, SO{% endif %}<p><?php if (a): ?>ONE, SO<?php endif; ?>",
+        ),
+        (
+            "html",
+            '<title>one <?= $a ?> two</title><img alt="one <?= $a ?> two">',
+            '<title>ONE <?= $A ?> TWO, SO</title><img alt="ONE <?= $A ?> TWO, SO">',
+        ),
+        (
+            "android",
+            "<resources><string name='a'><![CDATA[it\\'s\\none &amp; <br/>]]></string></resources>",
+            "<resources><string name='a'><![CDATA[IT\\'S\\nONE &amp;, SO <br/>]]></string></resources>",
+        ),
         ("markdown", "one[^n] two\n\n[^n]: https://a.b\n", "ONE[^n] TWO, SO\n\n[^n]: https://a.b\n"),
         (
             "html",

@@ -123,6 +123,18 @@ def test_files_of_each_kind_are_read(tmp_path, name, content, expected):
     assert [(term.source, term.targets) for term in terms] == expected
 
 
+def test_a_variant_of_the_language_counts_where_the_own_one_is_absent(tmp_path):
+    of = '<langSet xml:lang="{}"><tig><term>{}</term></tig></langSet>'
+    terms = of.format("en", "network") + of.format("zh-Hans", "网络") + of.format("zh-Hant", "網路")
+    body = f"<martif><text><body><termEntry>{terms}</termEntry></body></text></martif>"
+    (tmp_path / "a.tbx").write_text(body, encoding="utf-8")
+    for language, expected in (("zh_Hant", "網路"), ("zh-Hans", "网络")):
+        (term,) = read_glossary(tmp_path / "a.tbx", ("en", language)).terms
+        assert term.targets == (expected,)
+    (term,) = read_glossary(tmp_path / "a.tbx", ("en", "zh")).terms
+    assert term.targets == ("网络", "網路")
+
+
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
@@ -137,6 +149,11 @@ def test_files_of_each_kind_are_read(tmp_path, name, content, expected):
         ("a.tbx", "house\tHaus", "must be TBX, but is no XML"),
         ("b.tsv", None, "b.tsv: no such file"),
         ("a.csv", 'house,"' + "x" * 140_000, "must be CSV, but is damaged: field larger"),
+        (
+            "a.csv",
+            'en,de\n"hard disk,Festplatte\nmouse,Maus\n',
+            "must be CSV, but is damaged: unexpected end",
+        ),
         ("b.tbx", None, "b.tbx: no such file"),
     ],
 )

@@ -3,6 +3,7 @@
 What a row gets is a function of the seed, the epoch and the row. Letters: R rows.
 """
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 
@@ -94,6 +95,7 @@ class GlossaryTerms:
 _MOST_TERMS, _MOST_WORDS = 3, 3
 """Terms of a sentence, and source words of a term."""
 _SAMPLE = 20_000
+_BYTE = re.compile(r"<0x[0-9a-f]{2}>")
 """Rows whose words are counted."""
 _FREQUENT = 1e-3
 """A word with a larger share of all words is no term by itself."""
@@ -119,6 +121,8 @@ class AlignedTerms:
         self._frequent = {word for word, count in counts[0].items() if count > _FREQUENT * total}
         self._forms: dict[str, list[str]] = {}
         for word in sorted(counts[1]):
+            if _BYTE.search(word):  # of a letter that the vocabulary does not have
+                continue
             self._forms.setdefault(self._stems(word), []).append(word)
 
     def of_row(self, row: int, src: np.ndarray, tgt: np.ndarray, rng: np.random.Generator) -> list[PieceTerm]:

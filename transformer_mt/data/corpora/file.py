@@ -98,7 +98,13 @@ class FileCorpus(Corpus):
         suffix = Path(without_compression(self.file)).suffix.lower()
         if suffix == ".tmx":
             return read_tmx_property(self.file, [str(c) for c in self._both_columns(languages)], str(name))
-        if suffix in (".jsonl", ".parquet"):
+        has_names = not isinstance(self._both_columns(languages)[0], int)
+        if suffix in _TABLES and has_names == isinstance(name, int):
+            needed = "name" if has_names else "number"
+            raise InputError(
+                f"{self.file}: documents must be the {needed} of a column, as `columns` are, but is {name!r}"
+            )
+        if suffix in (".jsonl", ".json", ".parquet"):
             return read_values(self.file, str(name), suffix)
         if suffix in _TABLES:
             return (value for value, _ in self._rows(cast(Columns, [name, name]), suffix))

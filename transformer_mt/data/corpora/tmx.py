@@ -119,16 +119,14 @@ def _of_languages(texts: dict[str, str], languages: list[str]) -> tuple[str, str
     """
     codes = {_normal(code): text for code, text in texts.items()}
     wanted = [_normal(language) for language in languages]
-    found = [code for code in wanted if code in codes]
-    pair = []
+    found = {code: code for code in wanted if code in codes}
     for code in wanted:
-        alike = (other for other in codes if other.split("-")[0] == code.split("-")[0] and other not in found)
-        chosen = code if code in codes else next(alike, None)
-        if chosen is None:
+        left = (other for other in codes if other not in found.values())
+        chosen = next((other for other in left if other.split("-")[0] == code.split("-")[0]), None)
+        if code not in found and chosen is None:
             return None
-        found.append(chosen)
-        pair.append(codes[chosen])
-    return pair[0], pair[1]
+        found.setdefault(code, chosen or code)
+    return codes[found[wanted[0]]], codes[found[wanted[1]]]
 
 
 def _normal(code: str) -> str:

@@ -20,6 +20,7 @@ from transformer_mt.data.cleaning import drop_reasons
 from transformer_mt.data.preparation.encode import encoded_chunks
 from transformer_mt.data.preparation.first_pass import FIRST_PASS_FOLDER, FirstPassResult, training_pairs
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
+from transformer_mt.errors import InputError
 from transformer_mt.files import fsync, write_text
 from transformer_mt.locks import lock_shard
 from transformer_mt.messages import say
@@ -113,7 +114,9 @@ class ShardEncoder:
             reasons = self._first.reasons[begin:end]
             pairs = self._pairs(number, begin - start, end - start)
             wanted = (
-                (src.strip(), tgt.strip()) for (src, tgt), reason in zip(pairs, reasons) if reason == kept
+                (src.strip(), tgt.strip())
+                for (src, tgt), reason in _with_reasons(pairs, reasons, entry.title)
+                if reason == kept
             )
             found: Counter[str] = Counter()
             mine = counts[number] = CorpusCounts(entry.title, {})
@@ -174,3 +177,18 @@ def _sums(data: DataConfig, first: FirstPassResult, marks: Sequence[Path]) -> li
 
 def _facts(mark: Path) -> dict:
     return json.loads(mark.read_text(encoding="utf-8"))
+
+
+def _with_reasons(pairs: Iterator[Pair], reasons: np.ndarray, title: str) -> Iterator[tuple[Pair, int]]:
+    """The rows with the drop reasons that the first pass found. InputError if there are fewer now: a set of
+    the hub may have changed meanwhile.
+    """
+    count = 0
+    for pair, reason in zip(pairs, reasons.tolist()):
+        count += 1
+        yield pair, reason
+    if count < len(reasons):
+        raise InputError(
+            f"{title}: must stay as it is while it is prepared, but has {len(reasons) - count:,} rows fewer "
+            "than at first; start again with another `revision`, or with the files it has now"
+        )

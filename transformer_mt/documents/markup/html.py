@@ -1,5 +1,6 @@
 """HTML: what of it is text to translate; all else stays as it is written, byte for byte."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -26,6 +27,11 @@ _DESCRIPTIONS = frozenset(
     {"description", "og:title", "og:description", "twitter:title", "twitter:description"}
 )
 _WITHOUT_TEXT = frozenset({"link", "style", "script", "base"})
+_CONTROL = re.compile(
+    r"(?:\{%-?|<\?(?:php)?|<%-?)\s*(?:(?:if|elif|elsif|else|elseif|unless|case|when|for|foreach|while|switch|end\w*"
+    r"|block)\b|\})"
+)
+"""A template that begins, divides or ends what is there in some cases only: a text ends there."""
 _DEEPEST = 200  # elements within one another that are known: browsers, too, have a limit
 
 
@@ -35,9 +41,10 @@ def parse_html(
     attributes: bool = True,
     is_ascii: bool = False,
     is_xml: bool = False,
+    own_spelling: Callable[..., Spelling] | None = None,
 ) -> list[Piece]:
     """Split a document or a fragment into pieces, whose concatenation is the document. With `is_xml`, or an
-    XML declaration at its beginning, it is XHTML.
+    XML declaration at its beginning, it is XHTML. `own_spelling` is that of a format around it.
 
     With `attributes` the texts of `alt`, `title`, `placeholder`, `aria-label` and of descriptions are
     translated, too, unless the page says that it is in another language than `source_lang`. With `is_ascii`
@@ -47,7 +54,7 @@ def parse_html(
     text = text[len(mark) :].replace(OPEN, "").replace(CLOSE, "")
     is_xml = is_xml or text.startswith("<?xml")
     tokens = list(tokens_of(text, is_xml))
-    new_spelling = partial(XmlSpelling if is_xml else Spelling, is_ascii=is_ascii)
+    new_spelling = partial(own_spelling or (XmlSpelling if is_xml else Spelling), is_ascii=is_ascii)
     return [mark, *_Parser(tokens, attributes and _is_in(tokens, source_lang), new_spelling).pieces()]
 
 
@@ -79,7 +86,10 @@ class _Parser:
             if token.kind == "start":
                 i = self._start(i)
                 continue
-            if token.kind == "end" and self._is_border(token.name):
+            if token.kind == "object" and _CONTROL.match(token.raw):
+                self._end_run()
+                self._pieces.append(token.raw)
+            elif token.kind == "end" and self._is_border(token.name):
                 self._end_run()
                 self._pieces.append(token.raw)
                 self._end(token.name)

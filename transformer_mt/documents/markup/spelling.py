@@ -13,6 +13,7 @@ _REFERENCE = re.compile(r"&(?:#[0-9]+;?|#[xX][0-9A-Fa-f]+;?|[A-Za-z][A-Za-z0-9]*
 _LONGEST = 34  # characters of a reference
 _USUAL = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "\u00a0": "&nbsp;"}
 _TAG_BEGINS = re.compile(r"<[A-Za-z/!?]")
+_TEMPLATE = re.compile(r"<\?[^<>]*\?>")
 
 
 def units(raw: str, is_attribute: bool = False) -> Iterator[tuple[str, str]]:
@@ -115,7 +116,7 @@ class Spelling(PlainSpelling):
             found = _REFERENCE.match(text, i)
             return found is None or len(found[0]) > _LONGEST or html.unescape(found[0]) == found[0]
         if text[i] == "<":
-            return not _TAG_BEGINS.match(text, i)
+            return not _TAG_BEGINS.match(text, i) or _TEMPLATE.match(text, i) is not None
         return not (self.is_ascii and not text[i].isascii())
 
 

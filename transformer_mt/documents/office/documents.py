@@ -35,16 +35,17 @@ class OfficeKind:
     parse: Parse
 
 
-def _parse_page(text: str, name: str, source_lang: str) -> list[Piece]:
-    return parse_html(text, source_lang, is_xml=True)
+def _parse_page(text: str, name: str, source_lang: str, attributes: bool) -> list[Piece]:
+    return parse_html(text, source_lang, attributes, is_xml=True)
 
 
-def kind_of(format: str, source_lang: str) -> OfficeKind:
-    """The kind of a format: docx, pptx, xlsx, odt or epub."""
+def kind_of(format: str, source_lang: str, attributes: bool = True) -> OfficeKind:
+    """The kind of a format: docx, pptx, xlsx, odt or epub; for `attributes` see parse_html."""
     word = r"word/(?:document\d*|header\d*|footer\d*|footnotes|endnotes|comments)\.xml"
-    slides = r"ppt/(?:(?:slides/slide|notesSlides/notesSlide|diagrams/data)\d+|comments/modern\w+)\.xml"
+    of_slides = r"(?:slides/slide|notesSlides/notesSlide|diagrams/(?:data|drawing))\d+|comments/modern\w+"
+    slides = rf"ppt/(?:{of_slides})\.xml"
     cells = r"xl/(?:sharedStrings|worksheets/sheet\d+)\.xml"
-    pages = partial(_parse_page, source_lang=source_lang)
+    pages = partial(_parse_page, source_lang=source_lang, attributes=attributes)
     return {
         "docx": OfficeKind(r"word/document\d*\.xml", word, parse_ooxml),
         "pptx": OfficeKind(r"ppt/presentation\.xml", slides, parse_ooxml),
@@ -63,9 +64,11 @@ class OfficeDocument:
     name: str
 
     @classmethod
-    def read(cls, raw: bytes, format: str, source_lang: str, name: str) -> "OfficeDocument":
+    def read(
+        cls, raw: bytes, format: str, source_lang: str, name: str, attributes: bool = True
+    ) -> "OfficeDocument":
         """InputError if it is no such document."""
-        members, kind = read_members(raw, name), kind_of(format, source_lang)
+        members, kind = read_members(raw, name), kind_of(format, source_lang, attributes)
         if not any(re.fullmatch(kind.needs, member.info.filename) for member in members):
             raise InputError(f"{name}: must be a .{format} document with {_shown(kind.needs)}, but has none")
         return cls(members, kind, name)

@@ -27,19 +27,21 @@ _AROUND = {
 }  # fmt: skip
 """Elements around runs."""
 _FORMATTING = {"rPr"}
-_GAPS = {"br", "cr", "tab"}
+_GAPS = {"br", "cr", "tab", "ptab"}
 """Elements that keep words apart."""
 _OUTER_SPACE = re.compile(r"<((?:[wx]:)?t)>(?=\s|[^<]*\s</)")
 """Before text at whose edges Word and Excel would drop the spaces."""
-_EXCEL_SPACE = re.compile(r"(_x000[9aAdD]_)")
+_WITHOUT_REFERENCES = re.compile(r"(_x000[9aAdD]_|</w:t><w:noBreakHyphen/><w:t(?:\s[^>]*)?>)")
 
 
 class _RunSpelling(XmlSpelling):
-    """The spelling of XML, in which Excel writes some line breaks and tabs with their numbers."""
+    """The spelling of XML, in which Excel writes some line breaks and tabs with their numbers, and Word
+    hyphens that divide no line as elements.
+    """
 
     def units(self, raw: str) -> Iterator[tuple[str, str]]:
-        for i, part in enumerate(_EXCEL_SPACE.split(raw)):
-            yield from [("\n", part)] if i % 2 else super().units(part)
+        for i, part in enumerate(_WITHOUT_REFERENCES.split(raw)):
+            yield from [("‑" if "<" in part else "\n", part)] if i % 2 else super().units(part)
 
 
 def parse_ooxml(text: str, name: str) -> list[Piece]:
@@ -236,7 +238,7 @@ def _of_run(tokens: Sequence[Token]) -> Iterator["_Run | _Other"]:
         formatting, position = _raw(tokens[1:end]), end
     content = tokens[position:-1]
     begin, closing = opening + formatting, tokens[-1].raw
-    elements = list(_elements(content))
+    elements = _with_hyphens(list(_elements(content)))
     is_text = [element[0].kind == "start" and _local(element[0]) == "t" for element in elements]
     if not any(is_text):
         yield _Other(tokens)
@@ -247,6 +249,19 @@ def _of_run(tokens: Sequence[Token]) -> Iterator["_Run | _Other"]:
         else:
             outer = Token("object", begin), *element, Token("object", closing)
             yield _Other(outer)
+
+
+def _with_hyphens(elements: Sequence[Sequence[Token]]) -> list[Sequence[Token]]:
+    """The elements of a run, with two texts that a hyphen joins as one text."""
+    found: list[Sequence[Token]] = []
+    for element in elements:
+        is_joined = len(found) > 1 and found[-1][0].name == "w:noBreakHyphen"
+        if is_joined and element[0].name == found[-2][0].name == "w:t" and len(found[-2]) > 1 < len(element):
+            hyphen, before = found.pop(), found.pop()
+            inside = _raw([*before[1:], *hyphen, *element[:-1]])
+            element = [before[0], Token("text", inside), element[-1]]
+        found.append(element)
+    return found
 
 
 def _elements(tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:
@@ -269,7 +284,7 @@ def _of_wrapper(tokens: Sequence[Token]) -> _Other:
     runs = [part for part in parts if isinstance(part, _Run)]
     if not parts or len(runs) < len(parts):
         return _Other(tokens, is_text=True)
-    if not any(run.text for run in runs):
+    if not any(any(map(str.isalnum, run.text)) for run in runs):  # nothing, or a box to check
         return _Other(tokens)
     return _Other(tokens, runs, _raw(tokens[:first]), _raw(tokens[last + 1 :]))
 

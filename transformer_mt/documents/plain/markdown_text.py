@@ -15,7 +15,10 @@ from transformer_mt.documents.markup.marked_text import BYTE_ORDER_MARK, MarkedT
 from transformer_mt.documents.markup.spelling import Spelling, units
 from transformer_mt.errors import InputError
 
-_FRONT_MATTER = re.compile(r"---[ \t]*\r?\n.*?^(?:---|\.\.\.)[ \t]*\r?\n", re.DOTALL | re.MULTILINE)
+_FRONT_MATTER = re.compile(
+    r"---[ \t]*\r?\n.*?^(?:---|\.\.\.)[ \t]*\r?\n|\+\+\+[ \t]*\r?\n.*?^\+\+\+[ \t]*\r?\n",
+    re.DOTALL | re.MULTILINE,
+)
 _LINK_END = re.compile(
     r"\]\([ \t\r\n]*(?:<[^<>\r\n]*>|(?:[^\s()\\]|\\.|\((?:[^\s()\\]|\\.|\([^\s()]*\))*\))*)"
     r"(?:\s+(?:\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|\((?:[^()\\]|\\.)*\)))?\s*\)"
@@ -24,8 +27,12 @@ _LINK_END = re.compile(
 _BREAK = re.compile(r"(?:\\|[ \t]*)\r?\n(?P<start>[ \t]*(?:>[ \t]?)*[ \t]*)")
 _BEGINS_ITEM = re.compile(r"(?<=\n)([ \t]*(?:>[ \t]?)*)([-+#]|#{2,6}|1[.)])(?=\s)")
 """What begins an item or a heading within a paragraph."""
-_ASIDE = re.compile(r"(\[\^[^\]\s]+\]:?|^\[[ xX]\](?=\s))")
-"""The number of a footnote, and the box of a task."""
+_MATH = r"\$(?=[^\s$])[^$\r\n]*(?<=[^\s$])\$(?!\d)"
+_ASIDE = re.compile(
+    rf"(\[\^[^\]\s]+\]:?|^\[[ xX]\](?=\s)|^\[![A-Z]+\]|(?m:^)(?::::[^\r\n]*|!!![ ]\w+)|{_MATH})"
+)
+"""The number of a footnote, the box of a task, the mark of a note or of a box around text, mathematics."""
+_MATH_BLOCK = re.compile(r"\$\$.*\$\$", re.DOTALL)
 _BEGINS_MARKUP = re.compile(r"[-+#>=]|\d{1,9}[.)](?=\s)")
 _PUNCTUATION = r"[!-/:-@\[-`{-~]"
 _UNIT = re.compile(rf"\\{_PUNCTUATION}|(?:\r?\n)[ \t]*(?:>[ \t]?)*[ \t]*|&[^;\s]+;|.", re.DOTALL)
@@ -100,6 +107,8 @@ def _blocks(parser: Any, text: str) -> Iterator[tuple[Any, int, int]]:
 def _of_block(raw: str, block: Any) -> list[Piece]:
     """A block of text as pieces; it stays where it cannot be followed character by character."""
     added: list[str] = []
+    if _MATH_BLOCK.fullmatch(raw.strip()):
+        return [raw]
     try:
         run = list(_run(raw, block.children or [], added))
     except _LostError:
@@ -227,7 +236,9 @@ def _run(raw: str, children: Sequence[Any], added: list[str]) -> Iterator[Token]
 
 def _texts(text: str) -> Iterator[Token]:
     for i, part in enumerate(_ASIDE.split(text)):
-        if part:
+        if part.startswith("$") and i % 2:
+            yield Token("literal", part, "code", (Token("text", part),))
+        elif part:
             yield Token("object" if i % 2 else "text", part)
 
 

@@ -66,7 +66,7 @@ def _of_string(tokens: Sequence[Token]) -> list[Piece]:
         return [token.raw for token in tokens]
     if is_choice(written):
         return [Choice("".join(token.raw for token in tokens))]
-    if (inside := pieces_of_cdata(tokens)) is not None:
+    if (inside := pieces_of_cdata(tokens, AndroidSpelling)) is not None:
         return inside
     quoted = _QUOTED.fullmatch("".join(token.raw for token in tokens))
     if quoted and all(token.kind == "text" for token in tokens):  # quotes that keep white space as it is

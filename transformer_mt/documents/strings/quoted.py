@@ -1,13 +1,13 @@
 """A string between quotes as pieces: what stands in it is translated, its escapes are written as before."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from transformer_mt.documents.markup.html import parse_html
 from transformer_mt.documents.markup.html_tokens import Token
 from transformer_mt.documents.markup.inline_run import pieces_of_run
 from transformer_mt.documents.markup.marked_text import Piece
-from transformer_mt.documents.markup.spelling import BackslashSpelling, PlainSpelling
+from transformer_mt.documents.markup.spelling import BackslashSpelling, PlainSpelling, Spelling
 
 _CHOICE = re.compile(r"\{\s*[\w.]+\s*,\s*(?:plural|select|selectordinal|choice)\b")
 _CDATA = re.compile(r"(\s*<!\[CDATA\[)(.*)(\]\]>\s*)", re.DOTALL)
@@ -24,12 +24,14 @@ def is_choice(raw: str) -> bool:
     return _CHOICE.search(raw) is not None
 
 
-def pieces_of_cdata(tokens: Sequence[Token]) -> list[Piece] | None:
+def pieces_of_cdata(
+    tokens: Sequence[Token], own_spelling: Callable[..., Spelling] | None = None
+) -> list[Piece] | None:
     """The content of an element that is one section of CDATA, read as HTML; None for another content."""
     if [token.name for token in tokens if token.raw.strip()] != ["cdata"]:
         return None
     found = _CDATA.fullmatch("".join(token.raw for token in tokens))
-    return [found[1], *parse_html(found[2]), found[3]] if found else None
+    return [found[1], *parse_html(found[2], own_spelling=own_spelling), found[3]] if found else None
 
 
 def pieces_of_string(raw: str, spelling: PlainSpelling | None = None) -> list[Piece]:

@@ -78,7 +78,7 @@ def _of_unit(tokens: Sequence[Token]) -> list[Piece]:
     first, last = spans.get("target", (0, 0))
     if "".join(token.raw for token in tokens[first + 1 : last]).strip():
         return [token.raw for token in tokens]
-    if is_choice("".join(token.raw for token in content)):
+    if is_choice("".join(token.raw for token in content if token.kind == "text" or token.name == "cdata")):
         return [Choice("".join(token.raw for token in tokens))]
     inside = pieces_of_cdata(content)
     if inside is None:
