@@ -7,19 +7,21 @@ import yaml
 
 from tests.conftest import ROOT
 from transformer_mt.config import Config
-from transformer_mt.config.dump import dump_config, json_schema
+from transformer_mt.config.dump import as_overrides, dump_config, json_schema
 from transformer_mt.config.keys import keys
-from transformer_mt.config.load import load_config
+from transformer_mt.config.load import load_config, load_yaml
 from transformer_mt.config.messages import OTHER_NAMES
 from transformer_mt.config.parts.objective import OF_TEXT
 from transformer_mt.data.corpora.files import FilesCorpus
 from transformer_mt.data.corpora.hub import HubCorpus
 from transformer_mt.errors import InputError
+from transformer_mt.experiments.backtranslation_chain import ChainConfig
 from transformer_mt.experiments.sweep_plan import load_sweep
 
 SHIPPED = sorted((ROOT / "configs").glob("*.yaml"))
 SWEEPS = [path for path in SHIPPED if "\nvariants:" in path.read_text(encoding="utf-8")]
-CONFIGS = [path for path in SHIPPED if path not in SWEEPS]
+CHAINS = [path for path in SHIPPED if "\nforward:" in path.read_text(encoding="utf-8")]
+CONFIGS = [path for path in SHIPPED if path not in (*SWEEPS, *CHAINS)]
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
@@ -44,6 +46,18 @@ def test_every_variant_of_a_shipped_sweep_is_another_training(path):
     unlike = {job.variant: job.config.model_dump_json(exclude={"name", "seed"}) for job in sweep.jobs}
     assert sweep.name == path.stem and len(unlike) >= 4
     assert len(set(unlike.values())) == len(unlike)
+
+
+@pytest.mark.parametrize("path", CHAINS, ids=lambda path: path.stem)
+def test_every_shipped_chain_names_configs_of_both_directions_and_their_keys(path):
+    chain = load_yaml(ChainConfig, path)
+    forward = load_config(path.parent / chain.forward, as_overrides(chain.student))
+    teachers = [
+        load_config(path.parent / file, as_overrides(chain.teachers))
+        for file in (chain.forward, chain.backward)
+    ]
+    assert chain.name == path.stem and forward.data.languages == teachers[0].data.languages
+    assert teachers[1].data.languages == forward.data.languages[::-1]
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
