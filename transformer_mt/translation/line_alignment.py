@@ -54,7 +54,7 @@ class LineAlignment:
             tgt = max(tgt, translation.find(text, tgt))
             found += [aligned.moved(src, tgt) for aligned in self._segments(translated, text, rank)]
             src, tgt = src + len(segment), tgt + len(text)
-        return found
+        return [_within(aligned, len(translation)) for aligned in found]
 
     def _segments(self, translated: TranslatedUnit, translation: str, rank: int) -> Iterator[AlignedSegment]:
         """The aligned segments of one unit and its translation."""
@@ -86,6 +86,15 @@ class LineAlignment:
                 yield from (part.moved(src, tgt) for part in parts)
                 tgt += max((end for part in parts for _, end in part.target), default=0)
             src += len(span.text)
+
+
+def _within(segment: AlignedSegment, length: int) -> AlignedSegment:
+    """The segment without target words beyond the translation, whose last mark may be left out at its end."""
+    kept = [i for i, (_, end) in enumerate(segment.target) if end <= length]
+    if len(kept) == len(segment.target):
+        return segment
+    target = [segment.target[i] for i in kept]
+    return replace(segment, target=target, weights=segment.weights[kept], attention=segment.attention[kept])
 
 
 def _same(words: list[Span]) -> AlignedSegment:

@@ -129,7 +129,7 @@ def test_depth_and_unfinished_markup_are_no_errors():
         ("<div translate=no>a<p>b <b translate=yes>c</b></div>d", ["c", "d"]),
         ("<p>a<code>b<p>c", ["a", "c"]),
         ("<p>a</div> b</p>", ["a b"]),  # an end without a beginning
-        ("<p>a{% if x > 1 %}b", ["ab"]),
+        ("<p>a{% if x > 1 %}b", ["a", "b"]),
         ("<p><?php if ($a > 1) { echo '<b>'; } ?>a", ["a"]),
         ("<a href='{{ x > 1 }}'>a</a>", ["a"]),
         ("<p>a &nosuch; b &amp c &copy2 d", ["a &nosuch; b & c ©2 d"]),

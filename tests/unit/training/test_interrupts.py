@@ -10,6 +10,7 @@ from transformer_mt.training.interrupts import Interrupts
 @pytest.fixture(autouse=True)
 def handlers():
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background of a script
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
