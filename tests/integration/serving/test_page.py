@@ -120,7 +120,20 @@ def test_a_refusal_is_shown_with_its_reason(page, status, error, shown):
     page.fill("#source", "The dog sleeps.")
     page.locator("#status", has_text=shown).wait_for()
     assert page.locator("#key").is_visible() == (status == 403)
+    assert page.evaluate("document.activeElement.id") == "source"  # what is typed next is no key
     page.problems.clear()  # the browser itself writes the status to its console
+
+
+def test_a_page_waits_for_the_first_model(browser, served):
+    page, answers = watched_page(browser), [[]]
+    page.route(
+        "**/languages", lambda route: route.fulfill(json=answers.pop()) if answers else route.continue_()
+    )
+    page.goto(served.url)
+    page.locator("#status", has_text="This server has no model yet.").wait_for()
+    page.wait_for_selector("#target-lang option", state="attached")
+    assert page.locator("#status").text_content() == "" and page.problems == []
+    page.close()
 
 
 def test_what_may_be_wrong_is_said_in_plain_words(page):
