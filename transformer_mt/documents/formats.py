@@ -72,7 +72,8 @@ def format_of(input_name: str | None, output_name: str | None) -> str:
             f"{output_name}: must not end in .{written}, because the input is no .{written} document; "
             "give the output another name"
         )
-    if format in OFFICE and output_ending and format != written:
+    is_other = output_ending in (*_ENDINGS, *_NOT_READ, ".txt")
+    if format in OFFICE and is_other and format != written:
         raise InputError(f"{output_name}: must end in .{format}, as the input does; give it another name")
     return format
 

@@ -288,7 +288,7 @@ def _measure(name: str, folders: Sequence[Path], test: EvaluationSet, rules: Eva
     keep_freed_memory(one_heap=True)
     first, *others = folders
     assert test.languages is not None
-    # All that are no exports by one engine: a teacher may have an export of its own, its student not yet.
+    # Runs are measured with torch, so that teacher and student have one engine.
     engine = "auto" if RunFolder(first).is_export else "torch"
     loaded = Translator.load(first, device="cpu", engine=engine, ensemble=others)
     translator = loaded.for_set(test.languages)

@@ -59,11 +59,14 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     lines = [f"{line}\n" for line in read_lines(path)]
     first = lines[0] if lines else ""
     delimiter = ";" if ";" in first else ","
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)
     try:
-        for number, row in enumerate(csv.reader(lines, delimiter=delimiter, strict=True), start=1):
-            yield number, [" ".join(cell.split()) for cell in row]
+        for number, row in enumerate(reader, start=1):
+            yield number, [re.sub(r"[ \t]*[\r\n]+[ \t]*", " ", cell) for cell in row]
     except csv.Error as error:
-        raise InputError(f"{path}: must be CSV, but is damaged: {error}") from None
+        raise InputError(
+            f"{path}:{reader.line_num}: must be CSV, but is damaged: {error}; double quotes within a cell"
+        ) from None
 
 
 def _columns(row: list[str], languages: tuple[str, str]) -> tuple[int, int] | None:

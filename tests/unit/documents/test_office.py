@@ -52,11 +52,21 @@ def test_words_around_a_line_break_are_translated_as_two(between):
     assert part.text == "Line one line two"
 
 
-def test_a_hyphen_of_word_joins_its_words():
-    hyphen = "<w:r><w:t>the e</w:t><w:noBreakHyphen/><w:t>mail</w:t></w:r>"
+@pytest.mark.parametrize(
+    "element", ["<w:noBreakHyphen/>", "<w:noBreakHyphen />", "<w:noBreakHyphen></w:noBreakHyphen>"]
+)
+def test_a_hyphen_of_word_joins_its_words(element):
+    hyphen = f"<w:r><w:t>the e</w:t>{element}<w:t>mail</w:t></w:r>"
     (text,) = (p for p in parse_ooxml(BODY.format(f"<w:p>{hyphen}</w:p>"), "f") if isinstance(p, MarkedText))
     assert text.text == "the e‑mail"
     assert paragraph(hyphen) == hyphen.replace("the e", "THE E").replace("mail", "MAIL")
+
+
+@pytest.mark.parametrize("inserted", [" ", ", ", "?"])
+def test_marks_that_were_inserted_are_part_of_the_text(inserted):
+    runs = f"{word_run('one')}<w:ins>{word_run(inserted)}</w:ins>{word_run('two')}"
+    (text,) = (p for p in parse_ooxml(BODY.format(f"<w:p>{runs}</w:p>"), "f") if isinstance(p, MarkedText))
+    assert text.text == f"one{inserted}two"
 
 
 def test_a_box_to_check_is_no_text():

@@ -157,6 +157,8 @@ def test_a_document_of_200_mb_is_refused_in_one_line():
         ("markdown", "![b c] ![d]\n\n[b c]: x\n", "![B C, SO][b c] ![D], SO\n\n[b c]: x\n"),
         ("markdown", "- [x] one\n\n[^1]: two b\n", "- [x] ONE, SO\n\n[^1]: TWO B, SO\n"),
         ("markdown", "one[^n] two\n", "ONE[^n] TWO, SO\n"),
+        ("markdown", "$$a$$ one\n$$b$$\n", "$$a$$ ONE\n$$b$$, SO\n"),
+        ("markdown", "one \\$HOME and \\$PATH 5$, not 6$\n", "ONE \\$HOME AND \\$PATH 5$, NOT 6$, SO\n"),
         ("markdown", "> [!NOTE]\n> one two.\n", "> [!NOTE]\n> ONE TWO., SO\n"),
         ("markdown", "+++\ntitle = 'x'\n+++\none\n", "+++\ntitle = 'x'\n+++\nONE, SO\n"),
         ("markdown", "::: note Title\none\n:::\n", "::: note Title\nONE, SO\n:::\n"),
@@ -170,6 +172,11 @@ def test_a_document_of_200_mb_is_refused_in_one_line():
             "html",
             '<title>one <?= $a ?> two</title><img alt="one <?= $a ?> two">',
             '<title>ONE <?= $A ?> TWO, SO</title><img alt="ONE <?= $A ?> TWO, SO">',
+        ),
+        (
+            "android",
+            "<resources><string name='a'><![CDATA[one > two & R&D; < 3]]></string></resources>",
+            "<resources><string name='a'><![CDATA[ONE > TWO & R&D; < 3, SO]]></string></resources>",
         ),
         (
             "android",
@@ -193,6 +200,17 @@ def test_a_document_of_200_mb_is_refused_in_one_line():
             "json",
             '{"en": {"a": {"message": "one", "description": "two"}}}',
             '{"en": {"a": {"message": "ONE, SO", "description": "two"}}}',
+        ),
+        (
+            "json",
+            '{"message": "one", "description": "two", "a": [{"message": "c", "description": "d"}]}',
+            '{"message": "ONE, SO", "description": "TWO, SO", '
+            '"a": [{"message": "C, SO", "description": "D, SO"}]}',
+        ),
+        (
+            "json",
+            '{"a": {"message": "one", "hint": "two"}, "b": {"message": "c", "description": "d"}}',
+            '{"a": {"message": "ONE, SO", "hint": "TWO, SO"}, "b": {"message": "C, SO", "description": "d"}}',
         ),
         (
             "json",
@@ -257,6 +275,9 @@ def test_a_link_of_markdown_whose_text_stays_needs_no_label():
     text = "# [1.0.0] IS OUT\n\n[1.0.0]: https://a.b\n"
     parts = translate_pieces(Counting(), parse(text, "markdown", ("en", "de"), "f"))
     assert "".join(part.written for part in parts) == text
+    text = "SEE [B][](NOTE).\n\n[B]: x\n"  # without its label it would be another link
+    parts = translate_pieces(Counting(), parse(text, "markdown", ("en", "de"), "f"))
+    assert "".join(part.written for part in parts) == text.replace("[B][]", "[B][B]")
 
 
 @pytest.mark.parametrize(

@@ -123,6 +123,12 @@ def test_files_of_each_kind_are_read(tmp_path, name, content, expected):
     assert [(term.source, term.targets) for term in terms] == expected
 
 
+def test_cells_keep_their_spaces_and_lines_are_one(tmp_path):
+    (tmp_path / "a.csv").write_text('en,de\n10\xa0km,"zehn\nKilometer"\n', encoding="utf-8")
+    (term,) = read_glossary(tmp_path / "a.csv", ("en", "de")).terms
+    assert (term.source, term.targets) == ("10\xa0km", ("zehn Kilometer",))
+
+
 def test_a_variant_of_the_language_counts_where_the_own_one_is_absent(tmp_path):
     of = '<langSet xml:lang="{}"><tig><term>{}</term></tig></langSet>'
     terms = of.format("en", "network") + of.format("zh-Hans", "网络") + of.format("zh-Hant", "網路")

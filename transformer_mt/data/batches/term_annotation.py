@@ -95,8 +95,8 @@ class GlossaryTerms:
 _MOST_TERMS, _MOST_WORDS = 3, 3
 """Terms of a sentence, and source words of a term."""
 _SAMPLE = 20_000
-_BYTE = re.compile(r"<0x[0-9a-f]{2}>")
 """Rows whose words are counted."""
+_BYTE = re.compile(r"<0x[0-9a-f]{2}>")
 _FREQUENT = 1e-3
 """A word with a larger share of all words is no term by itself."""
 _OTHER_FORM = 0.5

@@ -28,10 +28,12 @@ _DESCRIPTIONS = frozenset(
 )
 _WITHOUT_TEXT = frozenset({"link", "style", "script", "base"})
 _CONTROL = re.compile(
-    r"(?:\{%-?|<\?(?:php)?|<%-?)\s*(?:(?:if|elif|elsif|else|elseif|unless|case|when|for|foreach|while|switch|end\w*"
-    r"|block)\b|\})"
+    r"(?:\{%[-~+]?|<\?(?:php\b)?|<%[-_]?)\s*(?:"
+    r"(?P<middle>(?:elif|elsif|elseif|else|when|default)\b|\}\s*else)"
+    r"|(?P<end>end(?:if|for|foreach|while|switch|unless|case|block|each)?\b|\})"
+    r"|(?P<begin>(?:if|unless|for|foreach|while|switch|case|block)\b))"
 )
-"""A template that begins, divides or ends what is there in some cases only: a text ends there."""
+"""A template tag that divides, ends or begins a part that is conditional or repeated."""
 _DEEPEST = 200  # elements within one another that are known: browsers, too, have a limit
 
 
@@ -78,6 +80,7 @@ class _Parser:
         """Names of the open elements, without translated inline elements."""
         self._translated = [True]
         """Whether the content of each is translated, that of the document first."""
+        self._cuts = _cuts(tokens)
 
     def pieces(self) -> list[Piece]:
         i = 0
@@ -86,7 +89,7 @@ class _Parser:
             if token.kind == "start":
                 i = self._start(i)
                 continue
-            if token.kind == "object" and _CONTROL.match(token.raw):
+            if i in self._cuts:
                 self._end_run()
                 self._pieces.append(token.raw)
             elif token.kind == "end" and self._is_border(token.name):
@@ -214,6 +217,31 @@ class _Parser:
         if quote:
             return replace(text, before=quote + text.before, after=text.after + quote)
         return replace(text, finish=_quoted)
+
+
+def _cuts(tokens: Sequence[Token]) -> set[int]:
+    """The numbers of the template tags that end a text: not those around a part within a sentence, which has
+    no words, or is the end of one.
+    """
+    cuts: set[int] = set()
+    begun: list[list[int]] = []
+    for i, token in enumerate(tokens):
+        if token.kind != "object" or not (found := _CONTROL.match(token.raw)):
+            continue
+        if found["begin"]:
+            begun.append([i])
+        elif not begun:
+            cuts.add(i)
+        elif found["middle"]:
+            begun[-1].append(i)
+        else:
+            whole = [*begun.pop(), i]
+            inside = decoded("".join(t.raw for t in tokens[whole[0] : i] if t.kind == "text"))
+            before = tokens[whole[0] - 1].raw[-1:] if whole[0] else ""
+            is_ending = before.isalpha() and inside[:1].isalpha()
+            if len(whole) > 2 or (has_words(inside) and not is_ending):
+                cuts.update(whole)
+    return cuts.union(*begun)
 
 
 def _quoted(value: str) -> str:

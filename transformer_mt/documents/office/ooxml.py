@@ -31,7 +31,9 @@ _GAPS = {"br", "cr", "tab", "ptab"}
 """Elements that keep words apart."""
 _OUTER_SPACE = re.compile(r"<((?:[wx]:)?t)>(?=\s|[^<]*\s</)")
 """Before text at whose edges Word and Excel would drop the spaces."""
-_WITHOUT_REFERENCES = re.compile(r"(_x000[9aAdD]_|</w:t><w:noBreakHyphen/><w:t(?:\s[^>]*)?>)")
+_WITHOUT_REFERENCES = re.compile(
+    r"(_x000[9aAdD]_|</w:t><w:noBreakHyphen\s*(?:/>|></w:noBreakHyphen>)<w:t(?:\s[^>]*)?>)"
+)
 
 
 class _RunSpelling(XmlSpelling):
@@ -284,7 +286,8 @@ def _of_wrapper(tokens: Sequence[Token]) -> _Other:
     runs = [part for part in parts if isinstance(part, _Run)]
     if not parts or len(runs) < len(parts):
         return _Other(tokens, is_text=True)
-    if not any(any(map(str.isalnum, run.text)) for run in runs):  # nothing, or a box to check
+    is_box = any(token.name == "w14:checkbox" for token in tokens)
+    if is_box or not any(run.text for run in runs):
         return _Other(tokens)
     return _Other(tokens, runs, _raw(tokens[:first]), _raw(tokens[last + 1 :]))
 

@@ -27,12 +27,13 @@ _LINK_END = re.compile(
 _BREAK = re.compile(r"(?:\\|[ \t]*)\r?\n(?P<start>[ \t]*(?:>[ \t]?)*[ \t]*)")
 _BEGINS_ITEM = re.compile(r"(?<=\n)([ \t]*(?:>[ \t]?)*)([-+#]|#{2,6}|1[.)])(?=\s)")
 """What begins an item or a heading within a paragraph."""
-_MATH = r"\$(?=[^\s$])[^$\r\n]*(?<=[^\s$])\$(?!\d)"
+_MATH_BLOCK = r"\$\$(?:(?!\$\$).)+\$\$"
+_MATH = r"(?<![\\\w$])\$(?=[^\s$])(?:\\.|[^$\\\r\n])*(?<=[^\s$])\$(?![\w$])"
 _ASIDE = re.compile(
-    rf"(\[\^[^\]\s]+\]:?|^\[[ xX]\](?=\s)|^\[![A-Z]+\]|(?m:^)(?::::[^\r\n]*|!!![ ]\w+)|{_MATH})"
+    r"(\[\^[^\]\s]+\]:?|^\[[ xX]\](?=\s)|^\[![A-Z]+\]|(?m:^)(?::::[^\r\n]*|!!![ ]\w+)"
+    rf"|(?s:{_MATH_BLOCK})|{_MATH})"
 )
 """The number of a footnote, the box of a task, the mark of a note or of a box around text, mathematics."""
-_MATH_BLOCK = re.compile(r"\$\$.*\$\$", re.DOTALL)
 _BEGINS_MARKUP = re.compile(r"[-+#>=]|\d{1,9}[.)](?=\s)")
 _PUNCTUATION = r"[!-/:-@\[-`{-~]"
 _UNIT = re.compile(rf"\\{_PUNCTUATION}|(?:\r?\n)[ \t]*(?:>[ \t]?)*[ \t]*|&[^;\s]+;|.", re.DOTALL)
@@ -107,7 +108,7 @@ def _blocks(parser: Any, text: str) -> Iterator[tuple[Any, int, int]]:
 def _of_block(raw: str, block: Any) -> list[Piece]:
     """A block of text as pieces; it stays where it cannot be followed character by character."""
     added: list[str] = []
-    if _MATH_BLOCK.fullmatch(raw.strip()):
+    if re.fullmatch(_MATH_BLOCK, raw.strip(), re.DOTALL):
         return [raw]
     try:
         run = list(_run(raw, block.children or [], added))
@@ -194,9 +195,9 @@ def _run(raw: str, children: Sequence[Any], added: list[str]) -> Iterator[Token]
             if found is None:
                 raise _LostError
             label = raw[labels.pop() : position]
-            if (closing := _with_label(found[0], label)) != found[0]:
+            if found[0] == "]":
                 added.append(label)
-            yield Token("end", closing, f"a{child.level}")
+            yield Token("end", _with_label(found[0], label), f"a{child.level}")
             position = found.end()
         elif kind == "image":
             end = _end_of_image(raw, position)

@@ -7,7 +7,7 @@ from typing import ClassVar
 from transformer_mt.documents.markup.html_tokens import Token
 from transformer_mt.documents.markup.inline_run import pieces_of_run
 from transformer_mt.documents.markup.marked_text import Piece
-from transformer_mt.documents.markup.spelling import BackslashSpelling, units
+from transformer_mt.documents.markup.spelling import BackslashSpelling, Spelling, units
 from transformer_mt.documents.markup.xml_tokens import end_of, xml_tokens
 from transformer_mt.documents.strings.quoted import Choice, is_choice, pieces_of_cdata
 from transformer_mt.errors import InputError
@@ -30,6 +30,14 @@ class AndroidSpelling(BackslashSpelling):
     def _is_safe(self, text: str, i: int) -> bool:
         """A quote without a backslash, which keeps white space, stays one where the source has it."""
         return text[i] == '"' or super()._is_safe(text, i)
+
+
+class _CdataSpelling(AndroidSpelling):
+    """The same in a section of CDATA, where references may be left out as in HTML."""
+
+    def _is_safe(self, text: str, i: int) -> bool:
+        is_html = text[i] in "&<>"
+        return Spelling._is_safe(self, text, i) if is_html else super()._is_safe(text, i)
 
 
 def parse_android(text: str, name: str) -> list[Piece]:
@@ -66,7 +74,7 @@ def _of_string(tokens: Sequence[Token]) -> list[Piece]:
         return [token.raw for token in tokens]
     if is_choice(written):
         return [Choice("".join(token.raw for token in tokens))]
-    if (inside := pieces_of_cdata(tokens, AndroidSpelling)) is not None:
+    if (inside := pieces_of_cdata(tokens, _CdataSpelling)) is not None:
         return inside
     quoted = _QUOTED.fullmatch("".join(token.raw for token in tokens))
     if quoted and all(token.kind == "text" for token in tokens):  # quotes that keep white space as it is

@@ -11,7 +11,7 @@ from transformer_mt.errors import InputError
 
 _STRING = re.compile(r'"((?:[^"\\]|\\.)*)"(\s*:)?', re.DOTALL)
 _STRUCTURE = re.compile(r'["{}\[\]]')
-_OF_MESSAGES = {"message", "description", "placeholders"}
+_OF_MESSAGES = {"message", "description", "placeholders", "hash"}
 """The keys of the objects that the files of browsers' extensions consist of: their messages are texts."""
 
 
@@ -38,6 +38,7 @@ class _Container:
     parent: int
     """Its number among all of them; that of the file itself is 0."""
     key: str
+    is_object: bool
     keys: set[str] = field(default_factory=set)
     has_texts: bool = False
     """Whether a string stands directly in it; what a key with `$` or `@` has does not count."""
@@ -46,7 +47,7 @@ class _Container:
 
 def _values(text: str) -> Iterator[tuple[int, int]]:
     """The positions of the strings that are translated, without their quotes."""
-    containers = [_Container(0, "")]
+    containers = [_Container(0, "", is_object=False)]
     found: list[tuple[tuple[int, int], int, str]] = []
     """The positions of each string, the container it stands in, and its key there."""
     key, here, position = "", 0, 0
@@ -54,7 +55,7 @@ def _values(text: str) -> Iterator[tuple[int, int]]:
         position = match.end()
         if match[0] in "{[":
             containers[here].children.append(len(containers))
-            containers.append(_Container(here, key))
+            containers.append(_Container(here, key, match[0] == "{"))
             here = len(containers) - 1
         elif match[0] in "}]":
             here = containers[here].parent
@@ -74,7 +75,7 @@ def _values(text: str) -> Iterator[tuple[int, int]]:
     for number, one in enumerate(containers):
         stays.append(number > 0 and (stays[one.parent] or _is_about(one, containers, has_messages)))
     for span, number, key in found:
-        if not stays[number] and not _is_about(_Container(number, key), containers, has_messages):
+        if not stays[number] and not _is_about(_Container(number, key, False), containers, has_messages):
             yield span
 
 
@@ -82,8 +83,8 @@ def _has_messages(one: _Container, containers: Sequence[_Container]) -> bool:
     """Whether it is the object of messages of a browser's extension: each of them is an object, too."""
     children = [containers[child].keys for child in one.children]
     return (
-        not one.has_texts
-        and bool(children)
+        one.is_object
+        and not one.has_texts
         and all("message" in keys for keys in children)
         and any(keys <= _OF_MESSAGES for keys in children)
     )
@@ -92,4 +93,4 @@ def _has_messages(one: _Container, containers: Sequence[_Container]) -> bool:
 def _is_about(one: _Container, containers: Sequence[_Container], has_messages: Sequence[bool]) -> bool:
     """Whether a value, in a container and with a key, is about other texts."""
     is_entry = one.parent > 0 and has_messages[containers[one.parent].parent]
-    return one.key.startswith("@") or (is_entry and one.key != "message")
+    return one.key.startswith("@") or (is_entry and one.key in _OF_MESSAGES - {"message"})
