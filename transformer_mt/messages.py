@@ -1,4 +1,4 @@
-"""Messages to whoever watches the process: the one way in which everything reports progress and warnings."""
+"""Progress messages and warnings of all modules."""
 
 import os
 import sys

@@ -75,9 +75,8 @@ def _train(arguments: argparse.Namespace) -> int:
     except Interrupted as stop:
         say(str(stop))
         return 128 + stop.signal_number
-    if config.train.export and config.data.directions and os.environ.get("RANK", "0") == "0":
-        from transformer_mt.export.own_export import make_own_export
-        from transformer_mt.runs.folder import RunFolder
+    from transformer_mt.export.own_export import make_own_export
+    from transformer_mt.runs.folder import RunFolder
 
-        make_own_export(RunFolder(folder))
+    make_own_export(RunFolder(folder))
     return 0

@@ -1,6 +1,5 @@
 """The whole way of back-translation in one file: models that translate, synthetic pairs, forward model."""
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -125,8 +124,7 @@ def run_chain(path: Path, out: Path | None, fresh: bool = False) -> Path:
     del steps  # the memory of their texts is for the training
     _set_other_aside(folder / "forward", [Path(corpus.file) for corpus in corpora])
     trained = train(with_corpora(forward, [*forward.data.entries, *corpora]), folder / "forward")
-    if forward.train.export and os.environ.get("RANK", "0") == "0":
-        make_own_export(RunFolder(trained))
+    make_own_export(RunFolder(trained))
     return trained
 
 

@@ -106,8 +106,7 @@ def distill(plan: Plan, config: Config, out: Path | None, fresh: bool = False) -
     train(with_corpora(config, entries), folder)
     if not ranks.is_rank_zero:
         return ""
-    if config.train.export:
-        make_own_export(RunFolder(folder))
+    make_own_export(RunFolder(folder))
     refused = _export(folder)
     models = {"teacher": list(plan.teachers), "student": [folder]}
     if refused is None:

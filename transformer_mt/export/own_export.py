@@ -1,6 +1,7 @@
 """The export that is part of a run's folder: where a CPU translates, commands search with it."""
 
 import importlib.util
+import os
 import shutil
 
 from transformer_mt.errors import InputError, WorkError
@@ -9,9 +10,13 @@ from transformer_mt.runs.folder import RunFolder
 
 
 def make_own_export(run: RunFolder) -> None:
-    """Export the run's model into its folder, unless it is there or CTranslate2 is not installed. If it
-    cannot be, or fails its proof, one line says why, and the run translates with torch.
+    """Export the run's model into its folder as its config asks (`train.export`), unless it is there or
+    CTranslate2 is not installed; of several ranks only 0 does. If it cannot be, or fails its proof, one line
+    says why, and the run translates with torch.
     """
+    config = run.config()
+    if not (config.train.export and config.data.directions) or os.environ.get("RANK", "0") != "0":
+        return
     if importlib.util.find_spec("ctranslate2") is None or run.own_export is not None:
         return
     shutil.rmtree(run.export_folder, ignore_errors=True)  # of other weights

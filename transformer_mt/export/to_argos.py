@@ -21,7 +21,7 @@ from transformer_mt.export.format import (
     reasons_against_language_pieces,
     reasons_against_text,
 )
-from transformer_mt.text.languages import base_code, language_name
+from transformer_mt.text.languages import base_code, hyphenated, language_name
 from transformer_mt.translation.engines.ctranslate2_engine import import_ctranslate2
 from transformer_mt.translation.result import Translation
 
@@ -143,4 +143,4 @@ def _translate(folder: Path, sentences: Sequence[str], home: str) -> list[Output
 
 def _code(language: str) -> str:
     """Argos's code of a language."""
-    return _CODES.get(language.lower().replace("_", "-"), base_code(language))
+    return _CODES.get(hyphenated(language), base_code(language))

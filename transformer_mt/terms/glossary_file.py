@@ -9,7 +9,7 @@ from typing import Any
 
 from transformer_mt.errors import InputError
 from transformer_mt.terms.glossary import Glossary, Term
-from transformer_mt.text.languages import base_code
+from transformer_mt.text.languages import base_code, hyphenated
 from transformer_mt.text.lines import read_lines
 
 _CODE = re.compile(r"[a-z]{2,3}(?:[-_][a-z0-9]{2,4})*")
@@ -74,8 +74,8 @@ def _columns(row: list[str], languages: tuple[str, str]) -> tuple[int, int] | No
     names = [cell.strip().casefold() for cell in row]
     found = []
     for language, usual in zip(languages, _HEADERS):
-        code = language.casefold().replace("_", "-")
-        exact = [i for i, name in enumerate(names) if name.replace("_", "-") == code or name in usual]
+        code = hyphenated(language)
+        exact = [i for i, name in enumerate(names) if hyphenated(name) == code or name in usual]
         close = [
             i for i, name in enumerate(names) if _CODE.fullmatch(name) and base_code(name) == base_code(code)
         ]
@@ -110,9 +110,9 @@ def _terms_of(entry: Any, language: str) -> list[str]:
     found: dict[bool, list[str]] = {True: [], False: []}
     for part in entry.iterfind("{*}langSet"), entry.iterfind("{*}langSec"):
         for of_language in part:
-            code = of_language.get(_LANGUAGE, "").replace("-", "_")
+            code = of_language.get(_LANGUAGE, "")
             if base_code(code) == base_code(language):
-                is_same = code.lower() == language.lower().replace("-", "_")
+                is_same = hyphenated(code) == hyphenated(language)
                 texts = ("".join(term.xpath(".//text()")) for term in of_language.iter("{*}term"))
                 found[is_same] += [_normal(" ".join(text.split())) for text in texts if text.strip()]
     return found[True] or found[False]

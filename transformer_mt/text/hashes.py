@@ -40,8 +40,8 @@ def near_text(text: str) -> str:
 
 
 def is_sign(character: str) -> bool:
-    """Whether it is a sign that changes the letter before it into another one, as vowels do in Indic scripts
-    and Thai; not accents, nor the vowels of Arabic and Hebrew, which may be left out.
+    """True for signs that change the letter before them into another one, as vowels do in Indic scripts and
+    Thai; false for accents, and for the vowels of Arabic and Hebrew, which may be left out.
     """
     if character.isascii() or (category := unicodedata.category(character)) not in ("Mn", "Mc"):
         return False

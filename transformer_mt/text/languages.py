@@ -73,7 +73,12 @@ def language_name(code: str) -> str:
 
 def base_code(language: str) -> str:
     """The code without script and country, of two letters where there is one: `zh` of zh_CN and zho_Hans."""
-    return short_code(language.lower().replace("_", "-").split("-")[0])
+    return short_code(hyphenated(language).split("-")[0])
+
+
+def hyphenated(language: str) -> str:
+    """The code in small letters with hyphens: `zh-hant` of zh_Hant."""
+    return language.lower().replace("_", "-")
 
 
 def casefolded(text: str, language: str) -> str:

@@ -5,6 +5,7 @@ from functools import lru_cache
 import regex
 
 from transformer_mt.text.language_codes import short_code
+from transformer_mt.text.languages import hyphenated
 
 _SCRIPTS = {
     "Arabic": "ar fa ur ps ug sd ckb arz ary sdh uzs",
@@ -52,7 +53,7 @@ _LETTERS = regex.compile(r"\p{L}+")
 
 def scripts_of(language: str) -> list[str] | None:
     """The scripts of a language (`sr`, `zho_Hans`, `uz-Cyrl`); None if they are not known."""
-    first, *others = language.lower().replace("_", "-").split("-")
+    first, *others = hyphenated(language).split("-")
     for subtag in others:
         if subtag in _OF_SUBTAG:
             return _OF_LANGUAGE[_OF_SUBTAG[subtag]]

@@ -12,8 +12,9 @@ from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.config.parts.context import SENTENCE
 from transformer_mt.search.hypothesis import Hypothesis
 from transformer_mt.translation.engines.engine import Ids
+from transformer_mt.translation.planner import Planner
 from transformer_mt.translation.result import Options
-from transformer_mt.translation.units import Line, Planner, Unit, Window
+from transformer_mt.translation.units import Line, Unit, Window
 
 # Settings that would act on the sentences before, too.
 _OF_WHOLE_TRANSLATIONS = ("min_length", "max_length", "no_repeat_ngram", "repetition_penalty")

@@ -144,3 +144,8 @@ def _tag_pairs(items: Sequence[str]) -> Counter[tuple[str, str]]:
         pairs[(opened.pop(partner)[1] if partner is not None else "", item)] += 1
     pairs.update((item, "") for _, item in opened)
     return pairs
+
+
+def spans_of(protected: ProtectedText | None, text: str) -> list[tuple[int, int]]:
+    """The (begin, end) characters of protected text; none without it."""
+    return protected.find(text) if protected else []

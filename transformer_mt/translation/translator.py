@@ -21,10 +21,11 @@ from transformer_mt.translation.direction import Direction, can_translate, find_
 from transformer_mt.translation.engines.choice import export_to_search
 from transformer_mt.translation.engines.engine import Engine, Ids
 from transformer_mt.translation.engines.prompted import cross_attention, token_log_probs
+from transformer_mt.translation.planner import Planner
 from transformer_mt.translation.result import Options, Translation
 from transformer_mt.translation.retry import better, looks_wrong, wider
 from transformer_mt.translation.unit_search import UnitSearch
-from transformer_mt.translation.units import LinesInOrder, Planner, TranslatedLine
+from transformer_mt.translation.units import LinesInOrder, TranslatedLine
 
 if TYPE_CHECKING:
     from transformer_mt.memories.memory import Memory

@@ -19,9 +19,10 @@ from transformer_mt.translation.assembly import (
 from transformer_mt.translation.context import ContextWindows
 from transformer_mt.translation.engines.engine import Engine, Ids, Request
 from transformer_mt.translation.engines.prompted import cross_attention, token_log_probs
+from transformer_mt.translation.planner import Planner
 from transformer_mt.translation.protected_text import ProtectedText, Span
 from transformer_mt.translation.result import Candidate, Options
-from transformer_mt.translation.units import LinesInOrder, Planner, TranslatedLine, TranslatedUnit, Unit
+from transformer_mt.translation.units import LinesInOrder, TranslatedLine, TranslatedUnit, Unit
 
 _MOST_REPLACED = 4
 """Terms of a sentence that are written where the words stood that they replace."""

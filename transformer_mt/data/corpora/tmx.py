@@ -6,6 +6,7 @@ from typing import Any
 
 from transformer_mt.errors import InputError
 from transformer_mt.text.compressed import DAMAGED
+from transformer_mt.text.languages import hyphenated
 from transformer_mt.text.lines import open_bytes
 
 # Inline elements whose content is formatting code of the original document, not text.
@@ -117,20 +118,17 @@ def _of_languages(texts: dict[str, str], languages: list[str]) -> tuple[str, str
     """The texts in two languages: of exactly their codes, else of another code with the same first part. None
     where one is missing.
     """
-    codes = {_normal(code): text for code, text in texts.items()}
-    wanted = [_normal(language) for language in languages]
+    codes = {hyphenated(code): text for code, text in texts.items()}
+    wanted = [hyphenated(language) for language in languages]
     found = {code: code for code in wanted if code in codes}
     for code in wanted:
-        left = (other for other in codes if other not in found.values())
-        chosen = next((other for other in left if other.split("-")[0] == code.split("-")[0]), None)
-        if code not in found and chosen is None:
-            return None
-        found.setdefault(code, chosen or code)
+        if code not in found:
+            left = (other for other in codes if other not in found.values())
+            alike = next((other for other in left if other.split("-")[0] == code.split("-")[0]), None)
+            if alike is None:
+                return None
+            found[code] = alike
     return codes[found[wanted[0]]], codes[found[wanted[1]]]
-
-
-def _normal(code: str) -> str:
-    return code.lower().replace("_", "-")
 
 
 def _forget(unit: Any) -> None:

@@ -1,6 +1,5 @@
 """HTML: what of it is text to translate; all else stays as it is written, byte for byte."""
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -19,6 +18,7 @@ from transformer_mt.documents.markup.html_tokens import Token, tokens_of
 from transformer_mt.documents.markup.inline_run import pieces_of_run, plain_text
 from transformer_mt.documents.markup.marked_text import BYTE_ORDER_MARK, CLOSE, OPEN, MarkedText, Piece
 from transformer_mt.documents.markup.spelling import Spelling, XmlSpelling, decoded
+from transformer_mt.documents.markup.template_tags import dividing_tags
 from transformer_mt.text.languages import base_code
 from transformer_mt.translation.protected_text import has_words
 
@@ -27,13 +27,6 @@ _DESCRIPTIONS = frozenset(
     {"description", "og:title", "og:description", "twitter:title", "twitter:description"}
 )
 _WITHOUT_TEXT = frozenset({"link", "style", "script", "base"})
-_CONTROL = re.compile(
-    r"(?:\{%[-~+]?|<\?(?:php\b)?|<%[-_]?)\s*(?:"
-    r"(?P<middle>(?:elif|elsif|elseif|else|when|default)\b|\}\s*else)"
-    r"|(?P<end>end(?:if|for|foreach|while|switch|unless|case|block|each)?\b|\})"
-    r"|(?P<begin>(?:if|unless|for|foreach|while|switch|case|block)\b))"
-)
-"""A template tag that divides, ends or begins a part that is conditional or repeated."""
 _DEEPEST = 200  # elements within one another that are known: browsers, too, have a limit
 
 
@@ -80,7 +73,7 @@ class _Parser:
         """Names of the open elements, without translated inline elements."""
         self._translated = [True]
         """Whether the content of each is translated, that of the document first."""
-        self._cuts = _cuts(tokens)
+        self._cuts = dividing_tags(tokens)
 
     def pieces(self) -> list[Piece]:
         i = 0
@@ -217,31 +210,6 @@ class _Parser:
         if quote:
             return replace(text, before=quote + text.before, after=text.after + quote)
         return replace(text, finish=_quoted)
-
-
-def _cuts(tokens: Sequence[Token]) -> set[int]:
-    """The numbers of the template tags that end a text: not those around a part within a sentence, which has
-    no words, or is the end of one.
-    """
-    cuts: set[int] = set()
-    begun: list[list[int]] = []
-    for i, token in enumerate(tokens):
-        if token.kind != "object" or not (found := _CONTROL.match(token.raw)):
-            continue
-        if found["begin"]:
-            begun.append([i])
-        elif not begun:
-            cuts.add(i)
-        elif found["middle"]:
-            begun[-1].append(i)
-        else:
-            whole = [*begun.pop(), i]
-            inside = decoded("".join(t.raw for t in tokens[whole[0] : i] if t.kind == "text"))
-            before = tokens[whole[0] - 1].raw[-1:] if whole[0] else ""
-            is_ending = before.isalpha() and inside[:1].isalpha()
-            if len(whole) > 2 or (has_words(inside) and not is_ending):
-                cuts.update(whole)
-    return cuts.union(*begun)
 
 
 def _quoted(value: str) -> str:

@@ -253,16 +253,16 @@ def _of_run(tokens: Sequence[Token]) -> Iterator["_Run | _Other"]:
             yield _Other(outer)
 
 
-def _with_hyphens(elements: Sequence[Sequence[Token]]) -> list[Sequence[Token]]:
+def _with_hyphens(elements: Sequence[Sequence[Token]]) -> list[list[Token]]:
     """The elements of a run, with two texts that a hyphen joins as one text."""
-    found: list[Sequence[Token]] = []
+    found: list[list[Token]] = []
     for element in elements:
         is_joined = len(found) > 1 and found[-1][0].name == "w:noBreakHyphen"
         if is_joined and element[0].name == found[-2][0].name == "w:t" and len(found[-2]) > 1 < len(element):
-            hyphen, before = found.pop(), found.pop()
-            inside = _raw([*before[1:], *hyphen, *element[:-1]])
-            element = [before[0], Token("text", inside), element[-1]]
-        found.append(element)
+            hyphen = found.pop()
+            found[-1] += [*hyphen, *element]
+        else:
+            found.append(list(element))
     return found
 
 

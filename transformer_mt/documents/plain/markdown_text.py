@@ -27,10 +27,11 @@ _LINK_END = re.compile(
 _BREAK = re.compile(r"(?:\\|[ \t]*)\r?\n(?P<start>[ \t]*(?:>[ \t]?)*[ \t]*)")
 _BEGINS_ITEM = re.compile(r"(?<=\n)([ \t]*(?:>[ \t]?)*)([-+#]|#{2,6}|1[.)])(?=\s)")
 """What begins an item or a heading within a paragraph."""
+_SAME_LABEL = re.compile(r"\[([^\[\]]+)\]\[\1\]")
 _MATH_BLOCK = r"\$\$(?:(?!\$\$).)+\$\$"
 _MATH = r"(?<![\\\w$])\$(?=[^\s$])(?:\\.|[^$\\\r\n])*(?<=[^\s$])\$(?![\w$])"
 _ASIDE = re.compile(
-    r"(\[\^[^\]\s]+\]:?|^\[[ xX]\](?=\s)|^\[![A-Z]+\]|(?m:^)(?::::[^\r\n]*|!!![ ]\w+)"
+    r"(\[\^[^\[\]\s]{1,100}\]:?|^\[[ xX]\](?=\s)|^\[![A-Z]+\]|(?m:^)(?::::[^\r\n]*|!!![ ]\w+)"
     rf"|(?s:{_MATH_BLOCK})|{_MATH})"
 )
 """The number of a footnote, the box of a task, the mark of a note or of a box around text, mathematics."""
@@ -107,7 +108,7 @@ def _blocks(parser: Any, text: str) -> Iterator[tuple[Any, int, int]]:
 
 def _of_block(raw: str, block: Any) -> list[Piece]:
     """A block of text as pieces; it stays where it cannot be followed character by character."""
-    added: list[str] = []
+    added: set[str] = set()
     if re.fullmatch(_MATH_BLOCK, raw.strip(), re.DOTALL):
         return [raw]
     try:
@@ -124,13 +125,13 @@ def _of_block(raw: str, block: Any) -> list[Piece]:
     ]
 
 
-def _finished(body: str, is_first: bool, added: Sequence[str]) -> str:
+def _finished(body: str, is_first: bool, added: set[str]) -> str:
     """A translation with backslashes before what would begin a heading or an item: at the beginning of its
     lines, and at that of the block (`is_first`). Labels that were `added` are not needed where the text is
     the same.
     """
-    for label in added:
-        body = body.replace(f"[{label}][{label}]", f"[{label}]")
+    if added:
+        body = _SAME_LABEL.sub(lambda found: f"[{found[1]}]" if found[1] in added else found[0], body)
     body = _BEGINS_ITEM.sub(lambda found: found[1] + _escaped(found[2]), body)
     found = _BEGINS_MARKUP.match(body) if is_first else None
     return _escaped(found[0]) + body[found.end() :] if found else body
@@ -144,7 +145,7 @@ class _LostError(Exception):
     """The text is not where it was expected."""
 
 
-def _run(raw: str, children: Sequence[Any], added: list[str]) -> Iterator[Token]:
+def _run(raw: str, children: Sequence[Any], added: set[str]) -> Iterator[Token]:
     """The tokens of a block of text. Labels that links get, because their text was one, are `added`."""
     position = 0
     text = ""
@@ -196,7 +197,7 @@ def _run(raw: str, children: Sequence[Any], added: list[str]) -> Iterator[Token]
                 raise _LostError
             label = raw[labels.pop() : position]
             if found[0] == "]":
-                added.append(label)
+                added.add(label)
             yield Token("end", _with_label(found[0], label), f"a{child.level}")
             position = found.end()
         elif kind == "image":

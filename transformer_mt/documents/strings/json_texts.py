@@ -80,7 +80,7 @@ def _values(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _has_messages(one: _Container, containers: Sequence[_Container]) -> bool:
-    """Whether it is the object of messages of a browser's extension: each of them is an object, too."""
+    """True for the object of messages of a browser's extension: each of them is an object, too."""
     children = [containers[child].keys for child in one.children]
     return (
         one.is_object
@@ -91,6 +91,6 @@ def _has_messages(one: _Container, containers: Sequence[_Container]) -> bool:
 
 
 def _is_about(one: _Container, containers: Sequence[_Container], has_messages: Sequence[bool]) -> bool:
-    """Whether a value, in a container and with a key, is about other texts."""
+    """True for a value, in a container and with a key, that is about other texts."""
     is_entry = one.parent > 0 and has_messages[containers[one.parent].parent]
     return one.key.startswith("@") or (is_entry and one.key in _OF_MESSAGES - {"message"})
