@@ -8,6 +8,7 @@ from transformer_mt.config.data import DataConfig
 from transformer_mt.config.decode import DecodeConfig
 from transformer_mt.config.evaluate import EvaluateConfig
 from transformer_mt.config.model import ModelConfig
+from transformer_mt.config.packing import why_padded
 from transformer_mt.config.parts.objective import BY_KIND
 from transformer_mt.config.parts.section import Changeable, Section
 from transformer_mt.config.public_model import Beginning
@@ -178,6 +179,12 @@ class Config(Section):
     def _language_pieces_of_targets_are_shared(self) -> "Config":
         if self.data.language_pieces == "both" and not self.tokenizer.shared and not self.init_from:
             raise ValueError("tokenizer.shared must be true with data.language_pieces: both, but is false")
+        return self
+
+    @model_validator(mode="after")
+    def _can_be_packed(self) -> "Config":
+        if self.train.packed is True and (reason := why_padded(self.model, self.train, self.data)):
+            raise ValueError(f"train.packed must be auto or false where {reason}, but is true")
         return self
 
     @model_validator(mode="after")

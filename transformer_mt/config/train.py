@@ -73,6 +73,10 @@ class TrainConfig(Section):
     """Split batches into micro-batches of at most this many padded tokens, which gives the same update; 0:
     split only after running out of memory.
     """
+    packed: Literal["auto"] | bool = "auto"
+    """Batches of rows of one length with several sentences in each instead of one padded sentence a row;
+    auto: on a GPU, for networks that can read such rows.
+    """
     parallel: Changeable[Literal["ddp", "fsdp"]] = "ddp"
     """With several devices: ddp keeps a full replica on each; fsdp shards weights and optimizer state over
     them.

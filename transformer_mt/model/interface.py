@@ -5,6 +5,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from transformer_mt.model.attention import MultiHeadAttention
+from transformer_mt.model.masks import Packing
 from transformer_mt.model.recorder import AttentionRecorder
 
 NEVER = -1e9
@@ -32,10 +33,16 @@ class TranslationModel(nn.Module):
         return self.output(self.hidden(src, src_mask, tgt_in))
 
     def hidden(
-        self, src: Tensor, src_mask: Tensor, tgt_in: Tensor, recorder: AttentionRecorder | None = None
+        self,
+        src: Tensor,
+        src_mask: Tensor,
+        tgt_in: Tensor,
+        recorder: AttentionRecorder | None = None,
+        packing: Packing | None = None,
     ) -> Tensor:
         """`forward` without its last product: (B, T, D), of which training projects the real
-        positions only.
+        positions only. `packing`: where several sentences stand in the rows of a batch; not all models can
+        read such rows (`training/packed.py`).
         """
         raise NotImplementedError
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from transformer_mt.model.attention import MultiHeadAttention
 from transformer_mt.model.interface import TranslationModel
-from transformer_mt.model.masks import attend_to
+from transformer_mt.model.masks import Layout, Packing, attend_to
 from transformer_mt.model.recorder import AttentionRecorder
 from transformer_mt.model.state import DecoderState
 from transformer_mt.model.transformer import Decoder, Embedding, Encoder, initialise
@@ -40,7 +40,12 @@ class EncoderModel(TranslationModel):
         initialise(self)
 
     def hidden(
-        self, src: Tensor, src_mask: Tensor, tgt_in: Tensor, recorder: AttentionRecorder | None = None
+        self,
+        src: Tensor,
+        src_mask: Tensor,
+        tgt_in: Tensor,
+        recorder: AttentionRecorder | None = None,
+        packing: Packing | None = None,
     ) -> Tensor:
         """(B, S) -> (B, S, D), what each position's piece is predicted from; `tgt_in` is not used."""
         return self.head(self.encoder(self.src_embedding(src), attend_to(src_mask), recorder))
@@ -67,11 +72,17 @@ class DecoderModel(TranslationModel):
         initialise(self)
 
     def hidden(
-        self, src: Tensor, src_mask: Tensor, tgt_in: Tensor, recorder: AttentionRecorder | None = None
+        self,
+        src: Tensor,
+        src_mask: Tensor,
+        tgt_in: Tensor,
+        recorder: AttentionRecorder | None = None,
+        packing: Packing | None = None,
     ) -> Tensor:
         """(B, T) text so far -> (B, T, D); the source is not used."""
-        x_BTD = self.tgt_embedding(tgt_in)
-        return self.decoder(x_BTD, x_BTD[:, :0], attend_to(src_mask), recorder)
+        layout = Layout.of(src_mask, packing)
+        x_BTD = self.tgt_embedding(tgt_in, layout.tgt_positions)
+        return self.decoder(x_BTD, x_BTD[:, :0], layout.cross, recorder, layout.decoder)
 
     def encode(self, src: Tensor, src_mask: Tensor) -> Tensor:
         """(B, S) -> (B, 0, D): there is nothing to attend to."""

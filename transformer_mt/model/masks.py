@@ -27,6 +27,54 @@ class Positions:
         return cls(queries, keys, max(num_queries, num_keys))
 
 
+@dataclass(frozen=True)
+class Packing:
+    """Several sentences in each row of a batch: which of them a position belongs to, and where in it."""
+
+    src_sentences: Tensor
+    """(B, S) the sentence of the row, counted from 1; 0 for padding."""
+    src_positions: Tensor
+    """(B, S) the position in the sentence."""
+    tgt_sentences: Tensor
+    """(B, T)"""
+    tgt_positions: Tensor
+    """(B, T)"""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where sentences stand in the rows of a batch: what may be attended to, and the positions of tokens."""
+
+    encoder: Tensor
+    """Keys of the source that a source token may attend to."""
+    cross: Tensor
+    """Keys of the source that a target token may attend to."""
+    decoder: Tensor | None = None
+    """(B, 1, T, T) keys of the target that a target token may attend to; None: all up to its own."""
+    src_positions: Tensor | int = 0
+    """(B, S), or the position of the first token in all rows."""
+    tgt_positions: Tensor | int = 0
+    """(B, T), or the position of the first token in all rows."""
+
+    @classmethod
+    def of(cls, src_mask: Tensor, packing: Packing | None) -> "Layout":
+        """That of one sentence a row, padded after `src_mask`, or of packed rows."""
+        if packing is None:
+            return cls(attend_to(src_mask), attend_to(src_mask))
+        src, tgt = packing.src_sentences, packing.tgt_sentences
+        # Also a causal mask: positions of a row are in the order of its sentences.
+        decoder = same_sentence(tgt, tgt).tril()
+        cross = same_sentence(tgt, src)
+        return cls(same_sentence(src, src), cross, decoder, packing.src_positions, packing.tgt_positions)
+
+
+def same_sentence(queries: Tensor, keys: Tensor) -> Tensor:
+    """(B, T) and (B, S) numbers of sentences -> (B, 1, T, S): a query may attend to its own sentence. Padding
+    may attend to everything, because each query must have at least one visible key.
+    """
+    return ((queries[:, :, None] == keys[:, None]) | (queries == 0)[:, :, None])[:, None]
+
+
 def attend_to(src_mask: Tensor) -> Tensor:
     """(B, S), True = a real token -> (B, 1, 1, S): every query of a sentence may attend to its
     real tokens.

@@ -1,4 +1,5 @@
-"""How the network knows the order of tokens. One class a kind, all with the same `forward`.
+"""How the network knows the order of tokens. One class a kind, all with the same `forward`: it gets
+the position of the first token, or in packed rows that of each.
 
 Letters: B sentences, T length, D width.
 """
@@ -44,19 +45,21 @@ class SinusoidalPositions(nn.Module):
         self._formula = formula
         self.register_buffer("table", formula(512, d_model), persistent=False)
 
-    def forward(self, x_BTD: Tensor, start: int = 0) -> Tensor:
-        """Embeddings of the positions from `start` on, with their sinusoids added."""
-        end = start + x_BTD.size(1)
+    def forward(self, x_BTD: Tensor, start: int | Tensor = 0) -> Tensor:
+        """Embeddings of the positions from `start` on, or of the (B, T) positions `start` themselves, with
+        their sinusoids added.
+        """
+        end = x_BTD.size(1) + (start if isinstance(start, int) else 0)
         table = self.table  # local reference: another thread may replace self.table
         if end > len(table):
             self.table = table = self._formula(2 * end, table.size(1)).to(table)
-        return x_BTD + table[start:end]
+        return x_BTD + (table[start:end] if isinstance(start, int) else table[start])
 
 
 class NoPositions(nn.Module):
     """Adds nothing: positions are inside attention, or nowhere."""
 
-    def forward(self, x_BTD: Tensor, start: int = 0) -> Tensor:
+    def forward(self, x_BTD: Tensor, start: int | Tensor = 0) -> Tensor:
         return x_BTD
 
 
@@ -71,7 +74,9 @@ class LearnedPositions(nn.Module):
     def max_length(self) -> int:
         return self.embedding.num_embeddings
 
-    def forward(self, x_BTD: Tensor, start: int = 0) -> Tensor:
+    def forward(self, x_BTD: Tensor, start: int | Tensor = 0) -> Tensor:
+        if isinstance(start, Tensor):  # a row may be longer than each of its sentences
+            return x_BTD + self.embedding(start)
         end = start + x_BTD.size(1)
         if end > self.max_length:
             raise ValueError(

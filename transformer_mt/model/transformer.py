@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from transformer_mt.model.attention import MultiHeadAttention
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.model.kernels.dropout import Dropout
-from transformer_mt.model.masks import attend_to
+from transformer_mt.model.masks import Layout, Packing, attend_to
 from transformer_mt.model.positions import LearnedPositions
 from transformer_mt.model.recorder import AttentionRecorder
 from transformer_mt.model.state import DecoderState, LayerState
@@ -106,14 +106,21 @@ class DecoderLayer(nn.Module):
         self.feed_forward, self.ffn_residual = feed_forward, residual()
 
     def forward(
-        self, x_BTD: Tensor, memory_BSD: Tensor, mask: Tensor, recorder: AttentionRecorder | None = None
+        self,
+        x_BTD: Tensor,
+        memory_BSD: Tensor,
+        mask: Tensor,
+        recorder: AttentionRecorder | None = None,
+        self_mask: Tensor | None = None,
     ) -> Tensor:
-        """All positions at once, as in training. The causal mask also keeps real tokens from seeing padding
-        after them.
+        """All positions at once, as in training. `self_mask` is that of packed rows; without it, the causal
+        mask also keeps real tokens from seeing padding after them.
         """
 
         def attend_to_self(x: Tensor) -> Tensor:
-            return self.self_attention(x, *self.self_attention.keys_values(x), causal=True, recorder=recorder)
+            keys, values = self.self_attention.keys_values(x)
+            is_causal = self_mask is None
+            return self.self_attention(x, keys, values, mask=self_mask, causal=is_causal, recorder=recorder)
 
         def attend_to_source(x: Tensor) -> Tensor:
             assert self.cross_attention is not None
@@ -195,10 +202,15 @@ class Decoder(nn.Module):
         return DecoderState.start([attention.keys_values(memory_BSD) for attention in attentions], src_mask)
 
     def forward(
-        self, x_BTD: Tensor, memory_BSD: Tensor, mask: Tensor, recorder: AttentionRecorder | None = None
+        self,
+        x_BTD: Tensor,
+        memory_BSD: Tensor,
+        mask: Tensor,
+        recorder: AttentionRecorder | None = None,
+        self_mask: Tensor | None = None,
     ) -> Tensor:
         for layer in self.layers:
-            x_BTD = layer(x_BTD, memory_BSD, mask, recorder)
+            x_BTD = layer(x_BTD, memory_BSD, mask, recorder, self_mask)
         return self.final_norm(x_BTD)
 
     def step(
@@ -231,9 +243,13 @@ class Embedding(nn.Module):
         self.dropout = Dropout(dropout)
         self.first = first
 
-    def forward(self, ids_BT: Tensor, start: int = 0) -> Tensor:
-        if self.first is not None and start == 0:
-            ids_BT = torch.cat([torch.full_like(ids_BT[:, :1], self.first), ids_BT[:, 1:]], dim=1)
+    def forward(self, ids_BT: Tensor, start: int | Tensor = 0) -> Tensor:
+        """`start`: the position of the first token, or (B, T) that of each."""
+        if self.first is not None:
+            if isinstance(start, Tensor):
+                ids_BT = torch.where(start == 0, self.first, ids_BT)
+            elif start == 0:
+                ids_BT = torch.cat([torch.full_like(ids_BT[:, :1], self.first), ids_BT[:, 1:]], dim=1)
         x_BTD = self.tokens(ids_BT) * math.sqrt(self.tokens.embedding_dim)
         return self.dropout(self.norm(self.positions(x_BTD, start)))
 
@@ -258,10 +274,17 @@ class Transformer(TranslationModel):
         initialise(self)
 
     def hidden(
-        self, src: Tensor, src_mask: Tensor, tgt_in: Tensor, recorder: AttentionRecorder | None = None
+        self,
+        src: Tensor,
+        src_mask: Tensor,
+        tgt_in: Tensor,
+        recorder: AttentionRecorder | None = None,
+        packing: Packing | None = None,
     ) -> Tensor:
-        memory_BSD = self.encoder(self.src_embedding(src), attend_to(src_mask), recorder)
-        return self.decoder(self.tgt_embedding(tgt_in), memory_BSD, attend_to(src_mask), recorder)
+        layout = Layout.of(src_mask, packing)
+        memory_BSD = self.encoder(self.src_embedding(src, layout.src_positions), layout.encoder, recorder)
+        x_BTD = self.tgt_embedding(tgt_in, layout.tgt_positions)
+        return self.decoder(x_BTD, memory_BSD, layout.cross, recorder, layout.decoder)
 
     def encode(self, src: Tensor, src_mask: Tensor) -> Tensor:
         return self.encoder(self.src_embedding(src), attend_to(src_mask))

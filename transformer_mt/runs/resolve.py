@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 from transformer_mt.config import Config, TrainConfig
 from transformer_mt.config.keys import flat, marks
 from transformer_mt.config.messages import sentence
+from transformer_mt.config.packing import why_padded
 from transformer_mt.config.parts.section import Mark
 from transformer_mt.data.vocabulary.given_tokenizer import given_tokenizer
 from transformer_mt.data.vocabulary.sentencepiece_file import tokenizer_settings
@@ -62,6 +63,11 @@ class Preparation(Protocol):
         """Mean number of BLEU's tokens in a reference of the validation sets."""
         ...
 
+    @property
+    def is_on_gpu(self) -> bool:
+        """Whether a GPU trains."""
+        ...
+
     def batch_tokens(self, config: Config) -> int:
         """The most tokens of a batch that fit the device."""
         ...
@@ -81,6 +87,7 @@ def resolve(config: Config, origin: Origin, preparation: Preparation) -> Config:
     preparation.prepare(config, tokenizer)
     if config.train.monitor == "BLEU":
         config = with_monitor(config, preparation.reference_tokens(config))
+    config = with_packing(config, preparation.is_on_gpu)
     if config.train.batch_tokens == "auto":
         config = changed(config, "train", batch_tokens=preparation.batch_tokens(config))
     if config.decode.split_sentences == "auto":
@@ -130,6 +137,8 @@ def with_checkpoint(config: Config, checkpoint: Config) -> Config:
         config = changed(config, "tokenizer", normalization=checkpoint.tokenizer.normalization)
     if config.train.batch_tokens == "auto":
         config = changed(config, "train", batch_tokens=checkpoint.train.batch_tokens)
+    if config.train.packed == "auto":
+        config = changed(config, "train", packed=checkpoint.train.packed)
     if config.decode.split_sentences == "auto":
         config = changed(config, "decode", split_sentences=checkpoint.decode.split_sentences)
     if config.init_from and config.data.language_pieces == "auto":
@@ -228,6 +237,14 @@ def with_sentence_splitting(config: Config, several_sentences: float) -> Config:
     """The config with true or false for `decode.split_sentences`: translation needs no training data then."""
     is_single = several_sentences < _SEVERAL_SENTENCES and is_natural(config.data.source_lang)
     return changed(config, "decode", split_sentences=is_single)
+
+
+def with_packing(config: Config, is_on_gpu: bool) -> Config:
+    """The config with true or false for `train.packed`: a run keeps its batches wherever it is resumed."""
+    if config.train.packed != "auto":
+        return config
+    may = why_padded(config.model, config.train, config.data) is None
+    return changed(config, "train", packed=is_on_gpu and may)
 
 
 def with_last_update(config: Config, last_update: int) -> Config:

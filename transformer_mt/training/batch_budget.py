@@ -8,7 +8,9 @@ import numpy as np
 import torch
 
 from transformer_mt.config import Config
-from transformer_mt.data.batches.batching import Batch, make_batch
+from transformer_mt.data.batches.batching import Batch, make_batch, make_packed_batch
+from transformer_mt.data.batches.encoded_pairs import Column
+from transformer_mt.data.batches.packing import RowShape
 from transformer_mt.data.preparation.prepare import PreparedData
 from transformer_mt.device import choose_precision
 from transformer_mt.errors import WorkError
@@ -70,10 +72,17 @@ def find_budget(config: Config, data: PreparedData, device: torch.device) -> int
     if config.data.context.is_on:
         src_lengths = tgt_lengths = np.array([config.data.max_length])
 
+    def batch_of(tokens: int) -> Batch:
+        if config.train.packed is not True:
+            return longest_batch(src_lengths, tgt_lengths, tokens)
+        shape = RowShape.of(tokens, src_lengths, tgt_lengths, config.data.max_length)
+        src, tgt = (Column.of([np.full(n - 1, 4)] * shape.rows) for n in (shape.src, shape.tgt))
+        return make_packed_batch(src, tgt, np.arange(shape.rows), shape)
+
     def measure(tokens: int) -> int:
         reset_peak(device)
         try:
-            updater.update([longest_batch(src_lengths, tgt_lengths, tokens)], 1e-6).result()
+            updater.update([batch_of(tokens)], 1e-6).result()
         except (torch.OutOfMemoryError, WorkError):
             return 2 * limit
         return peak_memory(device)

@@ -9,6 +9,7 @@ from subprocess import CalledProcessError
 import torch
 
 from transformer_mt.config import Config
+from transformer_mt.config.packing import why_padded
 from transformer_mt.device import choose_device, is_compiler_error, is_out_of_memory, use_device
 from transformer_mt.errors import InputError, WorkError, advice_on
 from transformer_mt.evaluation.metrics import tokenised_note
@@ -183,6 +184,14 @@ def _announce(run: Run) -> None:
     precision = str(run.updater.dtype).removeprefix("torch.")
     devices = f"{run.ranks.size} x {run.device.type}" if run.ranks.size > 1 else str(run.device)
     say(f"{config.name}: {parameters:,} parameters, {precision} on {devices}; run folder {run.folder}")
+    if (shape := run.batches.shape) is not None:
+        say(
+            f"packed batches: {shape.rows:,} rows of {shape.src} source and {shape.tgt} target tokens, with "
+            "several sentences in each"
+        )
+    elif run.device.type == "cuda":
+        reason = why_padded(config.model, config.train, config.data) or "train.packed is false"
+        say(f"padded batches, because {reason}: packed ones train faster on a GPU")
     references = [targets[0] for valid in run.data.valid for _, targets in valid.sentences]
     if note := tokenised_note(references, config.evaluate.tokenize):
         say(note)

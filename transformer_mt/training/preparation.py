@@ -3,6 +3,7 @@
 from contextlib import nullcontext
 from typing import Any
 
+import numpy as np
 import torch
 
 from transformer_mt.checkpoint import Checkpoint
@@ -78,6 +79,10 @@ class Preparation:
             tokens, references = tokens + bleu.mean_length(texts) * len(texts), references + len(texts)
         return tokens / max(1.0, references)
 
+    @property
+    def is_on_gpu(self) -> bool:
+        return self._device.type == "cuda"
+
     def batch_tokens(self, config: Config) -> int:
         """The most tokens that fit the device of every rank."""
         tokens = min(self._ranks.gather(find_budget(config, self.data, self._device)))
@@ -97,15 +102,20 @@ class Preparation:
         if self._batches is not None:
             return self._batches
         train, data = config.train, self.data
+        changing = epoch_pairs(config, data.train, data.sizes, data.tokenizer, data.facts)
+        longest = config.data.max_length  # in other epochs other pairs may be the longest
+        if changing is None:
+            longest = int(np.maximum(data.train.src_lengths, data.train.tgt_lengths).max(initial=1))
         plan = TrainingBatches(
             data.train,
             int(train.batch_tokens),
             config.seed,
             self._ranks.rank,
             self._ranks.size,
-            epoch_pairs(config, data.train, data.sizes, data.tokenizer, data.facts),
+            changing,
             Mixture(data.sizes, data.weights, config.seed),
             train.update_tokens,
+            longest if train.packed is True else 0,
         )
         self._batches = BatchPrefetcher(plan, train.accumulate, self._device)
         if self._saved is not None:

@@ -183,8 +183,10 @@ def _network(
 
 
 def _config_of(saved: Checkpoint, folder: RunFolder) -> Config:
+    values = saved.state["config"]
+    values["train"].setdefault("packed", False)  # runs of before are padded wherever they are resumed
     try:
-        return Config.model_validate(saved.state["config"])
+        return Config.model_validate(values)
     except ValidationError as error:
         key = ".".join(map(str, error.errors()[0]["loc"]))
         raise InputError(

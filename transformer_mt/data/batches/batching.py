@@ -5,14 +5,17 @@
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from transformer_mt.data.batches.encoded_pairs import EncodedPairs
+from transformer_mt.data.batches.encoded_pairs import Column, EncodedPairs
 from transformer_mt.data.batches.mixture import Mixture
+from transformer_mt.data.batches.packing import RowShape, packed_side, plan_packed_epoch
 from transformer_mt.data.vocabulary.tokenizer import BOS, EOS, PAD
 
 # Target lengths that share a bucket. Two keep 95 % of the tokens of a 4,096-token batch of Multi30k real, and
@@ -35,7 +38,7 @@ class ChangingPairs(Protocol):
         ...
 
     def batch(self, epoch: int, rows: np.ndarray) -> "Batch":
-        """The batch of these rows."""
+        """The padded batch of these rows."""
         ...
 
 
@@ -74,18 +77,22 @@ class Batch:
     """(B, T) BOS, then piece ids."""
     tgt_out: Tensor
     """(B, T) piece ids, EOS last, PAD after."""
-    real: Tensor
+    real: Tensor | None
     """(num_tokens,) the positions of the real target tokens in tgt_out.flatten(): loss is computed there
-    only.
+    only. None in packed batches, whose sizes are all equal: loss is computed everywhere, that of PAD is 0.
     """
     num_tokens: int
     """Real target tokens, EOS counted: what losses are divided by and speed is counted in."""
     links: Links | None = None
     """What stands for what; None where it is not known."""
+    packing: tuple[Tensor, ...] | None = None
+    """Of packed batches (packing.py), whose rows hold several sentences each: the fields of
+    `model.masks.Packing`.
+    """
 
     @property
     def num_positions(self) -> int:
-        """Sentences x longest side, padding counted."""
+        """Rows x longest side, padding counted."""
         return len(self.src) * max(self.src.size(1), self.tgt_in.size(1))
 
     def split(self, most: int) -> list["Batch"]:
@@ -100,6 +107,8 @@ class Batch:
         """The same sentences in batches of `size`."""
         if size >= len(self.src):
             return [self]
+        if self.packing is not None:
+            return self._in_equal_pieces(size)
         columns = (self.src, self.src_mask, self.tgt_in, self.tgt_out)
         parts = zip(*(column.split(size) for column in columns))
         batches = [
@@ -110,8 +119,20 @@ class Batch:
             batches = [replace(b, links=links.of_rows(i, i + size)) for b, i in zip(batches, starts)]
         return batches if self.num_tokens else [batch.idle() for batch in batches]
 
+    def _in_equal_pieces(self, size: int) -> list["Batch"]:
+        """The same rows in batches of at most `size`, all of one shape: the last is filled with empty
+        rows.
+        """
+        count = -(-len(self.src) // size)
+        empty = -len(self.src) % count
+        padded = self._each(lambda tensor: F.pad(tensor, (0, 0, 0, empty)))
+        pieces = [padded._each(partial(_part, number=i, count=count)) for i in range(count)]
+        return [replace(piece, num_tokens=int((piece.tgt_out != PAD).sum())) for piece in pieces]
+
     def idle(self) -> "Batch":
         """The same sentences without anything to predict: what is computed of them adds nothing."""
+        if self.real is None:
+            return replace(self, tgt_out=torch.full_like(self.tgt_out, PAD), num_tokens=0)
         links = None if self.links is None else self.links.of_rows(0, 0)
         return replace(self, real=self.real[:0], num_tokens=0, links=links)
 
@@ -125,9 +146,23 @@ class Batch:
             return self.pinned()._each(lambda tensor: tensor.to(device, non_blocking=True))
         return self._each(lambda tensor: tensor.to(device))
 
+    @property
+    def tensors(self) -> list[Tensor]:
+        """All its tensors, without those of `links`."""
+        fields = (self.src, self.src_mask, self.tgt_in, self.tgt_out, self.real, *(self.packing or ()))
+        return [tensor for tensor in fields if tensor is not None]
+
     def _each(self, move: Callable[[Tensor], Tensor]) -> "Batch":
-        tensors = move(self.src), move(self.src_mask), move(self.tgt_in), move(self.tgt_out), move(self.real)
-        return Batch(*tensors, self.num_tokens, None if self.links is None else self.links._each(move))
+        src, src_mask, tgt_in, tgt_out = map(move, (self.src, self.src_mask, self.tgt_in, self.tgt_out))
+        real = None if self.real is None else move(self.real)
+        links = None if self.links is None else self.links._each(move)
+        packing = None if self.packing is None else tuple(map(move, self.packing))
+        return Batch(src, src_mask, tgt_in, tgt_out, real, self.num_tokens, links, packing)
+
+
+def _part(tensor: Tensor, number: int, count: int) -> Tensor:
+    """One of `count` equal parts of the rows."""
+    return tensor.chunk(count)[number]
 
 
 def rows_in_use(lengths: np.ndarray, rows: np.ndarray | None) -> np.ndarray | None:
@@ -175,6 +210,21 @@ def make_batch(src: Sequence[np.ndarray], tgt: Sequence[np.ndarray]) -> Batch:
     src_ids = _pad(src, add=EOS, first=False)
     tgt_in, tgt_out = _pad(tgt, add=BOS, first=True), _pad(tgt, add=EOS, first=False)
     return _with_real_positions(src_ids, src_ids != PAD, tgt_in, tgt_out)
+
+
+def make_packed_batch(src: Column, tgt: Column, row: np.ndarray, shape: RowShape) -> Batch:
+    """The batch of pairs of piece ids, without BOS and EOS, in these rows; the pairs are in their order."""
+    src_ids, src_sentences, src_positions, _ = packed_side(src, row, shape.rows, shape.src)
+    tgt_out, tgt_sentences, tgt_positions, pieces = packed_side(tgt, row, shape.rows, shape.tgt)
+    tgt_in = np.where((tgt_positions == 0) & (tgt_sentences > 0), BOS, PAD)
+    tgt_in.flat[pieces + 1] = tgt.values
+    arrays = src_ids, src_ids != PAD, tgt_in, tgt_out
+    packing = src_sentences, src_positions, tgt_sentences, tgt_positions
+    num_tokens = len(tgt.values) + len(tgt.lengths)
+    src_tensor, mask, in_tensor, out_tensor = map(torch.from_numpy, arrays)
+    return Batch(
+        src_tensor, mask, in_tensor, out_tensor, None, num_tokens, None, tuple(map(torch.from_numpy, packing))
+    )
 
 
 def make_encoder_batch(read: Sequence[np.ndarray], predicted: Sequence[np.ndarray]) -> Batch:
@@ -226,14 +276,19 @@ class TrainingBatches:
         changing: ChangingPairs | None = None,
         mixture: Mixture | None = None,
         update_tokens: int = 0,
+        longest: int = 0,
     ) -> None:
         """With `changing`, batches are planned and made of the pieces it gives the pairs in an epoch; a
         `mixture` chooses the pairs of an epoch. With `update_tokens` the plan is one of whole updates of so
-        many padded tokens, and `batch_tokens` only limits what a rank computes at a time.
+        many padded tokens, and `batch_tokens` only limits what a rank computes at a time. With `longest`,
+        which no side of a pair exceeds in any epoch, batches are packed.
         """
         self._pairs, self._batch_tokens, self._seed = pairs, batch_tokens, seed
         self._rank, self._num_ranks, self._changing = rank, num_ranks, changing
         self._mixture, self._update_tokens = mixture, update_tokens
+        self.shape: RowShape | None = None
+        if longest:
+            self.shape = RowShape.of(update_tokens or batch_tokens, *self._lengths(0), longest)
         self.epoch, self.index = 0, 0
         self._planner = ThreadPoolExecutor(1, "plan")
         self._plans: dict[int, Future[list[np.ndarray]]] = {}
@@ -251,12 +306,33 @@ class TrainingBatches:
 
     def _share(self, rows: np.ndarray) -> list[Batch]:
         """This rank's share of an update, in batches of at most `batch_tokens`."""
+        if self.shape is not None:
+            return self._packed_share(rows, self.shape)
         mine = rows[self._rank :: self._num_ranks]
         if not len(mine):  # fewer sentences than ranks: this one computes without adding anything
             return [self._make(rows[:1]).idle()]
         return self._make(mine).split(self._batch_tokens)
 
+    def _packed_share(self, plan: np.ndarray, shape: RowShape) -> list[Batch]:
+        """Every so-manieth row of an update, in batches of at most `batch_tokens`: as many, and of the same
+        shape, on each rank.
+        """
+        row, pairs = plan.T
+        mine = row % self._num_ranks == self._rank
+        shape = replace(shape, rows=-(-shape.rows // self._num_ranks))
+        share = self._packed(row[mine] // self._num_ranks, pairs[mine], shape)
+        return share.split(max(self._batch_tokens, shape.longest))
+
+    def _packed(self, row: np.ndarray, pairs: np.ndarray, shape: RowShape) -> Batch:
+        if self._changing is not None:
+            src, tgt = map(Column.of, self._changing.rows(self.epoch, pairs))
+        else:
+            src, tgt = (self._pairs.gathered(side, pairs) for side in (0, 1))
+        return make_packed_batch(src, tgt, row, shape)
+
     def _make(self, rows: np.ndarray) -> Batch:
+        if self.shape is not None:
+            return self._packed(rows[:, 0], rows[:, 1], self.shape)
         if self._changing is not None:
             return self._changing.batch(self.epoch, rows)
         return make_batch([self._pairs.src(i) for i in rows], [self._pairs.tgt(i) for i in rows])
@@ -276,17 +352,23 @@ class TrainingBatches:
         self._plans = {number: plan for number, plan in self._plans.items() if number >= epoch}
         return self._plans[epoch].result()
 
+    def _lengths(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
+        if self._changing is not None:
+            return self._changing.lengths(epoch)
+        return self._pairs.src_lengths, self._pairs.tgt_lengths
+
     def _plan(self, epoch: int) -> list[np.ndarray]:
-        pairs, budget = self._pairs, self._update_tokens or self._batch_tokens
-        lengths = self._changing.lengths(epoch) if self._changing else (pairs.src_lengths, pairs.tgt_lengths)
+        lengths, budget = self._lengths(epoch), self._update_tokens or self._batch_tokens
         rows = rows_in_use(lengths[0], self._mixture.rows(epoch) if self._mixture else None)
-        if rows is None:
-            return plan_epoch(*lengths, budget, self._seed, epoch)
-        src_lengths, tgt_lengths = (side[rows] for side in lengths)
-        return [
-            rows[batch].astype(np.int32)
-            for batch in plan_epoch(src_lengths, tgt_lengths, budget, self._seed, epoch)
-        ]
+        src_lengths, tgt_lengths = lengths if rows is None else (side[rows] for side in lengths)
+        if self.shape is not None:
+            plan = plan_packed_epoch(src_lengths, tgt_lengths, self.shape, self._seed, epoch)
+            if rows is not None:
+                for batch in plan:
+                    batch[:, 1] = rows[batch[:, 1]]
+            return plan
+        plan = plan_epoch(src_lengths, tgt_lengths, budget, self._seed, epoch)
+        return plan if rows is None else [rows[batch].astype(np.int32) for batch in plan]
 
     def close(self) -> None:
         """End the thread, without waiting for the plan it is making."""

@@ -65,16 +65,25 @@ class EncodedPairs:
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self._chunks: list[Chunk] = []
-        for path in paths:
-            reader = pyarrow.ipc.open_file(pyarrow.memory_map(str(path)))
+        self._files: list[np.ndarray] = []  # as numbers of 32 bits
+        addresses: list[list[int]] = []
+        for number, path in enumerate(paths):
+            file = pyarrow.memory_map(str(path))
+            numbers = np.frombuffer(file.read_buffer(), np.int32, file.size() // 4)
+            self._files.append(numbers)
+            reader = pyarrow.ipc.open_file(file)
             for i in range(reader.num_record_batches):
                 src, tgt = (
                     Column(c.offsets.to_numpy(), c.values.to_numpy()) for c in reader.get_batch(i).columns
                 )
                 self._chunks.append((src, tgt))
+                arrays = src.offsets, src.values, tgt.offsets, tgt.values
+                addresses.append([number, *((_address(a) - _address(numbers)) // 4 for a in arrays)])
+        self._addresses = np.array(addresses, np.int64).reshape(-1, 5)
         self.src_lengths, self.tgt_lengths = self._lengths(0), self._lengths(1)
         sizes = [len(src.offsets) - 1 for src, _ in self._chunks]
         self._starts = np.cumsum([0, *sizes])[:-1].tolist()
+        self._first_rows = np.array(self._starts, np.int64)
 
     def _lengths(self, side: int) -> np.ndarray:
         parts = [chunk[side].lengths.astype(np.int32) + 1 for chunk in self._chunks]
@@ -95,9 +104,35 @@ class EncodedPairs:
         """All sources (0) or targets (1), a part of the rows after the other."""
         return (chunk[side] for chunk in self._chunks)
 
+    def gathered(self, side: int, rows: np.ndarray) -> Column:
+        """The ids of the sources (0) or targets (1) of some rows, without a loop over rows or chunks: it
+        holds Python's lock for a moment only.
+        """
+        chunk = np.searchsorted(self._first_rows, rows, "right") - 1
+        file, offsets_at, values_at = self._addresses[chunk][:, [0, 1 + 2 * side, 2 + 2 * side]].T
+        offsets_at = offsets_at + rows - self._first_rows[chunk]
+        offsets, ends = np.zeros(len(rows) + 1, np.int64), np.zeros(len(rows), np.int64)
+        starts = np.zeros(len(rows), np.int64)
+        for number in np.unique(file):
+            mine, numbers = file == number, self._files[number]
+            starts[mine], ends[mine] = numbers[offsets_at[mine]], numbers[offsets_at[mine] + 1]
+        lengths = ends - starts
+        np.cumsum(lengths, out=offsets[1:])
+        index = np.repeat(values_at + starts - offsets[:-1], lengths) + np.arange(offsets[-1])
+        values, files = np.empty(offsets[-1], np.int32), np.repeat(file, lengths)
+        for number in np.unique(file):
+            mine = files == number
+            values[mine] = self._files[number][index[mine]]
+        return Column(offsets, values)
+
     def _row(self, side: int, i: int) -> np.ndarray:
         chunk = bisect_right(self._starts, i) - 1
         return self._chunks[chunk][side].row(i - self._starts[chunk])
+
+
+def _address(array: np.ndarray) -> int:
+    """Where its first byte is in memory."""
+    return int(array.__array_interface__["data"][0])
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import torch
 
 from transformer_mt.data.batches.batching import Batch, TrainingBatches
+from transformer_mt.data.batches.packing import RowShape
 
 
 class BatchPrefetcher:
@@ -20,6 +21,11 @@ class BatchPrefetcher:
         self._next: Future[tuple[list[Batch], dict[str, int], float]] | None = None
         self._position, self.epochs = batches.state_dict(), 0.0
         """Epochs done, with the fraction of the present one."""
+
+    @property
+    def shape(self) -> RowShape | None:
+        """That of packed batches; None where they are padded."""
+        return self._batches.shape
 
     @property
     def updates_per_epoch(self) -> float:

@@ -4,10 +4,12 @@ Letters: B sentences, T queries, S keys, H heads, K head width. Each query must 
 """
 
 import math
+from contextlib import AbstractContextManager
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from transformer_mt.model.kernels.cpu_code import uses_cpu_code
 from transformer_mt.model.kernels.dropout import dropout as drop
@@ -33,6 +35,14 @@ def fast_attention(
     )
     compute = cpu_attention if by_products else fused_attention
     return compute(q_BHTK, k_BHSK, v_BHSK, mask, dropout, causal)
+
+
+def prefer_cudnn() -> AbstractContextManager[None]:
+    """Within it, a GPU computes `fused_attention` by cuDNN's kernels where they can. With a mask and rows of
+    128 they take half the time of the others (docs/measurements/gpu.md).
+    """
+    order = [SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION]
+    return sdpa_kernel([*order, SDPBackend.MATH], set_priority=True)
 
 
 def fused_attention(

@@ -13,7 +13,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from transformer_mt.model.attention import MultiHeadAttention
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.model.kernels.dropout import Dropout
-from transformer_mt.model.masks import Positions, attend_to
+from transformer_mt.model.masks import Packing, Positions, attend_to
 from transformer_mt.model.recorder import AttentionRecorder
 from transformer_mt.model.transformer import Embedding, initialise
 from transformer_mt.model.variants.attention_scores import Score
@@ -233,7 +233,12 @@ class Recurrent(TranslationModel):
         initialise(self)
 
     def hidden(
-        self, src: Tensor, src_mask: Tensor, tgt_in: Tensor, recorder: AttentionRecorder | None = None
+        self,
+        src: Tensor,
+        src_mask: Tensor,
+        tgt_in: Tensor,
+        recorder: AttentionRecorder | None = None,
+        packing: Packing | None = None,
     ) -> Tensor:
         return self.decoder(self.tgt_embedding(tgt_in), self.encode(src, src_mask), src_mask, recorder)
 

@@ -11,6 +11,7 @@ from transformer_mt.messages import say
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.training.parallel.distributed import Ranks, wrap_distributed
 from transformer_mt.training.update.activation_checkpointing import checkpoint_activations
+from transformer_mt.training.update.captured import CapturedUpdater
 from transformer_mt.training.update.gradient_threads import gradient_threads
 from transformer_mt.training.update.optimizer import build_optimizer
 from transformer_mt.training.update.step import Objective, Updater
@@ -34,9 +35,11 @@ def build_updater(
     ranks: Ranks,
     threads: int | None = None,
     may_halve: bool = True,
+    may_capture: bool = True,
 ) -> Updater:
     """What updates the model, which is on the device, as the config says; `threads` of a CPU compute parts of
-    a batch, by default as many as may. `may_halve`: see Updater.
+    a batch, by default as many as may. `may_halve`: see Updater. `may_capture`: whether packed updates of a
+    GPU are CUDA graphs.
     """
     train, compiled = config.train, is_compiled(config.train, device)
     # precision: fp32 asks for exact products, also in validations; models that this process has translated
@@ -60,7 +63,13 @@ def build_updater(
     optimizer = build_optimizer(model, train)
     if threads is None:
         threads = gradient_threads(config, device, dtype)
-    return Updater(
+    kind = Updater
+    if may_capture and alone and train.packed is True:
+        if dtype == torch.float16:
+            say("note: updates in float16 are not captured as CUDA graphs, so small models train slower")
+        else:
+            kind = CapturedUpdater
+    return kind(
         objective,
         optimizer,
         device,
@@ -103,4 +112,4 @@ def build_trial_updater(
     if threads is None:
         threads = gradient_threads(config, device, dtype)
     config = config.model_copy(update={"train": train})
-    return build_updater(config, model, device, dtype, Ranks(), threads, may_halve)
+    return build_updater(config, model, device, dtype, Ranks(), threads, may_halve, may_capture=False)

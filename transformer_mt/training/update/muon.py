@@ -65,7 +65,7 @@ class Muon(torch.optim.Muon):
         rate, kept = group["lr"], 1 - group["lr"] * group["weight_decay"]
         # Scales the steps to a root mean square of about 0.2, like AdamW's, so that both optimizers can use
         # the same learning rate (Liu et al. 2025).
-        rate *= 0.2 * max(parameters[0].shape) ** 0.5
+        rate = rate * (0.2 * max(parameters[0].shape) ** 0.5)  # not in place: it may be a tensor
         momenta = self._momenta(parameters, group["momentum"])
         steps = rate * self._orthogonal(momenta, parameters[0]).float()
         if self.found_inf is not None:

@@ -1,7 +1,7 @@
 """One update of the weights. Its arithmetic: the sum of all losses over the number of all target tokens."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from subprocess import CalledProcessError
@@ -14,11 +14,15 @@ from transformer_mt.data.batches.batching import Batch
 from transformer_mt.device import autocast, is_compiler_error, is_out_of_memory
 from transformer_mt.errors import WorkError
 from transformer_mt.messages import say
+from transformer_mt.model.attention import MultiHeadAttention
 from transformer_mt.model.interface import TranslationModel
+from transformer_mt.model.kernels.fast_attention import prefer_cudnn
+from transformer_mt.model.masks import Packing
 from transformer_mt.model.positions import LearnedPositions
 from transformer_mt.model.recorder import AttentionRecorder
 from transformer_mt.training.parallel.distributed import Ranks, needs_equal_passes, no_grad_sync
 from transformer_mt.training.parallel.sharding import full_tensor
+from transformer_mt.training.update.compiled import CompiledLayers, compiled_for_all_sizes
 from transformer_mt.training.update.gradient_threads import GradientThreads
 from transformer_mt.training.update.loss import guided_alignment_loss, projected_cross_entropy
 from transformer_mt.training.update.weight_copies import WeightCopies
@@ -52,19 +56,6 @@ class PendingResult:
         return UpdateResult(loss, nll, self._num_tokens, grad_norm, skipped=not finite)
 
 
-def compiled_for_all_sizes(hidden: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """`hidden` as one graph whose sizes are variables: to compile another takes as long as many updates.
-
-    Both settings are private to torch; a version without them may compile more graphs.
-    """
-    settings, for_large = torch.fx.experimental._config, "triton.mix_order_reduction"
-    if hasattr(settings, "use_duck_shape"):
-        settings.use_duck_shape = False  # else sizes that are equal in the first batch must always be equal
-    # A reduction that the inductor uses for large batches only: the last batch of an epoch is small.
-    is_known = for_large in torch._inductor.list_options()
-    return torch.compile(hidden, dynamic=True, options={for_large: False} if is_known else None)
-
-
 class Objective(nn.Module):
     """The training objective as a module: a batch -> (loss, nll), both summed over its real target tokens."""
 
@@ -86,6 +77,11 @@ class Objective(nn.Module):
         self._must_compile, self._alignment_weight = must_compile, alignment_weight
         self._copies = WeightCopies(model.blocks) if copies_weights else None
         self._hidden = compiled_for_all_sizes(model.hidden) if compiled and model.compiles else model.hidden
+        self._layers = CompiledLayers(model.blocks) if compiled and model.compiles else None
+        # cuDNN makes a plan for each shape, so it is for batches of one shape; its dropout is not torch's.
+        self._may_use_cudnn = not any(
+            part.dropout for part in model.modules() if isinstance(part, MultiHeadAttention)
+        )
         positions = [part.max_length for part in model.modules() if isinstance(part, LearnedPositions)]
         self._longest = min(positions, default=sys.maxsize)
 
@@ -95,14 +91,30 @@ class Objective(nn.Module):
         is_guided = batch.links is not None and self._alignment_weight > 0
         recorder = AttentionRecorder(self.model.alignment_attention) if is_guided else None
         with copies.in_dtype(torch.get_autocast_dtype(kind)) if copies else nullcontext():
-            hidden = self._hidden_of(batch, recorder).flatten(0, 1).index_select(0, batch.real)
-        targets = batch.tgt_out.flatten().index_select(0, batch.real)
-        output = self.model.output
-        loss, nll = projected_cross_entropy(hidden, output.weight, targets, self.label_smoothing, output.bias)
+            hidden = self._packed_hidden(batch) if batch.packing else self._hidden_of(batch, recorder)
+        hidden, targets, output = hidden.flatten(0, 1), batch.tgt_out.flatten(), self.model.output
+        if batch.real is not None:
+            hidden, targets = hidden.index_select(0, batch.real), targets.index_select(0, batch.real)
+        loss, nll = projected_cross_entropy(
+            hidden, output.weight, targets, self.label_smoothing, output.bias,
+            has_padding=batch.real is None, compiled=batch.real is None and self._layers is not None,
+        )  # fmt: skip
         if recorder is not None and batch.links is not None:
             weights_BTS = self.model.as_alignment(recorder.of(self.model.alignment_attention)[0])
             loss = loss + self._alignment_weight * guided_alignment_loss(weights_BTS, batch.links)
         return loss, nll
+
+    def _packed_hidden(self, batch: Batch) -> Tensor:
+        assert batch.packing is not None
+        inputs = batch.src, batch.src_mask, batch.tgt_in, None, Packing(*batch.packing)
+        with prefer_cudnn() if self._may_use_cudnn and batch.src.is_cuda else nullcontext():
+            if self._layers is not None:
+                try:
+                    with self._layers.in_use():
+                        return self.model.hidden(*inputs)
+                except (RuntimeError, CalledProcessError) as error:
+                    self._without_compiling(error)
+            return self.model.hidden(*inputs)
 
     def _hidden_of(self, batch: Batch, recorder: AttentionRecorder | None) -> Tensor:
         inputs, T = (batch.src, batch.src_mask, batch.tgt_in, recorder), batch.tgt_in.size(1)
@@ -118,12 +130,16 @@ class Objective(nn.Module):
         try:
             return self._hidden(*inputs)[:, :T]
         except (RuntimeError, CalledProcessError) as error:
-            if self._must_compile or not is_compiler_error(error):
-                raise
-            reason = str(error).strip().splitlines()[0]
-        say(f"note: training without torch.compile, which fails here: {reason}")
-        self._hidden = self.model.hidden
+            self._without_compiling(error)
         return self._hidden(*inputs)[:, :T]
+
+    def _without_compiling(self, error: Exception) -> None:
+        """Compute as it is from here on, if the error is the compiler's and compiling was not asked for."""
+        if self._must_compile or not is_compiler_error(error):
+            raise error
+        reason = str(error).strip().splitlines()[0]
+        say(f"note: training without torch.compile, which fails here: {reason}")
+        self._hidden, self._layers = self.model.hidden, None
 
 
 class Updater:
@@ -167,17 +183,24 @@ class Updater:
         pieces = self._small_enough(batches)
         while (sums := self._gradients(pieces, num_tokens)) is None:
             pieces = self._halved(pieces)
+        self._set_learning_rate(learning_rate)
+        return PendingResult(self._finish(*sums), num_tokens, self._ranks)
+
+    def _set_learning_rate(self, rate: float) -> None:
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+
+    def _finish(self, loss: Tensor, nll: Tensor) -> Tensor:
+        """Clip the gradients, step and free them. Returns (loss, nll, length of the gradient, finite)."""
         self.scaler.unscale_(self.optimizer)
         limit = self._max_grad_norm or float("inf")
         grad_norm = full_tensor(torch.nn.utils.clip_grad_norm_(self._parameters, limit))
         # A loss that is not finite has no finite gradient; equal on all ranks
         finite = torch.isfinite(grad_norm)
-        for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate
         self._step_if(finite)
         self.scaler.update()
         self.optimizer.zero_grad(set_to_none=True)
-        return PendingResult(torch.stack([*sums, grad_norm, finite]), num_tokens, self._ranks)
+        return torch.stack([loss, nll, grad_norm, finite])
 
     def _gradients(self, batches: Sequence[Batch], num_tokens: int) -> tuple[Tensor, Tensor] | None:
         """Accumulate the gradients of the loss over the batches. Returns (loss, nll), or None when out of

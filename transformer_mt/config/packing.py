@@ -1,0 +1,21 @@
+"""Which trainings can have packed batches: several sentences in each row (data/batches/packing.py)."""
+
+from transformer_mt.config.data import DataConfig
+from transformer_mt.config.model import ModelConfig
+from transformer_mt.config.train import TrainConfig
+
+LONGEST_ROW = 512
+"""Attention takes time with the square of a row: longer rows cost more than padding does."""
+
+
+def why_padded(model: ModelConfig, train: TrainConfig, data: DataConfig) -> str | None:
+    """Why batches must have one sentence in a row; None where they may have several."""
+    if model.kind in ("recurrent", "encoder"):
+        return f"model.kind is {model.kind}"
+    if model.attention.cross != "global" or model.attention.hard:
+        return "model.attention looks at one part of a source"
+    if train.guided_alignment.weight:
+        return "train.guided_alignment is on"
+    if data.max_length > LONGEST_ROW:
+        return f"data.max_length is {data.max_length}, above {LONGEST_ROW}"
+    return None

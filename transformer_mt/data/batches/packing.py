@@ -1,0 +1,141 @@
+"""Packed batches: several sentences in each row, none cut, so that few positions are padding and all batches
+of a training have one shape.
+
+The two sides of a pair stand in the same row, so attention to the source sees the right sentence by its
+number. Letters: R rows of a batch.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from transformer_mt.config.packing import LONGEST_ROW
+from transformer_mt.data.batches.encoded_pairs import Column
+from transformer_mt.data.vocabulary.numbering import EOS
+
+# cuDNN's attention with a mask may give NaN in its backward pass at other multiples of 64.
+_STEP = 128
+# Share of the positions of the fuller side that are filled; above it, pairs are left that fit in no row.
+_FULL = 0.97
+# Sides that differ by more than this share get rows of different lengths, where that helps.
+_ALIKE = 0.9
+# Pairs that are packed together: a permutation is packed in parts of this many, whose numbers fit the cache.
+_WINDOW = 2**17
+# Neighbours in size among which a row is given the pair that fits its free source and target best.
+_NEIGHBOURS = 64
+
+
+@dataclass(frozen=True)
+class RowShape:
+    """The shape of all packed batches of a training."""
+
+    rows: int
+    src: int
+    """Positions of a row on the source side."""
+    tgt: int
+    """Positions of a row on the target side."""
+
+    @classmethod
+    def of(
+        cls, batch_tokens: int, src_lengths: np.ndarray, tgt_lengths: np.ndarray, longest: int
+    ) -> "RowShape":
+        """Rows for pairs of these lengths, none of them above `longest` in any epoch: the shortest ones that
+        leave about as much padding on one side as on the other.
+        """
+        least = max(1, math.ceil(longest / _STEP))
+        ratio = float(tgt_lengths.sum(dtype=np.int64)) / max(1, int(src_lengths.sum(dtype=np.int64)))
+        sides = range(least, max(least, LONGEST_ROW // _STEP) + 1)
+
+        def evenness(src: int, tgt: int) -> float:
+            return min(tgt / src / ratio, src / tgt * ratio) if ratio else 1.0
+
+        even = max(evenness(src, tgt) for src in sides for tgt in sides)
+        fitting = ((src, tgt) for src in sides for tgt in sides if evenness(src, tgt) >= min(even, _ALIKE))
+        src, tgt = min(fitting, key=lambda lengths: (max(lengths), sum(lengths)))
+        return cls(max(1, batch_tokens // (_STEP * max(src, tgt))), _STEP * src, _STEP * tgt)
+
+    @property
+    def longest(self) -> int:
+        """Positions of a row on the longer side."""
+        return max(self.src, self.tgt)
+
+
+def plan_packed_epoch(
+    src_lengths: np.ndarray, tgt_lengths: np.ndarray, shape: RowShape, seed: int, epoch: int
+) -> list[np.ndarray]:
+    """The batches of one epoch, each pair once: arrays (pairs, 2) of int32, the row of the batch and the
+    number of the pair, in the order of the rows.
+    """
+    rng = np.random.default_rng([seed, epoch])
+    order = rng.permutation(len(src_lengths)).astype(np.int32)
+    first, parts = 0, []
+    for window in np.split(order, range(_WINDOW, len(order), _WINDOW)):
+        row = packed_rows(src_lengths[window], tgt_lengths[window], shape)
+        parts.append(first + row)
+        first += int(row.max(initial=-1)) + 1
+    row = rng.permutation(first)[np.concatenate(parts)] if first else np.zeros(0, np.int64)
+    by_row = np.argsort(row, kind="stable")
+    row, pairs = row[by_row], order[by_row]
+    batches = np.stack([row % shape.rows, pairs], axis=1).astype(np.int32)
+    return np.split(batches, np.searchsorted(row, range(shape.rows, first, shape.rows))) if first else []
+
+
+def packed_rows(src_lengths: np.ndarray, tgt_lengths: np.ndarray, shape: RowShape) -> np.ndarray:
+    """The row of each pair, counted from 0; no row is over-full on either side.
+
+    In rounds, the largest pairs that are left go one each to the emptiest rows, whose sums so become alike;
+    among neighbours in size, pairs with more target go to rows with more room for target. It takes about
+    0.1 microseconds a pair.
+    """
+    src, tgt = src_lengths.astype(np.int64), tgt_lengths.astype(np.int64)
+    src_share, tgt_share = src / shape.src, tgt / shape.tgt
+    size, lean = np.maximum(src_share, tgt_share), tgt_share - src_share
+    row, first = np.full(len(src), -1), 0
+    left = np.argsort(-size, kind="stable")
+    while len(left):
+        filled = max(src_share[left].sum(), tgt_share[left].sum())
+        count = math.ceil(filled / _FULL)
+        free_src, free_tgt = np.full(count, shape.src), np.full(count, shape.tgt)
+        placed = count
+        while placed * 100 > count and len(left):  # until a round helps little: the rest gets other rows
+            free = np.minimum(free_src / shape.src, free_tgt / shape.tgt)
+            most = min(count, len(left))
+            bins, pairs = np.argsort(-free, kind="stable")[:most], left[:most]
+            group = np.arange(most) // _NEIGHBOURS
+            bins = bins[np.lexsort((free_tgt[bins] / shape.tgt - free_src[bins] / shape.src, group))]
+            pairs = pairs[np.lexsort((lean[pairs], group))]
+            fits = (src[pairs] <= free_src[bins]) & (tgt[pairs] <= free_tgt[bins])
+            bins, fitting = bins[fits], pairs[fits]
+            row[fitting] = first + bins
+            free_src[bins] -= src[fitting]
+            free_tgt[bins] -= tgt[fitting]
+            left, placed = left[row[left] < 0], len(fitting)
+        first += count
+    return row
+
+
+def packed_side(
+    pieces: Column, row: np.ndarray, rows: int, width: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """One side of a batch, from its piece ids without BOS and EOS and the row of each sentence, in order:
+    (R, width) ids with EOS, sentences counted from 1 in each row (0 is padding), positions in sentences, and
+    where the pieces are in the flat ids.
+    """
+    lengths = pieces.lengths.astype(np.int64) + 1
+    ends = np.cumsum(lengths)
+    starts = ends - lengths
+    is_first = np.diff(row, prepend=-1) > 0
+    first = np.maximum.accumulate(np.where(is_first, np.arange(len(row)), 0))  # of the same row
+    at = row * width + starts - starts[first]
+    positions = np.arange(ends[-1]) - np.repeat(starts, lengths)
+    index = np.repeat(at, lengths) + positions
+    is_last = np.zeros(len(index), bool)
+    is_last[ends - 1] = True
+    ids, sentences, within = (np.zeros((rows, width), kind) for kind in (np.int64, np.int32, np.int32))
+    inner = index[~is_last]
+    ids.flat[inner] = pieces.values
+    ids.flat[index[is_last]] = EOS
+    sentences.flat[index] = np.repeat(np.arange(len(row)) - first + 1, lengths)
+    within.flat[index] = positions
+    return ids, sentences, within, inner

@@ -1,0 +1,145 @@
+"""Updates as CUDA graphs: the device repeats recorded kernels, and the host starts two graphs instead of a
+thousand kernels.
+
+A graph needs shapes that never change, as those of packed batches. What does change is in tensors: the
+batch, the learning rate, the number of tokens.
+"""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from transformer_mt.data.batches.batching import Batch
+from transformer_mt.device import autocast, is_out_of_memory
+from transformer_mt.messages import say
+from transformer_mt.training.update.step import PendingResult, Updater
+
+# Updates of a size that are computed as usual before it is captured. They make the optimizer's state,
+# compiled code and the libraries' plans, so no other warm-up is needed: neither weights nor random state know
+# of it.
+_USUAL = 2
+
+
+class CapturedUpdater(Updater):
+    """An Updater whose updates are graphs: one of forward and backward pass, one of clipping and step."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self._rate, self._scale = torch.zeros(2, device=self._device).unbind()
+        for group in self.optimizer.param_groups:
+            group["lr"], group["capturable"] = self._rate, True
+        self._copying = torch.cuda.Stream(self._device)
+        self._size: torch.Size | None = None
+        self._usual_left = _USUAL
+        self._graphs: _Graphs | None = None
+
+    def _set_learning_rate(self, rate: float) -> None:
+        self._rate.fill_(rate)
+
+    def update(self, batches: Sequence[Batch], learning_rate: float) -> PendingResult:
+        pieces = self._small_enough(batches)
+        sizes = {piece.src.shape for piece in pieces}
+        if sizes != {self._size}:
+            self._usual_left, self._size, self._graphs = _USUAL, pieces[0].src.shape, None
+        if self._graphs is None and self._usual_left <= 0 and self._usual_left > -_USUAL:
+            self._graphs = self._capture(pieces[0])
+        if self._graphs is None:
+            self._usual_left -= 1
+            return self._usual(batches, learning_rate)
+        return self._replay(self._graphs, pieces, learning_rate)
+
+    def _usual(self, batches: Sequence[Batch], learning_rate: float) -> PendingResult:
+        """On a stream of its own, as what is captured will be."""
+        stream = torch.cuda.Stream(self._device)
+        stream.wait_stream(torch.cuda.current_stream(self._device))
+        with torch.cuda.stream(stream):
+            result = super().update(batches, learning_rate)
+        torch.cuda.current_stream(self._device).wait_stream(stream)
+        return result
+
+    def _replay(self, graphs: "_Graphs", pieces: Sequence[Batch], learning_rate: float) -> PendingResult:
+        num_tokens = sum(piece.num_tokens for piece in pieces)
+        self._set_learning_rate(learning_rate)
+        self._scale.fill_(1 / num_tokens)
+        for i, piece in enumerate(pieces):
+            self._load(graphs.batch, piece)
+            graphs.gradients.replay()
+            graphs.add(is_first=i == 0, is_last=i + 1 == len(pieces))
+        graphs.step.replay()
+        return PendingResult(graphs.values.clone(), num_tokens, self._ranks)
+
+    def _load(self, target: Batch, batch: Batch) -> None:
+        """Copy the batch to the device while it computes the update before, then into the graph's tensors."""
+        stream = torch.cuda.current_stream(self._device)
+        with torch.cuda.stream(self._copying):
+            tensors = batch.to(self._device).tensors
+        stream.wait_stream(self._copying)
+        for tensor in tensors:
+            tensor.record_stream(stream)  # its memory is free only when the copy into the graph's is done
+        torch._foreach_copy_(target.tensors, tensors)
+
+    def _capture(self, batch: Batch) -> "_Graphs | None":
+        """None, with a line that says why, where an update cannot be captured."""
+        random_state = torch.cuda.get_rng_state(self._device)
+        try:
+            return _Graphs(self, batch.to(self._device))
+        except RuntimeError as error:
+            reason = str(error).strip().splitlines()[0]
+            out_of_memory = is_out_of_memory(error)
+        torch.cuda.synchronize(self._device)
+        torch.cuda.set_rng_state(random_state, self._device)
+        self.optimizer.zero_grad(set_to_none=True)
+        if out_of_memory:
+            self._halved([batch])
+        else:
+            say(f"note: updates are not captured as CUDA graphs, so small models train slower: {reason}")
+            self._usual_left = -_USUAL
+        return None
+
+
+class _Graphs:
+    """The graphs of updates of batches of one size, and the tensors that they read and write."""
+
+    def __init__(self, updater: CapturedUpdater, batch: Batch) -> None:
+        self.batch = batch
+        parameters = updater._parameters
+        self.gradients, self.step = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
+        with _recording(self.gradients):
+            with autocast(updater._device, updater.dtype):
+                loss, nll = updater._objective(batch)
+            (loss * updater._scale).backward()
+            self._sums = torch.stack([loss.detach(), nll])
+        self._gradients = [p.grad for p in parameters if p.grad is not None]
+        self._totals = torch.zeros_like(self._sums)
+        with _recording(self.step, self.gradients):
+            self.values = updater._finish(*self._totals.unbind())
+        self._kept: list[Tensor] = []
+
+    def add(self, is_first: bool, is_last: bool) -> None:
+        """Add the sums and the gradients of a batch to those of the batches before it."""
+        if is_first:
+            self._totals.copy_(self._sums)
+        else:
+            self._totals.add_(self._sums)
+        if is_first and is_last:
+            return
+        if is_last:
+            torch._foreach_add_(self._gradients, self._kept)
+        elif is_first:
+            self._kept = self._kept or [torch.empty_like(gradient) for gradient in self._gradients]
+            torch._foreach_copy_(self._kept, self._gradients)
+        else:
+            torch._foreach_add_(self._kept, self._gradients)
+
+
+def _recording(
+    graph: torch.cuda.CUDAGraph, other: torch.cuda.CUDAGraph | None = None
+) -> AbstractContextManager[None]:
+    """Within it, work is recorded; `other` is replayed before, and shares its memory. The thread that makes
+    batches goes on.
+    """
+    pool = None if other is None else other.pool()
+    return torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local")
