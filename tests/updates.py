@@ -5,7 +5,9 @@ import torch
 
 from transformer_mt.config import TrainConfig
 from transformer_mt.config.model import ModelConfig
-from transformer_mt.data.batches.batching import make_batch
+from transformer_mt.data.batches.batching import make_batch, make_packed_batch
+from transformer_mt.data.batches.encoded_pairs import Column
+from transformer_mt.data.batches.packing import RowShape, packed_rows
 from transformer_mt.model.build import build_model
 from transformer_mt.training.parallel.distributed import Ranks
 from transformer_mt.training.update.optimizer import build_optimizer
@@ -52,3 +54,13 @@ class Scarce(Objective):
         if batch.num_positions > self.room:
             raise torch.OutOfMemoryError("no room")
         return super().forward(batch)
+
+
+def packed_batch_of(rows, length=24, spare=0):
+    """The rows packed into rows of `length` positions on each side, and `spare` empty ones."""
+    lengths = [np.array([len(row[side]) + 1 for row in rows]) for side in (0, 1)]
+    row = packed_rows(*lengths, RowShape(0, length, length))
+    order = np.argsort(row, kind="stable")
+    shape = RowShape(int(row.max()) + 1 + spare, length, length)
+    src, tgt = (Column.of([rows[i][side] for i in order]) for side in (0, 1))
+    return make_packed_batch(src, tgt, row[order], shape)

@@ -117,7 +117,8 @@ class Preparation:
             train.update_tokens,
             longest if train.packed is True else 0,
         )
-        self._batches = BatchPrefetcher(plan, train.accumulate, self._device)
+        own_process = self.is_on_gpu and config.tokenizer.bpe_dropout > 0
+        self._batches = BatchPrefetcher(plan, train.accumulate, self._device, own_process)
         if self._saved is not None:
             self._restore(self._saved.state, self._batches, config)
         return self._batches

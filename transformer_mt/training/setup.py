@@ -97,7 +97,8 @@ def _open_run(config: Config, folder: RunFolder, fresh: bool, ranks: Ranks, held
                 "to resume"
             )
     # 6. The objects, and last the checkpoint's state in them.
-    model, updater = _network(config, data, device, dtype, ranks, parent)
+    left = config.train.max_updates - prepared.progress.step
+    model, updater = _network(config, data, device, dtype, ranks, parent, left)
     run = Run(
         config=config,
         folder=folder,
@@ -168,6 +169,7 @@ def _network(
     dtype: torch.dtype,
     ranks: Ranks,
     parent: Parent | None,
+    updates_left: int,
 ) -> tuple[TranslationModel, Updater]:
     """The model at update 0 and what updates it."""
     torch.manual_seed(config.seed)
@@ -176,7 +178,7 @@ def _network(
         parent.give_weights(model, config, data.tokenizer)
     adapt(model, config.train)
     model = model.to(device)
-    updater = build_updater(config, model, device, dtype, ranks)
+    updater = build_updater(config, model, device, dtype, ranks, updates_left=updates_left)
     if not ranks.is_rank_zero:
         torch.manual_seed(config.seed + ranks.rank)  # equal weights on each rank, but different dropout
     return model, updater

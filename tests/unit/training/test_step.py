@@ -13,7 +13,6 @@ from transformer_mt.data.vocabulary.tokenizer import PAD
 from transformer_mt.errors import WorkError
 from transformer_mt.model.build import build_model
 from transformer_mt.training.parallel.distributed import Ranks
-from transformer_mt.training.update.build import is_compiled
 from transformer_mt.training.update.optimizer import optimizer_tensors
 from transformer_mt.training.update.step import Objective
 from transformer_mt.training.validate import validation_loss
@@ -259,21 +258,6 @@ def test_targets_of_whole_eights_have_the_same_loss_compiled(position, compiled)
         batch = batch_of([(np.arange(4, 9), np.arange(4, 4 + tgt))] * 4)
         torch.testing.assert_close(objective(batch), plain(batch))
     assert lengths == compiled
-
-
-@pytest.mark.parametrize(
-    ("settings", "device", "expected"),
-    [
-        ({}, "cuda", True),
-        ({"max_updates": 9_999}, "cuda", False),
-        ({"max_updates": 10_000}, "cuda", True),
-        ({}, "cpu", False),
-        ({"max_updates": 10, "compile": True}, "cpu", True),
-        ({"compile": False}, "cuda", False),
-    ],
-)
-def test_only_long_trainings_on_a_gpu_are_compiled_by_default(settings, device, expected):
-    assert is_compiled(TrainConfig(**settings), torch.device(device)) == expected
 
 
 def test_a_decoder_alone_is_compiled_although_its_source_has_one_position():

@@ -125,8 +125,8 @@ class Batch:
         """
         count = -(-len(self.src) // size)
         empty = -len(self.src) % count
-        padded = self._each(lambda tensor: F.pad(tensor, (0, 0, 0, empty)))
-        pieces = [padded._each(partial(_part, number=i, count=count)) for i in range(count)]
+        padded = self.each(lambda tensor: F.pad(tensor, (0, 0, 0, empty)))
+        pieces = [padded.each(partial(_part, number=i, count=count)) for i in range(count)]
         return [replace(piece, num_tokens=int((piece.tgt_out != PAD).sum())) for piece in pieces]
 
     def idle(self) -> "Batch":
@@ -138,13 +138,13 @@ class Batch:
 
     def pinned(self) -> "Batch":
         """In pinned memory, from which a GPU copies asynchronously."""
-        return self._each(Tensor.pin_memory)
+        return self.each(Tensor.pin_memory)
 
     def to(self, device: torch.device) -> "Batch":
         """On the device; a GPU copies from pinned memory, for which nothing waits."""
         if device.type == "cuda":
-            return self.pinned()._each(lambda tensor: tensor.to(device, non_blocking=True))
-        return self._each(lambda tensor: tensor.to(device))
+            return self.pinned().each(lambda tensor: tensor.to(device, non_blocking=True))
+        return self.each(lambda tensor: tensor.to(device))
 
     @property
     def tensors(self) -> list[Tensor]:
@@ -152,7 +152,8 @@ class Batch:
         fields = (self.src, self.src_mask, self.tgt_in, self.tgt_out, self.real, *(self.packing or ()))
         return [tensor for tensor in fields if tensor is not None]
 
-    def _each(self, move: Callable[[Tensor], Tensor]) -> "Batch":
+    def each(self, move: Callable[[Tensor], Tensor]) -> "Batch":
+        """The batch of what `move` makes of each tensor."""
         src, src_mask, tgt_in, tgt_out = map(move, (self.src, self.src_mask, self.tgt_in, self.tgt_out))
         real = None if self.real is None else move(self.real)
         links = None if self.links is None else self.links._each(move)
@@ -288,7 +289,8 @@ class TrainingBatches:
         self._mixture, self._update_tokens = mixture, update_tokens
         self.shape: RowShape | None = None
         if longest:
-            self.shape = RowShape.of(update_tokens or batch_tokens, *self._lengths(0), longest)
+            lengths = pairs.src_lengths, pairs.tgt_lengths
+            self.shape = RowShape.of(update_tokens or batch_tokens, *lengths, longest)
         self.epoch, self.index = 0, 0
         self._planner = ThreadPoolExecutor(1, "plan")
         self._plans: dict[int, Future[list[np.ndarray]]] = {}
@@ -369,6 +371,11 @@ class TrainingBatches:
             return plan
         plan = plan_epoch(src_lengths, tgt_lengths, budget, self._seed, epoch)
         return plan if rows is None else [rows[batch].astype(np.int32) for batch in plan]
+
+    def settle(self) -> None:
+        """Wait until the thread plans nothing, and forget its plans."""
+        self._planner.shutdown()
+        self._planner, self._plans = ThreadPoolExecutor(1, "plan"), {}
 
     def close(self) -> None:
         """End the thread, without waiting for the plan it is making."""

@@ -17,7 +17,7 @@ from transformer_mt.training.planning.cluster import SECONDS_PER_OPERATION, UTIL
 from transformer_mt.training.planning.lengths import Lengths
 from transformer_mt.training.planning.speed import seconds_per_update
 from transformer_mt.training.planning.update_cost import UpdateCost, muon_work, update_cost
-from transformer_mt.training.update.build import is_compiled
+from transformer_mt.training.update.compiled import is_compiled
 
 # Pairs whose lengths are enough to make typical batches of.
 _SAMPLE = 10_000
@@ -181,7 +181,7 @@ class _Planner:
     def _how(self, updates: int) -> str:
         if self.cluster is not None:
             return "computed"
-        compiled = is_compiled(self.train.model_copy(update={"max_updates": updates}), self.device)
+        compiled = is_compiled(self.config, self.device, updates)
         return f"measured{' without torch.compile' if compiled else ''}"
 
     def _measured(self) -> float | None:

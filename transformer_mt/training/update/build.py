@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from transformer_mt.config import Config, TrainConfig
+from transformer_mt.config import Config
 from transformer_mt.data.batches.batching import make_batch
 from transformer_mt.device import allow_tf32
 from transformer_mt.messages import say
@@ -12,20 +12,10 @@ from transformer_mt.model.interface import TranslationModel
 from transformer_mt.training.parallel.distributed import Ranks, wrap_distributed
 from transformer_mt.training.update.activation_checkpointing import checkpoint_activations
 from transformer_mt.training.update.captured import CapturedUpdater
+from transformer_mt.training.update.compiled import is_compiled, use_compiler_cache
 from transformer_mt.training.update.gradient_threads import gradient_threads
 from transformer_mt.training.update.optimizer import build_optimizer
 from transformer_mt.training.update.step import Objective, Updater
-
-# Compiling takes about a minute (docs/measurements/gpu.md): as long as thousands of updates of a small model.
-_COMPILED_FROM = 10_000
-
-
-def is_compiled(train: TrainConfig, device: torch.device) -> bool:
-    """Whether a training on the device uses torch.compile."""
-    if train.compile == "auto":
-        return device.type == "cuda" and train.max_updates >= _COMPILED_FROM
-    return train.compile
-
 
 def build_updater(
     config: Config,
@@ -36,16 +26,20 @@ def build_updater(
     threads: int | None = None,
     may_halve: bool = True,
     may_capture: bool = True,
+    updates_left: int | None = None,
 ) -> Updater:
     """What updates the model, which is on the device, as the config says; `threads` of a CPU compute parts of
     a batch, by default as many as may. `may_halve`: see Updater. `may_capture`: whether packed updates of a
-    GPU are CUDA graphs.
+    GPU are CUDA graphs. `updates_left`: by default all.
     """
-    train, compiled = config.train, is_compiled(config.train, device)
+    train = config.train
+    updates_left = train.max_updates if updates_left is None else updates_left
+    compiled = is_compiled(config, device, updates_left)
     # precision: fp32 asks for exact products, also in validations; models that this process has translated
     # with before may have allowed others.
     allow_tf32(device, dtype != torch.float32)
     if compiled and model.compiles:
+        use_compiler_cache(config)
         say("torch.compile is on: the first updates take much longer than the others")
     # DDP sends gradients as they come, FSDP2 has shards of the weights; a part that is computed again would
     # find other weights.

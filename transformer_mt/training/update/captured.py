@@ -83,14 +83,17 @@ class CapturedUpdater(Updater):
 
     def _capture(self, batch: Batch) -> "_Graphs | None":
         """None, with a line that says why, where an update cannot be captured."""
-        random_state = torch.cuda.get_rng_state(self._device)
+        # A capture that fails leaves the generator unusable, so another state takes the place of its own.
+        index = self._device.index or torch.cuda.current_device()
+        generator = torch.cuda.default_generators[index]
+        state = generator.clone_state()
         try:
             return _Graphs(self, batch.to(self._device))
         except RuntimeError as error:
             reason = str(error).strip().splitlines()[0]
             out_of_memory = is_out_of_memory(error)
         torch.cuda.synchronize(self._device)
-        torch.cuda.set_rng_state(random_state, self._device)
+        generator.graphsafe_set_state(state)
         self.optimizer.zero_grad(set_to_none=True)
         if out_of_memory:
             self._halved([batch])

@@ -1,11 +1,17 @@
 """torch.compile for training: a whole network for batches of all sizes, or its layers for those of one."""
 
+import hashlib
+import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import MethodType
 
 import torch
 from torch import Tensor, nn
+
+from transformer_mt.cache import cache_root
+from transformer_mt.config import Config
 
 
 def compiled_for_all_sizes(hidden: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -19,6 +25,49 @@ def compiled_for_all_sizes(hidden: Callable[..., Tensor]) -> Callable[..., Tenso
     # A reduction that the inductor uses for large batches only: the last batch of an epoch is small.
     is_known = for_large in torch._inductor.list_options()
     return torch.compile(hidden, dynamic=True, options={for_large: False} if is_known else None)
+
+
+# Seconds that compiling the layers and the loss takes, and those of loading them from the compiler's cache.
+_COMPILING, _LOADING = 20.0, 8.0
+# Seconds that they save in an update, and for each number that a layer makes, on an H200.
+_SAVED_PER_UPDATE, _SAVED_PER_NUMBER = 3e-3, 1.3e-10
+# Updates from which a whole network pays that is compiled for all sizes: it takes about a minute.
+_MANY_UPDATES = 10_000
+
+
+def is_compiled(config: Config, device: torch.device, updates: int) -> bool:
+    """Whether the updates that are left use torch.compile: with `auto`, on a GPU, if it takes less time than
+    it saves.
+    """
+    train, model = config.train, config.model
+    if train.compile != "auto":
+        return train.compile
+    if device.type != "cuda":
+        return False
+    if train.packed is not True:
+        return updates >= _MANY_UPDATES
+    positions = train.update_tokens or int(train.batch_tokens) * train.accumulate
+    numbers = positions * model.d_model * (model.num_encoder_layers + model.num_decoder_layers)
+    seconds = _LOADING if _mark(config).exists() else _COMPILING
+    return updates * (_SAVED_PER_UPDATE + _SAVED_PER_NUMBER * numbers) > seconds
+
+
+def use_compiler_cache(config: Config) -> None:
+    """Let the compiler keep its code in our cache, and note for later trainings that it is there."""
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_root() / "compiled"))
+    mark = _mark(config)
+    with suppress(OSError):  # a cache that cannot be written costs time only
+        mark.parent.mkdir(parents=True, exist_ok=True)
+        mark.touch()
+
+
+def _mark(config: Config) -> Path:
+    """The file whose presence says that the compiler's cache has the code for this network and batch."""
+    train = config.train
+    facts = config.model.model_dump_json(), train.batch_tokens, train.micro_batch_tokens, train.precision
+    versions = torch.__version__, torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
+    key = hashlib.sha256(repr((facts, versions)).encode()).hexdigest()[:16]
+    return cache_root() / "compiled" / f"{key}.mark"
 
 
 class CompiledLayers:

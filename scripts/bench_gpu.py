@@ -1,0 +1,226 @@
+"""Training on a GPU: how fast the trainer's own updates are, with real batches, and what each part brings.
+
+    python scripts/bench_gpu.py --train a.en.gz a.de.gz --tokenizer bpe.model [--shapes small base big]
+
+Each row is a run that `transformer-mt train` would open, measured after its first updates: padded batches, packed
+ones, packed ones captured as CUDA graphs, and those with compiled layers and loss. MFU is the share of the
+device's bfloat16 rate: 6 x weights x tokens and the products of attention, over the time.
+"""
+
+import argparse
+import gc
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from unittest.mock import patch
+
+import torch
+
+from transformer_mt.config import Config
+from transformer_mt.device import use_device
+from transformer_mt.runs.folder import RunFolder
+from transformer_mt.training.setup import open_run
+from transformer_mt.training.update import build
+from transformer_mt.training.update.step import Updater
+
+SHAPES = {  # d_model, d_ff, heads, layers on each side, tokens of an update
+    "tiny": (64, 128, 4, 1, 1024),
+    "small": (256, 1024, 4, 4, 8000),
+    "base": (512, 2048, 8, 6, 25000),
+    "big": (1024, 4096, 16, 6, 25000),
+}
+WAYS = {  # packed, captured, compiled
+    "padded": (False, False, False),
+    "packed": (True, False, False),
+    "captured": (True, True, False),
+    "compiled": (True, True, True),
+}
+WARM = 8
+COLUMNS = (
+    "shape, optimizer, way, target tokens/s, ms an update, MFU, GPU busy, padding, first updates s, GB, loss"
+)
+
+
+def config(args: argparse.Namespace, shape: str, optimizer: str, way: str) -> Config:
+    d_model, d_ff, heads, layers, tokens = SHAPES[shape]
+    packed, _, compiled = WAYS[way]
+    source, target = args.train
+    return Config.model_validate(
+        {
+            "name": "bench",
+            "data": {
+                "source_lang": "en",
+                "target_lang": "de",
+                "max_length": 128,
+                "train": {"source": str(source), "target": str(target)},
+                "valid": {"from_train": {"share": 0.002}},
+            },
+            "tokenizer": {"file": str(args.tokenizer)},
+            "model": {
+                "d_model": d_model,
+                "d_ff": d_ff,
+                "num_heads": heads,
+                "num_encoder_layers": layers,
+                "num_decoder_layers": layers,
+            },
+            "train": {
+                "batch_tokens": tokens,
+                "device": args.device,
+                "precision": "bf16",
+                "packed": packed,
+                "compile": compiled,
+                "optimizer": optimizer,
+                "max_updates": 100_000,
+            },
+        }
+    )
+
+
+def peak_flops(device: torch.device) -> float:
+    """Operations a second of a large bfloat16 product."""
+    size = 8192 if device.type == "cuda" else 512
+    a = torch.randn(size, size, device=device, dtype=torch.bfloat16)
+    for _ in range(3):
+        a @ a
+    sync(device)
+    start = time.perf_counter()
+    for _ in range(20):
+        a @ a
+    sync(device)
+    return 20 * 2 * size**3 / (time.perf_counter() - start)
+
+
+def sync(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+def flops(shape: str, vocabulary: int, src: float, tgt: float, squares: tuple[float, float, float]) -> float:
+    """Of an update of `src` and `tgt` real tokens; `squares` are sums over the sentences of S², T² and S T."""
+    D, FF, _, L, _ = SHAPES[shape]
+    encoder = L * (4 * D * D + 2 * D * FF + 2 * D * D)  # keys and values of the memory, too
+    decoder = L * (6 * D * D + 2 * D * FF) + vocabulary * D
+    s2, t2, st = squares
+    return 6 * (encoder * src + decoder * tgt) + 12 * D * L * (s2 + t2 / 2 + st)
+
+
+def busy(device: torch.device, step, count: int) -> float:
+    """The share of the wall time in which kernels run."""
+    if device.type != "cuda":
+        return float("nan")
+    from torch.profiler import ProfilerActivity, profile
+
+    sync(device)
+    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+        start = time.perf_counter()
+        for _ in range(count):
+            step()
+        sync(device)
+        wall = time.perf_counter() - start
+    events = [e for e in profiler.events() if e.device_type == torch.autograd.DeviceType.CUDA]
+    if "--kernels" in sys.argv:
+        sums: dict[str, list[float]] = {}
+        for event in events:
+            row = sums.setdefault(event.name, [0.0, 0])
+            row[0] += event.device_time_total / 1e3 / count
+            row[1] += 1 / count
+        for name, (ms, calls) in sorted(sums.items(), key=lambda item: -item[1][0])[:25]:
+            print(f"    {ms:7.3f} ms {calls:6.1f}  {name[:120]}")
+    return sum(event.device_time_total for event in events) / 1e6 / wall
+
+
+def measure(args: argparse.Namespace, shape: str, optimizer: str, way: str, peak: float) -> list[object]:
+    device = torch.device(args.device)
+    captured = WAYS[way][1]
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        patch.object(build, "CapturedUpdater", build.CapturedUpdater if captured else Updater),
+    ):
+        run = open_run(config(args, shape, optimizer, way), RunFolder(folder))
+        run.model.train()
+        results = []
+
+        def step() -> None:
+            results.append(run.updater.update(run.batches.next_update(), 1e-4))
+
+        start = time.perf_counter()
+        for _ in range(4):
+            step()
+        sync(device)
+        first = time.perf_counter() - start
+        for _ in range(WARM):
+            step()
+        sync(device)
+        if device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats()
+        times, count = [], args.updates
+        for _ in range(3):
+            del results[:]
+            start = time.perf_counter()
+            for _ in range(count):
+                step()
+            sync(device)
+            times.append((time.perf_counter() - start) / count)
+        tokens = statistics.mean(result.result().num_tokens for result in results)
+        loss = results[-1].result().loss / results[-1].result().num_tokens
+        (batch,) = run.batches.next_update()
+        padding = 1 - float((batch.src != 0).sum() + (batch.tgt_out != 0).sum()) / (
+            batch.src.numel() + batch.tgt_out.numel()
+        )
+        lengths = run.data.train.src_lengths.astype(float), run.data.train.tgt_lengths.astype(float)
+        share = tokens / lengths[1].sum()
+        products = ((lengths[0] ** 2).sum(), (lengths[1] ** 2).sum(), (lengths[0] * lengths[1]).sum())
+        squares = tuple(share * product for product in products)
+        seconds = statistics.median(times)
+        work = flops(shape, run.model.output.out_features, share * lengths[0].sum(), tokens, squares)
+        memory = torch.cuda.max_memory_allocated() / 1e9 if device.type == "cuda" else float("nan")
+        share_busy = busy(device, step, 8)
+        run.close()
+    row = [
+        shape,
+        optimizer,
+        way,
+        f"{tokens / seconds:,.0f}",
+        f"{1e3 * seconds:.1f}",
+        f"{work / seconds / peak:.3f}",
+    ]
+    return [*row, f"{share_busy:.2f}", f"{padding:.3f}", f"{first:.1f}", f"{memory:.1f}", f"{loss:.3f}"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--train", nargs=2, type=Path, required=True)
+    parser.add_argument("--tokenizer", type=Path, required=True)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--updates", type=int, default=40)
+    parser.add_argument("--kernels", action="store_true")
+    parser.add_argument("rows", nargs="*", help="shape:optimizer:way, e.g. base:adamw:compiled")
+    args = parser.parse_args()
+    device = torch.device(args.device)
+    use_device(device)
+    peak = peak_flops(device)
+    print(f"bfloat16 product: {peak / 1e12:.0f} TFLOP/s", flush=True)
+    names = COLUMNS.split(", ")
+    print(f"| {' | '.join(names)} |\n|{'---|' * len(names)}", flush=True)
+    for row in args.rows:
+        shape, optimizer, way = row.split(":")
+        start = time.perf_counter()
+        try:
+            print(f"| {' | '.join(map(str, measure(args, shape, optimizer, way, peak)))} |", flush=True)
+        except Exception as error:
+            import traceback
+
+            traceback.print_exc()
+            print(f"| {row} | failed: {error!r}"[:300], flush=True)
+        print(f"  took {time.perf_counter() - start:.1f} s", file=sys.stderr, flush=True)
+        gc.collect()
+        if device.type == "cuda":
+            torch.cuda.empty_cache()
+
+
+if __name__ == "__main__":
+    main()

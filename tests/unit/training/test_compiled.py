@@ -1,0 +1,76 @@
+"""When trainings are compiled, and how often."""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from torch._dynamo.utils import counters
+
+from tests.updates import packed_batch_of, pairs, tiny_model
+from transformer_mt.config import Config
+from transformer_mt.training.update.compiled import is_compiled, use_compiler_cache
+from transformer_mt.training.update.step import Objective
+
+TOY = {"source_lang": "en", "target_lang": "de", "train": {"toy": "train"}, "valid": {"toy": "valid"}}
+
+
+def config_of(train):
+    return Config.model_validate({"name": "compiled", "data": TOY, "train": train})
+
+
+@pytest.mark.parametrize(
+    ("settings", "device", "updates", "expected"),
+    [
+        ({}, "cuda", 10_000, True),
+        ({}, "cuda", 9_999, False),
+        ({}, "cpu", 100_000, False),
+        ({"compile": True}, "cpu", 10, True),
+        ({"compile": False}, "cuda", 100_000, False),
+        ({"packed": True}, "cuda", 10_000, True),
+        ({"packed": True}, "cuda", 3_000, False),
+        ({"packed": True, "batch_tokens": 25_000}, "cuda", 3_000, True),
+        ({"packed": True, "compile": False}, "cuda", 100_000, False),
+    ],
+)
+def test_by_default_trainings_on_a_gpu_are_compiled_where_it_saves_time(
+    settings, device, updates, expected, monkeypatch, tmp_path
+):
+    monkeypatch.setenv("TRANSFORMER_MT_CACHE", str(tmp_path))
+    config = config_of(settings)
+    assert is_compiled(config, torch.device(device), updates) == expected
+
+
+def test_code_in_the_compilers_cache_pays_sooner(monkeypatch, tmp_path):
+    monkeypatch.setenv("TRANSFORMER_MT_CACHE", str(tmp_path))
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    config = config_of({"packed": True})
+    assert not is_compiled(config, torch.device("cuda"), 3_000)
+    use_compiler_cache(config)
+    assert is_compiled(config, torch.device("cuda"), 3_000)
+    assert Path(os.environ["TORCHINDUCTOR_CACHE_DIR"]).is_relative_to(tmp_path)
+
+
+def test_one_compilation_serves_all_layers_of_a_kind():
+    """One graph for the encoder's layers, one for the decoder's, one for the loss, which agree with plain code;
+    validations use none of them.
+    """
+    torch._dynamo.reset()
+    counters.clear()
+    network, batch = (
+        tiny_model(num_encoder_layers=3, num_decoder_layers=2, position="rotary", norm="post"),
+        packed_batch_of(pairs(13)),
+    )
+    found = []
+    for compiled in (False, True):
+        objective = Objective(network, 0.1, compiled)
+        for _ in range(2):
+            network.zero_grad()
+            loss, nll = objective(batch)
+            loss.backward()
+        found.append([loss, nll, *(parameter.grad.clone() for parameter in network.parameters())])
+    assert counters["stats"]["unique_graphs"] == 3
+    assert all("forward" not in vars(layer) for layer in network.blocks)
+    for plain, fused in zip(*found):
+        torch.testing.assert_close(fused, plain, rtol=1e-4, atol=1e-4)
+    torch._dynamo.reset()
