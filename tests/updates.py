@@ -56,11 +56,11 @@ class Scarce(Objective):
         return super().forward(batch)
 
 
-def packed_batch_of(rows, length=24, spare=0):
-    """The rows packed into rows of `length` positions on each side, and `spare` empty ones."""
+def packed_batch_of(rows, length=24, num_rows=0):
+    """The pairs packed into rows of `length` positions on each side: `num_rows`, or as few as possible."""
     lengths = [np.array([len(row[side]) + 1 for row in rows]) for side in (0, 1)]
     row = packed_rows(*lengths, RowShape(0, length, length))
     order = np.argsort(row, kind="stable")
-    shape = RowShape(int(row.max()) + 1 + spare, length, length)
+    shape = RowShape(num_rows or int(row.max()) + 1, length, length)
     src, tgt = (Column.of([rows[i][side] for i in order]) for side in (0, 1))
     return make_packed_batch(src, tgt, row[order], shape)

@@ -23,8 +23,7 @@ def updater_of(kind, device, dtype=torch.float32, compiled=False, micro_batch_to
 
 def batch(seed):
     """Of one shape, whatever the seed."""
-    made = packed_batch_of(pairs(24, seed), spare=0)
-    return made.each(lambda tensor: torch.nn.functional.pad(tensor, (0, 0, 0, 32 - len(tensor))))
+    return packed_batch_of(pairs(24, seed), num_rows=32)
 
 
 def trained(updater, updates=6, batches=1):
@@ -38,7 +37,7 @@ def trained(updater, updates=6, batches=1):
 @pytest.mark.parametrize("optimizer", ["adamw", "adam", "muon"])
 @pytest.mark.parametrize("settings", [{}, {"batches": 3}, {"micro_batch_tokens": 300}], ids=str)
 def test_captured_updates_are_the_usual_ones(cuda, optimizer, settings):
-    """Also their dropout, and the random state that they leave: a resumed run draws as an uninterrupted one."""
+    """Also their dropout, and the random state that they leave: a resumed run goes on with the same."""
     batches, micro = settings.get("batches", 1), settings.get("micro_batch_tokens", 0)
     found = []
     for kind in (Updater, CapturedUpdater):

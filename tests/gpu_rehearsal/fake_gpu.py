@@ -148,6 +148,8 @@ class Watch(TorchDispatchMode):
         if operation is aten._pack_padded_sequence.default:
             rows = first.transpose(0, 1) if args[2] else first
             return rows.flatten(0, 1).clone(), torch.empty(rows.size(0), dtype=torch.int64, device="cpu")
+        if operation._overloadname == "tensor_lr":  # fake tensors know the optimizer's other form only
+            operation, kwargs = operation.overloadpacket.default, {**kwargs, "lr": 0.0}
         args = self._noting_copies(operation, args, kwargs)
         result = operation(*args, **kwargs)
         self._count(operation, result)

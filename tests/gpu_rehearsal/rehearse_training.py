@@ -3,8 +3,11 @@
 import numpy as np
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from tests.gpu_rehearsal.fake_gpu import GPU, on_gpu, rehearsal
+from tests.updates import packed_batch_of
 from transformer_mt.config import TrainConfig
 from transformer_mt.config.model import ModelConfig
 from transformer_mt.data.batches.batching import make_batch
@@ -48,6 +51,67 @@ def update(batches=1, precision="bf16", checkpointed=False, micro_batch_tokens=0
         assert not watch.waits
         assert all(p.dtype == torch.float32 and p.is_cuda for p in model.parameters())
         return watch.num_kernels, dict(watch.attention), watch.kernels
+
+
+class Recorded(TorchDispatchMode):
+    """The operations of a part that is captured as a CUDA graph, with the sizes of what they make."""
+
+    def __init__(self):
+        super().__init__()
+        self.operations, self.on_host, self.generators = [], [], []
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        result = operation(*args, **(kwargs or {}))
+        made = [part for part in tree_leaves(result) if isinstance(part, torch.Tensor)]
+        self.operations.append((str(operation), [tuple(part.shape) for part in made]))
+        self.on_host += [str(operation) for part in made if part.device.type == "cpu"]
+        if (kwargs or {}).get("generator") is not None:
+            self.generators.append(str(operation))
+        return result
+
+
+PACKED = {
+    "adamw": {"optimizer": "adamw"},
+    "muon": {"optimizer": "muon"},
+    "rotary, post-norm, eos": {"position": "rotary", "norm": "post", "decoder_start": "eos"},
+    "relative": {"position": "relative"},
+    "alibi, window": {"position": "alibi", "attention": {"window": 3}},
+    "additive, learned": {"position": "learned", "attention": {"score": "additive"}},
+    "bias, dropouts": {"output_bias": True, "attention_dropout": 0.1, "ffn_dropout": 0.1},
+    "decoder": {"kind": "decoder"},
+}
+
+
+@pytest.mark.parametrize("settings", PACKED.values(), ids=PACKED)
+def test_a_packed_update_can_be_captured(settings):
+    """Two batches of different sentences ask for the same operations of the same sizes; no operation reads a
+    value, makes something on the host, or uses a generator of its own.
+    """
+    settings = dict(settings)
+    train = TrainConfig(optimizer=settings.pop("optimizer", "adamw"))
+    with rehearsal() as watch:
+        model = on_gpu(build_model(ModelConfig(**{**SMALL, **settings}), 1000, 1000, True, 64)).train()
+        optimizer = build_optimizer(model, train)
+        objective = Objective(model, 0.1, copies_weights=True)
+        run = Updater(objective, optimizer, GPU, torch.bfloat16, 1.0, Ranks())
+        scale = torch.ones((), device=GPU)
+        for group in optimizer.param_groups:
+            group["lr"], group["capturable"] = scale, True
+        recorded = []
+        for count in (14, 14, 11):  # the first makes the optimizer's state
+            pairs = list(zip(rows(count), rows(count)))
+            batch = packed_batch_of(pairs, 64, num_rows=16).pinned().to(GPU)
+            watch.clear()
+            with Recorded() as found, torch.autocast("cuda", torch.bfloat16):
+                loss, nll = objective(batch)
+            with found:
+                (loss * scale).backward()
+                run._finish(loss.detach(), nll)
+            assert not watch.waits
+            assert not found.on_host
+            assert not found.generators
+            recorded.append(found.operations)
+    assert recorded[1] == recorded[2]
 
 
 def test_the_device_is_found():

@@ -43,17 +43,23 @@ class BackPointers:
         self.parents[length - 1, sentences] = parent.int()
         self.tokens[length - 1, sentences] = token.int()
 
-    def hypotheses(self, eos: int) -> list[list[Hypothesis]]:
-        """The finished ones of each sentence, best first."""
-        parents, tokens = self.parents.tolist(), self.tokens.tolist()
-        found: list[list[Hypothesis]] = []
-        numbers = self.numbers.permute(1, 2, 0).tolist()
-        for sentence, count in enumerate(self.count.tolist()):
-            found.append([])
-            for score, log_prob, length, row in numbers[sentence][: min(count, self.beam)]:
-                path, w = [eos], int(row)
-                for t in range(int(length) - 2, -1, -1):
-                    path.append(tokens[t][sentence][w])
-                    w = parents[t][sentence][w]
-                found[-1].append(Hypothesis(path[::-1], log_prob, score))
-        return found
+    def hypotheses(self, eos: int, most: int | None = None) -> list[list[Hypothesis]]:
+        """The finished ones of each sentence, best first, at most `most` of each."""
+        numbers = self.numbers[:, :, :most]
+        lengths, row = numbers[2].long(), numbers[3].long()  # (B, W)
+        longest = int(lengths.max()) if lengths.numel() else 0
+        # (B, W, L): all paths at once, from their ends to their beginnings
+        paths = lengths.new_full((*lengths.shape, longest), eos, dtype=torch.int32)
+        for t in range(longest - 2, -1, -1):
+            inside = lengths > t + 1
+            paths[:, :, t] = torch.where(inside, self.tokens[t].gather(1, row), eos)
+            row = torch.where(inside, self.parents[t].gather(1, row).long(), row)
+        tokens, columns = paths.cpu().numpy(), numbers[:3].permute(1, 2, 0).tolist()
+        counts = self.count.clamp(max=lengths.size(1)).tolist()
+        return [
+            [
+                Hypothesis(tokens[sentence, rank, : int(length)].tolist(), log_prob, score)
+                for rank, (score, log_prob, length) in enumerate(columns[sentence][:count])
+            ]
+            for sentence, count in enumerate(counts)
+        ]

@@ -71,9 +71,10 @@ def beam_search(
     device: torch.device | None = None,
     stop_early: bool = False,
     first: Tensor | None = None,
+    most: int | None = None,
 ) -> list[list[Hypothesis]]:
-    """For each sentence its finished hypotheses, best first: `beam` of them, fewer only where there are no
-    more.
+    """For each sentence its finished hypotheses, best first: `beam` of them, or `most`; fewer only where
+    there are no more.
 
     `state` has one row a sentence; `step(tokens (N,), state)` gives logits (N, V) of the next token and the
     new state. At `max_lengths[b]` tokens a hypothesis must end, and the sentence is done. It is done before
@@ -164,7 +165,7 @@ def beam_search(
                 history = None if history is None else history[stay]
         state = state.select(rows)  # type: ignore[assignment]
         tokens = token.flatten()
-    found = back_pointers.hypotheses(ids.eos)
+    found = back_pointers.hypotheses(ids.eos, most)
     if not all(found) and is_broken:
         raise NotFiniteError
     return found

@@ -202,6 +202,7 @@ DENOISED = {
     [
         {"bpe_dropout": 0.2, "optimizer": "muon"},  # as the shipped configs have them
         SEVERAL_CORPORA,
+        {**SEVERAL_CORPORA, "packed": True},
         MASKED,
         DENOISED,
         {"bpe_dropout": 0.1, "guided_alignment": {"weight": 0.05}},

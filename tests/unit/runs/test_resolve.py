@@ -3,6 +3,7 @@
 import unicodedata
 
 import pytest
+from pydantic import ValidationError
 
 from tests.conftest import TINY
 from transformer_mt.config import Config
@@ -35,7 +36,8 @@ class Prepared:
 
     several_sentences = 0.3
 
-    def __init__(self, reference_tokens=12.0):
+    def __init__(self, reference_tokens=12.0, is_on_gpu=False):
+        self.is_on_gpu = is_on_gpu
         self.asked = []
         self.tokens = reference_tokens
 
@@ -55,7 +57,11 @@ class Prepared:
 
 
 def test_a_config_that_leaves_nothing_open_is_trained_as_it_is():
-    settled = {"tokenizer": {"vocab_size": 400, "normalization": "nfkc"}, "decode": {"split_sentences": True}}
+    settled = {
+        "tokenizer": {"vocab_size": 400, "normalization": "nfkc"},
+        "train": {"packed": True},
+        "decode": {"split_sentences": True},
+    }
     written, prepared = config(**settled), Prepared(reference_tokens=4.0)
     assert resolve(written, Origin(), prepared) == written
     assert prepared.asked == [("prepare", written, None)]
@@ -67,10 +73,34 @@ def test_what_is_open_is_settled_in_order():
     resolved = resolve(written, Origin(), prepared)
     assert [name for name, *_ in prepared.asked] == ["prepare", "batch_tokens", "last_update"]
     assert prepared.asked[-1][1].train.batch_tokens == 900  # the epoch's updates depend on it
-    expected = changed(written, "train", batch_tokens=900, max_updates=7)
+    expected = changed(written, "train", batch_tokens=900, max_updates=7, packed=False)
     expected = changed(expected, "tokenizer", normalization="nmt_nfkc")
     assert resolved == changed(expected, "decode", split_sentences=False)
     assert written.train.batch_tokens == "auto"  # a config never changes
+
+
+@pytest.mark.parametrize(
+    ("sections", "reason"),
+    [
+        ({}, None),
+        ({"model": {"kind": "recurrent"}}, "model.kind is recurrent"),
+        ({"model": {"attention": {"cross": "local_m"}}}, "model.attention looks at one part of a source"),
+        ({"model": {"attention": {"hard": True}}}, "model.attention looks at one part of a source"),
+        ({"train": {"guided_alignment": {"weight": 0.1}}}, "train.guided_alignment is on"),
+        ({"data": {"max_length": 600}}, "data.max_length is 600, above 512"),
+    ],
+)
+def test_batches_are_packed_on_a_gpu_for_networks_that_can_read_them(sections, reason):
+    written = config(**sections)
+    assert resolve(written, Origin(), Prepared(is_on_gpu=False)).train.packed is False
+    resolved = resolve(written, Origin(), Prepared(is_on_gpu=True))
+    assert resolved.train.packed is (reason is None)
+    # A run keeps its batches wherever it is resumed.
+    resumed = resolve(written, Origin(checkpoint=resolved), Prepared(is_on_gpu=reason is not None))
+    assert resumed.train.packed is resolved.train.packed
+    if reason is not None:
+        with pytest.raises(ValidationError, match=f"train.packed must be auto or false where {reason}"):
+            config(**{**sections, "train": {**sections.get("train", {}), "packed": True}})
 
 
 @pytest.mark.parametrize(

@@ -52,8 +52,8 @@ def test_code_in_the_compilers_cache_pays_sooner(monkeypatch, tmp_path):
 
 
 def test_one_compilation_serves_all_layers_of_a_kind():
-    """One graph for the encoder's layers, one for the decoder's, one for the loss, which agree with plain code;
-    validations use none of them.
+    """One graph for the encoder's layers, one for the decoder's, one for the loss, which agree with plain
+    code; validations use none of them.
     """
     torch._dynamo.reset()
     counters.clear()

@@ -7,7 +7,6 @@ import torch.nn.functional as F
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 
 from tests.updates import CPU, Scarce, batch_of, pairs, tiny_model, updater
-from transformer_mt.config import TrainConfig
 from transformer_mt.config.model import ModelConfig
 from transformer_mt.data.vocabulary.tokenizer import PAD
 from transformer_mt.errors import WorkError

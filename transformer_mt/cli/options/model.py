@@ -1,6 +1,7 @@
 """The options of a model and of its search, shared by several commands."""
 
 import argparse
+import gc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -110,6 +111,9 @@ def load_translator(
     translator = Translator.load(
         folder, arguments.device, arguments.dtype, decode, engine, arguments.ensemble
     )
+    # The work on lines makes many objects and few cycles: to look for these took a third of its time.
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 100)
     translator = _in_direction(translator, arguments, any_direction)
     references = (getattr(arguments, name, None) for name in ("glossary", "memory"))
     translator = with_references(translator, *references)

@@ -36,8 +36,8 @@ class BatchProcess:
         except (EOFError, OSError):
             self._process.join(1.0)
             raise WorkError(
-                f"the process that makes batches has ended with status {self._process.exitcode}; run the same "
-                "command to resume"
+                f"the process that makes batches has ended with status {self._process.exitcode}; run the "
+                "same command to resume"
             ) from None
         batches, state, epochs = made
         return [batch.each(torch.from_numpy) for batch in batches], state, epochs

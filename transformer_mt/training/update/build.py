@@ -17,6 +17,7 @@ from transformer_mt.training.update.gradient_threads import gradient_threads
 from transformer_mt.training.update.optimizer import build_optimizer
 from transformer_mt.training.update.step import Objective, Updater
 
+
 def build_updater(
     config: Config,
     model: TranslationModel,

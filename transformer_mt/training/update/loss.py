@@ -62,7 +62,7 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         mean_V = None if bias_V is None else (is_written := bias_V > NEVER / 2) / is_written.sum()
         share = smoothing / V if mean_V is None else smoothing * mean_V
         nll, target_logits = hidden_RD.new_zeros(2, dtype=torch.float32).unbind()
-        chunk_loss = _compiled_chunk() if compiled else _chunk
+        chunk_loss = _compiled_chunk() if compiled else plain_chunk
         for start in range(0, len(targets_R), size):
             hidden_CD = hidden_RD[start : start + size].to(dtype)
             targets_C1 = targets_R[start : start + size, None]
@@ -109,7 +109,7 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         return hidden, weight, None, None, bias, None, None
 
 
-def _chunk(
+def plain_chunk(
     logits_CV: Tensor,
     targets_C1: Tensor,
     is_real_C1: Tensor | None,

@@ -116,7 +116,7 @@ class TorchEngine:
 
         def searched(rows: list[int]) -> Done:
             try:
-                each = self._search([requests[i] for i in rows], settings, rules)
+                each = self._search([requests[i] for i in rows], settings, rules, n_best)
             except NotFiniteError:
                 raise WorkError(
                     "the model's output is not finite; its weights are damaged, or too large for the dtype, "
@@ -172,7 +172,7 @@ class TorchEngine:
 
     @torch.inference_mode()
     def _search(
-        self, requests: list[Request], settings: DecodeConfig, rules: list[Rule]
+        self, requests: list[Request], settings: DecodeConfig, rules: list[Rule], n_best: int
     ) -> list[list[Hypothesis]]:
         src = self._padded([*r.src, EOS] for r in requests)
         src_mask = src != PAD
@@ -205,7 +205,7 @@ class TorchEngine:
             beam = settings.beam
             found = beam_search(
                 step, state, limits, self._ids, beam, penalty, rules, bonus, check_every, self.device,
-                settings.stop_early, first,
+                settings.stop_early, first, n_best,
             )  # fmt: skip
         return found
 
