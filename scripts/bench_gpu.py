@@ -1,10 +1,11 @@
 """Training on a GPU: how fast the trainer's own updates are, with real batches, and what each part brings.
 
-    python scripts/bench_gpu.py --train a.en.gz a.de.gz --tokenizer bpe.model [--shapes small base big]
+    python scripts/bench_gpu.py --train a.en.gz a.de.gz --tokenizer bpe.model base:adamw:compiled ...
 
-Each row is a run that `transformer-mt train` would open, measured after its first updates: padded batches, packed
-ones, packed ones captured as CUDA graphs, and those with compiled layers and loss. MFU is the share of the
-device's bfloat16 rate: 6 x weights x tokens and the products of attention, over the time.
+Each row is a run that `transformer-mt train` would open, measured after its first updates: padded batches,
+packed ones, packed ones captured as CUDA graphs, and those with compiled layers and loss. MFU is the share of
+the device's bfloat16 rate: 6 x weights x tokens and the products of attention, over the time. `GPU busy` is
+the time of the kernels over that of the updates.
 """
 
 import argparse
@@ -38,9 +39,7 @@ WAYS = {  # packed, captured, compiled
     "compiled": (True, True, True),
 }
 WARM = 8
-COLUMNS = (
-    "shape, optimizer, way, target tokens/s, ms an update, MFU, GPU busy, padding, first updates s, GB, loss"
-)
+COLUMNS = "shape, optimizer, way, target tokens/s, ms, MFU, GPU busy, padding, first 4 updates s, GB, loss"
 
 
 def config(args: argparse.Namespace, shape: str, optimizer: str, way: str) -> Config:
@@ -98,7 +97,7 @@ def sync(device: torch.device) -> None:
 
 
 def flops(shape: str, vocabulary: int, src: float, tgt: float, squares: tuple[float, float, float]) -> float:
-    """Of an update of `src` and `tgt` real tokens; `squares` are sums over the sentences of S², T² and S T."""
+    """Of an update of `src` and `tgt` real tokens; `squares` are the sums over sentences of S², T², S T."""
     D, FF, _, L, _ = SHAPES[shape]
     encoder = L * (4 * D * D + 2 * D * FF + 2 * D * D)  # keys and values of the memory, too
     decoder = L * (6 * D * D + 2 * D * FF) + vocabulary * D
@@ -106,19 +105,17 @@ def flops(shape: str, vocabulary: int, src: float, tgt: float, squares: tuple[fl
     return 6 * (encoder * src + decoder * tgt) + 12 * D * L * (s2 + t2 / 2 + st)
 
 
-def busy(device: torch.device, step, count: int) -> float:
-    """The share of the wall time in which kernels run."""
+def kernel_seconds(device: torch.device, step, count: int) -> float:
+    """Seconds of kernels in an update."""
     if device.type != "cuda":
         return float("nan")
     from torch.profiler import ProfilerActivity, profile
 
     sync(device)
     with profile(activities=[ProfilerActivity.CUDA]) as profiler:
-        start = time.perf_counter()
         for _ in range(count):
             step()
         sync(device)
-        wall = time.perf_counter() - start
     events = [e for e in profiler.events() if e.device_type == torch.autograd.DeviceType.CUDA]
     if "--kernels" in sys.argv:
         sums: dict[str, list[float]] = {}
@@ -128,7 +125,7 @@ def busy(device: torch.device, step, count: int) -> float:
             row[1] += 1 / count
         for name, (ms, calls) in sorted(sums.items(), key=lambda item: -item[1][0])[:25]:
             print(f"    {ms:7.3f} ms {calls:6.1f}  {name[:120]}")
-    return sum(event.device_time_total for event in events) / 1e6 / wall
+    return sum(event.device_time_total for event in events) / 1e6 / count
 
 
 def measure(args: argparse.Namespace, shape: str, optimizer: str, way: str, peak: float) -> list[object]:
@@ -175,18 +172,12 @@ def measure(args: argparse.Namespace, shape: str, optimizer: str, way: str, peak
         squares = tuple(share * product for product in products)
         seconds = statistics.median(times)
         work = flops(shape, run.model.output.out_features, share * lengths[0].sum(), tokens, squares)
-        memory = torch.cuda.max_memory_allocated() / 1e9 if device.type == "cuda" else float("nan")
-        share_busy = busy(device, step, 8)
+        memory = torch.cuda.max_memory_reserved() / 1e9 if device.type == "cuda" else float("nan")
+        share_busy = kernel_seconds(device, step, 8) / seconds
         run.close()
-    row = [
-        shape,
-        optimizer,
-        way,
-        f"{tokens / seconds:,.0f}",
-        f"{1e3 * seconds:.1f}",
-        f"{work / seconds / peak:.3f}",
-    ]
-    return [*row, f"{share_busy:.2f}", f"{padding:.3f}", f"{first:.1f}", f"{memory:.1f}", f"{loss:.3f}"]
+    numbers = f"{tokens / seconds:,.0f}", f"{1e3 * seconds:.1f}", f"{work / seconds / peak:.3f}"
+    more = f"{share_busy:.2f}", f"{padding:.3f}", f"{first:.1f}", f"{memory:.1f}", f"{loss:.3f}"
+    return [shape, optimizer, way, *numbers, *more]
 
 
 def main() -> None:
