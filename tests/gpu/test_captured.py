@@ -79,7 +79,7 @@ def test_captured_and_compiled_updates_learn_as_usual_ones(cuda, optimizer):
     found = []
     for compiled in (False, True):
         run = updater_of(CapturedUpdater, cuda, torch.bfloat16, compiled, optimizer=optimizer)
-        results = [run.update([batch(0)], 0.01).result() for _ in range(30)]
+        results = [run.update([batch(0)], 0.01).result() for _ in range(60)]
         assert run._graphs is not None
         found.append(results[-1].loss / results[0].loss)
     torch._dynamo.reset()

@@ -21,6 +21,7 @@ from transformer_mt.translation.direction import Direction, can_translate, find_
 from transformer_mt.translation.engines.choice import export_to_search
 from transformer_mt.translation.engines.engine import Engine, Ids
 from transformer_mt.translation.engines.prompted import cross_attention, token_log_probs
+from transformer_mt.translation.line_workers import num_workers, translate_in_workers
 from transformer_mt.translation.planner import Planner
 from transformer_mt.translation.result import Options, Translation
 from transformer_mt.translation.retry import better, looks_wrong, wider
@@ -262,7 +263,7 @@ class Translator:
     ) -> Iterator[Translation]:
         """One Translation per line, in order, each as soon as it and those before it are done."""
         if self._second is None:
-            yield from self._stream(lines, options, max_length)
+            yield from self._divided(lines, options, max_length) or self._stream(lines, options, max_length)
             return
         self._second.check(options)
         results = list(self._stream(lines, options, max_length))
@@ -274,6 +275,21 @@ class Translator:
         for i, second in zip(wrong, list(again)):
             results[i] = better(results[i], second)
         yield from results
+
+    def _divided(
+        self, lines: Sequence[str], options: Options, max_length: int | None
+    ) -> Iterator[Translation] | None:
+        """The same by other processes, which divide the lines among them; None where that does not pay."""
+        has_own = options.prefixes or not (options.protect is None or isinstance(options.protect, str))
+        needs_others = reads_windows(self.decode) or options.lines_before or options.documents
+        if isinstance(lines, str) or has_own or needs_others:
+            return None
+        count = num_workers(self.engine, len(lines))
+
+        def translate(engine: Engine, part: slice) -> list[Translation]:
+            return list(self.with_engine(engine)._stream(lines[part], options, max_length))
+
+        return translate_in_workers(self.engine, translate, len(lines), count) if count > 1 else None
 
     def _stream(
         self, lines: Sequence[str], options: Options, max_length: int | None
