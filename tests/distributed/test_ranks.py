@@ -185,36 +185,13 @@ def test_micro_batches_make_the_same_updates_with_ranks(folder, one):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
-def test_a_compiled_model_trains_the_same_with_ranks(folder, one, parallel):
+def test_packed_and_compiled_layers_train_the_same_with_ranks(folder, parallel):
     """As several GPUs do by default."""
-    train(
-        folder,
-        2,
-        f"compiled-{parallel}",
-        "train.accumulate=2",
-        f"train.parallel={parallel}",
-        "train.compile=true",
-    )
-    assert_same_training(one, folder / f"compiled-{parallel}")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("ranks", [1, 2])
-def test_batches_of_other_lengths_are_not_compiled_anew(folder, ranks):
-    """More weights than DDP's first bucket holds: it cuts the graph there."""
-    logs = {"TORCH_LOGS": "recompiles,graph_code"}  # read when torch is imported
-    words = ["model.d_model=96", "model.d_ff=384", "model.num_encoder_layers=2", "model.num_decoder_layers=2"]
-    said = train(
-        folder,
-        ranks,
-        f"lengths-{ranks}",
-        *words,
-        "model.dropout=0.1",
-        "train.compile=true",
-        by=torchrun,
-        **logs,
-    )
-    assert "TRACED GRAPH" in said and "Recompiling" not in said
+    packed = "train.packed=true"
+    train(folder, 1, f"packed-{parallel}", packed, "train.accumulate=4")
+    words = [packed, "train.accumulate=2", f"train.parallel={parallel}", "train.compile=true"]
+    train(folder, 2, f"compiled-{parallel}", *words)
+    assert_same_training(folder / f"packed-{parallel}", folder / f"compiled-{parallel}")
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from tests.updates import batch_of, pairs, tiny_model
+from tests.updates import batch_of, packed_batch_of, pairs, tiny_model
 from transformer_mt.checkpoint import load_model_weights
 from transformer_mt.config import TrainConfig
 from transformer_mt.training.parallel.distributed import Ranks, wrap_distributed
@@ -59,7 +59,7 @@ def test_updates_are_those_of_one_process(device, group, parallel, optimizer):
 def test_half_precision_learns_compiled(device, group, parallel, dtype):
     torch._dynamo.reset()
     _, run = updater(device, parallel, "muon", dtype, compiled=True)
-    losses = [run.update([batch_of(pairs(8))], 0.01).result().loss for _ in range(20)]
+    losses = [run.update([packed_batch_of(pairs(8))], 0.01).result().loss for _ in range(20)]
     assert losses[-1] < 0.8 * losses[0]
     torch._dynamo.reset()
 

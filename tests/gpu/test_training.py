@@ -2,13 +2,12 @@
 and resumed.
 """
 
-import numpy as np
 import pytest
 import torch
 
 from tests.conftest import no_learning_curves
 from tests.unit.training.test_muon import jordans_iteration
-from tests.updates import batch_of, pairs, tiny_model
+from tests.updates import batch_of, packed_batch_of, pairs, tiny_model
 from transformer_mt import train
 from transformer_mt.config import TrainConfig
 from transformer_mt.config.load import load_config
@@ -96,31 +95,12 @@ def test_an_update_never_waits_for_the_device(cuda, precision, optimizer):
     assert all(result.result().num_tokens for result in results)
 
 
-@pytest.mark.parametrize("precision", ["bf16", "fp16"])
-def test_a_model_is_compiled_once_for_all_sizes(cuda, precision):
-    """Also for lengths of whole eights, and for batches much smaller and larger than the first."""
-    torch._dynamo.reset()
-    run = updater_on(cuda, PRECISIONS[precision], compiled=True)
-    run.update([batch_of([(np.arange(4, 24), np.arange(4, 24))] * 600)], 0.01).result()
-    with torch._dynamo.config.patch(error_on_recompile=True):
-        for count, src, tgt in [
-            (30, 6, 9),
-            (7, 15, 15),
-            (12, 11, 7),
-            (2000, 20, 24),
-            (40, 24, 16),
-            (3, 2, 3),
-        ]:
-            batch = batch_of([(np.arange(4, 4 + src), np.arange(4, 4 + tgt))] * count)
-            assert run.update([batch], 0.01).result().num_tokens
-    torch._dynamo.reset()
-
-
 def test_a_compiled_update_is_the_plain_one(device):
     torch._dynamo.reset()
     updaters = [updater_on(device, compiled=compiled, eps=1e-3) for compiled in (False, True)]
     for seed in range(3):
-        results = [u.update([batch_of(pairs(9, seed))], 0.01).result() for u in updaters]
+        batch = packed_batch_of(pairs(9, seed), num_rows=8)
+        results = [u.update([batch], 0.01).result() for u in updaters]
         assert results[1].loss == pytest.approx(results[0].loss, rel=1e-4)
     for name, weight in weights(updaters[0]).items():
         torch.testing.assert_close(weights(updaters[1])[name], weight, atol=1e-4, rtol=1e-3)

@@ -55,7 +55,7 @@ def waits_of(settings, steps, prefix=(), models=1, **changes):
         )
         rules = engine._rules(decode)
         watch.clear()
-        engine._search(requests(8, steps, prefix), decode, rules)
+        engine._search(requests(8, steps, prefix), decode, rules, n_best=1)
         return watch.num_waits, watch.num_kernels, watch.waits
 
 

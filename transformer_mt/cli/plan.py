@@ -14,21 +14,17 @@ if TYPE_CHECKING:
     from transformer_mt.training.planning.plan import Plan
 
 
-def print_plan(config: Config, on: str | None, gpus: int) -> int:
-    """Print how long the training takes and in how much memory, here or on the named machine."""
-    from transformer_mt.training.planning.cluster import cluster_named
-
+def print_plan(config: Config, gpus: int) -> int:
+    """Print how long the training takes here and in how much memory."""
     if gpus > 1 or int(os.environ.get("WORLD_SIZE", 1)) > 1:
-        raise InputError("--plan must be one process; name several devices with --on, such as --on 8xH100")
-    cluster = None if on is None else cluster_named(on)
+        raise InputError("--plan must be one process, which measures one device")
     say(f"{config.name}: loading PyTorch")  # takes seconds
     from transformer_mt.training.planning.lengths import lengths_of
     from transformer_mt.training.planning.plan import plan_training
 
     config, lengths = lengths_of(config)
-    if cluster is None:
-        say("measuring this machine")
-    plan = plan_training(config, lengths, cluster)
+    say("measuring this machine")
+    plan = plan_training(config, lengths)
     print(tabulate(_rows(plan), tablefmt="plain"))
     for change in plan.changes:
         print(f"\n{change.keys}\n  {change.reason}")
@@ -39,14 +35,15 @@ def _rows(plan: "Plan") -> list[tuple[str, str]]:
     of_state, time = plan.state_bytes / 1e9, "not measured: the model does not fit this machine"
     if plan.seconds is not None:
         total = duration(plan.seconds * plan.updates)
-        time = f"{total}, {plan.seconds:.3g} s an update, {plan.how}; without validations"
-    rows = [
-        ("parameters", f"{plan.cost.parameters:,}"),
+        how = "measured without torch.compile" if plan.is_compiled else "measured"
+        time = f"{total}, {plan.seconds:.3g} s an update, {how}; without validations"
+    return [
+        ("parameters", f"{plan.parameters:,}"),
         ("epoch", f"{plan.pairs:,.0f} pairs"),
         (
             "update",
             f"{plan.update_tokens:,} padded tokens, of them {plan.target_tokens:,.0f} target tokens; "
-            f"padding {plan.padding:.0%}",
+            f"{'packed' if plan.packed else 'padded'}, {plan.padding:.0%} padding",
         ),
         (
             "training",
@@ -60,12 +57,3 @@ def _rows(plan: "Plan") -> list[tuple[str, str]]:
         ),
         ("time", time),
     ]
-    if plan.sent_bytes:
-        rows.insert(
-            -1,
-            (
-                "communication",
-                f"{plan.sent_bytes / 1e9:.2f} GB an update of each device, in {plan.sending_seconds:.3g} s",
-            ),
-        )
-    return rows

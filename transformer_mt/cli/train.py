@@ -8,7 +8,6 @@ from typing import Any
 from transformer_mt.cli.options.allocator import start_with_tcmalloc
 from transformer_mt.cli.options.arguments import positive
 from transformer_mt.cli.plan import print_plan
-from transformer_mt.errors import InputError
 from transformer_mt.messages import say
 
 
@@ -41,9 +40,6 @@ def add_command(commands: Any) -> None:
         action="store_true",
         help="do not train, but measure how long it takes here and in how much memory, and advise",
     )
-    parser.add_argument(
-        "--on", metavar="MACHINE", help="plan for another machine, such as 8xH100: computed, not measured"
-    )
     parser.set_defaults(command=_train, is_process=False)  # whether it may start its own process again
 
 
@@ -55,10 +51,8 @@ def _train(arguments: argparse.Namespace) -> int:
 
     # Before torch is imported: a typo is reported at once
     config = load_config(arguments.config, arguments.overrides)
-    if arguments.on is not None and not arguments.plan:
-        raise InputError("--on must come with --plan, which it is for")
     if arguments.plan:
-        return print_plan(config, arguments.on, arguments.gpus)
+        return print_plan(config, arguments.gpus)
     if arguments.is_process and config.train.tcmalloc:
         start_with_tcmalloc()
     if arguments.gpus > 1 and "WORLD_SIZE" not in os.environ:

@@ -59,15 +59,6 @@ class Config(Section):
         return guided.layer if guided.weight else None
 
     @model_validator(mode="after")
-    def _recurrent_is_not_compiled(self) -> "Config":
-        if self.train.compile is True and self.model.kind == "recurrent":
-            raise ValueError(
-                "train.compile must be auto or false with model.kind: recurrent, whose graph changes with "
-                "the length, but is true"
-            )
-        return self
-
-    @model_validator(mode="after")
     def _objectives_fit_the_kind(self) -> "Config":
         if self.init_from and "kind" not in self.model.model_fields_set:
             return self  # the kind is the parent's; checked again with it
@@ -183,8 +174,10 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _can_be_packed(self) -> "Config":
-        if self.train.packed is True and (reason := why_padded(self.model, self.train, self.data)):
-            raise ValueError(f"train.packed must be auto or false where {reason}, but is true")
+        if reason := why_padded(self.model, self.train, self.data):
+            for key in ("packed", "compile"):
+                if getattr(self.train, key) is True:
+                    raise ValueError(f"train.{key} must be auto or false where {reason}, but is true")
         return self
 
     @model_validator(mode="after")

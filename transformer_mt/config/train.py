@@ -126,7 +126,9 @@ class TrainConfig(Section):
     fp32 elsewhere. Unless it is fp32, float32 products of validations on a GPU use TF32.
     """
     compile: Changeable[Literal["auto"] | bool] = "auto"
-    """torch.compile; auto is on with CUDA from 10,000 updates on: compiling takes about a minute."""
+    """torch.compile of the layers and the loss, with packed batches; auto is on with CUDA where it saves more
+    time than it takes, some 20 seconds, or 8 where the compiler's cache has the code.
+    """
     device: Changeable[str] = Field("auto", pattern=r"^(auto|cpu|cuda(:\d+)?|mps)$")
     """auto, cpu, cuda, cuda:N or mps."""
     log_every: Changeable[Positive] = 100

@@ -19,10 +19,6 @@ class TranslationModel(nn.Module):
 
     output: nn.Linear
     """(D) -> (V). A bias of NEVER is that of a piece which is never written."""
-    reads_source = True
-    """False if the source has one position in every batch, which is not read."""
-    compiles = True
-    """Whether torch.compile pays: one compilation serves all lengths."""
     guided_layer: int | None = None
     """The index of the decoder layer whose first head was trained to align words; None: no head was."""
 

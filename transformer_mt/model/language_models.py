@@ -63,8 +63,6 @@ class EncoderModel(TranslationModel):
 class DecoderModel(TranslationModel):
     """GPT: predicts the next piece from those before it."""
 
-    reads_source = False
-
     def __init__(self, tgt_embedding: Embedding, decoder: Decoder, output: nn.Linear) -> None:
         super().__init__()
         self.tgt_embedding, self.decoder = tgt_embedding, decoder

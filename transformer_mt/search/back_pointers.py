@@ -44,22 +44,26 @@ class BackPointers:
         self.tokens[length - 1, sentences] = token.int()
 
     def hypotheses(self, eos: int, most: int | None = None) -> list[list[Hypothesis]]:
-        """The finished ones of each sentence, best first, at most `most` of each."""
+        """The finished ones of each sentence, best first, at most `most` of each; read from the device at
+        once.
+        """
         numbers = self.numbers[:, :, :most]
+        counts = self.count.clamp(max=numbers.size(2)).to(numbers.dtype)[:, None].expand_as(numbers[0])
+        facts = torch.cat([numbers, counts[None]]).permute(1, 2, 0).cpu()
+        longest = int(facts[:, :, 2].max()) if facts.numel() else 0
         lengths, row = numbers[2].long(), numbers[3].long()  # (B, W)
-        longest = int(lengths.max()) if lengths.numel() else 0
         # (B, W, L): all paths at once, from their ends to their beginnings
         paths = lengths.new_full((*lengths.shape, longest), eos, dtype=torch.int32)
         for t in range(longest - 2, -1, -1):
             inside = lengths > t + 1
             paths[:, :, t] = torch.where(inside, self.tokens[t].gather(1, row), eos)
             row = torch.where(inside, self.parents[t].gather(1, row).long(), row)
-        tokens, columns = paths.cpu().numpy(), numbers[:3].permute(1, 2, 0).tolist()
-        counts = self.count.clamp(max=lengths.size(1)).tolist()
+        tokens = paths.tolist()
         return [
             [
-                Hypothesis(tokens[sentence, rank, : int(length)].tolist(), log_prob, score)
-                for rank, (score, log_prob, length) in enumerate(columns[sentence][:count])
+                Hypothesis(tokens[sentence][rank][: int(length)], log_prob, score)
+                for rank, (score, log_prob, length, _, count) in enumerate(of_sentence)
+                if rank < count
             ]
-            for sentence, count in enumerate(counts)
+            for sentence, of_sentence in enumerate(facts.tolist())
         ]

@@ -72,17 +72,10 @@ def find_budget(config: Config, data: PreparedData, device: torch.device) -> int
     if config.data.context.is_on:
         src_lengths = tgt_lengths = np.array([config.data.max_length])
 
-    def batch_of(tokens: int) -> Batch:
-        if config.train.packed is not True:
-            return longest_batch(src_lengths, tgt_lengths, tokens)
-        shape = RowShape.of(tokens, src_lengths, tgt_lengths, config.data.max_length)
-        src, tgt = (Column.of([np.full(n - 1, 4)] * shape.rows) for n in (shape.src, shape.tgt))
-        return make_packed_batch(src, tgt, np.arange(shape.rows), shape)
-
     def measure(tokens: int) -> int:
         reset_peak(device)
         try:
-            updater.update([batch_of(tokens)], 1e-6).result()
+            updater.update([trial_batch(config, src_lengths, tgt_lengths, tokens)], 1e-6).result()
         except (torch.OutOfMemoryError, WorkError):
             return 2 * limit
         return peak_memory(device)
@@ -91,8 +84,17 @@ def find_budget(config: Config, data: PreparedData, device: torch.device) -> int
     return largest_budget(measure, limit, least, config.train.update_tokens)
 
 
+def trial_batch(config: Config, src_lengths: np.ndarray, tgt_lengths: np.ndarray, tokens: int) -> Batch:
+    """The batch of `tokens` tokens that needs the most memory, packed or padded."""
+    if config.train.packed is not True:
+        return longest_batch(src_lengths, tgt_lengths, tokens)
+    shape = RowShape.of(tokens, src_lengths, tgt_lengths, config.data.max_length)
+    src, tgt = (Column.of([np.full(n - 1, 4)] * shape.rows) for n in (shape.src, shape.tgt))
+    return make_packed_batch(src, tgt, np.arange(shape.rows), shape)
+
+
 def longest_batch(src_lengths: np.ndarray, tgt_lengths: np.ndarray, tokens: int) -> Batch:
-    """The batch of `tokens` tokens that needs the most memory: it has the corpus's longest sentences."""
+    """The padded batch of `tokens` tokens that needs the most memory: it has the longest sentences."""
     longest = int(np.maximum(src_lengths, tgt_lengths).max())
     ids = np.full(longest - 1, 4)
     rows = [ids] * max(1, tokens // longest)

@@ -11,7 +11,7 @@ from transformer_mt.errors import InputError
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.runs.resolve import changed
 from transformer_mt.training.batch_budget import longest_batch
-from transformer_mt.training.planning.update_cost import update_cost
+from transformer_mt.training.planning.update_memory import update_memory
 
 LORA = {"lora": {"rank": 4, "alpha": 8.0}}
 KINDS = {
@@ -98,7 +98,7 @@ def test_plans_count_what_is_not_trained(child):
         import numpy as np
 
         batch = longest_batch(np.array([20]), np.array([20]), 400)
-        costs.append(update_cost(config, 450, batch, torch.float32))
+        costs.append(update_memory(config, 450, batch, torch.float32))
     full, lora, frozen = costs
     assert lora.state_bytes < 0.5 * full.state_bytes and frozen.state_bytes < 0.9 * full.state_bytes
     assert frozen.parameters == full.parameters < lora.parameters

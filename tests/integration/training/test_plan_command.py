@@ -29,22 +29,16 @@ def test_a_plan_for_this_machine_is_measured_and_trains_nothing(path, tmp_path, 
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_plan_for_a_described_machine_is_computed(path, tmp_path, capfd):
-    status, out, err = planned(capfd, path, "--plan", "--on", "8xH100", "train.precision=auto")
-    assert status == 0 and "measuring" not in err, err
-    assert "computed; without validations" in out and "communication" in out and "of 72.0" in out
-    assert "train.update_tokens=" in out  # the advice, with its reason below
-    assert not (tmp_path / "runs").exists()
+def test_a_plan_of_packed_batches_is_one(path, capfd):
+    status, out, _ = planned(capfd, path, "--plan", "train.packed=true", "train.batch_tokens=1024")
+    assert status == 0 and "target tokens; packed, " in out
 
 
 @pytest.mark.parametrize(
     "words, message",
     [
-        (["--plan", "--on", "8xH1000"], "the machine must be NUMBERxDEVICE, such as 8xH100, with one of"),
-        (["--plan", "--on", "H100", "train.precision=fp32"], "train.precision must be auto, bf16 or fp16"),
-        (["--plan", "--on", "H100", "train.max_update=3"], "did you mean `train.max_updates`?"),
-        (["--on", "H100"], "--on must come with --plan, which it is for"),
-        (["--plan", "--gpus", "2"], "--plan must be one process; name several devices with --on"),
+        (["--plan", "train.max_update=3"], "did you mean `train.max_updates`?"),
+        (["--plan", "--gpus", "2"], "--plan must be one process, which measures one device"),
     ],
 )
 def test_mistakes_are_one_line(path, capfd, words, message):

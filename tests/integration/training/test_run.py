@@ -607,8 +607,6 @@ def test_model_weights_have_canonical_names(run):
         ["model.position=relative"],
         ["model.position=rotary", "model.attention.window=3"],
         ["model.position=alibi", "model.attention.window=3"],
-        ["model.attention.cross=local_m", "model.attention.cross_window=3"],
-        ["model.attention.cross=local_p", "model.attention.cross_window=3"],
         ["model.attention.score=additive"],
         ["model.attention.score=cosine", "model.position=learned"],
         ["model.attention.score={encoder: euclidean, decoder: dot, cross: general}"],
@@ -618,7 +616,7 @@ def test_model_weights_have_canonical_names(run):
 def test_a_compiled_model_trains_to_the_same_and_saves_canonical_names(run, mechanism):
     # No dropout: compiled code draws other masks. A large epsilon: Adam makes whole steps of gradients that
     # are only noise.
-    same = ("train.max_updates=6", "model.dropout=0.0", "train.eps=1e-3", *mechanism)
+    same = ("train.max_updates=6", "train.packed=true", "model.dropout=0.0", "train.eps=1e-3", *mechanism)
     compiled, _ = run("train.compile=true", "name=a", *same)
     plain, _ = run("train.compile=false", "name=b", *same)
     first, second = (load_file(folder / "model.safetensors") for folder in (compiled, plain))

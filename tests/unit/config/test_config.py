@@ -103,7 +103,8 @@ def test_a_sweep_is_not_taken_for_a_config(tmp_path):
 def test_a_recurrent_network_is_not_compiled(write_config):
     path = write_config(model={"kind": "recurrent"})
     assert load_config(path).train.compile == "auto"
-    with pytest.raises(InputError, match="train.compile must be auto or false with model.kind: recurrent"):
+    message = "train.compile must be auto or false where model.kind is recurrent, but is true"
+    with pytest.raises(InputError, match=message):
         load_config(path, ["train.compile=true"])
 
 

@@ -81,7 +81,7 @@ def test_padding_costs_no_loss(bias, smoothing):
     inputs = [tensor.requires_grad_() for tensor in (hidden, weight)]
     expected, expected_nll = plain_cross_entropy(hidden[real], weight, targets[real], smoothing, bias_V)
     gradients = torch.autograd.grad(expected, inputs)
-    loss, nll = projected_cross_entropy(hidden, weight, targets, smoothing, bias_V, has_padding=True)
+    loss, nll = projected_cross_entropy(hidden, weight, targets, smoothing, bias_V, is_real=real)
     torch.testing.assert_close(loss, expected.detach(), check_dtype=False, rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(nll, expected_nll, check_dtype=False, rtol=1e-5, atol=1e-5)
     for found, wanted in zip(torch.autograd.grad(loss, inputs), gradients):

@@ -6,11 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 
-from tests.updates import CPU, Scarce, batch_of, pairs, tiny_model, updater
-from transformer_mt.config.model import ModelConfig
+from tests.updates import CPU, Scarce, batch_of, packed_batch_of, pairs, tiny_model, updater
 from transformer_mt.data.vocabulary.tokenizer import PAD
 from transformer_mt.errors import WorkError
-from transformer_mt.model.build import build_model
 from transformer_mt.training.parallel.distributed import Ranks
 from transformer_mt.training.update.optimizer import optimizer_tensors
 from transformer_mt.training.update.step import Objective
@@ -231,7 +229,7 @@ def test_what_cannot_be_compiled_is_computed_without(monkeypatch, said):
     monkeypatch.setattr(config.cpp, "cxx", ("/nowhere/g++",))
     monkeypatch.setattr(config, "force_disable_caches", True)
     torch._dynamo.reset()
-    batch = batch_of([(src, np.arange(4, 11)) for src, _ in pairs(4)])  # targets of whole eights, with BOS
+    batch = packed_batch_of(pairs(4))
     expected, _ = Objective(tiny_model(), 0.1)(batch)
     objective = Objective(tiny_model(), 0.1, compiled=True, must_compile=False)
     for _ in range(2):
@@ -241,28 +239,3 @@ def test_what_cannot_be_compiled_is_computed_without(monkeypatch, said):
     assert "training without torch.compile, which fails here: InvalidCxxCompiler" in said[0]
     with pytest.raises(RuntimeError, match="InvalidCxxCompiler"):
         Objective(tiny_model(), 0.1, compiled=True)(batch)
-
-
-@pytest.mark.parametrize("position, compiled", [("sinusoidal", [7, 9]), ("learned", [7])])
-def test_targets_of_whole_eights_have_the_same_loss_compiled(position, compiled):
-    """They are computed with a position more, so that no graph of their own is compiled for them; where there
-    is no learned position for it, as after the eight here, they are not compiled.
-    """
-    torch._dynamo.reset()
-    sizes = {"d_model": 16, "d_ff": 32, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1}
-    model = build_model(ModelConfig(**sizes, dropout=0.0, position=position), 40, 40, True, 8)
-    plain, objective, lengths = Objective(model, 0.1), Objective(model, 0.1, compiled=True), []
-    objective._hidden = lambda *inputs: (lengths.append(inputs[2].size(1)), model.hidden(*inputs))[1]
-    for tgt in (6, 7):  # and BOS
-        batch = batch_of([(np.arange(4, 9), np.arange(4, 4 + tgt))] * 4)
-        torch.testing.assert_close(objective(batch), plain(batch))
-    assert lengths == compiled
-
-
-def test_a_decoder_alone_is_compiled_although_its_source_has_one_position():
-    sizes = {"d_model": 16, "d_ff": 32, "num_heads": 2, "num_decoder_layers": 1}
-    model = build_model(ModelConfig(kind="decoder", **sizes, dropout=0.0), 40, 40, True, 16)
-    objective, calls = Objective(model, 0.1, compiled=True), []
-    objective._hidden = lambda *inputs: (calls.append(inputs[0].shape), model.hidden(*inputs))[1]
-    objective(batch_of([(np.arange(0), np.arange(4, 9))] * 4))
-    assert calls == [(4, 1)]

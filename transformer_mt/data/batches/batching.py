@@ -147,6 +147,11 @@ class Batch:
         return self.each(lambda tensor: tensor.to(device))
 
     @property
+    def is_real(self) -> Tensor:
+        """(B, T) True = a target token, not padding."""
+        return self.tgt_out != PAD
+
+    @property
     def tensors(self) -> list[Tensor]:
         """All its tensors, without those of `links`."""
         fields = (self.src, self.src_mask, self.tgt_in, self.tgt_out, self.real, *(self.packing or ()))

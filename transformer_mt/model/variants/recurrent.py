@@ -216,8 +216,6 @@ class LuongDecoder(RecurrentDecoder):
 class Recurrent(TranslationModel):
     """Encoder and decoder of cells."""
 
-    compiles = False  # torch.compile would make one graph per length
-
     def __init__(
         self,
         src_embedding: Embedding,

@@ -1,5 +1,5 @@
-"""How long a training takes and how much memory it needs, before it begins.
+"""How long a training will take on this machine, and in how much memory (`train --plan`, `new`).
 
-Begin with `plan.py`, which puts together what the others know: `update_cost.py` an update's arithmetic and
-memory, `speed.py` what this machine needs for one, `cluster.py` other machines, `lengths.py` the corpus.
+Begin with `plan.py`, which puts together what the others know: `update_memory.py` an update's memory,
+`lengths.py` the corpus's lengths, `speed.py` this machine's speed.
 """

@@ -6,9 +6,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from transformer_mt.config import Config
-from transformer_mt.data.batches.batching import Batch, make_batch
+from transformer_mt.data.batches.batching import Batch, make_batch, make_packed_batch
+from transformer_mt.data.batches.encoded_pairs import Column
+from transformer_mt.data.batches.packing import RowShape, packed_rows
 from transformer_mt.device import choose_device, choose_precision, keep_freed_memory, use_device
 from transformer_mt.model.build import build_model
+from transformer_mt.runs.resolve import with_packing
 from transformer_mt.training.update.adaptation import adapt
 from transformer_mt.training.update.build import build_trial_updater
 
@@ -38,11 +41,12 @@ def seconds_per_update(
     model = build_model(config.model, vocab_size, vocab_size, shared, config.data.max_length)
     adapt(model, train)
     model = model.to(device)
-    updater = build_trial_updater(config, model, device, dtype, micro_batch_tokens)
+    config = with_packing(config, device.type == "cuda")
+    updater = build_trial_updater(config, model, device, dtype, micro_batch_tokens, may_capture=True)
     times: list[float] = []
     for batch in typical_batches(config, vocab_size, lengths, tokens):
         begun = time.perf_counter()
-        updater.update([batch.to(device)], 1e-6).result()
+        updater.update([batch], 1e-6).result()
         times.append(time.perf_counter() - begun)
         if len(times) == _WARM + _MOST or sum(times[_WARM:]) >= _SECONDS:
             break
@@ -52,13 +56,23 @@ def seconds_per_update(
 def typical_batches(
     config: Config, vocab_size: int, lengths: Sequence[tuple[int, int]], tokens: int = 0
 ) -> Iterator[Batch]:
-    """Endless batches of `tokens` padded tokens, by default those of an update: random ids, in pairs of
-    similar length from anywhere in the corpus, as in training, which drops those that are too long.
+    """Endless batches of `tokens` padded tokens, by default those of an update: random ids, packed, or in
+    pairs of similar length from anywhere in the corpus, as in training, which drops those that are too long.
     """
     most = config.data.max_length
     kept = [pair for pair in lengths if max(pair) <= most] or [(most, most)]
     budget = tokens or config.train.update_tokens or int(config.train.batch_tokens) * config.train.accumulate
     generator, ordered = np.random.default_rng(1), sorted(kept, key=max)
+    while config.train.packed is True:
+        src, tgt = np.array(kept)[generator.integers(0, len(kept), 1 + 2 * budget // max(map(max, kept)))].T
+        shape = RowShape.of(budget, src, tgt, most)
+        row = packed_rows(src, tgt, shape)
+        used = np.argsort(row, kind="stable")[: np.count_nonzero(row < shape.rows)]
+        columns = [
+            Column.of([generator.integers(_IDS, vocab_size, length - 1) for length in side[used]])
+            for side in (src, tgt)
+        ]
+        yield make_packed_batch(columns[0], columns[1], row[used], shape)
     while True:
         first = int(generator.integers(0, len(ordered)))
         size = max(1, budget // max(ordered[first]))

@@ -39,9 +39,11 @@ def build_updater(
     # precision: fp32 asks for exact products, also in validations; models that this process has translated
     # with before may have allowed others.
     allow_tf32(device, dtype != torch.float32)
-    if compiled and model.compiles:
+    if compiled:
         use_compiler_cache(config)
-        say("torch.compile is on: the first updates take much longer than the others")
+        say("torch.compile is on: the first update takes some 20 seconds")
+    elif train.compile is True:
+        say("note: train.compile is of no use here: only packed batches without checkpointing are compiled")
     # DDP sends gradients as they come, FSDP2 has shards of the weights; a part that is computed again would
     # find other weights.
     alone = device.type == "cuda" and ranks.size == 1 and not train.activation_checkpointing
@@ -98,6 +100,7 @@ def build_trial_updater(
     micro_batch_tokens: int = 0,
     threads: int | None = None,
     may_halve: bool = True,
+    may_capture: bool = False,
 ) -> Updater:
     """The same for some updates that are only measured: on one device, and not compiled, which takes longer
     than they do.
@@ -107,4 +110,4 @@ def build_trial_updater(
     if threads is None:
         threads = gradient_threads(config, device, dtype)
     config = config.model_copy(update={"train": train})
-    return build_updater(config, model, device, dtype, Ranks(), threads, may_halve, may_capture=False)
+    return build_updater(config, model, device, dtype, Ranks(), threads, may_halve, may_capture)

@@ -1,38 +1,22 @@
-"""torch.compile for training: a whole network for batches of all sizes, or its layers for those of one."""
+"""torch.compile for the layers and the loss of packed batches, which all have one size."""
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import MethodType
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from transformer_mt.cache import cache_root
 from transformer_mt.config import Config
-
-
-def compiled_for_all_sizes(hidden: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """`hidden` as one graph whose sizes are variables: to compile another takes as long as many updates.
-
-    Both settings are private to torch; a version without them may compile more graphs.
-    """
-    settings, for_large = torch.fx.experimental._config, "triton.mix_order_reduction"
-    if hasattr(settings, "use_duck_shape"):
-        settings.use_duck_shape = False  # else sizes that are equal in the first batch must always be equal
-    # A reduction that the inductor uses for large batches only: the last batch of an epoch is small.
-    is_known = for_large in torch._inductor.list_options()
-    return torch.compile(hidden, dynamic=True, options={for_large: False} if is_known else None)
-
 
 # Seconds that compiling the layers and the loss takes, and those of loading them from the compiler's cache.
 _COMPILING, _LOADING = 20.0, 8.0
 # Seconds that they save in an update, and for each number that a layer makes, on an H200.
 _SAVED_PER_UPDATE, _SAVED_PER_NUMBER = 3e-3, 1.3e-10
-# Updates from which a whole network pays that is compiled for all sizes: it takes about a minute.
-_MANY_UPDATES = 10_000
 
 
 def is_compiled(config: Config, device: torch.device, updates: int) -> bool:
@@ -40,12 +24,12 @@ def is_compiled(config: Config, device: torch.device, updates: int) -> bool:
     it saves.
     """
     train, model = config.train, config.model
+    if train.packed is not True or train.activation_checkpointing:
+        return False
     if train.compile != "auto":
         return train.compile
     if device.type != "cuda":
         return False
-    if train.packed is not True:
-        return updates >= _MANY_UPDATES
     positions = train.update_tokens or int(train.batch_tokens) * train.accumulate
     numbers = positions * model.d_model * (model.num_encoder_layers + model.num_decoder_layers)
     seconds = _LOADING if _mark(config).exists() else _COMPILING

@@ -12,7 +12,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from transformer_mt.data.batches.batching import Links
-from transformer_mt.data.vocabulary.numbering import PAD
 from transformer_mt.model.interface import NEVER
 from transformer_mt.model.kernels.cpu_code import uses_cpu_code
 
@@ -44,7 +43,7 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         targets_R: Tensor,
         smoothing: float,
         bias_V: Tensor | None,
-        has_padding: bool,
+        is_real_R: Tensor | None,
         compiled: bool,
     ) -> Any:
         dtype = _product_dtype(hidden_RD)
@@ -52,7 +51,7 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         size = max(1, (_CHUNK_ON_CPU if uses_cpu_code(hidden_RD) else _CHUNK) // V)
         if compiled:
             size = _equal_parts(len(targets_R), _COMPILED_CHUNK // V)
-        is_real_R1 = (targets_R != PAD)[:, None] if has_padding else None
+        is_real_R1 = None if is_real_R is None else is_real_R[:, None]
         weight = weight_VD.to(dtype)
         needs_gradient = any(ctx.needs_input_grad)
         hidden_gradient_RD = torch.empty_like(hidden_RD) if needs_gradient else None
@@ -178,18 +177,18 @@ def projected_cross_entropy(
     targets: Tensor,
     smoothing: float,
     bias: Tensor | None = None,
-    has_padding: bool = False,
+    is_real: Tensor | None = None,
     compiled: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """(R, D) outputs of the decoder, (V, D) weight and (V,) bias of the output projection, (R,) ids of the
     tokens that follow -> (loss, nll), both summed in float32.
 
     loss = (1 - e) nll + e * mean over the vocabulary of -log p (paper, section 5.4, e = `smoothing`), without
-    the pieces whose bias is NEVER; only it has a gradient. `has_padding`: targets that are PAD count nothing.
-    `compiled`: for many calls with the same sizes.
+    the pieces whose bias is NEVER; only it has a gradient. `is_real` (R,) is False for targets that count
+    nothing. `compiled`: for many calls with the same sizes.
     """
     compiled = compiled and _product_dtype(hidden) != torch.float16
-    loss, nll = _ProjectedCrossEntropy.apply(hidden, weight, targets, smoothing, bias, has_padding, compiled)
+    loss, nll = _ProjectedCrossEntropy.apply(hidden, weight, targets, smoothing, bias, is_real, compiled)
     return loss, nll
 
 

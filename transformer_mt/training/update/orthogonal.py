@@ -39,8 +39,3 @@ def orthogonal(matrices: Tensor) -> Tensor:
         even_NAA = torch.baddbmm(gram_NAA, gram_NAA, gram_NAA, beta=b, alpha=c)
         x_NAB = torch.baddbmm(x_NAB, even_NAA, x_NAB, beta=a)
     return x_NAB if is_wide else x_NAB.mT
-
-
-def orthogonal_flops(a: int, b: int) -> float:
-    """Arithmetic of `orthogonal` for one matrix of a <= b rows and columns."""
-    return len(POLYNOMIALS) * 2.0 * (2 * a * a * b + a**3)

@@ -1,13 +1,11 @@
 """One update of the weights. Its arithmetic: the sum of all losses over the number of all target tokens."""
 
-import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from subprocess import CalledProcessError
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from transformer_mt.data.batches.batching import Batch
@@ -18,11 +16,10 @@ from transformer_mt.model.attention import MultiHeadAttention
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.model.kernels.fast_attention import prefer_cudnn
 from transformer_mt.model.masks import Packing
-from transformer_mt.model.positions import LearnedPositions
 from transformer_mt.model.recorder import AttentionRecorder
 from transformer_mt.training.parallel.distributed import Ranks, needs_equal_passes, no_grad_sync
 from transformer_mt.training.parallel.sharding import full_tensor
-from transformer_mt.training.update.compiled import CompiledLayers, compiled_for_all_sizes
+from transformer_mt.training.update.compiled import CompiledLayers
 from transformer_mt.training.update.gradient_threads import GradientThreads
 from transformer_mt.training.update.loss import guided_alignment_loss, projected_cross_entropy
 from transformer_mt.training.update.weight_copies import WeightCopies
@@ -68,22 +65,20 @@ class Objective(nn.Module):
         copies_weights: bool = False,
         alignment_weight: float = 0.0,
     ) -> None:
-        """Without `must_compile` what cannot be compiled is computed as it is. With `copies_weights` all
-        weights of an update are cast at once (weight_copies.py). `alignment_weight` is the factor of the
-        loss of alignments, for batches that have links.
+        """`compiled`: the layers and the loss of packed batches; without `must_compile`, what cannot be
+        compiled is computed as it is. With `copies_weights` all weights of an update are cast at once
+        (weight_copies.py). `alignment_weight` is the factor of the loss of alignments, for batches that have
+        links.
         """
         super().__init__()
         self.model, self.label_smoothing = model, label_smoothing
         self._must_compile, self._alignment_weight = must_compile, alignment_weight
         self._copies = WeightCopies(model.blocks) if copies_weights else None
-        self._hidden = compiled_for_all_sizes(model.hidden) if compiled and model.compiles else model.hidden
-        self._layers = CompiledLayers(model.blocks) if compiled and model.compiles else None
+        self._layers = CompiledLayers(model.blocks) if compiled else None
         # cuDNN makes a plan for each shape, so it is for batches of one shape; its dropout is not torch's.
         self._may_use_cudnn = not any(
             part.dropout for part in model.modules() if isinstance(part, MultiHeadAttention)
         )
-        positions = [part.max_length for part in model.modules() if isinstance(part, LearnedPositions)]
-        self._longest = min(positions, default=sys.maxsize)
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         kind = batch.src.device.type
@@ -91,22 +86,29 @@ class Objective(nn.Module):
         is_guided = batch.links is not None and self._alignment_weight > 0
         recorder = AttentionRecorder(self.model.alignment_attention) if is_guided else None
         with copies.in_dtype(torch.get_autocast_dtype(kind)) if copies else nullcontext():
-            hidden = self._packed_hidden(batch) if batch.packing else self._hidden_of(batch, recorder)
+            if batch.packing is not None:
+                hidden = self._packed_hidden(batch, Packing(*batch.packing))
+            else:
+                hidden = self.model.hidden(batch.src, batch.src_mask, batch.tgt_in, recorder)
         hidden, targets, output = hidden.flatten(0, 1), batch.tgt_out.flatten(), self.model.output
         if batch.real is not None:
             hidden, targets = hidden.index_select(0, batch.real), targets.index_select(0, batch.real)
         loss, nll = projected_cross_entropy(
-            hidden, output.weight, targets, self.label_smoothing, output.bias,
-            has_padding=batch.real is None, compiled=batch.real is None and self._layers is not None,
-        )  # fmt: skip
+            hidden,
+            output.weight,
+            targets,
+            self.label_smoothing,
+            output.bias,
+            is_real=batch.is_real.flatten() if batch.real is None else None,
+            compiled=batch.real is None and self._layers is not None,
+        )
         if recorder is not None and batch.links is not None:
             weights_BTS = self.model.as_alignment(recorder.of(self.model.alignment_attention)[0])
             loss = loss + self._alignment_weight * guided_alignment_loss(weights_BTS, batch.links)
         return loss, nll
 
-    def _packed_hidden(self, batch: Batch) -> Tensor:
-        assert batch.packing is not None
-        inputs = batch.src, batch.src_mask, batch.tgt_in, None, Packing(*batch.packing)
+    def _packed_hidden(self, batch: Batch, packing: Packing) -> Tensor:
+        inputs = batch.src, batch.src_mask, batch.tgt_in, None, packing
         with prefer_cudnn() if self._may_use_cudnn and batch.src.is_cuda else nullcontext():
             if self._layers is not None:
                 try:
@@ -116,30 +118,13 @@ class Objective(nn.Module):
                     self._without_compiling(error)
             return self.model.hidden(*inputs)
 
-    def _hidden_of(self, batch: Batch, recorder: AttentionRecorder | None) -> Tensor:
-        inputs, T = (batch.src, batch.src_mask, batch.tgt_in, recorder), batch.tgt_in.size(1)
-        # The inductor aligns what attention keeps for its backward pass, which would give lengths of whole
-        # eights a graph of their own. They get a position of padding (id 0) that no other position sees.
-        padding = int(self._hidden != self.model.hidden and T % 8 == 0)
-        # For each side of 1 there would be another graph, too, unless it is 1 in every batch.
-        sides = (*batch.src.shape, T) if self.model.reads_source else (len(batch.src), T)
-        if 1 in sides or T + padding > self._longest:
-            return self.model.hidden(*inputs)
-        if padding:
-            inputs = batch.src, batch.src_mask, F.pad(batch.tgt_in, (0, padding)), recorder
-        try:
-            return self._hidden(*inputs)[:, :T]
-        except (RuntimeError, CalledProcessError) as error:
-            self._without_compiling(error)
-        return self._hidden(*inputs)[:, :T]
-
     def _without_compiling(self, error: Exception) -> None:
         """Compute as it is from here on, if the error is the compiler's and compiling was not asked for."""
         if self._must_compile or not is_compiler_error(error):
             raise error
         reason = str(error).strip().splitlines()[0]
         say(f"note: training without torch.compile, which fails here: {reason}")
-        self._hidden, self._layers = self.model.hidden, None
+        self._layers = None
 
 
 class Updater:
