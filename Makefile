@@ -61,7 +61,7 @@ test-all: setup ## run the slow tests too
 	$(PYTEST) -m 'not gpu'
 
 # GPU_PYTHON names a Python that has torch with CUDA and the other packages; by default .venv, whose torch may be the CPU's.
-gpu-check: $(if $(GPU_PYTHON),,setup) ## check PART=tests|train|translate|run on a GPU; DATA=a folder of Multi30k
+gpu-check: $(if $(GPU_PYTHON),,setup) ## measure and test on a GPU, all or PART=train|tests|run|translate; DATA=a folder of Multi30k
 	$(or $(GPU_PYTHON),$(BIN)/python) scripts/gpu_check.py $(PART) $(if $(DATA),--data $(DATA)) $(ARGS)
 
 reference: setup ## write docs/reference from the code

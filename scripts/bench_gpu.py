@@ -1,15 +1,19 @@
-"""Training on a GPU: how fast the trainer's own updates are, with real batches, and what each part brings.
+"""Speed on a GPU: of the trainer's own updates, with real batches, and of translating, text to text.
 
+    python scripts/bench_gpu.py base:adamw:compiled small:muon:captured ...
     python scripts/bench_gpu.py --train a.en.gz a.de.gz --tokenizer bpe.model base:adamw:compiled ...
+    python scripts/bench_gpu.py --translate RUN --lines captions.jsonl
 
-Each row is a run that `transformer-mt train` would open, measured after its first updates: padded batches,
-packed ones, packed ones captured as CUDA graphs, and those with compiled layers and loss. MFU is the share of
+Each row of training is a run that `transformer-mt train` would open, measured after its first updates: padded
+batches, packed ones, packed ones captured as CUDA graphs, and those with compiled layers and loss. Without
+--train the text is random words, as long as sentences of European parliament and news. MFU is the share of
 the device's bfloat16 rate: 6 x weights x tokens and the products of attention, over the time. `GPU busy` is
-the time of the kernels over that of the updates.
+the time of the kernels over that of the updates. Memory is what torch has reserved.
 """
 
 import argparse
 import gc
+import json
 import statistics
 import sys
 import tempfile
@@ -17,6 +21,7 @@ import time
 from pathlib import Path
 from unittest.mock import patch
 
+import numpy as np
 import torch
 
 from transformer_mt.config import Config
@@ -42,10 +47,27 @@ WARM = 8
 COLUMNS = "shape, optimizer, way, target tokens/s, ms, MFU, GPU busy, padding, first 4 updates s, GB, loss"
 
 
+def write_words(folder: Path, pairs: int = 40_000, words: int = 31_000) -> list[Path]:
+    """Two aligned files of random words; the frequent ones are as frequent as in a language."""
+    rng = np.random.default_rng(1)
+    lengths = np.clip(rng.lognormal(3.2, 0.6, pairs), 3, 100).astype(int)
+    vocabulary = np.array([f"w{number:05d}" for number in range(words)])
+    shares = 1 / np.arange(2, words + 2)
+    files = []
+    for side, ratio in (("en", 1.0), ("de", 1.03)):
+        ids = rng.choice(words, int(2 * lengths.sum()), p=shares / shares.sum())
+        ends = np.cumsum(np.maximum(1, (lengths * ratio).astype(int)))
+        lines = (" ".join(vocabulary[ids[start:end]]) for start, end in zip([0, *ends], ends))
+        files.append(folder / f"words.{side}")
+        files[-1].write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return files
+
+
 def config(args: argparse.Namespace, shape: str, optimizer: str, way: str) -> Config:
     d_model, d_ff, heads, layers, tokens = SHAPES[shape]
     packed, _, compiled = WAYS[way]
     source, target = args.train
+    words = {"kind": "word", "vocab_size": 32_000, "byte_fallback": False}
     return Config.model_validate(
         {
             "name": "bench",
@@ -56,7 +78,7 @@ def config(args: argparse.Namespace, shape: str, optimizer: str, way: str) -> Co
                 "train": {"source": str(source), "target": str(target)},
                 "valid": {"from_train": {"share": 0.002}},
             },
-            "tokenizer": {"file": str(args.tokenizer)},
+            "tokenizer": {"file": str(args.tokenizer)} if args.tokenizer else words,
             "model": {
                 "d_model": d_model,
                 "d_ff": d_ff,
@@ -180,34 +202,54 @@ def measure(args: argparse.Namespace, shape: str, optimizer: str, way: str, peak
     return [shape, optimizer, way, *numbers, *more]
 
 
+def translating(run: Path, file: Path, device: str, most: int) -> None:
+    """Print the sentences a second, text to text, greedy and with a beam."""
+    from transformer_mt import Translator
+
+    texts = [json.loads(line)["en"] for line in file.read_text(encoding="utf-8").splitlines()]
+    lines = list(dict.fromkeys(texts))[:most]
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 100)  # as the command `translate` does
+    print("| search | sentences/s, text to text | rounds, s |\n|---|---|---|", flush=True)
+    for name, beam in (("greedy", 1), ("beam 5", 5)):
+        translator = Translator.load(run, device=device, decode={"beam": beam}, engine="torch")
+        translator.translate(lines[:500])
+        seconds = []
+        for _ in range(3):
+            start = time.perf_counter()
+            translator.translate(lines)
+            seconds.append(time.perf_counter() - start)
+        rounds = ", ".join(f"{value:.2f}" for value in seconds)
+        print(f"| {name} | {len(lines) / statistics.median(seconds):,.0f} | {rounds} |", flush=True)
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--train", nargs=2, type=Path, required=True)
-    parser.add_argument("--tokenizer", type=Path, required=True)
+    kind = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=kind)
+    parser.add_argument("--train", nargs=2, type=Path)
+    parser.add_argument("--tokenizer", type=Path)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--updates", type=int, default=40)
-    parser.add_argument("--kernels", action="store_true")
+    parser.add_argument("--kernels", action="store_true", help="print the 25 kernels that take longest")
+    parser.add_argument("--translate", type=Path, metavar="RUN")
+    parser.add_argument("--lines", type=Path, help="sentences to translate: JSON lines with the key en")
+    parser.add_argument("--most", type=int, default=12_000, help="sentences that are translated")
     parser.add_argument("rows", nargs="*", help="shape:optimizer:way, e.g. base:adamw:compiled")
     args = parser.parse_args()
     device = torch.device(args.device)
     use_device(device)
+    if args.translate:
+        translating(args.translate, args.lines, args.device, args.most)
+        return
+    folder = tempfile.TemporaryDirectory()
+    args.train = args.train or write_words(Path(folder.name))
     peak = peak_flops(device)
-    print(f"bfloat16 product: {peak / 1e12:.0f} TFLOP/s", flush=True)
+    print(f"bfloat16 product: {peak / 1e12:.0f} TFLOP/s\n", flush=True)
     names = COLUMNS.split(", ")
     print(f"| {' | '.join(names)} |\n|{'---|' * len(names)}", flush=True)
     for row in args.rows:
         shape, optimizer, way = row.split(":")
-        start = time.perf_counter()
-        try:
-            print(f"| {' | '.join(map(str, measure(args, shape, optimizer, way, peak)))} |", flush=True)
-        except Exception as error:
-            import traceback
-
-            traceback.print_exc()
-            print(f"| {row} | failed: {error!r}"[:300], flush=True)
-        print(f"  took {time.perf_counter() - start:.1f} s", file=sys.stderr, flush=True)
+        print(f"| {' | '.join(map(str, measure(args, shape, optimizer, way, peak)))} |", flush=True)
         gc.collect()
         if device.type == "cuda":
             torch.cuda.empty_cache()

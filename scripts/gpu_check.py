@@ -1,14 +1,18 @@
-"""Check and measure one part of the project on a CUDA GPU, and append the result to docs/measurements/gpu.md.
+"""Check and measure the project on a CUDA GPU, best things first, and append the result to
+docs/measurements/gpu.md.
 
-    python scripts/gpu_check.py tests|train|translate|run [--data FOLDER] [--device cpu] [--no-record]
+    python scripts/gpu_check.py [train] [tests] [run] [translate] [--data FOLDER] [--device cpu] [--no-record]
 
-`tests` runs the tests marked `gpu`; `train` and `translate` run the benchmarks; `run` trains a config from
-its beginning to its end. FOLDER holds train.jsonl, val.jsonl and test.jsonl with the keys en and de, as
-Multi30k does; without it the built-in toy language is used. Each part takes less than eight minutes on one
-GPU. `--device cpu` is a dry run, not recorded: it finds mistakes in the scripts on a machine without a GPU.
+Without a part all of them, in less than eight minutes on one GPU. `train` measures updates
+(scripts/bench_gpu.py); `tests` runs the tests of packed, captured and compiled updates, or with --all-tests
+all of tests/gpu; `run` trains a config from its beginning to its end; `translate` translates with its model.
+FOLDER holds train.jsonl, val.jsonl and test.jsonl with the keys en and de, as Multi30k does; without it the
+built-in toy language is used. --text and --tokenizer name the text for `train`; by default it is random
+words. `--device cpu` is a dry run, not recorded: it finds mistakes in the scripts on a machine without a GPU.
 """
 
 import argparse
+import json
 import os
 import subprocess
 import sys
@@ -28,41 +32,32 @@ def corpora(data: Path | None) -> list[str]:
     return [f"data.train={{file: {train}}}", f"data.valid={{file: {valid}}}", f"data.test=[{{file: {test}}}]"]
 
 
-def commands(part: str, data: Path | None, device: str, folder: Path) -> list[list[str]]:
+PARTS = ("train", "tests", "run", "translate")
+ROWS = [
+    *("small:adamw:padded", "small:adamw:captured", "small:adamw:compiled", "small:muon:compiled"),
+    *("base:adamw:captured", "base:adamw:compiled", "base:muon:compiled", "big:adamw:compiled"),
+]
+
+
+def commands(part: str, options: argparse.Namespace, out: Path) -> list[list[str]]:
     """The commands of a part, one after the other; a dry run makes less of everything."""
-    python, module, dry = sys.executable, [sys.executable, "-m", "transformer_mt"], device == "cpu"
-    if part == "tests":
-        return [[python, "-m", "pytest", "-m", "gpu", str(ROOT / "tests" / "gpu"), "--durations=10"]]
+    python, device, dry = sys.executable, options.device, options.device == "cpu"
+    bench = [python, str(SCRIPTS / "bench_gpu.py"), "--device", device]
     if part == "train":
-        bench = [python, str(SCRIPTS / "bench_train.py"), "--data", str(data or "toy"), "--device", device]
-        if dry:
-            few = ["--batch-tokens", "1024", "--updates", "1", "--rounds", "1"]
-            return [[*bench, *few, "--shapes", "small", "--variants", "bare", "ours-fp32", "ours-auto"]]
-        many = ["--batch-tokens", "16384", "--updates", "20", "--rounds", "3", "--warmup", "10"]
-        base = ["bare", "bare-bf16", "ours-fp32", "ours-bf16", "ours-bf16-compile", "ours-auto"]
-        return [
-            [*bench, *many, "--shapes", "base", "--variants", *base],
-            [*bench, *many, "--shapes", "big", "--variants", "bare-bf16", "ours-auto"],
-        ]
+        text = ["--train", *options.text, "--tokenizer", options.tokenizer] if options.text else []
+        rows = ["--updates", "1", "tiny:adamw:padded", "tiny:muon:captured"] if dry else ROWS
+        return [[*bench, *text, *rows]]
+    if part == "tests":
+        tests = ROOT / "tests" / "gpu"
+        which = tests if options.all_tests else tests / "test_captured.py"
+        return [[python, "-m", "pytest", "-m", "gpu", "-q", "-n", "4", str(which)]]
     if part == "translate":
-        run, lines = folder / "gpu-check-translate", folder / "gpu-check-source.txt"
-        train = [
-            *module,
-            "train",
-            str(ROOT / "configs/demo.yaml"),
-            f"train.device={device}",
-            "--out",
-            str(run),
-        ]
-        measure = [python, str(SCRIPTS / "bench_translate.py"), str(run), str(lines), "--device", device]
-        few = ["--rounds", "1", "--sentences", "20"] if dry else ["--rounds", "3"]
-        return [[*train, *(["train.max_updates=400"] if dry else [])], [*measure, *few]]
-    config = ROOT / "configs" / ("multi30k_en_de.yaml" if data else "demo.yaml")
-    words = [f"train.device={device}", *corpora(data), *(["train.max_updates=20"] if dry else [])]
-    out = folder / f"gpu-check-run-{time.strftime('%Y%m%d-%H%M%S')}"
-    return [
-        [python, str(SCRIPTS / "reproduce.py"), str(config), *words, "--out", str(out), "--tolerance", "100"]
-    ]
+        lines = str(options.data / "train.jsonl") if options.data else str(out) + ".jsonl"
+        few = ["--most", "20"] if dry else []
+        return [[*bench, "--translate", str(out), "--lines", lines, *few]]
+    config = ROOT / "configs" / ("multi30k_en_de.yaml" if options.data else "demo.yaml")
+    words = [f"train.device={device}", *corpora(options.data), *(["train.max_updates=20"] if dry else [])]
+    return [[python, "-m", "transformer_mt", "train", str(config), *words, "--out", str(out)]]
 
 
 def heading(part: str) -> str:
@@ -82,8 +77,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("part", choices=["tests", "train", "translate", "run"])
+    parser.add_argument("parts", nargs="*", choices=[[], *PARTS], default=[])
     parser.add_argument("--data", type=Path)
+    parser.add_argument("--text", nargs=2, metavar=("SRC", "TGT"))
+    parser.add_argument("--tokenizer", metavar="MODEL")
+    parser.add_argument("--all-tests", action="store_true")
     parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
     parser.add_argument("--no-record", action="store_true", help="print only")
     options = parser.parse_args()
@@ -96,28 +94,50 @@ def main() -> int:
         return 2
     folder = ROOT / "runs"
     folder.mkdir(exist_ok=True)
-    if options.part == "translate":
-        from transformer_mt.data.corpora import toy
+    out = folder / f"gpu-check-{time.strftime('%Y%m%d-%H%M%S')}"
+    from transformer_mt.data.corpora import toy
 
-        lines = "".join(f"{english}\n" for english, _ in toy.generate("test", 1000))
-        (folder / "gpu-check-source.txt").write_text(lines, encoding="utf-8")
-    environment = {**os.environ, "GPU_CHECK_DEVICE": options.device, "PYTHONPATH": str(ROOT)}
-    start, output, status = time.perf_counter(), "", 0
-    for command in commands(options.part, options.data, options.device, folder):
-        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
-        assert process.stdout is not None
-        for line in process.stdout:
-            print(line, end="", flush=True)
-            output += line
-        if status := process.wait():
-            output += f"\nfailed with status {status}: {' '.join(command[1:])}\n"
-            break
-    minutes = (time.perf_counter() - start) / 60
-    if options.device == "cuda" and not options.no_record:
-        block = output if "|---" in output and options.part != "tests" else f"```\n{output.strip()}\n```\n"
-        with RECORD.open("a", encoding="utf-8") as record:
-            record.write(f"\n{heading(options.part)}\n{block.strip()}\n\nTook {minutes:.1f} minutes.\n")
-    return status
+    lines = "".join(json.dumps({"en": english}) + "\n" for english, _ in toy.generate("train", 12_000))
+    Path(f"{out}.jsonl").write_text(lines, encoding="utf-8")
+    environment = {**os.environ, "GPU_CHECK_DEVICE": options.device, "PYTHONPATH": _search_path()}
+    record = options.device == "cuda" and not options.no_record
+    statuses = []
+    for part in options.parts or PARTS:
+        start, output, status = time.perf_counter(), "", 0
+        for command in commands(part, options, out):
+            process = subprocess.Popen(
+                command,
+                cwd=ROOT,
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+            assert process.stdout is not None
+            for line in process.stdout:
+                print(line, end="", flush=True)
+                output += line
+            if status := process.wait():
+                output += f"failed with status {status}\n"
+        statuses.append(status)
+        if record:
+            seconds = time.perf_counter() - start
+            with RECORD.open("a", encoding="utf-8") as file:
+                file.write(f"\n{heading(part)}\n{_shown(output)}\n\nTook {seconds:.0f} s.\n")
+    return max(statuses)
+
+
+def _search_path() -> str:
+    return os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+
+
+def _shown(output: str) -> str:
+    """The tables of the output, or the lines that say how it went."""
+    lines = output.splitlines()
+    if tables := [line for line in lines if line.startswith("|") or "TFLOP/s" in line]:
+        return "\n".join(tables).replace("TFLOP/s\n", "TFLOP/s\n\n")
+    told = ("validation at", "packed batches", "done:", "failed", "FAILED", "passed", "update ")
+    return "```\n" + "\n".join(line for line in lines if any(word in line for word in told)) + "\n```"
 
 
 if __name__ == "__main__":
