@@ -22,11 +22,10 @@ def config_of(train):
 @pytest.mark.parametrize(
     ("settings", "device", "updates", "expected"),
     [
-        ({}, "cuda", 10_000, True),
-        ({}, "cuda", 9_999, False),
-        ({}, "cpu", 100_000, False),
-        ({"compile": True}, "cpu", 10, True),
-        ({"compile": False}, "cuda", 100_000, False),
+        ({}, "cuda", 100_000, False),
+        ({"packed": True}, "cpu", 100_000, False),
+        ({"packed": True, "compile": True}, "cpu", 10, True),
+        ({"packed": True, "compile": True, "activation_checkpointing": True}, "cuda", 100_000, False),
         ({"packed": True}, "cuda", 10_000, True),
         ({"packed": True}, "cuda", 3_000, False),
         ({"packed": True, "batch_tokens": 25_000}, "cuda", 3_000, True),
