@@ -19,6 +19,7 @@ from transformer_mt.training.parallel.distributed import Ranks
 from transformer_mt.training.setup import open_run
 from transformer_mt.training.state.random_state import random_states, restore_random_states
 from transformer_mt.training.update import muon as muon_module
+from transformer_mt.training.update.captured import CapturedUpdater
 from transformer_mt.training.update.muon import Muon
 from transformer_mt.training.update.optimizer import build_optimizer, optimizer_tensors
 from transformer_mt.training.update.step import Objective, Updater
@@ -211,7 +212,7 @@ def test_the_largest_budget_fits(cuda, config):
     assert tokens >= 1024 and run.updater.micro_batch_tokens == 0 and peak_memory(cuda) <= 3e9
 
 
-def test_auto_is_the_gpu_in_bf16_compiled(cuda, config):
+def test_auto_is_the_gpu_in_bf16_packed_and_captured(cuda, config):
     run = open_run(config("train.device=auto", "train.precision=auto"), RunFolder("runs/z"))
     assert run.device.type == "cuda" and run.updater.dtype in (torch.bfloat16, torch.float16)
-    assert run.updater._objective._hidden != run.model.hidden  # compiled
+    assert isinstance(run.updater, CapturedUpdater) and run.batches.shape is not None

@@ -281,7 +281,7 @@ class Translator:
     ) -> Iterator[Translation] | None:
         """The same by other processes, which divide the lines among them; None where that does not pay."""
         has_own = options.prefixes or not (options.protect is None or isinstance(options.protect, str))
-        needs_others = reads_windows(self.decode) or options.lines_before or options.documents
+        needs_others = self.reads_before or options.lines_before or options.documents
         if isinstance(lines, str) or has_own or needs_others:
             return None
         count = num_workers(self.engine, len(lines))

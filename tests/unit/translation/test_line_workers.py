@@ -23,9 +23,7 @@ def of_gpu(untrained_run, monkeypatch):
     """A translator whose engine passes for one on a GPU, which pays for three processes at any number of
     lines.
     """
-    loaded = Translator.load(
-        untrained_run(), device="cpu", engine="torch", decode={"beam": 2, "max_length": 12}
-    )
+    loaded = Translator.load(untrained_run(), device="cpu", engine="torch", decode={"beam": 2})
     loaded.engine.is_on_cpu = False
     monkeypatch.setattr(line_workers, "_LEAST_LINES", 10)
     monkeypatch.setattr(line_workers, "usable_cores", lambda: 4)
@@ -43,9 +41,15 @@ def test_the_translations_are_the_same_and_in_order(of_gpu, lines, options, monk
     monkeypatch.setattr(
         of_gpu.engine, "search", lambda *arguments: (calls.append(len(arguments[0])), search(*arguments))[1]
     )
+    options["max_length"] = 12
+    started = []
+    divide = translator.translate_in_workers
+    monkeypatch.setattr(translator, "translate_in_workers", lambda *a: (started.append(a[-1]), divide(*a))[1])
     divided = of_gpu.translate(lines, **options)
+    assert started == [3]
     assert calls[0] > len(lines) / 2  # one search for the lines of all processes
     whole = alone(of_gpu, monkeypatch).translate(lines, **options)
+    assert started == [3]
     for found, expected in zip(divided, whole, strict=True):
         assert found == replace(
             expected, score=pytest.approx(expected.score, abs=1e-5),
@@ -80,7 +84,7 @@ def test_the_end_of_a_process_is_one_line(of_gpu, lines, monkeypatch):
 
 def test_few_lines_and_lines_that_need_others_stay_in_this_process(of_gpu, lines, monkeypatch):
     monkeypatch.setattr(translator, "translate_in_workers", None)  # would raise
-    of_gpu.translate(lines[:5])
-    of_gpu.translate(lines, prefixes=[""] * (len(lines) - 1) + ["Der"])
+    of_gpu.translate(lines[:5], max_length=12)
+    of_gpu.translate(lines, max_length=12, prefixes=[""] * (len(lines) - 1) + ["Der"])
     of_gpu.engine.is_on_cpu = True
-    of_gpu.translate(lines)
+    of_gpu.translate(lines, max_length=12)
