@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from tests.updates import packed_batch_of, pairs, tiny_model
+from tests.updates import batch_of, packed_batch_of, pairs, tiny_model
 from transformer_mt.config import TrainConfig
+from transformer_mt.device import autocast
 from transformer_mt.training.parallel.distributed import Ranks
 from transformer_mt.training.update import captured as captured_module
 from transformer_mt.training.update.captured import CapturedUpdater
@@ -51,6 +52,18 @@ def test_captured_updates_are_the_usual_ones(cuda, optimizer, settings):
     for usual, captured in zip(found[0][1], found[1][1]):
         torch.testing.assert_close(captured, usual, atol=2e-3 if optimizer == "muon" else 1e-4, rtol=1e-3)
     assert torch.equal(found[0][2], found[1][2])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("model", [{}, {"position": "rotary"}, {"position": "relative"}], ids=str)
+def test_packed_sentences_have_the_loss_of_padded_ones(device, dtype, model):
+    network, rows = tiny_model(**model).to(device), pairs(24)
+    losses = []
+    for made in (batch_of(rows), packed_batch_of(rows, 128), packed_batch_of(rows, 128, num_rows=8)):
+        with autocast(device, dtype):
+            losses.append(Objective(network, 0.1)(made.to(device))[0].item())
+    tolerance = 1e-5 if dtype == torch.float32 else 1e-2
+    assert losses[1:] == pytest.approx([losses[0]] * 2, rel=tolerance)
 
 
 def test_dropout_differs_from_update_to_update(cuda):
