@@ -676,7 +676,7 @@ def test_ranks_distil_a_student_together(folder, one):
     """Its corpus is the teacher's translations as one process writes them; the table is rank 0's."""
     student = {**TINY, **CHANGES, "name": "student"}
     (folder / "student.yaml").write_text(yaml.safe_dump(student), encoding="utf-8")
-    words = ["distill", "one", "student.yaml", "--warm-start"]
+    words = ["distill", "one", "student.yaml"]
     alone, together = (run(folder, n, *words, "--out", f"student-{n}", "train.max_updates=6") for n in (1, 2))
     # So short a training may end in a model that int8 changes too much.
     assert together.status == alone.status, together.err

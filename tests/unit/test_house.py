@@ -100,7 +100,7 @@ ALLOWED = {
     },
     "experiments": {
         "config", "config.parts", "data.cleaning", "data.corpora", "data.preparation", "evaluation", "export",
-        "importing", "runs", "text", "training", "training.parallel", "training.state", "translation",
+        "importing", "runs", "text", "training", "training.parallel", "translation",
         "translation.engines",
     },
     "serving": {

@@ -47,10 +47,6 @@ def add_command(commands: Any) -> None:
         help="learn from this share of the translations, those with the best scores (default: 1)",
     )  # fmt: skip
     parser.add_argument(
-        "--warm-start", action="store_true",
-        help="begin with the teacher's weights: embeddings, and layers taken evenly",
-    )  # fmt: skip
-    parser.add_argument(
         "--fresh", action="store_true", help="start over; the old student is moved aside, nothing is deleted"
     )
     parser.set_defaults(command=_distill)
@@ -74,7 +70,6 @@ def _distill(arguments: argparse.Namespace) -> int:
         choice=PairSelection(
             FilterConfig(copy=arguments.clean), arguments.keep, REJECTED_FLAGS if arguments.clean else ()
         ),
-        warm_start=arguments.warm_start,
     )
     try:
         folder = Path(arguments.out) if arguments.out else None

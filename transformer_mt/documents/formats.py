@@ -12,9 +12,7 @@ _ENDINGS = {
     **dict.fromkeys((".po", ".pot"), "po"),
     **dict.fromkeys((".xlf", ".xliff"), "xliff"),
     **dict.fromkeys((".json", ".arb"), "json"),
-    **dict.fromkeys((".yaml", ".yml"), "yaml"),
     ".xml": "android",
-    ".strings": "apple",
     **{f".{name}": name for name in ("docx", "pptx", "xlsx", "odt", "epub")},
 }
 OFFICE = frozenset({"docx", "pptx", "xlsx", "odt", "epub"})
@@ -25,7 +23,7 @@ FORMATS = ("text", "wrapped", *dict.fromkeys(_ENDINGS.values()))
 """All formats; the first two have no ending of their own."""
 KEEP_SOURCES = frozenset({"po", "xliff"})
 """Formats in which translations stand next to their sources: what is translated is not translated again."""
-WITH_ENCODING = frozenset({"html", "xliff", "android", "apple"})
+WITH_ENCODING = frozenset({"html", "xliff", "android"})
 """Formats whose files may say that they are in another encoding than UTF-8."""
 _NOT_READ = {
     ".xhtml": "save the page as .html",
@@ -34,6 +32,8 @@ _NOT_READ = {
     **dict.fromkeys((".ppt", ".pptm", ".odp"), "save it as .pptx, without macros"),
     ".pdf": "convert it to .docx",
     **dict.fromkeys((".xcstrings", ".stringsdict"), "export the texts as .xliff"),
+    ".strings": "convert it to .po, with prop2po of translate-toolkit",
+    **dict.fromkeys((".yaml", ".yml"), "convert it to .po, with yaml2po of translate-toolkit"),
     **dict.fromkeys((".properties", ".resx"), "convert it to .json or .po"),
     **dict.fromkeys((".ass", ".ssa", ".ttml"), "save it as .srt or .vtt"),
     **dict.fromkeys((".svg", ".ipynb"), "save its texts as a text file"),

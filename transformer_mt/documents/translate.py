@@ -13,11 +13,9 @@ from transformer_mt.documents.placement import place
 from transformer_mt.documents.plain.markdown_text import parse_markdown
 from transformer_mt.documents.plain.wrapped import parse_wrapped
 from transformer_mt.documents.strings.android_strings import parse_android
-from transformer_mt.documents.strings.apple_strings import parse_strings
 from transformer_mt.documents.strings.gettext import parse_po
 from transformer_mt.documents.strings.json_texts import parse_json
 from transformer_mt.documents.strings.xliff import parse_xliff
-from transformer_mt.documents.strings.yaml_texts import parse_yaml
 from transformer_mt.documents.subtitles.srt import parse_srt
 from transformer_mt.documents.subtitles.webvtt import parse_vtt
 from transformer_mt.errors import InputError
@@ -73,12 +71,8 @@ def parse(
             return parse_xliff(text, target_lang, name)
         case "json":
             return parse_json(text, name)
-        case "yaml":
-            return parse_yaml(text, name)
         case "android":
             return parse_android(text, name)
-        case "apple":
-            return parse_strings(text, name)
     known = ", ".join(FORMATS[1:])
     raise InputError(f"the format must be one of {known}, but is {format}")
 

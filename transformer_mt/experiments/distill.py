@@ -32,7 +32,6 @@ from transformer_mt.experiments.synthetic import (
     make_corpus,
     with_corpora,
 )
-from transformer_mt.experiments.warm_start import check_warm_start, warm_started
 from transformer_mt.export.ctranslate2_support import reasons_against
 from transformer_mt.export.export import export
 from transformer_mt.export.own_export import make_own_export
@@ -76,8 +75,6 @@ class Plan:
     """Whether it also learns from the training corpora themselves."""
     choice: PairSelection = ALL
     """Which of the teachers' translations it learns from; by default all."""
-    warm_start: bool = False
-    """Whether it begins with weights of the first teacher."""
 
 
 def distill(plan: Plan, config: Config, out: Path | None, fresh: bool = False) -> str:
@@ -97,8 +94,6 @@ def distill(plan: Plan, config: Config, out: Path | None, fresh: bool = False) -
             start_over(folder, [*plan.teachers, *plan.texts])
         else:
             _check_folder(folder, plan)
-        if plan.warm_start:
-            config = warm_started(plan.teachers[0], config, folder / "warm_start")
     # Only what is given: a parent or a vocabulary may decide the rest.
     config = Config.model_validate(ranks.broadcast(config.model_dump(exclude_unset=True)))
     entries = _distilled_entries(plan, more_text, config, folder, ranks)
@@ -146,8 +141,6 @@ def _check_student(plan: Plan, config: Config) -> None:
             "data.context.sentences of the student must be 1, as its teacher's translations are in no "
             "documents, or it must learn from them, too: ", Setting("references"),
         )  # fmt: skip
-    if plan.warm_start:
-        check_warm_start(plan.teachers[0], config)
 
 
 def _test_set(data: DataConfig) -> EvaluationSet:

@@ -43,34 +43,6 @@ def json_file(draw):
     return text, text
 
 
-def yaml_file(draw):
-    end = draw.choice(("\n", "\n", "\r\n"))
-    lines = ["# A COMMENT"]
-    for number in range(draw.randint(1, 6)):
-        key, text = f"KEY{number}", " ".join(draw.choice(_WORDS[:7]) for _ in range(draw.randint(1, 5)))
-        kind = draw.randint(0, 6)
-        if kind == 0:
-            lines.append(f"{key}: '{phrase(draw, ('it' + chr(39) * 2 + 's',))}'")
-        elif kind == 1:
-            written = phrase(draw, (r"\"so\"", r"\\", r"\n", r"\u2026"))
-            lines.append(f'{key}: "{written}" # COMMENT')
-        elif kind == 2:
-            lines += [f"{key}: |", *(f"  {phrase(draw)}" for _ in range(draw.randint(1, 3)))]
-        elif kind == 3:
-            lines += [f"{key}: >-", f"  {text}", f"  {phrase(draw)}", "", f"  {phrase(draw)}"]
-        elif kind == 4:
-            lines += [
-                f"{key}:",
-                *(f"  - {draw.choice(('12', 'NO', text, f'&A{number} {text}'))}" for _ in range(1)),
-            ]
-        elif kind == 5:
-            lines += [f"{key}:", f"  INNER: {text}", "  NUMBER: 3"]
-        else:
-            lines.append(f"{key}: {text}")
-    text = end.join(lines) + end
-    return text, text
-
-
 def android_file(draw):
     specials = (
         r"it\'s",
@@ -98,14 +70,6 @@ def android_file(draw):
             ))
         )  # fmt: skip
     text = '<?xml version="1.0"?>\n<resources xmlns:xliff="U">' + "\n  ".join(parts) + "</resources>\n"
-    return text, text
-
-
-def apple_file(draw):
-    specials = (r"\"so\"", r"\\", r"\n", "%@")
-    templates = ('"KEY" = "{}";\n', '/* COMMENT */\nKEY2 = "{}" ;\n\n', '// C\r\n"K" =\n "{} ";')
-    entries = [draw.choice(templates).format(phrase(draw, specials)) for _ in range(draw.randint(1, 5))]
-    text = draw.choice(("", "\ufeff")) + "\n".join(entries)
     return text, text
 
 
@@ -244,7 +208,7 @@ def wrapped_file(draw):
 
 
 FILES = {
-    "json": json_file, "yaml": yaml_file, "android": android_file, "apple": apple_file, "po": po_file,
+    "json": json_file, "android": android_file, "po": po_file,
     "xliff": xliff_file, "vtt": vtt_file, "markdown": markdown_file, "wrapped": wrapped_file,
 }  # fmt: skip
 

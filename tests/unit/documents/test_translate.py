@@ -97,8 +97,6 @@ def test_a_document_of_200_mb_is_refused_in_one_line():
 @pytest.mark.parametrize(
     "format, written, expected",
     [
-        ("yaml", "a: [red, green]\n", 'a: ["RED, SO", "GREEN, SO"]\n'),
-        ("yaml", "a: red\n", "a: RED, SO\n"),
         (
             "android",
             "<resources><string name='a'>\"one <!-- c --></string><style name='s'><item name='f'>sans</item>"
@@ -107,8 +105,6 @@ def test_a_document_of_200_mb_is_refused_in_one_line():
             "<item name='f'>sans</item></style><string name='b'> \"TWO THREE, SO\" </string>"
             "<dimen name='d'>two dp</dimen></resources>",
         ),
-        ("yaml", 'a: "F\\xFCr x \\U0001F600"\n', 'a: "FÜR X \\U0001F600, SO"\n'),
-        ("yaml", 'a: "x \\ud83d\\ude00 \\uD83D"\n', 'a: "X \\ud83d\\ude00 \\uD83D, SO"\n'),
         ("json", '{"a": "one\'s \\"two\\""}', '{"a": "ONE\'S \\"TWO\\", SO"}'),
         (
             "android",
@@ -116,7 +112,6 @@ def test_a_document_of_200_mb_is_refused_in_one_line():
             "<resources><string name='a'>\"IT\\'S, SO\"</string></resources>",
         ),
         ("wrapped", "one\r\r\ntwo\rthree\n", "ONE TWO THREE, SO\n"),
-        ("yaml", 'a: "one\\_\\\n  two"\n', 'a: "ONE\\_\\\n  TWO, SO"\n'),
         (
             "markdown",
             "[![one two][ci-image]][ci-link] ![a [b] c](x)\n\n[ci-image]: x\n[ci-link]: y\n",
@@ -249,10 +244,6 @@ FORMS = "{n, plural, one {# file} other {# files}}"
     "format, written",
     [
         ("json", f'{{"a": "{FORMS}"}}'),
-        ("yaml", f'a: "{FORMS}"\n'),
-        ("yaml", f"a: >-\n  You have {FORMS}\n  now\n\n  Two.\n"),
-        ("yaml", f"a: |\n  You have {FORMS}\n  now\n"),
-        ("apple", f'"a" = "{FORMS}";\n'),
         ("android", f"<resources><string name='a'>{FORMS}</string></resources>"),
         ("android", f"<resources><string name='a'><![CDATA[{FORMS}]]></string></resources>"),
         (

@@ -138,16 +138,6 @@ def test_a_missing_extra_is_reported_before_the_training(tiny_run, write_config,
             {},
             "train.guided_alignment.file must be left out where synthetic corpora are added",
         ),
-        (
-            ["init_from=runs/x"],
-            {"warm_start": True},
-            "`init_from` must be left out for a student that begins",
-        ),
-        (
-            ["tokenizer.file=x.model"],
-            {"warm_start": True},
-            "`tokenizer.file` must be left out for a student that begins",
-        ),
     ],
 )
 def test_what_a_student_cannot_be_trained_with_is_refused(
@@ -226,30 +216,27 @@ def test_an_export_with_another_search_is_made_again(tiny_run, tmp_path):
     assert not _is_export_of(RunFolder(run), RunFolder(run / "int8"))
 
 
-def test_an_export_gives_no_weights_to_begin_with(tiny_run, write_config, tmp_path):
-    from transformer_mt.experiments import distill
-
-    export = shutil.copytree(tiny_run, tmp_path / "export")
-    (export / "model.safetensors").rename(export / "model.bin")
-    config = load_config(write_config(), ["name=student"])
-    with pytest.raises(InputError, match="export: must be a run's folder, but is exported already"):
-        distill.distill(distill.Plan([export], warm_start=True), config, tmp_path / "student")
-
-
-@pytest.mark.parametrize("overrides", [["init_from=runs/x"], []])
-def test_nothing_is_moved_aside_before_a_mistake_is_found(tiny_run, write_config, tmp_path, overrides):
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (
+            ["data.filter={model_score: {forward: a, backward: b}}"],
+            "model_score of the student must be left out",
+        ),
+        ([], "teacher: must be outside .*student, which is moved"),
+    ],
+)
+def test_nothing_is_moved_aside_before_a_mistake_is_found(
+    tiny_run, write_config, tmp_path, overrides, message
+):
     from transformer_mt.experiments import distill
 
     folder = tmp_path / "student"
     teacher = shutil.copytree(tiny_run, tmp_path / "teacher" if overrides else folder / "teacher")
     folder.mkdir(exist_ok=True)
     config = load_config(write_config(), ["name=student", *overrides])
-    plan = distill.Plan([teacher], warm_start=bool(overrides))
-    message = (
-        "`init_from` must be left out" if overrides else "teacher: must be outside .*student, which is moved"
-    )
     with pytest.raises(InputError, match=message):
-        distill.distill(plan, config, folder, fresh=True)
+        distill.distill(distill.Plan([teacher]), config, folder, fresh=True)
     assert folder.is_dir() and not list(tmp_path.glob("student.old*"))
 
 
@@ -350,45 +337,3 @@ def test_translations_are_chosen_where_asked(tiny_run, write_config, tmp_path, m
     plan = distill.Plan([tiny_run], choice=PairSelection(FilterConfig(), 0.5, ()))
     (half,), _ = entries_of(distill, plan, config, tmp_path / "half", monkeypatch)
     assert 29 <= len(rows_of(half)) <= 31
-
-
-def test_a_warm_student_has_the_teachers_vocabulary_embeddings_and_layers(
-    write_config, tmp_path, monkeypatch, no_pictures
-):
-    from transformer_mt.checkpoint import load_weights
-    from transformer_mt.experiments import distill
-    from transformer_mt.training.loop import train
-
-    deep = {"num_encoder_layers": 5, "num_decoder_layers": 3}
-    short = {"max_updates": 2, "validate_every": 2, "save_every": 2}
-    teacher = train(load_config(write_config(model=deep, train=short)), tmp_path / "teacher")
-    shape = {"num_encoder_layers": 3, "num_decoder_layers": 4, "d_ff": 96}
-    config = load_config(
-        write_config("student.yaml", model=shape, train=short, tokenizer={"vocab_size": 500}),
-        ["data.train={toy: train, size: 60}", "name=student"],
-    )
-    plan = distill.Plan([teacher], warm_start=True)
-    _, warm = entries_of(distill, plan, config, tmp_path / "student", monkeypatch)
-    student = train(warm, tmp_path / "student")
-    theirs = load_weights(teacher / "model.safetensors")
-    first = load_weights(student / "checkpoints" / "step-00000000" / "model.safetensors")
-    assert len(first) > 20
-    for mine, their in ((0, 0), (1, 2), (2, 4)):
-        key = f"encoder.layers.{mine}.self_attention.key.weight"
-        assert torch.equal(first[key], theirs[f"encoder.layers.{their}.self_attention.key.weight"])
-        assert first[f"encoder.layers.{mine}.feed_forward.inner.weight"].shape == (96, 32)
-    for mine, their in ((0, 0), (1, 1), (2, 1), (3, 2)):  # deeper than the teacher's
-        key = f"decoder.layers.{mine}.self_attention.key.weight"
-        assert torch.equal(first[key], theirs[f"decoder.layers.{their}.self_attention.key.weight"])
-    embedding = next(name for name in first if len(first[name]) == 450)
-    assert torch.equal(first[embedding], theirs[embedding])
-    assert (student / "tokenizer.model").read_bytes() == (teacher / "tokenizer.model").read_bytes()
-    train(warm, tmp_path / "student")  # and again: it is finished
-
-
-def test_a_warm_student_has_the_teachers_width(tiny_run, write_config, tmp_path):
-    from transformer_mt.experiments import distill
-
-    config = load_config(write_config(model={"d_model": 64}), ["name=student"])
-    with pytest.raises(InputError, match=r"must have its model.d_model \(32\), but has 64"):
-        distill.distill(distill.Plan([tiny_run], warm_start=True), config, tmp_path / "student")

@@ -2,7 +2,6 @@
 
 import html
 import re
-import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -149,39 +148,7 @@ class BackslashSpelling(Spelling):
 
     def units(self, raw: str) -> Iterator[tuple[str, str]]:
         for unit in self._unit.findall(raw):
-            yield (self._unescaped(unit) if unit.startswith("\\") and len(unit) > 1 else unit), unit
-
-    def _unescaped(self, escape: str) -> str:
-        return _unescaped(escape)
+            yield (_unescaped(unit) if unit.startswith("\\") and len(unit) > 1 else unit), unit
 
     def _is_safe(self, text: str, i: int) -> bool:
         return text[i] not in self.usual
-
-
-_MORE_OF_YAML = {"0": "\0", "e": "\x1b", "N": "\x85", "_": "\xa0", "L": "\u2028", "P": "\u2029"}
-_CODE = re.compile(r"\\(?:x|U)([0-9a-fA-F]{2}|[0-9a-fA-F]{8})")
-
-
-class YamlSpelling(BackslashSpelling):
-    """The spelling of YAML between double quotes, which has more escapes, and may divide a line by one."""
-
-    _unit = re.compile(rf"\\x[0-9a-fA-F]{{2}}|\\U[0-9a-fA-F]{{8}}|\\\r?\n[ \t]*|{_ESCAPE}|.", re.DOTALL)
-
-    def _unescaped(self, escape: str) -> str:
-        if found := _CODE.fullmatch(escape):
-            code = int(found[1], 16)
-            is_character = code <= sys.maxunicode and not 0xD800 <= code < 0xE000
-            return chr(code) if is_character else "\ufffd"
-        return "" if escape[1] in "\r\n" else _MORE_OF_YAML.get(escape[1]) or _unescaped(escape)
-
-
-class SingleQuoteSpelling(Spelling):
-    """The spelling of YAML's strings between single quotes."""
-
-    usual: ClassVar = {"'": "''"}
-
-    def units(self, raw: str) -> Iterator[tuple[str, str]]:
-        return ((unit[0], unit) for unit in re.findall(r"''|.", raw, re.DOTALL))
-
-    def _is_safe(self, text: str, i: int) -> bool:
-        return text[i] != "'"
