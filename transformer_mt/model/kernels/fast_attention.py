@@ -4,7 +4,7 @@ Letters: B sentences, T queries, S keys, H heads, K head width. Each query must 
 """
 
 import math
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 import torch.nn.functional as F
@@ -38,9 +38,12 @@ def fast_attention(
 
 
 def prefer_cudnn() -> AbstractContextManager[None]:
-    """Within it, a GPU computes `fused_attention` by cuDNN's kernels where they can. With a mask and rows of
-    128 they take half the time of the others (docs/measurements/gpu.md).
+    """Within it, a GPU of NVIDIA's Hopper or Blackwell computes `fused_attention` by cuDNN's kernels where
+    they can: with a mask and rows of 128 they take half the time of the others (docs/measurements/gpu.md).
+    Other GPUs were not measured.
     """
+    if torch.cuda.get_device_capability()[0] not in (9, 10):
+        return nullcontext()
     order = [SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION]
     return sdpa_kernel([*order, SDPBackend.MATH], set_priority=True)
 

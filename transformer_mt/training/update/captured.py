@@ -31,9 +31,10 @@ class CapturedUpdater(Updater):
         self._rate, self._scale = torch.zeros(2, device=self._device).unbind()
         for group in self.optimizer.param_groups:
             group["lr"], group["capturable"] = self._rate, True
-        self._copying = torch.cuda.Stream(self._device)
+        # One stream for each, because the memory of a stream is its own.
+        self._computing, self._copying = (torch.cuda.Stream(self._device) for _ in range(2))
         self._size: torch.Size | None = None
-        self._usual_left = _USUAL
+        self._usual_left, self._may_capture = _USUAL, True
         self._graphs: _Graphs | None = None
 
     def _set_learning_rate(self, rate: float) -> None:
@@ -44,20 +45,20 @@ class CapturedUpdater(Updater):
         sizes = {piece.src.shape for piece in pieces}
         if sizes != {self._size}:
             self._usual_left, self._size, self._graphs = _USUAL, pieces[0].src.shape, None
-        if self._graphs is None and self._usual_left <= 0 and self._usual_left > -_USUAL:
+        if self._graphs is None and not self._usual_left and self._may_capture:
             self._graphs = self._capture(pieces[0])
         if self._graphs is None:
-            self._usual_left -= 1
+            self._usual_left = max(0, self._usual_left - 1)
             return self._usual(batches, learning_rate)
         return self._replay(self._graphs, pieces, learning_rate)
 
     def _usual(self, batches: Sequence[Batch], learning_rate: float) -> PendingResult:
-        """On a stream of its own, as what is captured will be."""
-        stream = torch.cuda.Stream(self._device)
-        stream.wait_stream(torch.cuda.current_stream(self._device))
-        with torch.cuda.stream(stream):
+        """On another stream than the usual one, as what is captured will be."""
+        stream = torch.cuda.current_stream(self._device)
+        self._computing.wait_stream(stream)
+        with torch.cuda.stream(self._computing):
             result = super().update(batches, learning_rate)
-        torch.cuda.current_stream(self._device).wait_stream(stream)
+        stream.wait_stream(self._computing)
         return result
 
     def _replay(self, graphs: "_Graphs", pieces: Sequence[Batch], learning_rate: float) -> PendingResult:
@@ -99,7 +100,7 @@ class CapturedUpdater(Updater):
             self._halved([batch])
         else:
             say(f"note: updates are not captured as CUDA graphs, so small models train slower: {reason}")
-            self._usual_left = -_USUAL
+            self._may_capture = False
         return None
 
 
@@ -141,8 +142,8 @@ class _Graphs:
 def _recording(
     graph: torch.cuda.CUDAGraph, other: torch.cuda.CUDAGraph | None = None
 ) -> AbstractContextManager[None]:
-    """Within it, work is recorded; `other` is replayed before, and shares its memory. The thread that makes
-    batches goes on.
+    """Within it, work of this thread is recorded, and not that of the thread that makes batches. `other` is
+    replayed before it and shares its memory.
     """
     pool = None if other is None else other.pool()
     return torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local")
