@@ -30,7 +30,7 @@ def num_workers(engine: Engine, num_lines: int) -> int:
     """How many processes pay for these lines; 0 if none does. A thread beside others, as in a server, must
     not fork.
     """
-    if engine.is_on_cpu or num_lines < _LEAST_LINES or current_thread() is not main_thread():
+    if num_lines < _LEAST_LINES or engine.is_on_cpu or current_thread() is not main_thread():
         return 0
     return min(_MOST_WORKERS, usable_cores() - 1)
 

@@ -222,20 +222,20 @@ def test_one_sentence_that_does_not_fit_is_told_in_one_line():
         run.update([batch_of(pairs(3))], 0.01)
 
 
-def test_what_cannot_be_compiled_is_computed_without(monkeypatch, said):
+def test_what_cannot_be_compiled_is_computed_without(said):
     """`compile: auto` on a machine without a compiler, or without Python.h."""
     from torch._inductor import config
 
-    monkeypatch.setattr(config.cpp, "cxx", ("/nowhere/g++",))
-    monkeypatch.setattr(config, "force_disable_caches", True)
     torch._dynamo.reset()
     batch = packed_batch_of(pairs(4))
     expected, _ = Objective(tiny_model(), 0.1)(batch)
-    objective = Objective(tiny_model(), 0.1, compiled=True, must_compile=False)
-    for _ in range(2):
-        loss, _ = objective(batch)
-        torch.testing.assert_close(loss, expected)
-    assert [line.split(":")[0] for line in said] == ["note"]
-    assert "training without torch.compile, which fails here: InvalidCxxCompiler" in said[0]
-    with pytest.raises(RuntimeError, match="InvalidCxxCompiler"):
-        Objective(tiny_model(), 0.1, compiled=True)(batch)
+    with config.patch({"cpp.cxx": ("/nowhere/g++",), "force_disable_caches": True}):
+        objective = Objective(tiny_model(), 0.1, compiled=True, must_compile=False)
+        for _ in range(2):
+            loss, _ = objective(batch)
+            torch.testing.assert_close(loss, expected)
+        assert [line.split(":")[0] for line in said] == ["note"]
+        assert "training without torch.compile, which fails here: InvalidCxxCompiler" in said[0]
+        with pytest.raises(RuntimeError, match="InvalidCxxCompiler"):
+            Objective(tiny_model(), 0.1, compiled=True)(batch)
+    torch._dynamo.reset()
