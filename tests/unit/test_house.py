@@ -31,7 +31,7 @@ ALLOWED = {
     "data.corpora": {"config.parts", "text"},
     "data.vocabulary": {"config", "config.parts", "text"},
     "runs": {"config", "config.parts", "data.corpora", "data.vocabulary", "text"},
-    "data.cleaning": {"config.parts", "data.corpora", "runs", "text"},
+    "data.cleaning": {"config.parts", "data.corpora", "text"},
     "terms": {"text"},
     "memories": {"data.corpora", "text"},
     "data.batches": {"config", "config.parts", "data.vocabulary", "terms", "text"},
@@ -84,7 +84,7 @@ ALLOWED = {
     },
     "training.planning": {
         "config", "data.batches", "data.preparation", "model.build", "model.kernels", "runs", "training",
-        "training.state", "training.update", "translation",
+        "training.state", "training.update",
     },
     "inspection": {
         "config", "config.parts", "data.cleaning", "data.corpora", "data.preparation", "data.vocabulary",

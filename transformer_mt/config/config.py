@@ -1,6 +1,6 @@
 """A whole config: all sections, and what must fit between them. `load.py` reads it, `dump.py` writes it."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -12,6 +12,7 @@ from transformer_mt.config.packing import why_padded
 from transformer_mt.config.parts.objective import BY_KIND
 from transformer_mt.config.parts.section import Changeable, Section
 from transformer_mt.config.public_model import Beginning
+from transformer_mt.config.removed import without_removed_keys
 from transformer_mt.config.tokenizer import TokenizerConfig
 from transformer_mt.config.train import TrainConfig
 
@@ -57,6 +58,11 @@ class Config(Section):
         """
         guided = self.train.guided_alignment
         return guided.layer if guided.weight else None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_removed_keys(cls, values: Any) -> Any:
+        return without_removed_keys(values)
 
     @model_validator(mode="after")
     def _objectives_fit_the_kind(self) -> "Config":

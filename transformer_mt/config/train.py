@@ -1,7 +1,7 @@
 """The YAML's `train` section."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -195,11 +195,3 @@ class TrainConfig(Section):
                 "but is bf16"
             )
         return self
-
-    @model_validator(mode="before")
-    @classmethod
-    def _read_old_keys(cls, values: Any) -> Any:
-        """Ignore `r_drop: 0.0`. Configs of old runs contain it; R-Drop itself was removed."""
-        if isinstance(values, dict) and values.get("r_drop") == 0.0:
-            return {key: value for key, value in values.items() if key != "r_drop"}
-        return values

@@ -77,11 +77,8 @@ class ChainConfig(Section):
     @field_validator("filter")
     @classmethod
     def _rules_that_drop(cls, chosen: FilterConfig) -> FilterConfig:
-        if chosen.model_score or chosen.detokenize or chosen.encoding == "repair":
-            raise ValueError(
-                "filter must hold rules that drop pairs, but has model_score, detokenize or encoding: "
-                "repair; use keep instead of model_score"
-            )
+        if chosen.detokenize or chosen.encoding == "repair":
+            raise ValueError("filter must hold rules that drop pairs, but has detokenize or encoding: repair")
         return chosen
 
     tag: str | None = Field(None, pattern=TAG)

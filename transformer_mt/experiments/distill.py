@@ -130,11 +130,6 @@ def _check_student(plan: Plan, config: Config) -> None:
         raise InputError(
             "the student must be what CTranslate2 can run, to become int8: " + "; ".join(reasons)
         )
-    if any(config.data.filter_of(entry).model_score for entry in config.data.entries):
-        raise InputError(
-            "data.filter.model_score of the student must be left out; choose by the teacher's score with ",
-            Setting("keep"),
-        )
     check_links(config)
     if config.data.context.sentences > 1 and not plan.with_references:
         raise InputError(

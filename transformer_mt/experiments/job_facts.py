@@ -76,9 +76,6 @@ def _other_files(config: Config) -> Iterator[Path]:
     ):
         if path is not None:
             yield Path(path)
-    scores = [chosen for entry in data.entries if (chosen := data.filter_of(entry).model_score)]
-    for folder in sorted({folder for chosen in scores for folder in (chosen.forward, chosen.backward)}):
-        yield RunFolder(Path(folder)).model_file or Path(folder)
 
 
 def _files(paths: Iterable[Path]) -> str:

@@ -25,7 +25,6 @@ from transformer_mt.training.folder_checks import check_config, refuse_foreign_t
 from transformer_mt.training.parallel.distributed import Ranks
 from transformer_mt.training.state.config_changes import is_other_update_size, note_other_update_size
 from transformer_mt.training.state.progress import Progress
-from transformer_mt.translation.pair_log_probs import forget_models, log_probs
 
 _SAMPLED_REFERENCES = 1000
 
@@ -143,8 +142,7 @@ def _prepare_data(
     """The encoded pairs; InputError unless all ranks have the same and the monitor can be computed."""
     helping = help_prepare(config, tokenizer, left_out) if ranks.local_rank else nullcontext()
     with helping, ranks.local_rank_zero_first():
-        data = prepare(config, tokenizer, log_probs, left_out)
-    forget_models()
+        data = prepare(config, tokenizer, left_out)
     if len(set(ranks.gather(data.fingerprint))) > 1:
         raise InputError(
             "every machine must prepare the same data, but they differ; set TRANSFORMER_MT_CACHE to a "

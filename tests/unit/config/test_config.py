@@ -87,10 +87,16 @@ def test_key_in_the_wrong_section_is_found_in_the_right_one(write_config):
 
 
 def test_what_an_earlier_version_had_and_did_not_use_is_read_over(write_config):
-    path = write_config(train={"r_drop": 0.0, "warmup": 7})
-    assert load_config(path).train.warmup == 7
+    corpus = {"toy": "train", "size": 1500, "filter": {"copy": True, "model_score": None}}
+    path = write_config(
+        train={"r_drop": 0.0, "warmup": 7}, data={"filter": {"model_score": None}, "train": [corpus]}
+    )
+    config = load_config(path)
+    assert config.train.warmup == 7 and config.data.filter_of(config.data.entries[0]).copy
     with pytest.raises(InputError, match="`train.r_drop` is not a key"):
         load_config(path, ["train.r_drop=5.0"])
+    with pytest.raises(InputError, match="`data.filter.model_score` is not a key"):
+        load_config(path, ["data.filter.model_score={keep: 0.5}"])
 
 
 def test_a_sweep_is_not_taken_for_a_config(tmp_path):

@@ -6,13 +6,11 @@ import threading
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from transformer_mt.cache import cache_root
 from transformer_mt.config.load import load_config
 from transformer_mt.config.parts.filter import FilterConfig
-from transformer_mt.data.cleaning import model_score
 from transformer_mt.data.preparation import first_pass as passes
 from transformer_mt.data.preparation import prepare as prepare_module
 from transformer_mt.data.preparation import second_pass as shards_module
@@ -124,55 +122,6 @@ def test_an_entry_has_its_own_filter(corpus_config):
     data = corpus_config.data.model_copy(update={"train": entries, "remove_duplicates": False})
     counts = [c.counts for c in prepare(corpus_config.model_copy(update={"data": data})).corpora]
     assert [c.get("copy", 0) for c in counts] == [0, 1]
-
-
-def with_vocabulary(config, size):
-    return config.model_copy(update={"tokenizer": config.tokenizer.model_copy(update={"vocab_size": size})})
-
-
-def test_the_best_share_by_two_models_is_kept(corpus_config, tmp_path, monkeypatch):
-    """Scored once: an interruption loses at most the chunk at work."""
-    for model in ("forward", "backward"):
-        (tmp_path / model).mkdir()
-        (tmp_path / model / "model.safetensors").write_bytes(b"weights")
-    models = {"forward": str(tmp_path / "forward"), "backward": str(tmp_path / "backward")}
-    chosen = with_filter(corpus_config, model_score={**models, "keep": 0.75})
-    monkeypatch.setattr(model_score, "_PAIRS", 50)
-    scored, fail_at = [], [100]
-
-    def log_probs(model, pairs, languages):
-        if len(scored) >= fail_at[0]:
-            raise KeyboardInterrupt
-        if model == models["forward"]:
-            scored.extend(pairs)
-            return np.array([-float(src.split()[2]) if src.startswith("the") else 0.0 for src, _ in pairs])
-        assert pairs[0][0] == scored[-len(pairs)][1]  # the other direction
-        return np.array([-float(tgt.split()[2]) if tgt.startswith("the") else 0.0 for _, tgt in pairs])
-
-    with pytest.raises(KeyboardInterrupt):
-        prepare(chosen, log_probs=log_probs)
-    fail_at[0] = 10_000
-    data = prepare(chosen, log_probs=log_probs)
-    assert len(set(scored)) == 201  # not the empty, the duplicate, the leaks
-    assert len(scored) == 201 + 50
-    found = data.corpora[0].counts
-    assert (found["model score"], found["kept"]) == (50, 149)
-    # The lowest numbers have the highest scores; the other two kept pairs are over-long and of bad lengths
-    texts = [data.tokenizer.decode_tgt(data.train.src(i).tolist()) for i in range(len(data.train))]
-    assert texts == [src for src, _ in TEXT if src.split()[2] != "5"][:149]
-
-    prepare(with_filter(corpus_config, model_score={**models, "keep": 0.5}), log_probs=log_probs)
-    with pytest.raises(InputError, match="vocab_size"):
-        prepare(with_vocabulary(chosen, 100_000), log_probs=log_probs)
-    prepare(with_vocabulary(chosen, chosen.tokenizer.vocab_size - 1), log_probs=log_probs)
-    assert len(scored) == 201 + 50  # other shares and vocabularies take the same scores
-
-    (tmp_path / "forward" / "model.safetensors").write_bytes(b"other weights")
-    prepare(chosen, log_probs=log_probs)
-    assert len(scored) == 2 * 201 + 50  # another model, other scores
-    with pytest.raises(InputError, match=r"elsewhere: must be a run or an exported model, to score pairs"):
-        gone = {**models, "forward": str(tmp_path / "elsewhere")}
-        prepare(with_filter(corpus_config, model_score=gone), log_probs=log_probs)
 
 
 def test_a_second_start_takes_the_cache_and_a_changed_file_or_setting_does_not(corpus_config, monkeypatch):

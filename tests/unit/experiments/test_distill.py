@@ -124,11 +124,6 @@ def test_a_missing_extra_is_reported_before_the_training(tiny_run, write_config,
         (["data.valid={from_train: {share: 0.1}}"], {}, "data.valid of the student must be a corpus of its"),
         (["data.test=[{from_train: {share: 0.1}}]"], {}, "data.test of the student must be a corpus of its"),
         (
-            ["data.filter={model_score: {forward: a, backward: b}}"],
-            {},
-            "must be left out; choose by the teacher's score with `keep`",
-        ),
-        (
             ["data.context.sentences=3", "data.train={source: a, target: b, documents: true}"],
             {},
             "documents, or it must learn from them, too: `references`",
@@ -219,10 +214,7 @@ def test_an_export_with_another_search_is_made_again(tiny_run, tmp_path):
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (
-            ["data.filter={model_score: {forward: a, backward: b}}"],
-            "model_score of the student must be left out",
-        ),
+        (["model.kind=recurrent"], "the student must be what CTranslate2 can run"),
         ([], "teacher: must be outside .*student, which is moved"),
     ],
 )

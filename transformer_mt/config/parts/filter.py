@@ -3,21 +3,7 @@
 import warnings
 from typing import Literal
 
-from pydantic import Field
-
 from transformer_mt.config.parts.section import Section
-
-
-class ModelScore(Section):
-    """Keep the pairs that two trained models find most probable, one model per direction."""
-
-    forward: str
-    """A run or exported model that translates the source into the target."""
-    backward: str
-    """One that translates the target into the source."""
-    keep: float = Field(0.8, gt=0.0, lt=1.0)
-    """The share of the pairs that is kept: those with the highest score."""
-
 
 with warnings.catch_warnings():
     warnings.filterwarnings("ignore", message='Field name "copy"')  # BaseModel's deprecated method
@@ -46,5 +32,3 @@ with warnings.catch_warnings():
         """Join text that was tokenised (`it 's , here`) to normal text, by sacremoses (extra `clean`); in
         Chinese and Japanese, remove spaces between characters. Of both sides, or of the one named.
         """
-        model_score: ModelScore | None = None
-        """Keep the best share by the log-probabilities of two trained models."""

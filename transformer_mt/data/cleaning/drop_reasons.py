@@ -13,14 +13,13 @@ LANGUAGE = "language"
 NUMBERS = "numbers"
 MARKUP = "markup"
 ENCODING = "encoding"
-MODEL_SCORE = "model score"
 LONG = "over-long"
 RATIO = "length ratio"
 KEPT = "kept"
 ALWAYS = (EMPTY, DUPLICATE, LEAKED, LONG, RATIO, KEPT)
 """Reasons that tables show even where no pair has them."""
 REASONS = (
-    EMPTY, LEAKED, HELD_OUT, COPY, MARKUP, ENCODING, NUMBERS, SCRIPT, LANGUAGE, DUPLICATE, MODEL_SCORE, LONG,
+    EMPTY, LEAKED, HELD_OUT, COPY, MARKUP, ENCODING, NUMBERS, SCRIPT, LANGUAGE, DUPLICATE, LONG,
     RATIO, KEPT,
 )  # fmt: skip
 """In the order in which they are found."""

@@ -7,7 +7,7 @@ import json
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import accumulate, compress
+from itertools import accumulate
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -15,7 +15,6 @@ import numpy as np
 
 from transformer_mt.config import Config, DataConfig
 from transformer_mt.data.cleaning import drop_reasons
-from transformer_mt.data.cleaning.model_score import LogProbs, scores_file, worst_rows
 from transformer_mt.data.cleaning.reason_file import ReasonFile, TrainingCorpus, read_reasons
 from transformer_mt.data.cleaning.rules import repaired, rules_of
 from transformer_mt.data.corpora.evaluation_sets import read_set
@@ -63,7 +62,7 @@ def read_first_pass(folder: Path) -> FirstPassResult | None:
 
 
 def first_pass(
-    config: Config, folder: Path, tokenizer: Tokenizer | None, log_probs: LogProbs, left_out: frozenset[int]
+    config: Config, folder: Path, tokenizer: Tokenizer | None, left_out: frozenset[int]
 ) -> tuple[FirstPassResult, Tokenizer]:
     """The drop reason of each row, the vocabulary learnt from those kept, and the sets held out of them. All
     are saved in the folder.
@@ -98,7 +97,6 @@ def first_pass(
                 "hash; raise its share"
             )
         write_text(held_out_file(folder, split.name), as_lines(pairs))
-    reasons = _without_worst(row_reasons, reasons, data, log_probs)
     fsync(row_reasons.reasons_file)
     starts = list(accumulate(row_reasons.sizes))
 
@@ -182,28 +180,6 @@ def _check_tags(data: DataConfig) -> None:
 def training_pairs(entry: Corpus, data: DataConfig) -> Iterator[Pair]:
     """The pairs of a training corpus after the repairs that its filter asks for, before any is dropped."""
     return repaired(entry.read(data.languages), data.filter_of(entry), data.languages_of(entry))
-
-
-def _without_worst(
-    row_reasons: ReasonFile, reasons: np.ndarray, data: DataConfig, log_probs: LogProbs
-) -> np.ndarray:
-    """The drop reasons after the rule `model_score`, which compares the kept pairs of a corpus."""
-    starts = [0, *accumulate(row_reasons.sizes)]
-    for entry, start, stop in zip(data.entries, starts, starts[1:]):
-        settings = data.filter_of(entry).model_score
-        if settings is None or entry.is_text:
-            continue
-        is_kept: np.ndarray = reasons[start:stop] == drop_reasons.REASONS.index(drop_reasons.KEPT)
-        rows = start + np.flatnonzero(is_kept)
-        say(f"scoring {len(rows):,} pairs of {entry.title} with {settings.forward} and {settings.backward}")
-        pairs = ((src.strip(), tgt.strip()) for src, tgt in compress(training_pairs(entry, data), is_kept))
-        shown = show_progress(pairs, "scoring", len(rows), unit="pairs")
-        file = scores_file(entry.identity(), data.filter_of(entry), data.languages_of(entry), is_kept)
-        reasons = row_reasons.drop(
-            worst_rows(rows, shown, data.languages_of(entry), settings, log_probs, file),
-            drop_reasons.MODEL_SCORE,
-        )
-    return reasons
 
 
 @dataclass(frozen=True)

@@ -15,19 +15,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow
 
 from transformer_mt.cache import cache_root
 from transformer_mt.config import Config, DataConfig
-from transformer_mt.config.parts.filter import FilterConfig
 from transformer_mt.config.parts.objective import Objective
 from transformer_mt.data.batches.encoded_pairs import NO_FACTS, EncodedPairs, PairFacts, write_chunks
 from transformer_mt.data.batches.mixture import effective_weights
 from transformer_mt.data.cleaning import drop_reasons
-from transformer_mt.data.cleaning.model_score import LogProbs, identity_of_models
 from transformer_mt.data.cleaning.rules import check_filter
 from transformer_mt.data.corpora.held_out import (
     AnySet,
@@ -111,21 +108,14 @@ class PreparedData:
         return [corpus.counts.get(drop_reasons.KEPT, 0) for corpus in self.corpora]
 
 
-def _no_models(model: str, pairs: Sequence[Pair], languages: tuple[str, str]) -> np.ndarray:
-    raise AssertionError(f"no function was given to score pairs with {model}")
-
-
 def prepare(
-    config: Config,
-    tokenizer: Tokenizer | None = None,
-    log_probs: LogProbs = _no_models,
-    left_out: frozenset[int] = frozenset(),
+    config: Config, tokenizer: Tokenizer | None = None, left_out: frozenset[int] = frozenset()
 ) -> PreparedData:
     """The data of `config`, from the cache if it is there. `tokenizer` is the vocabulary, where it is not to
-    be learnt. `log_probs` scores pairs for the rule `model_score`. Training pairs with a source whose key is
+    be learnt. Training pairs with a source whose key is
     among those `left_out` are dropped, as those of the validation and test sets are.
     """
-    data = _prepared(config, tokenizer, log_probs, left_out)
+    data = _prepared(config, tokenizer, left_out)
     facts, parts = NO_FACTS, [data.fingerprint]
     of_pairs, rows = (config, data.train, data.sizes, data.tokenizer), len(data.train)
 
@@ -170,9 +160,7 @@ def _in_documents(
     return replace(valid, documents=[number for _, number in kept], starts=starts)
 
 
-def _prepared(
-    config: Config, tokenizer: Tokenizer | None, log_probs: LogProbs, left_out: frozenset[int]
-) -> PreparedData:
+def _prepared(config: Config, tokenizer: Tokenizer | None, left_out: frozenset[int]) -> PreparedData:
     """The data without links."""
     folder = cache_root() / _key(config, None, left_out)
     if (
@@ -185,7 +173,7 @@ def _prepared(
         folder = cache_root() / _key(config, tokenizer, left_out)
         if folder.is_dir() and (data := _open(config.data, folder)):
             return _announce(data, f"from the cache {folder}")
-    return _announce(_build(config, folder, tokenizer, log_probs, left_out), f"cached in {folder}")
+    return _announce(_build(config, folder, tokenizer, left_out), f"cached in {folder}")
 
 
 def _key(config: Config, tokenizer: Tokenizer | None, left_out: frozenset[int]) -> str:
@@ -197,7 +185,7 @@ def _key(config: Config, tokenizer: Tokenizer | None, left_out: frozenset[int]) 
         "valid": [corpus.identity() for corpus in data.valid_sets],
         "test": [corpus.identity() for corpus in data.test],
         "cleaning": [data.max_length, data.max_length_ratio, data.remove_duplicates],
-        "filters": [_filter_identity(data.filter_of(entry)) for entry in data.entries],
+        "filters": [data.filter_of(entry).model_dump() for entry in data.entries],
         "tokenizer": tokenizer.fingerprint
         if tokenizer
         else config.tokenizer.model_dump(exclude={"bpe_dropout", "file"}),
@@ -219,12 +207,6 @@ def _key(config: Config, tokenizer: Tokenizer | None, left_out: frozenset[int]) 
         if inside := data.pieces_inside:
             facts["pieces inside"] = inside
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:24]
-
-
-def _filter_identity(chosen: FilterConfig) -> dict[str, Any]:
-    """The settings, and the weights of the models that score pairs."""
-    models = identity_of_models(chosen.model_score) if chosen.model_score else []
-    return chosen.model_dump() | {"models": models}
 
 
 def _open(data: DataConfig, folder: Path) -> PreparedData | None:
@@ -289,7 +271,7 @@ def _announce(data: PreparedData, origin: str) -> PreparedData:
 
 
 def _build(
-    config: Config, folder: Path, tokenizer: Tokenizer | None, log_probs: LogProbs, left_out: frozenset[int]
+    config: Config, folder: Path, tokenizer: Tokenizer | None, left_out: frozenset[int]
 ) -> PreparedData:
     """Make the cache folder, resuming what an interrupted process left in `.part`."""
     root, part = folder.parent, _part(folder)
@@ -307,7 +289,7 @@ def _build(
                 shutil.rmtree(folder)
             part.mkdir(exist_ok=True)
             try:
-                _prepare_into(config, part, tokenizer, log_probs, left_out)
+                _prepare_into(config, part, tokenizer, left_out)
             except InputError:
                 if not (
                     part / FIRST_PASS_FILE
@@ -361,7 +343,7 @@ def _remove_abandoned(root: Path) -> None:
 
 
 def _prepare_into(
-    config: Config, folder: Path, tokenizer: Tokenizer | None, log_probs: LogProbs, left_out: frozenset[int]
+    config: Config, folder: Path, tokenizer: Tokenizer | None, left_out: frozenset[int]
 ) -> None:
     data = config.data
     for entry in data.entries:
@@ -370,7 +352,7 @@ def _prepare_into(
         if not isinstance(corpus, FromTrainCorpus):
             say(f"reading {corpus.describe_access()} (validation)")
             validation_sentences(corpus, data, folder)  # before hours of work
-    first, tokenizer = first_pass(config, folder, tokenizer, log_probs, left_out)
+    first, tokenizer = first_pass(config, folder, tokenizer, left_out)
     corpora, fingerprints = second_pass(config, folder, tokenizer, first)
     if not any(corpus.counts.get(drop_reasons.KEPT) for corpus in corpora):
         names = ", ".join(entry.title for entry in data.entries)

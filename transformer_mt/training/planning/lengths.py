@@ -11,7 +11,6 @@ from transformer_mt.data.batches.objectives import epoch_pairs
 from transformer_mt.data.preparation.prepare import prepare
 from transformer_mt.runs.resolve import Origin, with_origin
 from transformer_mt.training.state.parent import Parent, inherited_sentences
-from transformer_mt.translation.pair_log_probs import forget_models, log_probs
 
 
 @dataclass(frozen=True)
@@ -35,8 +34,7 @@ def lengths_of(config: Config) -> tuple[Config, Lengths]:
     origin = Origin(parent=parent.config, parent_tokenizer=parent.folder.tokenizer()) if parent else Origin()
     config, tokenizer = with_origin(config, origin)
     left_out = inherited_sentences(parent.folder, parent, is_resumed=False) if parent else None
-    data = prepare(config, tokenizer, log_probs, left_out or frozenset())
-    forget_models()
+    data = prepare(config, tokenizer, left_out or frozenset())
     changing = epoch_pairs(config, data.train, data.sizes, data.tokenizer, data.facts)
     lengths = changing.lengths(0) if changing else (data.train.src_lengths, data.train.tgt_lengths)
     rows = rows_in_use(lengths[0], Mixture(data.sizes, data.weights, config.seed).rows(0))

@@ -1,0 +1,19 @@
+"""Keys that saved configs of runs may still have, and that are gone."""
+
+from typing import Any
+
+_REMOVED: dict[tuple[str, str], Any] = {("train", "r_drop"): 0.0, ("filter", "model_score"): None}
+"""(section, key) and its default: a run that had another value cannot be resumed."""
+
+
+def without_removed_keys(values: Any, section: str = "") -> Any:
+    """The values of a config without keys that are gone and have their default."""
+    if isinstance(values, list):
+        return [without_removed_keys(value, section) for value in values]
+    if not isinstance(values, dict):
+        return values
+    return {
+        key: without_removed_keys(value, str(key))
+        for key, value in values.items()
+        if (section, key) not in _REMOVED or value != _REMOVED[section, key]
+    }
