@@ -112,12 +112,9 @@ def test_a_gpu_is_planned_with_as_gpus_compute(machine, monkeypatch, batch_token
 
 
 def test_random_packed_batches_are_as_full_as_those_of_a_training():
-    batches = typical_batches(
-        config(packed=True),
-        VOCABULARY,
-        list(zip(*np.random.default_rng(0).integers(5, 40, (2, 500)).tolist())),
-        4096,
-    )
+    rng = np.random.default_rng(0)
+    sample = [(int(n), int(n)) for n in np.clip(rng.lognormal(2.5, 0.8, 500), 2, 64)]
+    batches = typical_batches(config(packed=True), VOCABULARY, sample, 4096)
     for _, batch in zip(range(3), batches):
         assert batch.src.shape == (32, 128)
         assert batch.num_tokens > 0.85 * 4096

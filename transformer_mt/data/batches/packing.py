@@ -89,6 +89,7 @@ def packed_rows(src_lengths: np.ndarray, tgt_lengths: np.ndarray, shape: RowShap
     0.1 microseconds a pair.
     """
     src, tgt = src_lengths.astype(np.int64), tgt_lengths.astype(np.int64)
+    assert src.max(initial=0) <= shape.src and tgt.max(initial=0) <= shape.tgt, "a pair is longer than a row"
     src_share, tgt_share = src / shape.src, tgt / shape.tgt
     size, lean = np.maximum(src_share, tgt_share), tgt_share - src_share
     row, first = np.full(len(src), -1), 0

@@ -63,8 +63,9 @@ def typical_batches(
     kept = [pair for pair in lengths if max(pair) <= most] or [(most, most)]
     budget = tokens or config.train.update_tokens or int(config.train.batch_tokens) * config.train.accumulate
     generator, ordered = np.random.default_rng(1), sorted(kept, key=max)
+    enough = 1 + int(2 * budget / np.mean([max(pair) for pair in kept]))
     while config.train.packed is True:
-        src, tgt = np.array(kept)[generator.integers(0, len(kept), 1 + 2 * budget // max(map(max, kept)))].T
+        src, tgt = np.array(kept)[generator.integers(0, len(kept), enough)].T
         shape = RowShape.of(budget, src, tgt, most)
         row = packed_rows(src, tgt, shape)
         used = np.argsort(row, kind="stable")[: np.count_nonzero(row < shape.rows)]
