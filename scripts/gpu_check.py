@@ -51,13 +51,15 @@ def commands(part: str, options: argparse.Namespace, out: Path) -> list[list[str
         tests = ROOT / "tests" / "gpu"
         which = tests if options.all_tests else tests / "test_captured.py"
         return [[python, "-m", "pytest", "-m", "gpu", "-q", "-n", "4", str(which)]]
-    if part == "translate":
-        lines = str(options.data / "train.jsonl") if options.data else str(out) + ".jsonl"
-        few = ["--most", "20"] if dry else []
-        return [[*bench, "--translate", str(out), "--lines", lines, *few]]
     config = ROOT / "configs" / ("multi30k_en_de.yaml" if options.data else "demo.yaml")
     words = [f"train.device={device}", *corpora(options.data), *(["train.max_updates=20"] if dry else [])]
-    return [[python, "-m", "transformer_mt", "train", str(config), *words, "--out", str(out)]]
+    train = [python, "-m", "transformer_mt", "train", str(config), *words, "--out", str(out)]
+    if part == "run":
+        return [train]
+    lines = str(options.data / "train.jsonl") if options.data else str(out) + ".jsonl"
+    few = ["--most", "20"] if dry else []
+    translate = [*bench, "--translate", str(out), "--lines", lines, *few]
+    return [translate] if out.exists() else [train, translate]
 
 
 def heading(part: str) -> str:

@@ -81,7 +81,8 @@ def use_device(device: torch.device) -> None:
             f"for {torch.cuda.get_device_name(device)} (capability {major}.{minor}); use cpu, a newer "
             "GPU, or an older torch"
         )
-    # Flash and memory-efficient attention only: cuDNN's makes a plan for each shape, and there are thousands.
+    # Flash and memory-efficient attention: cuDNN's makes a plan for each shape, and there are thousands. Only
+    # packed batches, which have one, use it (`prefer_cudnn`).
     torch.backends.cuda.enable_cudnn_sdp(False)
     torch.backends.cudnn.allow_tf32 = False  # recurrent cells; torch's own default is True
     if device.index is not None:

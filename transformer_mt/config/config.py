@@ -180,10 +180,8 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _can_be_packed(self) -> "Config":
-        if reason := why_padded(self.model, self.train, self.data):
-            for key in ("packed", "compile"):
-                if getattr(self.train, key) is True:
-                    raise ValueError(f"train.{key} must be auto or false where {reason}, but is true")
+        if self.train.packed is True and (reason := why_padded(self.model, self.train, self.data)):
+            raise ValueError(f"train.packed must be auto or false where {reason}, but is true")
         return self
 
     @model_validator(mode="after")

@@ -3,7 +3,7 @@
 from typing import Any
 
 _REMOVED: dict[tuple[str, str], Any] = {("train", "r_drop"): 0.0, ("filter", "model_score"): None}
-"""(section, key) and its default: a run that had another value cannot be resumed."""
+"""(section, key) and its default: a run that had another value is refused."""
 
 
 def without_removed_keys(values: Any, section: str = "") -> Any:

@@ -88,7 +88,8 @@ def trial_batch(config: Config, src_lengths: np.ndarray, tgt_lengths: np.ndarray
     """The batch of `tokens` tokens that needs the most memory, packed or padded."""
     if config.train.packed is not True:
         return longest_batch(src_lengths, tgt_lengths, tokens)
-    shape = RowShape.of(tokens, src_lengths, tgt_lengths, config.data.max_length)
+    longest = int(np.maximum(src_lengths, tgt_lengths).max())
+    shape = RowShape.of(tokens, src_lengths, tgt_lengths, longest)
     src, tgt = (Column.of([np.full(n - 1, 4)] * shape.rows) for n in (shape.src, shape.tgt))
     return make_packed_batch(src, tgt, np.arange(shape.rows), shape)
 

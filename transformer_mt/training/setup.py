@@ -190,9 +190,10 @@ def _config_of(saved: Checkpoint, folder: RunFolder) -> Config:
     try:
         return Config.model_validate(values)
     except ValidationError as error:
-        key = ".".join(map(str, error.errors()[0]["loc"]))
+        first = error.errors()[0]
+        what = f"`{'.'.join(map(str, first['loc']))}`" if first["loc"] else f"config ({first['msg']})"
         raise InputError(
-            f"{folder}: was trained by another version, whose `{key}` this one does not read; resume with "
+            f"{folder}: was trained by another version, whose {what} this one does not read; resume with "
             "that version, or start over with ", Setting("fresh", True),
         ) from None  # fmt: skip
 

@@ -6,7 +6,9 @@ They divide the lines among them, and this process searches for all of them at o
 """
 
 import multiprocessing
+import os
 import signal
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
 from threading import current_thread, main_thread
@@ -14,25 +16,28 @@ from typing import Any, cast
 
 from transformer_mt.config import DecodeConfig
 from transformer_mt.cpu import usable_cores
-from transformer_mt.errors import WorkError
+from transformer_mt.errors import UserError, WorkError
 from transformer_mt.search.hypothesis import Hypothesis
 from transformer_mt.translation.engines.engine import Engine, Ids, Request
 
 _LEAST_LINES = 2048
 """Starting the processes takes as long as the work on this many lines."""
 _MOST_WORKERS = 8
+_HAS_ENDED = "a process that works on lines has ended; translate again, in less memory"
 
 Translate = Callable[[Engine, slice], list[Any]]
 """Translates some of the lines with this engine."""
 
 
 def num_workers(engine: Engine, num_lines: int) -> int:
-    """How many processes pay for these lines; 0 if none does. A thread beside others, as in a server, must
-    not fork.
+    """How many processes pay for these lines; 0 if none does. Neither a thread beside others, as in a
+    server, nor a process that may have no children can fork; on a CPU and on MPS there is no need.
     """
-    if num_lines < _LEAST_LINES or engine.is_on_cpu or current_thread() is not main_thread():
+    is_alone = current_thread() is main_thread() and not multiprocessing.current_process().daemon
+    if num_lines < _LEAST_LINES or not is_alone or engine.is_on_cpu or sys.platform != "linux":
         return 0
-    return min(_MOST_WORKERS, usable_cores() - 1)
+    ranks_here = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
+    return min(_MOST_WORKERS, usable_cores() // ranks_here - 1)
 
 
 def translate_in_workers(engine: Engine, translate: Translate, num_lines: int, count: int) -> Iterator[Any]:
@@ -56,7 +61,7 @@ def translate_in_workers(engine: Engine, translate: Translate, num_lines: int, c
         while len(results) < len(pipes):
             for ready in wait([p for p in pipes if p not in results and p not in asking]):
                 pipe = cast(Connection, ready)
-                what, value = pipe.recv()
+                what, value = _received(pipe)
                 if what == "error":
                     raise value
                 if what == "done":
@@ -68,11 +73,24 @@ def translate_in_workers(engine: Engine, translate: Translate, num_lines: int, c
                 asking.clear()
         for pipe in pipes:
             yield from results[pipe]
-    except (EOFError, ConnectionError):
-        raise WorkError("a process that works on lines has ended; translate again, in less memory") from None
     finally:
         for process in processes:
             process.kill()
+
+
+def _received(pipe: Connection) -> tuple[str, Any]:
+    try:
+        received: tuple[str, Any] = pipe.recv()
+    except (EOFError, ConnectionError):
+        raise WorkError(_HAS_ENDED) from None
+    return received
+
+
+def _send(pipe: Connection, value: Any) -> None:
+    try:
+        pipe.send(value)
+    except ConnectionError:
+        raise WorkError(_HAS_ENDED) from None
 
 
 def _answer(engine: Engine, asking: dict[Connection, tuple[str, Any]]) -> None:
@@ -80,7 +98,7 @@ def _answer(engine: Engine, asking: dict[Connection, tuple[str, Any]]) -> None:
     searches = [(pipe, value) for pipe, (what, value) in asking.items() if what == "search"]
     for pipe, (what, value) in asking.items():
         if what != "search":
-            pipe.send(getattr(engine, what)(value))
+            _send(pipe, getattr(engine, what)(value))
     while searches:
         settings, n_best = searches[0][1][1:]
         alike = [(pipe, value[0]) for pipe, value in searches if value[1:] == (settings, n_best)]
@@ -92,7 +110,7 @@ def _answer(engine: Engine, asking: dict[Connection, tuple[str, Any]]) -> None:
             pipe, i = owners[number]
             found[pipe].append((i, hypotheses))
         for pipe, own in found.items():
-            pipe.send(own)
+            _send(pipe, own)
 
 
 class _AskingEngine:
@@ -134,6 +152,8 @@ def _work(
         answer = "done", translate(_AskingEngine(engine, pipe), lines)
     except EOFError:  # the parent has ended
         return
-    except Exception as error:
+    except UserError as error:
         answer = "error", error
+    except Exception as error:
+        answer = "error", WorkError(f"the work on lines failed: {error!r}")
     pipe.send(answer)

@@ -261,7 +261,9 @@ class Translator:
     def stream(
         self, lines: Sequence[str], options: Options = Options(), max_length: int | None = None
     ) -> Iterator[Translation]:
-        """One Translation per line, in order, each as soon as it and those before it are done."""
+        """One Translation per line, in order, each as soon as it and those before it are done. On a GPU 2,048
+        lines and more come together, because other processes divide the work on them.
+        """
         if self._second is None:
             yield from self._divided(lines, options, max_length) or self._stream(lines, options, max_length)
             return

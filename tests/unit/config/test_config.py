@@ -106,12 +106,12 @@ def test_a_sweep_is_not_taken_for_a_config(tmp_path):
         load_config(path)
 
 
-def test_a_recurrent_network_is_not_compiled(write_config):
+def test_a_recurrent_network_is_not_packed(write_config):
     path = write_config(model={"kind": "recurrent"})
-    assert load_config(path).train.compile == "auto"
-    message = "train.compile must be auto or false where model.kind is recurrent, but is true"
+    assert load_config(path).train.packed == "auto"
+    message = "train.packed must be auto or false where model.kind is recurrent, but is true"
     with pytest.raises(InputError, match=message):
-        load_config(path, ["train.compile=true"])
+        load_config(path, ["train.packed=true"])
 
 
 def test_heads_must_divide_the_width(write_config):

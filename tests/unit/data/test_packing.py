@@ -114,6 +114,7 @@ def test_rows_fit_the_longest_pair_and_the_ratio_of_the_sides():
     assert shape(40, 1.0) == RowShape(32, 128, 128)
     assert shape(129, 1.0) == RowShape(16, 256, 256)
     assert shape(128, 0.5) == RowShape(16, 256, 128)
+    assert shape(128, 1.28) == RowShape(32, 128, 128)  # longer rows would cost more than they save
     assert shape(128, 1.5) == RowShape(10, 256, 384)
     assert shape(512, 1.0) == RowShape(8, 512, 512)
     assert RowShape.of(10, np.array([5]), np.array([5]), 5).rows == 1
@@ -145,6 +146,22 @@ def test_ranks_share_an_update_in_batches_of_one_shape(pairs):
         found = [pair for share in shares for batch in share for pair in sentences(batch)]
         assert sorted(found) == sorted(sentences(whole))
         assert sum(batch.num_tokens for share in shares for batch in share) == whole.num_tokens
+
+
+def test_a_rank_without_rows_computes_without_adding_anything(pairs):
+    """At an epoch's end an update may have fewer rows than there are ranks."""
+    for index in range(1000):
+        ranks = [TrainingBatches(pairs, 512, 1, rank, 7, update_tokens=1024, longest=64) for rank in range(7)]
+        if index >= len(ranks[0]._batches_of(0)):
+            break
+        if len(set(ranks[0]._batches_of(0)[index][:, 0])) < 7:
+            for batches in ranks:
+                batches.load_state_dict({"epoch": 0, "index": index})
+            shares = [batches.next_update() for batches in ranks]
+            assert len({batch.src.shape for share in shares for batch in share}) == 1
+            assert sum(batch.num_tokens == 0 for share in shares for batch in share) > 0
+            return
+    raise AssertionError("no update has fewer rows than ranks; the test needs other pairs")
 
 
 def test_parts_of_a_batch_have_one_shape(pairs):

@@ -30,7 +30,7 @@ def config(*settings):
         ),
         (["train.max_updates=500", "train.schedule=cosine"], "(500) and start over, as the schedule ends"),
         (["train.max_epochs=5"], "raise train.max_epochs (5), and train.max_updates if it is less, and"),
-        (["train.max_updates=900", "train.patience=3"], "raise train.patience (3) and run the same command"),
+        (["train.max_updates=900", "train.patience=30"], "raise train.max_updates (900) and run the same"),
     ],
 )
 def test_a_loss_that_still_fell_names_what_ended_the_training(settings, advice):
@@ -40,6 +40,12 @@ def test_a_loss_that_still_fell_names_what_ended_the_training(settings, advice):
         f"The validation loss still fell at the end, from {valid[-2]:.3f} to {valid[-1]:.3f}. To train"
     )
     assert advice in told
+
+
+def test_patience_is_named_where_it_ended_the_training():
+    entries = [{**e, "stale": 3} if e["event"] == "valid" else e for e in curves("improving")]
+    settings = ["train.max_updates=900", "train.max_epochs=50", "train.patience=3"]
+    assert "raise train.patience (3) and run" in diagnosis(config(*settings), entries)
 
 
 def test_losses_that_part_are_overfitting():

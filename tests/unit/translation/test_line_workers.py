@@ -82,6 +82,12 @@ def test_the_end_of_a_process_is_one_line(of_gpu, lines, monkeypatch):
         of_gpu.translate(lines)
 
 
+def test_an_error_that_nobody_expected_is_one_line(of_gpu, lines, monkeypatch):
+    monkeypatch.setattr(line_workers._AskingEngine, "_asked", lambda *_: 1 / 0)
+    with pytest.raises(WorkError, match="the work on lines failed: ZeroDivisionError"):
+        of_gpu.translate(lines)
+
+
 def test_few_lines_and_lines_that_need_others_stay_in_this_process(of_gpu, lines, monkeypatch):
     monkeypatch.setattr(translator, "translate_in_workers", None)  # would raise
     of_gpu.translate(lines[:5], max_length=12)

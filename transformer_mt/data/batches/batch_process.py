@@ -2,6 +2,7 @@
 starts a GPU's work would wait.
 """
 
+import atexit
 import multiprocessing
 import os
 import signal
@@ -25,8 +26,10 @@ class BatchProcess:
         batches.settle()  # in the fork no thread would end what one of this process has begun
         context = multiprocessing.get_context("fork")
         self._receiver, sender = context.Pipe(duplex=False)
-        self._process = context.Process(target=_make, args=(batches, accumulate, sender), daemon=True)
+        arguments = batches, accumulate, sender, self._receiver
+        self._process = context.Process(target=_make, args=arguments, daemon=True)
         self._process.start()
+        atexit.register(self.close)  # before multiprocessing waits for it
         sender.close()  # so that the end of the process ends a wait for it
 
     def next_update(self) -> Made:
@@ -43,11 +46,13 @@ class BatchProcess:
         return [batch.each(torch.from_numpy) for batch in batches], state, epochs
 
     def close(self) -> None:
+        atexit.unregister(self.close)
         self._process.kill()
         self._process.join()
 
 
-def _make(batches: TrainingBatches, accumulate: int, sender: Connection) -> None:
+def _make(batches: TrainingBatches, accumulate: int, sender: Connection, receiver: Connection) -> None:
+    receiver.close()  # so that the end of the parent ends a wait for it
     for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1"):  # sent to a terminal's whole group of processes
         signal.signal(getattr(signal, name), signal.SIG_IGN)
     torch.set_num_threads(1)  # those of the parent are not here

@@ -327,7 +327,10 @@ class TrainingBatches:
         row, pairs = plan.T
         mine = row % self._num_ranks == self._rank
         shape = replace(shape, rows=-(-shape.rows // self._num_ranks))
-        share = self._packed(row[mine] // self._num_ranks, pairs[mine], shape)
+        if mine.any():
+            share = self._packed(row[mine] // self._num_ranks, pairs[mine], shape)
+        else:  # fewer rows than ranks: this one computes without adding anything
+            share = self._packed(0 * row[:1], pairs[:1], shape).idle()
         return share.split(max(self._batch_tokens, shape.longest))
 
     def _packed(self, row: np.ndarray, pairs: np.ndarray, shape: RowShape) -> Batch:
@@ -378,9 +381,9 @@ class TrainingBatches:
         return plan if rows is None else [rows[batch].astype(np.int32) for batch in plan]
 
     def settle(self) -> None:
-        """Wait until the thread plans nothing, and forget its plans."""
+        """Wait until the thread plans nothing."""
         self._planner.shutdown()
-        self._planner, self._plans = ThreadPoolExecutor(1, "plan"), {}
+        self._planner = ThreadPoolExecutor(1, "plan")
 
     def close(self) -> None:
         """End the thread, without waiting for the plan it is making."""

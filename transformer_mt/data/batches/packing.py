@@ -18,8 +18,8 @@ from transformer_mt.data.vocabulary.numbering import EOS
 _STEP = 128
 # Share of the positions of the fuller side that are filled; above it, pairs are left that fit in no row.
 _FULL = 0.97
-# Sides that differ by more than this share get rows of different lengths, where that helps.
-_ALIKE = 0.9
+# The positions at which attention costs as much as all else in a layer: a tenth of it in rows of 128 (base).
+_ATTENTION = 1280
 # Pairs that are packed together: a permutation is packed in parts of this many, whose numbers fit the cache.
 _WINDOW = 2**17
 # Neighbours in size among which a row is given the pair that fits its free source and target best.
@@ -40,20 +40,19 @@ class RowShape:
     def of(
         cls, batch_tokens: int, src_lengths: np.ndarray, tgt_lengths: np.ndarray, longest: int
     ) -> "RowShape":
-        """Rows for pairs of these lengths, none of them above `longest` in any epoch: the shortest ones that
-        leave about as much padding on one side as on the other.
+        """Rows for pairs of these lengths, none of them above `longest` in any epoch: those in which an epoch
+        costs least.
         """
+        src_total, tgt_total = (int(side.sum(dtype=np.int64)) for side in (src_lengths, tgt_lengths))
         least = max(1, math.ceil(longest / _STEP))
-        ratio = float(tgt_lengths.sum(dtype=np.int64)) / max(1, int(src_lengths.sum(dtype=np.int64)))
         sides = range(least, max(least, LONGEST_ROW // _STEP) + 1)
 
-        def evenness(src: int, tgt: int) -> float:
-            return min(tgt / src / ratio, src / tgt * ratio) if ratio else 1.0
+        def cost(row: tuple[int, int]) -> float:
+            rows = max(src_total / row[0], tgt_total / row[1])
+            return rows * sum(side * (_ATTENTION + side) for side in row)
 
-        even = max(evenness(src, tgt) for src in sides for tgt in sides)
-        fitting = ((src, tgt) for src in sides for tgt in sides if evenness(src, tgt) >= min(even, _ALIKE))
-        src, tgt = min(fitting, key=lambda lengths: (max(lengths), sum(lengths)))
-        return cls(max(1, batch_tokens // (_STEP * max(src, tgt))), _STEP * src, _STEP * tgt)
+        src, tgt = min(((_STEP * s, _STEP * t) for s in sides for t in sides), key=cost)
+        return cls(max(1, batch_tokens // max(src, tgt)), src, tgt)
 
     @property
     def longest(self) -> int:

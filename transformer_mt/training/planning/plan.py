@@ -126,7 +126,7 @@ class _Planner:
         src, tgt, train = self.lengths.src, self.lengths.tgt, self.train
         budget = train.update_tokens or int(train.batch_tokens)
         if train.packed is True:
-            shape = RowShape.of(budget, src, tgt, self.config.data.max_length)
+            shape = RowShape.of(budget, src, tgt, int(np.maximum(src, tgt).max()))
             batches = plan_packed_epoch(src, tgt, shape, self.config.seed, epoch=0)
             positions = len(batches) * shape.rows * (shape.src + shape.tgt)
         else:

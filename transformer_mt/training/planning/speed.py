@@ -64,9 +64,10 @@ def typical_batches(
     budget = tokens or config.train.update_tokens or int(config.train.batch_tokens) * config.train.accumulate
     generator, ordered = np.random.default_rng(1), sorted(kept, key=max)
     enough = 1 + int(2 * budget / np.mean([max(pair) for pair in kept]))
+    src, tgt = np.array(kept).T
+    shape = RowShape.of(budget, src, tgt, int(np.maximum(src, tgt).max()))
     while config.train.packed is True:
         src, tgt = np.array(kept)[generator.integers(0, len(kept), enough)].T
-        shape = RowShape.of(budget, src, tgt, most)
         row = packed_rows(src, tgt, shape)
         used = np.argsort(row, kind="stable")[: np.count_nonzero(row < shape.rows)]
         columns = [

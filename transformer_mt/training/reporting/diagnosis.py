@@ -19,17 +19,21 @@ def diagnosis(config: Config, entries: Sequence[dict[str, Any]]) -> str:
         return ""
     best = next((entry for entry in reversed(valid) if entry["is_best"]), valid[-1])
     if best["step"] == 0 and not (averages and averages[-1].get("chosen")):
-        score = best["scores"][0]
+        score = f"{best['scores'][0]['name']}, {best['scores'][0]['value']:.2f}"
+        if config.train.monitor == "loss":
+            score = f"validation loss, {best['loss']:.3f}"
         return (
-            f"Fine-tuning did not help: the parent model has the best {score['name']}, {score['value']:.2f}. "
+            f"Fine-tuning did not help: the parent model has the best {score}. "
             f"Try a lower train.learning_rate ({config.train.learning_rate:g}), a longer train.warmup "
             f"({config.train.warmup:,}) or more pairs."
         )
+    since_best = len(valid) - 1 - valid.index(best)
+    stale = valid[-1].get("stale", since_best) >= config.train.patience
     lowest, last = min(valid, key=lambda entry: entry["loss"]), valid[-1]
     if last["loss"] < min(entry["loss"] for entry in valid[:-1]):
         return (
             f"The validation loss still fell at the end, from {valid[-2]['loss']:.3f} to {last['loss']:.3f}. "
-            f"To train longer, raise {_what_ended_it(config.train, ends[-1]['step'])}."
+            f"To train longer, raise {_what_ended_it(config.train, ends[-1]['step'], stale)}."
         )
     losses = [math.log(entry["ppl"]) for entry in trained if entry["step"] >= lowest["step"]]
     if len(losses) > 1 and losses[-1] < losses[0]:
@@ -42,13 +46,13 @@ def diagnosis(config: Config, entries: Sequence[dict[str, Any]]) -> str:
     return ""
 
 
-def _what_ended_it(train: TrainConfig, end_step: int) -> str:
+def _what_ended_it(train: TrainConfig, end_step: int, ended_by_patience: bool) -> str:
     """The key to raise, and whether the training can be resumed then."""
     resume = "and run the same command to resume"
     if train.schedule in ("cosine", "linear"):
         resume = "and start over, as the schedule ends with it"
+    if end_step < train.max_updates and train.patience and ended_by_patience:
+        return f"train.patience ({train.patience}) and run the same command to resume"
     if train.max_epochs:
         return f"train.max_epochs ({train.max_epochs:g}), and train.max_updates if it is less, {resume}"
-    if end_step < train.max_updates:
-        return f"train.patience ({train.patience}) and run the same command to resume"
     return f"train.max_updates ({train.max_updates:,}) {resume}"

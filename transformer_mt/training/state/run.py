@@ -59,8 +59,8 @@ class Run:
 
     def close(self) -> None:
         """End the batch thread and the progress bar, and let others train in the folder."""
-        self.metrics_log.close()
         self.batches.close()
+        self.metrics_log.close()
         if self.lock is not None:
             self.lock.release()
 

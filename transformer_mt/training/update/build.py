@@ -41,7 +41,7 @@ def build_updater(
     allow_tf32(device, dtype != torch.float32)
     if compiled:
         use_compiler_cache(config)
-        say("torch.compile is on: the first update takes some 20 seconds")
+        say("torch.compile is on: the first update takes some seconds more, up to 20")
     elif train.compile is True:
         say("note: train.compile is of no use here: only packed batches without checkpointing are compiled")
     # DDP sends gradients as they come, FSDP2 has shards of the weights; a part that is computed again would

@@ -91,8 +91,10 @@ class CapturedUpdater(Updater):
         try:
             return _Graphs(self, batch.to(self._device))
         except RuntimeError as error:
-            reason = str(error).strip().splitlines()[0]
-            out_of_memory = is_out_of_memory(error)
+            # The end of a broken capture raises an error of its own.
+            cause = error.__context__ or error
+            reason = str(cause).strip().splitlines()[0]
+            out_of_memory = is_out_of_memory(error) or is_out_of_memory(cause)
         torch.cuda.synchronize(self._device)
         generator.graphsafe_set_state(state)
         self.optimizer.zero_grad(set_to_none=True)

@@ -46,7 +46,9 @@ def use_compiler_cache(config: Config) -> None:
 
 
 def _mark(config: Config) -> Path:
-    """The file whose presence says that the compiler's cache has the code for this network and batch."""
+    """The file whose presence says that a network like this was compiled, so the compiler's cache probably
+    has the code.
+    """
     train = config.train
     facts = config.model.model_dump_json(), train.batch_tokens, train.micro_batch_tokens, train.precision
     versions = torch.__version__, torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"

@@ -244,8 +244,9 @@ class Updater:
         """
         largest = max(batches, key=lambda batch: batch.num_positions)
         if len(largest.src) == 1:
+            one = "row" if largest.packing else "sentence"
             raise WorkError(
-                f"the {self._device} has not enough memory for one sentence of {largest.num_positions:,} "
+                f"the {self._device} has not enough memory for one {one} of {largest.num_positions:,} "
                 "positions; train under another name with a lower data.max_length or a smaller model"
             )
         return largest.num_positions
