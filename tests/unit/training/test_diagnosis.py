@@ -30,7 +30,7 @@ def config(*settings):
         ),
         (["train.max_updates=500", "train.schedule=cosine"], "(500) and start over, as the schedule ends"),
         (["train.max_epochs=5"], "raise train.max_epochs (5), and train.max_updates if it is less, and"),
-        (["train.max_updates=900", "train.patience=30"], "raise train.max_updates (900) and run the same"),
+        (["train.max_updates=900", "train.patience=30"], "raise train.max_updates (900) and start over"),
     ],
 )
 def test_a_loss_that_still_fell_names_what_ended_the_training(settings, advice):
