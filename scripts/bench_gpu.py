@@ -119,7 +119,9 @@ def sync(device: torch.device) -> None:
 
 
 def flops(shape: str, vocabulary: int, src: float, tgt: float, squares: tuple[float, float, float]) -> float:
-    """Of an update of `src` and `tgt` real tokens; `squares` are the sums over sentences of S², T², S T."""
+    """The operations of an update of `src` and `tgt` real tokens; `squares` are the sums over its sentences
+    of S², T² and S T.
+    """
     D, FF, _, L, _ = SHAPES[shape]
     encoder = L * (4 * D * D + 2 * D * FF + 2 * D * D)  # keys and values of the memory, too
     decoder = L * (6 * D * D + 2 * D * FF) + vocabulary * D

@@ -23,7 +23,7 @@ def updater_of(kind, device, dtype=torch.float32, compiled=False, micro_batch_to
 
 
 def batch(seed):
-    """Of one shape, whatever the seed."""
+    """A batch whose shape does not depend on the seed."""
     return packed_batch_of(pairs(24, seed), num_rows=32)
 
 
@@ -38,20 +38,20 @@ def trained(updater, updates=6, batches=1):
 @pytest.mark.parametrize("optimizer", ["adamw", "adam", "muon"])
 @pytest.mark.parametrize("settings", [{}, {"batches": 3}, {"micro_batch_tokens": 300}], ids=str)
 def test_captured_updates_are_the_usual_ones(cuda, optimizer, settings):
-    """Also their dropout, and the random state that they leave: a resumed run goes on with the same."""
+    """Also their dropout, and the random state after them, which a resumed run continues with."""
     batches, micro = settings.get("batches", 1), settings.get("micro_batch_tokens", 0)
-    found = []
+    trainings = []
     for kind in (Updater, CapturedUpdater):
         run = updater_of(kind, cuda, micro_batch_tokens=micro, optimizer=optimizer)
-        found.append((*trained(run, batches=batches), torch.cuda.get_rng_state()))
+        trainings.append((*trained(run, batches=batches), torch.cuda.get_rng_state()))
     assert run._graphs is not None
-    for usual, captured in zip(found[0][0], found[1][0]):
+    for usual, captured in zip(trainings[0][0], trainings[1][0]):
         assert captured.num_tokens == usual.num_tokens
         assert captured.loss == pytest.approx(usual.loss, rel=1e-4)
         assert captured.grad_norm == pytest.approx(usual.grad_norm, rel=1e-3)
-    for usual, captured in zip(found[0][1], found[1][1]):
+    for usual, captured in zip(trainings[0][1], trainings[1][1]):
         torch.testing.assert_close(captured, usual, atol=2e-3 if optimizer == "muon" else 1e-4, rtol=1e-3)
-    assert torch.equal(found[0][2], found[1][2])
+    assert torch.equal(trainings[0][2], trainings[1][2])
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
@@ -89,15 +89,15 @@ def test_an_update_that_is_not_finite_changes_nothing(cuda):
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 def test_captured_and_compiled_updates_learn_as_usual_ones(cuda, optimizer):
     torch._dynamo.reset()
-    found = []
+    ratios = []
     for compiled in (False, True):
         run = updater_of(CapturedUpdater, cuda, torch.bfloat16, compiled, optimizer=optimizer)
         results = [run.update([batch(0)], 0.01).result() for _ in range(60)]
         assert run._graphs is not None
-        found.append(results[-1].loss / results[0].loss)
+        ratios.append(results[-1].loss / results[0].loss)
     torch._dynamo.reset()
-    assert max(found) < 0.7
-    assert found[1] == pytest.approx(found[0], rel=0.1)
+    assert max(ratios) < 0.7
+    assert ratios[1] == pytest.approx(ratios[0], rel=0.1)
 
 
 def test_what_cannot_be_captured_is_computed_as_usual(cuda, monkeypatch, capsys):
@@ -125,7 +125,7 @@ def test_too_little_memory_for_a_graph_halves_the_batch(cuda, monkeypatch, capsy
 
     monkeypatch.setattr(captured_module, "_Graphs", scarce)
     run = updater_of(CapturedUpdater, cuda)
-    found, _ = trained(run, updates=9)
+    halved, _ = trained(run, updates=9)
     expected, _ = trained(updater_of(Updater, cuda), updates=9)
     assert run._graphs is not None and run._graphs.batch.src.size(0) == 16
-    assert [r.num_tokens for r in found] == [r.num_tokens for r in expected]
+    assert [r.num_tokens for r in halved] == [r.num_tokens for r in expected]

@@ -30,8 +30,8 @@ Translate = Callable[[Engine, slice], list[Any]]
 
 
 def num_workers(engine: Engine, num_lines: int) -> int:
-    """How many processes pay for these lines; 0 if none does. Neither a thread beside others, as in a
-    server, nor a process that may have no children can fork; on a CPU and on MPS there is no need.
+    """The number of processes that save time for these lines; 0 where none may be started: in a thread, as a
+    server's are, in a process that may have no children, on a CPU, and where there is no CUDA.
     """
     is_alone = current_thread() is main_thread() and not multiprocessing.current_process().daemon
     if num_lines < _LEAST_LINES or not is_alone or engine.is_on_cpu or sys.platform != "linux":
@@ -104,13 +104,13 @@ def _answer(engine: Engine, asking: dict[Connection, tuple[str, Any]]) -> None:
         alike = [(pipe, value[0]) for pipe, value in searches if value[1:] == (settings, n_best)]
         searches = [search for search in searches if search[1][1:] != (settings, n_best)]
         owners = [(pipe, i) for pipe, requests in alike for i in range(len(requests))]
-        found: dict[Connection, list[tuple[int, list[Hypothesis]]]] = {pipe: [] for pipe, _ in alike}
+        results: dict[Connection, list[tuple[int, list[Hypothesis]]]] = {pipe: [] for pipe, _ in alike}
         all_requests = [request for _, requests in alike for request in requests]
         for number, hypotheses in engine.search(all_requests, settings, n_best):
             pipe, i = owners[number]
-            found[pipe].append((i, hypotheses))
-        for pipe, own in found.items():
-            _send(pipe, own)
+            results[pipe].append((i, hypotheses))
+        for pipe, of_pipe in results.items():
+            _send(pipe, of_pipe)
 
 
 class _AskingEngine:
@@ -150,7 +150,7 @@ def _work(
     answer: tuple[str, Any]
     try:
         answer = "done", translate(_AskingEngine(engine, pipe), lines)
-    except EOFError:  # the parent has ended
+    except (EOFError, ConnectionError):  # the parent has ended
         return
     except UserError as error:
         answer = "error", error

@@ -41,7 +41,7 @@ def pairs(tmp_path: Path) -> EncodedPairs:
 def sentences(batch):
     """The (source, target) pairs of a packed batch, EOS left out, and what they must look like."""
     src_numbers, src_positions, tgt_numbers, tgt_positions = batch.packing
-    found = []
+    pairs = []
     for row in range(len(batch.src)):
         assert int(src_numbers[row].max()) == int(tgt_numbers[row].max())
         for number in range(1, int(src_numbers[row].max()) + 1):
@@ -52,11 +52,11 @@ def sentences(batch):
             assert tgt_positions[row, to].tolist() == list(range(len(to)))
             assert src[-1] == EOS and written[-1] == EOS and given[0] == BOS
             assert torch.equal(given[1:], written[:-1])
-            found.append((tuple(src[:-1].tolist()), tuple(written[:-1].tolist())))
+            pairs.append((tuple(src[:-1].tolist()), tuple(written[:-1].tolist())))
         for ids in (batch.tgt_in, batch.tgt_out):
             assert (ids[row][tgt_numbers[row] == 0] == PAD).all()
         assert (batch.src[row][src_numbers[row] == 0] == PAD).all()
-    return found
+    return pairs
 
 
 def epoch(batches):
@@ -129,9 +129,9 @@ def test_pairs_as_long_as_a_row_have_one_of_their_own():
 
 def test_weights_of_corpora_are_kept(pairs):
     batches = TrainingBatches(pairs, 1024, 1, mixture=Mixture([1000, 200], [1.0, 3.0], seed=1), longest=64)
-    found = [pair for batch in epoch(batches) for pair in sentences(batch)]
+    of_epoch = [pair for batch in epoch(batches) for pair in sentences(batch)]
     rows = [(tuple(pairs.src(i).tolist()), tuple(pairs.tgt(i).tolist())) for i in (0, 999, 1000)]
-    assert [found.count(row) for row in rows] == [1, 1, 3]
+    assert [of_epoch.count(row) for row in rows] == [1, 1, 3]
 
 
 def test_ranks_share_an_update_in_batches_of_one_shape(pairs):
@@ -143,8 +143,8 @@ def test_ranks_share_an_update_in_batches_of_one_shape(pairs):
         shares = [batches.next_update() for batches in ranks]
         assert [len(share) for share in shares] == [2, 2, 2]
         assert len({batch.src.shape for share in shares for batch in share}) == 1
-        found = [pair for share in shares for batch in share for pair in sentences(batch)]
-        assert sorted(found) == sorted(sentences(whole))
+        of_epoch = [pair for share in shares for batch in share for pair in sentences(batch)]
+        assert sorted(of_epoch) == sorted(sentences(whole))
         assert sum(batch.num_tokens for share in shares for batch in share) == whole.num_tokens
 
 
@@ -185,15 +185,15 @@ def test_rows_are_gathered_as_they_are_read_one_by_one(pairs):
 
 
 def test_a_process_makes_the_same_batches_and_resumes(pairs):
-    found = []
+    sources = []
     for own_process in (False, True):
         batches = BatchPrefetcher(TrainingBatches(pairs, 1024, 1, longest=64), 2, CPU, own_process)
         made = [batches.next_update() for _ in range(3)]
         batches.load_state_dict(batches.state_dict())
         made.append(batches.next_update())
-        found.append((made, batches.state_dict(), batches.epochs))
+        sources.append((made, batches.state_dict(), batches.epochs))
         batches.close()
-    (here, *position), (there, *position_there) = found
+    (here, *position), (there, *position_there) = sources
     assert position == position_there
     for update, other in zip(here, there):
         for batch, same in zip(update, other):

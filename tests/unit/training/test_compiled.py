@@ -60,16 +60,18 @@ def test_one_compilation_serves_all_layers_of_a_kind():
         tiny_model(num_encoder_layers=3, num_decoder_layers=2, position="rotary", norm="post"),
         packed_batch_of(pairs(13)),
     )
-    found = []
+    losses_and_gradients = []
     for compiled in (False, True):
         objective = Objective(network, 0.1, compiled)
         for _ in range(2):
             network.zero_grad()
             loss, nll = objective(batch)
             loss.backward()
-        found.append([loss, nll, *(parameter.grad.clone() for parameter in network.parameters())])
+        losses_and_gradients.append(
+            [loss, nll, *(parameter.grad.clone() for parameter in network.parameters())]
+        )
     assert counters["stats"]["unique_graphs"] == 3
     assert all("forward" not in vars(layer) for layer in network.blocks)
-    for plain, fused in zip(*found):
+    for plain, fused in zip(*losses_and_gradients):
         torch.testing.assert_close(fused, plain, rtol=1e-4, atol=1e-4)
     torch._dynamo.reset()

@@ -29,21 +29,21 @@ KINDS = [
 @pytest.mark.parametrize("settings", KINDS, ids=str)
 def test_packed_sentences_have_the_loss_and_the_gradients_of_padded_ones(settings):
     model, rows = tiny_model(**settings).double(), pairs(13)
-    found = []
+    losses_and_gradients = []
     for batch in (batch_of(rows), packed_batch_of(rows), packed_batch_of(rows, num_rows=12)):
         model.zero_grad()
         loss, nll = Objective(model, 0.1)(batch)
         loss.backward()
-        found.append([loss, nll, *(parameter.grad for parameter in model.parameters())])
+        losses_and_gradients.append([loss, nll, *(parameter.grad for parameter in model.parameters())])
         model.zero_grad(set_to_none=True)
     # Rotations, other scores and the sum for a bias of the output are computed in float32.
     is_rough = settings.get("position") == "rotary" or "output_bias" in settings
     is_rough |= "score" in settings.get("attention", {})
     tolerance = 1e-5 if is_rough else 1e-12
-    for packed in found[1:]:
-        for value, expected in zip(packed[:2], found[0][:2]):  # summed in float32
+    for packed in losses_and_gradients[1:]:
+        for value, expected in zip(packed[:2], losses_and_gradients[0][:2]):  # summed in float32
             assert value.item() == pytest.approx(expected.item(), rel=1e-6)
-        for value, expected in zip(packed[2:], found[0][2:]):
+        for value, expected in zip(packed[2:], losses_and_gradients[0][2:]):
             torch.testing.assert_close(value, expected, rtol=tolerance, atol=tolerance)
 
 

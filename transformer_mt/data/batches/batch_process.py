@@ -1,5 +1,5 @@
-"""Batches made in a process of its own: segmenting words anew holds Python's lock, for which the thread that
-starts a GPU's work would wait.
+"""Batches made in another process: BPE-dropout segments words in Python, and the thread that starts a GPU's
+work would wait for Python's lock.
 """
 
 import atexit

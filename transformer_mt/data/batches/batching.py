@@ -86,8 +86,8 @@ class Batch:
     links: Links | None = None
     """What stands for what; None where it is not known."""
     packing: tuple[Tensor, ...] | None = None
-    """Of packed batches (packing.py), whose rows hold several sentences each: the fields of
-    `model.masks.Packing`.
+    """The fields of `model.masks.Packing`, for rows that hold several sentences each (packing.py); None where
+    each has one.
     """
 
     @property
@@ -321,14 +321,14 @@ class TrainingBatches:
         return self._make(mine).split(self._batch_tokens)
 
     def _packed_share(self, plan: np.ndarray, shape: RowShape) -> list[Batch]:
-        """Every so-manieth row of an update, in batches of at most `batch_tokens`: as many, and of the same
-        shape, on each rank.
+        """This rank's rows of an update, in batches of at most `batch_tokens`: the same number on each rank,
+        all of one shape.
         """
         row, pairs = plan.T
-        mine = row % self._num_ranks == self._rank
+        is_ours = row % self._num_ranks == self._rank
         shape = replace(shape, rows=-(-shape.rows // self._num_ranks))
-        if mine.any():
-            share = self._packed(row[mine] // self._num_ranks, pairs[mine], shape)
+        if is_ours.any():
+            share = self._packed(row[is_ours] // self._num_ranks, pairs[is_ours], shape)
         else:  # fewer rows than ranks: this one computes without adding anything
             share = self._packed(0 * row[:1], pairs[:1], shape).idle()
         return share.split(max(self._batch_tokens, shape.longest))

@@ -105,8 +105,8 @@ class EncodedPairs:
         return (chunk[side] for chunk in self._chunks)
 
     def gathered(self, side: int, rows: np.ndarray) -> Column:
-        """The ids of the sources (0) or targets (1) of some rows, without a loop over rows or chunks: it
-        holds Python's lock for a moment only.
+        """The ids of the sources (0) or targets (1) of some rows, without a loop over rows or chunks, which
+        would hold Python's lock.
         """
         chunk = np.searchsorted(self._first_rows, rows, "right") - 1
         file, offsets_at, values_at = self._addresses[chunk][:, [0, 1 + 2 * side, 2 + 2 * side]].T
@@ -114,15 +114,15 @@ class EncodedPairs:
         offsets, ends = np.zeros(len(rows) + 1, np.int64), np.zeros(len(rows), np.int64)
         starts = np.zeros(len(rows), np.int64)
         for number in np.unique(file):
-            mine, numbers = file == number, self._files[number]
-            starts[mine], ends[mine] = numbers[offsets_at[mine]], numbers[offsets_at[mine] + 1]
+            is_here, numbers = file == number, self._files[number]
+            starts[is_here], ends[is_here] = (numbers[offsets_at[is_here] + i] for i in (0, 1))
         lengths = ends - starts
         np.cumsum(lengths, out=offsets[1:])
         index = np.repeat(values_at + starts - offsets[:-1], lengths) + np.arange(offsets[-1])
         values, files = np.empty(offsets[-1], np.int32), np.repeat(file, lengths)
         for number in np.unique(file):
-            mine = files == number
-            values[mine] = self._files[number][index[mine]]
+            is_here = files == number
+            values[is_here] = self._files[number][index[is_here]]
         return Column(offsets, values)
 
     def _row(self, side: int, i: int) -> np.ndarray:

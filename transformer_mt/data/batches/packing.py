@@ -84,8 +84,7 @@ def packed_rows(src_lengths: np.ndarray, tgt_lengths: np.ndarray, shape: RowShap
     """The row of each pair, counted from 0; no row is over-full on either side.
 
     In rounds, the largest pairs that are left go one each to the emptiest rows, whose sums so become alike;
-    among neighbours in size, pairs with more target go to rows with more room for target. It takes about
-    0.1 microseconds a pair.
+    among neighbours in size, pairs with more target go to rows with more room for target.
     """
     src, tgt = src_lengths.astype(np.int64), tgt_lengths.astype(np.int64)
     assert src.max(initial=0) <= shape.src and tgt.max(initial=0) <= shape.tgt, "a pair is longer than a row"

@@ -176,15 +176,17 @@ class _Planner:
         if memory.state_bytes > self.available:
             yield Change("model.d_model", "the model does not fit: smaller, or more devices")
             return
-        fitting = self._fitting_tokens(memory, peak, pass_tokens)
         if peak > self.available:
-            if fitting:
+            if fitting := self._fitting_tokens(memory, peak, pass_tokens):
                 yield Change(f"train.micro_batch_tokens={fitting}", "fits the memory, with the same updates")
             elif not train.activation_checkpointing:
                 yield Change("train.activation_checkpointing=true", "one sentence does not fit the memory")
             else:
                 yield Change("data.max_length", "one sentence does not fit the memory: shorter ones may")
-        elif pass_tokens < update_tokens and fitting >= 2 * pass_tokens:
+        elif (
+            pass_tokens < update_tokens
+            and (fitting := self._fitting_tokens(memory, peak, pass_tokens)) >= 2 * pass_tokens
+        ):
             tokens = min(fitting, update_tokens)
             now, then = (-(-update_tokens // size) for size in (pass_tokens, tokens))
             fewer = f"fits the memory; the {now} passes of an update become {then}"
