@@ -5,6 +5,7 @@ search. The other processes are forks: they have the translator already, and non
 They divide the lines among them, and this process searches for all of them at once.
 """
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -145,6 +146,7 @@ def _work(
 ) -> None:
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):  # sent to a terminal's whole group of processes
         signal.signal(getattr(signal, name), signal.SIG_IGN)
+    gc.freeze()  # the parent's tensors on the GPU are not to be freed here
     for other in others:  # so that the end of the parent ends a wait for it
         other.close()
     answer: tuple[str, Any]

@@ -3,6 +3,7 @@ work would wait for Python's lock.
 """
 
 import atexit
+import gc
 import multiprocessing
 import os
 import signal
@@ -52,6 +53,7 @@ class BatchProcess:
 
 
 def _make(batches: TrainingBatches, accumulate: int, sender: Connection, receiver: Connection) -> None:
+    gc.freeze()  # the parent's tensors on the GPU are not to be freed here
     receiver.close()  # so that the end of the parent ends a wait for it
     for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1"):  # sent to a terminal's whole group of processes
         signal.signal(getattr(signal, name), signal.SIG_IGN)
