@@ -23,7 +23,7 @@ setup: $(VENV)/ready ## build .venv
 
 $(VENV)/ready: constraints.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[plot,ctranslate2,huggingface,argos,serve,clean,metrics,alignment,memory,documents,tensorboard,completion,docs,dev]'
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[plot,ctranslate2,huggingface,argos,serve,clean,metrics,alignment,documents,tensorboard,completion,docs,dev]'
 	@touch $@
 
 demo: setup ## train on the built-in toy language, score, translate three sentences: minutes on two cores

@@ -38,7 +38,7 @@ ALLOWED = {
     "data.alignment": {"text"},
     "data.preparation": {
         "config", "config.parts", "data.alignment", "data.batches", "data.cleaning", "data.corpora",
-        "data.vocabulary", "memories", "text",
+        "data.vocabulary", "text",
     },
     "model": {"model.kernels"},
     "model.kernels": set(),
@@ -48,8 +48,8 @@ ALLOWED = {
     "layouts": {"config", "model"},
     "importing": {"config", "data.corpora", "data.vocabulary", "layouts", "model.build", "runs", "text"},
     "translation": {
-        "config", "config.parts", "data.vocabulary", "importing", "memories", "model", "runs", "search",
-        "terms", "text", "translation.engines",
+        "config", "data.vocabulary", "importing", "memories", "model", "runs", "search", "terms", "text",
+        "translation.engines",
     },
     "translation.engines": {"config", "data.vocabulary", "model", "model.build", "runs", "search", "text"},
     "language_models": {
@@ -62,8 +62,8 @@ ALLOWED = {
     "documents.plain": {"documents.markup"},
     "documents.subtitles": {"documents.markup", "text", "translation"},
     "documents": {
-        "documents.markup", "documents.office", "documents.plain", "documents.strings",
-        "documents.subtitles", "text", "translation",
+        "documents.markup", "documents.office", "documents.plain", "documents.strings", "documents.subtitles",
+        "text", "translation",
     },
     "evaluation": {"config", "data.corpora", "runs", "terms", "text", "translation"},
     "training.parallel": {"config"},
@@ -78,9 +78,8 @@ ALLOWED = {
     },
     "training": {
         "config", "config.parts", "data.alignment", "data.batches", "data.cleaning", "data.corpora",
-        "data.preparation", "data.vocabulary", "evaluation", "language_models", "memories", "model", "runs",
-        "terms", "text", "training.parallel", "training.reporting", "training.state", "training.update",
-        "translation",
+        "data.preparation", "data.vocabulary", "evaluation", "language_models", "model", "runs", "terms",
+        "text", "training.parallel", "training.reporting", "training.state", "training.update", "translation",
     },
     "training.planning": {
         "config", "data.batches", "data.preparation", "model.build", "model.kernels", "runs", "training",
@@ -100,8 +99,7 @@ ALLOWED = {
     },
     "experiments": {
         "config", "config.parts", "data.cleaning", "data.corpora", "data.preparation", "evaluation", "export",
-        "importing", "runs", "text", "training", "training.parallel", "translation",
-        "translation.engines",
+        "importing", "runs", "text", "training", "training.parallel", "translation", "translation.engines",
     },
     "serving": {
         "config", "documents", "documents.markup", "search", "terms", "text", "translation",
@@ -112,10 +110,7 @@ ALLOWED = {
         "config", "config.parts", "data.corpora", "evaluation", "export", "importing", "memories", "runs",
         "terms", "text", "training.parallel", "translation", "translation.engines",
     },
-    "cli.translating": {
-        "cli.options", "documents", "importing", "memories", "runs",
-        "text", "translation",
-    },
+    "cli.translating": {"cli.options", "documents", "importing", "memories", "runs", "text", "translation"},
     "cli": {
         "cli.options", "cli.translating", "config", "config.parts", "data.corpora", "data.preparation",
         "documents", "evaluation", "experiments", "export", "importing", "inspection", "language_models",

@@ -102,7 +102,7 @@ def _translate(arguments: argparse.Namespace) -> int:
         translator.check(options)
         prefixes = _prefixes(arguments)
         done = _lines_done(arguments, translator) if arguments.resume else 0
-        work = _work(chunks, prefixes, arguments, done, translator.reads_before)
+        work = _work(chunks, prefixes, arguments, done)
         if has_ranks():
             from transformer_mt.training.parallel.distributed import refuse_lost_rank
 
@@ -160,29 +160,19 @@ class Task(NamedTuple):
     """The number of the first line that is translated."""
     lines: list[str]
     prefixes: list[str] | None
-    lines_before: int
-    """So many of the first lines are only read before the others."""
-    documents: list[int] | None
 
     def options(self, options: "Options") -> "Options":
         """The options of the call, for these lines."""
-        return replace(
-            options, prefixes=self.prefixes, documents=self.documents, lines_before=self.lines_before
-        )
+        return replace(options, prefixes=self.prefixes)
 
 
 def _work(
-    chunks: Iterator[list[bytes]],
-    prefixes: Iterator[str] | None,
-    arguments: argparse.Namespace,
-    done: int,
-    reads_before: int,
+    chunks: Iterator[list[bytes]], prefixes: Iterator[str] | None, arguments: argparse.Namespace, done: int
 ) -> Iterator[Task]:
-    """The lines after the first `done`, each with as many before it as the model reads."""
-    from transformer_mt.text.documents import documents_of, end_of_document
+    """The lines after the first `done`."""
     from transformer_mt.text.lines import refuse_binary
 
-    first, before = 1, list[str]()
+    first = 1
     for chunk in chunks:
         refuse_binary(chunk, first, arguments.input or "standard input")
         lines = [_decode(line, number) for number, line in enumerate(chunk, start=first)]
@@ -193,14 +183,10 @@ def _work(
                 f"{first + own.index(None) - 1}"
             )
         skipped = min(max(0, done - first + 1), len(lines))
-        read = end_of_document([*before, *lines[:skipped]], reads_before)
-        before = end_of_document([*before, *lines], reads_before)
         first += len(lines)
         if skipped < len(lines):
-            rest = None if own is None else [*[""] * len(read), *(prefix or "" for prefix in own[skipped:])]
-            together = [*read, *lines[skipped:]]
-            documents = documents_of(together) if reads_before else None
-            yield Task(first - len(lines) + skipped, together, rest, len(read), documents)
+            rest = None if own is None else [prefix or "" for prefix in own[skipped:]]
+            yield Task(first - len(lines) + skipped, lines[skipped:], rest)
     if arguments.prefixes and prefixes is not None and next(prefixes, None) is not None:
         raise InputError(
             f"{arguments.prefixes}: must have one prefix per input line, but has more than {first - 1}"
@@ -313,17 +299,15 @@ def _with_ranks(
     files: ExitStack,
 ) -> None:
     """Under torchrun rank 0 reads and writes; each rank translates its share of the lines."""
-    from transformer_mt.translation.context import part_of
-
     ranks = join_ranks(translator)
     if ranks.is_rank_zero:  # before the output is opened, which empties it: the input may be no text
         work = chain([task] if (task := next(work, None)) else [], work)
     output = _open_output(arguments, translator, files) if ranks.is_rank_zero else None
     while sent := ranks.broadcast(next(work, None) if ranks.is_rank_zero else None):
         task = Task(*sent)
-        shares = ranks.share(len(task.lines) - task.lines_before)
-        lines, own = part_of(task.lines, task.options(options), shares, translator.reads_before)
-        results = enumerate(translator.stream(lines, own), start=task.first + shares.start)
+        share = ranks.share(len(task.lines))
+        lines, own = task.lines[share.start : share.stop], task.options(options).of_lines(share)
+        results = enumerate(translator.stream(lines, own), start=task.first + share.start)
         mine = [(number, _format(number, result, arguments), result.problems) for number, result in results]
         everyones = ranks.gather(mine)
         if output is not None:

@@ -18,10 +18,6 @@ class AugmentConfig(Section):
     """Both sides without the mark at their end, or with two or three of it."""
     typos: Probability = 0.0
     """The source with misspelled words."""
-    concat: Probability = 0.0
-    """Another pair on the same line."""
-    placeholders: Probability = 0.0
-    """A number, web address or tag at the same end of both sides: it must pass through."""
 
     @model_validator(mode="after")
     def _one_case(self) -> "AugmentConfig":

@@ -97,34 +97,16 @@ class Config(Section):
         return self
 
     @model_validator(mode="after")
-    def _terms_and_memories_fit(self) -> "Config":
-        for key in ("terms", "memory"):
-            if not getattr(self.data, key).share:
-                if getattr(self.data, key).file:
-                    raise ValueError(f"data.{key}.file must be left out with data.{key}.share: 0")
-                continue
-            if not (self.tokenizer.shared or self.init_from):
-                raise ValueError(f"tokenizer.shared must be true with data.{key}.share, but is false")
-            if "translation" not in self.data.objectives:
-                raise ValueError(f"data.{key}.share must be 0 without training corpora of translations")
-        return self
-
-    @model_validator(mode="after")
-    def _context_fits(self) -> "Config":
-        data = self.data
-        if not data.context.is_on:
+    def _terms_fit(self) -> "Config":
+        terms = self.data.terms
+        if not terms.share:
+            if terms.file:
+                raise ValueError("data.terms.file must be left out with data.terms.share: 0")
             return self
         if not (self.tokenizer.shared or self.init_from):
-            raise ValueError("tokenizer.shared must be true with data.context.sentences, but is false")
-        if not any(entry.documents for entry in data.entries):
-            raise ValueError(
-                "data.context.sentences must be 1 unless a training corpus has the key documents, which says "
-                "where its documents end"
-            )
-        if data.language_pieces == "both":
-            raise ValueError("data.language_pieces must be auto, true or false with data.context.sentences")
-        if self.train.guided_alignment.weight:
-            raise ValueError("train.guided_alignment.weight must be 0 with data.context.sentences")
+            raise ValueError("tokenizer.shared must be true with data.terms.share, but is false")
+        if "translation" not in self.data.objectives:
+            raise ValueError("data.terms.share must be 0 without training corpora of translations")
         return self
 
     @model_validator(mode="after")

@@ -5,10 +5,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from transformer_mt.config.augment import AugmentConfig
-from transformer_mt.config.parts.context import SENTENCE, ContextConfig
 from transformer_mt.config.parts.filter import FilterConfig
 from transformer_mt.config.parts.language import Language
-from transformer_mt.config.parts.memory import MEMORY, MemoryConfig
 from transformer_mt.config.parts.objective import MASK, OF_TEXT, Objective, label_piece
 from transformer_mt.config.parts.section import Changeable, Location, Positive, Section
 from transformer_mt.config.parts.terms import AS, TERM, TERM_END, TermsConfig
@@ -94,10 +92,6 @@ class DataConfig(Section):
     """Changes of training pairs to how people also write."""
     terms: TermsConfig = TermsConfig()
     """Terms of a glossary in training."""
-    memory: MemoryConfig = MemoryConfig()
-    """Translations of similar sources in training."""
-    context: ContextConfig = ContextConfig()
-    """Sentences with those before them, of corpora with `documents`."""
     denoise: DenoiseConfig = DenoiseConfig()
     """The noise of corpora with objective: denoise."""
     masked_lm: MaskedLmConfig = MaskedLmConfig()
@@ -340,10 +334,8 @@ class DataConfig(Section):
 
     @property
     def pieces_inside(self) -> list[str]:
-        """The control pieces inside texts: of terms, before similar translations, and between sentences."""
-        terms = [TERM, AS, TERM_END] if self.terms.share else []
-        memory, context = [MEMORY] * bool(self.memory.share), [SENTENCE] * self.context.is_on
-        return [*terms, *memory, *context]
+        """The control pieces inside texts, around terms."""
+        return [TERM, AS, TERM_END] if self.terms.share else []
 
     @property
     def all_labels(self) -> list[str]:

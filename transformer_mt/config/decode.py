@@ -59,8 +59,6 @@ class DecodeConfig(Section):
     """Translate each sentence of a line by itself; auto: unless a fifth of the training sources had several
     sentences.
     """
-    context: Annotated[bool, Mark.AFFECTS_SCORES] = True
-    """Translate each sentence with those before it in its document, by a model with `data.context`."""
     lowercase_capitals: bool = True
     """Translate sentences in capitals in lower case, and write their translations in capitals."""
     protect_usual: bool = True

@@ -16,13 +16,9 @@ from transformer_mt.config.messages import OVERRIDDEN, is_of_other_member, sente
 from transformer_mt.config.yaml_loader import Loader
 from transformer_mt.errors import InputError
 from transformer_mt.files import missing
-from transformer_mt.messages import say
 
 _WHOLE = (*CORPORA, "init_from", "data.new_languages")
 """Keys that are replaced and not merged: the keys of two kinds of a value are no kind of it."""
-
-_RENAMED = {"tokenizer.sampling": "tokenizer.bpe_dropout"}
-"""Old names of keys; the sections themselves read them."""
 
 Kind = typing.TypeVar("Kind", bound=BaseModel)
 
@@ -57,9 +53,6 @@ def load_yaml(kind: type[Kind], path: str | Path, overrides: list[str] | tuple[s
             "file"
         )
     values.setdefault("name", path.stem)
-    for old, new in _RENAMED.items():
-        if old in where:
-            say(f"{where[old]}: `{old}` is now called `{new}`; the old name is still read")
     try:
         return kind.model_validate(values)
     except ValidationError as error:

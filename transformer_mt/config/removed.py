@@ -2,7 +2,16 @@
 
 from typing import Any
 
-_REMOVED: dict[tuple[str, str], Any] = {("train", "r_drop"): 0.0, ("filter", "model_score"): None}
+_REMOVED: dict[tuple[str, str], Any] = {
+    ("train", "r_drop"): 0.0,
+    ("filter", "model_score"): None,
+    ("data", "memory"): {"share": 0.0, "threshold": 0.6, "file": None},
+    ("data", "context"): {"sentences": 1},
+    ("decode", "context"): True,
+    ("augment", "concat"): 0.0,
+    ("augment", "placeholders"): 0.0,
+    **dict.fromkeys([("train", "documents"), ("valid", "documents"), ("test", "documents")], False),
+}
 """(section, key) and its default: a run that had another value is refused."""
 
 

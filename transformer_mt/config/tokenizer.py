@@ -55,18 +55,6 @@ class TokenizerConfig(Section):
         """The files of `file`."""
         return [self.file] if isinstance(self.file, str) else self.file or []
 
-    @model_validator(mode="before")
-    @classmethod
-    def _read_old_names(cls, values: Any) -> Any:
-        """`sampling` was the name of `bpe_dropout`; `load.py` warns who still writes it."""
-        if not isinstance(values, dict) or "sampling" not in values:
-            return values
-        if "bpe_dropout" in values:
-            raise ValueError(
-                "tokenizer.sampling is the old name of tokenizer.bpe_dropout; give only the new one"
-            )
-        return {("bpe_dropout" if key == "sampling" else key): value for key, value in values.items()}
-
     @model_validator(mode="after")
     def _only_bpe_has_dropout(self) -> "TokenizerConfig":
         if self.bpe_dropout and self.kind != "bpe" and not self.file:

@@ -89,17 +89,13 @@ def translate_pieces(
     """
     texts = [piece for piece in pieces if isinstance(piece, MarkedText)]
     markup = _markup_before(pieces)
-    again = _Again([] if translator.reads_before else texts[done:])
+    repeated = _RepeatedTexts(texts[done:])
     size, start = ChunkSize(), done
     while start < len(texts):
         chunk = texts[start : start + size.next()]
-        before = all_texts(texts[max(0, start - translator.reads_before) : start])
-        parts = [*before, *all_texts(chunk)]
-        patterns = [pattern_of(text, protect) for text in parts]
-        options = Options(
-            align=True, tag=tag, protect=patterns, documents=[0] * len(parts), lines_before=len(before)
-        )
-        results = again.results(parts, translator, options)
+        parts = all_texts(chunk)
+        options = Options(align=True, tag=tag, protect=[pattern_of(text, protect) for text in parts])
+        results = repeated.results(parts, translator, options)
         for i, text in enumerate(chunk, start=start):
             own = list(islice(results, 1 + len(text.inner)))
             pairs = [(result.source, result.translation) for result in own if "unchanged" not in result.flags]
@@ -117,11 +113,11 @@ def translate_pieces(
         yield Part(markup[-1])
 
 
-class _Again:
+class _RepeatedTexts:
     """Translates a text that occurs again, with the same code in it, only once."""
 
     def __init__(self, texts: Sequence[MarkedText]) -> None:
-        """`texts` are those that are still to come; none if each depends on those before it."""
+        """`texts` are those that are still to come."""
         self._left = Counter(map(key_of, all_texts(texts)))
         self._known: dict[_Key, Translation] = {}
 
@@ -129,9 +125,6 @@ class _Again:
         self, parts: Sequence[MarkedText], translator: Translator, options: Options
     ) -> Iterator[Translation]:
         """The results of the parts, in order."""
-        if not self._left:
-            yield from translator.stream([part.text for part in parts], options)
-            return
         keys = list(map(key_of, parts))
         first = {key: i for i, key in reversed(list(enumerate(keys))) if key not in self._known}
         asked = sorted(first.values())
@@ -148,7 +141,7 @@ _Key = tuple[str, tuple[str, ...]]
 
 
 def key_of(text: MarkedText) -> _Key:
-    """The parts of a text that its translation depends on, where it does not depend on other texts."""
+    """The parts of a text that its translation depends on."""
     return text.text, tuple(text.literals())
 
 

@@ -49,21 +49,14 @@ class Fit:
 
 
 def calibrate(
-    translator: Translator,
-    sentences: Sequence[EvaluationSentence],
-    rules: EvaluateConfig,
-    tag: str | None,
-    documents: Sequence[int] | None = None,
+    translator: Translator, sentences: Sequence[EvaluationSentence], rules: EvaluateConfig, tag: str | None
 ) -> Fit | None:
-    """The confidence of the translator's own search; None if there are too few sentences. `documents` are the
-    numbers of their documents.
-    """
+    """The confidence of the translator's own search; None if there are too few sentences."""
     sentences = sentences[:_MOST]
-    documents = documents and documents[: len(sentences)]
     if len(sentences) < LEAST:
         return None
     sources = [src for src, _ in sentences]
-    stream = translator.stream(sources, Options(tag=tag, documents=documents))
+    stream = translator.stream(sources, Options(tag=tag))
     results = list(show_progress(stream, "calibration", len(sources), unit="sentences"))
     (chrf,) = build_metrics(rules, translator.target_lang, ["chrF"])
     references = [targets for _, targets in sentences]

@@ -58,7 +58,7 @@ class Evaluation:
         summary = {
             "corpus": test.corpus, "sentences": len(self.rows), "search": self.search, "scores": scores,
             "decode": self.decode, "tag": self.tag, "languages": self.languages, "weights": self.weights,
-            "results": RESULTS, "documents": test.documents_digest,
+            "results": RESULTS,
         }  # fmt: skip
         try:
             folder.evaluation.mkdir(parents=True, exist_ok=True)
@@ -87,7 +87,7 @@ def evaluate(
     metrics = build_metrics(rules, translator.target_lang)  # before any work
     tag = tag or test.tag
     sources, references = test.sources, test.references
-    stream = translator.stream(sources, Options(tag=tag, documents=test.documents))
+    stream = translator.stream(sources, Options(tag=tag))
     results = list(show_progress(stream, "translating", len(sources), unit="sentences"))
     problems = [
         f"line {number}: {problem}"

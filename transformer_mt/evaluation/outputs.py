@@ -66,13 +66,7 @@ def kept_translations(
     """The translations kept with the model, if these weights alone made them of this test set by this search;
     else None. `usual` are the languages of sets that name none.
     """
-    wanted = {
-        "decode": decode,
-        "tag": test.tag,
-        "weights": weights,
-        "results": RESULTS,
-        "documents": test.documents_digest,
-    }
+    wanted = {"decode": decode, "tag": test.tag, "weights": weights, "results": RESULTS}
     for scores in folder.scores_files():
         rows, facts = folder.translations_file(folder.set_of(scores)), facts_of(scores)
         if not rows.exists() or any(facts.get(key) != value for key, value in wanted.items()):

@@ -57,9 +57,7 @@ def measure(
     for form, sentences in forms(test).items():
         say(f"{test.corpus}, {form}: {len(sentences):,} lines")
         sources, references = [src for src, _ in sentences], [targets for _, targets in sentences]
-        # Where lines are joined, or words stand alone, they are in no documents.
-        documents = test.documents if len(sources) == len(test.sentences) else None
-        results = list(translator.stream(sources, Options(tag=tag, documents=documents)))
+        results = list(translator.stream(sources, Options(tag=tag)))
         translations = [result.translation for result in results]
         scores = corpus_scores(metrics, sources, translations, references) if all(references) else []
         wrong = sum(bool(_COUNTED_FLAGS & set(result.flags)) for result in results)

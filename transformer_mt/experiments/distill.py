@@ -15,7 +15,7 @@ from pathlib import Path
 
 from transformer_mt.config import Config, DataConfig, EvaluateConfig
 from transformer_mt.config.parts.filter import FilterConfig
-from transformer_mt.data.corpora.evaluation_sets import EvaluationSet, read_in_documents
+from transformer_mt.data.corpora.evaluation_sets import EvaluationSet, read_set
 from transformer_mt.data.corpora.file import FileCorpus
 from transformer_mt.data.corpora.kind import Corpus
 from transformer_mt.device import choose_device, keep_freed_memory
@@ -131,11 +131,6 @@ def _check_student(plan: Plan, config: Config) -> None:
             "the student must be what CTranslate2 can run, to become int8: " + "; ".join(reasons)
         )
     check_links(config)
-    if config.data.context.sentences > 1 and not plan.with_references:
-        raise InputError(
-            "data.context.sentences of the student must be 1, as its teacher's translations are in no "
-            "documents, or it must learn from them, too: ", Setting("references"),
-        )  # fmt: skip
 
 
 def _test_set(data: DataConfig) -> EvaluationSet:
@@ -149,8 +144,8 @@ def _test_set(data: DataConfig) -> EvaluationSet:
                 "corpora, which are machine translations"
             )
     name, corpus = ("test", data.test[0]) if data.test else ("valid", data.valid_sets[0])
-    sentences, documents = read_in_documents(corpus, data.languages, None, name)
-    return EvaluationSet(name, corpus.describe(), sentences, corpus.tag, data.languages_of(corpus), documents)
+    sentences = list(read_set(corpus, data.languages, None, name))
+    return EvaluationSet(name, corpus.describe(), sentences, corpus.tag, data.languages_of(corpus))
 
 
 def _more_text(plan: Plan) -> TextSource | None:
@@ -236,7 +231,7 @@ def _distilled_entries(
         languages = data.languages_of(entry)
         text = TextSource.of_corpora(data, [entry])
         columns = _translate(plan, device, text, entry.tag, languages, file, ranks)
-        kept = entry.model_dump(include=set(Corpus.model_fields), exclude={"filter", "reverse", "documents"})
+        kept = entry.model_dump(include=set(Corpus.model_fields), exclude={"filter", "reverse"})
         kept |= {"source_lang": languages[0], "target_lang": languages[1]}
         found.append(FileCorpus(**kept, file=str(file), columns=list(columns), filter=FilterConfig()))
     if more_text is not None:
@@ -287,7 +282,7 @@ def _timed(
     name: str, translator: Translator, test: EvaluationSet, rules: EvaluateConfig, megabytes: float
 ) -> Row:
     """The speed and the scores of the translator, with the test set's tag before each source."""
-    options = Options(tag=_known_tag(test.tag, translator), documents=test.documents)
+    options = Options(tag=_known_tag(test.tag, translator))
     few = range(min(32, len(test.sources)))  # what is done once is not measured
     list(translator.stream([test.sources[i] for i in few], options.of_lines(few)))
     start = time.perf_counter()

@@ -68,12 +68,7 @@ def _facts(corpus: AnySet) -> list[str]:
 def _other_files(config: Config) -> Iterator[Path]:
     """The files that the training reads besides its corpora, its vocabulary and its parent."""
     data = config.data
-    for path in (
-        data.terms.file,
-        data.memory.file,
-        data.new_pieces.text,
-        *config.train.guided_alignment.files,
-    ):
+    for path in (data.terms.file, data.new_pieces.text, *config.train.guided_alignment.files):
         if path is not None:
             yield Path(path)
 

@@ -31,7 +31,6 @@ from transformer_mt.text.hashes import text_key
 from transformer_mt.text.lines import count_lines, cut_to_whole_lines, read_lines
 from transformer_mt.training.parallel.distributed import Ranks
 from transformer_mt.translation.chunk_size import ChunkSize
-from transformer_mt.translation.flags import known_flags
 from transformer_mt.translation.result import Options
 from transformer_mt.translation.translator import Translator
 from transformer_mt.version import RESULTS
@@ -295,7 +294,7 @@ def _rows(part: Path) -> Iterator[Row]:
 def _reason(row: Row, step: SyntheticCorpusTask, rules: Sequence[Rule]) -> str | None:
     """Why the row is no pair to learn from; None if it is one."""
     src, tgt = (row[language].strip() for language in step.languages)
-    if wrong := next((flag for flag in known_flags(row["flags"]) if flag in step.choice.flags), None):
+    if wrong := next((flag for flag in row["flags"] if flag in step.choice.flags), None):
         return str(wrong)
     if not (src and tgt):
         return "no_hypothesis"

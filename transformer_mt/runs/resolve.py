@@ -167,11 +167,8 @@ def with_parent(config: Config, parent: Config) -> Config:
     ]
     if config.tokenizer.file:
         reasons.append("`tokenizer.file` must be left out with init_from, which brings its own vocabulary")
-    if not filled.tokenizer.shared:  # pieces between sentences, and of languages, stand on both sides
-        if filled.data.context.is_on:
-            reasons.append("`data.context.sentences` must be 1 with a parent of two vocabularies")
-        if filled.data.language_pieces == "both":
-            reasons.append("`data.language_pieces` must not be both with a parent of two vocabularies")
+    if not filled.tokenizer.shared and filled.data.language_pieces == "both":
+        reasons.append("`data.language_pieces` must not be both with a parent of two vocabularies")
     if reasons:
         raise InputError("\n".join(reasons))
     return filled

@@ -73,8 +73,6 @@ class Batcher:
         *,
         align: bool = False,
         protect: Protect = None,
-        documents: Sequence[int] | None = None,
-        lines_before: int = 0,
         wishes: Wishes = NO_WISHES,
     ) -> list[Translation]:
         """One Translation per line; what else is given is as in Options. QueueFullError if too many wait; a
@@ -89,9 +87,7 @@ class Batcher:
 
         def work() -> list[Translation]:
             own = translator.with_terms(wishes.terms) if wishes.terms else translator
-            return own.translate(
-                lines, n_best, align=align, protect=protect, documents=documents, lines_before=lines_before
-            )
+            return own.translate(lines, n_best, align=align, protect=protect)
 
         self.lines += len(lines)
         try:

@@ -20,9 +20,8 @@ async def translate_texts(
     """For each text its translation and up to `alternatives` others; each line is translated by itself."""
     lines = [_lines(text) for text in texts]
     every = [line for own in lines for line in own]
-    documents = [number for number, own in enumerate(lines) for _ in own]
     n_best = _n_best(batcher, alternatives)
-    results = iter(await batcher.translate(every, n_best, documents=documents, wishes=wishes))
+    results = iter(await batcher.translate(every, n_best, wishes=wishes))
     of_texts = [_by_rank(list(islice(results, len(own)))) for own in lines]
     return [
         ["\n".join(candidate.translation for candidate in of_rank) for of_rank in ranks] for ranks in of_texts
@@ -50,12 +49,7 @@ async def translate_html(
     patterns = [pattern_of(part) for part in texts]
     n_best = _n_best(batcher, alternatives)
     results = await batcher.translate(
-        [part.text for part in texts],
-        n_best,
-        align=True,
-        protect=patterns,
-        documents=[0] * len(texts),
-        wishes=wishes,
+        [part.text for part in texts], n_best, align=True, protect=patterns, wishes=wishes
     )
     return await asyncio.to_thread(_written, pieces, results)
 
@@ -74,11 +68,9 @@ async def translate_document(
     wishes: Wishes = NO_WISHES,
     progress: Progress = lambda done, of: None,
 ) -> bytes:
-    """The translation of a file. A text that occurs again is translated once, unless it depends on those
-    before it.
-    """
-    every, reads_before = all_texts(document.texts), batcher.translator.reads_before
-    keys = [i if reads_before else key_of(text) for i, text in enumerate(every)]
+    """The translation of a file. A text that occurs again is translated once."""
+    every = all_texts(document.texts)
+    keys = [key_of(text) for text in every]
     first: dict[object, MarkedText] = {}
     for key, text in zip(keys, every):
         first.setdefault(key, text)
@@ -86,13 +78,12 @@ async def translate_document(
     results: list[Translation] = []
     for start in range(0, len(texts), _TEXTS_AT_ONCE):
         progress(start, len(texts))
-        before = min(start, reads_before)
-        part = texts[start - before : start + _TEXTS_AT_ONCE]
+        part = texts[start : start + _TEXTS_AT_ONCE]
         while True:
             try:
                 results += await batcher.translate(
                     [text.text for text in part], align=True, protect=[pattern_of(text) for text in part],
-                    documents=[0] * len(part), lines_before=before, wishes=wishes,
+                    wishes=wishes,
                 )  # fmt: skip
                 break
             except QueueFullError:  # a file waits: what is done of it would be lost
@@ -130,8 +121,7 @@ async def line_details(
     """The facts about the translation of each line. Positions count characters (Unicode code points)."""
     n_best = _n_best(batcher, alternatives)
     lines = _lines(text)
-    documents = [0] * len(lines)
-    results = await batcher.translate(lines, n_best, align=True, documents=documents, wishes=wishes)
+    results = await batcher.translate(lines, n_best, align=True, wishes=wishes)
     # In a thread: the attention of long lines takes longer than other requests should wait.
     return await asyncio.to_thread(lambda: list(map(_line_details, results)))
 

@@ -1,6 +1,5 @@
 """Changes of a pair to how people also write: for `data.augment`, and for a robust evaluation."""
 
-import string
 from random import Random
 from typing import Protocol
 
@@ -69,20 +68,3 @@ class Typos:
 
     def __call__(self, src: str, tgt: str, rng: Random) -> Pair:
         return with_typos(src, rng), tgt
-
-
-class Placeholder:
-    """Something that passes through unchanged, at the same end of both sides: a number, a web address, or
-    what programs put into texts.
-    """
-
-    def __call__(self, src: str, tgt: str, rng: Random) -> Pair:
-        word = "".join(rng.choices(string.ascii_lowercase, k=rng.randint(3, 8)))
-        number = str(rng.randint(2, 10 ** rng.randint(2, 6)))
-        text = rng.choice(
-            [number, f"({number})", f"https://{word}.com/{number}", f"www.{word}.org", f"{{{word}}}",
-             f"<{word}>", f"%{word}%", f"{word}@{word}.net", f"#{number}"]
-        )  # fmt: skip
-        if rng.random() < 0.5:
-            return f"{text} {src}", f"{text} {tgt}"
-        return f"{src} {text}", f"{tgt} {text}"

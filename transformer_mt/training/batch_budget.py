@@ -69,8 +69,6 @@ def find_budget(config: Config, data: PreparedData, device: torch.device) -> int
     limit = free_memory(device)
 
     src_lengths, tgt_lengths = data.train.src_lengths, data.train.tgt_lengths
-    if config.data.context.is_on:
-        src_lengths = tgt_lengths = np.array([config.data.max_length])
 
     def measure(tokens: int) -> int:
         reset_peak(device)

@@ -9,7 +9,6 @@ from transformer_mt.data.alignment.pharaoh import read_links
 from transformer_mt.device import choose_device, choose_precision, use_device
 from transformer_mt.errors import InputError
 from transformer_mt.evaluation.metrics import build_metrics
-from transformer_mt.memories.memory import check_memory
 from transformer_mt.terms.glossary_file import read_glossary
 from transformer_mt.training.parallel.distributed import Ranks
 from transformer_mt.training.reporting.loggers import check_loggers
@@ -32,8 +31,6 @@ def check_early(config: Config, fresh: bool, ranks: Ranks) -> tuple[torch.device
     _check_sets(config)
     if (glossary := config.data.terms.file) is not None:
         read_glossary(glossary, config.data.languages)
-    if (memory := config.data.memory.file) is not None:
-        check_memory(memory, config.data.languages)
     for file in config.train.guided_alignment.files:
         next(read_links(file), None)
     check_loggers(train.loggers)

@@ -180,7 +180,7 @@ def _calibrate(run: Run) -> None:
     valid = translated[0]
     translator = Translator.load(run.folder.path, str(run.device)).for_set(valid.languages)
     sentences = valid.sentences[: run.config.train.validate_sentences]
-    if fit := calibrate(translator, sentences, run.config.evaluate, valid.tag, valid.documents):
+    if fit := calibrate(translator, sentences, run.config.evaluate, valid.tag):
         fit.save(run.folder)
 
 

@@ -22,7 +22,6 @@ from transformer_mt.model.interface import TranslationModel
 from transformer_mt.progress_bar import show_progress
 from transformer_mt.training.parallel.distributed import Ranks
 from transformer_mt.training.update.step import Objective
-from transformer_mt.translation.context import part_of
 from transformer_mt.translation.result import Options, Translation
 from transformer_mt.translation.translator import Translator
 
@@ -104,9 +103,7 @@ def validate(
         own = translator.for_set(valid.languages)
         metrics = build_metrics(config.evaluate, own.target_lang, validation_metrics(config))
         loss = _loss(model, valid, data, config, device, ranks, micro_batch_tokens)
-        documents = valid.documents and valid.documents[: len(sentences)]
-        options = Options(tag=valid.tag, documents=documents)
-        translations = _translate(own, sources, options, ranks)
+        translations = _translate(own, sources, Options(tag=valid.tag), ranks)
         scores = corpus_scores(metrics, sources, translations, references)
         found.append(SetScores(valid.name, loss, scores))
         rows = [(src, targets[0], got) for src, targets, got in zip(sources, references, translations)]
@@ -132,7 +129,7 @@ def _loss(
     micro_batch_tokens: int,
 ) -> float:
     """The loss of one set. WorkError where it is not finite."""
-    changing = of_held_out(config, valid.pairs, valid.objective, data.tokenizer, valid.starts)
+    changing = of_held_out(config, valid.pairs, valid.objective, data.tokenizer)
     batch_tokens = int(config.train.batch_tokens)
     loss = validation_loss(model, valid.pairs, batch_tokens, device, ranks, changing, micro_batch_tokens)
     if len(valid.pairs) and not math.isfinite(loss):
@@ -189,10 +186,10 @@ def mean_of(sets: Sequence[SetScores]) -> SetScores:
 
 def _translate(translator: Translator, sources: Sequence[str], options: Options, ranks: Ranks) -> list[str]:
     """All translations, on each rank."""
-    mine, own = part_of(sources, options, ranks.share(len(sources)), translator.reads_before)
-    results: Iterable[Translation] = translator.stream(mine, own)
+    share = ranks.share(len(sources))
+    results: Iterable[Translation] = translator.stream(sources[share.start : share.stop], options)
     if ranks.is_rank_zero:
-        results = show_progress(results, "validation", len(mine) - own.lines_before, unit="sentences")
+        results = show_progress(results, "validation", len(share), unit="sentences")
     shares = ranks.gather([result.translation for result in results])
     return [translation for share in shares for translation in share]
 

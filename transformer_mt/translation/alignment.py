@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from transformer_mt.config.parts.memory import MEMORY
 from transformer_mt.data.vocabulary.term_pieces import TermPieces
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.text.words import Span, find_words
@@ -78,10 +77,6 @@ def align_segment(
     # After a cut or a tag the attention has fewer or more columns than the text has pieces.
     weights = np.zeros((len(tgt_spans), len(src_spans)), np.float32)
     given = np.asarray(attention, np.float32).reshape(len(tgt), len(src))[:, tags:]
-    memory = tokenizer.control_ids.get(MEMORY)
-    if memory in src:  # what follows is the translation of another text
-        end = src.index(memory)
-        src, given = src[:end], given[:, : end - tags]
     if terms and terms.term in src:
         # What is paid to the translation of a term is shared out among its words.
         given = _folded(given, terms.text_positions(src[tags:]))

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from transformer_mt.text.unsegmented import count_unsegmented
 from transformer_mt.translation.usual_protection import ADDRESS
@@ -13,13 +13,6 @@ CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f]")
 # 1,250 and 1.250 and 1 250: the separator between groups of three digits differs between languages.
 _GROUPED = re.compile(r"(?<![\d.,])\d{1,3}(?:[.,'’ \u00a0\u202f]\d{3})+(?!\d)")
 _NUMBER = re.compile(r"\d+")
-
-_OLD_NAMES = {"none": "no_hypothesis", "cut": "truncated", "apart": "protected_split"}
-
-
-def known_flags(flags: Iterable[str]) -> list[str]:
-    """The flags in a file, which an earlier version may have written under other names."""
-    return [_OLD_NAMES.get(flag, flag) for flag in flags]
 
 
 def control_characters(source: str) -> Iterator[str]:

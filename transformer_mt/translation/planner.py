@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from transformer_mt.config import Config, DecodeConfig
-from transformer_mt.config.parts.memory import MEMORY
 from transformer_mt.data.vocabulary.term_pieces import PieceTerm, TermPieces, pieces_of_span
 from transformer_mt.data.vocabulary.tokenizer import UNK, Tokenizer
 from transformer_mt.errors import InputError
@@ -57,8 +56,6 @@ class Planner:
         is the source and the target language.
         """
         self.tokenizer, self.glossary, self.memory = tokenizer, glossary, memory
-        self._least_similarity = configs[0].data.memory.threshold
-        self._memory_piece = tokenizer.control_ids.get(MEMORY)
         self._term_pieces = TermPieces.of(tokenizer)
         self.source_lang, self.target_lang = direction
         self._is_natural = all(map(is_natural, direction))
@@ -247,19 +244,7 @@ class Planner:
         ]
         if self.glossary:
             units = [self._with_terms(unit, self.glossary, protected) for unit in units]
-        return [self._with_similar(unit, self.memory) for unit in units] if self.memory else units
-
-    def _with_similar(self, unit: Unit, memory: "Memory") -> Unit:
-        """The unit with the translation of a similar text after its source, if the model has learnt to read
-        it and it fits.
-        """
-        if unit.is_fixed or self._memory_piece is None:
-            return unit
-        similar = memory.similar(unit.segment.searched, self._least_similarity)
-        if similar is None:
-            return unit
-        src = [*unit.src, self._memory_piece, *self.tokenizer.encode_src([similar.target])[0]]
-        return replace(unit, src=src) if len(src) < self.max_src_length else unit
+        return units
 
     def _with_terms(self, unit: Unit, glossary: Glossary, protected: ProtectedText | None) -> Unit:
         """The unit with its terms, apart from those in protected text; in its source, too, if the model has

@@ -26,12 +26,6 @@ class Options:
     """A regular expression, or one for each line; what it matches passes through unchanged."""
     tag: str | None = None
     """A tag of the training corpora, put before each sentence."""
-    documents: Sequence[int] | None = None
-    """The number of each line's document, for a model that reads what stands before a sentence; None where
-    each line is a document of its own.
-    """
-    lines_before: int = 0
-    """So many of the first lines are only read before the others, and have no result."""
 
     def check(self, settings: DecodeConfig) -> None:
         """InputError if they do not fit the search or one another."""
@@ -49,11 +43,11 @@ class Options:
 
     def of_lines(self, lines: Sequence[int]) -> "Options":
         """The options of some of the lines."""
-        protect, each = self.protect, (self.prefixes, self.documents)
-        prefixes, documents = (None if values is None else [values[i] for i in lines] for values in each)
+        protect, prefixes = self.protect, self.prefixes
+        prefixes = None if prefixes is None else [prefixes[i] for i in lines]
         if protect and not isinstance(protect, str):
             protect = [protect[i] for i in lines]
-        return replace(self, prefixes=prefixes, protect=protect, documents=documents)  # type: ignore[arg-type]
+        return replace(self, prefixes=prefixes, protect=protect)
 
     def protected(self, lines: int, usual: bool = False) -> list[ProtectedText | None] | None:
         """What is protected in each of the `lines`, with `usual` also addresses, placeholders and the like;

@@ -10,7 +10,6 @@ from transformer_mt.errors import InputError
 from transformer_mt.search.hypothesis import LengthPenalty
 from transformer_mt.text.lines import read_lines
 from transformer_mt.translation.engines.engine import Ids
-from transformer_mt.translation.flags import known_flags
 from transformer_mt.translation.translator import Translator
 
 
@@ -89,7 +88,7 @@ def pairs_of_json(translator: Translator, path: str, most: int) -> Iterator[list
                 source, target, pieces = facts["source"], facts["translation"], facts["tokens"]
                 parts = facts.get("segments") or [{"source": source, "tokens": len(pieces)}]
                 sources, sizes = [part["source"] for part in parts], [int(part["tokens"]) for part in parts]
-                is_split = "protected_split" in known_flags(facts["flags"])
+                is_split = "protected_split" in facts["flags"]
                 strange = [piece for piece in pieces if piece not in ids]
                 damaged = not all(isinstance(text, str) for text in sources)
                 if damaged or (sum(sizes) != len(pieces) and not is_split):

@@ -16,7 +16,6 @@ from transformer_mt.terms.glossary import Glossary, Term
 from transformer_mt.text.languages import is_natural
 from transformer_mt.translation.assembly import each_once, ids_of, line_result
 from transformer_mt.translation.confidence import Calibration
-from transformer_mt.translation.context import ContextWindows, reads_windows
 from transformer_mt.translation.direction import Direction, can_translate, find_direction
 from transformer_mt.translation.engines.choice import export_to_search
 from transformer_mt.translation.engines.engine import Engine, Ids
@@ -133,7 +132,6 @@ class Translator:
         self.planner = Planner(
             self.tokenizer, self._configs, self.engine.max_positions, direction, glossary, memory
         )
-        self._windows = ContextWindows.of_models(self._configs, self.planner)
 
     def encode_src(self, lines: Sequence[str], tag: str | None = None) -> list[Ids]:
         """Piece ids of whole lines, after the control pieces: the target language if the model needs it, and
@@ -270,10 +268,7 @@ class Translator:
         self._second.check(options)
         results = list(self._stream(lines, options, max_length))
         wrong = [i for i, result in enumerate(results) if looks_wrong(result)]
-        # A line is translated again without those before it.
-        numbers = [options.lines_before + i for i in wrong]
-        alone = replace(options.of_lines(numbers), documents=None, lines_before=0)
-        again = self._second.stream([lines[i] for i in numbers], alone, max_length)
+        again = self._second.stream([lines[i] for i in wrong], options.of_lines(wrong), max_length)
         for i, second in zip(wrong, list(again)):
             results[i] = better(results[i], second)
         yield from results
@@ -283,8 +278,7 @@ class Translator:
     ) -> Iterator[Translation] | None:
         """The same by other processes, which divide the lines among them; None where that does not pay."""
         has_own = options.prefixes or not (options.protect is None or isinstance(options.protect, str))
-        needs_others = self.reads_before or options.lines_before or options.documents
-        if isinstance(lines, str) or has_own or needs_others:
+        if isinstance(lines, str) or has_own:
             return None
         count = num_workers(self.engine, len(lines))
 
@@ -314,20 +308,12 @@ class Translator:
             raise InputError(
                 f"there must be one pattern per line ({len(lines)}), but there are {len(protected)}"
             )
-        if options.documents is not None and len(options.documents) != len(lines):
-            raise InputError(
-                f"there must be one document per line ({len(lines)}), but there are {len(options.documents)}"
-            )
         planned = self.planner.lines(lines, options.prefixes, settings, protected, options.tag)
-        windows = self._windows if reads_windows(settings) else None
-        if windows is not None:
-            planned = windows.of_lines(planned, options.documents or range(len(planned)))
-        planned = planned[options.lines_before :]
         units = [unit for line in planned for unit in line.units]
         in_order = LinesInOrder(planned)
         yield from self._results(in_order, options)  # blank lines at the beginning
         lost: list[int] = []
-        search = UnitSearch(self.engine, self.tokenizer, self.planner, settings, options, windows)
+        search = UnitSearch(self.engine, self.tokenizer, self.planner, settings, options)
         for number, translated in search.results(units):
             if translated is None:
                 lost.append(number)
@@ -350,18 +336,11 @@ class Translator:
                 self._is_natural,
                 self.decode.match_ends,
             )
-            if not line.units and options.documents is not None:
-                result = replace(result, problems=[])  # it ends a document
             result = self._with_confidence(result)
             result = self._aligned(result, line) if options.align else result
             if self.decode.match_ends:  # two texts may have become one
                 result = replace(result, n_best=each_once(result.n_best))
             yield result
-
-    @property
-    def reads_before(self) -> int:
-        """How many lines before a line of a document are read with it."""
-        return self._windows.sentences - 1 if self._windows and reads_windows(self.decode) else 0
 
     @property
     def searched(self) -> str:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from transformer_mt.config import DecodeConfig
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
-from transformer_mt.search.hypothesis import Hypothesis, LengthPenalty
+from transformer_mt.search.hypothesis import Hypothesis
 from transformer_mt.terms.glossary import Match
 from transformer_mt.translation.assembly import (
     NOTHING,
@@ -16,8 +16,7 @@ from transformer_mt.translation.assembly import (
     joined,
     merge_candidates,
 )
-from transformer_mt.translation.context import ContextWindows
-from transformer_mt.translation.engines.engine import Engine, Ids, Request
+from transformer_mt.translation.engines.engine import Engine, Request
 from transformer_mt.translation.engines.prompted import cross_attention, token_log_probs
 from transformer_mt.translation.planner import Planner
 from transformer_mt.translation.protected_text import ProtectedText, Span
@@ -27,27 +26,13 @@ from transformer_mt.translation.units import LinesInOrder, TranslatedLine, Trans
 _MOST_REPLACED = 4
 """Terms of a sentence that are written where the words stood that they replace."""
 
-_SCORED_TOGETHER = 64
-"""Windows whose translations are scored in one call."""
-
-_Found = tuple[int, Ids, list[tuple[Hypothesis, Ids]]]
-"""The number of a unit, the source of its window, and hypotheses with the pieces of their last sentences."""
-
 
 class UnitSearch:
     """One search of an engine, with the options of a call."""
 
     def __init__(
-        self,
-        engine: Engine,
-        tokenizer: Tokenizer,
-        planner: Planner,
-        settings: DecodeConfig,
-        options: Options,
-        windows: ContextWindows | None = None,
+        self, engine: Engine, tokenizer: Tokenizer, planner: Planner, settings: DecodeConfig, options: Options
     ) -> None:
-        """`windows` of a model that reads several sentences at a time."""
-        self._windows = windows
         self._engine, self._tokenizer, self._planner = engine, tokenizer, planner
         self._settings, self._options = settings, options
         self._target_lang = planner.target_lang
@@ -73,54 +58,16 @@ class UnitSearch:
         wanted = self._settings.num_hypotheses if several else 1
         incomplete: list[tuple[int, TranslatedUnit]] = []
         may_force = has_terms and self._settings.search == "beam"
-        for number, hypotheses in self._searched(units, wanted):
+        for number, hypotheses in self._engine.search(
+            [unit.request for unit in units], self._settings, wanted
+        ):
             found = self._translated(units[number], hypotheses)
             if found is not None and may_force and self._missing_terms(units[number], found.candidates[0]):
-                # Alone: of a window all sentences would become the translation of this one.
-                incomplete.append((number, replace(found, unit=replace(found.unit, window=None))))
+                incomplete.append((number, found))
             else:
                 yield numbers[number], found
         for number, found in self._with_forced_terms(incomplete):
             yield numbers[number], found
-
-    def _searched(self, units: Sequence[Unit], wanted: int) -> Iterator[tuple[int, list[Hypothesis]]]:
-        """(number, hypotheses) of each unit: with a window what is written for the unit itself. Units whose
-        window was translated into another number of sentences are searched for alone.
-        """
-        found = self._engine.search([unit.request for unit in units], self._settings, wanted)
-        if self._windows is None:
-            yield from found
-            return
-        alone: list[int] = []
-        waiting: list[_Found] = []
-        for number, hypotheses in found:
-            window = units[number].window
-            each = [(h, self._windows.last(h, window.num_before if window else 0)) for h in hypotheses]
-            # The best decides, so that a translation depends on no other line and not on `n_best`.
-            is_divided = bool(each) and each[0][1] is not None
-            own = [(hypothesis, tokens) for hypothesis, tokens in each if is_divided and tokens is not None]
-            if window is None:
-                yield number, [replace(hypothesis, tokens=tokens) for hypothesis, tokens in own]
-            elif own:
-                waiting.append((number, window.src, own))
-                if len(waiting) == _SCORED_TOGETHER:
-                    yield from self._scored(waiting)
-                    waiting = []
-            else:
-                alone.append(number)
-        yield from self._scored(waiting)
-        rest = [replace(units[number], window=None) for number in alone]
-        for i, hypotheses in self._searched(rest, wanted) if rest else ():
-            yield alone[i], hypotheses
-
-    def _scored(self, found: Sequence["_Found"]) -> Iterator[tuple[int, list[Hypothesis]]]:
-        """The last sentences of windows, with their own probability."""
-        pairs = [(src, hypothesis.tokens[:-1]) for _, src, own in found for hypothesis, _ in own]
-        log_probs = iter(token_log_probs(self._engine, self._planner.prompt, pairs) if pairs else [])
-        penalty = LengthPenalty(self._settings.length_penalty, self._settings.length_penalty_form)
-        for number, _, own in found:
-            each = [(tokens, sum(next(log_probs)[-len(tokens) :])) for _, tokens in own]
-            yield number, [Hypothesis(tokens, value, value / penalty(len(tokens))) for tokens, value in each]
 
     def _with_forced_terms(
         self, units: list[tuple[int, TranslatedUnit]]

@@ -13,16 +13,6 @@ from transformer_mt.translation.splitting import Segment
 
 
 @dataclass(frozen=True)
-class Window:
-    """A segment together with those before it."""
-
-    src: Ids
-    limit: int
-    """Most pieces of the translation of all of it, EOS counted."""
-    num_before: int
-
-
-@dataclass(frozen=True)
 class Unit:
     """A segment of a line, as it is searched for."""
 
@@ -39,8 +29,6 @@ class Unit:
     """None where the segment has no protected text."""
     terms: list[Match] = field(default_factory=list)
     """The terms of a glossary in what is searched for."""
-    window: Window | None = None
-    """What is searched for first, of a model that reads several sentences at a time."""
 
     @property
     def is_fixed(self) -> bool:
@@ -60,8 +48,6 @@ class Unit:
 
     @property
     def request(self) -> Request:
-        if (window := self.window) is not None:
-            return Request(window.src, window.limit, prompt=self.prompt)
         return Request(self.src, self.limit, self.prefix, self.prompt)
 
 

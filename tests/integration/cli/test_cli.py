@@ -495,11 +495,7 @@ def test_train_mistakes_are_told_before_any_work(write_config, tmp_path, cli, mo
 
 @pytest.mark.parametrize(
     "setting",
-    [
-        "data.terms={file: no.tsv, share: 0.2}",
-        "data.memory={file: no.tmx, share: 0.5}",
-        "train.guided_alignment={file: no.links, weight: 0.05}",
-    ],
+    ["data.terms={file: no.tsv, share: 0.2}", "train.guided_alignment={file: no.links, weight: 0.05}"],
 )
 def test_a_file_that_is_not_there_is_told_before_any_work(write_config, tmp_path, cli, monkeypatch, setting):
     monkeypatch.chdir(tmp_path)

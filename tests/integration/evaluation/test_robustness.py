@@ -81,7 +81,7 @@ def forms_of_toy():
 @pytest.mark.usefixtures("no_pictures")
 def test_a_run_with_augmentation_that_was_killed_ends_the_same(write_config, tmp_path):
     """Killed in its second epoch."""
-    augment = {"upper": 0.1, "typos": 0.3, "concat": 0.2, "placeholders": 0.1, "punctuation": 0.2}
+    augment = {"upper": 0.1, "typos": 0.3, "punctuation": 0.2}
     config = load_config(
         write_config(
             data={"augment": augment, "train": {"toy": "train", "size": 120}}, tokenizer={"bpe_dropout": 0.1}

@@ -57,17 +57,13 @@ def test_a_guided_layer_may_be_one_that_only_the_parent_has(child_config, parent
         with_parent(config, RunFolder(parent).config())
 
 
-def test_windows_and_pieces_of_both_sides_need_one_vocabulary(child_config, parent, tmp_path):
+def test_pieces_of_both_sides_need_one_vocabulary(child_config, parent, tmp_path):
     """The pieces would stand for others on the target side."""
     config = yaml.safe_load((parent / "config.yaml").read_text(encoding="utf-8"))
     config["tokenizer"]["shared"] = config["model"]["tie_embeddings"] = False
     (parent / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
     data = {**CHILD["data"], "language_pieces": "both"}
     with pytest.raises(InputError, match="language_pieces` must not be both with a parent of two vocabular"):
-        with_parent(load_config(child_config(data=data)), RunFolder(parent).config())
-    documents = {"source": "a", "target": "b", "documents": True}
-    data = {**CHILD["data"], "train": documents, "context": {"sentences": 2}}
-    with pytest.raises(InputError, match="context.sentences` must be 1 with a parent of two vocabularies"):
         with_parent(load_config(child_config(data=data)), RunFolder(parent).config())
 
 

@@ -183,10 +183,6 @@ MASKED = {
         "masked_lm": {"next_sentence": True},
     },
 }
-CONTEXT = {
-    "bpe_dropout": 0.1,
-    "data": {"train": {"toy": "train", "size": 1500, "documents": True}, "context": {"sentences": 3}},
-}
 DENOISED = {
     "data": {
         "train": [
@@ -206,8 +202,7 @@ DENOISED = {
         MASKED,
         DENOISED,
         {"bpe_dropout": 0.1, "guided_alignment": {"weight": 0.05}},
-        CONTEXT,
-        {"bpe_dropout": 0.1, "data": {"terms": {"share": 0.5}, "memory": {"share": 0.5, "threshold": 0.5}}},
+        {"bpe_dropout": 0.1, "data": {"terms": {"share": 0.5}}},
         *(
             pytest.param(change, marks=pytest.mark.slow)
             for change in (

@@ -374,7 +374,7 @@ def test_tags_may_ask_for_the_language_instead_of_language_pieces(write_config):
 
 
 def test_a_killed_training_with_several_languages_and_changes_ends_the_same(write_config, tmp_path):
-    data = {**BOTH, "augment": {"concat": 0.3, "upper": 0.2}}
+    data = {**BOTH, "augment": {"typos": 0.3, "upper": 0.2}}
     config = load_config(write_config(data=data, train=SHORT))
     whole = train(config, tmp_path / "whole")
     train_interrupted(config, tmp_path / "cut", 9)

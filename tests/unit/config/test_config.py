@@ -446,19 +446,6 @@ def test_a_wheel_holds_every_package_and_the_configs():
     assert settings["package-dir"] == {"transformer_mt.configs": "configs"}
 
 
-def test_the_old_name_of_a_key_is_read_with_a_message(write_config, said):
-    path = write_config(tokenizer={"vocab_size": 450, "sampling": 0.1})
-    assert load_config(path).tokenizer.bpe_dropout == 0.1
-    (message,) = said
-    assert re.search(
-        r"tiny.yaml:\d+: `tokenizer.sampling` is now called `tokenizer.bpe_dropout`; the old", message
-    )
-    with pytest.raises(
-        InputError, match="tokenizer.sampling is the old name of tokenizer.bpe_dropout; give only"
-    ):
-        load_config(path, ["tokenizer.bpe_dropout=0.2"])
-
-
 @pytest.mark.parametrize(
     "override, hint",
     [

@@ -17,15 +17,7 @@ from transformer_mt.data.batches.subword_dropout import SubwordDropout
 from transformer_mt.data.corpora import toy
 from transformer_mt.data.vocabulary.tokenizer import UNK, Tokenizer
 from transformer_mt.errors import InputError
-from transformer_mt.text.text_changes import (
-    FinalMark,
-    LowerCase,
-    NoFinalMark,
-    Placeholder,
-    TitleCase,
-    Typos,
-    UpperCase,
-)
+from transformer_mt.text.text_changes import FinalMark, LowerCase, NoFinalMark, TitleCase, Typos, UpperCase
 from transformer_mt.text.typos import with_typos
 
 PAIRS = list(toy.generate("train", 600))
@@ -50,7 +42,7 @@ def pairs(tokenizer, tmp_path_factory):
 
 def augmented(pairs, tokenizer, seed=1, max_length=128, dropout=0.0, most_words=10_000, **probabilities):
     config = AugmentConfig(**probabilities)
-    augmentation = Augmentation(pairs, tokenizer, config, [200, 400], seed, max_length)
+    augmentation = Augmentation(tokenizer, config, seed, max_length)
     sides = [SubwordDropout(each, dropout, seed, most_words) for each in (tokenizer.src, tokenizer.tgt)]
     return EpochPairs(pairs, max_length, [augmentation], sides if dropout else None)
 
@@ -60,8 +52,7 @@ def texts(tokenizer, made, epoch=0, rows=None):
     return [(tokenizer.src.decode(a.tolist()), tokenizer.tgt.decode(b.tolist())) for a, b in zip(src, tgt)]
 
 
-ALL = {"upper": 0.1, "title": 0.1, "lower": 0.1, "punctuation": 0.2, "typos": 0.2, "concat": 0.2}
-ALL["placeholders"] = 0.2
+ALL = {"upper": 0.1, "title": 0.1, "lower": 0.1, "punctuation": 0.2, "typos": 0.2}
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
@@ -114,25 +105,9 @@ def test_as_many_pairs_are_changed_as_the_probability_says(tokenizer, pairs, key
     assert len(unchanged) / len(found) == pytest.approx(0.7, abs=0.06)
 
 
-def test_two_pairs_share_a_line_on_both_sides_and_tags_are_kept(tokenizer, pairs):
-    made = augmented(pairs, tokenizer, concat=0.5)
-    joined, tag = 0, tokenizer.control_ids["<bt>"]
-
-    ids, _ = made.rows(0, np.arange(len(PAIRS)))
-    for i, ((src, tgt), (one, other), row) in enumerate(zip(texts(tokenizer, made), PAIRS, ids)):
-        assert (row[0] == tag) == (i < 200) and tag not in row[1:]
-        if (src, tgt) == (one, other):
-            continue
-        joined += 1
-        second = next(pair for pair in PAIRS if f"{one} {pair[0]}" == src)
-        assert tgt == f"{other} {second[1]}"
-        assert any(pair[0] == second[0] and (k < 200) == (i < 200) for k, pair in enumerate(PAIRS))
-    assert joined / len(PAIRS) == pytest.approx(0.5, abs=0.06)
-
-
 def test_what_would_be_over_long_stays_as_it_is(tokenizer, pairs):
     longest = int(max(pairs.src_lengths.max(), pairs.tgt_lengths.max()))
-    made = augmented(pairs, tokenizer, max_length=longest, concat=0.9)
+    made = augmented(pairs, tokenizer, max_length=longest, punctuation=0.9)
     assert max(map(int, made.lengths(0)[0])) <= longest
     assert any(pair == usual for pair, usual in zip(texts(tokenizer, made), PAIRS))
 
@@ -145,8 +120,8 @@ def test_a_pair_with_unknown_characters_has_no_text_to_change(tmp_path):
     ids = tokenizer.encode_src(lines)
     write_chunks(tmp_path / "a", [(Column.of(ids), Column.of(tokenizer.encode_tgt(["Ein Hund."] * 20)))])
     pairs = EncodedPairs([tmp_path / "a"])
-    config = AugmentConfig(upper=0.99, concat=0.9)
-    augmentation = Augmentation(pairs, tokenizer, config, [20], 1, 200)
+    config = AugmentConfig(upper=0.99)
+    augmentation = Augmentation(tokenizer, config, 1, 200)
     src, _ = EpochPairs(pairs, 200, [augmentation], None).rows(0, np.arange(20))
     assert all(src[i].tolist() == ids[i] for i in range(0, 20, 2))
     others = [src[i].tolist() for i in range(1, 20, 2)]
@@ -160,7 +135,7 @@ def test_a_change_with_unknown_characters_is_not_made(tmp_path):
     src, tgt = tokenizer.encode_src(["a dog sleeps.", "a dog."]), tokenizer.encode_tgt(["ein hund."] * 2)
     write_chunks(tmp_path / "a", [(Column.of(src), Column.of(tgt))])
     pairs = EncodedPairs([tmp_path / "a"])
-    augmentation = Augmentation(pairs, tokenizer, AugmentConfig(upper=0.999), [2], 1, 200)
+    augmentation = Augmentation(tokenizer, AugmentConfig(upper=0.999), 1, 200)
     made_src, made_tgt = EpochPairs(pairs, 200, [augmentation], None).rows(0, np.arange(2))
     assert UNK in tokenizer.encode_tgt(["EIN HUND."])[0]
     assert [row.tolist() for row in made_src] == src and [row.tolist() for row in made_tgt] == tgt
@@ -176,15 +151,6 @@ def test_changes_by_hand():
     assert NoFinalMark()("Good.", "好。", rng) == ("Good", "好")
     found = {FinalMark()("Go!", "Geh!", Random(i)) for i in range(40)}
     assert found == {("Go", "Geh"), ("Go!!", "Geh!!"), ("Go!!!", "Geh!!!")}
-
-
-def test_a_placeholder_stands_at_the_same_end_of_both_sides():
-    for i in range(200):
-        src, tgt = Placeholder()("A dog.", "Ein Hund.", Random(i))
-        if src.startswith("A dog. "):
-            assert tgt == f"Ein Hund. {src.removeprefix('A dog. ')}"
-        else:
-            assert tgt == f"{src.removesuffix(' A dog.')} Ein Hund."
 
 
 @given(text=st.text(max_size=80), seed=st.integers(0, 100))

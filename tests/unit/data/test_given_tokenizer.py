@@ -69,10 +69,8 @@ def test_special_pieces_get_our_ids_and_text_is_divided_as_before(configured, op
 
 def test_two_files_are_two_vocabularies_for_all_rules(configured):
     config = configured(learnt(), learnt(vocab_size=310))
-    data = config.data.model_copy(update={"context": config.data.context.model_copy(update={"sentences": 3})})
-    with pytest.raises(
-        InputError, match=r"tokenizer.shared must be true with data.context.*`tokenizer.file`"
-    ):
+    data = config.data.model_copy(update={"terms": config.data.terms.model_copy(update={"share": 0.3})})
+    with pytest.raises(InputError, match=r"tokenizer.shared must be true with data.terms.*`tokenizer.file`"):
         with_origin(config.model_copy(update={"data": data}), Origin())
 
 

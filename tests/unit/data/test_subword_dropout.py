@@ -196,4 +196,4 @@ def test_only_merges_can_be_left_out():
     with pytest.raises(
         ValidationError, match=r"tokenizer.bpe_dropout must be 0.0 with tokenizer.kind: unigram, but is 0.1"
     ):
-        TokenizerConfig(kind="unigram", sampling=0.1)
+        TokenizerConfig(kind="unigram", bpe_dropout=0.1)

@@ -16,14 +16,13 @@ from transformer_mt.errors import InputError
 class Counting:
     """A translator that counts the texts it is asked for."""
 
-    reads_before = 0
     source_lang, target_lang = "en", "de"
 
     def __init__(self):
         self.asked = []
 
     def stream(self, lines, options):
-        assert len(options.protect) == len(options.documents) == len(lines)
+        assert len(options.protect) == len(lines)
         self.asked += lines
         return upper_case_translator(split_sentences=False).stream(lines, options)
 

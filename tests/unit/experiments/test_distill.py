@@ -124,11 +124,6 @@ def test_a_missing_extra_is_reported_before_the_training(tiny_run, write_config,
         (["data.valid={from_train: {share: 0.1}}"], {}, "data.valid of the student must be a corpus of its"),
         (["data.test=[{from_train: {share: 0.1}}]"], {}, "data.test of the student must be a corpus of its"),
         (
-            ["data.context.sentences=3", "data.train={source: a, target: b, documents: true}"],
-            {},
-            "documents, or it must learn from them, too: `references`",
-        ),
-        (
             ["train.guided_alignment={weight: 0.1, file: a}"],
             {},
             "train.guided_alignment.file must be left out where synthetic corpora are added",

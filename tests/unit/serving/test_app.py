@@ -44,7 +44,7 @@ class Upper:
         other.terms = {term.source: term.targets for term in terms}
         return other
 
-    def translate(self, lines, n_best=1, *, align=False, protect=None, documents=None, lines_before=0):
+    def translate(self, lines, n_best=1, *, align=False, protect=None):
         if any("fail" in line for line in lines):
             raise RuntimeError("the text was: fail")
         each = [[f"{line.upper()}{'!' * k}{self.terms or ''}" for k in range(n_best)] for line in lines]

@@ -324,9 +324,9 @@ def test_progress_is_said_line_by_line(client):
 class Counting:
     """A translator that counts what it is asked."""
 
-    def __init__(self, reads_before):
+    def __init__(self):
         self._translator = upper_case_translator(split_sentences=False)
-        self.reads_before, self.asked = reads_before, []
+        self.asked = []
 
     def __getattr__(self, name):
         return getattr(self._translator, name)
@@ -334,23 +334,18 @@ class Counting:
     def with_engine(self, engine, protect_usual=None):
         return self
 
-    def translate(self, lines, n_best=1, *, lines_before=0, **options):
-        self.asked += [lines[:lines_before], lines[lines_before:]]
-        return self._translator.translate(lines, n_best, lines_before=lines_before, **options)
+    def translate(self, lines, n_best=1, **options):
+        self.asked += lines
+        return self._translator.translate(lines, n_best, **options)
 
 
-@pytest.mark.parametrize("reads_before", [0, 2])
-def test_a_text_that_occurs_again_is_translated_once_unless_it_depends_on_those_before(reads_before):
-    translator = Counting(reads_before)
+def test_a_text_that_occurs_again_is_translated_once():
+    translator = Counting()
     batcher = Batcher(translator, wait=0.0)
     client = client_of(directions_of({("en", "de"): batcher}))
     rows = "".join(f"row {number}\nagain\n" for number in range(150))
     assert fetched(client, send(client, "a.txt", rows.encode())).text == rows.upper()
-    lines = rows.splitlines()
-    if reads_before:
-        assert translator.asked == [[], lines[:200], lines[198:200], lines[200:]]
-    else:
-        assert translator.asked == [[], list(dict.fromkeys(lines))]
+    assert translator.asked == list(dict.fromkeys(rows.splitlines()))
     batcher.close()
 
 

@@ -45,8 +45,6 @@ TWO_VALUES = {
 }
 # These change how the work is divided and nothing that is found: they have tests of their own below.
 ONLY_SPEED = {"batch_tokens"}
-# For models with data.context, in test_context.py.
-FOR_OTHER_MODELS = {"context"}
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +84,7 @@ def outputs(translator, sentences):
 
 
 def test_the_table_has_every_key():
-    assert TWO_VALUES.keys() | ONLY_SPEED | FOR_OTHER_MODELS == DecodeConfig.model_fields.keys()
+    assert TWO_VALUES.keys() | ONLY_SPEED == DecodeConfig.model_fields.keys()
     for key, (first, second) in TWO_VALUES.items():
         a, b = DecodeConfig.model_validate(first), DecodeConfig.model_validate(second)
         assert [name for name in DecodeConfig.model_fields if getattr(a, name) != getattr(b, name)] == [key]

@@ -2,15 +2,8 @@
 
 import pytest
 
-from tests.conftest import TINY
-from tests.engines import TableEngine
 from transformer_mt import Translator
-from transformer_mt.config import Config, TokenizerConfig
-from transformer_mt.config.parts.memory import MEMORY
-from transformer_mt.data.corpora import toy
-from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.memories.memory import Memory
-from transformer_mt.translation.alignment import align_segment
 
 PAIRS = [("The dog sleeps in the garden.", "Im Garten schläft der Hund!"), ("A dog. A cat.", "Hund; Katze.")]
 MEMORY_OF_PAIRS = Memory(PAIRS, ("en", "de"))
@@ -71,30 +64,6 @@ def test_what_a_memory_had_is_aligned_as_a_whole(remembering):
 
 def test_another_direction_has_no_memory(plain):
     assert plain.with_memory(Memory(PAIRS, ("de", "en"))).planner.memory is None
-
-
-class Watching(TableEngine):
-    def search(self, requests, settings, n_best):
-        self.sources = [request.src for request in requests]
-        self.answers = {tuple(src): ["Der Hund schläft."] for src in self.sources}
-        return super().search(requests, settings, n_best)
-
-
-def test_a_model_that_reads_similar_translations_gets_them_after_its_source():
-    tokenizer = Tokenizer.train(toy.generate("train", 400), TokenizerConfig(vocab_size=400), [MEMORY])
-    engine = Watching(tokenizer, {})
-    config = Config.model_validate({"name": "memory", **TINY})
-    translator = Translator(engine, tokenizer, config, memory=MEMORY_OF_PAIRS)
-    texts = ["The cat sleeps in the garden.", "A bird."]
-    translator.translate(texts)
-    plain = tokenizer.encode_src(texts)
-    similar = [tokenizer.control_id(MEMORY), *tokenizer.encode_src([PAIRS[0][1]])[0]]
-    assert engine.sources == [[*plain[0], *similar], plain[1]]
-    tgt = tokenizer.encode_tgt(["Der Hund schläft."])[0]
-    rows = [[1.0] + [0.0] * (len(engine.sources[0]) - 1)] * len(tgt)
-    aligned = align_segment(tokenizer, texts[0], engine.sources[0], tgt, rows)
-    assert [texts[0][slice(*span)] for span in aligned.source][:2] == ["The", "cat"]
-    assert aligned.attention[:, 0].tolist() == pytest.approx([1.0] * len(aligned.target))
 
 
 def test_a_memory_file_is_a_setting_of_load(tiny_run, tmp_path):

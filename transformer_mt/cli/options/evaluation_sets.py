@@ -56,28 +56,26 @@ def load_evaluation_sets(
     arguments: argparse.Namespace, folder: "RunFolder | None", config: "Config | None"
 ) -> list["EvaluationSet"]:
     """The test sets that the arguments name, else those of the model in the folder; none if neither does."""
-    from transformer_mt.data.corpora.evaluation_sets import EvaluationSet, read_in_documents
+    from transformer_mt.data.corpora.evaluation_sets import EvaluationSet, read_set
     from transformer_mt.data.corpora.files import FilesCorpus, read_references
-    from transformer_mt.text.documents import documents_of
 
     found: list[EvaluationSet] = []
     if files := files_of_sets(arguments):
         for i, (source, references) in enumerate(files):
             sentences = list(read_references(source, references))
             name = FilesCorpus(source=source, target=references).describe()
-            by_blanks = documents_of([src for src, _ in sentences])
-            found.append(EvaluationSet(f"{i}-{Path(source).name}", name, sentences, documents=by_blanks))
+            found.append(EvaluationSet(f"{i}-{Path(source).name}", name, sentences))
         return _not_empty(found)
     if config is None:
         return []
     path = folder.path if folder else None
     for i, corpus in enumerate(config.data.test):
-        sentences, documents = read_in_documents(corpus, config.data.languages, path, "test")
+        sentences = list(read_set(corpus, config.data.languages, path, "test"))
         name, languages = (
             corpus.describe() + _direction(config.data, corpus),
             config.data.languages_of(corpus),
         )
-        found.append(EvaluationSet(f"test-{i}", name, sentences, corpus.tag, languages, documents))
+        found.append(EvaluationSet(f"test-{i}", name, sentences, corpus.tag, languages))
     return _not_empty(found)
 
 

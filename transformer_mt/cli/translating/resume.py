@@ -13,8 +13,6 @@ from transformer_mt.files import digest, write_text
 if TYPE_CHECKING:
     from transformer_mt.translation.translator import Translator
 
-_LANGUAGES = "the setting languages"
-
 
 def record_file(output: Path) -> Path:
     return output.with_name(f".{output.name}.resume.json")
@@ -77,7 +75,6 @@ def check(output: Path, now: dict[str, str]) -> None:
             f"{output}: must have a record of what wrote it ({record_file(output).name}) to be resumed, but "
             f"has none; {again}"
         ) from None
-    before.setdefault(_LANGUAGES, now.get(_LANGUAGES))  # earlier versions did not record them
     changed = [name for name in before.keys() | now.keys() if before.get(name) != now.get(name)]
     if changed:
         name = min(changed)

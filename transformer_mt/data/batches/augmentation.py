@@ -4,30 +4,19 @@ The change of a pair is a function of the seed, the epoch and the row, so that t
 known before its batches are built, and a resumed run sees the same text.
 """
 
-from collections.abc import Sequence
 from itertools import takewhile
 from random import Random
 
 import numpy as np
 
 from transformer_mt.config.augment import AugmentConfig
-from transformer_mt.data.batches.encoded_pairs import Chunk, Column, EncodedPairs
+from transformer_mt.data.batches.encoded_pairs import Chunk, Column
 from transformer_mt.data.batches.row_random import random_bits, uniforms
 from transformer_mt.data.vocabulary.tokenizer import UNK, Tokenizer
 from transformer_mt.text.pair import Pair
-from transformer_mt.text.text_changes import (
-    Change,
-    FinalMark,
-    LowerCase,
-    Placeholder,
-    TitleCase,
-    Typos,
-    UpperCase,
-)
-from transformer_mt.text.unsegmented import joined
+from transformer_mt.text.text_changes import Change, FinalMark, LowerCase, TitleCase, Typos, UpperCase
 
-_CASE, _PARTNER, _DETAILS = 0, 1, 2
-_FIRST_CHANGE = 3
+_CASE, _DETAILS, _FIRST_CHANGE = 0, 2, 4
 """Which random number of a row decides what."""
 _MOST_BEFORE = 2
 """Control pieces before a source: the target language and a tag."""
@@ -38,19 +27,8 @@ class Augmentation:
     no text, stays as it is.
     """
 
-    def __init__(
-        self,
-        pairs: EncodedPairs,
-        tokenizer: Tokenizer,
-        config: AugmentConfig,
-        sizes: Sequence[int],
-        seed: int,
-        max_length: int,
-    ) -> None:
-        """`sizes` are the pairs of each corpus, in order: two pairs on a line are of the same one."""
-        self._starts = np.cumsum([0, *sizes])
-        self._pairs, self._tokenizer, self._seed, self._max_length = pairs, tokenizer, seed, max_length
-        self._config = config
+    def __init__(self, tokenizer: Tokenizer, config: AugmentConfig, seed: int, max_length: int) -> None:
+        self._tokenizer, self._seed, self._max_length = tokenizer, seed, max_length
         cases: list[tuple[float, Change]] = [
             (config.upper, UpperCase()), (config.title, TitleCase()), (config.lower, LowerCase()),
         ]  # fmt: skip
@@ -59,7 +37,6 @@ class Augmentation:
             (config.punctuation, FinalMark()),
             (config.typos, Typos()),
         ]
-        self._placeholder = Placeholder()
         self._control_ids = set(tokenizer.control_ids.values())
         # Of two vocabularies the source's has them, and an id is not the same piece in both.
         self._target_control_ids = self._control_ids if tokenizer.shared else set()
@@ -89,15 +66,13 @@ class Augmentation:
         return Column.of(src), Column.of(tgt)
 
     def _chosen(self, epoch: int, rows: np.ndarray) -> np.ndarray:
-        """(kinds of change, rows) bool: which rows get a case, a partner, and each other change."""
+        """(kinds of change, rows) bool: which rows get a case, and each other change."""
         case = uniforms(self._seed, epoch, rows, _CASE) < self._bounds[-1]
-        partner = uniforms(self._seed, epoch, rows, _PARTNER) < self._config.concat
-        probabilities = [self._config.placeholders, *(probability for probability, _ in self._changes)]
         others = [
             uniforms(self._seed, epoch, rows, _FIRST_CHANGE + number) < probability
-            for number, probability in enumerate(probabilities)
+            for number, (probability, _) in enumerate(self._changes)
         ]
-        return np.stack([case, partner, *others])
+        return np.stack([case, *others])
 
     def _changed(
         self, epoch: int, rows: np.ndarray, chosen: np.ndarray, index: int, ids: tuple[np.ndarray, np.ndarray]
@@ -105,21 +80,13 @@ class Augmentation:
         row = rows[index : index + 1]
         rng = Random(int(random_bits(self._seed, epoch, row, _DETAILS)[0]))
         src, tgt = self._text(*ids)
-        has_case, has_partner, has_placeholder, *others = chosen.tolist()
-        if has_partner:
-            corpus = int(np.searchsorted(self._starts, row[0], "right")) - 1
-            other = rng.randrange(int(self._starts[corpus]), int(self._starts[corpus + 1]))
-            other_src, other_tgt = self._pairs.src(other), self._pairs.tgt(other)
-            if not (UNK in other_src or UNK in other_tgt):
-                src, tgt = map(joined, (src, tgt), self._text(other_src, other_tgt))
+        has_case, *others = chosen.tolist()
         for is_chosen, (_, change) in zip(others, self._changes):
             if is_chosen:
                 src, tgt = change(src, tgt, rng)
         if has_case:
             kind = int(np.searchsorted(self._bounds, uniforms(self._seed, epoch, row, _CASE)[0], "right"))
             src, tgt = self._cases[kind](src, tgt, rng)
-        if has_placeholder:  # last: in capitals it would be another one
-            src, tgt = self._placeholder(src, tgt, rng)
         return src, tgt
 
     def _text(self, src: np.ndarray, tgt: np.ndarray) -> Pair:

@@ -28,9 +28,7 @@ class ChangingPairs(Protocol):
     """Pairs whose pieces change from epoch to epoch."""
 
     def lengths(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
-        """Lengths of the sources and of the targets of all rows, EOS counted; 0 for a row that an earlier one
-        stands for.
-        """
+        """Lengths of the sources and of the targets of all rows, EOS counted."""
         ...
 
     def rows(self, epoch: int, rows: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray]]:
@@ -169,14 +167,6 @@ class Batch:
 def _part(tensor: Tensor, number: int, count: int) -> Tensor:
     """One of `count` equal parts of the rows."""
     return tensor.chunk(count)[number]
-
-
-def rows_in_use(lengths: np.ndarray, rows: np.ndarray | None) -> np.ndarray | None:
-    """The rows, None being all of them, without those of length 0, which others stand for."""
-    if lengths.all():
-        return rows
-    rows = np.arange(len(lengths)) if rows is None else rows
-    return rows[lengths[rows] > 0]
 
 
 def plan_epoch(
@@ -369,7 +359,7 @@ class TrainingBatches:
 
     def _plan(self, epoch: int) -> list[np.ndarray]:
         lengths, budget = self._lengths(epoch), self._update_tokens or self._batch_tokens
-        rows = rows_in_use(lengths[0], self._mixture.rows(epoch) if self._mixture else None)
+        rows = self._mixture.rows(epoch) if self._mixture else None
         src_lengths, tgt_lengths = lengths if rows is None else (side[rows] for side in lengths)
         if self.shape is not None:
             plan = plan_packed_epoch(src_lengths, tgt_lengths, self.shape, self._seed, epoch)
@@ -413,9 +403,7 @@ def validation_batches(
 ) -> Iterator[Batch]:
     """Every pair once, in a fixed order, as `changing` has them in its first epoch."""
     lengths = changing.lengths(0) if changing else (pairs.src_lengths, pairs.tgt_lengths)
-    used = np.flatnonzero(lengths[0])
-    for places in plan_epoch(lengths[0][used], lengths[1][used], batch_tokens, seed=0, epoch=0):
-        rows = used[places]
+    for rows in plan_epoch(*lengths, batch_tokens, seed=0, epoch=0):
         if changing is not None:
             yield changing.batch(0, rows)
             continue

@@ -141,10 +141,6 @@ class PairFacts:
 
     links: EncodedPairs | None = None
     """The source and the target positions of pieces that belong together."""
-    similar: EncodedPairs | None = None
-    """As source, the translation of a similar pair."""
-    starts: EncodedPairs | None = None
-    """A source of one piece where another document begins."""
 
 
 NO_FACTS = PairFacts()

@@ -1,5 +1,5 @@
-"""The training pairs as each epoch has them: changed by `data.augment`, with terms and similar translations
-in their sources (`data.terms`, `data.memory`), spelled by BPE-dropout.
+"""The training pairs as each epoch has them: changed by `data.augment`, with terms in their sources
+(`data.terms`), spelled by BPE-dropout.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,7 +10,6 @@ from transformer_mt.config import Config
 from transformer_mt.data.batches.augmentation import Augmentation
 from transformer_mt.data.batches.batching import Batch, make_batch
 from transformer_mt.data.batches.encoded_pairs import NO_FACTS, Chunk, Column, EncodedPairs, PairFacts
-from transformer_mt.data.batches.memory_annotation import MemoryAnnotation
 from transformer_mt.data.batches.subword_dropout import SubwordDropout
 from transformer_mt.data.batches.term_annotation import AlignedTerms, GlossaryTerms, TermAnnotation
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
@@ -33,7 +32,7 @@ def changing_pieces(
     dropout, seed, max_length = config.tokenizer.bpe_dropout, config.seed, config.data.max_length
     augmentation, sides = None, None
     if config.data.augment.is_on:
-        augmentation = Augmentation(pairs, tokenizer, config.data.augment, sizes, seed, max_length)
+        augmentation = Augmentation(tokenizer, config.data.augment, seed, max_length)
     if dropout:
         # One per side, also with a shared vocabulary: its table of words is limited, and the sources, which
         # are read first, would fill it.
@@ -41,8 +40,6 @@ def changing_pieces(
     changes: list[RowChange] = [augmentation] if augmentation else []
     if config.data.terms.share:
         changes.append(_terms(config, pairs, sizes, tokenizer, facts))
-    if facts.similar is not None:
-        changes.append(MemoryAnnotation(config, tokenizer, facts.similar))
     return EpochPairs(pairs, max_length, changes, sides) if changes or sides else None
 
 

@@ -12,7 +12,6 @@ import numpy as np
 
 from transformer_mt.config import Config
 from transformer_mt.config.data import NEXT
-from transformer_mt.config.parts.context import SENTENCE
 from transformer_mt.config.parts.objective import MASK, Objective, label_piece
 from transformer_mt.data.batches.aligned_rows import AlignedRows
 from transformer_mt.data.batches.batching import Batch, ChangingPairs, make_batch, make_encoder_batch
@@ -21,7 +20,6 @@ from transformer_mt.data.batches.encoded_pairs import NO_FACTS, EncodedPairs, Pa
 from transformer_mt.data.batches.epoch_pairs import changing_pieces
 from transformer_mt.data.batches.masking import Masking
 from transformer_mt.data.batches.row_random import random_bits, uniforms
-from transformer_mt.data.batches.windows import Windows
 from transformer_mt.data.vocabulary.numbering import BOS, EOS, PAD
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 
@@ -42,24 +40,9 @@ def epoch_pairs(
     objectives = [entry.objective for entry in config.data.entries]
     changing = changing_pieces(config, pairs, sizes, tokenizer, facts)
     learnt = of_objectives(config, pairs, sizes, objectives, tokenizer, changing)
-    if facts.starts is not None:
-        return windows(config, pairs, facts.starts.src_lengths > 1, tokenizer, config.seed, learnt)
     if facts.links is None or not config.train.guided_alignment.weight:
         return learnt
     return AlignedRows(pairs, facts.links, tokenizer, learnt)
-
-
-def windows(
-    config: Config,
-    pairs: EncodedPairs,
-    starts: np.ndarray,
-    tokenizer: Tokenizer,
-    seed: int | None,
-    changing: ChangingPairs | None = None,
-) -> Windows:
-    """The pairs in windows of sentences; see Windows for `starts` and `seed`."""
-    piece, sentences = tokenizer.control_id(SENTENCE), config.data.context.sentences
-    return Windows(pairs, starts, sentences, piece, config.data.max_length, seed, changing)
 
 
 def of_objectives(
@@ -79,17 +62,9 @@ def of_objectives(
 
 
 def of_held_out(
-    config: Config,
-    pairs: EncodedPairs,
-    objective: Objective,
-    tokenizer: Tokenizer,
-    starts: np.ndarray | None = None,
+    config: Config, pairs: EncodedPairs, objective: Objective, tokenizer: Tokenizer
 ) -> ChangingPairs | None:
-    """The pairs of a validation or test set: noise and masks are the same for every seed. `starts` are where
-    its documents begin, if they are read so.
-    """
-    if starts is not None:
-        return windows(config, pairs, starts, tokenizer, seed=None)
+    """The pairs of a validation or test set: noise and masks are the same for every seed."""
     same = config.model_copy(update={"seed": 0})
     return of_objectives(same, pairs, [len(pairs)], [objective], tokenizer)
 

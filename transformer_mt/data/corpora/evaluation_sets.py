@@ -1,7 +1,5 @@
 """Validation and test sets as they are scored: sentences with one or several references."""
 
-import hashlib
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,19 +21,10 @@ class EvaluationSet:
     """Before each source."""
     languages: Languages | None = None
     """Source and target; None where the model's own are meant."""
-    documents: list[int] | None = None
-    """The number of each sentence's document; None where sentences do not belong together."""
 
     @property
     def sources(self) -> list[str]:
         return [src for src, _ in self.sentences]
-
-    @property
-    def documents_digest(self) -> str | None:
-        """A digest of `documents`, on which the translations of a model that reads them depend."""
-        if self.documents is None:
-            return None
-        return hashlib.sha256(json.dumps(self.documents).encode()).hexdigest()[:24]
 
     @property
     def references(self) -> list[tuple[str, ...]]:
@@ -51,20 +40,3 @@ def read_set(
     if isinstance(corpus, FromTrainCorpus):
         return read_held_out(folder or Path(), name)
     return corpus.sentences(languages)
-
-
-def read_in_documents(
-    corpus: AnySet, languages: Languages, folder: Path | None, name: str
-) -> tuple[list[EvaluationSentence], list[int] | None]:
-    """The sentences as `read_set` has them, without the blank ones that end documents, and the number of each
-    one's document; None where the set has no documents.
-    """
-    sentences = list(read_set(corpus, languages, folder, name))
-    if isinstance(corpus, FromTrainCorpus) or not corpus.documents:
-        return sentences, None
-    kept = [
-        (sentence, number)
-        for sentence, number in corpus.in_documents(sentences, languages)
-        if "".join([sentence[0], *sentence[1]]).strip()
-    ]
-    return [sentence for sentence, _ in kept], [number for _, number in kept]

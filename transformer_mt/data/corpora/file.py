@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, cast
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -16,9 +16,8 @@ from transformer_mt.data.corpora.tables import (
     DamagedRows,
     check_number_of_columns,
     read_rows,
-    read_values,
 )
-from transformer_mt.data.corpora.tmx import read_tmx, read_tmx_property
+from transformer_mt.data.corpora.tmx import read_tmx
 from transformer_mt.errors import InputError
 from transformer_mt.messages import say
 from transformer_mt.text.compressed import COMPRESSED, without_compression
@@ -93,22 +92,6 @@ class FileCorpus(Corpus):
             f"{self.file}: a corpus file must end in .tsv, .csv, .jsonl or .tmx ({', '.join(COMPRESSED)} may "
             "follow), .parquet or .zip (Moses format)"
         )
-
-    def stored_values(self, name: str | int, languages: Languages) -> Iterator[str]:
-        suffix = Path(without_compression(self.file)).suffix.lower()
-        if suffix == ".tmx":
-            return read_tmx_property(self.file, [str(c) for c in self._both_columns(languages)], str(name))
-        has_names = not isinstance(self._both_columns(languages)[0], int)
-        if suffix in _TABLES and has_names == isinstance(name, int):
-            needed = "name" if has_names else "number"
-            raise InputError(
-                f"{self.file}: documents must be the {needed} of a column, as `columns` are, but is {name!r}"
-            )
-        if suffix in (".jsonl", ".json", ".parquet"):
-            return read_values(self.file, str(name), suffix)
-        if suffix in _TABLES:
-            return (value for value, _ in self._rows(cast(Columns, [name, name]), suffix))
-        return super().stored_values(name, languages)
 
     def damaged(self, languages: Languages) -> dict[int, str]:
         suffix = Path(without_compression(self.file)).suffix.lower()

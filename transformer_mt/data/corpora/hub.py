@@ -66,12 +66,6 @@ class HubCorpus(Corpus):
         columns = columns * 2 if len(columns) == 1 else columns
         return (pair_of(row, columns, self.hub) for row in read_hub(self, columns))
 
-    def stored_values(self, name: str | int, languages: Languages) -> Iterator[str]:
-        for row in read_hub(self, [str(name)]):
-            if name not in row:
-                raise InputError(f"{self.hub}: must have the column `{name}`, but has {', '.join(row)}")
-            yield str(row[str(name)])
-
 
 def read_hub(corpus: HubCorpus, columns: list[str]) -> Iterator[dict[str, Any]]:
     """The rows of a set on the hub, or of a folder in its layout, with at least these columns where it has

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from pydantic import Field, model_validator
 
@@ -13,7 +13,6 @@ from transformer_mt.config.parts.objective import OF_TEXT, Objective
 from transformer_mt.config.parts.section import Section
 from transformer_mt.errors import InputError
 from transformer_mt.files import missing
-from transformer_mt.text.documents import numbered_by_blanks
 from transformer_mt.text.pair import Pair
 
 TAG = r"^(>?[^>\s]\S*|>)$"
@@ -62,10 +61,6 @@ class Corpus(Section):
     """The training objective; denoise, masked_lm and causal_lm use plain text, the side in `language`."""
     language: Language | None = None
     """The language of plain text."""
-    documents: bool | str | Annotated[int, Field(ge=1)] = False
-    """The documents of `data.context`: true, and a blank line on both sides ends one; or the column, of .tmx
-    the property, whose value is another one in the next document. Without, pairs do not belong together.
-    """
     filter: FilterConfig | None = None
     """Cleaning rules of a training corpus, instead of those of `data.filter`."""
     several_references: bool = False
@@ -81,12 +76,6 @@ class Corpus(Section):
             raise ValueError(
                 f"language must be left out unless objective is {', '.join(OF_TEXT)}, but is {self.language}"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _documents_are_pairs(self) -> "Corpus":
-        if self.documents and (self.objective != "translation" or self.has_several_references):
-            raise ValueError("documents must be left out unless a corpus has pairs, with one reference each")
         return self
 
     @property
@@ -105,29 +94,6 @@ class Corpus(Section):
         they are read.
         """
         raise NotImplementedError
-
-    def stored_values(self, name: str | int, languages: Languages) -> Iterator[str]:
-        """The value of this column, or property, for each of the stored pairs. InputError if the corpus has
-        none.
-        """
-        raise InputError(f"{self._location()}: documents must be true or false, but is {name!r}")
-
-    def in_documents(self, pairs: Iterable[T], languages: Languages) -> Iterator[tuple[T, int]]:
-        """Pairs or sentences, one given for each pair of `read`, with the numbers of their documents, which
-        never fall. InputError if there are not as many pairs as values that name documents.
-        """
-        numbers = (
-            numbered_by_blanks(not (src.strip() or tgt.strip()) for src, tgt in self.read(languages))
-            if isinstance(self.documents, bool)
-            else numbered(self.stored_values(self.documents, self.stored_languages(languages)))
-        )
-        for pair, number in itertools.zip_longest(pairs, numbers):
-            if pair is None or number is None:
-                raise InputError(
-                    f"{self._location()}: `{self.documents}` must name the document of each pair, but there "
-                    "are not as many values as pairs; correct the damaged rows"
-                )
-            yield pair, number
 
     def damaged(self, languages: Languages) -> dict[int, str]:
         """Row number to its problem, for rows that hold no pair. `languages` are those of the config."""
@@ -213,14 +179,6 @@ class Corpus(Section):
     def identity(self) -> dict[str, Any]:
         """Facts that change when the corpus does: its keys, and size and time of each local file."""
         facts: dict[str, Any] = self.model_dump(exclude={"name", "weight", "license"})
-        for key in (
-            "synthetic",
-            "objective",
-            "language",
-            "documents",
-        ):  # caches made before the key existed stay valid
-            if facts[key] == type(self).model_fields[key].default:
-                del facts[key]
         files = []
         for path in self.local_files():
             if not path.exists():
@@ -243,9 +201,3 @@ def by_source(pairs: Iterable[Pair]) -> Iterator[EvaluationSentence]:
 def not_blank(targets: list[str]) -> tuple[str, ...]:
     """The references that are not blank; the first if all are."""
     return tuple(filter(str.strip, targets)) or tuple(targets[:1])
-
-
-def numbered(values: Iterable[str]) -> Iterator[int]:
-    """0 for the first value, and one more wherever a value is another than the one before."""
-    groups = itertools.groupby(values)
-    return (number for number, (_, group) in enumerate(groups) for _ in group)

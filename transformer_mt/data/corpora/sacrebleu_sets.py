@@ -44,13 +44,6 @@ class SacrebleuCorpus(Corpus):
         for src, references in read_sacrebleu(self.sacrebleu, list(languages)):
             yield from ((src, reference) for reference in references[:most])
 
-    def stored_values(self, name: str | int, languages: Languages) -> Iterator[str]:
-        files = _files(self.sacrebleu, list(languages))
-        if name not in files:
-            there = ", ".join(files)
-            raise InputError(f"sacrebleu: {self.sacrebleu} has {there}, but documents is {name!r}; use docid")
-        return read_lines(files[str(name)])
-
     def sentences(self, languages: Languages) -> Iterator[EvaluationSentence]:
         if self.several_references:
             return read_sacrebleu(self.sacrebleu, list(self.stored_languages(languages)))

@@ -91,13 +91,6 @@ def named_rows(path: str, suffix: str) -> Iterator[tuple[int, dict[str, Any]]]:
             yield number, _json_row(line, f"{path}:{number}")
 
 
-def read_values(path: str, column: str, suffix: str) -> Iterator[str]:
-    """The values of a column of a .jsonl or .parquet file, as text."""
-    for number, row in named_rows(path, suffix):
-        _column(column, list(row), f"{path}:{number}")
-        yield str(row[column])
-
-
 def _read_text_table(
     path: str, columns: Columns, rows: Iterator[tuple[int, list[str]]], damaged: DamagedRows
 ) -> Iterator[Pair]:

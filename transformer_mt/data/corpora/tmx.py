@@ -21,24 +21,6 @@ def read_tmx(path: str, languages: list[str]) -> Iterator[tuple[str, str]]:
     `de-AT`).
     InputError for XML that is damaged or defines entities, and if no unit has both languages.
     """
-    return ((source, target) for source, target, _ in _units(path, languages))
-
-
-def read_tmx_property(path: str, languages: list[str], name: str) -> Iterator[str]:
-    """The property of this type that each of these units has; InputError if one has none."""
-    for source, _, properties in _units(path, languages, with_properties=True):
-        if name not in properties:
-            there = ", ".join(properties) or "none"
-            raise InputError(
-                f"{path}: every unit must have a property of type {name}, but {source[:40]!r} has {there}"
-            )
-        yield properties[name]
-
-
-def _units(
-    path: str, languages: list[str], with_properties: bool = False
-) -> Iterator[tuple[str, str, dict[str, str]]]:
-    """(source, target, properties by type if they are asked for) of each unit that has both languages."""
     from lxml import etree
 
     seen: dict[str, None] = {}
@@ -59,12 +41,10 @@ def _units(
                 texts = _texts(element)
                 seen |= dict.fromkeys(texts)
                 pair = _of_languages(texts, languages)
-                found_in = element.iterfind("{*}prop") if with_properties else ()
-                properties = {p.get("type") or "": "".join(p.itertext()) for p in found_in}
                 _forget(element)
                 if pair is not None:
                     found = True
-                    yield *pair, properties
+                    yield pair
         except etree.XMLSyntaxError as error:
             raise InputError(f"{path}: must be a TMX file, but its XML is damaged: {error.msg}") from None
         except DAMAGED as error:

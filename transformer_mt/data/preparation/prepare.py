@@ -16,7 +16,6 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-import numpy as np
 import pyarrow
 
 from transformer_mt.cache import cache_root
@@ -35,7 +34,6 @@ from transformer_mt.data.corpora.held_out import (
     splits_of,
 )
 from transformer_mt.data.corpora.kind import Corpus, EvaluationSentence
-from transformer_mt.data.preparation.document_starts import DocumentStarts
 from transformer_mt.data.preparation.encode import encoded_chunks
 from transformer_mt.data.preparation.first_pass import (
     FIRST_PASS_FILE,
@@ -44,11 +42,9 @@ from transformer_mt.data.preparation.first_pass import (
     training_pairs,
     validation_sentences,
 )
-from transformer_mt.data.preparation.raw_rows import RawRows
 from transformer_mt.data.preparation.row_facts import kept_facts
 from transformer_mt.data.preparation.second_pass import CorpusCounts, second_pass
 from transformer_mt.data.preparation.shard_helper import ShardHelper
-from transformer_mt.data.preparation.similar_pairs import SimilarPairs
 from transformer_mt.data.preparation.training_links import TrainingLinks
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError, WorkError
@@ -58,7 +54,7 @@ from transformer_mt.markdown import table
 from transformer_mt.messages import messages_to, say
 from transformer_mt.text.pair import Pair
 
-FORMAT = 7  # of the cache: raise it when a change in this package alters what is written
+FORMAT = 8  # of the cache: raise it when a change in this package alters what is written
 
 
 @dataclass(frozen=True)
@@ -75,10 +71,6 @@ class ValidationSet:
     languages: tuple[str, str]
     """Source and target."""
     objective: Objective = "translation"
-    documents: list[int] | None = None
-    """The number of each sentence's document, for a model that reads several sentences at a time."""
-    starts: np.ndarray | None = None
-    """The positions in `pairs` at which another document begins."""
 
 
 @dataclass(frozen=True)
@@ -126,38 +118,11 @@ def prepare(
         finder = TrainingLinks(*of_pairs, raw_pairs)
         links, mine = kept_facts("links", finder, data.fingerprint, rows)
         facts, parts = replace(facts, links=links), [*parts, mine]
-    if config.data.memory.share:
-        similar, mine = kept_facts("similar", SimilarPairs(*of_pairs), data.fingerprint, rows)
-        facts, parts = replace(facts, similar=similar), [*parts, mine]
-    if config.data.context.is_on:
-        documents = DocumentStarts(*of_pairs, raw_pairs)
-        starts, mine = kept_facts("documents", documents, data.fingerprint, rows)
-        facts, parts = replace(facts, starts=starts), [*parts, mine]
-        data = replace(
-            data,
-            valid=[
-                _in_documents(config, data.tokenizer, *one) for one in zip(data.valid, config.data.valid_sets)
-            ],
-        )
     if config.data.terms.share and (glossary := config.data.terms.file) is not None:
         parts.append(digest(Path(glossary)))
     if len(parts) == 1:
         return data
     return replace(data, facts=facts, fingerprint=hashlib.sha256(" ".join(parts).encode()).hexdigest())
-
-
-def _in_documents(
-    config: Config, tokenizer: Tokenizer, valid: ValidationSet, corpus: AnySet
-) -> ValidationSet:
-    """The validation set with its documents, if it has any."""
-    if isinstance(corpus, FromTrainCorpus) or not corpus.documents:
-        return valid
-    pairs = corpus.in_documents(corpus.read(config.data.languages), config.data.languages)
-    kept = [(pair, number) for pair, number in pairs if all(map(str.strip, pair))]
-    rows = RawRows(config, valid.pairs, tokenizer).kept(corpus, range(len(valid.pairs)), kept)
-    own = np.array([number for _, number in rows])
-    starts = np.diff(own, prepend=-1) != 0
-    return replace(valid, documents=[number for _, number in kept], starts=starts)
 
 
 def _prepared(config: Config, tokenizer: Tokenizer | None, left_out: frozenset[int]) -> PreparedData:
@@ -189,23 +154,12 @@ def _key(config: Config, tokenizer: Tokenizer | None, left_out: frozenset[int]) 
         "tokenizer": tokenizer.fingerprint
         if tokenizer
         else config.tokenizer.model_dump(exclude={"bpe_dropout", "file"}),
+        "left out": sorted(left_out),
+        "pieces": [data.pieces_before(corpus) for corpus in (*data.entries, *data.valid_sets)],
+        "language pieces": data.language_pieces,
+        "labels": data.all_labels,
+        "pieces inside": data.pieces_inside,
     }
-    splits = splits_of(data.valid_sets, data.test)
-    # What 1.0 holds out otherwise than the versions before it
-    if any(entry.synthetic and (splits or entry.objective == "classification") for entry in data.entries):
-        facts["held-out targets"] = True
-    if splits and any(entry.is_text and entry.has_both_sides for entry in data.entries):
-        facts["held-out sides"] = True
-    if left_out:
-        facts["left out"] = hashlib.sha256(json.dumps(sorted(left_out)).encode()).hexdigest()
-    if data.control_pieces:  # `data.language_pieces` alone changes them
-        facts["pieces"] = [data.pieces_before(corpus) for corpus in (*data.entries, *data.valid_sets)]
-        if data.language_pieces == "both":
-            facts["target pieces"] = "of one direction" if splits else True
-        if data.all_labels:
-            facts["labels"] = data.all_labels
-        if inside := data.pieces_inside:
-            facts["pieces inside"] = inside
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:24]
 
 

@@ -16,8 +16,6 @@ from typing import Any
 import sentencepiece
 
 from transformer_mt.config import TokenizerConfig
-from transformer_mt.config.parts.context import SENTENCE
-from transformer_mt.config.parts.memory import MEMORY
 from transformer_mt.config.parts.objective import MASK
 from transformer_mt.config.parts.terms import AS, TERM, TERM_END
 from transformer_mt.cpu import usable_cores
@@ -31,7 +29,7 @@ PieceModel = sentencepiece.SentencePieceProcessor | Renumbered
 
 _NUMBERINGS = "vocabulary.json"
 
-_INTERNAL_PIECES = (TERM, AS, TERM_END, MEMORY, SENTENCE, MASK)
+_INTERNAL_PIECES = (TERM, AS, TERM_END, MASK)
 _LANGUAGE_PIECE = re.compile(r">>.+<<")
 # Whatever spelled them, these must never stand inside a translation: one line in is one line out.
 _LINE_BREAKS = re.compile(r"\s*[\r\n]+\s*")
@@ -186,9 +184,7 @@ class Tokenizer:
     @cached_property
     def never_written(self) -> list[int]:
         """The control pieces among the target's pieces that no translation has."""
-        if not self.shared:
-            return []
-        return [i for piece, i in self.control_ids.items() if piece != SENTENCE]
+        return list(self.control_ids.values()) if self.shared else []
 
     def tag_id(self, piece: str) -> int:
         """The id of a tag. InputError if the vocabulary does not have it."""

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from transformer_mt.config import Config
-from transformer_mt.data.batches.batching import rows_in_use
 from transformer_mt.data.batches.mixture import Mixture
 from transformer_mt.data.batches.objectives import epoch_pairs
 from transformer_mt.data.preparation.prepare import prepare
@@ -37,7 +36,7 @@ def lengths_of(config: Config) -> tuple[Config, Lengths]:
     data = prepare(config, tokenizer, left_out or frozenset())
     changing = epoch_pairs(config, data.train, data.sizes, data.tokenizer, data.facts)
     lengths = changing.lengths(0) if changing else (data.train.src_lengths, data.train.tgt_lengths)
-    rows = rows_in_use(lengths[0], Mixture(data.sizes, data.weights, config.seed).rows(0))
+    rows = Mixture(data.sizes, data.weights, config.seed).rows(0)
     src, tgt = lengths if rows is None else (side[rows] for side in lengths)
     vocab_size = max(data.tokenizer.src.vocab_size(), data.tokenizer.tgt.vocab_size())
     return config, Lengths(np.asarray(src), np.asarray(tgt), vocab_size)
