@@ -122,7 +122,7 @@ def test_bpe_dropout_moves_links_with_their_characters(corpus, tmp_path, epoch):
 
 
 def test_a_row_of_another_text_has_no_links(corpus, tmp_path):
-    config = corpus(augment={"upper": 0.5}, file=str(tmp_path / "a.links"))
+    config = corpus(augment={"typos": 0.5}, file=str(tmp_path / "a.links"))
     data = prepare(config)
     changing = changing_pieces(config, data.train, data.sizes, data.tokenizer)
     rows = AlignedRows(data.train, data.facts.links, data.tokenizer, changing)

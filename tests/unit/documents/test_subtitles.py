@@ -202,7 +202,6 @@ def test_a_subtitle_that_is_left_without_text_is_reported():
     class Short:
         """A translator whose every translation is one word."""
 
-
         def __init__(self):
             self.translator = upper_case_translator()
 

@@ -160,7 +160,7 @@ def test_a_document_of_200_mb_is_refused_in_one_line():
         (
             "html",
             "<p>{% if a %}one{% else %}two{% endif %}<p><?php if (a): ?>one<?php endif; ?>",
-            "<p>{% if a %}ONE, SO{% else %}TWO, SO{% endif %}<p><?php if (a): ?>ONE, SO<?php endif; ?>",
+            "<p>{% if a %}ONE{% else %}TWO, SO{% endif %}<p><?php if (a): ?>ONE, SO<?php endif; ?>",
         ),
         (
             "html",

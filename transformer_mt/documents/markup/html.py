@@ -18,7 +18,6 @@ from transformer_mt.documents.markup.html_tokens import Token, tokens_of
 from transformer_mt.documents.markup.inline_run import pieces_of_run, plain_text
 from transformer_mt.documents.markup.marked_text import BYTE_ORDER_MARK, CLOSE, OPEN, MarkedText, Piece
 from transformer_mt.documents.markup.spelling import Spelling, XmlSpelling, decoded
-from transformer_mt.documents.markup.template_tags import dividing_tags
 from transformer_mt.text.languages import base_code
 from transformer_mt.translation.protected_text import has_words
 
@@ -73,7 +72,6 @@ class _Parser:
         """Names of the open elements, without translated inline elements."""
         self._translated = [True]
         """Whether the content of each is translated, that of the document first."""
-        self._cuts = dividing_tags(tokens)
 
     def pieces(self) -> list[Piece]:
         i = 0
@@ -82,10 +80,7 @@ class _Parser:
             if token.kind == "start":
                 i = self._start(i)
                 continue
-            if i in self._cuts:
-                self._end_run()
-                self._pieces.append(token.raw)
-            elif token.kind == "end" and self._is_border(token.name):
+            if token.kind == "end" and self._is_border(token.name):
                 self._end_run()
                 self._pieces.append(token.raw)
                 self._end(token.name)
