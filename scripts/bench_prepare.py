@@ -35,7 +35,7 @@ def config_of(folder: Path):
 
 
 def generate(folder: Path, pairs: int) -> None:
-    from transformer_mt.data.corpora import toy
+    from transformer_mt.corpora import toy
 
     with (
         (folder / "big.en").open("w", encoding="utf-8") as src,

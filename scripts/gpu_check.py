@@ -97,7 +97,7 @@ def main() -> int:
     folder = ROOT / "runs"
     folder.mkdir(exist_ok=True)
     out = folder / f"gpu-check-{time.strftime('%Y%m%d-%H%M%S')}"
-    from transformer_mt.data.corpora import toy
+    from transformer_mt.corpora import toy
 
     lines = "".join(json.dumps({"en": english}) + "\n" for english, _ in toy.generate("train", 12_000))
     Path(f"{out}.jsonl").write_text(lines, encoding="utf-8")

@@ -24,11 +24,11 @@ from transformer_mt.cli.options.model import add_search
 from transformer_mt.config import Config
 from transformer_mt.config.dump import flow, json_schema
 from transformer_mt.config.keys import CORPORA
-from transformer_mt.config.parts.section import Mark
-from transformer_mt.data.corpora.held_out import FromTrain
-from transformer_mt.data.corpora.kinds import SETS
+from transformer_mt.corpora.held_out import FromTrain
+from transformer_mt.corpora.kinds import SETS
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.markdown import table
+from transformer_mt.settings.section import Mark
 from transformer_mt.translation.result import Candidate, Options, Translation
 
 ROOT = Path(__file__).parent.parent

@@ -8,7 +8,7 @@ from typing import Any
 import sentencepiece
 import torch
 
-from transformer_mt.data.corpora import toy
+from transformer_mt.corpora import toy
 
 SIZES = {
     "d_model": 32, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4,

@@ -21,7 +21,7 @@ from safetensors.torch import load_file
 from tests.command import Result, WarmProcess
 from tests.conftest import ROOT, TINY
 from transformer_mt.checkpoint import load
-from transformer_mt.data.corpora import toy
+from transformer_mt.corpora import toy
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.training.parallel import distributed, rendezvous
 

@@ -5,7 +5,7 @@ import torch
 
 from tests.unit.translation.test_translator import SEARCHES
 from transformer_mt import Translator
-from transformer_mt.data.corpora import toy
+from transformer_mt.corpora import toy
 from transformer_mt.errors import InputError
 from transformer_mt.export.export import export
 from transformer_mt.export.to_ctranslate2 import ToCTranslate2

@@ -11,7 +11,7 @@ from transformer_mt.errors import InputError, Setting
 from transformer_mt.messages import say
 
 if TYPE_CHECKING:
-    from transformer_mt.config.parts.filter import FilterConfig
+    from transformer_mt.settings.filter import FilterConfig
 
 _ABOUT = (
     "Make a training corpus of monolingual text: a model from the target language makes the sources. "
@@ -111,7 +111,7 @@ def _chain(arguments: argparse.Namespace) -> int:
 
 
 def _rules(text: str) -> "FilterConfig":
-    from transformer_mt.config.parts.filter import FilterConfig
+    from transformer_mt.settings.filter import FilterConfig
 
     names = [name.strip() for name in text.split(",") if name.strip()]
     if wrong := next((name for name in names if name not in _RULES), None):

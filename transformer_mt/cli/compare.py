@@ -22,7 +22,7 @@ from transformer_mt.messages import say
 
 if TYPE_CHECKING:
     from transformer_mt.config import Config
-    from transformer_mt.data.corpora.evaluation_sets import EvaluationSet
+    from transformer_mt.corpora.evaluation_sets import EvaluationSet
     from transformer_mt.evaluation.comparison import System
     from transformer_mt.evaluation.metric import Metric
 

@@ -57,10 +57,10 @@ def _distill(arguments: argparse.Namespace) -> int:
 
     config = load_config(arguments.config, arguments.overrides)
     texts = existing_files(arguments.text)
-    from transformer_mt.config.parts.filter import FilterConfig
     from transformer_mt.experiments.distill import Plan, distill
     from transformer_mt.experiments.synthetic import REJECTED_FLAGS, PairSelection
     from transformer_mt.importing.model_folder import run_of
+    from transformer_mt.settings.filter import FilterConfig
     from transformer_mt.training.loop import Interrupted
 
     plan = Plan(

@@ -23,7 +23,7 @@ from transformer_mt.messages import say
 
 if TYPE_CHECKING:
     from transformer_mt.config import Config
-    from transformer_mt.data.corpora.evaluation_sets import EvaluationSet
+    from transformer_mt.corpora.evaluation_sets import EvaluationSet
     from transformer_mt.evaluation.alignment_error import HandLinks
     from transformer_mt.evaluation.evaluate import Evaluation
     from transformer_mt.evaluation.metric import Metric
@@ -100,7 +100,7 @@ def _evaluate(arguments: argparse.Namespace) -> int:
 
 def _evaluate_text(arguments: argparse.Namespace, folder: "RunFolder", config: "Config") -> int:
     """Print the scores of the test sets of a model that translates nothing, and keep them in its folder."""
-    from transformer_mt.data.corpora.evaluation_sets import read_set
+    from transformer_mt.corpora.evaluation_sets import read_set
     from transformer_mt.language_models.load import LoadedModel
     from transformer_mt.language_models.scores import save_scores, text_scores
 
@@ -239,7 +239,7 @@ def _compare_with_parent(
     table is printed, and kept with the run's model of these `weights`, if they are given.
     """
     from transformer_mt.config.public_model import Halves
-    from transformer_mt.data.corpora.scored_sentences import ScoredSentences
+    from transformer_mt.corpora.scored_sentences import ScoredSentences
     from transformer_mt.evaluation import fine_tuning
     from transformer_mt.evaluation.comparison import System, compare
     from transformer_mt.evaluation.metrics import metrics_by_test

@@ -2,7 +2,7 @@
 
 from pydantic import model_validator
 
-from transformer_mt.config.parts.section import Probability, Section
+from transformer_mt.settings.section import Probability, Section
 
 
 class AugmentConfig(Section):

@@ -9,12 +9,12 @@ from transformer_mt.config.decode import DecodeConfig
 from transformer_mt.config.evaluate import EvaluateConfig
 from transformer_mt.config.model import ModelConfig
 from transformer_mt.config.packing import why_padded
-from transformer_mt.config.parts.objective import BY_KIND
-from transformer_mt.config.parts.section import Changeable, Section
 from transformer_mt.config.public_model import Beginning
 from transformer_mt.config.removed import without_removed_keys
 from transformer_mt.config.tokenizer import TokenizerConfig
 from transformer_mt.config.train import TrainConfig
+from transformer_mt.settings.objective import BY_KIND
+from transformer_mt.settings.section import Changeable, Section
 
 NAME_PATTERN = r"^\w[\w.+-]*$"
 """Names of what has a folder: runs/NAME."""

@@ -5,16 +5,16 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from transformer_mt.config.augment import AugmentConfig
-from transformer_mt.config.parts.filter import FilterConfig
-from transformer_mt.config.parts.language import Language
-from transformer_mt.config.parts.objective import MASK, OF_TEXT, Objective, label_piece
-from transformer_mt.config.parts.section import Changeable, Location, Positive, Section
-from transformer_mt.config.parts.terms import AS, TERM, TERM_END, TermsConfig
 from transformer_mt.config.pretraining import DenoiseConfig, MaskedLmConfig
-from transformer_mt.data.corpora.held_out import AnySet
-from transformer_mt.data.corpora.hub import HubCorpus
-from transformer_mt.data.corpora.kind import Corpus, Languages
-from transformer_mt.data.corpora.kinds import EvaluationCorpus, TrainingCorpus, kind_of
+from transformer_mt.corpora.held_out import AnySet
+from transformer_mt.corpora.hub import HubCorpus
+from transformer_mt.corpora.kind import Corpus, Languages
+from transformer_mt.corpora.kinds import EvaluationCorpus, TrainingCorpus, kind_of
+from transformer_mt.settings.filter import FilterConfig
+from transformer_mt.settings.language import Language
+from transformer_mt.settings.objective import MASK, OF_TEXT, Objective, label_piece
+from transformer_mt.settings.section import Changeable, Location, Positive, Section
+from transformer_mt.settings.terms import AS, TERM, TERM_END, TermsConfig
 
 _list_or_one = Discriminator(lambda corpora: "list" if isinstance(corpora, list) else "one")
 Corpora = Annotated[

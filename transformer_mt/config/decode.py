@@ -4,8 +4,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from transformer_mt.config.parts.section import Flag, Mark, NonNegative, OnlyForSearches, Positive, Section
 from transformer_mt.errors import InputError, Setting
+from transformer_mt.settings.section import Flag, Mark, NonNegative, OnlyForSearches, Positive, Section
 
 
 class DecodeConfig(Section):

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from transformer_mt.config.parts.section import Changeable, Mark, Section
+from transformer_mt.settings.section import Changeable, Mark, Section
 
 Metric = Literal["BLEU", "chrF", "chrF++", "TER", "spBLEU", "exact match", "WER", "CER"]
 METRICS: tuple[str, ...] = get_args(Metric)

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from transformer_mt.config.parts.section import Mark
+from transformer_mt.settings.section import Mark
 
 CORPORA = ("data.train", "data.valid")
 """Keys whose value is replaced, not merged: the keys of two corpora together are no valid corpus."""

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import field_validator, model_validator
 
-from transformer_mt.config.parts.section import Changeable, NonNegative, Positive, Probability, Section
+from transformer_mt.settings.section import Changeable, NonNegative, Positive, Probability, Section
 
 ScoreKind = Literal["scaled_dot", "dot", "general", "additive", "cosine", "euclidean", "concat", "location"]
 ONLY_RECURRENT = ("concat", "location")

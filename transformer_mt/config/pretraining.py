@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from transformer_mt.config.parts.section import Section
+from transformer_mt.settings.section import Section
 
 
 class DenoiseConfig(Section):

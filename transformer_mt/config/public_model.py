@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from transformer_mt.config.parts.section import Section
+from transformer_mt.settings.section import Section
 
 
 class PublicModel(Section):

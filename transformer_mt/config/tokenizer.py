@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from transformer_mt.config.parts.section import Changeable, Probability, Section
+from transformer_mt.settings.section import Changeable, Probability, Section
 from transformer_mt.text.normalization import normalization_for
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from transformer_mt.config.evaluate import Metric, metric_name
-from transformer_mt.config.parts.section import (
+from transformer_mt.settings.section import (
     Changeable,
     Location,
     Mark,

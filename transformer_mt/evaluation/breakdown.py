@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from transformer_mt.data.corpora.evaluation_sets import EvaluationSet
+from transformer_mt.corpora.evaluation_sets import EvaluationSet
 from transformer_mt.evaluation.comparison import Comparison
 from transformer_mt.text.words import find_words
 from transformer_mt.translation.flags import text_flags

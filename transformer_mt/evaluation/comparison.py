@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import mean
 
-from transformer_mt.data.corpora.evaluation_sets import EvaluationSet
+from transformer_mt.corpora.evaluation_sets import EvaluationSet
 from transformer_mt.errors import InputError
 from transformer_mt.evaluation.metric import Metric, Statistics
 from transformer_mt.evaluation.significance import (

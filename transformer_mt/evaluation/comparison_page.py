@@ -8,7 +8,7 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from transformer_mt.data.corpora.evaluation_sets import EvaluationSet
+from transformer_mt.corpora.evaluation_sets import EvaluationSet
 from transformer_mt.evaluation.breakdown import (
     FLAGS,
     count_words,

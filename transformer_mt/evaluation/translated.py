@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from transformer_mt.data.corpora.evaluation_sets import EvaluationSet
+from transformer_mt.corpora.evaluation_sets import EvaluationSet
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.evaluation.evaluate import evaluate
 from transformer_mt.evaluation.outputs import kept_translations

@@ -12,11 +12,9 @@ from transformer_mt.config.config import NAME_PATTERN
 from transformer_mt.config.dump import as_overrides
 from transformer_mt.config.load import load_config, load_yaml
 from transformer_mt.config.messages import sentence
-from transformer_mt.config.parts.filter import FilterConfig
-from transformer_mt.config.parts.section import Section
+from transformer_mt.corpora.file import FileCorpus
+from transformer_mt.corpora.kind import TAG
 from transformer_mt.data.cleaning.rules import rules_of
-from transformer_mt.data.corpora.file import FileCorpus
-from transformer_mt.data.corpora.kind import TAG
 from transformer_mt.errors import InputError
 from transformer_mt.experiments.origin import record_origin
 from transformer_mt.experiments.synthetic import (
@@ -34,6 +32,8 @@ from transformer_mt.files import digest
 from transformer_mt.locks import set_aside, start_over
 from transformer_mt.messages import say
 from transformer_mt.runs.folder import RunFolder, facts_of
+from transformer_mt.settings.filter import FilterConfig
+from transformer_mt.settings.section import Section
 from transformer_mt.training.loop import train
 from transformer_mt.translation.translator import Translator
 

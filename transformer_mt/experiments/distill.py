@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from transformer_mt.config import Config, DataConfig, EvaluateConfig
-from transformer_mt.config.parts.filter import FilterConfig
-from transformer_mt.data.corpora.evaluation_sets import EvaluationSet, read_set
-from transformer_mt.data.corpora.file import FileCorpus
-from transformer_mt.data.corpora.kind import Corpus
+from transformer_mt.corpora.evaluation_sets import EvaluationSet, read_set
+from transformer_mt.corpora.file import FileCorpus
+from transformer_mt.corpora.kind import Corpus
 from transformer_mt.device import choose_device, keep_freed_memory
 from transformer_mt.errors import InputError, Setting, WorkError
 from transformer_mt.evaluation.metric import Score
@@ -41,6 +40,7 @@ from transformer_mt.locks import start_over
 from transformer_mt.markdown import table
 from transformer_mt.messages import say
 from transformer_mt.runs.folder import RunFolder, facts_of
+from transformer_mt.settings.filter import FilterConfig
 from transformer_mt.training.loop import train
 from transformer_mt.training.parallel.distributed import LONG_TIMEOUT, Ranks
 from transformer_mt.translation.engines.ctranslate2_engine import import_ctranslate2

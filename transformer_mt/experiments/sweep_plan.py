@@ -12,8 +12,8 @@ from transformer_mt.config import Config
 from transformer_mt.config.config import NAME_PATTERN
 from transformer_mt.config.dump import as_overrides, flow
 from transformer_mt.config.load import load_config, load_yaml, shipped
-from transformer_mt.config.parts.section import Section
 from transformer_mt.errors import InputError
+from transformer_mt.settings.section import Section
 
 Settings = dict[str, Any]
 _ITS_OWN = {"seed", "name"}

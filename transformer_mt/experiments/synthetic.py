@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 
 from transformer_mt.config import Config, DataConfig
-from transformer_mt.config.parts.filter import FilterConfig
+from transformer_mt.corpora.kind import Corpus
 from transformer_mt.data.cleaning.rules import Rule, rules_of
-from transformer_mt.data.corpora.kind import Corpus
 from transformer_mt.data.preparation.first_pass import training_pairs
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.experiments.origin import check_origin, record_origin, set_other_aside
@@ -27,6 +26,7 @@ from transformer_mt.locks import lock_output
 from transformer_mt.messages import say
 from transformer_mt.progress_bar import show_progress
 from transformer_mt.runs.folder import RunFolder
+from transformer_mt.settings.filter import FilterConfig
 from transformer_mt.text.hashes import text_key
 from transformer_mt.text.lines import count_lines, cut_to_whole_lines, read_lines
 from transformer_mt.training.parallel.distributed import Ranks

@@ -11,9 +11,9 @@ from typing import Any
 from huggingface_hub import EvalResult, ModelCardData
 
 from transformer_mt.config import Config, DataConfig
+from transformer_mt.corpora.hub import HubCorpus
+from transformer_mt.corpora.kind import Corpus
 from transformer_mt.data.cleaning.drop_reasons import READ, REASONS
-from transformer_mt.data.corpora.hub import HubCorpus
-from transformer_mt.data.corpora.kind import Corpus
 from transformer_mt.export.format import ExportFormat
 from transformer_mt.export.proof import Proof
 from transformer_mt.markdown import table

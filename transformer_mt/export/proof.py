@@ -10,8 +10,8 @@ from itertools import islice
 from pathlib import Path
 
 from transformer_mt.config import DataConfig
+from transformer_mt.corpora.evaluation_sets import read_set
 from transformer_mt.cpu import has_exact_int8_products
-from transformer_mt.data.corpora.evaluation_sets import read_set
 from transformer_mt.data.vocabulary.tokenizer import EOS, Tokenizer
 from transformer_mt.errors import InputError, Setting, WorkError
 from transformer_mt.evaluation.sacrebleu_metrics import build_bleu

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 
 from transformer_mt.config import Config
-from transformer_mt.data.corpora.evaluation_sets import read_set
+from transformer_mt.corpora.evaluation_sets import read_set
 from transformer_mt.data.vocabulary.numbering import BOS, EOS, PAD
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.export.fast_tokenizer import write_fast_tokenizer

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer_mt.cache import cache_root
-from transformer_mt.data.corpora.hub_download import download, is_network_error
+from transformer_mt.corpora.hub_download import download, is_network_error
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.files import missing, write_text
 from transformer_mt.importing.weight_files import NOT_SAFE

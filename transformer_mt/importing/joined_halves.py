@@ -17,7 +17,7 @@ from transformer_mt.checkpoint import save_weights
 from transformer_mt.config import Config, DataConfig, TrainConfig
 from transformer_mt.config.dump import dump_config
 from transformer_mt.config.public_model import Halves
-from transformer_mt.data.corpora.scored_sentences import ScoredSentences
+from transformer_mt.corpora.scored_sentences import ScoredSentences
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.files import write_text

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence, Set
 from typing import Literal
 
 from transformer_mt.config import DataConfig
-from transformer_mt.config.parts.filter import FilterConfig
 from transformer_mt.data.cleaning.rules import CopyRule, MarkupRule, NumbersRule, ScriptRule
 from transformer_mt.inspection.finding import Finding, IsOn, always, never
 from transformer_mt.inspection.samples import UNCOUNTED, FrequentKeys, Group, GroupSample, weight_of
 from transformer_mt.inspection.terms import TermsCheck
+from transformer_mt.settings.filter import FilterConfig
 from transformer_mt.text.hashes import near_text, sentence_key, text_key
 from transformer_mt.text.languages import LanguageIdentifier, is_natural, is_same_language
 from transformer_mt.text.mojibake import is_escaped, is_wrongly_decoded

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from transformer_mt.config import DataConfig
-from transformer_mt.config.parts.filter import FilterConfig
+from transformer_mt.settings.filter import FilterConfig
 from transformer_mt.text.pair import Pair
 
 _EXAMPLES = 5

@@ -9,10 +9,9 @@ from typing import Literal
 import numpy as np
 
 from transformer_mt.config import Config, DataConfig
-from transformer_mt.config.parts.filter import FilterConfig
-from transformer_mt.data.corpora.held_out import FromTrainCorpus
-from transformer_mt.data.corpora.hub import UnknownSplitError
-from transformer_mt.data.corpora.kind import Corpus
+from transformer_mt.corpora.held_out import FromTrainCorpus
+from transformer_mt.corpora.hub import UnknownSplitError
+from transformer_mt.corpora.kind import Corpus
 from transformer_mt.data.preparation.first_pass import evaluation_keys, training_pairs
 from transformer_mt.data.vocabulary.given_tokenizer import given_tokenizer
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
@@ -34,6 +33,7 @@ from transformer_mt.inspection.shifted_lines import find_shifts
 from transformer_mt.inspection.terms import TermsCheck
 from transformer_mt.messages import say
 from transformer_mt.progress_bar import show_progress
+from transformer_mt.settings.filter import FilterConfig
 from transformer_mt.terms.glossary_file import read_glossary
 from transformer_mt.text.languages import LanguageIdentifier, is_natural
 from transformer_mt.text.pair import Pair

@@ -11,11 +11,10 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 
-from transformer_mt.config.parts.objective import Objective
+from transformer_mt.corpora.held_out import AnySet
 from transformer_mt.data.batches.batching import validation_batches
 from transformer_mt.data.batches.encoded_pairs import EncodedPairs, write_chunks
 from transformer_mt.data.batches.objectives import of_held_out
-from transformer_mt.data.corpora.held_out import AnySet
 from transformer_mt.data.preparation.encode import encoded_chunks
 from transformer_mt.errors import WorkError
 from transformer_mt.evaluation.metric import Score
@@ -23,6 +22,7 @@ from transformer_mt.files import write_text
 from transformer_mt.language_models.classify import Classifier
 from transformer_mt.language_models.load import LoadedModel
 from transformer_mt.runs.folder import RunFolder
+from transformer_mt.settings.objective import Objective
 from transformer_mt.text.pair import Pair
 from transformer_mt.version import RESULTS
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from transformer_mt.data.corpora.file import FileCorpus
+from transformer_mt.corpora.file import FileCorpus
 from transformer_mt.text.compressed import without_compression
 from transformer_mt.text.lines import read_lines
 from transformer_mt.text.pair import Pair

@@ -7,8 +7,8 @@ from tempfile import TemporaryDirectory
 from transformer_mt.config import Config, DataConfig
 from transformer_mt.config.dump import flow
 from transformer_mt.config.load import load_config
-from transformer_mt.data.corpora.imported import ImportedCorpus
-from transformer_mt.data.corpora.toy import ToyCorpus
+from transformer_mt.corpora.imported import ImportedCorpus
+from transformer_mt.corpora.toy import ToyCorpus
 from transformer_mt.data.vocabulary.given_tokenizer import given_tokenizer
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.files import write_text

@@ -4,7 +4,7 @@ import shlex
 from pathlib import Path
 
 from transformer_mt.config.dump import flow
-from transformer_mt.data.corpora.file import FileCorpus
+from transformer_mt.corpora.file import FileCorpus
 from transformer_mt.files import write_text
 from transformer_mt.new_config.files import Data
 

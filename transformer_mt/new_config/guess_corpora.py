@@ -7,9 +7,9 @@ from itertools import combinations, islice
 from pathlib import Path
 from typing import Any
 
-from transformer_mt.data.corpora.file import FileCorpus
-from transformer_mt.data.corpora.files import FilesCorpus
-from transformer_mt.data.corpora.tables import named_rows, text_rows
+from transformer_mt.corpora.file import FileCorpus
+from transformer_mt.corpora.files import FilesCorpus
+from transformer_mt.corpora.tables import named_rows, text_rows
 from transformer_mt.errors import InputError
 from transformer_mt.text.compressed import without_compression
 from transformer_mt.text.languages import LanguageIdentifier, base_code, is_same_language, names_of

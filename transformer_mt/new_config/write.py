@@ -11,7 +11,6 @@ from transformer_mt.config import Config
 from transformer_mt.config.config import NAME_PATTERN
 from transformer_mt.config.dump import flow
 from transformer_mt.config.load import load_config
-from transformer_mt.config.parts.language import check_language
 from transformer_mt.config.tokenizer import TokenizerConfig
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer, VocabularySizeError
 from transformer_mt.errors import InputError
@@ -22,6 +21,7 @@ from transformer_mt.new_config.denoising import FEW_PAIRS, denoising_file, write
 from transformer_mt.new_config.files import BATCH_FILL, Data, held_out_set, read_files, sides_of
 from transformer_mt.new_config.sizing import UNSEGMENTED_LEAST, Size, shortened, size_for, smaller
 from transformer_mt.progress_bar import duration
+from transformer_mt.settings.language import check_language
 from transformer_mt.text.normalization import normalization_for
 from transformer_mt.text.unsegmented import count_unsegmented, has_no_word_spaces
 from transformer_mt.training.planning.speed import seconds_per_update

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transformer_mt.config import Config, load_config
-from transformer_mt.data.corpora.held_out import held_out_file
+from transformer_mt.corpora.held_out import held_out_file
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer, tokenizer_files
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.files import digest, read_objects

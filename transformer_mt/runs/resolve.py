@@ -15,11 +15,11 @@ from transformer_mt.config import Config, TrainConfig
 from transformer_mt.config.keys import flat, marks
 from transformer_mt.config.messages import sentence
 from transformer_mt.config.packing import why_padded
-from transformer_mt.config.parts.section import Mark
 from transformer_mt.data.vocabulary.given_tokenizer import given_tokenizer
 from transformer_mt.data.vocabulary.sentencepiece_file import tokenizer_settings
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
+from transformer_mt.settings.section import Mark
 from transformer_mt.text.languages import is_natural
 
 # If at least this fraction of the training sources has several sentences, the model has learnt to translate

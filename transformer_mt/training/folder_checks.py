@@ -4,10 +4,10 @@ from pathlib import Path
 from tempfile import TemporaryFile
 
 from transformer_mt.config import Config
-from transformer_mt.config.parts.language import check_language
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer, tokenizer_files
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.runs.folder import RunFolder
+from transformer_mt.settings.language import check_language
 from transformer_mt.training.state.config_changes import report_changes
 
 

@@ -13,8 +13,8 @@ from transformer_mt import checkpoint
 from transformer_mt.checkpoint import Checkpoint
 from transformer_mt.config import Config
 from transformer_mt.config.dump import dump_config
-from transformer_mt.data.corpora.held_out import as_lines, held_out_file
-from transformer_mt.data.corpora.scored_sentences import ScoredSentences, keys_of
+from transformer_mt.corpora.held_out import as_lines, held_out_file
+from transformer_mt.corpora.scored_sentences import ScoredSentences, keys_of
 from transformer_mt.data.preparation.first_pass import evaluation_keys
 from transformer_mt.data.preparation.prepare import PreparedData
 from transformer_mt.errors import InputError, Setting

@@ -12,7 +12,7 @@ import pytest
 
 from tests.conftest import ROOT
 from transformer_mt.config.load import load_config
-from transformer_mt.data.corpora import toy
+from transformer_mt.corpora import toy
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 

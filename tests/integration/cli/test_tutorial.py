@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from tests.conftest import ROOT
-from transformer_mt.data.corpora import toy
+from transformer_mt.corpora import toy
 
 TEXT = (ROOT / "docs/tutorial.md").read_text(encoding="utf-8")
 # The sizes are made smaller, the rest stays: a test has seconds.

@@ -28,9 +28,9 @@ configs:
 SCRIPT = """
 import json, sys
 from huggingface_hub import constants
-from transformer_mt.data.corpora.hub import UnknownSplitError
+from transformer_mt.corpora.hub import UnknownSplitError
 from transformer_mt.config import DataConfig
-from transformer_mt.data.corpora import hub_download
+from transformer_mt.corpora import hub_download
 from transformer_mt.errors import InputError, WorkError
 hub_download._WAIT = 0.0
 constants.DOWNLOAD_CHUNK_SIZE = 10_000

@@ -10,7 +10,7 @@ from lxml import html as lxml_html
 from starlette.testclient import TestClient
 
 from tests.unit.serving.models import directions_of
-from transformer_mt.data.corpora import toy
+from transformer_mt.corpora import toy
 from transformer_mt.documents.markup.html import parse_html
 from transformer_mt.documents.translate import translate_pieces
 from transformer_mt.serving.batcher import Batcher
@@ -349,7 +349,7 @@ def test_a_number_that_is_lost_is_reported(tiny_run, cli):
 
 
 def test_what_was_translated_is_a_memory_for_the_next_time(tiny_run, tmp_path, cli):
-    from transformer_mt.data.corpora.tmx import read_tmx
+    from transformer_mt.corpora.tmx import read_tmx
 
     page, memory = tmp_path / "a.html", tmp_path / "memory.tmx"
     page.write_text(

@@ -8,7 +8,7 @@ import shutil
 import pytest
 import sacrebleu
 
-from transformer_mt.data.corpora import toy
+from transformer_mt.corpora import toy
 
 SOURCES = [
     "The dog sleeps.",

@@ -12,14 +12,14 @@ import yaml
 from tests.conftest import TINY
 from transformer_mt import Translator
 from transformer_mt.config import load_config
-from transformer_mt.config.parts.filter import FilterConfig
-from transformer_mt.data.corpora import toy
+from transformer_mt.corpora import toy
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.experiments import synthetic
 from transformer_mt.experiments.backtranslation_chain import run_chain
 from transformer_mt.experiments.origin import record_origin
 from transformer_mt.experiments.synthetic import PairSelection, SyntheticCorpusTask, TextSource, make_corpus
 from transformer_mt.files import read_objects
+from transformer_mt.settings.filter import FilterConfig
 from transformer_mt.translation.chunk_size import ChunkSize
 
 pytestmark = pytest.mark.usefixtures("no_pictures")

@@ -11,7 +11,7 @@ pytest.importorskip("ctranslate2")
 
 from tests.public_models import write_marian, write_nllb
 from transformer_mt import Translator
-from transformer_mt.data.corpora import toy
+from transformer_mt.corpora import toy
 from transformer_mt.errors import InputError
 from transformer_mt.importing.model_folder import run_of
 

@@ -11,7 +11,7 @@ pytest.importorskip("transformers")
 from tests.command import run_command
 from tests.conftest import ROOT, TINY
 from tests.public_models import LEARNS, write_marian
-from transformer_mt.data.corpora import toy
+from transformer_mt.corpora import toy
 
 
 def commands():

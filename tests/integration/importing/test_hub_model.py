@@ -17,7 +17,7 @@ from tests.public_models import write_marian
 SCRIPT = """
 import json, sys
 from huggingface_hub import constants
-from transformer_mt.data.corpora import hub_download
+from transformer_mt.corpora import hub_download
 from transformer_mt.errors import UserError
 from transformer_mt.importing.hub_model import fetched
 hub_download._WAIT = 0.0

@@ -12,7 +12,7 @@ pytest.importorskip("transformers")
 from tests.conftest import TINY, no_learning_curves
 from tests.public_models import LEARNS, toy_lines, write_nllb
 from transformer_mt import Translator, load_config, train
-from transformer_mt.data.corpora import toy
+from transformer_mt.corpora import toy
 from transformer_mt.data.vocabulary.tokenizer import BOS, EOS
 from transformer_mt.errors import InputError
 from transformer_mt.export.export import TrainedRun, export

@@ -8,7 +8,7 @@ import yaml
 from tests.command import run_command
 from tests.conftest import TINY
 from tests.integration.language_models.conftest import BERT, train_on_text
-from transformer_mt.data.corpora import toy
+from transformer_mt.corpora import toy
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import pytest
 
 from tests.command import run_command
 from tests.conftest import ROOT
-from transformer_mt.data.corpora import toy
+from transformer_mt.corpora import toy
 
 SMALL = [
     "model.d_model=32",

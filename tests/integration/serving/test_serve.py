@@ -20,7 +20,7 @@ import pytest
 pytest.importorskip("uvicorn")
 
 from tests.conftest import ROOT
-from transformer_mt.data.corpora import toy
+from transformer_mt.corpora import toy
 
 
 class Served:

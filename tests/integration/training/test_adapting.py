@@ -6,7 +6,7 @@ from safetensors.torch import load_file
 
 from tests.conftest import train_interrupted
 from transformer_mt import Translator, load_config, train
-from transformer_mt.data.corpora import toy
+from transformer_mt.corpora import toy
 from transformer_mt.errors import InputError
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.runs.resolve import changed

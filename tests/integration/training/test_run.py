@@ -18,7 +18,7 @@ from transformer_mt import Translator, train
 from transformer_mt.checkpoint import load, metadata, save, save_weights
 from transformer_mt.config import Config
 from transformer_mt.config.load import load_config
-from transformer_mt.data.corpora import toy
+from transformer_mt.corpora import toy
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.locks import lock_folder
 from transformer_mt.runs.folder import RunFolder

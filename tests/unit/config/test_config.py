@@ -11,12 +11,12 @@ from transformer_mt.config.dump import as_overrides, dump_config, json_schema
 from transformer_mt.config.keys import keys
 from transformer_mt.config.load import load_config, load_yaml
 from transformer_mt.config.messages import OTHER_NAMES
-from transformer_mt.config.parts.objective import OF_TEXT
-from transformer_mt.data.corpora.files import FilesCorpus
-from transformer_mt.data.corpora.hub import HubCorpus
+from transformer_mt.corpora.files import FilesCorpus
+from transformer_mt.corpora.hub import HubCorpus
 from transformer_mt.errors import InputError
 from transformer_mt.experiments.backtranslation_chain import ChainConfig
 from transformer_mt.experiments.sweep_plan import load_sweep
+from transformer_mt.settings.objective import OF_TEXT
 
 SHIPPED = sorted((ROOT / "configs").glob("*.yaml"))
 SWEEPS = [path for path in SHIPPED if "\nvariants:" in path.read_text(encoding="utf-8")]

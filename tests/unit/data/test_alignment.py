@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from transformer_mt.config import Config, TokenizerConfig
+from transformer_mt.corpora import toy
 from transformer_mt.data.alignment.aligner import aligned
 from transformer_mt.data.batches.aligned_rows import AlignedRows
 from transformer_mt.data.batches.epoch_pairs import changing_pieces
-from transformer_mt.data.corpora import toy
 from transformer_mt.data.preparation.prepare import prepare
 from transformer_mt.data.vocabulary.piece_words import PieceWords
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from transformer_mt.config import TokenizerConfig, load_config
 from transformer_mt.config.augment import AugmentConfig
+from transformer_mt.corpora import toy
 from transformer_mt.data.batches.augmentation import Augmentation
 from transformer_mt.data.batches.batching import TrainingBatches
 from transformer_mt.data.batches.encoded_pairs import Column, EncodedPairs, write_chunks
 from transformer_mt.data.batches.epoch_pairs import EpochPairs
 from transformer_mt.data.batches.subword_dropout import SubwordDropout
-from transformer_mt.data.corpora import toy
 from transformer_mt.data.vocabulary.tokenizer import UNK, Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.text.text_changes import FinalMark, LowerCase, NoFinalMark, TitleCase, Typos, UpperCase

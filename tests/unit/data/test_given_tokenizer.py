@@ -9,7 +9,7 @@ from sentencepiece import sentencepiece_model_pb2
 
 from tests.conftest import TINY
 from transformer_mt.config import load_config
-from transformer_mt.data.corpora import toy
+from transformer_mt.corpora import toy
 from transformer_mt.data.vocabulary.given_tokenizer import given_tokenizer
 from transformer_mt.data.vocabulary.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from transformer_mt.errors import InputError

@@ -3,8 +3,8 @@
 import pytest
 
 from transformer_mt.config.load import load_config
-from transformer_mt.data.corpora import toy
-from transformer_mt.data.corpora.held_out import FromTrain, HeldOutSplit
+from transformer_mt.corpora import toy
+from transformer_mt.corpora.held_out import FromTrain, HeldOutSplit
 from transformer_mt.data.preparation.prepare import prepare
 from transformer_mt.errors import InputError
 from transformer_mt.text.hashes import sentence_key

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from transformer_mt.config import Config, TokenizerConfig
-from transformer_mt.config.parts.objective import MASK, label_piece
+from transformer_mt.corpora import toy
 from transformer_mt.data.batches.encoded_pairs import Column, EncodedPairs, write_chunks
 from transformer_mt.data.batches.masking import Masking
 from transformer_mt.data.batches.objectives import of_objectives
-from transformer_mt.data.corpora import toy
 from transformer_mt.data.vocabulary.numbering import BOS, EOS, PAD
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
+from transformer_mt.settings.objective import MASK, label_piece
 
 PIECES = [MASK, *map(label_piece, ("random", "next", "0", "1"))]
 ROWS = np.arange(200)

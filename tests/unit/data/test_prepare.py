@@ -10,7 +10,6 @@ import pytest
 
 from transformer_mt.cache import cache_root
 from transformer_mt.config.load import load_config
-from transformer_mt.config.parts.filter import FilterConfig
 from transformer_mt.data.preparation import first_pass as passes
 from transformer_mt.data.preparation import prepare as prepare_module
 from transformer_mt.data.preparation import second_pass as shards_module
@@ -19,6 +18,7 @@ from transformer_mt.data.preparation.shard_helper import ShardHelper
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.locks import lock_folder
+from transformer_mt.settings.filter import FilterConfig
 
 TEXT = [
     (f"the dog {i} sees {i % 7} cats and runs", f"der Hund {i} sieht {i % 7} Katzen und rennt")

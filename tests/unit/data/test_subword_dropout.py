@@ -10,13 +10,13 @@ from pydantic import ValidationError
 
 from tests.conftest import ROOT
 from transformer_mt.config import TokenizerConfig
+from transformer_mt.corpora.toy import generate
 from transformer_mt.data.batches.batching import TrainingBatches
 from transformer_mt.data.batches.encoded_pairs import Column, EncodedPairs, write_chunks
 from transformer_mt.data.batches.epoch_pairs import EpochPairs
 from transformer_mt.data.batches.merges import Merges
 from transformer_mt.data.batches.row_random import A, B
 from transformer_mt.data.batches.subword_dropout import SubwordDropout
-from transformer_mt.data.corpora.toy import generate
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.text.hashes import splitmix64
 

@@ -9,7 +9,7 @@ import sacrebleu
 import sentencepiece
 
 from transformer_mt.config.evaluate import METRICS, EvaluateConfig
-from transformer_mt.data.corpora.evaluation_sets import EvaluationSet
+from transformer_mt.corpora.evaluation_sets import EvaluationSet
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.evaluation.external_metric import ExternalMetric
 from transformer_mt.evaluation.metrics import (

@@ -12,12 +12,12 @@ import yaml
 from transformer_mt import Translator
 from transformer_mt.config.dump import dump_config
 from transformer_mt.config.load import load_config
-from transformer_mt.config.parts.filter import FilterConfig
-from transformer_mt.data.corpora import toy
-from transformer_mt.data.corpora.evaluation_sets import EvaluationSet
+from transformer_mt.corpora import toy
+from transformer_mt.corpora.evaluation_sets import EvaluationSet
 from transformer_mt.errors import InputError
 from transformer_mt.experiments.synthetic import TextSource
 from transformer_mt.runs.folder import RunFolder
+from transformer_mt.settings.filter import FilterConfig
 
 pytest.importorskip("ctranslate2")
 

@@ -13,8 +13,8 @@ from transformer_mt.config import Config, TokenizerConfig
 from transformer_mt.config.dump import dump_config
 from transformer_mt.config.load import load_config
 from transformer_mt.config.model import AttentionConfig, ScoresConfig
+from transformer_mt.corpora import toy
 from transformer_mt.cpu import has_exact_int8_products
-from transformer_mt.data.corpora import toy
 from transformer_mt.data.vocabulary.tokenizer import EOS, Tokenizer
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.export import proof

@@ -8,7 +8,7 @@ import torch
 pytest.importorskip("transformers")
 
 from transformer_mt.config.model import AttentionConfig, ScoresConfig
-from transformer_mt.data.corpora import toy
+from transformer_mt.corpora import toy
 from transformer_mt.data.vocabulary.tokenizer import BOS, EOS
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.export import to_huggingface

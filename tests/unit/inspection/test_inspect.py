@@ -7,7 +7,7 @@ import pytest
 
 from scripts.plant_faults import FAULTS, NEAR, SHIFTED, looked, planted, reported
 from transformer_mt.config.load import load_config
-from transformer_mt.data.corpora import toy
+from transformer_mt.corpora import toy
 from transformer_mt.inspection.assessment import assessment
 from transformer_mt.inspection.checks import RepetitionCheck, TokenisedCheck, is_tokenised
 from transformer_mt.inspection.finding import Example, Finding

@@ -6,7 +6,7 @@ import pytest
 
 from transformer_mt.config import load_config
 from transformer_mt.config.dump import dump_config
-from transformer_mt.data.corpora import toy
+from transformer_mt.corpora import toy
 from transformer_mt.errors import InputError
 from transformer_mt.new_config import write
 from transformer_mt.new_config.write import new_config

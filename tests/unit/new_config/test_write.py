@@ -13,7 +13,7 @@ import pytest
 
 from transformer_mt.config import DataConfig
 from transformer_mt.config.load import load_config
-from transformer_mt.data.corpora import toy
+from transformer_mt.corpora import toy
 from transformer_mt.errors import InputError
 from transformer_mt.new_config import files as files_module
 from transformer_mt.new_config import write as write_module

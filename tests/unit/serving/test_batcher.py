@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.documents.upper_case import UpperCaseEngine, capitals, upper_case_translator
 from transformer_mt import Translator
-from transformer_mt.data.corpora import toy
+from transformer_mt.corpora import toy
 from transformer_mt.serving.batcher import Batcher, QueueFullError
 from transformer_mt.serving.segment_queue import BATCH_SEGMENTS, GivenUpError
 

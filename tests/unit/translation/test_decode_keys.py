@@ -6,7 +6,7 @@ import pytest
 
 from transformer_mt import Translator
 from transformer_mt.config import DecodeConfig
-from transformer_mt.data.corpora import toy
+from transformer_mt.corpora import toy
 from transformer_mt.errors import InputError
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.translation.engines import ctranslate2_engine, torch_engine

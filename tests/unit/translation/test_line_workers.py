@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from transformer_mt import Translator
-from transformer_mt.data.corpora import toy
+from transformer_mt.corpora import toy
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.translation import line_workers, translator
 

@@ -9,12 +9,12 @@ from tests.conftest import TINY
 from tests.engines import TableEngine
 from transformer_mt import Translator
 from transformer_mt.config import Config, TokenizerConfig
-from transformer_mt.config.parts.terms import AS, TERM, TERM_END
-from transformer_mt.data.corpora import toy
+from transformer_mt.corpora import toy
 from transformer_mt.data.vocabulary.term_pieces import TermPieces, pieces_of_span
 from transformer_mt.data.vocabulary.tokenizer import EOS, Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.search.hypothesis import Hypothesis
+from transformer_mt.settings.terms import AS, TERM, TERM_END
 from transformer_mt.terms.glossary import Glossary, Term
 from transformer_mt.translation.alignment import align_segment
 

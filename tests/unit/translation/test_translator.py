@@ -15,7 +15,7 @@ from tests.conftest import TINY
 from tests.engines import TableEngine
 from transformer_mt import Translator
 from transformer_mt.config import DecodeConfig, TokenizerConfig
-from transformer_mt.data.corpora import toy
+from transformer_mt.corpora import toy
 from transformer_mt.data.vocabulary.tokenizer import EOS, UNK, Tokenizer
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.runs.folder import RunFolder

@@ -11,9 +11,9 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from transformer_mt.cli.options.arguments import subcommands
-from transformer_mt.config.parts.section import Flag, OnlyForSearches
 from transformer_mt.config.yaml_loader import Loader
 from transformer_mt.errors import InputError, Setting
+from transformer_mt.settings.section import Flag, OnlyForSearches
 
 
 def add_flags(

@@ -12,7 +12,6 @@ import numpy as np
 
 from transformer_mt.config import Config
 from transformer_mt.config.data import NEXT
-from transformer_mt.config.parts.objective import MASK, Objective, label_piece
 from transformer_mt.data.batches.aligned_rows import AlignedRows
 from transformer_mt.data.batches.batching import Batch, ChangingPairs, make_batch, make_encoder_batch
 from transformer_mt.data.batches.denoising import Denoising
@@ -22,6 +21,7 @@ from transformer_mt.data.batches.masking import Masking
 from transformer_mt.data.batches.row_random import random_bits, uniforms
 from transformer_mt.data.vocabulary.numbering import BOS, EOS, PAD
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
+from transformer_mt.settings.objective import MASK, Objective, label_piece
 
 _NOISE, _FOLLOWS, _PARTNER = 1_000, 1_001, 1_002
 """Numbers of the random streams of a row; smaller numbers are those of `data.augment`."""

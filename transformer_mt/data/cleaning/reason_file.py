@@ -10,9 +10,9 @@ from typing import Literal
 
 import numpy as np
 
+from transformer_mt.corpora.held_out import HeldOutSplit
 from transformer_mt.data.cleaning.drop_reasons import DUPLICATE, EMPTY, HELD_OUT, KEPT, LEAKED, REASONS
 from transformer_mt.data.cleaning.rules import Rule
-from transformer_mt.data.corpora.held_out import HeldOutSplit
 from transformer_mt.text.hashes import pair_key, sentence_key
 from transformer_mt.text.pair import Pair
 

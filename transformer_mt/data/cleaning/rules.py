@@ -5,9 +5,9 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
-from transformer_mt.config.parts.filter import FilterConfig
 from transformer_mt.data.cleaning import drop_reasons
 from transformer_mt.errors import InputError
+from transformer_mt.settings.filter import FilterConfig
 from transformer_mt.text.hashes import is_sign
 from transformer_mt.text.languages import LanguageIdentifier
 from transformer_mt.text.mojibake import is_escaped, is_wrongly_decoded

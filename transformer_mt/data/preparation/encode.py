@@ -7,12 +7,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 
 from transformer_mt.config import DataConfig
-from transformer_mt.config.parts.objective import label_piece
 from transformer_mt.cpu import usable_cores
 from transformer_mt.data.batches.encoded_pairs import Chunk, Column
 from transformer_mt.data.cleaning import drop_reasons
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
+from transformer_mt.settings.objective import label_piece
 from transformer_mt.text.pair import Pair
 
 _PAIRS = 10_000

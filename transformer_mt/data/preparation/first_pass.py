@@ -14,13 +14,13 @@ from typing import Literal, TypeVar
 import numpy as np
 
 from transformer_mt.config import Config, DataConfig
+from transformer_mt.corpora.evaluation_sets import read_set
+from transformer_mt.corpora.held_out import AnySet, FromTrainCorpus, as_lines, held_out_file, splits_of
+from transformer_mt.corpora.hub import UnknownSplitError
+from transformer_mt.corpora.kind import Corpus, EvaluationSentence
 from transformer_mt.data.cleaning import drop_reasons
 from transformer_mt.data.cleaning.reason_file import ReasonFile, TrainingCorpus, read_reasons
 from transformer_mt.data.cleaning.rules import repaired, rules_of
-from transformer_mt.data.corpora.evaluation_sets import read_set
-from transformer_mt.data.corpora.held_out import AnySet, FromTrainCorpus, as_lines, held_out_file, splits_of
-from transformer_mt.data.corpora.hub import UnknownSplitError
-from transformer_mt.data.corpora.kind import Corpus, EvaluationSentence
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.files import fsync, write_text

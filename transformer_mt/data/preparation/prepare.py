@@ -20,12 +20,7 @@ import pyarrow
 
 from transformer_mt.cache import cache_root
 from transformer_mt.config import Config, DataConfig
-from transformer_mt.config.parts.objective import Objective
-from transformer_mt.data.batches.encoded_pairs import NO_FACTS, EncodedPairs, PairFacts, write_chunks
-from transformer_mt.data.batches.mixture import effective_weights
-from transformer_mt.data.cleaning import drop_reasons
-from transformer_mt.data.cleaning.rules import check_filter
-from transformer_mt.data.corpora.held_out import (
+from transformer_mt.corpora.held_out import (
     AnySet,
     FromTrainCorpus,
     as_lines,
@@ -33,7 +28,11 @@ from transformer_mt.data.corpora.held_out import (
     rows_of,
     splits_of,
 )
-from transformer_mt.data.corpora.kind import Corpus, EvaluationSentence
+from transformer_mt.corpora.kind import Corpus, EvaluationSentence
+from transformer_mt.data.batches.encoded_pairs import NO_FACTS, EncodedPairs, PairFacts, write_chunks
+from transformer_mt.data.batches.mixture import effective_weights
+from transformer_mt.data.cleaning import drop_reasons
+from transformer_mt.data.cleaning.rules import check_filter
 from transformer_mt.data.preparation.encode import encoded_chunks
 from transformer_mt.data.preparation.first_pass import (
     FIRST_PASS_FILE,
@@ -52,6 +51,7 @@ from transformer_mt.files import digest, fsync, write_text
 from transformer_mt.locks import FolderLock, wait_for_folder
 from transformer_mt.markdown import table
 from transformer_mt.messages import messages_to, say
+from transformer_mt.settings.objective import Objective
 from transformer_mt.text.pair import Pair
 
 FORMAT = 8  # of the cache: raise it when a change in this package alters what is written

@@ -7,8 +7,8 @@ from typing import TypeVar
 import numpy as np
 
 from transformer_mt.config import Config
+from transformer_mt.corpora.kind import Corpus
 from transformer_mt.data.batches.encoded_pairs import EncodedPairs
-from transformer_mt.data.corpora.kind import Corpus
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.text.pair import Pair

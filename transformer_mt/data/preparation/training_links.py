@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 
 from transformer_mt.config import Config
+from transformer_mt.corpora.kind import Corpus
 from transformer_mt.data.alignment.aligner import aligned
 from transformer_mt.data.alignment.pharaoh import read_links
 from transformer_mt.data.batches.encoded_pairs import Chunk, Column, EncodedPairs
-from transformer_mt.data.corpora.kind import Corpus
 from transformer_mt.data.preparation.raw_rows import RawPairs, RawRows
 from transformer_mt.data.vocabulary.piece_words import PieceWords
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer

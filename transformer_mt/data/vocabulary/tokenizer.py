@@ -16,13 +16,13 @@ from typing import Any
 import sentencepiece
 
 from transformer_mt.config import TokenizerConfig
-from transformer_mt.config.parts.objective import MASK
-from transformer_mt.config.parts.terms import AS, TERM, TERM_END
 from transformer_mt.cpu import usable_cores
 from transformer_mt.data.vocabulary.numbering import BOS, EOS, PAD, UNK, Numbering
 from transformer_mt.data.vocabulary.renumbered import Renumbered
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.files import write_bytes
+from transformer_mt.settings.objective import MASK
+from transformer_mt.settings.terms import AS, TERM, TERM_END
 from transformer_mt.text.unsegmented import count_unsegmented
 
 PieceModel = sentencepiece.SentencePieceProcessor | Renumbered

@@ -10,8 +10,7 @@ from torch import Tensor, nn
 
 from transformer_mt.checkpoint import load_model_weights
 from transformer_mt.config import Config
-from transformer_mt.config.parts.objective import label_piece
-from transformer_mt.data.corpora.scored_sentences import ScoredSentences
+from transformer_mt.corpora.scored_sentences import ScoredSentences
 from transformer_mt.data.vocabulary.new_pieces import origins
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
@@ -20,6 +19,7 @@ from transformer_mt.importing.model_folder import parent_of
 from transformer_mt.messages import say
 from transformer_mt.model.interface import NEVER
 from transformer_mt.runs.folder import RunFolder
+from transformer_mt.settings.objective import label_piece
 from transformer_mt.text.languages import base_code
 from transformer_mt.training.parallel.distributed import Ranks
 from transformer_mt.training.update.adaptation import trains_embeddings

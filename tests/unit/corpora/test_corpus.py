@@ -7,8 +7,8 @@ import pyarrow.parquet
 import pytest
 
 from transformer_mt.config import DataConfig
-from transformer_mt.data.corpora.file import FileCorpus
-from transformer_mt.data.corpora.hub import UnknownSplitError
+from transformer_mt.corpora.file import FileCorpus
+from transformer_mt.corpora.hub import UnknownSplitError
 from transformer_mt.errors import InputError
 
 PAIRS = [("A dog.", "Ein Hund."), ("Two cats.", "Zwei Katzen."), ("", "Leer.")]

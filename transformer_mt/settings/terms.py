@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from transformer_mt.config.parts.section import Location, Probability, Section
+from transformer_mt.settings.section import Location, Probability, Section
 
 TERM, AS, TERM_END = "<term>", "<as>", "</term>"
 """The control pieces around a term and its translation: `<term> source words <as> target words </term>`."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer_mt.cache import cache_root
-from transformer_mt.data.corpora.hub_download import download
+from transformer_mt.corpora.hub_download import download
 from transformer_mt.errors import InputError
 from transformer_mt.files import write_text
 

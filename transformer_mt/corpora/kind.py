@@ -7,12 +7,12 @@ from typing import Any, ClassVar, TypeVar
 
 from pydantic import Field, model_validator
 
-from transformer_mt.config.parts.filter import FilterConfig
-from transformer_mt.config.parts.language import Language
-from transformer_mt.config.parts.objective import OF_TEXT, Objective
-from transformer_mt.config.parts.section import Section
 from transformer_mt.errors import InputError
 from transformer_mt.files import missing
+from transformer_mt.settings.filter import FilterConfig
+from transformer_mt.settings.language import Language
+from transformer_mt.settings.objective import OF_TEXT, Objective
+from transformer_mt.settings.section import Section
 from transformer_mt.text.pair import Pair
 
 TAG = r"^(>?[^>\s]\S*|>)$"

@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from transformer_mt.cache import cache_root
-from transformer_mt.config.parts.language import Language
-from transformer_mt.data.corpora.download import download, fetch_json
-from transformer_mt.data.corpora.kind import Corpus, Languages
-from transformer_mt.data.corpora.moses import read_moses_zip
+from transformer_mt.corpora.download import download, fetch_json
+from transformer_mt.corpora.kind import Corpus, Languages
+from transformer_mt.corpora.moses import read_moses_zip
 from transformer_mt.errors import InputError, WorkError
+from transformer_mt.settings.language import Language
 from transformer_mt.text.pair import Pair
 
 _SERVICE = "https://opus.nlpl.eu/opusapi/"

@@ -3,7 +3,7 @@
 import warnings
 from typing import Literal
 
-from transformer_mt.config.parts.section import Section
+from transformer_mt.settings.section import Section
 
 with warnings.catch_warnings():
     warnings.filterwarnings("ignore", message='Field name "copy"')  # BaseModel's deprecated method

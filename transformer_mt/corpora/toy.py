@@ -17,9 +17,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from transformer_mt.config.parts.section import Positive
-from transformer_mt.data.corpora.kind import Corpus, Languages
-from transformer_mt.data.corpora.toy_words import (
+from transformer_mt.corpora.kind import Corpus, Languages
+from transformer_mt.corpora.toy_words import (
     ADJECTIVES,
     CONJUNCTIONS,
     DITRANSITIVE,
@@ -37,6 +36,7 @@ from transformer_mt.data.corpora.toy_words import (
     Verb,
 )
 from transformer_mt.errors import InputError
+from transformer_mt.settings.section import Positive
 from transformer_mt.text.hashes import text_key
 from transformer_mt.text.pair import Pair
 

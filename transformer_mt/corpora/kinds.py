@@ -4,16 +4,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Union
 
 from pydantic import Discriminator, Tag
 
-from transformer_mt.data.corpora.file import FileCorpus
-from transformer_mt.data.corpora.files import FilesCorpus
-from transformer_mt.data.corpora.held_out import AnySet, FromTrainCorpus
-from transformer_mt.data.corpora.hub import HubCorpus
-from transformer_mt.data.corpora.imported import ImportedCorpus
-from transformer_mt.data.corpora.kind import Corpus
-from transformer_mt.data.corpora.opus import OpusCorpus
-from transformer_mt.data.corpora.sacrebleu_sets import SacrebleuCorpus
-from transformer_mt.data.corpora.text import TextCorpus
-from transformer_mt.data.corpora.toy import ToyCorpus
+from transformer_mt.corpora.file import FileCorpus
+from transformer_mt.corpora.files import FilesCorpus
+from transformer_mt.corpora.held_out import AnySet, FromTrainCorpus
+from transformer_mt.corpora.hub import HubCorpus
+from transformer_mt.corpora.imported import ImportedCorpus
+from transformer_mt.corpora.kind import Corpus
+from transformer_mt.corpora.opus import OpusCorpus
+from transformer_mt.corpora.sacrebleu_sets import SacrebleuCorpus
+from transformer_mt.corpora.text import TextCorpus
+from transformer_mt.corpora.toy import ToyCorpus
 
 TRAINING: tuple[type[Corpus], ...] = (
     HubCorpus,

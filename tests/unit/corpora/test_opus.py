@@ -9,7 +9,7 @@ import pytest
 from tests.file_server import serving
 from transformer_mt.cache import cache_root
 from transformer_mt.config import DataConfig
-from transformer_mt.data.corpora import download
+from transformer_mt.corpora import download
 from transformer_mt.errors import InputError, WorkError
 
 PAIRS = [(f"Sentence number {n}, with some words.", f"Satz Nummer {n}, mit Wörtern.") for n in range(3000)]

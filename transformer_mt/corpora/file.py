@@ -8,16 +8,16 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from transformer_mt.data.corpora.kind import Corpus, Languages
-from transformer_mt.data.corpora.moses import read_moses_zip
-from transformer_mt.data.corpora.tables import (
+from transformer_mt.corpora.kind import Corpus, Languages
+from transformer_mt.corpora.moses import read_moses_zip
+from transformer_mt.corpora.tables import (
     TWO_COLUMNS,
     Columns,
     DamagedRows,
     check_number_of_columns,
     read_rows,
 )
-from transformer_mt.data.corpora.tmx import read_tmx
+from transformer_mt.corpora.tmx import read_tmx
 from transformer_mt.errors import InputError
 from transformer_mt.messages import say
 from transformer_mt.text.compressed import COMPRESSED, without_compression

@@ -4,11 +4,11 @@ import gzip
 import json
 
 import pytest
-
 from tests.unit.data.test_formats import pack
+
 from transformer_mt.config import DataConfig
 from transformer_mt.config.load import load_config
-from transformer_mt.data.corpora import toy
+from transformer_mt.corpora import toy
 from transformer_mt.data.preparation.prepare import prepare
 from transformer_mt.errors import InputError
 

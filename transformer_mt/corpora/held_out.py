@@ -12,10 +12,10 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from transformer_mt.config.parts.objective import Objective
-from transformer_mt.config.parts.section import Positive, Section
-from transformer_mt.data.corpora.kind import Corpus, EvaluationSentence, Languages
+from transformer_mt.corpora.kind import Corpus, EvaluationSentence, Languages
 from transformer_mt.errors import InputError
+from transformer_mt.settings.objective import Objective
+from transformer_mt.settings.section import Positive, Section
 from transformer_mt.text.hashes import splitmix64
 from transformer_mt.text.pair import Pair
 

@@ -1,6 +1,6 @@
 from collections import Counter
 
-from transformer_mt.data.corpora import toy, toy_words
+from transformer_mt.corpora import toy, toy_words
 
 
 def test_pairs_are_distinct_deterministic_and_a_longer_list_begins_with_the_shorter():

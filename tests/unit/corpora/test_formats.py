@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from transformer_mt.config import DataConfig
-from transformer_mt.data.corpora.file import FileCorpus
+from transformer_mt.corpora.file import FileCorpus
 from transformer_mt.errors import InputError
 
 PAIRS = [("A dog.", "Ein Hund."), ("Two  cats.", "Zwei Katzen."), ("", "Leer.")]
