@@ -2,6 +2,10 @@
 
 from transformer_mt.data.vocabulary.tokenizer import EOS
 from transformer_mt.search.hypothesis import Hypothesis
+from transformer_mt.translation.planner import Plan
+from transformer_mt.translation.result import Options
+from transformer_mt.translation.stages.build import build_stages
+from transformer_mt.translation.units import SourceLine
 
 
 class TableEngine:
@@ -38,3 +42,10 @@ class TableEngine:
 
     def cross_attention(self, pairs):
         return [[[1.0] + [0.0] * (len(src) - 1)] * len(tgt) for src, tgt in pairs]
+
+
+def planned_lines(translator, line, prefix="", protect=None):
+    """The line with its units, as a call with these options would search for it."""
+    decode = translator.decode
+    stages = build_stages(translator.resources, translator.planner, decode, Options(protect=protect))
+    return translator.planner.lines([SourceLine.of(line, 0, prefix)], Plan(stages, decode))

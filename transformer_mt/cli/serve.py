@@ -8,12 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from transformer_mt.cli.options.arguments import positive
 from transformer_mt.cli.options.model import add_engine, add_search, load_translator
-from transformer_mt.cli.options.references import (
-    FileOf,
-    add_references_by_direction,
-    direction_of,
-    with_references,
-)
+from transformer_mt.cli.options.references import FileOf, add_references_by_direction, direction_of
 from transformer_mt.errors import InputError, Setting
 
 if TYPE_CHECKING:
@@ -112,7 +107,7 @@ def _serve(arguments: argparse.Namespace) -> int:
         for options in _directions(model, arguments.direction):
             own = argparse.Namespace(**{**chosen, "model": str(model), "ensemble": [], **options})
             name = model.resolve().name
-            offers.append(Offer(name, _direction_served(model, options), partial(load_translator, own)))
+            offers.append(Offer(name, _direction_served(model, options), partial(_load, own)))
         return offers
 
     if not (arguments.models or arguments.watch):
@@ -138,6 +133,18 @@ def _serve(arguments: argparse.Namespace) -> int:
     )
     serve(service, arguments.host, arguments.port)
     return 0
+
+
+def _load(arguments: argparse.Namespace) -> "Translator":
+    """The model to serve; with --engine ctranslate2 a run is exported once."""
+    if arguments.engine == "ctranslate2":
+        from transformer_mt.export.own_export import make_own_export
+        from transformer_mt.importing.model_folder import run_of
+
+        run = run_of(arguments.model, vars(arguments)["from"], arguments.to)
+        if not run.is_export:
+            make_own_export(run)
+    return load_translator(arguments)
 
 
 def _check_served(wanted: list[tuple[str, str]], served: list[tuple[str, str]]) -> None:
@@ -211,7 +218,7 @@ class _Equipment:
     def __call__(self, translator: "Translator") -> "Translator":
         direction = translator.source_lang, translator.target_lang
         files = (files.get(direction, files.get(None)) for files in (self._glossaries, self._memories))
-        return with_references(translator, *files)
+        return translator.with_files(*files)
 
 
 def _direction_served(model: Path, options: dict[str, str]) -> tuple[str, str]:

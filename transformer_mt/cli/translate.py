@@ -133,7 +133,13 @@ def _translate(arguments: argparse.Namespace) -> int:
 def _options(arguments: argparse.Namespace) -> "Options":
     from transformer_mt.translation.result import Options
 
-    return Options(arguments.n_best, align=arguments.align, protect=arguments.protect, tag=arguments.tag)
+    return Options(
+        arguments.n_best,
+        align=arguments.align,
+        protect=arguments.protect,
+        tag=arguments.tag,
+        retry=arguments.retry,
+    )
 
 
 def _chunks(arguments: argparse.Namespace, files: ExitStack) -> Iterator[list[bytes]]:

@@ -83,6 +83,7 @@ def translate_pieces(
     tag: str | None = None,
     protect: str | None = None,
     done: int = 0,
+    retry: bool = False,
 ) -> Iterator[Part]:
     """The parts of the translated document in order, one for each of its texts, and what stands after them.
     The first `done` are left out.
@@ -94,7 +95,8 @@ def translate_pieces(
     while start < len(texts):
         chunk = texts[start : start + size.next()]
         parts = all_texts(chunk)
-        options = Options(align=True, tag=tag, protect=[pattern_of(text, protect) for text in parts])
+        patterns = [pattern_of(text, protect) for text in parts]
+        options = Options(align=True, tag=tag, protect=patterns, retry=retry)
         results = repeated.results(parts, translator, options)
         for i, text in enumerate(chunk, start=start):
             own = list(islice(results, 1 + len(text.inner)))

@@ -13,8 +13,8 @@ from transformer_mt.evaluation.metrics import build_metrics
 from transformer_mt.files import write_text
 from transformer_mt.progress_bar import show_progress
 from transformer_mt.runs.folder import RunFolder
-from transformer_mt.translation.confidence import Calibration
 from transformer_mt.translation.result import Options
+from transformer_mt.translation.stages.confidence import Calibration
 from transformer_mt.translation.translator import Translator
 
 LEAST = 50

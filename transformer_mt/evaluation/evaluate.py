@@ -100,7 +100,8 @@ def evaluate(
         say(f"and {len(problems) - _SHOWN_PROBLEMS:,} more such lines")
     translations = [result.translation for result in results]
     scores = corpus_scores(metrics, sources, translations, references)
-    if glossary := translator.planner.glossary:
+    languages = translator.source_lang, translator.target_lang
+    if glossary := translator.resources.of(languages).glossary:
         scores += term_rates(glossary, sources, translations, references)
     if note := tokenised_note([targets[0] for targets in references], rules.tokenize):
         say(note)
@@ -113,6 +114,6 @@ def evaluate(
         }
         for (src, targets), result in zip(test.sentences, results)
     ]
-    languages = test.languages or (translator.source_lang, translator.target_lang)
+    languages = test.languages or languages
     decode = translator.decode.model_dump()
     return Evaluation(scores, rows, translator.searched, decode, tag, languages, weights)

@@ -13,7 +13,7 @@ from transformer_mt.export.ctranslate2_support import reasons_against
 from transformer_mt.export.format import Output, TrainedRun, num_positions, reasons_against_text
 from transformer_mt.files import write_text
 from transformer_mt.runs.folder import RunFolder
-from transformer_mt.translation.engines.choice import ALIKE
+from transformer_mt.translation.engines.choice import SAME_SEARCH
 from transformer_mt.translation.engines.ctranslate2_engine import import_ctranslate2, supported_settings
 from transformer_mt.translation.result import Translation
 from transformer_mt.translation.translator import Translator
@@ -24,7 +24,7 @@ class ToCTranslate2:
 
     name = "CTranslate2"
     advice = "Translate with the run's folder."
-    proof_settings: ClassVar[dict[str, Any]] = ALIKE
+    proof_settings: ClassVar[dict[str, Any]] = SAME_SEARCH
 
     def __init__(self, quantization: str = "float32") -> None:
         self.quantization = quantization

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from transformer_mt.cpu import usable_cores
 from transformer_mt.serving.processes import EnginePool
 from transformer_mt.serving.segment_queue import QueuedEngine, SegmentQueue
-from transformer_mt.terms.glossary import Term
+from transformer_mt.terms.glossary import Glossary, Term
 from transformer_mt.translation.engines.engine import Engine
 from transformer_mt.translation.result import Translation
 from transformer_mt.translation.translator import Translator
@@ -83,10 +83,15 @@ class Batcher:
         if self.lines and self.lines + len(lines) > self.queue_lines:
             raise QueueFullError
         engine = QueuedEngine(self._queue)
-        translator = self.translator.with_engine(engine, wishes.protect_usual)
+        translator = self.translator.with_engine(engine)
+        if wishes.protect_usual is not None:
+            translator = translator.with_settings(protect_usual=wishes.protect_usual)
 
         def work() -> list[Translation]:
-            own = translator.with_terms(wishes.terms) if wishes.terms else translator
+            own = translator
+            if wishes.terms:
+                languages, behind = (own.source_lang, own.target_lang), own.resources.glossary
+                own = own.with_resources(glossary=Glossary(wishes.terms, languages, behind=behind))
             return own.translate(lines, n_best, align=align, protect=protect)
 
         self.lines += len(lines)

@@ -2,13 +2,12 @@
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from transformer_mt.data.vocabulary.term_pieces import TermPieces
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.text.words import Span, find_words
 from transformer_mt.translation.engines.engine import Ids
@@ -62,31 +61,32 @@ def align_segment(
     tgt: Ids,
     attention: Sequence[Sequence[float]],
     words_of: Callable[[str], list[Span]] = find_words,
+    positions: Sequence[Ids] | None = None,
 ) -> AlignedSegment:
     """A segment and its translation, from `attention`: for each target piece its weight on each source piece.
     `words_of` divides both into words.
 
-    `src` may begin with tags, which are not in `source`, and may have been cut.
+    `src` may begin with tags, which are not in `source`, and may have been cut. With `positions`, those that
+    stand for each piece of the text, `src` has others, too.
     """
     _, src_spans = tokenizer.spans_src(source)
-    terms = TermPieces.of(tokenizer)
-    control = {*tokenizer.control_ids.values()} - ({terms.term} if terms else set())
+    control = {*tokenizer.control_ids.values()}
     tags = next((i for i, piece in enumerate(src) if piece not in control), len(src))
     tgt_spans = tokenizer.spans_tgt(tgt)
     src_words, tgt_words = words_of(source), words_of(tokenizer.decode_tgt(tgt))
     # After a cut or a tag the attention has fewer or more columns than the text has pieces.
     weights = np.zeros((len(tgt_spans), len(src_spans)), np.float32)
-    given = np.asarray(attention, np.float32).reshape(len(tgt), len(src))[:, tags:]
-    if terms and terms.term in src:
-        # What is paid to the translation of a term is shared out among its words.
-        given = _folded(given, terms.text_positions(src[tags:]))
+    given = np.asarray(attention, np.float32).reshape(len(tgt), len(src))
+    given = given[:, tags:] if positions is None else _folded(given, positions)
     weights[:, : given.shape[1]] = given
     of_words = _mean_rows(tgt_words, tgt_spans) @ weights @ _overlaps(src_words, src_spans).T
     return AlignedSegment(src_words, tgt_words, sharpen(of_words), of_words.astype(np.float32))
 
 
 def _folded(columns: NDArray[np.float32], positions: Sequence[Sequence[int]]) -> NDArray[np.float32]:
-    """(T, S) of all pieces -> (T, pieces of the text)."""
+    """(T, S) of all pieces -> (T, pieces of the text): what is paid to a piece is shared out among those that
+    it stands for.
+    """
     shares = np.zeros((columns.shape[1], len(positions)), np.float32)
     for piece, own in enumerate(positions):
         shares[own, piece] = 1
@@ -102,6 +102,17 @@ def sharpen(weights: NDArray[Any]) -> NDArray[np.float32]:
     columns = weights / np.maximum(weights.sum(0, keepdims=True), tiny)
     both = rows * columns
     return (both / np.maximum(both.sum(1, keepdims=True), tiny)).astype(np.float32)
+
+
+def pinned(segment: AlignedSegment, source: Span, target: Span) -> AlignedSegment:
+    """The segment with the words of these two spans aligned to each other alone."""
+    weights = segment.weights.copy()
+    src, tgt = ([i for i, (begin, end) in enumerate(words) if begin < to and end > start]
+                for words, (start, to) in ((segment.source, source), (segment.target, target)))  # fmt: skip
+    weights[tgt] = 0
+    weights[:, src] = 0
+    weights[np.ix_(tgt, src)] = 1 / max(1, len(src))
+    return replace(segment, weights=weights)
 
 
 def identity(source: Span, target: Span) -> AlignedSegment:

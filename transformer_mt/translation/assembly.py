@@ -6,11 +6,10 @@ from typing import Any, Literal
 
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.search.hypothesis import Hypothesis, ranked
-from transformer_mt.text.edges import match_end
-from transformer_mt.translation.engines.engine import Ids
-from transformer_mt.translation.flags import CONTROL, control_characters, text_flags
+from transformer_mt.text.control_characters import CONTROL, control_characters
 from transformer_mt.translation.result import Candidate, Translation
 from transformer_mt.translation.splitting import LONE_CR, Splitter
+from transformer_mt.translation.stages.stage import Stage
 from transformer_mt.translation.units import TranslatedLine, Unit
 
 NOTHING = Candidate(translation="", score=0.0, log_prob=0.0, tokens=[])
@@ -28,15 +27,15 @@ def by_utility(
 
 
 def candidates_of(
-    hypotheses: Sequence[Hypothesis], tokenizer: Tokenizer, unit: Unit, language: str
+    hypotheses: Sequence[Hypothesis], tokenizer: Tokenizer, unit: Unit, stages: Sequence[Stage]
 ) -> list[Candidate]:
-    """The hypotheses of a unit as text in this language, each text once."""
+    """The hypotheses of a unit as text, each text once."""
     found: dict[str, Candidate] = {}
     for hypothesis in hypotheses:
         ids = hypothesis.tokens[:-1]
         text = tokenizer.decode_tgt(ids)
-        if unit.is_in_capitals:
-            text = "".join(unit.in_capitals(text, language))
+        for stage in stages:
+            text = stage.text(unit, text)
         if text not in found:
             found[text] = Candidate(
                 translation=text,
@@ -68,16 +67,9 @@ def joined(line: TranslatedLine, n_best: int, splitter: Splitter) -> list[Candid
 
 
 def line_result(
-    line: TranslatedLine,
-    n_best: int,
-    splitter: Splitter,
-    language: str,
-    is_natural: bool = True,
-    match_ends: bool = False,
+    line: TranslatedLine, n_best: int, splitter: Splitter, stages: Sequence[Stage]
 ) -> Translation:
-    """A line's translation into the language, put together from those of its units. What looks wrong with it
-    is only known where both languages are natural ones.
-    """
+    """A line's translation, put together from those of its units and finished by the stages."""
     source = line.line.source
     has_control = CONTROL.search(source) is not None
     if not line.units:
@@ -98,17 +90,8 @@ def line_result(
     if line.line.is_too_long:
         problems.insert(0, f"the source was translated in {len(line.units)} parts: it is too long for one")
     candidates = joined(line, n_best, splitter)
-    if match_ends:
-        candidates = [replace(c, translation=match_end(source, c.translation, language)) for c in candidates]
     best = candidates[0]
-    if is_natural:
-        src_pieces = sum(len(unit.src) for unit in line.line.units)
-        suspicious = list(text_flags(source, best.translation, src_pieces, best.tokens))
-        if "no_hypothesis" in flags or any(unit.spans or unit.unit.is_fixed for unit in line.units):
-            # Protected text, or nothing, has no tokens then.
-            suspicious = [flag for flag in suspicious if flag != "length_ratio"]
-        flags += suspicious
-    return Translation(
+    result = Translation(
         source=source,
         translation=best.translation,
         score=best.score,
@@ -119,6 +102,9 @@ def line_result(
         n_best=candidates,
         segments=_segments(line) if _was_changed(line) else [],
     )
+    for stage in stages:
+        result = stage.finish(line, result)
+    return result
 
 
 def each_once(candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -150,8 +136,3 @@ def _segments(line: TranslatedLine) -> list[dict[str, Any]]:
         for translated in line.units
         if not translated.unit.is_fixed
     ]
-
-
-def ids_of(tokenizer: Tokenizer, candidate: Candidate) -> Ids:
-    """The target pieces of a candidate."""
-    return [tokenizer.tgt.piece_to_id(piece) for piece in candidate.tokens]

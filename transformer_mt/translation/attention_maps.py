@@ -1,6 +1,5 @@
 """The attention weights of all layers and heads while a model translates a sentence."""
 
-import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -107,10 +106,9 @@ def _unsplit(translator: Translator) -> Translator:
     """The translator that takes a text as it stands, as the attention is computed here: several sentences as
     one segment, in capitals, with nothing protected.
     """
-    unsplit = copy.copy(translator)
-    changes = dict.fromkeys(("split_sentences", "lowercase_capitals", "protect_usual"), False)
-    unsplit.decode = translator.decode.model_copy(update=changes)
-    return unsplit
+    return translator.with_settings(
+        **dict.fromkeys(("split_sentences", "lowercase_capitals", "protect_usual"), False)
+    )
 
 
 def maps(attentions: AttentionMaps, kind: str, layer: str, head: str) -> list[tuple[str, Tensor]]:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from transformer_mt.config import DecodeConfig
 from transformer_mt.errors import InputError, Setting
-from transformer_mt.translation.protected_text import ProtectedText
 
 if TYPE_CHECKING:
     from transformer_mt.translation.alignment import AlignedSegment
@@ -26,6 +25,10 @@ class Options:
     """A regular expression, or one for each line; what it matches passes through unchanged."""
     tag: str | None = None
     """A tag of the training corpora, put before each sentence."""
+    retry: bool = False
+    """Whether to translate lines that look wrong again, by a wider search, and keep the better translation;
+    then the first result comes when all lines are done.
+    """
 
     def check(self, settings: DecodeConfig) -> None:
         """InputError if they do not fit the search or one another."""
@@ -39,7 +42,17 @@ class Options:
             )
         if broken := next((p for p in self.prefixes or () if "\n" in p or "\r" in p), None):
             raise InputError(f"a prefix must be one line, but is {broken!r}")
-        self.protected(0)
+
+    def check_lines(self, count: int) -> None:
+        """InputError unless what there is for each line is there for as many lines."""
+        if self.prefixes is not None and len(self.prefixes) != count:
+            raise InputError(
+                f"there must be one prefix per line ({count}), but there are {len(self.prefixes)}"
+            )
+        if self.protect and not isinstance(self.protect, str) and len(self.protect) != count:
+            raise InputError(
+                f"there must be one pattern per line ({count}), but there are {len(self.protect)}"
+            )
 
     def of_lines(self, lines: Sequence[int]) -> "Options":
         """The options of some of the lines."""
@@ -48,18 +61,6 @@ class Options:
         if protect and not isinstance(protect, str):
             protect = [protect[i] for i in lines]
         return replace(self, prefixes=prefixes, protect=protect)
-
-    def protected(self, lines: int, usual: bool = False) -> list[ProtectedText | None] | None:
-        """What is protected in each of the `lines`, with `usual` also addresses, placeholders and the like;
-        None if nothing is.
-        """
-        usually = ProtectedText(None, usual=True) if usual else None
-        if not self.protect:
-            return [usually] * lines if usually else None
-        if isinstance(self.protect, str):
-            return [ProtectedText(self.protect, usual)] * lines
-        known = {pattern: ProtectedText(pattern, usual) for pattern in self.protect if pattern}
-        return [known.get(pattern) if pattern else usually for pattern in self.protect]
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,10 @@ long.
 
 import re
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 
 from transformer_mt.text.sentences import split_sentences
 from transformer_mt.text.unsegmented import has_no_spaces, has_no_word_spaces
+from transformer_mt.translation.units import Segment
 
 Count = Callable[[Sequence[str]], list[int]]
 """The number of pieces of each text."""
@@ -17,25 +17,6 @@ Count = Callable[[Sequence[str]], list[int]]
 _CLAUSE = re.compile(r"[,;:–—]\s+|[，、；：]")
 _WORD = re.compile(r"\s+")
 LONE_CR = re.compile(r"\r(?!\n)")  # it would end the line of the translation
-
-
-@dataclass(frozen=True)
-class Segment:
-    """A part of a line."""
-
-    text: str
-    """Without the white space around it."""
-    gap: str
-    """The white space between it and the next segment of the line."""
-    lowercased: str | None = None
-    """What is translated instead of a text in capitals; it has the same length."""
-    known: str | None = None
-    """Its translation in a memory."""
-
-    @property
-    def searched(self) -> str:
-        """What the search translates."""
-        return self.text if self.lowercased is None else self.lowercased
 
 
 class Splitter:

@@ -1,15 +1,67 @@
 """Lines as units of work for an engine: each unit is a segment of a line that is searched by itself."""
 
 from collections import deque
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from transformer_mt.terms.glossary import Match
-from transformer_mt.translation.capitals import to_capitals
 from transformer_mt.translation.engines.engine import Ids, Request
-from transformer_mt.translation.protected_text import ProtectedText, Span, spans_of
 from transformer_mt.translation.result import Candidate
-from transformer_mt.translation.splitting import Segment
+
+Spans = list[tuple[int, int]]
+"""(begin, end) characters of parts of a text, in order."""
+
+
+def _keep_nothing(text: str) -> Spans:
+    return []
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A part of a line."""
+
+    text: str
+    """Without the white space around it."""
+    gap: str
+    """The white space between it and the next segment of the line."""
+    replacement: str | None = None
+    """What is searched for instead of the text; it has the same length."""
+    known: str | None = None
+    """Its translation where none is searched for."""
+    flag: str | None = None
+    """The flag of a known translation that is not the text itself."""
+
+    @property
+    def searched(self) -> str:
+        """What the search translates."""
+        return self.text if self.replacement is None else self.replacement
+
+
+@dataclass(slots=True)
+class SourceLine:
+    """A line to translate. One stage after the other changes it, until it is divided into segments."""
+
+    source: str
+    segments: list[Segment]
+    number: int = 0
+    """Its index among the lines of the call."""
+    prefix: str = ""
+    """What its translation begins with."""
+    before: str = ""
+    """White space and bullets that stay before the translation."""
+    after: str = ""
+    keep: Callable[[str], Spans] = _keep_nothing
+    """Where in a text stands what must pass unchanged."""
+    part_of: "Unit | None" = None
+    """The unit that the line is a part of, whose whole could not be translated at once."""
+
+    @classmethod
+    def of(
+        cls, source: str, number: int = 0, prefix: str = "", part_of: "Unit | None" = None
+    ) -> "SourceLine":
+        """The line as one segment; none where it is blank."""
+        text = source.strip()
+        return cls(source, [Segment(text, "")] if text else [], number, prefix, part_of=part_of)
 
 
 @dataclass(frozen=True)
@@ -25,30 +77,28 @@ class Unit:
     prefix_text: str = ""
     prompt: Ids = field(default_factory=list)
     """What the decoder is given before it writes."""
-    protected: ProtectedText | None = None
-    """None where the segment has no protected text."""
-    terms: list[Match] = field(default_factory=list)
-    """The terms of a glossary in what is searched for."""
+    line: SourceLine = field(default_factory=lambda: SourceLine.of(""))
+    facts: Mapping[Any, Any] = field(default_factory=dict)
+    """What a stage remembers about the unit, by the stage."""
+    positions: list[Ids] | None = None
+    """For each piece of the text the positions in `src` that stand for it, where these are not one after the
+    other at its end.
+    """
 
     @property
     def is_fixed(self) -> bool:
         """True if the unit is not searched for: it has nothing to translate, such as a number, an address or
-        an emoji, or a memory has its translation.
+        an emoji, or its translation is known.
         """
         return not self.src
 
     @property
-    def is_in_capitals(self) -> bool:
-        """Whether it is searched for in lower case, and its translations are written in capitals."""
-        return self.segment.lowercased is not None
-
-    def in_capitals(self, translation: str, language: str) -> list[str]:
-        """A translation into this language in capitals, apart from protected text; a string per character."""
-        return to_capitals(translation, language, spans_of(self.protected, translation))
-
-    @property
     def request(self) -> Request:
         return Request(self.src, self.limit, self.prefix, self.prompt)
+
+    def with_fact(self, stage: Any, fact: Any) -> "Unit":
+        """The unit with what a stage remembers about it."""
+        return replace(self, facts={**self.facts, stage: fact})
 
 
 @dataclass(frozen=True)
@@ -58,28 +108,38 @@ class Line:
     source: str
     units: list[Unit]
     before: str = ""
-    """White space and bullets that stay before the translation."""
     after: str = ""
     is_too_long: bool = False
-    """Whether a sentence of it had to be divided."""
+    """Whether a segment of it had to be divided."""
 
     @property
     def is_fixed(self) -> bool:
-        """True if no unit of the line is translated, nor was before."""
-        return all(unit.is_fixed and unit.segment.known is None for unit in self.units)
+        """True if all units stay as they are."""
+        return all(unit.is_fixed and unit.segment.flag is None for unit in self.units)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a unit that was translated in parts."""
+
+    text: str
+    line: "TranslatedLine | None" = None
+    """Its translation; None where it stays as it is."""
+    is_whole: bool = False
+    """Whether it is aligned as a whole, not word by word."""
 
 
 @dataclass(frozen=True)
 class TranslatedUnit:
-    """What was found for a unit."""
+    """A unit with its candidates."""
 
     unit: Unit
     candidates: list[Candidate]
     """Best first, at least one."""
     flags: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
-    spans: "list[tuple[Span, TranslatedLine | None]]" = field(default_factory=list)
-    """If the protected text did not survive: the spans of the unit, and the lines that translate them."""
+    parts: list[Part] = field(default_factory=list)
+    """Empty unless the unit was translated in parts."""
 
     def candidate(self, rank: int) -> Candidate:
         """The candidate of this rank; a fixed unit has one candidate for all ranks."""
@@ -87,17 +147,17 @@ class TranslatedUnit:
 
     @property
     def searched(self) -> "Iterator[TranslatedUnit]":
-        """What an engine searched: this unit, or the units of its spans."""
-        if not (self.spans or self.unit.is_fixed):
+        """What an engine searched: this unit, or the units of its parts."""
+        if not (self.parts or self.unit.is_fixed):
             yield self
-        for _, line in self.spans:
-            for unit in line.units if line else ():
+        for part in self.parts:
+            for unit in part.line.units if part.line else ():
                 yield from unit.searched
 
 
 @dataclass(frozen=True)
 class TranslatedLine:
-    """A line and what was found for its units."""
+    """A line and its translated units."""
 
     line: Line
     units: list[TranslatedUnit]
@@ -110,17 +170,17 @@ class LinesInOrder:
 
     def __init__(self, lines: Iterable[Line]) -> None:
         self._waiting = deque(lines)
-        self._found: dict[int, TranslatedUnit] = {}
+        self._units: dict[int, TranslatedUnit] = {}
         self._first = 0  # the number of the first unit that waits
 
     def add(self, number: int, unit: TranslatedUnit) -> None:
         """`number` counts the units of all lines."""
-        self._found[number] = unit
+        self._units[number] = unit
 
     def done(self) -> Iterator[TranslatedLine]:
         while self._waiting:
             numbers = range(self._first, self._first + len(self._waiting[0].units))
-            if not all(number in self._found for number in numbers):
+            if not all(number in self._units for number in numbers):
                 return
             self._first = numbers.stop
-            yield TranslatedLine(self._waiting.popleft(), [self._found.pop(number) for number in numbers])
+            yield TranslatedLine(self._waiting.popleft(), [self._units.pop(number) for number in numbers])

@@ -1,7 +1,6 @@
 """Exported folders through the real command line: a MODEL like any other."""
 
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -57,12 +56,9 @@ def test_an_export_is_evaluated_and_scored(tiny_run, exported, tmp_path, cli):
     assert values[0] == pytest.approx(values[1], abs=1e-2)
 
 
-def test_a_runs_folder_is_exported_to_the_cache_first(tiny_run, cli, tmp_path, monkeypatch):
-    monkeypatch.setenv("TRANSFORMER_MT_CACHE", str(tmp_path))
-    expected = cli("translate", tiny_run, "The dog sleeps.")[1]
-    status, out, err = cli("translate", tiny_run, "The dog sleeps.", "--engine", "ctranslate2")
-    assert (status, out) == (0, expected) and "exporting" in err and "translated identically" in err
-    assert cli("translate", tiny_run, "The dog sleeps.", "--engine", "ctranslate2") == (0, expected, "")
+def test_ctranslate2_needs_an_export(tiny_run, cli):
+    status, _, err = cli("translate", tiny_run, "The dog sleeps.", "--engine", "ctranslate2")
+    assert status == 2 and f"export it with: transformer-mt export {tiny_run} DIR" in err
 
 
 @pytest.mark.parametrize(
@@ -85,54 +81,10 @@ def test_an_export_needs_no_torch(exported, words, unwanted):
     assert result.stderr.decode().strip().split("\n")[-1] == "[]", result.stderr
 
 
-def test_a_run_with_the_usual_search_is_exported_to_the_cache(tiny_run, tmp_path, monkeypatch, cli):
-    """Its config.yaml says stop_early: false, which CTranslate2 cannot do, and which nobody asked for."""
-    monkeypatch.setenv("TRANSFORMER_MT_CACHE", str(tmp_path / "cache"))
-    run = shutil.copytree(tiny_run, tmp_path / "run")
-    text = (run / "config.yaml").read_text(encoding="utf-8")
-    (run / "config.yaml").write_text(text.replace("stop_early: true", "stop_early: false"), encoding="utf-8")
-    ask = ["translate", run, "The dog sleeps.", "--engine", "ctranslate2"]
-    assert cli(*ask)[0] == 0
-    status, _, err = cli(*ask, "--stop-early", "false")
+def test_an_export_searches_as_ctranslate2_does_unless_it_is_asked_not_to(tiny_run, cli):
+    ask = ["translate", tiny_run, "The dog sleeps.", "--engine", "ctranslate2", "--stop-early", "false"]
+    status, _, err = cli(*ask)
     assert status == 2 and "--stop-early must be true with --engine ctranslate2" in err
-
-
-def test_a_cached_export_that_was_cut_down_is_made_again(tiny_run, tmp_path, cli, monkeypatch):
-    monkeypatch.setenv("TRANSFORMER_MT_CACHE", str(tmp_path))
-    ask = ["translate", tiny_run, "The dog sleeps.", "--engine", "ctranslate2"]
-    status, expected, _ = cli(*ask)
-    (made,) = (tmp_path / "exports").iterdir()
-    for name in ("export.json", "model.bin"):
-        (made / name).unlink()
-        status, out, err = cli(*ask)
-        assert (status, out) == (0, expected) and "exporting" in err
-
-
-def test_another_version_of_ctranslate2_exports_again(tiny_run, tmp_path, monkeypatch):
-    import ctranslate2
-
-    from transformer_mt.export import cache
-
-    monkeypatch.setenv("TRANSFORMER_MT_CACHE", str(tmp_path))
-    first = cache.exported(RunFolder(tiny_run))
-    assert cache.exported(RunFolder(tiny_run)) == first
-    monkeypatch.setattr(ctranslate2, "__version__", "99.0")
-    assert cache.exported(RunFolder(tiny_run)) != first
-
-
-def test_a_cached_export_that_another_process_made_first_is_taken(tiny_run, tmp_path, monkeypatch):
-    from transformer_mt.export import cache
-    from transformer_mt.export import export as exporting
-
-    monkeypatch.setenv("TRANSFORMER_MT_CACHE", str(tmp_path))
-    whole = exporting.export
-
-    def late(run, out, *others):
-        whole(run, out, *others)
-        return whole(run, out, *others)
-
-    monkeypatch.setattr(exporting, "export", late)
-    assert (cache.exported(RunFolder(tiny_run)) / "model.bin").exists()
 
 
 def test_the_probe_without_the_validation_set_is_what_the_run_was_scored_on(tiny_run, tmp_path, said):
@@ -155,7 +107,10 @@ def test_the_probe_without_the_validation_set_is_what_the_run_was_scored_on(tiny
             ["translate", "EXPORT", "x", "--engine", "torch"],
             "an exported model must have --engine ctranslate2",
         ),
-        (["translate", "EXPORT", "x", "--ensemble", "RUN"], "an exported model translates alone"),
+        (
+            ["translate", "EXPORT", "x", "--ensemble", "RUN"],
+            "must be a run's folder to translate in an ensemble, but is an export",
+        ),
         (
             ["translate", "EXPORT", "x", "--search", "sample"],
             "--search must be 'beam' with --engine ctranslate2",

@@ -8,7 +8,7 @@ import pytest
 from tests.conftest import no_learning_curves
 from transformer_mt.config import load_config
 from transformer_mt.training.loop import train
-from transformer_mt.translation import retry
+from transformer_mt.translation.stages import retry
 from transformer_mt.translation.translator import Translator
 
 LINES = ["The dog sleeps.", "The cat sees 37 birds.", "", "An old teacher sings in the garden."]
@@ -91,8 +91,8 @@ def test_suspicious_lines_are_translated_again_and_both_are_recorded(calibrated,
 
 
 def test_what_repeats_itself_is_not_kept(calibrated):
-    translator = Translator.load(calibrated).retrying()
-    (result,) = translator.translate(["The dog " * 12])
+    translator = Translator.load(calibrated)
+    (result,) = translator.translate(["The dog " * 12], retry=True)
     second = retry.wider(translator.decode)
     assert second.no_repeat_ngram == 3 and second.beam == 10
     plain = Translator.load(calibrated).translate(["The dog " * 12])[0]
@@ -101,9 +101,9 @@ def test_what_repeats_itself_is_not_kept(calibrated):
 
 
 def test_options_of_single_lines_stay_with_their_lines(calibrated):
-    translator = Translator.load(calibrated).retrying()
+    translator = Translator.load(calibrated)
     lines, prefixes = ["The dog sleeps.", "The cat sees 37 birds."], ["Ein", "Zwei"]
-    results = translator.translate(lines, prefixes=prefixes, protect=["dog", "37"])
+    results = translator.translate(lines, prefixes=prefixes, protect=["dog", "37"], retry=True)
     assert [result.source for result in results] == lines
     assert "37" in results[1].translation and "dog" in results[0].translation
     assert all(r.translation.startswith(p) for r, p in zip(results, prefixes))

@@ -389,7 +389,6 @@ def test_score_mistakes(tiny_run, source, tmp_path, cli, words, message):
             {"tokens": ["no-such-piece"]},
             "its tokens must be pieces of this model, but 'no-such-piece' is none",
         ),
-        ({"flags": ["apart"]}, "must have been translated in one piece to be scored, but the text around"),
         ({"flags": ["protected_split"]}, "must have been translated in one piece to be scored, but the text"),
         ({"source": 7}, "must be a line of JSON that translate wrote, but is not"),
         (
@@ -492,10 +491,10 @@ def test_terms_of_a_glossary_are_in_a_page(tiny_run, terms, cli):
     assert status == 0 and "Zebra" in out and "<b>" in out
 
 
-def test_ctranslate2_writes_terms_too(tiny_run, terms, cli):
+def test_ctranslate2_writes_terms_too(tiny_run, terms, cli, tmp_path):
     pytest.importorskip("ctranslate2")
-    words = ["--engine", "ctranslate2", "--glossary", terms, "--json", "The dog sleeps."]
-    status, out, _ = cli("translate", tiny_run, *words)
+    assert cli("export", tiny_run, tmp_path / "ct2")[0] == 0
+    status, out, _ = cli("translate", tmp_path / "ct2", "--glossary", terms, "--json", "The dog sleeps.")
     row = json.loads(out)
     assert status == 0 and "missing_term" not in row["flags"] and "Zebra" in row["translation"]
 

@@ -22,13 +22,14 @@ from transformer_mt.serving.http.limits import ApiKeys, Limits
 from transformer_mt.serving.http.requests import TranslateBody
 from transformer_mt.serving.texts import translate_html
 from transformer_mt.translation.result import Candidate, Translation
+from transformer_mt.translation.stages.build import NO_RESOURCES
 from transformer_mt.translation.translator import Translator
 
 
 class Upper:
     """A translator into capitals; the k-th best has k exclamation marks more."""
 
-    decode, source_lang = DecodeConfig(beam=3), "en"
+    decode, source_lang, target_lang = DecodeConfig(beam=3), "en", "de"
 
     engine = UpperCaseEngine(None)
     terms = None
@@ -36,12 +37,17 @@ class Upper:
     def __init__(self, name):
         self.name = name
 
-    def with_engine(self, engine, protect_usual=None):
+    resources = NO_RESOURCES
+
+    def with_engine(self, engine):
         return self
 
-    def with_terms(self, terms):
+    def with_settings(self, protect_usual):
+        return self
+
+    def with_resources(self, glossary):
         other = Upper(self.name)
-        other.terms = {term.source: term.targets for term in terms}
+        other.terms = {term.source: term.targets for term in glossary.terms}
         return other
 
     def translate(self, lines, n_best=1, *, align=False, protect=None):

@@ -145,14 +145,9 @@ def test_a_long_text_does_not_hold_up_a_short_one(recorder):
 def test_a_long_line_is_searched_by_segments(recorder, long):
     """One line, or one word: what comes later waits for one batch of it at most."""
     translator = upper_case_translator()
-    small = translator.with_engine(translator.engine)
-    small.planner = small.planner.__class__(
-        small.tokenizer,
-        [translator._configs[0].model_copy(update={"data": translator._configs[0].data.model_copy(
-            update={"max_length": 100})})],
-        None,
-        ("en", "de"),
-    )  # fmt: skip
+    config = translator.configs[0]
+    config = config.model_copy(update={"data": config.data.model_copy(update={"max_length": 100})})
+    small = translator._with(config=config)
 
     async def body(batcher):
         first = asyncio.ensure_future(batcher.translate(["first"]))

@@ -331,7 +331,7 @@ class Counting:
     def __getattr__(self, name):
         return getattr(self._translator, name)
 
-    def with_engine(self, engine, protect_usual=None):
+    def with_engine(self, engine):
         return self
 
     def translate(self, lines, n_best=1, **options):

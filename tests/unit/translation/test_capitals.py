@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.engines import TableEngine
+from tests.engines import TableEngine, planned_lines
 from transformer_mt import Translator
-from transformer_mt.translation.capitals import is_in_capitals, to_capitals, to_sentence_case
+from transformer_mt.translation.stages.capitals import is_in_capitals, to_capitals, to_sentence_case
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def translator(tiny_run):
 def answering(translator, answers):
     """A translator with these answers for these sources, best first; it refuses others."""
     engine = TableEngine(translator.tokenizer, answers)
-    return Translator(engine, translator.tokenizer, translator._configs[0])
+    return Translator(engine, translator.tokenizer, translator.configs[0])
 
 
 STREET = {"The street is big.": ["Die Straße ist groß.", "Die Straße ist Groß."]}
@@ -117,7 +117,7 @@ def test_protected_text_keeps_its_letters(translator):
 
 
 def test_a_line_too_long_for_the_model_is_in_lower_case_in_all_its_parts(translator):
-    (planned,) = translator.planner.lines(["THE DOG AND " * 60], None, translator.decode)
+    (planned,) = planned_lines(translator, "THE DOG AND " * 60)
     assert len(planned.units) > 1
     assert all(unit.segment.searched.capitalize() == unit.segment.searched for unit in planned.units)
 
@@ -125,16 +125,15 @@ def test_a_line_too_long_for_the_model_is_in_lower_case_in_all_its_parts(transla
 def test_it_can_be_turned_off_and_is_off_with_a_prefix(tiny_run, translator):
     line = "THE DOG SLEEPS."
     off = Translator.load(tiny_run, device="cpu", decode={"lowercase_capitals": False})
-    (planned,) = off.planner.lines([line], None, off.decode)
+    (planned,) = planned_lines(off, line)
     assert planned.units[0].segment.searched == line
-    (planned,) = translator.planner.lines([line], ["Der"], translator.decode)
+    (planned,) = planned_lines(translator, line, prefix="Der")
     assert planned.units[0].segment.searched == line
 
 
 @pytest.mark.parametrize("direction", [("en", "en"), ("letters", "de")])
 def test_capitals_may_matter_within_a_language_and_in_other_tasks(translator, direction):
-    planner = type(translator.planner)(translator.tokenizer, translator._configs, None, direction)
-    (planned,) = planner.lines(["THE DOG SLEEPS."], None, translator.decode)
+    (planned,) = planned_lines(translator._with(direction=direction), "THE DOG SLEEPS.")
     assert planned.units[0].segment.searched == "THE DOG SLEEPS."
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from transformer_mt.evaluation.calibration import expected_error, fit
 from transformer_mt.runs.folder import RunFolder
-from transformer_mt.translation.confidence import Calibration
+from transformer_mt.translation.stages.confidence import Calibration
 
 
 def sample(intercept, slope, count=4000, seed=0):

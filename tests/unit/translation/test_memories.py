@@ -16,7 +16,7 @@ def plain(tiny_run):
 
 @pytest.fixture(scope="module")
 def remembering(plain):
-    return plain.with_memory(MEMORY_OF_PAIRS)
+    return plain.with_resources(memory=MEMORY_OF_PAIRS)
 
 
 def test_the_same_text_is_translated_in_the_same_way_and_flagged(remembering, plain):
@@ -37,7 +37,7 @@ def test_a_line_is_looked_for_before_its_sentences(remembering, plain):
 
 def test_a_bullet_of_the_memory_is_part_of_its_text(plain):
     pairs = [("- The dog sleeps.", "* Der Hund ruht."), ("1. The cat sleeps.", "1. Die Katze ruht.")]
-    remembering = plain.with_memory(Memory(pairs, ("en", "de")))
+    remembering = plain.with_resources(memory=Memory(pairs, ("en", "de")))
     results = remembering.translate([f" {source} " for source, _ in pairs])
     assert [result.translation for result in results] == [f" {target} " for _, target in pairs]
     assert all(result.flags == ["memory"] for result in results)
@@ -63,7 +63,8 @@ def test_what_a_memory_had_is_aligned_as_a_whole(remembering):
 
 
 def test_another_direction_has_no_memory(plain):
-    assert plain.with_memory(Memory(PAIRS, ("de", "en"))).planner.memory is None
+    other = plain.with_resources(memory=Memory(PAIRS, ("de", "en")))
+    assert other.translate([PAIRS[0][0]]) == plain.translate([PAIRS[0][0]])
 
 
 def test_a_memory_file_is_a_setting_of_load(tiny_run, tmp_path):

@@ -1,7 +1,8 @@
 import pytest
 
 from transformer_mt.errors import InputError
-from transformer_mt.translation.protected_text import ProtectedText, has_words
+from transformer_mt.text.literal_text import has_words
+from transformer_mt.translation.stages.protected_text import ProtectedText, rejoin
 
 TAG = ProtectedText(r"</?\w+/?>|\{\w+\}")
 
@@ -35,7 +36,7 @@ def test_text_survives_as_often_and_in_an_order_that_means_the_same(source, tran
 
 def test_spaces_around_protected_text_stay():
     parts = TAG.spans("Hello <b> big </b>world ")
-    assert TAG.rejoin(parts, ["Hallo", "große", "Welt"]) == "Hallo <b> große </b>Welt "
+    assert rejoin(parts, ["Hallo", "große", "Welt"]) == "Hallo <b> große </b>Welt "
 
 
 def test_a_match_of_nothing_is_none():

@@ -17,6 +17,7 @@ from transformer_mt.search.hypothesis import Hypothesis
 from transformer_mt.settings.terms import AS, TERM, TERM_END
 from transformer_mt.terms.glossary import Glossary, Term
 from transformer_mt.translation.alignment import align_segment
+from transformer_mt.translation.stages.build import Resources
 
 SOURCE = "The dog sees the old house."
 
@@ -48,7 +49,7 @@ class Watching(TableEngine):
 
 def translator_of(tokenizer, engine, terms):
     config = Config.model_validate({"name": "terms", **TINY})
-    return Translator(engine, tokenizer, config, glossary=terms)
+    return Translator(engine, tokenizer, config, resources=Resources(glossary=terms))
 
 
 def test_a_model_that_reads_terms_gets_them_in_the_source(reading_terms):
@@ -108,7 +109,8 @@ def test_attention_to_terms_belongs_to_the_words_of_the_source(reading_terms):
     tgt = reading_terms.encode_tgt(["Der Kater sieht."])[0]
     attention = np.zeros((len(tgt), len(src)), np.float32)
     attention[:, src.index(pieces.as_) + 1] = 1.0  # all look at the translation of the term
-    aligned = align_segment(reading_terms, "The dog sees.", src, tgt, attention)
+    positions = pieces.text_positions(src)
+    aligned = align_segment(reading_terms, "The dog sees.", src, tgt, attention, positions=positions)
     assert ["The dog sees."[slice(*span)] for span in aligned.source][1] == "dog"
     assert aligned.attention[0].tolist() == pytest.approx([0, 1, 0, 0])
 
@@ -123,44 +125,46 @@ def test_a_model_that_does_not_read_terms_is_made_to_write_them(tiny_run, search
     translator = Translator.load(tiny_run, device="cpu", decode=search)
     lines = [english for english, _ in toy.generate("test", 12)]
     terms = glossary(**{word: "Zebra" for line in lines for word in line.lower().strip(".").split()[2:3]})
-    results = translator.with_glossary(terms).translate(lines)
+    results = translator.with_resources(glossary=terms).translate(lines)
     assert all("Zebra" in result.translation for result in results)
     assert not any("missing_term" in result.flags for result in results)
     # Lines without terms, and the same lines without a glossary, are what they were.
     assert [r.translation for r in translator.translate(lines)] == [
-        r.translation for r in translator.with_glossary(glossary(xylophone="Zebra")).translate(lines)
+        r.translation
+        for r in translator.with_resources(glossary=glossary(xylophone="Zebra")).translate(lines)
     ]
 
 
 def test_a_term_depends_on_its_line_alone(plain):
     terms = glossary(garden="Zebra", bird="Tiger")
     lines = [english for english, _ in toy.generate("test", 30)]
-    translator = plain.with_glossary(terms)
+    translator = plain.with_resources(glossary=terms)
     together = [result.translation for result in translator.translate(lines)]
     assert together == [translator.translate([line])[0].translation for line in lines]
 
 
 def test_sampling_flags_what_it_misses(tiny_run):
     translator = Translator.load(tiny_run, device="cpu", decode={"search": "sample", "samples": 2})
-    (result,) = translator.with_glossary(glossary(dog="Zebra")).translate(["The dog sleeps."])
+    (result,) = translator.with_resources(glossary=glossary(dog="Zebra")).translate(["The dog sleeps."])
     assert "missing_term" in result.flags
 
 
 def test_another_direction_has_no_glossary(plain):
     terms = glossary(dog="Zebra")
-    assert plain.with_glossary(terms).planner.glossary is terms
-    assert plain.with_glossary(Glossary(terms.terms, ("en", "fr"))).planner.glossary is None
+    other = plain.with_resources(glossary=Glossary(terms.terms, ("en", "fr")))
+    lines = ["The dog sleeps."]
+    assert "Zebra" in plain.with_resources(glossary=terms).translate(lines)[0].translation
+    assert other.translate(lines) == plain.translate(lines)
 
 
-def test_terms_of_a_request_win_over_those_of_the_glossary(plain):
+def test_terms_of_a_request_win_over_those_of_the_glossary():
     """In every form of the word; a longer term of the glossary wins over a shorter one."""
-    both = plain.with_glossary(glossary(dogs="Zebra", bird="Tiger")).with_terms(
-        [Term("Dog", ("Kater",)), Term("house", ("Heim",))]
-    )
-    found = both.glossary.find("The dog, a bird, a house")
+    terms = [Term("Dog", ("Kater",)), Term("house", ("Heim",))]
+    both = Glossary(terms, ("en", "de"), behind=glossary(dogs="Zebra", bird="Tiger"))
+    found = both.find("The dog, a bird, a house")
     assert [match.targets for match in found] == [("Kater",), ("Tiger",), ("Heim",)]
-    longer = plain.with_glossary(Glossary([Term("old house", ("Villa",))], ("en", "de")))
-    found = longer.with_terms([Term("old", ("betagt",))]).glossary.find("an old house, old")
+    longer = Glossary([Term("old house", ("Villa",))], ("en", "de"))
+    found = Glossary([Term("old", ("betagt",))], ("en", "de"), behind=longer).find("an old house, old")
     assert [match.targets for match in found] == [("Villa",), ("betagt",)]
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 from tests.conftest import TINY
-from tests.engines import TableEngine
+from tests.engines import TableEngine, planned_lines
 from transformer_mt import Translator
 from transformer_mt.config import DecodeConfig, TokenizerConfig
 from transformer_mt.corpora import toy
@@ -20,7 +20,6 @@ from transformer_mt.data.vocabulary.tokenizer import EOS, UNK, Tokenizer
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.search.hypothesis import Hypothesis
-from transformer_mt.translation.protected_text import ProtectedText
 from transformer_mt.translation.scoring import Pair, score
 
 ODD = [
@@ -396,7 +395,7 @@ def test_long_text_is_translated_sentence_by_sentence(translator):
 
 @pytest.mark.parametrize("line", ["dog, " * 100, "x" * 300, "a.b,c" * 90, "猫、" * 200])
 def test_every_part_of_a_line_reaches_the_engine_uncut(translator, line):
-    (planned,) = translator.planner.lines([line], None, translator.decode)
+    (planned,) = planned_lines(translator, line)
     assert all(len(unit.src) < translator.max_src_length for unit in planned.units)
     pieces = translator.tokenizer.encode_src([unit.segment.text for unit in planned.units])
     assert [unit.src for unit in planned.units] == pieces
@@ -450,14 +449,14 @@ def test_protected_text_that_reaches_over_the_end_of_a_sentence_is_not_divided(t
 
 def test_protected_text_of_several_sentences_is_not_divided(translator):
     line = "He said %%Go home. Come back. Be good.%% to us. It runs."
-    segments = [unit.segment.text for unit in planned(translator, line, ProtectedText(r"%%.*?%%"))]
+    segments = [unit.segment.text for unit in planned(translator, line, r"%%.*?%%")]
     assert segments == [line.removesuffix(" It runs."), "It runs."]
-    (whole,) = planned(translator, "He ran.  It runs.", ProtectedText(r"\.  I"))
+    (whole,) = planned(translator, "He ran.  It runs.", r"\.  I")
     assert whole.segment.text == "He ran.  It runs."
 
 
 def planned(translator, line, protected):
-    (found,) = translator.planner.lines([line], None, DecodeConfig(), [protected])
+    (found,) = planned_lines(translator, line, protect=protected)
     return found.units
 
 
@@ -497,7 +496,9 @@ def test_results_come_as_soon_as_they_and_those_before_are_done(translator, sent
             yield found
 
     small.engine = type(
-        "Watched", (), {"search": staticmethod(watched), "check": lambda self, settings: None}
+        "Watched",
+        (),
+        {"search": staticmethod(watched), "check": lambda self, settings: None, "max_positions": None},
     )()
     lines = sorted(sentences, key=len, reverse=True)
     stream = small.stream(lines)

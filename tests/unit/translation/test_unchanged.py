@@ -21,7 +21,7 @@ def changed(translator, **decode):
     return Translator(
         translator.engine,
         translator.tokenizer,
-        translator._configs[0],
+        translator.configs[0],
         translator.decode.model_copy(update=decode),
     )
 
@@ -105,7 +105,7 @@ def test_a_control_character_is_a_space_with_a_flag(translator):
 
 
 def test_tasks_without_natural_languages_translate_everything(translator):
-    config = translator._configs[0]
+    config = translator.configs[0]
     task = config.model_copy(update={"data": config.data.model_copy(update={"source_lang": "digits"})})
     other = Translator(translator.engine, translator.tokenizer, task)
     (result,) = other.translate(["  42"])

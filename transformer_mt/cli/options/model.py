@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transformer_mt.cli.options.flags import add_flags, check_searches, given
-from transformer_mt.cli.options.references import with_references
 from transformer_mt.config.decode import DecodeConfig
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.messages import say
@@ -16,6 +15,12 @@ if TYPE_CHECKING:
     from transformer_mt.translation.translator import Translator
 
 _DECODE = "decode."
+_NEEDS_TORCH = {
+    "glossary": ("glossary", "has_terms"),
+    "retry": ("retry",),
+    "prefixes": ("prefix", "prefixes"),
+}
+"""Options that `needs_torch` asks about."""
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
@@ -65,60 +70,38 @@ def add_search(parser: argparse.ArgumentParser) -> None:
 def load_translator(
     arguments: argparse.Namespace, options: "Options | None" = None, any_direction: bool = False
 ) -> "Translator":
-    """The translator the arguments name. With --engine ctranslate2 a run's folder is exported first if
-    necessary.
+    """The translator the arguments name.
 
-    Settings and `options` without effect raise InputError before that. So does a model with several target
-    languages of which none is named, unless `any_direction` will do.
+    Settings and `options` without effect raise InputError before it is loaded. So does a model with several
+    target languages of which none is named, unless `any_direction` will do.
     """
     decode = given(arguments, _DECODE)
     from transformer_mt.importing.model_folder import run_of
 
-    folder = run_of(arguments.model, getattr(arguments, "from", None), getattr(arguments, "to", None)).path
+    languages = getattr(arguments, "from", None), getattr(arguments, "to", None)
+    folder = run_of(arguments.model, *languages).path
+    ensemble = [run_of(model, *languages).path for model in arguments.ensemble]
     settings = _settings(decode, folder)
     if options is not None:
         options.check(settings)
     from transformer_mt.runs.folder import RunFolder
-    from transformer_mt.translation.engines.choice import export_to_search
+    from transformer_mt.translation.engines.choice import needs_torch
     from transformer_mt.translation.translator import Translator
 
-    if arguments.engine == "ctranslate2" and arguments.ensemble:
-        raise InputError(
-            Setting("ensemble"), " requires ", Setting("engine", "torch"),
-            ", but the engine is ctranslate2",
-        )  # fmt: skip
-    if arguments.engine == "ctranslate2" and not RunFolder(folder).is_export:
-        from transformer_mt.export.cache import exported
-        from transformer_mt.translation.engines.ctranslate2_engine import check_settings, choose_device_name
+    engine, asked = arguments.engine, vars(arguments)
+    has = {name: any(map(asked.get, keys)) for name, keys in _NEEDS_TORCH.items()}
+    if engine == "auto" and not RunFolder(folder).is_export and needs_torch(settings, **has):
+        engine = "torch"
+    translator = Translator.load(folder, arguments.device, arguments.dtype, decode, engine, ensemble)
+    if translator.engine.name == "torch" and translator.engine.is_on_cpu:
+        from transformer_mt.device import keep_freed_memory
 
-        if "stop_early" not in decode:  # the export's search always ends so
-            settings = settings.model_copy(update={"stop_early": True})
-        check_settings(settings)
-        choose_device_name(arguments.device, arguments.dtype)
-        folder = exported(RunFolder(folder))
-    engine = arguments.engine
-    if engine == "auto" and not RunFolder(folder).is_export:
-        # Only torch writes whatever phrase it must; a search again has rules. After a prefix a beam of
-        # CTranslate2 may keep other hypotheses.
-        prefixes = ("prefix", "prefixes") if settings.beam > 1 else ()
-        needs_torch = any(
-            getattr(arguments, name, None) for name in ("glossary", "has_terms", "retry", *prefixes)
-        )
-        export = export_to_search(RunFolder(folder), settings, arguments.device, arguments.dtype)
-        engine = "torch" if needs_torch or arguments.ensemble or export is None else "auto"
-    if engine == "torch" and arguments.device in ("auto", "cpu"):
-        _keep_memory(folder)
-    translator = Translator.load(
-        folder, arguments.device, arguments.dtype, decode, engine, arguments.ensemble
-    )
+        keep_freed_memory(one_heap=True)  # decodes faster; this process only translates
     # The work on lines makes many objects and few cycles: to look for these took a third of its time.
     gc.freeze()
     gc.set_threshold(100_000, 20, 100)
     translator = _in_direction(translator, arguments, any_direction)
-    references = (getattr(arguments, name, None) for name in ("glossary", "memory"))
-    translator = with_references(translator, *references)
-    # An option of `translate`
-    return translator.retrying() if getattr(arguments, "retry", False) else translator
+    return translator.with_files(asked.get("glossary"), asked.get("memory"))
 
 
 def _in_direction(
@@ -149,13 +132,3 @@ def _settings(decode: dict[str, Any], folder: Path) -> DecodeConfig:
     settings = RunFolder(folder).config(decode).decode
     check_searches(DecodeConfig, _DECODE, decode, settings.search)
     return settings
-
-
-def _keep_memory(folder: Path) -> None:
-    """Keep freed memory in the process: faster decoding on glibc. Safe here because this process only
-    translates.
-    """
-    if folder.is_dir():
-        from transformer_mt.device import keep_freed_memory
-
-        keep_freed_memory(one_heap=True)

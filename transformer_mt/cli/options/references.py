@@ -1,10 +1,6 @@
 """What translators bring: terms, and what was translated before."""
 
 import argparse
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from transformer_mt.translation.translator import Translator
 
 Direction = tuple[str, str]
 FileOf = tuple[Direction | None, str]
@@ -27,20 +23,6 @@ def add_references_by_direction(parser: argparse.ArgumentParser) -> None:
             flag, metavar="[FROM:TO=]FILE", action="append", default=[], type=_file_of,
             help=f"{meaning}; repeatable",
         )  # fmt: skip
-
-
-def with_references(translator: "Translator", glossary: str | None, memory: str | None) -> "Translator":
-    """The translator with the terms and the translations of these files."""
-    languages = translator.source_lang, translator.target_lang
-    if glossary is not None:
-        from transformer_mt.terms.glossary_file import read_glossary
-
-        translator = translator.with_glossary(read_glossary(glossary, languages))
-    if memory is not None:
-        from transformer_mt.memories.memory import read_memory
-
-        translator = translator.with_memory(read_memory(memory, languages))
-    return translator
 
 
 def direction_of(text: str) -> Direction:

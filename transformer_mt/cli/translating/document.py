@@ -49,7 +49,9 @@ def translate(arguments: argparse.Namespace, format: str) -> int:
         if resumed is not None:
             say(f"{arguments.output}: resuming after {min(done, total):,} of {total:,} texts")
         bar = _progress(total, min(done, total), arguments, files)
-        parts = translate_pieces(translator, document.pieces, arguments.tag, arguments.protect, done)
+        parts = translate_pieces(
+            translator, document.pieces, arguments.tag, arguments.protect, done, arguments.retry
+        )
         for number, part in enumerate(parts, start=done + 1):
             for problem in part.problems:
                 say(f"text {number}: {problem}")

@@ -110,6 +110,10 @@ class Tokenizer:
             for begin, end in _spans(decoded.pieces, decoded.text)
         ]
 
+    def ids_tgt(self, pieces: Sequence[str]) -> list[int]:
+        """The ids of target pieces."""
+        return [self.tgt.piece_to_id(piece) for piece in pieces]
+
     def pieces_tgt(self, ids: Sequence[int]) -> list[str]:
         return [self.all_pieces_tgt[i] for i in ids]
 

@@ -19,7 +19,7 @@ from transformer_mt.documents.markup.inline_run import pieces_of_run, plain_text
 from transformer_mt.documents.markup.marked_text import BYTE_ORDER_MARK, CLOSE, OPEN, MarkedText, Piece
 from transformer_mt.documents.markup.spelling import Spelling, XmlSpelling, decoded
 from transformer_mt.text.languages import base_code
-from transformer_mt.translation.protected_text import has_words
+from transformer_mt.text.literal_text import has_words
 
 _TEXT_ATTRIBUTES = frozenset({"alt", "title", "placeholder", "aria-label"})
 _DESCRIPTIONS = frozenset(

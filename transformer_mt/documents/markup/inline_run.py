@@ -10,8 +10,8 @@ from transformer_mt.documents.markup.html_names import OBJECTS, VOID, VOID_OBJEC
 from transformer_mt.documents.markup.html_tokens import Token
 from transformer_mt.documents.markup.marked_text import BREAK, CLOSE, OPEN, Mark, MarkedText, Piece
 from transformer_mt.documents.markup.spelling import PlainSpelling, Spelling
+from transformer_mt.text.literal_text import has_words
 from transformer_mt.text.unsegmented import LETTER
-from transformer_mt.translation.protected_text import has_words
 
 # Objects that keep words apart. Formats without tags of HTML call their line breaks and tabs `br`.
 _SHOWN = (VOID_OBJECTS | OBJECTS | {"br"}) - {"wbr", "script", "style", "template"}

@@ -18,7 +18,7 @@ from transformer_mt.documents.markup.marked_text import MarkedText, Piece
 from transformer_mt.documents.markup.spelling import XmlSpelling
 from transformer_mt.documents.markup.xml_tokens import end_of, xml_tokens
 from transformer_mt.errors import InputError
-from transformer_mt.translation.protected_text import has_words
+from transformer_mt.text.literal_text import has_words
 
 _PARAGRAPHS, _STRINGS = {"w:p", "a:p"}, {"si", "is"}
 _AROUND = {

@@ -15,8 +15,8 @@ from transformer_mt.documents.markup.inline_run import pieces_of_run
 from transformer_mt.documents.markup.marked_text import BREAK, BYTE_ORDER_MARK, MarkedText, Piece
 from transformer_mt.documents.markup.spelling import PlainSpelling
 from transformer_mt.errors import InputError
+from transformer_mt.text.literal_text import has_words
 from transformer_mt.text.unsegmented import has_no_word_spaces
-from transformer_mt.translation.protected_text import has_words
 
 _MOST_SUBTITLES = 6
 """The most subtitles of one sentence."""

@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from transformer_mt.data.vocabulary.tokenizer import UNK, Tokenizer
+from transformer_mt.data.vocabulary.tokenizer import UNK
 from transformer_mt.terms.glossary import Match
+from transformer_mt.text.control_characters import CONTROL
 from transformer_mt.text.unsegmented import count_unsegmented
 from transformer_mt.translation.alignment import AlignedSegment, align_segment
 from transformer_mt.translation.engines.engine import Ids, Request
-from transformer_mt.translation.flags import CONTROL
+from transformer_mt.translation.planner import Planner
 from transformer_mt.translation.units import Unit
 
 _MOST_PHRASES, _MOST_PIECES = 8, 24
@@ -21,9 +22,8 @@ _MOST_PHRASES, _MOST_PIECES = 8, 24
 class ForcedTerms:
     """Makes requests for units whose translation lacks terms."""
 
-    def __init__(self, tokenizer: Tokenizer, max_positions: int | None) -> None:
-        """A translation has at most `max_positions` pieces."""
-        self._tokenizer, self._most = tokenizer, max_positions or sys.maxsize
+    def __init__(self, planner: Planner) -> None:
+        self._tokenizer, self._most = planner.tokenizer, planner.max_positions or sys.maxsize
 
     def written_again(
         self, unit: Unit, tgt: Ids, attention: Sequence[Sequence[float]], missing: Sequence[Match]
@@ -32,7 +32,7 @@ class ForcedTerms:
         is searched for. None where no word stands for one.
         """
         text = CONTROL.sub(" ", unit.segment.searched)
-        aligned = align_segment(self._tokenizer, text, unit.src, tgt, attention)
+        aligned = align_segment(self._tokenizer, text, unit.src, tgt, attention, positions=unit.positions)
         places = [(_words_for(aligned, term), term) for term in missing]
         found = [(words, term) for words, term in places if words is not None]
         if not found:
@@ -50,9 +50,9 @@ class ForcedTerms:
         limit = min(unit.limit + len(target), self._most)
         return replace(unit.request, prefix=prefix, limit=limit) if len(prefix) < limit else None
 
-    def anywhere(self, unit: Unit) -> Request | None:
+    def anywhere(self, unit: Unit, terms: Sequence[Match]) -> Request | None:
         """A translation that has all terms, wherever the search puts them. None where none can be written."""
-        each = (self._pieces(target) for target in dict.fromkeys(term.targets[0] for term in unit.terms))
+        each = (self._pieces(target) for target in dict.fromkeys(term.targets[0] for term in terms))
         phrases = [ids for ids in each if ids and UNK not in ids and len(ids) <= _MOST_PIECES][:_MOST_PHRASES]
         if not phrases:
             return None

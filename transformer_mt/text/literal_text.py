@@ -3,6 +3,7 @@ programs, tags, and numbers with their units.
 """
 
 import re
+from collections.abc import Callable
 from functools import lru_cache
 
 # A URL is matched only at its first character: otherwise the time for a line without spaces would be
@@ -32,8 +33,8 @@ _UNIT = (
 _DIGITS = r"(?<![A-Za-z0-9.,])\d+(?:[.,'’\u00a0\u202f]\d+){0,6}"
 _NUMBER = rf"{_DIGITS}[ \u00a0\u202f]?{_UNIT}(?![A-Za-z0-9])"
 
-USUAL = "|".join((ADDRESS, _CODE, _BRACES, _PRINTF, _TAG, _NUMBER))
-"""A regular expression for all of them."""
+USUAL = re.compile("|".join((ADDRESS, _CODE, _BRACES, _PRINTF, _TAG, _NUMBER)))
+"""All of them."""
 _MAY_MATCH = re.compile(r"[{<%&@\d]|[A-Za-z]:|[A-Za-z]\.[A-Za-z]")
 _IS_NUMBER = re.compile(_NUMBER)
 _SEPARATORS = re.compile(r"[\s.,'’]")
@@ -50,3 +51,18 @@ def number_with_unit(text: str) -> str | None:
     other text.
     """
     return _SEPARATORS.sub("", text) if _IS_NUMBER.fullmatch(text) else None
+
+
+def has_words(text: str, keep: Callable[[str], list[tuple[int, int]]] | None = None) -> bool:
+    """Whether there is anything to translate: a letter of any script, outside of addresses, placeholders,
+    numbers with units, and what else is to be kept.
+    """
+    if not any(map(str.isalpha, text)):
+        return False
+    spans = keep(text) if keep else []
+    if not spans and not may_match(text):
+        return True
+    letters = list(text)
+    for begin, end in [*spans, *(match.span() for match in USUAL.finditer(text))]:
+        letters[begin:end] = " " * (end - begin)
+    return any(map(str.isalpha, letters))

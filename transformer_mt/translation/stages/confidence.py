@@ -1,9 +1,12 @@
 """How good a translation probably is, by the probabilities the model itself gives it."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from transformer_mt.runs.folder import RunFolder
+from transformer_mt.translation.result import Translation
+from transformer_mt.translation.stages.stage import Stage
+from transformer_mt.translation.units import TranslatedLine
 
 
 @dataclass(frozen=True)
@@ -30,3 +33,17 @@ class Calibration:
         """
         x = self.intercept + self.slope * log_prob / max(1, pieces)
         return 1 / (1 + math.exp(-max(-700.0, min(700.0, x))))
+
+
+class Confidence(Stage):
+    """Gives each result its confidence."""
+
+    def __init__(self, calibration: Calibration) -> None:
+        self._calibration = calibration
+
+    def finish(self, line: TranslatedLine, result: Translation) -> Translation:
+        if not result.tokens:
+            return result
+        confidence = self._calibration.confidence(result.log_prob, result.num_pieces)
+        low = ["low_confidence"] if confidence < self._calibration.low else []
+        return replace(result, confidence=round(confidence, 4), flags=[*result.flags, *low])

@@ -3,23 +3,30 @@
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
+from transformer_mt.text.literal_text import ADDRESS
 from transformer_mt.text.unsegmented import count_unsegmented
-from transformer_mt.translation.usual_protection import ADDRESS
+from transformer_mt.translation.result import Translation
+from transformer_mt.translation.stages.stage import Stage
+from transformer_mt.translation.units import TranslatedLine
 
 _ADDRESS = re.compile(ADDRESS)
-CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f]")
-"""Control characters, which no model knows; apart from those that may end lines."""
 # 1,250 and 1.250 and 1 250: the separator between groups of three digits differs between languages.
 _GROUPED = re.compile(r"(?<![\d.,])\d{1,3}(?:[.,'’ \u00a0\u202f]\d{3})+(?!\d)")
 _NUMBER = re.compile(r"\d+")
 
 
-def control_characters(source: str) -> Iterator[str]:
-    """A sentence that names the control characters of a line; none where it has none."""
-    if found := dict.fromkeys(CONTROL.findall(source)):
-        names = ", ".join(f"U+{ord(character):04X}" for character in found)
-        yield f"control character {names} was read as a space"
+class Flags(Stage):
+    """Flags results."""
+
+    def finish(self, line: TranslatedLine, result: Translation) -> Translation:
+        src_pieces = sum(len(unit.unit.src) for unit in line.units)
+        suspicious = list(text_flags(result.source, result.translation, src_pieces, result.tokens))
+        if "no_hypothesis" in result.flags or any(unit.parts or unit.unit.is_fixed for unit in line.units):
+            # Protected text, or nothing, has no tokens then.
+            suspicious = [flag for flag in suspicious if flag != "length_ratio"]
+        return replace(result, flags=list(dict.fromkeys([*result.flags, *suspicious])))
 
 
 def text_flags(source: str, translation: str, src_pieces: int, tokens: Sequence[str]) -> Iterator[str]:

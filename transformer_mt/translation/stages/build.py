@@ -1,0 +1,102 @@
+"""The stages of a translation, in their order."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from transformer_mt.config import DecodeConfig
+from transformer_mt.terms.glossary import Glossary
+from transformer_mt.text.languages import is_natural
+from transformer_mt.translation.planner import Planner
+from transformer_mt.translation.result import Options
+from transformer_mt.translation.stages.capitals import Capitals
+from transformer_mt.translation.stages.confidence import Calibration, Confidence
+from transformer_mt.translation.stages.edges import Edges
+from transformer_mt.translation.stages.ends import MatchingEnds
+from transformer_mt.translation.stages.flags import Flags
+from transformer_mt.translation.stages.protected_text import Protection
+from transformer_mt.translation.stages.retry import Retry
+from transformer_mt.translation.stages.sentences import Sentences
+from transformer_mt.translation.stages.stage import Stage
+from transformer_mt.translation.stages.terms import Terms
+from transformer_mt.translation.stages.unchanged import Unchanged
+
+if TYPE_CHECKING:
+    from transformer_mt.memories.memory import Memory
+
+Direction = tuple[str, str]
+"""Source and target language."""
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What stages need besides the model and its settings."""
+
+    calibration: Calibration | None = None
+    """What turns probabilities into confidence."""
+    glossary: Glossary | None = None
+    """Terms that translations must have."""
+    memory: "Memory | None" = None
+    """What was translated before."""
+
+    def with_files(
+        self, direction: Direction, glossary: str | Path | None = None, memory: str | Path | None = None
+    ) -> "Resources":
+        """The same with those of these files."""
+        found = self
+        if glossary is not None:
+            from transformer_mt.terms.glossary_file import read_glossary
+
+            found = replace(found, glossary=read_glossary(glossary, direction))
+        if memory is not None:
+            from transformer_mt.memories.memory import read_memory
+
+            found = replace(found, memory=read_memory(memory, direction))
+        return found
+
+    def of(self, direction: Direction) -> "Resources":
+        """Those for this direction."""
+        glossary = self.glossary if self.glossary and self.glossary.languages == direction else None
+        memory = self.memory if self.memory is not None and self.memory.languages == direction else None
+        return Resources(self.calibration, glossary, memory)
+
+
+NO_RESOURCES = Resources()
+
+
+def build_stages(
+    resources: Resources, planner: Planner, settings: DecodeConfig, options: Options
+) -> list[Stage]:
+    """The stages of a call. What is protected comes first: the others keep it whole. What a memory has, or
+    has no words, is not searched for. The last ones see results: ends before flags, which judge them.
+    """
+    direction = planner.source_lang, planner.target_lang
+    resources, natural = resources.of(direction), all(map(is_natural, direction))
+    protects_usual = settings.protect_usual and natural
+    stages: list[Stage] = []
+    if options.protect or protects_usual:
+        stages.append(Protection(options, protects_usual))
+    if natural:
+        stages.append(Edges(planner.source_lang))
+    if settings.split_sentences is not False:
+        stages.append(Sentences(planner.splitter, planner.target_lang))
+    # Within one language, capitals may be what the model is to change.
+    if settings.lowercase_capitals and natural and len(set(direction)) == 2:
+        stages.append(Capitals(*direction))
+    if resources.memory is not None:
+        from transformer_mt.translation.stages.memory import FromMemory
+
+        stages.append(FromMemory(resources.memory))
+    if natural:
+        stages.append(Unchanged())
+    if resources.glossary:
+        stages.append(Terms(resources.glossary, planner, settings))
+    if settings.match_ends:
+        stages.append(MatchingEnds(planner.target_lang))
+    if natural:
+        stages.append(Flags())
+    if resources.calibration is not None:
+        stages.append(Confidence(resources.calibration))
+    if options.retry:
+        stages.append(Retry(settings))
+    return stages

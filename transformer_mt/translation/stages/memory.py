@@ -1,0 +1,33 @@
+"""What was translated before: the same text is translated in the same way."""
+
+from dataclasses import replace
+
+from transformer_mt.memories.memory import Memory
+from transformer_mt.translation.stages.stage import Stage
+from transformer_mt.translation.units import Segment, SourceLine
+
+FLAG = "memory"
+
+
+class FromMemory(Stage):
+    """Takes lines, and sentences of lines, from a memory. A line with a prefix is searched for."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+
+    def divide(self, line: SourceLine) -> None:
+        if line.prefix:
+            return
+        if line.before.strip() and self._memory.exact(line.source) is not None:
+            # The bullet is part of the text that the memory has.
+            line.before = line.before[: len(line.before) - len(line.before.lstrip())]
+            line.segments = [Segment(line.source.strip(), "")]
+        whole = line.source[len(line.before) : len(line.source) - len(line.after)].strip()
+        if (known := self._memory.exact(whole)) is not None:
+            line.segments = [Segment(whole, "", known=known, flag=FLAG)]
+        else:
+            line.segments = [self._remembered(segment) for segment in line.segments]
+
+    def _remembered(self, segment: Segment) -> Segment:
+        known = self._memory.exact(segment.text)
+        return segment if known is None else replace(segment, known=known, flag=FLAG)

@@ -1,0 +1,234 @@
+"""Text that passes through a translation unchanged: placeholders, tags, whatever a pattern matches."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from transformer_mt.errors import InputError, Setting
+from transformer_mt.text.literal_text import USUAL, may_match, number_with_unit
+from transformer_mt.translation.assembly import merge_candidates
+from transformer_mt.translation.result import Candidate, Options
+from transformer_mt.translation.splitting import LONE_CR
+from transformer_mt.translation.stages.stage import Search, Stage
+from transformer_mt.translation.units import Part, SourceLine, TranslatedLine, TranslatedUnit, Unit
+
+if TYPE_CHECKING:
+    from transformer_mt.translation.alignment import AlignedSegment
+
+_TAG = re.compile(r"<(/?)([A-Za-z][\w:.-]*)[^>]*?(/?)>")
+
+
+class Protection(Stage):
+    """Takes only candidates that keep the protected text. Where none does, the text around it is translated
+    alone.
+    """
+
+    refuses = True
+
+    def __init__(self, options: Options, usual: bool) -> None:
+        """With `usual` also addresses, placeholders, tags and numbers with units are protected."""
+        patterns = options.protect or None
+        self._all = ProtectedText(patterns, usual) if isinstance(patterns, str) else None
+        self._usual = ProtectedText(None, usual=True) if usual else None
+        self._patterns = None if patterns is None or isinstance(patterns, str) else list(patterns)
+        self._by_pattern = {p: ProtectedText(p, usual) for p in self._patterns or () if p}
+
+    def _of(self, line: SourceLine) -> "ProtectedText | None":
+        if self._patterns is None:
+            return self._all or self._usual
+        pattern = self._patterns[line.number]
+        return self._by_pattern[pattern] if pattern else self._usual
+
+    def divide(self, line: SourceLine) -> None:
+        if line.part_of is None and (protected := self._of(line)) is not None:
+            line.keep = protected.find
+
+    def adapt(self, unit: Unit) -> Unit:
+        if unit.line.part_of is not None or (protected := self._of(unit.line)) is None:
+            return unit
+        return unit.with_fact(self, protected) if protected.is_in(unit.segment.text) else unit
+
+    def choose(self, unit: Unit, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
+        protected: ProtectedText | None = unit.facts.get(self)
+        if protected is None:
+            return candidates
+        return [one for one in candidates if protected.survived(unit.segment.text, one.translation)]
+
+    def recover(self, units: Sequence[Unit], search: Search) -> list[TranslatedUnit]:
+        """All in one batch."""
+        spans = [unit.facts[self].spans(unit.segment.text) for unit in units]
+        lines: list[SourceLine] = []
+        for unit, own in zip(units, spans):
+            for span in own:
+                if span.translatable:
+                    # The prefix begins the first span; before protected text it is put in front.
+                    prefix = unit.prefix_text if span is own[0] else ""
+                    lines.append(SourceLine.of(span.text.strip(), len(lines), prefix, part_of=unit))
+        translated = search.translate(lines)
+        return [
+            self._rejoined(
+                unit, own, [next(translated) if span.translatable else None for span in own], search
+            )
+            for unit, own in zip(units, spans)
+        ]
+
+    @staticmethod
+    def _rejoined(
+        unit: Unit, spans: Sequence["Span"], lines: Sequence[TranslatedLine | None], search: Search
+    ) -> TranslatedUnit:
+        """The unit whose spans were translated one by one."""
+        of_lines = [search.joined(line) for line in lines if line is not None]
+        candidates = []
+        for rank in range(min(map(len, of_lines), default=1)):
+            chosen = [of_line[rank] for of_line in of_lines]
+            text = rejoin(spans, [one.translation for one in chosen])
+            if unit.prefix_text and not spans[0].translatable:
+                text = f"{unit.prefix_text} {text.lstrip()}"
+            candidates.append(replace(merge_candidates(chosen), translation=text))
+        flags, problems = [], []
+        if of_lines:
+            flags.append("protected_split")
+            problems.append(
+                "protected text was lost in the translation; the text around it was translated separately"
+            )
+        for part in (part for line in lines if line is not None for part in line.units):
+            flags += part.flags
+            problems += part.problems
+        parts = [Part(span.text, line, span.protected) for span, line in zip(spans, lines)]
+        return TranslatedUnit(unit, candidates, flags, problems, parts)
+
+    def align(self, unit: Unit, text: str, translation: str, found: "AlignedSegment") -> "AlignedSegment":
+        protected: ProtectedText | None = unit.facts.get(self)
+        if protected is None:
+            return found
+        from transformer_mt.translation.alignment import pinned  # NumPy takes time to import
+
+        source = unit.segment.text
+        remaining = protected.find(translation)
+        for begin, end in protected.find(source):
+            same = next((span for span in remaining if translation[slice(*span)] == source[begin:end]), None)
+            if same is not None:
+                remaining.remove(same)
+                found = pinned(found, (begin, end), same)
+        return found
+
+
+@dataclass(frozen=True)
+class Span:
+    """Part of a text."""
+
+    text: str
+    protected: bool
+
+    @property
+    def translatable(self) -> bool:
+        """Whether it has anything to translate; a comma between two tags has not."""
+        return not self.protected and any(map(str.isalpha, self.text))
+
+
+class ProtectedText:
+    """What a regular expression matches in the source, and whether a translation has kept it."""
+
+    def __init__(self, pattern: str | None, usual: bool = False) -> None:
+        """With `usual` also addresses, placeholders, tags and numbers with units. InputError if `pattern` is
+        no regular expression, or matches the empty text.
+        """
+        self._own = _compiled(pattern) if pattern else None
+        self._is_usual = usual
+
+    def is_in(self, text: str) -> bool:
+        return next(self._matches(text), None) is not None
+
+    def find(self, text: str) -> list[tuple[int, int]]:
+        """Where the protected text is: (begin, end) of each match."""
+        return [match.span() for match in self._matches(text)]
+
+    def spans(self, text: str) -> list[Span]:
+        """The text in order, cut where protected text begins and ends."""
+        found, start = [], 0
+        for match in self._matches(text):
+            if match.start() > start:
+                found.append(Span(text[start : match.start()], protected=False))
+            found.append(Span(match.group(), protected=True))
+            start = match.end()
+        return [*found, Span(text[start:], protected=False)] if start < len(text) else found
+
+    def survived(self, source: str, translation: str) -> bool:
+        """Whether the translation has the protected text of the source, each match the same number of times,
+        and with opening tags still before their closing tags. Placeholders may change their order, as
+        languages do.
+        """
+        (wanted, numbers), (found, others) = self._items(source), self._items(translation)
+        is_same = Counter(wanted) == Counter(found) and _tag_pairs(wanted) == _tag_pairs(found)
+        return is_same and not numbers - others  # "20 percent" may have become another "20 %"
+
+    def _items(self, text: str) -> tuple[list[str], Counter[str]]:
+        """The matches, and apart from them the numbers with units."""
+        others, numbers = [], Counter[str]()
+        for match in self._matches(text):
+            if self._is_usual and (number := number_with_unit(match.group())):
+                numbers[number] += 1
+            else:
+                others.append(match.group())
+        return others, numbers
+
+    def _matches(self, text: str) -> Iterator[re.Match[str]]:
+        """The matches from left to right, without overlaps; of two at one position the user's pattern wins.
+        Two patterns are searched, because a joint one takes milliseconds to compile.
+        """
+        own = self._own.finditer(text) if self._own else ()
+        usual = USUAL.finditer(text) if self._is_usual and may_match(text) else ()
+        end = 0
+        for match in sorted((*own, *usual), key=lambda match: match.start()):  # stable
+            if match.group() and match.start() >= end:  # \b and the like match nothing
+                end = match.end()
+                yield match
+
+
+def rejoin(spans: Sequence[Span], translations: Sequence[str]) -> str:
+    """The protected spans as they were, the others translated, with the spaces around them."""
+    text, others = "", iter(translations)
+    for span in spans:
+        if span.translatable:
+            before, _, after = span.text.partition(span.text.strip())
+            text += before + next(others) + after
+        else:
+            text += span.text
+    return LONE_CR.sub(" ", text)
+
+
+@lru_cache(maxsize=64)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    try:
+        compiled = re.compile(pattern)
+    except re.error as error:
+        raise InputError(
+            Setting("protect"), f" must be a regular expression, but is {pattern!r}: {error}"
+        ) from None
+    if compiled.match(""):
+        raise InputError(Setting("protect"), f" must not match the empty text, but {pattern!r} does")
+    return compiled
+
+
+def _tag_pairs(items: Sequence[str]) -> Counter[tuple[str, str]]:
+    """Opening tags with the closing tag that ends each, counted, and tags without a partner, alone.
+
+    `<b>` and `</b>` are a pair; `</b>` before `<b>` are two single tags, so that an exchanged pair is another
+    count.
+    """
+    pairs: Counter[tuple[str, str]] = Counter()
+    opened: list[tuple[str, str]] = []
+    for item in items:
+        tag = _TAG.fullmatch(item)
+        if tag is None or tag[3]:  # no tag, or one that closes itself
+            continue
+        if not tag[1]:
+            opened.append((tag[2], item))
+            continue
+        partner = next((i for i in reversed(range(len(opened))) if opened[i][0] == tag[2]), None)
+        pairs[(opened.pop(partner)[1] if partner is not None else "", item)] += 1
+    pairs.update((item, "") for _, item in opened)
+    return pairs

@@ -1,0 +1,138 @@
+"""Terms of a glossary: translations must have them.
+
+A model that was trained for it (`data.terms`) reads them in its source. Of the candidates those with all
+terms come first; where none has them, further searches write what is missing.
+"""
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from transformer_mt.config import DecodeConfig
+from transformer_mt.data.vocabulary.term_pieces import PieceTerm, TermPieces, pieces_of_span
+from transformer_mt.terms.glossary import Glossary, Match
+from transformer_mt.text.control_characters import CONTROL
+from transformer_mt.translation.engines.engine import Ids, Request
+from transformer_mt.translation.planner import Planner
+from transformer_mt.translation.result import Candidate
+from transformer_mt.translation.stages.stage import Search, Stage
+from transformer_mt.translation.units import TranslatedUnit, Unit
+
+if TYPE_CHECKING:
+    from transformer_mt.translation.stages.forced_terms import ForcedTerms
+
+_MOST_REPLACED = 4
+"""Terms of a sentence that are written where the words stood that they replace."""
+
+Numbered = tuple[int, TranslatedUnit]
+
+
+class Terms(Stage):
+    """The terms of one glossary."""
+
+    def __init__(self, glossary: Glossary, planner: Planner, settings: DecodeConfig) -> None:
+        self._glossary, self._planner = glossary, planner
+        self._tokenizer = planner.tokenizer
+        self._pieces = TermPieces.of(planner.tokenizer)
+        self._may_force = settings.search == "beam"
+
+    def adapt(self, unit: Unit) -> Unit:
+        """The unit with its terms, apart from those in protected text; in its source, too, if the model has
+        learnt to read them and they fit.
+        """
+        text = CONTROL.sub(" ", unit.segment.searched)
+        kept = unit.line.keep(text)
+        terms = [
+            term
+            for term in self._glossary.find(text)
+            if not any(term.begin < end and term.end > begin for begin, end in kept)
+        ]
+        if not terms:
+            return unit
+        targets = self._tokenizer.encode_tgt([term.targets[0] for term in terms])
+        limit = min(unit.limit + sum(map(len, targets)), self._planner.max_positions or sys.maxsize)
+        unit = replace(unit.with_fact(self, terms), limit=limit)
+        if self._pieces is None:
+            return unit
+        ids, spans = self._tokenizer.spans_src(text)
+        first = len(unit.src) - len(ids)
+        if first < 0:  # its end was cut
+            return unit
+        inserted: list[PieceTerm] = []
+        for term in terms:
+            begin, end = pieces_of_span(spans, term.begin, term.end)
+            if begin < end and (not inserted or begin >= inserted[-1][1]):
+                target = self._tokenizer.encode_src([term.targets[0]])[0]
+                inserted.append((begin, end, target))
+        written = self._pieces.inserted(ids, inserted)
+        if not inserted or first + len(written) >= self._planner.max_src_length:
+            return unit
+        positions = [[first + i for i in own] for own in self._pieces.text_positions(written)]
+        return replace(unit, src=[*unit.src[:first], *written], positions=positions)
+
+    def choose(self, unit: Unit, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
+        if self not in unit.facts:
+            return candidates
+        return sorted(candidates, key=lambda candidate: bool(self._missing(unit, candidate)))
+
+    def remarks(self, unit: Unit, best: Candidate) -> Iterator[tuple[str, str]]:
+        if missing := self._missing(unit, best):
+            text = unit.segment.searched
+            terms = ", ".join(f"{text[m.begin : m.end]!r} ({' or '.join(m.targets)})" for m in missing)
+            yield "missing_term", f"not translated as in the glossary: {terms}"
+
+    def _missing(self, unit: Unit, candidate: Candidate) -> list[Match]:
+        """The terms of the unit of which the candidate does not have a translation."""
+        terms: Sequence[Match] = unit.facts.get(self, ())
+        return [term for term in terms if not self._glossary.is_rendered(term, candidate.translation)]
+
+    def _num_missing(self, translated: TranslatedUnit) -> int:
+        return len(self._missing(translated.unit, translated.candidates[0]))
+
+    def wants_more(self, translated: TranslatedUnit) -> bool:
+        return self._may_force and self._num_missing(translated) > 0
+
+    def improve(self, units: Sequence[Numbered], search: Search) -> Iterator[Numbered]:
+        """First each missing term is written where the words stood that it replaces, then what is left
+        wherever the search puts it.
+        """
+        from transformer_mt.translation.stages.forced_terms import ForcedTerms  # NumPy takes time to import
+
+        forced, stuck, open_units = ForcedTerms(self._planner), list[Numbered](), list(units)
+        for _ in range(_MOST_REPLACED):
+            if not open_units:
+                break
+            found = self._better(open_units, self._written_again(open_units, forced, search), search)
+            pairs, open_units = list(zip(open_units, found)), []
+            for (number, before), after in pairs:
+                if not self._num_missing(after):
+                    yield number, after
+                else:
+                    (stuck if after is before else open_units).append((number, after))
+        stuck += open_units
+        if search.engine.writes_phrases:
+            requests = [forced.anywhere(unit.unit, unit.unit.facts[self]) for _, unit in stuck]
+            found = self._better(stuck, requests, search)
+            stuck = [(number, after) for (number, _), after in zip(stuck, found)]
+        yield from stuck
+
+    def _written_again(
+        self, units: Sequence[Numbered], forced: "ForcedTerms", search: Search
+    ) -> list[Request | None]:
+        each: list[tuple[Unit, Ids]] = [(one.unit, search.ids_of(one.candidates[0])) for _, one in units]
+        attentions = search.cross_attention([(unit.src, ids) for unit, ids in each])
+        return [
+            forced.written_again(unit, ids, attention, self._missing(unit, one.candidates[0]))
+            for (unit, ids), attention, (_, one) in zip(each, attentions, units)
+        ]
+
+    def _better(
+        self, units: Sequence[Numbered], requests: Sequence[Request | None], search: Search
+    ) -> list[TranslatedUnit]:
+        """The result of each unit's request, or what it had where that lacks fewer terms."""
+        best = [unit for _, unit in units]
+        for index, again in search.again([unit.unit for unit in best], requests):
+            if self._num_missing(again) < self._num_missing(best[index]):
+                best[index] = again
+        return best
