@@ -133,7 +133,7 @@ def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def train_interrupted(config: Any, folder: Path, updates: int) -> None:
     """Train up to an update that fails, as a killed process ends: without saving."""
-    from transformer_mt.training.loop import train
+    from transformer_mt.api import train
     from transformer_mt.training.update.step import Updater
 
     original, calls = Updater.update, itertools.count(1)

@@ -8,8 +8,8 @@ from transformer_mt.version import __version__
 __all__ = ["Translator", "__version__", "load_config", "train"]
 
 if TYPE_CHECKING:
+    from transformer_mt.api import train
     from transformer_mt.config import load_config
-    from transformer_mt.training.loop import train
     from transformer_mt.translation.translator import Translator
 
 
@@ -27,7 +27,7 @@ def __getattr__(name: str) -> Any:
 
         return Translator
     if name == "train":
-        from transformer_mt.training.loop import train
+        from transformer_mt.api import train
 
         return train
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -23,7 +23,7 @@ def add_command(commands: Any) -> None:
 
 
 def _classify(arguments: argparse.Namespace) -> int:
-    from transformer_mt.language_models.classify import Classifier
+    from transformer_mt.evaluation.classifier import Classifier
     from transformer_mt.language_models.load import LoadedModel
 
     loaded = LoadedModel.load(arguments.model, ("encoder",), arguments.device)

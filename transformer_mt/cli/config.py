@@ -26,8 +26,7 @@ def _show(arguments: argparse.Namespace) -> int:
         from transformer_mt.importing.model_folder import parent_of
         from transformer_mt.runs.resolve import with_parent
 
-        if (parent := parent_of(config)) is not None:
-            config = with_parent(config, parent.config())
+        config = with_parent(config, parent_of(config).config())
     print(dump_config(config, comments=True), end="")
     return 0
 

@@ -254,7 +254,6 @@ def _compare_with_parent(
     if config.init_from is None or isinstance(config.init_from, Halves) or expected is None or is_silent:
         return
     parent = parent_of(config)
-    assert parent is not None
     # What a student began with is no model of its own
     if parent.path.parent.resolve() == folder.path.resolve() or not parent.config().data.directions:
         return

@@ -62,7 +62,8 @@ def _train(arguments: argparse.Namespace) -> int:
         options += ["--fresh"] if arguments.fresh else []
         exec_torchrun(arguments.gpus, ["train", arguments.config, *arguments.overrides, *options])
     say(f"{config.name}: loading PyTorch")  # takes seconds
-    from transformer_mt.training.loop import Interrupted, train
+    from transformer_mt.api import train
+    from transformer_mt.training.loop import Interrupted
 
     try:
         folder = train(config, arguments.out, arguments.fresh)

@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
+from transformer_mt.api import train
 from transformer_mt.config import Config, DataConfig, DecodeConfig
 from transformer_mt.config.config import NAME_PATTERN
 from transformer_mt.config.dump import as_overrides
@@ -34,7 +35,6 @@ from transformer_mt.messages import say
 from transformer_mt.runs.folder import RunFolder, facts_of
 from transformer_mt.settings.filter import FilterConfig
 from transformer_mt.settings.section import Section
-from transformer_mt.training.loop import train
 from transformer_mt.translation.translator import Translator
 
 

@@ -13,6 +13,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
 
+from transformer_mt.api import train
 from transformer_mt.config import Config, DataConfig, EvaluateConfig
 from transformer_mt.corpora.evaluation_sets import EvaluationSet, read_set
 from transformer_mt.corpora.file import FileCorpus
@@ -41,7 +42,6 @@ from transformer_mt.markdown import table
 from transformer_mt.messages import say
 from transformer_mt.runs.folder import RunFolder, facts_of
 from transformer_mt.settings.filter import FilterConfig
-from transformer_mt.training.loop import train
 from transformer_mt.training.parallel.distributed import LONG_TIMEOUT, Ranks
 from transformer_mt.translation.engines.ctranslate2_engine import import_ctranslate2
 from transformer_mt.translation.result import Options

@@ -33,7 +33,7 @@ def facts_of_job(job: Job) -> dict[str, str]:
     return {
         "training data": _content(data.entries),
         "vocabulary": _files(map(Path, job.config.tokenizer.files)),
-        "parent": str(parent.weights_digest()) if (parent := parent_of(job.config)) else "",
+        "parent": str(parent_of(job.config).weights_digest()) if job.config.init_from else "",
         "other files": _files(_other_files(job.config)),
         "validation data": _content(data.valid_sets),
         "test data": _content(data.test),

@@ -29,11 +29,12 @@ def run_of(model: str | Path, source: str | None = None, target: str | None = No
     return _imported(folder, str(model), Languages(source, target, is_fallback=True))
 
 
-def parent_of(config: Config) -> RunFolder | None:
-    """The run that the config's training begins from, downloaded and imported where it is a public model."""
+def parent_of(config: Config) -> RunFolder:
+    """The run that the training of a config with `init_from` begins from, downloaded and imported where it is
+    a public model.
+    """
     parent = config.init_from
-    if parent is None:
-        return None
+    assert parent is not None
     if isinstance(parent, str):
         return run_of(parent, config.data.source_lang, config.data.target_lang)
     if isinstance(parent, Halves):

@@ -247,7 +247,7 @@ def _count_tokens(config: Config, reports: Sequence[CorpusReport], notes: list[s
     """Mean pieces per pair, by the given vocabulary or one learnt from the samples; None if there is none."""
     text = [pair for report in reports if report.is_training for pair in report.sample]
     try:
-        parent = parent_of(config)
+        parent = parent_of(config) if config.init_from else None
         tokenizer = given_tokenizer(config, parent.tokenizer() if parent else None) or Tokenizer.train(
             text, config.tokenizer.for_languages(*config.data.languages_used), config.data.control_pieces
         )

@@ -17,9 +17,9 @@ from transformer_mt.data.batches.encoded_pairs import EncodedPairs, write_chunks
 from transformer_mt.data.batches.objectives import of_held_out
 from transformer_mt.data.preparation.encode import encoded_chunks
 from transformer_mt.errors import WorkError
+from transformer_mt.evaluation.classifier import Classifier
 from transformer_mt.evaluation.metric import Score
 from transformer_mt.files import write_text
-from transformer_mt.language_models.classify import Classifier
 from transformer_mt.language_models.load import LoadedModel
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.settings.objective import Objective

@@ -102,7 +102,6 @@ def _resolved(text: str, out: Path) -> tuple[Config, Tokenizer]:
         write_text(file, text)
         config = load_config(file)
     run = parent_of(config)
-    assert run is not None
     run.check_weights()
     config = with_parent(config, run.config())
     tokenizer = given_tokenizer(config, run.tokenizer())

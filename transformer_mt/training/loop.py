@@ -22,6 +22,7 @@ from transformer_mt.training.model_selection import finish, publish, validate_an
 from transformer_mt.training.parallel.distributed import Ranks, refuse_lost_rank
 from transformer_mt.training.reporting.environment import environment
 from transformer_mt.training.setup import open_run
+from transformer_mt.training.state.parent import FindParent, run_in_folder
 from transformer_mt.training.state.progress import MAX_SKIPS, LogWindow
 from transformer_mt.training.state.run import Run
 from transformer_mt.training.update.schedule import learning_rate
@@ -38,12 +39,13 @@ class Interrupted(Exception):
         self.signal_number = signal_number
 
 
-def train(config: Config, out: str | Path | None = None, fresh: bool = False) -> Path:
-    """Train `config` in its folder, resuming from its newest checkpoint if there is one. Returns the folder.
-
-    Raises InputError before any work, WorkError when the work fails, Interrupted after a signal. With several
-    ranks a process that got an InputError or WorkError must end: its peers are in another state.
-    """
+def train(
+    config: Config,
+    out: str | Path | None = None,
+    fresh: bool = False,
+    find_parent: FindParent = run_in_folder,
+) -> Path:
+    """Train `config` in its folder, as `transformer_mt.train` does, which finds parents that are no runs."""
     if not isinstance(config, Config):
         raise InputError(f"train() must get a Config, as load_config(path) returns, but got {config!r}")
     folder = RunFolder(out or Path("runs") / config.name)
@@ -51,7 +53,7 @@ def train(config: Config, out: str | Path | None = None, fresh: bool = False) ->
     use_device(device)
     ranks = Ranks.join(device)
     try:
-        with closing(open_run(config, folder, fresh, ranks)) as run:
+        with closing(open_run(config, folder, fresh, ranks, find_parent)) as run:
             _train(run)
     except Interrupted:
         ranks.leave()

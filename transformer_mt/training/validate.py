@@ -15,9 +15,9 @@ from transformer_mt.data.batches.encoded_pairs import EncodedPairs
 from transformer_mt.data.batches.objectives import of_held_out
 from transformer_mt.data.preparation.prepare import PreparedData, ValidationSet
 from transformer_mt.errors import WorkError
+from transformer_mt.evaluation.classifier import Classifier
 from transformer_mt.evaluation.metric import Metric, Score
 from transformer_mt.evaluation.metrics import build_metrics, corpus_scores, metric_names
-from transformer_mt.language_models.classify import Classifier
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.progress_bar import show_progress
 from transformer_mt.training.parallel.distributed import Ranks

@@ -195,7 +195,7 @@ def test_a_new_language_begins_as_one_like_it_and_new_pieces_as_what_they_were(n
 
     config = load_config(new_language / "child.yaml")
     parent = parent_of(config)
-    run = open_run(config, RunFolder(new_language / "run"))
+    run = open_run(config, RunFolder(new_language / "run"), find_parent=parent_of)
     old, new = parent.tokenizer(), run.data.tokenizer
     before, rows = parent.weights()["src_embedding.tokens.weight"], run.model.src_embedding.tokens.weight
     assert torch.equal(rows[: len(before)], before)

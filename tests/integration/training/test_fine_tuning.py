@@ -8,12 +8,12 @@ import yaml
 
 from tests.conftest import TINY, train_interrupted
 from transformer_mt import checkpoint
+from transformer_mt.api import train
 from transformer_mt.config import load_config
 from transformer_mt.data.vocabulary.tokenizer import UNK, Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.runs.resolve import with_parent
-from transformer_mt.training.loop import train
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 

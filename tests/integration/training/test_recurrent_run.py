@@ -7,8 +7,8 @@ import yaml
 from safetensors.torch import load_file
 
 from tests.conftest import TINY, no_learning_curves
+from transformer_mt.api import train
 from transformer_mt.config.load import load_config
-from transformer_mt.training.loop import train
 
 CHANGES = {
     "bahdanau": ["model.recurrent.cell=gru", "model.attention.score=additive", "model.num_decoder_layers=2"],

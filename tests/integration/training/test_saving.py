@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
+from transformer_mt.api import train
 from transformer_mt.config import TrainConfig, load_config
 from transformer_mt.errors import InputError
 from transformer_mt.files import read_objects
 from transformer_mt.messages import say
-from transformer_mt.training.loop import train
 from transformer_mt.training.state.averaging import Averaging
 from transformer_mt.training.state.progress import Progress
 from transformer_mt.training.update.step import Updater

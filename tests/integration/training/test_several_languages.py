@@ -10,6 +10,7 @@ import yaml
 
 from tests.conftest import TINY, train_interrupted
 from transformer_mt import Translator
+from transformer_mt.api import train
 from transformer_mt.cli.options.evaluation_sets import select_by_language
 from transformer_mt.cli.translating import resume
 from transformer_mt.config import load_config
@@ -21,7 +22,6 @@ from transformer_mt.evaluation.evaluate import evaluate
 from transformer_mt.evaluation.metric import Score
 from transformer_mt.files import read_objects
 from transformer_mt.runs.folder import RunFolder
-from transformer_mt.training.loop import train
 from transformer_mt.training.validate import SetScores, mean_of
 from transformer_mt.translation.direction import can_translate
 

@@ -6,8 +6,8 @@ import shutil
 import pytest
 
 from tests.conftest import no_learning_curves
+from transformer_mt.api import train
 from transformer_mt.config import load_config
-from transformer_mt.training.loop import train
 from transformer_mt.translation.stages import retry
 from transformer_mt.translation.translator import Translator
 

@@ -9,7 +9,7 @@ from transformer_mt.data.batches.mixture import Mixture
 from transformer_mt.data.batches.objectives import epoch_pairs
 from transformer_mt.data.preparation.prepare import prepare
 from transformer_mt.runs.resolve import Origin, with_origin
-from transformer_mt.training.state.parent import Parent, inherited_sentences
+from transformer_mt.training.state.parent import FindParent, Parent, inherited_sentences, run_in_folder
 
 
 @dataclass(frozen=True)
@@ -25,11 +25,11 @@ class Lengths:
     """Pairs of the epoch for each pair here, where these are a sample."""
 
 
-def lengths_of(config: Config) -> tuple[Config, Lengths]:
+def lengths_of(config: Config, find_parent: FindParent = run_in_folder) -> tuple[Config, Lengths]:
     """Prepare the data as a training does, or find them prepared. Returns also the config with the keys that
     its parent or its vocabulary decides.
     """
-    parent = Parent.of(config)
+    parent = Parent.of(config, find=find_parent)
     origin = Origin(parent=parent.config, parent_tokenizer=parent.folder.tokenizer()) if parent else Origin()
     config, tokenizer = with_origin(config, origin)
     left_out = inherited_sentences(parent.folder, parent, is_resumed=False) if parent else None

@@ -1,0 +1,16 @@
+"""What Python programs call: the core together with the public models that a config may begin from."""
+
+from pathlib import Path
+
+from transformer_mt.config import Config
+from transformer_mt.importing.model_folder import parent_of
+from transformer_mt.training import loop
+
+
+def train(config: Config, out: str | Path | None = None, fresh: bool = False) -> Path:
+    """Train `config` in its folder, resuming from its newest checkpoint if there is one. Returns the folder.
+
+    Raises InputError before any work, WorkError when the work fails, Interrupted after a signal. With several
+    ranks a process that got an InputError or WorkError must end: its peers are in another state.
+    """
+    return loop.train(config, out, fresh, parent_of)
