@@ -1,5 +1,6 @@
 """The YAML's `data` section: which sentence pairs."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
@@ -12,7 +13,7 @@ from transformer_mt.corpora.kind import Corpus, Languages
 from transformer_mt.corpora.kinds import EvaluationCorpus, TrainingCorpus, kind_of
 from transformer_mt.settings.filter import FilterConfig
 from transformer_mt.settings.language import Language
-from transformer_mt.settings.objective import MASK, OF_TEXT, Objective, label_piece
+from transformer_mt.settings.objective import BY_KIND, MASK, OF_TEXT, Objective, label_piece
 from transformer_mt.settings.section import Changeable, Location, Positive, Section
 from transformer_mt.settings.terms import AS, TERM, TERM_END, TermsConfig
 
@@ -38,6 +39,11 @@ class NewPiecesConfig(Section):
     """A text file they are learnt from, of a language the parent divides into too many pieces."""
     size: Annotated[int, Field(ge=8, le=1_000_000)] = 2000
     """Pieces of the vocabulary that is learnt; those that the parent has are not new."""
+
+    def fits(self, config: Any) -> None:
+        key = "new_languages" if config.data.new_languages else "new_pieces.text" if self.text else None
+        if key is not None and config.init_from is None:
+            raise ValueError(f"data.{key} must be left out without init_from, whose vocabulary gets them")
 
 
 class DataConfig(Section):
@@ -183,6 +189,38 @@ class DataConfig(Section):
                         f"{key} must have the objective of a training corpus ({', '.join(objectives)}), but "
                         f"{corpus.describe()} has {objective}"
                     )
+
+    def fits(self, config: Any) -> None:
+        if self.language_pieces == "both" and not config.tokenizer.shared and not config.init_from:
+            raise ValueError("tokenizer.shared must be true with data.language_pieces: both, but is false")
+        if config.init_from and "kind" not in config.model.model_fields_set:
+            return  # the kind is the parent's; checked again with it
+        kind = config.model.kind
+        own = [corpus for corpus in (*self.valid_sets, *self.test) if not corpus.is_held_out]
+        sets = [*self.entries, *own]
+        if wrong := next((corpus for corpus in sets if corpus.objective not in BY_KIND[kind]), None):
+            raise ValueError(
+                f"objective must be {' or '.join(BY_KIND[kind])} with model.kind: {kind}, but "
+                f"{wrong.title} has {wrong.objective}"
+            )
+        if kind in ("encoder", "decoder"):
+            self._fits_half(config, kind, sets)
+        if self.augment.is_on and "classification" in self.objectives:
+            raise ValueError("data.augment must be left out with objective: classification")
+        if ("classification" in self.objectives) != bool(self.labels):
+            raise ValueError("data.labels must be the labels of corpora with objective: classification")
+
+    def _fits_half(self, config: Any, kind: str, sets: Sequence[Any]) -> None:
+        """ValueError unless the section goes with an encoder or a decoder alone."""
+        if not (config.tokenizer.shared or config.init_from):
+            raise ValueError(f"tokenizer.shared must be true with model.kind: {kind}, but is false")
+        if tag := next((corpus.tag for corpus in sets if corpus.tag), None):
+            raise ValueError(f"tag must be left out with model.kind: {kind}, but is {tag}")
+        if self.language_pieces in (True, "both"):
+            raise ValueError(
+                f"data.language_pieces must be auto or false with model.kind: {kind}, but is "
+                f"{str(self.language_pieces).lower()}"
+            )
 
     def _check_languages(self) -> None:
         if self.language_pieces is False and len(self.targets) > 1 and not all(e.tag for e in self.entries):

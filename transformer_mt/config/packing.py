@@ -1,15 +1,13 @@
 """Which trainings can have packed batches: several sentences in each row (data/batches/packing.py)."""
 
-from transformer_mt.config.data import DataConfig
-from transformer_mt.config.model import ModelConfig
-from transformer_mt.config.train import TrainConfig
+from typing import Any
 
 LONGEST_ROW = 512
 """Attention takes time with the square of a row: longer rows cost more than padding does."""
 
 
-def why_padded(model: ModelConfig, train: TrainConfig, data: DataConfig) -> str | None:
-    """Why batches must have one sentence in a row; None where they may have several."""
+def why_padded(model: Any, train: Any, data: Any) -> str | None:
+    """Why batches must have one sentence in a row, by these sections; None where they may have several."""
     if model.kind in ("recurrent", "encoder"):
         return f"model.kind is {model.kind}"
     if model.attention.cross != "global" or model.attention.hard:

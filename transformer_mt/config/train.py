@@ -1,55 +1,16 @@
 """The YAML's `train` section."""
 
-from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from transformer_mt.config.evaluate import Metric, metric_name
-from transformer_mt.settings.section import (
-    Changeable,
-    Location,
-    Mark,
-    NonNegative,
-    Positive,
-    Probability,
-    Section,
-)
+from transformer_mt.config.guided_alignment import GuidedAlignmentConfig
+from transformer_mt.config.lora import LoraConfig
+from transformer_mt.config.packing import why_padded
+from transformer_mt.settings.section import Changeable, Mark, NonNegative, Positive, Probability, Section
 
 Monitor = Annotated[Literal["loss", Metric], BeforeValidator(metric_name)]
-
-
-class LoraConfig(Section):
-    """Low-rank adaptation (Hu et al. 2021): thin matrices beside frozen ones are trained instead of these.
-    The model in the run's folder has them added in.
-    """
-
-    rank: NonNegative = 0
-    """Rank of what is added to a matrix; 0 turns it off, 8 to 64 are usual."""
-    alpha: float = Field(32.0, gt=0.0)
-    """What is added is multiplied by alpha / rank."""
-    modules: list[Literal["attention", "feed_forward"]] = Field(["attention", "feed_forward"], min_length=1)
-    """Where it is added."""
-
-
-class GuidedAlignmentConfig(Section):
-    """Supervision of one head of the cross-attention by word alignments (Garg et al. 2019, section 4.1)."""
-
-    weight: float = Field(0.0, ge=0.0)
-    """Factor of its loss, which is added to that of translation; 0 turns it off, 0.05 is usual."""
-    layer: Literal["auto"] | Positive = "auto"
-    """The decoder layer, counted from 1; auto: the last but one of more than three, else the last."""
-    file: Location[str | list[str] | None] = None
-    """Alignments in Pharaoh format (`0-0 1-2`: words between spaces, counted from 0), a line for each pair of
-    the corpus; a list has a file for each corpus of translations. Without it thot's eflomal (extra
-    `alignment`) aligns the training pairs.
-    """
-
-    @property
-    def files(self) -> list[Path]:
-        """The files of alignments; none where an aligner makes them."""
-        files = [self.file] if isinstance(self.file, str) else self.file or []
-        return [Path(file) for file in files]
 
 
 class TrainConfig(Section):
@@ -195,3 +156,17 @@ class TrainConfig(Section):
                 "but is bf16"
             )
         return self
+
+    def fits(self, config: Any) -> None:
+        if self.freeze and config.init_from is None:
+            raise ValueError(
+                "train.freeze must be left out without init_from, which gives what stays as it is"
+            )
+        if self.freeze and config.model.kind != "transformer":
+            raise ValueError(f"train.freeze must be left out with model.kind: {config.model.kind}")
+        if self.packed is True and (reason := why_padded(config.model, self, config.data)):
+            raise ValueError(f"train.packed must be auto or false where {reason}, but is true")
+        longest = config.data.max_length
+        for key, tokens in (("update_tokens", self.update_tokens), ("batch_tokens", self.batch_tokens)):
+            if tokens != "auto" and 0 < tokens < longest:
+                raise ValueError(f"train.{key} must be at least data.max_length ({longest}), but is {tokens}")

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from transformer_mt.corpora.held_out import AnySet
 from transformer_mt.data.batches.batching import validation_batches
 from transformer_mt.data.batches.encoded_pairs import EncodedPairs, write_chunks
-from transformer_mt.data.batches.objectives import of_held_out
+from transformer_mt.data.changes.build import held_out_rows
 from transformer_mt.data.preparation.encode import encoded_chunks
 from transformer_mt.errors import WorkError
 from transformer_mt.evaluation.classifier import Classifier
@@ -86,7 +86,7 @@ def _predicted(loaded: LoadedModel, texts: EncodedPairs, objective: Objective) -
     alone = loaded.config.data.masked_lm.model_copy(update={"next_sentence": False})
     data = loaded.config.data.model_copy(update={"masked_lm": alone})
     config = loaded.config.model_copy(update={"data": data})
-    changing = of_held_out(config, texts, objective, loaded.tokenizer)
+    changing = held_out_rows(config, texts, objective, loaded.tokenizer)
     for batch in validation_batches(texts, _BATCH_TOKENS, changing):
         on_device = batch.to(loaded.device)
         hidden_BTD = loaded.model.hidden(on_device.src, on_device.src_mask, on_device.tgt_in)

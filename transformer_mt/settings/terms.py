@@ -1,5 +1,7 @@
 """The YAML's `data.terms`: sources in which the translations of terms follow them."""
 
+from typing import Any
+
 from pydantic import Field
 
 from transformer_mt.settings.section import Location, Probability, Section
@@ -18,3 +20,13 @@ class TermsConfig(Section):
     of the pairs are, as thot's eflomal (extra `alignment`) aligns them: then the model learns to obey any
     glossary.
     """
+
+    def fits(self, config: Any) -> None:
+        if not self.share:
+            if self.file:
+                raise ValueError("data.terms.file must be left out with data.terms.share: 0")
+            return
+        if not (config.tokenizer.shared or config.init_from):
+            raise ValueError("tokenizer.shared must be true with data.terms.share, but is false")
+        if "translation" not in config.data.objectives:
+            raise ValueError("data.terms.share must be 0 without training corpora of translations")

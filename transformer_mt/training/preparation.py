@@ -10,8 +10,8 @@ from transformer_mt.checkpoint import Checkpoint
 from transformer_mt.config import Config
 from transformer_mt.data.batches.batching import TrainingBatches
 from transformer_mt.data.batches.mixture import Mixture
-from transformer_mt.data.batches.objectives import epoch_pairs
 from transformer_mt.data.batches.prefetch import BatchPrefetcher
+from transformer_mt.data.changes.build import training_rows
 from transformer_mt.data.preparation.prepare import PreparedData, help_prepare, prepare
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.device import keep_freed_memory
@@ -101,7 +101,7 @@ class Preparation:
         if self._batches is not None:
             return self._batches
         train, data = config.train, self.data
-        changing = epoch_pairs(config, data.train, data.sizes, data.tokenizer, data.facts)
+        changing = training_rows(config, data.train, data.sizes, data.tokenizer, data.links)
         longest = config.data.max_length  # in other epochs other pairs may be the longest
         if changing is None:
             longest = int(np.maximum(data.train.src_lengths, data.train.tgt_lengths).max(initial=1))

@@ -12,7 +12,7 @@ import torch
 from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.data.batches.batching import ChangingPairs, validation_batches
 from transformer_mt.data.batches.encoded_pairs import EncodedPairs
-from transformer_mt.data.batches.objectives import of_held_out
+from transformer_mt.data.changes.build import held_out_rows
 from transformer_mt.data.preparation.prepare import PreparedData, ValidationSet
 from transformer_mt.errors import WorkError
 from transformer_mt.evaluation.classifier import Classifier
@@ -129,7 +129,7 @@ def _loss(
     micro_batch_tokens: int,
 ) -> float:
     """The loss of one set. WorkError where it is not finite."""
-    changing = of_held_out(config, valid.pairs, valid.objective, data.tokenizer)
+    changing = held_out_rows(config, valid.pairs, valid.objective, data.tokenizer)
     batch_tokens = int(config.train.batch_tokens)
     loss = validation_loss(model, valid.pairs, batch_tokens, device, ranks, changing, micro_batch_tokens)
     if len(valid.pairs) and not math.isfinite(loss):

@@ -4,8 +4,8 @@ import gzip
 import json
 
 import pytest
-from tests.unit.data.test_formats import pack
 
+from tests.unit.corpora.test_formats import pack
 from transformer_mt.config import DataConfig
 from transformer_mt.config.load import load_config
 from transformer_mt.corpora import toy

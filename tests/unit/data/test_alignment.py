@@ -9,8 +9,9 @@ import torch
 from transformer_mt.config import Config, TokenizerConfig
 from transformer_mt.corpora import toy
 from transformer_mt.data.alignment.aligner import aligned
-from transformer_mt.data.batches.aligned_rows import AlignedRows
-from transformer_mt.data.batches.epoch_pairs import changing_pieces
+from transformer_mt.data.changes.build import training_rows
+from transformer_mt.data.changes.change import Rows
+from transformer_mt.data.changes.links import AlignedRows
 from transformer_mt.data.preparation.prepare import prepare
 from transformer_mt.data.vocabulary.piece_words import PieceWords
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
@@ -72,7 +73,7 @@ def linked_texts(batch, tokenizer, row):
 
 def test_the_links_of_a_file_are_those_of_the_pairs_that_are_kept(corpus, tmp_path):
     data = prepare(corpus(file=str(tmp_path / "a.links")))
-    rows = AlignedRows(data.train, data.facts.links, data.tokenizer)
+    rows = AlignedRows(Rows(data.train), data.links, data.tokenizer)
     batch = rows.batch(0, np.arange(3))
     sources = [words_of(data.tokenizer, data.train.src(i)) for i in range(3)]
     assert sources == ["▁the▁red▁house.", "▁a▁small▁dog▁sleeps", "▁the▁dog,▁the▁house"]
@@ -88,7 +89,7 @@ def test_the_links_of_a_file_are_those_of_the_pairs_that_are_kept(corpus, tmp_pa
 
 def test_the_weights_of_a_target_piece_sum_to_one(corpus, tmp_path):
     data = prepare(corpus(file=str(tmp_path / "a.links")))
-    links = AlignedRows(data.train, data.facts.links, data.tokenizer).batch(0, np.arange(3)).links
+    links = AlignedRows(Rows(data.train), data.links, data.tokenizer).batch(0, np.arange(3)).links
     sums = {}
     for row, tgt, weight in zip(links.rows.tolist(), links.tgt.tolist(), links.weights.tolist()):
         sums[row, tgt] = sums.get((row, tgt), 0.0) + weight
@@ -100,10 +101,9 @@ def test_bpe_dropout_moves_links_with_their_characters(corpus, tmp_path, epoch):
     """What is linked are the same characters, whatever the pieces."""
     config = corpus(bpe_dropout=0.5, file=str(tmp_path / "a.links"))
     data = prepare(config)
-    changing = changing_pieces(config, data.train, data.sizes, data.tokenizer)
     rows, usual = (
-        AlignedRows(data.train, data.facts.links, data.tokenizer, changing),
-        AlignedRows(data.train, data.facts.links, data.tokenizer),
+        training_rows(config, data.train, data.sizes, data.tokenizer, data.links),
+        AlignedRows(Rows(data.train), data.links, data.tokenizer),
     )
 
     def characters(batch, row):
@@ -124,8 +124,7 @@ def test_bpe_dropout_moves_links_with_their_characters(corpus, tmp_path, epoch):
 def test_a_row_of_another_text_has_no_links(corpus, tmp_path):
     config = corpus(augment={"typos": 0.5}, file=str(tmp_path / "a.links"))
     data = prepare(config)
-    changing = changing_pieces(config, data.train, data.sizes, data.tokenizer)
-    rows = AlignedRows(data.train, data.facts.links, data.tokenizer, changing)
+    rows = training_rows(config, data.train, data.sizes, data.tokenizer, data.links)
     src, _ = rows.rows(0, np.arange(3))
     kept = [np.array_equal(src[i], data.train.src(i)) for i in range(3)]
     assert any(kept) and not all(kept)
@@ -139,7 +138,7 @@ def test_corpora_of_plain_text_have_no_links(corpus, tmp_path):
     text = {"text": str(tmp_path / "a.de"), "language": "de", "objective": "denoise"}
     data["data"]["train"] = [text, data["data"]["train"]]
     mixed = prepare(Config.model_validate(data))
-    links = mixed.facts.links
+    links = mixed.links
     assert len(links) == len(mixed.train) and 0 < mixed.sizes[0] < len(links)
     for row in range(len(links)):
         assert (links.src_lengths[row] > 1) == (row >= mixed.sizes[0])
@@ -155,7 +154,7 @@ def test_a_damaged_cache_of_links_is_made_again(corpus, tmp_path):
         again = prepare(config)
         assert again.fingerprint == first.fingerprint and file.read_bytes() == whole
     file.unlink()
-    assert len(prepare(config).facts.links) == len(first.facts.links)
+    assert len(prepare(config).links) == len(first.links)
 
 
 def test_other_links_are_other_data(corpus, tmp_path):

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from transformer_mt.config import TokenizerConfig, load_config
 from transformer_mt.config.augment import AugmentConfig
 from transformer_mt.corpora import toy
-from transformer_mt.data.batches.augmentation import Augmentation
 from transformer_mt.data.batches.batching import TrainingBatches
 from transformer_mt.data.batches.encoded_pairs import Column, EncodedPairs, write_chunks
-from transformer_mt.data.batches.epoch_pairs import EpochPairs
-from transformer_mt.data.batches.subword_dropout import SubwordDropout
+from transformer_mt.data.changes.augmentation import Augmentation
+from transformer_mt.data.changes.bpe_dropout import BpeDropout
+from transformer_mt.data.changes.change import Rows
 from transformer_mt.data.vocabulary.tokenizer import UNK, Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.text.text_changes import FinalMark, LowerCase, NoFinalMark, TitleCase, Typos, UpperCase
@@ -42,9 +42,10 @@ def pairs(tokenizer, tmp_path_factory):
 
 def augmented(pairs, tokenizer, seed=1, max_length=128, dropout=0.0, most_words=10_000, **probabilities):
     config = AugmentConfig(**probabilities)
-    augmentation = Augmentation(tokenizer, config, seed, max_length)
-    sides = [SubwordDropout(each, dropout, seed, most_words) for each in (tokenizer.src, tokenizer.tgt)]
-    return EpochPairs(pairs, max_length, [augmentation], sides if dropout else None)
+    augmentation = Augmentation(Rows(pairs), tokenizer, config, seed, max_length)
+    if not dropout:
+        return augmentation
+    return BpeDropout(augmentation, tokenizer, dropout, seed, max_length, True, most_words)
 
 
 def texts(tokenizer, made, epoch=0, rows=None):
@@ -121,8 +122,8 @@ def test_a_pair_with_unknown_characters_has_no_text_to_change(tmp_path):
     write_chunks(tmp_path / "a", [(Column.of(ids), Column.of(tokenizer.encode_tgt(["Ein Hund."] * 20)))])
     pairs = EncodedPairs([tmp_path / "a"])
     config = AugmentConfig(upper=0.99)
-    augmentation = Augmentation(tokenizer, config, 1, 200)
-    src, _ = EpochPairs(pairs, 200, [augmentation], None).rows(0, np.arange(20))
+    augmentation = Augmentation(Rows(pairs), tokenizer, config, 1, 200)
+    src, _ = augmentation.rows(0, np.arange(20))
     assert all(src[i].tolist() == ids[i] for i in range(0, 20, 2))
     others = [src[i].tolist() for i in range(1, 20, 2)]
     assert any(row != ids[1] for row in others) and all(UNK not in row for row in others)
@@ -135,8 +136,8 @@ def test_a_change_with_unknown_characters_is_not_made(tmp_path):
     src, tgt = tokenizer.encode_src(["a dog sleeps.", "a dog."]), tokenizer.encode_tgt(["ein hund."] * 2)
     write_chunks(tmp_path / "a", [(Column.of(src), Column.of(tgt))])
     pairs = EncodedPairs([tmp_path / "a"])
-    augmentation = Augmentation(tokenizer, AugmentConfig(upper=0.999), 1, 200)
-    made_src, made_tgt = EpochPairs(pairs, 200, [augmentation], None).rows(0, np.arange(2))
+    augmentation = Augmentation(Rows(pairs), tokenizer, AugmentConfig(upper=0.999), 1, 200)
+    made_src, made_tgt = augmentation.rows(0, np.arange(2))
     assert UNK in tokenizer.encode_tgt(["EIN HUND."])[0]
     assert [row.tolist() for row in made_src] == src and [row.tolist() for row in made_tgt] == tgt
 

@@ -6,7 +6,7 @@ import pytest
 from transformer_mt.config import TokenizerConfig
 from transformer_mt.config.pretraining import DenoiseConfig
 from transformer_mt.corpora import toy
-from transformer_mt.data.batches.denoising import Denoising
+from transformer_mt.data.changes.denoising import Denoising
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.settings.objective import MASK
 

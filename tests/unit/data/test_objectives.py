@@ -6,8 +6,9 @@ import pytest
 from transformer_mt.config import Config, TokenizerConfig
 from transformer_mt.corpora import toy
 from transformer_mt.data.batches.encoded_pairs import Column, EncodedPairs, write_chunks
-from transformer_mt.data.batches.masking import Masking
-from transformer_mt.data.batches.objectives import of_objectives
+from transformer_mt.data.changes.build import with_objectives
+from transformer_mt.data.changes.change import Rows
+from transformer_mt.data.changes.masking import Masking
 from transformer_mt.data.vocabulary.numbering import BOS, EOS, PAD
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.settings.objective import MASK, label_piece
@@ -46,7 +47,7 @@ def rows_of(objective, pairs, tokenizer, kind="transformer", seed=1, **data):
         "model": {"kind": kind},
     }
     config = Config.model_validate(values)
-    return of_objectives(config, pairs, [200, 20], [objective, "classification"], tokenizer)
+    return with_objectives(config, Rows(pairs), [200, 20], [objective, "classification"], tokenizer)
 
 
 def as_lists(found):

@@ -13,10 +13,11 @@ from transformer_mt.config import TokenizerConfig
 from transformer_mt.corpora.toy import generate
 from transformer_mt.data.batches.batching import TrainingBatches
 from transformer_mt.data.batches.encoded_pairs import Column, EncodedPairs, write_chunks
-from transformer_mt.data.batches.epoch_pairs import EpochPairs
-from transformer_mt.data.batches.merges import Merges
-from transformer_mt.data.batches.row_random import A, B
-from transformer_mt.data.batches.subword_dropout import SubwordDropout
+from transformer_mt.data.changes.bpe_dropout import BpeDropout
+from transformer_mt.data.changes.change import Rows
+from transformer_mt.data.changes.merges import Merges
+from transformer_mt.data.changes.row_random import A, B
+from transformer_mt.data.changes.subword_dropout import SubwordDropout
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.text.hashes import splitmix64
 
@@ -146,8 +147,7 @@ def pairs(tokenizer, tmp_path):
 
 
 def spelled(pairs, tokenizer, dropout, max_length, most_words=1000):
-    sides = [SubwordDropout(each, dropout, 1, most_words) for each in (tokenizer.src, tokenizer.tgt)]
-    return EpochPairs(pairs, max_length, [], sides)
+    return BpeDropout(Rows(pairs), tokenizer, dropout, 1, max_length, False, most_words)
 
 
 def test_batches_of_an_epoch_are_planned_by_its_own_lengths(tokenizer, pairs):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from transformer_mt.config import Config
-from transformer_mt.data.batches.epoch_pairs import changing_pieces
+from transformer_mt.data.changes.build import training_rows
 from transformer_mt.data.preparation.prepare import prepare
 from transformer_mt.data.vocabulary.term_pieces import TermPieces, pieces_of_span
 
@@ -39,7 +39,7 @@ def prepared(tmp_path_factory):
                 }
             )
             data = prepare(config)
-            return config, data, changing_pieces(config, data.train, data.sizes, data.tokenizer, data.facts)
+            return config, data, training_rows(config, data.train, data.sizes, data.tokenizer, data.links)
 
         yield prepared
 

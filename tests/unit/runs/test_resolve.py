@@ -15,7 +15,6 @@ from transformer_mt.runs.resolve import (
     with_checkpoint,
     with_keys_of,
     with_last_update,
-    with_origin,
     with_parent,
     with_sentence_splitting,
 )
@@ -170,15 +169,6 @@ def test_a_child_asks_for_language_pieces_if_its_parent_has_seen_no_source_witho
     assert with_parent(child, parent).data.language_pieces is True
     own = config(init_from="runs/parent", data={"language_pieces": False})
     assert with_parent(own, parent).data.language_pieces is False
-
-
-def test_what_a_parent_decides_must_go_with_what_the_child_asks():
-    """The run could be trained, but not read back."""
-    parent = config(data={"language_pieces": "both"})
-    train = {"toy": "train", "documents": True}
-    child = config(init_from="runs/parent", data={"context": {"sentences": 3}, "train": train})
-    with pytest.raises(InputError, match=r"data.language_pieces must be .*, as in `init_from`$"):
-        with_origin(child, Origin(parent=parent))
 
 
 def test_all_reasons_against_a_parent_are_told_at_once():

@@ -133,14 +133,3 @@ class EncodedPairs:
 def _address(array: np.ndarray) -> int:
     """Where its first byte is in memory."""
     return int(array.__array_interface__["data"][0])
-
-
-@dataclass(frozen=True)
-class PairFacts:
-    """What was found out about each training pair, row by row; None where the training does not need it."""
-
-    links: EncodedPairs | None = None
-    """The source and the target positions of pieces that belong together."""
-
-
-NO_FACTS = PairFacts()

@@ -11,7 +11,7 @@ import json
 import shutil
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -28,26 +28,24 @@ from transformer_mt.corpora.held_out import (
     rows_of,
     splits_of,
 )
-from transformer_mt.corpora.kind import Corpus, EvaluationSentence
-from transformer_mt.data.batches.encoded_pairs import NO_FACTS, EncodedPairs, PairFacts, write_chunks
+from transformer_mt.corpora.kind import EvaluationSentence
+from transformer_mt.data.batches.encoded_pairs import EncodedPairs, write_chunks
 from transformer_mt.data.batches.mixture import effective_weights
 from transformer_mt.data.cleaning import drop_reasons
 from transformer_mt.data.cleaning.rules import check_filter
+from transformer_mt.data.preparation.change_facts import change_facts
 from transformer_mt.data.preparation.encode import encoded_chunks
 from transformer_mt.data.preparation.first_pass import (
     FIRST_PASS_FILE,
     FIRST_PASS_FOLDER,
     first_pass,
-    training_pairs,
     validation_sentences,
 )
-from transformer_mt.data.preparation.row_facts import kept_facts
 from transformer_mt.data.preparation.second_pass import CorpusCounts, second_pass
 from transformer_mt.data.preparation.shard_helper import ShardHelper
-from transformer_mt.data.preparation.training_links import TrainingLinks
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError, WorkError
-from transformer_mt.files import digest, fsync, write_text
+from transformer_mt.files import fsync, write_text
 from transformer_mt.locks import FolderLock, wait_for_folder
 from transformer_mt.markdown import table
 from transformer_mt.messages import messages_to, say
@@ -91,8 +89,8 @@ class PreparedData:
     """Share of the training sources with more than one sentence."""
     held_out: dict[str, list[Pair]]
     """The sets held out of the training corpora, by name: valid, test."""
-    facts: PairFacts = NO_FACTS
-    """What was found out about the training pairs."""
+    links: EncodedPairs | None = None
+    """For each training pair the source and the target positions of pieces that belong together."""
 
     @property
     def sizes(self) -> list[int]:
@@ -108,21 +106,11 @@ def prepare(
     among those `left_out` are dropped, as those of the validation and test sets are.
     """
     data = _prepared(config, tokenizer, left_out)
-    facts, parts = NO_FACTS, [data.fingerprint]
-    of_pairs, rows = (config, data.train, data.sizes, data.tokenizer), len(data.train)
-
-    def raw_pairs(entry: Corpus) -> Iterator[Pair]:
-        return training_pairs(entry, config.data)
-
-    if config.needs_links:
-        finder = TrainingLinks(*of_pairs, raw_pairs)
-        links, mine = kept_facts("links", finder, data.fingerprint, rows)
-        facts, parts = replace(facts, links=links), [*parts, mine]
-    if config.data.terms.share and (glossary := config.data.terms.file) is not None:
-        parts.append(digest(Path(glossary)))
-    if len(parts) == 1:
+    links, facts = change_facts(config, data.train, data.sizes, data.tokenizer, data.fingerprint)
+    if not facts:
         return data
-    return replace(data, facts=facts, fingerprint=hashlib.sha256(" ".join(parts).encode()).hexdigest())
+    fingerprint = hashlib.sha256(" ".join([data.fingerprint, *facts]).encode()).hexdigest()
+    return replace(data, links=links, fingerprint=fingerprint)
 
 
 def _prepared(config: Config, tokenizer: Tokenizer | None, left_out: frozenset[int]) -> PreparedData:

@@ -6,7 +6,7 @@ import numpy as np
 
 from transformer_mt.config import Config
 from transformer_mt.data.batches.mixture import Mixture
-from transformer_mt.data.batches.objectives import epoch_pairs
+from transformer_mt.data.changes.build import training_rows
 from transformer_mt.data.preparation.prepare import prepare
 from transformer_mt.runs.resolve import Origin, with_origin
 from transformer_mt.training.state.parent import FindParent, Parent, inherited_sentences, run_in_folder
@@ -34,7 +34,7 @@ def lengths_of(config: Config, find_parent: FindParent = run_in_folder) -> tuple
     config, tokenizer = with_origin(config, origin)
     left_out = inherited_sentences(parent.folder, parent, is_resumed=False) if parent else None
     data = prepare(config, tokenizer, left_out or frozenset())
-    changing = epoch_pairs(config, data.train, data.sizes, data.tokenizer, data.facts)
+    changing = training_rows(config, data.train, data.sizes, data.tokenizer, data.links)
     lengths = changing.lengths(0) if changing else (data.train.src_lengths, data.train.tgt_lengths)
     rows = Mixture(data.sizes, data.weights, config.seed).rows(0)
     src, tgt = lengths if rows is None else (side[rows] for side in lengths)

@@ -183,5 +183,10 @@ class Run:
 def model_for(config: Config, tokenizer: Tokenizer) -> TranslationModel:
     src_vocab, tgt_vocab = tokenizer.src.vocab_size(), tokenizer.tgt.vocab_size()
     return build_model(
-        config.model, src_vocab, tgt_vocab, tokenizer.shared, config.data.max_length, config.guided_layer
+        config.model,
+        src_vocab,
+        tgt_vocab,
+        tokenizer.shared,
+        config.data.max_length,
+        config.train.guided_alignment.guided_layer,
     )

@@ -241,7 +241,13 @@ def load_model(run: RunFolder, config: Config) -> tuple[TranslationModel, Tokeni
     """The model of a run, on the CPU, and its tokenizer."""
     weights, tokenizer = run.weights(), run.tokenizer()
     sizes = tokenizer.src.vocab_size(), tokenizer.tgt.vocab_size()
-    model = build_model(config.model, *sizes, tokenizer.shared, config.data.max_length, config.guided_layer)
+    model = build_model(
+        config.model,
+        *sizes,
+        tokenizer.shared,
+        config.data.max_length,
+        config.train.guided_alignment.guided_layer,
+    )
     try:
         load_model_weights(model, weights, str(run.weights_file))
     except CheckpointError as error:

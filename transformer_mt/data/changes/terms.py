@@ -10,35 +10,45 @@ from collections.abc import Sequence
 import numpy as np
 
 from transformer_mt.config import Config
-from transformer_mt.data.batches.encoded_pairs import Chunk, Column, EncodedPairs
-from transformer_mt.data.batches.row_random import uniforms
+from transformer_mt.data.batches.encoded_pairs import EncodedPairs
+from transformer_mt.data.changes.change import ChangeOfSome, Rows, Sides
+from transformer_mt.data.changes.row_random import uniforms
 from transformer_mt.data.vocabulary.piece_words import PieceWords
 from transformer_mt.data.vocabulary.term_pieces import PieceTerm, TermPieces, pieces_of_span
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.terms.glossary import Glossary
+from transformer_mt.terms.glossary_file import read_glossary
 from transformer_mt.terms.stems import stems_of
 
 _CHOSEN, _DETAILS = 2_000, 2_001
 """Numbers of the random streams of a row; smaller ones are those of the other changes."""
 
 
-class TermAnnotation:
+class TermAnnotation(ChangeOfSome):
     """Writes terms into sources. A row stays as it is where it has none, or would be over-long."""
 
     def __init__(
         self,
+        before: Rows,
         config: Config,
         sizes: Sequence[int],
         tokenizer: Tokenizer,
-        terms: "GlossaryTerms | AlignedTerms",
+        links: EncodedPairs | None,
     ) -> None:
-        """`sizes` are the pairs of each corpus, in order."""
+        """`sizes` are the pairs of each corpus, in order; `links` are needed without a glossary."""
+        super().__init__(before)
         pieces = TermPieces.of(tokenizer)
         if pieces is None or not tokenizer.shared:
             raise InputError("data.terms.share must be 0 with two vocabularies, one for each side")
         data = config.data
-        self._pieces, self._terms, self._share = pieces, terms, data.terms.share
+        self._pieces, self._share = pieces, data.terms.share
+        if data.terms.file is not None:
+            glossary = read_glossary(data.terms.file, data.languages)
+            self._terms: GlossaryTerms | AlignedTerms = GlossaryTerms(glossary, tokenizer)
+        else:
+            assert links is not None
+            self._terms = AlignedTerms(self.pairs, links, tokenizer, data.target_lang)
         self._seed, self._most = config.seed, data.max_length
         has_terms = [
             entry.objective == "translation"
@@ -47,20 +57,18 @@ class TermAnnotation:
         ]
         self._has_terms, self._ends = np.array(has_terms), np.cumsum(sizes)
 
-    def __call__(self, epoch: int, rows: np.ndarray, chunk: Chunk) -> Chunk:
-        """The columns of these rows as the epoch has them."""
+    def chosen(self, epoch: int, rows: np.ndarray) -> np.ndarray:
         is_chosen = uniforms(self._seed, epoch, rows, _CHOSEN) < self._share
-        chosen = np.flatnonzero(is_chosen & self._has_terms[np.searchsorted(self._ends, rows, "right")])
-        if not len(chosen):
-            return chunk
-        src = [chunk[0].row(i) for i in range(len(rows))]
-        for i in chosen.tolist():
-            rng = np.random.default_rng([self._seed, epoch, int(rows[i]), _DETAILS])
-            terms = self._terms.of_row(int(rows[i]), src[i], chunk[1].row(i), rng)
+        return is_chosen & self._has_terms[np.searchsorted(self._ends, rows, "right")]
+
+    def change(self, epoch: int, rows: np.ndarray, sides: Sides) -> None:
+        src, tgt = sides
+        for i, row in enumerate(rows.tolist()):
+            rng = np.random.default_rng([self._seed, epoch, row, _DETAILS])
+            terms = self._terms.of_row(row, src[i], tgt[i], rng)
             whole = self._pieces.inserted(src[i].tolist(), terms)
             if terms and len(whole) < self._most:
                 src[i] = np.array(whole, np.int32)
-        return Column.of(src), chunk[1]
 
 
 class GlossaryTerms:

@@ -7,7 +7,7 @@ from itertools import count
 
 import numpy as np
 
-from transformer_mt.data.batches.row_random import A, B
+from transformer_mt.data.changes.row_random import A, B
 from transformer_mt.data.vocabulary.tokenizer import PieceModel
 from transformer_mt.text.hashes import splitmix64
 

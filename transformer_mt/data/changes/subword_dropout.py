@@ -15,8 +15,8 @@ import numpy as np
 
 from transformer_mt.data.batches.batching import batch_bounds
 from transformer_mt.data.batches.encoded_pairs import Column
-from transformer_mt.data.batches.merges import Merges
-from transformer_mt.data.batches.row_random import A, B, C
+from transformer_mt.data.changes.merges import Merges
+from transformer_mt.data.changes.row_random import A, B, C
 from transformer_mt.data.vocabulary.tokenizer import PieceModel
 from transformer_mt.text.hashes import splitmix64
 
@@ -24,7 +24,7 @@ from transformer_mt.text.hashes import splitmix64
 _SEGMENTATIONS = 16
 # At most this many words per side have sampled segmentations, in order of first occurrence. Words that first
 # occur later are too rare to matter.
-_MOST_WORDS = 2**18
+MOST_WORDS = 2**18
 # Words are merged together, at most so many letters, padding counted.
 _LETTERS = 2**19
 
@@ -36,7 +36,7 @@ class SubwordDropout:
     The segmentation of a row does not depend on other rows.
     """
 
-    def __init__(self, model: PieceModel, dropout: float, seed: int, most_words: int = _MOST_WORDS) -> None:
+    def __init__(self, model: PieceModel, dropout: float, seed: int, most_words: int = MOST_WORDS) -> None:
         self._dropout, self._seed, self._most_words = dropout, seed, most_words
         self._merges, self._lock = Merges(model), threading.Lock()
         self._opens_word = self._merges.opens_word()

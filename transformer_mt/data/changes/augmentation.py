@@ -10,8 +10,8 @@ from random import Random
 import numpy as np
 
 from transformer_mt.config.augment import AugmentConfig
-from transformer_mt.data.batches.encoded_pairs import Chunk, Column
-from transformer_mt.data.batches.row_random import random_bits, uniforms
+from transformer_mt.data.changes.change import ChangeOfSome, Rows, Sides
+from transformer_mt.data.changes.row_random import random_bits, uniforms
 from transformer_mt.data.vocabulary.tokenizer import UNK, Tokenizer
 from transformer_mt.text.pair import Pair
 from transformer_mt.text.text_changes import Change, FinalMark, LowerCase, TitleCase, Typos, UpperCase
@@ -22,12 +22,15 @@ _MOST_BEFORE = 2
 """Control pieces before a source: the target language and a tag."""
 
 
-class Augmentation:
-    """Changes rows of piece ids. A pair that would be over-long, and one with unknown characters, which have
-    no text, stays as it is.
+class Augmentation(ChangeOfSome):
+    """Changes texts. A pair that would be over-long, and one with unknown characters, which have no text,
+    stays as it is.
     """
 
-    def __init__(self, tokenizer: Tokenizer, config: AugmentConfig, seed: int, max_length: int) -> None:
+    def __init__(
+        self, before: Rows, tokenizer: Tokenizer, config: AugmentConfig, seed: int, max_length: int
+    ) -> None:
+        super().__init__(before)
         self._tokenizer, self._seed, self._max_length = tokenizer, seed, max_length
         cases: list[tuple[float, Change]] = [
             (config.upper, UpperCase()), (config.title, TitleCase()), (config.lower, LowerCase()),
@@ -41,31 +44,26 @@ class Augmentation:
         # Of two vocabularies the source's has them, and an id is not the same piece in both.
         self._target_control_ids = self._control_ids if tokenizer.shared else set()
 
-    def __call__(self, epoch: int, rows: np.ndarray, chunk: Chunk) -> Chunk:
-        """The columns of these rows as the epoch has them."""
-        chosen = self._chosen(epoch, rows)
-        src, tgt = ([column.row(i) for i in range(len(rows))] for column in chunk)
-        indices = np.array(
-            [i for i in np.flatnonzero(chosen.any(axis=0)) if not (UNK in src[i] or UNK in tgt[i])], np.int64
-        )
-        if not len(indices):
-            return chunk
-        texts: list[Pair] = []
-        for index in indices.tolist():
-            texts.append(self._changed(epoch, rows, chosen[:, index], index, (src[index], tgt[index])))
+    def chosen(self, epoch: int, rows: np.ndarray) -> np.ndarray:
+        return np.asarray(self._kinds(epoch, rows).any(axis=0))
+
+    def change(self, epoch: int, rows: np.ndarray, sides: Sides) -> None:
+        src, tgt = sides
+        kinds = self._kinds(epoch, rows)
+        indices = [i for i in range(len(rows)) if not (UNK in src[i] or UNK in tgt[i])]
+        texts = [self._changed(epoch, rows[i : i + 1], kinds[:, i], (src[i], tgt[i])) for i in indices]
         new_src = self._tokenizer.encode_src([text for text, _ in texts], num_threads=1)
         new_tgt = self._tokenizer.encode_tgt([text for _, text in texts], num_threads=1)
-        for index, src_ids, tgt_ids in zip(indices.tolist(), new_src, new_tgt):
-            before = self._before(src[index], self._control_ids)
-            before_tgt = self._before(tgt[index], self._target_control_ids)
+        for index, src_ids, tgt_ids in zip(indices, new_src, new_tgt):
+            before = self._control(src[index], self._control_ids)
+            before_tgt = self._control(tgt[index], self._target_control_ids)
             fits = max(len(before) + len(src_ids), len(before_tgt) + len(tgt_ids)) < self._max_length
             # Without byte pieces a capital may be unknown to the vocabulary.
             if src_ids and tgt_ids and fits and UNK not in src_ids and UNK not in tgt_ids:
                 src_ids, tgt_ids = [*before, *src_ids], [*before_tgt, *tgt_ids]
                 src[index], tgt[index] = np.array(src_ids, np.int32), np.array(tgt_ids, np.int32)
-        return Column.of(src), Column.of(tgt)
 
-    def _chosen(self, epoch: int, rows: np.ndarray) -> np.ndarray:
+    def _kinds(self, epoch: int, rows: np.ndarray) -> np.ndarray:
         """(kinds of change, rows) bool: which rows get a case, and each other change."""
         case = uniforms(self._seed, epoch, rows, _CASE) < self._bounds[-1]
         others = [
@@ -75,12 +73,11 @@ class Augmentation:
         return np.stack([case, *others])
 
     def _changed(
-        self, epoch: int, rows: np.ndarray, chosen: np.ndarray, index: int, ids: tuple[np.ndarray, np.ndarray]
+        self, epoch: int, row: np.ndarray, kinds: np.ndarray, ids: tuple[np.ndarray, np.ndarray]
     ) -> Pair:
-        row = rows[index : index + 1]
         rng = Random(int(random_bits(self._seed, epoch, row, _DETAILS)[0]))
         src, tgt = self._text(*ids)
-        has_case, *others = chosen.tolist()
+        has_case, *others = kinds.tolist()
         for is_chosen, (_, change) in zip(others, self._changes):
             if is_chosen:
                 src, tgt = change(src, tgt, rng)
@@ -90,10 +87,10 @@ class Augmentation:
         return src, tgt
 
     def _text(self, src: np.ndarray, tgt: np.ndarray) -> Pair:
-        src_text = src[len(self._before(src, self._control_ids)) :]
-        tgt_text = tgt[len(self._before(tgt, self._target_control_ids)) :]
+        src_text = src[len(self._control(src, self._control_ids)) :]
+        tgt_text = tgt[len(self._control(tgt, self._target_control_ids)) :]
         return self._tokenizer.src.decode(src_text.tolist()), self._tokenizer.tgt.decode(tgt_text.tolist())
 
-    def _before(self, ids: np.ndarray, control: set[int]) -> list[int]:
+    def _control(self, ids: np.ndarray, control: set[int]) -> list[int]:
         """The control pieces that a side begins with."""
         return list(takewhile(control.__contains__, ids[:_MOST_BEFORE].tolist()))

@@ -1,40 +1,28 @@
 """Batches with the links of their words: which target pieces stand for which source pieces."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import torch
 
-from transformer_mt.data.batches.batching import Batch, ChangingPairs, Links, make_batch
+from transformer_mt.data.batches.batching import Batch, Links, make_batch
 from transformer_mt.data.batches.encoded_pairs import EncodedPairs
+from transformer_mt.data.changes.change import Change, Rows
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 
 _NONE = np.zeros((0, 2), np.int64)
 
 
-@dataclass
-class AlignedRows:
+class AlignedRows(Change):
     """Training pairs with their links. A row whose text was changed has none; one in other pieces, as by
     BPE-dropout, keeps them.
     """
 
-    pairs: EncodedPairs
-    links: EncodedPairs
-    """For each pair the source positions and the target positions of its links, without BOS."""
-    tokenizer: Tokenizer
-    changing: ChangingPairs | None = None
-    """What gives the pairs other pieces in each epoch."""
-
-    def lengths(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
-        if self.changing:
-            return self.changing.lengths(epoch)
-        return self.pairs.src_lengths, self.pairs.tgt_lengths
-
-    def rows(self, epoch: int, rows: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        if self.changing:
-            return self.changing.rows(epoch, rows)
-        return [self.pairs.src(i) for i in rows], [self.pairs.tgt(i) for i in rows]
+    def __init__(self, before: Rows, links: EncodedPairs, tokenizer: Tokenizer) -> None:
+        """`links` are for each pair the source positions and the target positions, without BOS."""
+        super().__init__(before)
+        self._links_of_pairs, self._tokenizer = links, tokenizer
 
     def batch(self, epoch: int, rows: np.ndarray) -> Batch:
         src, tgt = self.rows(epoch, rows)
@@ -43,11 +31,13 @@ class AlignedRows:
 
     def _links(self, row: int, src: np.ndarray, tgt: np.ndarray) -> np.ndarray:
         """(L, 2) target and source positions of a pair's links in its present pieces."""
-        given = np.stack([self.links.tgt(row), self.links.src(row)], axis=1).astype(np.int64)
+        given = np.stack([self._links_of_pairs.tgt(row), self._links_of_pairs.src(row)], axis=1).astype(
+            np.int64
+        )
         if not len(given):
             return _NONE
-        src_of = _positions(self.pairs.src(row), src, self.tokenizer.all_pieces_src)
-        tgt_of = _positions(self.pairs.tgt(row), tgt, self.tokenizer.all_pieces_tgt)
+        src_of = _positions(self.pairs.src(row), src, self._tokenizer.all_pieces_src)
+        tgt_of = _positions(self.pairs.tgt(row), tgt, self._tokenizer.all_pieces_tgt)
         if src_of is None or tgt_of is None:
             return _NONE
         moved = {(t, s) for i, j in given.tolist() for t in tgt_of[i] for s in src_of[j]}

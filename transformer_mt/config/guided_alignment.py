@@ -1,0 +1,58 @@
+"""The YAML's `train.guided_alignment`: one head of the cross-attention learns word alignments."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from transformer_mt.settings.section import Location, Positive, Section
+
+
+class GuidedAlignmentConfig(Section):
+    """Supervision of one head of the cross-attention by word alignments (Garg et al. 2019, section 4.1)."""
+
+    weight: float = Field(0.0, ge=0.0)
+    """Factor of its loss, which is added to that of translation; 0 turns it off, 0.05 is usual."""
+    layer: Literal["auto"] | Positive = "auto"
+    """The decoder layer, counted from 1; auto: the last but one of more than three, else the last."""
+    file: Location[str | list[str] | None] = None
+    """Alignments in Pharaoh format (`0-0 1-2`: words between spaces, counted from 0), a line for each pair of
+    the corpus; a list has a file for each corpus of translations. Without it thot's eflomal (extra
+    `alignment`) aligns the training pairs.
+    """
+
+    @property
+    def files(self) -> list[Path]:
+        """The files of alignments; none where an aligner makes them."""
+        files = [self.file] if isinstance(self.file, str) else self.file or []
+        return [Path(file) for file in files]
+
+    @property
+    def guided_layer(self) -> Literal["auto"] | int | None:
+        """The decoder layer whose first head learns to align words; None where none does."""
+        return self.layer if self.weight else None
+
+    def fits(self, config: Any) -> None:
+        corpora = sum(entry.objective == "translation" for entry in config.data.entries)
+        if self.files and not config.needs_links:
+            raise ValueError("train.guided_alignment.file must be left out where nothing uses alignments")
+        if self.files and len(self.files) != corpora:
+            raise ValueError(
+                f"train.guided_alignment.file must be a file for each training corpus of translations "
+                f"({corpora}), but is {len(self.files)}"
+            )
+        if not self.weight:
+            return
+        if config.model.kind != "transformer":
+            raise ValueError(
+                f"train.guided_alignment.weight must be 0 with model.kind: {config.model.kind}, but is "
+                f"{self.weight:g}"
+            )
+        is_the_parents = config.init_from and "num_decoder_layers" not in config.model.model_fields_set
+        if is_the_parents or self.layer == "auto":
+            return
+        if self.layer > (layers := config.model.num_decoder_layers):
+            raise ValueError(
+                f"train.guided_alignment.layer must be at most model.num_decoder_layers ({layers}), but is "
+                f"{self.layer}"
+            )

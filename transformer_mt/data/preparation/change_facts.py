@@ -1,0 +1,34 @@
+"""What the changes of training rows need to know about the pairs."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from transformer_mt.config import Config
+from transformer_mt.corpora.kind import Corpus
+from transformer_mt.data.batches.encoded_pairs import EncodedPairs
+from transformer_mt.data.preparation.first_pass import training_pairs
+from transformer_mt.data.preparation.row_facts import kept_facts
+from transformer_mt.data.preparation.training_links import TrainingLinks
+from transformer_mt.data.vocabulary.tokenizer import Tokenizer
+from transformer_mt.files import digest
+from transformer_mt.text.pair import Pair
+
+
+def change_facts(
+    config: Config, pairs: EncodedPairs, sizes: Sequence[int], tokenizer: Tokenizer, fingerprint: str
+) -> tuple[EncodedPairs | None, list[str]]:
+    """The links of all pairs, where a change needs them, and fingerprints of what the changes depend on
+    besides the pairs of this `fingerprint`. `sizes` are the pairs of each corpus.
+    """
+    links, facts = None, []
+
+    def raw_pairs(entry: Corpus) -> Iterator[Pair]:
+        return training_pairs(entry, config.data)
+
+    if config.needs_links:
+        finder = TrainingLinks(config, pairs, sizes, tokenizer, raw_pairs)
+        links, own = kept_facts("links", finder, fingerprint, len(pairs))
+        facts.append(own)
+    if config.data.terms.share and (glossary := config.data.terms.file) is not None:
+        facts.append(digest(Path(glossary)))
+    return links, facts
