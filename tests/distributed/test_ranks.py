@@ -594,22 +594,6 @@ def test_ranks_translate_into_one_ordered_output(folder, one):
     assert "line 2: there is nothing to translate" in result.err
 
 
-def test_ranks_train_and_translate_documents_as_one_process_does(folder):
-    words = [
-        "data.train={toy: train, size: 1500, documents: true}",
-        "data.valid={toy: valid, size: 40, documents: true}",
-        "data.context={sentences: 3}",
-        "model.activation=gelu",
-    ]
-    train(folder, 1, "context-1", *words, "train.accumulate=4")
-    train(folder, 2, "context-2", *words, "train.accumulate=2")
-    assert_same_training(folder / "context-1", folder / "context-2")
-    lines = "\n".join([*(src for src, _ in toy.generate("test", 20)), "", "The dog sees a cat.", "A bird."])
-    found = [run(folder, ranks, "translate", "context-1", "--json", stdin=lines.encode()) for ranks in (1, 2)]
-    assert found[0].out == found[1].out
-    assert len(found[0].out.splitlines()) == 23
-
-
 def test_ranks_leave_an_old_output_alone_when_the_input_is_no_text(folder, one):
     (folder / "binary").write_bytes("Hund".encode("utf-16"))
     (folder / "old.txt").write_text("old\n")

@@ -60,7 +60,7 @@ class Translator:
             "others": others, "resources": self.resources,
             "direction": (self.source_lang, self.target_lang),
         }  # fmt: skip
-        return Translator(**{**kept, **changes})
+        return type(self)(**{**kept, **changes})
 
     def towards(self, target: str | None, source: str | None = None) -> "Translator":
         """The translator between these languages, of the same model. None is the present target, and the

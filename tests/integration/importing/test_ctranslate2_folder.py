@@ -33,14 +33,16 @@ def converted(tmp_path):
 def test_a_converted_model_translates_and_scores_as_the_one_on_the_hub(converted, cli, tmp_path):
     public, ct2 = converted
     search = {"max_length": 20, "beam": 2}
-    theirs = Translator.load(ct2, device="cpu", decode=search)
-    ours = Translator.load(public, device="cpu", decode={**search, "stop_early": True})
+    theirs = Translator.load(run_of(ct2).path, device="cpu", decode=search)
+    ours = Translator.load(run_of(public).path, device="cpu", decode={**search, "stop_early": True})
     src, tgt = ours.encode_src(LINES), ours.tokenizer.encode_tgt(LINES)
     assert theirs.encode_src(LINES)[0] != [] and theirs.engine.name == "ctranslate2"
     pairs = [(a, b) for a, b in zip(theirs.encode_src(LINES), theirs.tokenizer.encode_tgt(LINES))]
     for mine, other in zip(ours.token_log_probs(list(zip(src, tgt))), theirs.token_log_probs(pairs)):
         assert mine == pytest.approx(other, abs=1e-3)
-    cut = Translator.load(ct2, device="cpu", decode={"max_length": 2, "beam": 3}).translate(LINES)
+    cut = Translator.load(run_of(ct2).path, device="cpu", decode={"max_length": 2, "beam": 3}).translate(
+        LINES
+    )
     assert len(cut) == len(LINES)  # where a line is cut, what is never written is asked for
     result = cli("translate", ct2, LINES[0])
     assert result.status == 0 and len(result.out.splitlines()) == 1
@@ -57,7 +59,7 @@ def test_a_package_of_argos_translates_as_the_run_it_comes_from(tiny_run, tmp_pa
     (package,) = (path for path in tmp_path.iterdir() if path.is_dir())
     assert (package / "metadata.json").exists() and run_of(package).config().data.directions == [("en", "de")]
     settings = {"decode": {"beam": 5}, "device": "cpu"}
-    ours, theirs = Translator.load(tiny_run, **settings), Translator.load(package, **settings)
+    ours, theirs = Translator.load(tiny_run, **settings), Translator.load(run_of(package).path, **settings)
     a, b = ours.translate(LINES), theirs.translate(LINES)
     assert [r.translation for r in a] == [r.translation for r in b]
     assert [r.score for r in a] == pytest.approx([r.score for r in b], abs=1e-3)
