@@ -43,12 +43,6 @@ class Config(Section):
     evaluate: Changeable[EvaluateConfig] = EvaluateConfig()
     """The scores."""
 
-    @property
-    def needs_links(self) -> bool:
-        """Whether the training needs word alignments of its pairs."""
-        terms = self.data.terms
-        return self.train.guided_alignment.weight > 0 or (terms.share > 0 and terms.file is None)
-
     @model_validator(mode="before")
     @classmethod
     def _drop_removed_keys(cls, values: Any) -> Any:

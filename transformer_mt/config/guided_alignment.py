@@ -34,7 +34,7 @@ class GuidedAlignmentConfig(Section):
 
     def fits(self, config: Any) -> None:
         corpora = sum(entry.objective == "translation" for entry in config.data.entries)
-        if self.files and not config.needs_links:
+        if self.files and not needs_links(config):
             raise ValueError("train.guided_alignment.file must be left out where nothing uses alignments")
         if self.files and len(self.files) != corpora:
             raise ValueError(
@@ -56,3 +56,9 @@ class GuidedAlignmentConfig(Section):
                 f"train.guided_alignment.layer must be at most model.num_decoder_layers ({layers}), but is "
                 f"{self.layer}"
             )
+
+
+def needs_links(config: Any) -> bool:
+    """Whether the training needs word alignments of its pairs: for this, or to find terms in them."""
+    terms = config.data.terms
+    return config.train.guided_alignment.weight > 0 or (terms.share > 0 and terms.file is None)

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from transformer_mt.config import Config
+from transformer_mt.config.guided_alignment import needs_links
 from transformer_mt.corpora.kind import Corpus
 from transformer_mt.data.batches.encoded_pairs import EncodedPairs
 from transformer_mt.data.preparation.first_pass import training_pairs
@@ -25,7 +26,7 @@ def change_facts(
     def raw_pairs(entry: Corpus) -> Iterator[Pair]:
         return training_pairs(entry, config.data)
 
-    if config.needs_links:
+    if needs_links(config):
         finder = TrainingLinks(config, pairs, sizes, tokenizer, raw_pairs)
         links, own = kept_facts("links", finder, fingerprint, len(pairs))
         facts.append(own)

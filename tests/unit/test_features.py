@@ -1,0 +1,110 @@
+"""Each feature has files and keys of its own; what else may know it is listed here."""
+
+import ast
+from dataclasses import dataclass, field
+
+import pytest
+
+from tests.unit.test_house import MODULES, imports, module_name
+
+
+@dataclass(frozen=True)
+class Feature:
+    modules: set[str]
+    keys: set[str] = field(default_factory=set)
+    """Dotted ends of its keys of the YAML, as code reads them."""
+    users: set[str] = field(default_factory=set)
+    """Other modules that may import it or read its keys, besides those that build stages and changes."""
+
+
+BUILD = {"translation.stages.build", "data.changes.build", "config.data", "config.train"}
+TERMS = {"terms.glossary", "terms.glossary_file", "terms.stems"}
+FEATURES = {
+    "sentence splitting": Feature(
+        {"translation.stages.sentences"}, {"split_sentences"}, {"runs.resolve", "training.model_selection"}
+    ),
+    "capitals": Feature({"translation.stages.capitals"}, {"lowercase_capitals"}),
+    "protected text": Feature(
+        {"translation.stages.protected_text"}, {"protect_usual"}, {"serving.batcher"}
+    ),
+    "translation memory": Feature(
+        {"translation.stages.memory", "memories.memory", "memories.tmx_writer"},
+        users={"cli.translating.memory_out"},
+    ),
+    "terms": Feature(
+        {
+            "translation.stages.terms", "translation.stages.forced_terms", "data.changes.terms",
+            "data.vocabulary.term_pieces", "settings.terms", *TERMS,
+        },
+        {"data.terms"},
+        {
+            "config.guided_alignment", "data.preparation.change_facts", "data.vocabulary.tokenizer",
+            "evaluation.term_rate", "experiments.job_facts", "inspection.inspect", "inspection.terms",
+            "new_config.files", "serving.batcher", "serving.http.requests", "training.early_checks",
+        },
+    ),
+    "translating again": Feature({"translation.stages.retry"}),
+    "ends of lines": Feature({"translation.stages.ends", "translation.stages.edges"}, {"match_ends"}),
+    "flags": Feature({"translation.stages.flags"}, users={"evaluation.breakdown"}),
+    "confidence": Feature(
+        {"translation.stages.confidence"}, users={"evaluation.calibration", "translation.translator"}
+    ),
+    "augmentation": Feature(
+        {"data.changes.augmentation", "config.augment", "text.text_changes", "text.typos"},
+        {"data.augment"},
+        {"evaluation.robustness"},
+    ),
+    "BPE-dropout": Feature(
+        {"data.changes.bpe_dropout", "data.changes.subword_dropout", "data.changes.merges"},
+        {"bpe_dropout"},
+        {"config.tokenizer", "new_config.write", "runs.resolve", "training.preparation"},
+    ),
+    "objectives": Feature(
+        {
+            "data.changes.objectives", "data.changes.denoising", "data.changes.masking",
+            "config.pretraining",
+        },
+        {"data.denoise", "data.masked_lm"},
+        {"language_models.scores"},
+    ),
+    "guided alignment": Feature(
+        {
+            "data.changes.links", "config.guided_alignment", "data.alignment.aligner",
+            "data.alignment.pharaoh", "data.preparation.training_links",
+        },
+        {"train.guided_alignment"},
+        {
+            "config.packing", "data.preparation.change_facts", "experiments.job_facts",
+            "experiments.synthetic", "training.early_checks", "training.state.run",
+            "training.update.build", "translation.engines.torch_engine",
+        },
+    ),
+    "low-rank adaptation": Feature(
+        {"config.lora", "model.variants.lora"}, {"train.lora"}, {"training.update.adaptation"}
+    ),
+}  # fmt: skip
+
+
+def chains(path):
+    """The attributes that a module reads, as `.config.data.terms.share.`."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        names = []
+        while isinstance(node, ast.Attribute):
+            names.append(node.attr)
+            node = node.value
+        if names and isinstance(node, ast.Name):
+            yield f".{'.'.join([node.id, *reversed(names)])}."
+
+
+@pytest.mark.parametrize("name", FEATURES)
+def test_only_the_listed_modules_know_a_feature(name):
+    feature, users = FEATURES[name], set()
+    for path in MODULES:
+        module = module_name(path).removesuffix("__init__")
+        if module in feature.modules | BUILD:
+            continue
+        if set(imports(path)) & feature.modules:
+            users.add(module)
+        if any(f".{key}." in chain for chain in chains(path) for key in feature.keys):
+            users.add(module)
+    assert users == feature.users
