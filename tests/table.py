@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import torch
 
-from transformer_mt.search.beam import SpecialIds
+from transformer_mt.search.beam import BeamSettings, SpecialIds, beam_search
+from transformer_mt.search.constrained import Allotted
 from transformer_mt.search.hypothesis import LengthPenalty
 
 BOS, EOS, V = 0, 1, 5
@@ -57,3 +58,11 @@ def every_sequence(logits, sentence, max_length, penalty=LengthPenalty(), allowe
                 history += (token,)
             found.append((total / penalty(length), total, list(tokens)))
     return sorted(found, reverse=True)
+
+
+def search(step, state, max_lengths, ids=IDS, phrases=None, continuing=(), **settings):
+    """A beam search with these settings, for translations that have the phrases of each sentence."""
+    selection = None
+    if phrases is not None:
+        selection = Allotted(phrases, settings["beam"], ids.eos, continuing)
+    return beam_search(step, state, max_lengths, ids, BeamSettings(**settings), selection=selection)

@@ -16,9 +16,8 @@ RNG = np.random.default_rng(0)
 SEARCHES = {
     "greedy": {"beam": 1},
     "beam": {"beam": 4},
-    "rules": {"beam": 4, "repetition_penalty": 1.2, "min_length": 3, "no_repeat_ngram": 3, "diversity": 0.5},
+    "rules": {"beam": 4, "min_length": 3, "no_repeat_ngram": 3},
     "banned": {"beam": 2, "banned": ["p11", "p12 p13"]},
-    "coverage": {"beam": 4, "coverage_penalty": 0.2},
     "top_k": {"search": "sample", "samples": 4, "top_k": 10, "no_repeat_ngram": 2},
     "top_p": {"search": "sample", "samples": 2, "top_p": 0.9},
     "mbr": {"search": "mbr", "samples": 8},

@@ -44,7 +44,7 @@ ALLOWED = {
     "model.kernels": set(),
     "model.variants": {"model", "model.kernels"},
     "model.build": {"config", "data.vocabulary", "model", "model.variants"},
-    "search": {"model", "model.variants", "text"},
+    "search": {"text"},
     "layouts": {"config", "model"},
     "importing": {"config", "corpora", "data.vocabulary", "layouts", "model.build", "runs", "text"},
     "translation": {

@@ -15,7 +15,7 @@ _ABOUT = (
 )
 _SETTINGS = (
     "search", "beam", "length_penalty", "samples", "temperature", "top_k", "top_p", "seed", "min_length",
-    "max_length", "no_repeat_ngram", "repetition_penalty", "banned",
+    "max_length", "no_repeat_ngram", "banned",
 )  # fmt: skip
 
 

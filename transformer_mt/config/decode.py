@@ -25,12 +25,6 @@ class DecodeConfig(Section):
     """Exponent a of score = log P / length^a; 0 prefers short translations, 1 is the mean per token."""
     length_penalty_form: Annotated[Literal["plain", "gnmt"], OnlyForSearches(("beam", "sample"))] = "plain"
     """What is raised to that power: the length, or (5 + length) / 6 (Wu et al. 2016)."""
-    coverage_penalty: float = Field(0.0, ge=0.0, le=10.0)
-    """Weight of GNMT's coverage penalty, against source words nothing attended to."""
-    diversity: float = Field(0.0, ge=0.0, le=100.0)
-    """Penalty per better-ranked continuation of the same hypothesis, for a more diverse n-best list (Li et
-    al. 2016).
-    """
     samples: Annotated[int, Field(gt=0, le=10_000)] = 1
     """Samples per line, for `sample` and `mbr`."""
     temperature: float = Field(1.0, gt=0.0, le=100.0)
@@ -51,8 +45,6 @@ class DecodeConfig(Section):
     """A translation has at most this many times the source's pieces, plus ten."""
     no_repeat_ngram: NonNegative = 0
     """No n-gram of this many pieces occurs twice in a translation; 0 turns it off."""
-    repetition_penalty: float = Field(1.0, ge=1.0, le=100.0)
-    """Factor on the log-probability of pieces that were there before; 1 turns it off."""
     banned: Annotated[list[str], Flag("ban")] = Field([])
     """Words that are never written."""
     split_sentences: Annotated[Literal["auto"] | bool, Mark.AFFECTS_SCORES] = "auto"
@@ -88,16 +80,12 @@ class DecodeConfig(Section):
     @model_validator(mode="after")
     def _check_search(self) -> "DecodeConfig":
         of_sampling = {"samples": 1, "temperature": 1.0, "top_k": 0, "top_p": 1.0}
-        of_beams = {"coverage_penalty": 0.0, "diversity": 0.0}
-        unused, needed = (of_sampling, "sample") if self.search == "beam" else (of_beams, "beam")
-        for key, default in unused.items():
+        for key, default in of_sampling.items() if self.search == "beam" else ():
             if (value := getattr(self, key)) != default:
                 raise InputError(
                     _key(key), f" must be {default} with ", _key("search", self.search),
-                    f", but is {value}; it needs ", _key("search", needed),
+                    f", but is {value}; it needs ", _key("search", "sample"),
                 )  # fmt: skip
-        if self.diversity and self.beam == 1:
-            raise InputError(_key("beam"), " must be at least 2 with ", _key("diversity"), ", but is 1")
         if self.search == "mbr" and self.samples < 2:
             raise InputError(
                 _key("samples"), " must be at least 2 with ", _key("search", "mbr"),

@@ -57,21 +57,98 @@ def prompted(
     return state, seen[:, -1]
 
 
+class Selection(Protocol):
+    """Which continuations a beam search keeps."""
+
+    needs_history: bool
+    """Whether `restrict` and `choose` look at the tokens so far."""
+    waits: bool
+    """Whether a sentence is searched on after `beam` hypotheses have ended, while one of the others leads."""
+
+    def restrict(self, history: Tensor, log_probs: Tensor) -> None:
+        """Change the log-probabilities (N, V) of next tokens in place; `history` is (B, W, t)."""
+        ...
+
+    def choose(self, scores: Tensor, history: Tensor) -> "Choice":
+        """From the scores (B, W, V) of all continuations."""
+        ...
+
+    def keep(self, rows: Tensor) -> None:
+        """Forget all sentences but those of these rows."""
+        ...
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The continuations of a step that are kept. -inf is the score of those that are none."""
+
+    end_scores: Tensor
+    """(B, beam) of hypotheses that end."""
+    end_parent: Tensor
+    """(B, beam) the hypothesis that each was."""
+    scores: Tensor
+    """(B, beam) of those that go on."""
+    parent: Tensor
+    """(B, beam)"""
+    token: Tensor
+    """(B, beam)"""
+
+
+class BestFirst:
+    """The `beam` best that do not end; of the `beam` best of all, those that end."""
+
+    needs_history = False
+
+    def __init__(self, beam: int, eos: int, on_gpu: bool = False, stop_early: bool = False) -> None:
+        self._beam, self._eos = beam, eos
+        self.waits = beam > 1 and not stop_early  # greedy search takes the first end
+        # At most `beam` of these end, one per row, so at least `beam` go on. For greedy search the best is
+        # enough: where it ends, the sentence is done.
+        self._looked_at = 1 if beam == 1 and on_gpu else 2 * beam
+
+    def restrict(self, history: Tensor, log_probs: Tensor) -> None:
+        """Nothing is impossible."""
+
+    def choose(self, scores: Tensor, history: Tensor) -> Choice:
+        B, W, V = scores.shape
+        best, index = top_k(scores.view(B, W * V), self._looked_at)
+        parent, token = index // V, index % V
+        is_end = token == self._eos
+        ends = best.masked_fill(~is_end, -torch.inf)[:, : self._beam]
+        kept, rank = best.masked_fill(is_end, -torch.inf).topk(self._beam)
+        return Choice(ends, parent[:, : self._beam], kept, parent.gather(1, rank), token.gather(1, rank))
+
+    def keep(self, rows: Tensor) -> None:
+        """Nothing is remembered."""
+
+
+@dataclass(frozen=True)
+class BeamSettings:
+    """The settings of a beam search."""
+
+    beam: int
+    """Hypotheses of a sentence."""
+    penalty: LengthPenalty = LengthPenalty()
+    rules: Sequence[Rule] = ()
+    """They change the ranking, but not `log_prob`."""
+    stop_early: bool = False
+    """A sentence is done when it has `beam` finished hypotheses, also if an unfinished one is better."""
+    most: int | None = None
+    """Hypotheses to return of each sentence; None is all."""
+    check_every: int = 1
+    """Steps between checks whether all sentences are done, because on a GPU the check synchronises."""
+    device: torch.device | None = None
+
+
 @torch.inference_mode()
 def beam_search(
     step: Step[State],
     state: State,
     max_lengths: Sequence[int],
     ids: SpecialIds,
-    beam: int,
-    penalty: LengthPenalty = LengthPenalty(),
-    rules: Sequence[Rule] = (),
-    bonus: Callable[[State], Tensor] | None = None,
-    check_every: int = 1,
-    device: torch.device | None = None,
-    stop_early: bool = False,
+    settings: BeamSettings,
     first: Tensor | None = None,
-    most: int | None = None,
+    selection: Selection | None = None,
 ) -> list[list[Hypothesis]]:
     """For each sentence its finished hypotheses, best first: `beam` of them, or `most`; fewer only where
     there are no more.
@@ -79,14 +156,13 @@ def beam_search(
     `state` has one row a sentence; `step(tokens (N,), state)` gives logits (N, V) of the next token and the
     new state. At `max_lengths[b]` tokens a hypothesis must end, and the sentence is done. It is done before
     when it has `beam` finished hypotheses and no unfinished one has a better score than the best of these;
-    with `stop_early` or a beam of 1, when it has `beam` finished ones. `rules` change the ranking, but not
-    `log_prob`. `bonus(state)` (B, W) is added to the scores of hypotheses that end. The search checks every
-    `check_every` steps whether all sentences are done, because on a GPU the check synchronises. `first` (B,)
-    are the tokens before the first of each translation, if they are not BOS.
+    with `stop_early` or a beam of 1, when it has `beam` finished ones. `first` (B,) are the tokens before the
+    first of each translation, if they are not BOS. `selection` is BestFirst unless another one is given.
     """
+    device, beam, penalty, rules = settings.device, settings.beam, settings.penalty, settings.rules
     longest, shortest = max(max_lengths, default=0), min(max_lengths, default=0)
-    # The best continuation is enough for greedy search: where it ends, the sentence is done.
-    looked_at = 1 if beam == 1 and device is not None and device.type == "cuda" else 2 * beam
+    on_gpu = device is not None and device.type == "cuda"
+    selection = selection or BestFirst(beam, ids.eos, on_gpu, settings.stop_early)
     limits = torch.tensor(max_lengths, device=device)
     never = torch.tensor(ids.never, dtype=torch.int64, device=device)
     # (B,): which sentence each row of the batch is
@@ -96,76 +172,69 @@ def beam_search(
     tokens = torch.full_like(sentences, ids.bos) if first is None else first
     # (B, W): ranked log-probability of each hypothesis so far
     totals = torch.zeros(len(max_lengths), 1, device=device)
-    log_probs = totals  # (B, W): the model's, the same tensor where there are no rules
+    log_probs = totals  # (B, W): the model's, the same tensor where nothing changes the ranking
     back_pointers = BackPointers(longest, len(max_lengths), beam, device)
-    # (B, W, L), for the rules to see
-    history = tokens.new_empty(len(max_lengths), 1, longest) if rules else None
+    has_history = bool(rules) or selection.needs_history
+    # (B, W, L), for the rules and the selection to see
+    history = tokens.new_empty(len(max_lengths), 1, longest if has_history else 0)
     for length in range(1, longest + 1):
         B, W = totals.shape
-        # 1. The model's log-probability of each next token, and the one that the rules make of it.
+        # 1. The model's log-probability of each next token, and the one that ranks it.
         logits, state = step(tokens, state)
         model_log_probs = F.log_softmax(logits.float(), dim=-1)  # (N, V)
         V = model_log_probs.size(-1)
         is_broken |= model_log_probs[:, 0].isnan().any()  # log-softmax of one NaN is NaN everywhere
         model_log_probs.index_fill_(1, never, -torch.inf)  # first: some rules rank the tokens
-        ranking_log_probs = model_log_probs
-        if history is not None:
-            ranking_log_probs = model_log_probs.clone()
-            so_far = history[:, :, : length - 1].flatten(0, 1)
+        so_far, ranking = history[:, :, : length - 1], model_log_probs
+        if has_history:
+            ranking = model_log_probs.clone()
             for rule in rules:
-                rule(so_far, ranking_log_probs, sentences.repeat_interleave(W))
-        candidates = ranking_log_probs.view(B, W, V)
+                rule(so_far.flatten(0, 1), ranking, sentences.repeat_interleave(W))
+            selection.restrict(so_far, ranking)
+        scores = ranking.view(B, W, V)
         at_limit = limits <= length
-        if length >= shortest:
-            can_continue = candidates.masked_fill(at_limit[:, None, None], -torch.inf)
-            can_continue[:, :, ids.eos] = candidates[:, :, ids.eos]
-            candidates = can_continue
+        if length >= shortest:  # at its limit a hypothesis must end
+            limited = scores.masked_fill(at_limit[:, None, None], -torch.inf)
+            limited[:, :, ids.eos] = scores[:, :, ids.eos]
+            scores = limited
+        scores += totals[:, :, None]
 
-        # 2. The 2 x beam best continuations of each sentence. At most `beam` of them end, one per row,
-        #    so at least `beam` continue.
-        candidates += totals[:, :, None]
-        best, index = top_k(candidates.view(B, W * V), looked_at)  # (B, 2 beam)
-        parent, token = index // V, index % V
-        best_model_log_probs = best
-        if history is not None:
-            of_token = model_log_probs.view(B, W * V).gather(1, index)
-            best_model_log_probs = log_probs.gather(1, parent) + of_token
-
-        # 3. Those among the `beam` best that end are finished.
-        ended = (token[:, :beam] == ids.eos) & (best[:, :beam] > -torch.inf) & ~done[:, None]
-        score = best[:, :beam] / penalty(length)
-        if bonus is not None:
-            score = score + bonus(state).gather(1, parent[:, :beam])
-        finished = best_model_log_probs[:, :beam]
-        back_pointers.finish(sentences, ended, score, finished, length, parent[:, :beam])
-
-        # 4. The `beam` best that do not end are continued, while one of them may become the best.
-        totals, rank = best.masked_fill(token == ids.eos, -torch.inf).topk(beam)  # (B, beam)
-        enough = back_pointers.count[sentences] >= beam
-        if not stop_early and beam > 1:  # greedy search takes the first end
-            leads = totals[:, 0] / penalty(length) > back_pointers.best[sentences]
-            enough &= ~leads
-        done = done | at_limit | enough
-        parent, token = parent.gather(1, rank), token.gather(1, rank)
-        log_probs = totals if history is None else best_model_log_probs.gather(1, rank)
+        # 2. What is kept: those that end, and those that go on.
+        choice = selection.choose(scores, so_far)
+        parent, token, totals = choice.parent, choice.token, choice.scores
+        ends, end_parent, of_end = choice.end_scores, choice.end_parent, choice.end_scores
+        if has_history:
+            of_token = model_log_probs.view(B, W * V)
+            of_end = log_probs.gather(1, end_parent) + of_token.gather(1, end_parent * V + ids.eos)
+            log_probs = log_probs.gather(1, parent) + of_token.gather(1, parent * V + token)
+        else:
+            log_probs = totals
+        ended = (ends > -torch.inf) & ~done[:, None]
+        back_pointers.finish(sentences, ended, ends / penalty(length), of_end, length, end_parent)
         back_pointers.extend(sentences, length, parent, token)
 
-        # 5. Finished sentences leave.
+        # 3. A sentence goes on while one of its hypotheses may become the best.
+        enough = back_pointers.count[sentences] >= beam
+        if selection.waits:
+            enough &= totals.amax(dim=1) / penalty(length) <= back_pointers.best[sentences]
+        done = done | at_limit | enough
+
+        # 4. Finished sentences leave.
         rows = parent + W * torch.arange(B, device=device)[:, None]  # (B, beam) rows of the state
-        if history is not None:
+        if has_history:
             history = history.flatten(0, 1)[rows]
             history[:, :, length - 1] = token
-        if length % check_every == 0:
+        if length % settings.check_every == 0:
             stay = (~done).nonzero()[:, 0]
             if not len(stay):
                 break
             if len(stay) <= B * (1 - _COMPACT_SHARE):
                 sentences, limits, done, rows = sentences[stay], limits[stay], done[stay], rows[stay]
-                totals, log_probs, token = totals[stay], log_probs[stay], token[stay]
-                history = None if history is None else history[stay]
+                totals, log_probs, token, history = totals[stay], log_probs[stay], token[stay], history[stay]
+                selection.keep(stay)
         state = state.select(rows)  # type: ignore[assignment]
         tokens = token.flatten()
-    found = back_pointers.hypotheses(ids.eos, most)
+    found = back_pointers.hypotheses(ids.eos, settings.most)
     if not all(found) and is_broken:
         raise NotFiniteError
     return found

@@ -1,5 +1,5 @@
-"""Beam search for translations that must have given phrases: dynamic beam allocation (Post and Vilar 2018,
-section 3), all sentences and hypotheses at once.
+"""The selection of a beam search for translations that must have given phrases: dynamic beam allocation
+(Post and Vilar 2018, section 3), all sentences and hypotheses at once.
 
 Letters: B sentences, W hypotheses of each, N = B x W rows, V vocabulary, L most tokens, C phrases of a
 sentence, P pieces of the longest phrase, K candidates of a sentence.
@@ -11,114 +11,67 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from transformer_mt.search.back_pointers import BackPointers
-from transformer_mt.search.beam import SpecialIds, State, Step, top_k
-from transformer_mt.search.hypothesis import Hypothesis, LengthPenalty, NotFiniteError
-from transformer_mt.search.rules import Rule
+from transformer_mt.search.beam import Choice, top_k
 
 
-@torch.inference_mode()
-def constrained_beam_search(
-    step: Step[State],
-    state: State,
-    max_lengths: Sequence[int],
-    ids: SpecialIds,
-    beam: int,
-    phrases: Sequence[Sequence[Sequence[int]]],
-    penalty: LengthPenalty = LengthPenalty(),
-    rules: Sequence[Rule] = (),
-    device: torch.device | None = None,
-    first: Tensor | None = None,
-    continuing: Sequence[int] = (),
-) -> list[list[Hypothesis]]:
-    """For each sentence its finished hypotheses that have all of its phrases, best first; none where no
-    hypothesis has them within the limit. A phrase is not followed by one of the tokens `continuing`, which
-    would make another word of its last one. The other arguments are those of `beam_search`.
+class Allotted:
+    """Keeps hypotheses that have phrases, however likely: the beam is shared out.
 
-    The beam is shared out: of the hypotheses that have as many pieces of phrases as one another the best is
-    kept first, then the second of each such bank, until the beam is full; where there are too many banks, the
-    one with the most pieces keeps one. So those with phrases need not be better than those without.
+    Of the hypotheses that have as many pieces of phrases as one another the best is kept first, then the
+    second of each such bank, until the beam is full; where there are too many banks, the one with the most
+    pieces keeps one. A hypothesis ends only when it has all phrases of its sentence. A phrase is not followed
+    by one of the tokens `continuing`, which would make another word of its last one.
     """
-    longest = max(max_lengths)
-    wanted = _Phrases(phrases, device)
-    limits = torch.tensor(max_lengths, device=device)
-    never = torch.tensor(ids.never, dtype=torch.int64, device=device)
-    inside_words = torch.tensor(continuing, dtype=torch.int64, device=device)
-    B = len(max_lengths)
-    sentences = torch.arange(B, device=device)
-    tokens = torch.full_like(sentences, ids.bos) if first is None else first
-    totals = torch.zeros(B, 1, device=device)  # (B, W): what hypotheses are ranked by, and
-    log_probs = totals  # their log-probabilities
-    history = tokens.new_zeros(B, 1, 0)  # (B, W, t)
-    begun, is_met = wanted.state(history)
-    back_pointers = BackPointers(longest, B, beam, device)
-    is_broken = torch.zeros((), dtype=torch.bool, device=device)
-    done = torch.zeros_like(sentences, dtype=torch.bool)
-    for length in range(1, longest + 1):
-        W = totals.size(1)
-        logits, state = step(tokens, state)
-        model_log_probs = F.log_softmax(logits.float(), dim=-1)  # (N, V)
-        is_broken |= model_log_probs[:, 0].isnan().any()
-        model_log_probs.index_fill_(1, never, -torch.inf)
-        ranking = model_log_probs.clone()
-        for rule in rules:
-            rule(history.flatten(0, 1), ranking, sentences.repeat_interleave(W))
-        after_phrase = wanted.is_at_end(begun).flatten()
-        forced = wanted.next_pieces(begun, is_met)  # (B, W, C), -1 where there is none
-        column = forced.flatten(0, 1).clamp(min=0)  # a longer phrase, as a compound, is written on
-        of_column = ranking.gather(1, column)
-        ranking[:, inside_words] += torch.where(after_phrase, -torch.inf, 0.0)[:, None]
-        is_next = forced.flatten(0, 1) >= 0
-        ranking.scatter_(1, column, torch.where(is_next, of_column, ranking.gather(1, column)))
-        V = ranking.size(-1)
-        scores = totals[:, :, None] + ranking.view(B, W, V)
-        has_all = is_met.all(dim=2) & ~done[:, None]  # (B, W)
-        ends = scores[:, :, ids.eos].masked_fill(~has_all, -torch.inf)
-        scores[:, :, ids.eos] = -torch.inf
-        scores = scores.masked_fill((limits <= length)[:, None, None], -torch.inf)
 
+    needs_history = waits = True
+
+    def __init__(
+        self,
+        phrases: Sequence[Sequence[Sequence[int]]],
+        beam: int,
+        eos: int,
+        continuing: Sequence[int] = (),
+        device: torch.device | None = None,
+    ) -> None:
+        self._phrases, self._beam, self._eos = _Phrases(phrases, device), beam, eos
+        self._inside_words = torch.tensor(continuing, dtype=torch.int64, device=device)
+
+    def restrict(self, history: Tensor, log_probs: Tensor) -> None:
+        begun, is_met = self._phrases.state(history)
+        forced = self._phrases.next_pieces(begun, is_met).flatten(0, 1)  # (N, C), -1 where there is none
+        column = forced.clamp(min=0)  # a longer phrase, as a compound, is written on
+        of_column = log_probs.gather(1, column)
+        after_phrase = self._phrases.is_at_end(begun).flatten()
+        log_probs[:, self._inside_words] += torch.where(after_phrase, -torch.inf, 0.0)[:, None]
+        log_probs.scatter_(1, column, torch.where(forced >= 0, of_column, log_probs.gather(1, column)))
+
+    def choose(self, scores: Tensor, history: Tensor) -> Choice:
+        B, W, V = scores.shape
+        begun, is_met = self._phrases.state(history)
         # 1. Hypotheses that have everything may end.
-        of_end = model_log_probs.view(B, W, V)[:, :, ids.eos]
-        rows = torch.arange(W, device=device).expand(B, W)
-        pad = (0, beam - W)
-        back_pointers.finish(
-            sentences,
-            F.pad(ends > -torch.inf, pad, value=False),
-            F.pad(ends / penalty(length), pad, value=-torch.inf),
-            F.pad(log_probs + of_end, pad),
-            length,
-            F.pad(rows, pad),
-        )
-
+        ends = scores[:, :, self._eos].masked_fill(~is_met.all(dim=2), -torch.inf)
+        scores[:, :, self._eos] = -torch.inf
+        rows = torch.arange(W, device=scores.device).expand(B, W)
+        pad = (0, self._beam - W)
         # 2. The best continuations, and for each hypothesis the next piece of each phrase it lacks.
-        best, index = top_k(scores.view(B, W * V), beam)
+        best, index = top_k(scores.view(B, W * V), self._beam)
+        forced = self._phrases.next_pieces(begun, is_met)
         at = (forced.clamp(min=0) + V * rows[:, :, None]).flatten(1)
         of_forced = scores.view(B, W * V).gather(1, at).masked_fill(forced.flatten(1) < 0, -torch.inf)
         is_twice = (at[:, :, None] == index[:, None]).any(dim=2) | _is_repeated(at)
         of_forced = of_forced.masked_fill(is_twice, -torch.inf)
         best, index = torch.cat([best, of_forced], dim=1), torch.cat([index, at], dim=1)  # (B, K)
         parent, token = index // V, index % V
-
         # 3. The beam is shared out among those with as many pieces of phrases.
         longer = torch.cat([_of_rows(history, parent), token[:, :, None]], dim=2)  # (B, K, t + 1)
-        begun, is_met = wanted.state(longer)
-        chosen = _shared_out(best, wanted.progress(begun, is_met), beam)
-        parent, token, history = parent.gather(1, chosen), token.gather(1, chosen), _of_rows(longer, chosen)
-        begun, is_met = _of_rows(begun, chosen), _of_rows(is_met, chosen)
-        totals = best.gather(1, chosen)
-        of_token = model_log_probs.view(B, W * V).gather(1, index.gather(1, chosen))
-        log_probs = log_probs.gather(1, parent) + of_token
-        back_pointers.extend(sentences, length, parent, token)
-        leads = totals.max(dim=1).values / penalty(length) > back_pointers.best
-        done = done | (limits <= length) | ((back_pointers.count >= beam) & ~leads)
-        if done.all():
-            break
-        state = state.select(parent + W * torch.arange(B, device=device)[:, None])  # type: ignore[assignment]
-        tokens = token.flatten()
-    found = back_pointers.hypotheses(ids.eos)
-    if not all(found) and is_broken:
-        raise NotFiniteError
-    return found
+        chosen = _shared_out(best, self._phrases.progress(*self._phrases.state(longer)), self._beam)
+        return Choice(
+            F.pad(ends, pad, value=-torch.inf), F.pad(rows, pad),
+            best.gather(1, chosen), parent.gather(1, chosen), token.gather(1, chosen),
+        )  # fmt: skip
+
+    def keep(self, rows: Tensor) -> None:
+        self._phrases.keep(rows)
 
 
 class _Phrases:
@@ -133,6 +86,9 @@ class _Phrases:
                 table[b, c, : len(phrase)] = torch.tensor(phrase)
         self._table = table
         self._sizes = (table >= 0).sum(dim=2)  # (B, C)
+
+    def keep(self, rows: Tensor) -> None:
+        self._table, self._sizes = self._table[rows], self._sizes[rows]
 
     def state(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
         """(B, W, C) of hypotheses (B, W, t): with how many pieces of each phrase they end, and whether they

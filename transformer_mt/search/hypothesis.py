@@ -18,8 +18,7 @@ class Hypothesis:
     log_prob: float
     """Natural logarithm of the probability the model gives it."""
     score: float
-    """What hypotheses are ranked by: log_prob / length penalty, and what rules and the coverage penalty add.
-    """
+    """What hypotheses are ranked by: log_prob / length penalty, and what rules add."""
 
 
 @dataclass(frozen=True)

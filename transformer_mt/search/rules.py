@@ -44,39 +44,6 @@ def _forbid(log_probs: Tensor, tokens: Tensor, where: Tensor) -> None:
     log_probs.scatter_add_(1, tokens, log_probs.new_zeros(tokens.shape).masked_fill_(where, -torch.inf))
 
 
-class RepetitionPenalty:
-    """The log-probability of each token that was there before, times `penalty` (after Keskar et al. 2019,
-    section 4.1).
-    """
-
-    def __init__(self, penalty: float) -> None:
-        self.penalty = penalty
-
-    def __call__(self, tokens: Tensor, log_probs: Tensor, sentences: Tensor) -> None:
-        if tokens.size(1):
-            log_probs.scatter_(1, tokens, log_probs.gather(1, tokens) * self.penalty)
-
-
-class DiversityPenalty:
-    """Subtracts `rate` x the rank of a continuation among those of its hypothesis, so that a beam's
-    hypotheses come from different parents (Li, Monroe and Jurafsky 2016, "A Simple, Fast Diverse Decoding
-    Algorithm").
-
-    All ranks from `most` on get the same penalty: a search that keeps fewer never selects them.
-    """
-
-    def __init__(self, rate: float, most: int) -> None:
-        self.rate, self.most = rate, most
-
-    def __call__(self, tokens: Tensor, log_probs: Tensor, sentences: Tensor) -> None:
-        best = log_probs.topk(min(self.most, log_probs.size(1)), dim=1).indices
-        ranks = torch.arange(best.size(1), device=log_probs.device, dtype=log_probs.dtype)
-        off = torch.full_like(log_probs, self.rate * self.most).scatter_(
-            1, best, (self.rate * ranks).expand(best.shape)
-        )
-        log_probs.sub_(off)
-
-
 class BannedText:
     """Texts that are never written, in whatever pieces: the token that would complete one is impossible. The
     bytes of an unknown character are not read as text.

@@ -36,9 +36,7 @@ class Scored:
     log_prob: float
     """Natural logarithm of the target's probability: the sum over its tokens and the end of the sentence."""
     score: float
-    """log_prob / length penalty, the mean over the segments: the score that translate prints of a beam search
-    without coverage penalty and diversity.
-    """
+    """log_prob / length penalty, the mean over the segments, as translate prints it of a beam search."""
     tokens: list[str]
     token_log_probs: list[float]
     """The log-probability of each token, and of the end of each segment."""

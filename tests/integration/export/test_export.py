@@ -132,8 +132,8 @@ def test_the_probe_without_the_validation_set_is_what_the_run_was_scored_on(tiny
             "--device must be auto, cpu, cuda or",
         ),
         (
-            ["translate", "RUN", "x", "--engine", "ctranslate2", "--coverage-penalty", "0.2"],
-            "--coverage-penalty must be 0.0 with --engine ctranslate2, but is 0.2",
+            ["translate", "RUN", "x", "--engine", "ctranslate2", "--ban", "dog"],
+            "--ban must be [] with --engine ctranslate2, but is ['dog']",
         ),
         (
             ["translate", "RUN", "x", "--engine", "ctranslate2", "--beam", "2", "--n-best", "3"],

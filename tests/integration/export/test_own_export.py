@@ -45,7 +45,7 @@ def test_it_is_used_only_where_it_translates_alike(run, tiny_run, tmp_path):
     assert engine_of(run, decode={"beam": 1, "stop_early": False}) == "ctranslate2"
     for decode in (
         {"stop_early": False}, {"search": "sample"}, {"no_repeat_ngram": 3}, {"min_length": 3},
-        {"max_length": 9}, {"coverage_penalty": 0.2}, {"banned": ["dog"]},
+        {"max_length": 9}, {"banned": ["dog"]},
     ):  # fmt: skip
         assert engine_of(run, decode=decode) == "torch", decode
     (tmp_path / "terms.tsv").write_text("dog\tHund\n", encoding="utf-8")

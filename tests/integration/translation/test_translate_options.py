@@ -152,8 +152,7 @@ def test_what_is_no_text_is_refused_and_the_output_kept(tiny_run, tmp_path, cli,
 
 
 @pytest.mark.parametrize(
-    "words",
-    [["--ensemble", "RUN", "--coverage-penalty", "0.2"], ["--prefixes", "no/file"], ["--prefixes", "OUT"]],
+    "words", [["--ensemble", "RUN", "--beam", "0"], ["--prefixes", "no/file"], ["--prefixes", "OUT"]]
 )
 def test_a_refused_command_leaves_the_output_as_it_was(tiny_run, source, tmp_path, cli, words):
     out = tmp_path / "out.txt"
@@ -208,8 +207,8 @@ def test_every_search_and_rule_can_be_asked_for(tiny_run, cli):
         ],
         ["--search", "sample", "--top-p", "0.9"],
         ["--search", "mbr", "--samples", "4", "--utility", "bleu"],
-        ["--length-penalty-form", "gnmt", "--coverage-penalty", "0.2", "--diversity", "0.3"],
-        ["--min-length", "2", "--max-length", "9", "--no-repeat-ngram", "2", "--repetition-penalty", "1.2"],
+        ["--length-penalty-form", "gnmt"],
+        ["--min-length", "2", "--max-length", "9", "--no-repeat-ngram", "2"],
         ["--ban", "Hund", "--ban", "Katze", "--max-length-ratio", "1.5", "--prefix", "Ein"],
     ):
         status, out, err = cli("translate", tiny_run, *words, "The dog sleeps.")
@@ -319,19 +318,13 @@ def test_progress_is_shown_to_a_person_and_to_nobody_else(tiny_run, source, tmp_
             ["--temperature", "0.5"],
             "--temperature must be 1.0 with --search beam, but is 0.5; it needs --search sample",
         ),
-        (
-            ["--search", "sample", "--coverage-penalty", "1"],
-            "--coverage-penalty must be 0.0 with --search sample",
-        ),
         (["--search", "sample", "--n-best", "2"], "--n-best must be at most --samples (1), but is 2"),
         (["--search", "mbr"], "--samples must be at least 2 with --search mbr, but is 1; 32 is usual"),
-        (["--beam", "1", "--diversity", "1"], "--beam must be at least 2 with --diversity, but is 1"),
         (
             ["--min-length", "9", "--max-length", "3"],
             "--min-length must be at most --max-length (3), but is 9",
         ),
         (["--ban", " "], "--ban must hold words, but one of them is empty"),
-        (["--repetition-penalty", "0.5"], "--repetition-penalty must be greater than or equal to 1"),
         (["--top-k", "-1"], "--top-k"),
         (["--seed", "3"], "--seed requires --search sample or mbr, but the search is beam"),
         (["--search", "sample", "--beam", "3"], "--beam requires --search beam, but the search is sample"),

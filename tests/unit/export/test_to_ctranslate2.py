@@ -221,11 +221,11 @@ def test_limits_of_batch_mates_change_nothing(trained, tiny_run, beam):
 
 def test_settings_ctranslate2_has_not_are_refused_all_at_once(tokenizers, tmp_path):
     _, theirs, config = both_engines(tokenizers[True], tmp_path)
-    settings = config.decode.model_copy(update={"coverage_penalty": 0.2, "banned": ["Hund"]})
+    settings = config.decode.model_copy(update={"length_penalty_form": "gnmt", "banned": ["Hund"]})
     with pytest.raises(InputError) as error:
         theirs.check(settings)
     first, second = str(error.value).split("\n")
-    assert first.startswith("`decode.coverage_penalty` must be 0.0 with `engine=ctranslate2`, but is 0.2")
+    assert first.startswith("`decode.length_penalty_form` must be 'plain' with `engine=ctranslate2`")
     assert second.startswith("`decode.banned` must be [] with `engine=ctranslate2`, but is ['Hund']")
 
 
@@ -351,23 +351,13 @@ def test_rules_that_the_engines_apply_otherwise_are_no_part_of_the_proof(tiny_ru
 def test_settings_ctranslate2_has_not_are_left_out_of_an_export_and_said(tiny_run, tmp_path, said):
     run = tmp_path / "run"
     shutil.copytree(tiny_run, run)
-    wanted = [
-        "decode.search=mbr",
-        "decode.samples=4",
-        "decode.repetition_penalty=1.2",
-        "decode.length_penalty=0.7",
-    ]
+    wanted = ["decode.search=mbr", "decode.samples=4", "decode.banned=[dog]", "decode.length_penalty=0.7"]
     (run / "config.yaml").write_text(dump_config(load_config(run / "config.yaml", wanted)), encoding="utf-8")
     export(RunFolder(run), tmp_path / "ct2", ToCTranslate2(), None)
     assert (
         said[0]
         == "CTranslate2 cannot search as this run does; the export has decode.search beam (here mbr), "
-        "decode.repetition_penalty 1.0 (here 1.2)"
+        "decode.banned [] (here ['dog'])"
     )
     decode = RunFolder(tmp_path / "ct2").config().decode
-    assert (decode.search, decode.samples, decode.repetition_penalty, decode.length_penalty) == (
-        "beam",
-        1,
-        1.0,
-        0.7,
-    )
+    assert (decode.search, decode.samples, decode.banned, decode.length_penalty) == ("beam", 1, [], 0.7)

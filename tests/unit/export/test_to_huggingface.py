@@ -131,11 +131,11 @@ def test_language_pieces_are_refused_where_nothing_puts_them_before_a_source(unt
 
 
 def test_settings_of_the_search_that_transformers_has_not_are_said(tiny_run, tmp_path):
-    config = RunFolder(tiny_run).config({"length_penalty_form": "gnmt", "repetition_penalty": 1.5})
+    config = RunFolder(tiny_run).config({"length_penalty_form": "gnmt"})
     supported, without = ToHuggingFace().supported_settings(config.decode)
-    missing = ["length_penalty_form", "lowercase_capitals", "protect_usual", "repetition_penalty"]
+    missing = ["length_penalty_form", "lowercase_capitals", "protect_usual"]
     assert without == missing
-    assert (supported.length_penalty_form, supported.repetition_penalty) == ("plain", 1.0)
+    assert supported.length_penalty_form == "plain"
 
 
 def test_without_transformers_the_error_names_the_extra(monkeypatch):

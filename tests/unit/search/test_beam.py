@@ -3,8 +3,8 @@ import math
 import pytest
 import torch
 
-from tests.table import BOS, EOS, IDS, History, every_sequence, table_model
-from transformer_mt.search.beam import SpecialIds, beam_search, top_k
+from tests.table import BOS, EOS, IDS, History, every_sequence, search, table_model
+from transformer_mt.search.beam import SpecialIds, top_k
 from transformer_mt.search.hypothesis import LengthPenalty
 
 
@@ -14,7 +14,7 @@ def test_beam_equals_exhaustive_search(seed, alpha, form):
     """With a beam as wide as there are sequences."""
     logits, step, state = table_model(seed)
     expected = every_sequence(logits, 0, 4, LengthPenalty(alpha, form))
-    (found,) = beam_search(step, state, [4], IDS, beam=len(expected), penalty=LengthPenalty(alpha, form))
+    (found,) = search(step, state, [4], IDS, beam=len(expected), penalty=LengthPenalty(alpha, form))
     assert [h.tokens for h in found] == [tokens for _, _, tokens in expected]
     assert [h.score for h in found] == pytest.approx([score for score, _, _ in expected], abs=1e-5)
     assert [h.log_prob for h in found] == pytest.approx([total for _, total, _ in expected], abs=1e-5)
@@ -23,7 +23,7 @@ def test_beam_equals_exhaustive_search(seed, alpha, form):
 @pytest.mark.parametrize("seed", range(20))
 def test_beam_of_one_is_greedy(seed):
     logits, step, state = table_model(seed)
-    (found,) = beam_search(step, state, [7], IDS, beam=1)
+    (found,) = search(step, state, [7], IDS, beam=1)
     history = (BOS,)
     while history[-1] != EOS:
         token = logits(0, history).argmax().item() if len(history) < 7 else EOS
@@ -36,10 +36,10 @@ def test_sentences_do_not_disturb_each_other(beam):
     """Searched together, of different lengths and done at different times, each finds what it finds alone."""
     _, step, state = table_model(seed=3, num_sentences=8)
     limits = [3, 9, 1, 6, 9, 2, 8, 5]
-    together = beam_search(step, state, limits, IDS, beam=beam)
+    together = search(step, state, limits, IDS, beam=beam)
     for sentence, limit in enumerate(limits):
         alone = History(torch.tensor([sentence]), [()])
-        assert beam_search(step, alone, [limit], IDS, beam=beam) == [together[sentence]]
+        assert search(step, alone, [limit], IDS, beam=beam) == [together[sentence]]
 
 
 def test_finished_sentences_leave_the_batch():
@@ -50,13 +50,13 @@ def test_finished_sentences_leave_the_batch():
         sizes.append(len(tokens))
         return step(tokens, state)
 
-    beam_search(counting, state, [1, 2, 5, 5], IDS, beam=2)
+    search(counting, state, [1, 2, 5, 5], IDS, beam=2)
     assert sizes[:3] == [4, 6, 4]
 
 
 def test_hypotheses_are_sorted_end_once_and_keep_the_limit():
     _, step, state = table_model(seed=9)
-    (found,) = beam_search(step, state, [6], IDS, beam=4)
+    (found,) = search(step, state, [6], IDS, beam=4)
     assert len(found) == 4
     assert [h.score for h in found] == sorted((h.score for h in found), reverse=True)
     for hypothesis in found:
@@ -68,7 +68,7 @@ def test_hypotheses_are_sorted_end_once_and_keep_the_limit():
 
 def test_banned_tokens_are_never_chosen():
     _, step, state = table_model(seed=2)
-    (found,) = beam_search(step, state, [5], SpecialIds(BOS, EOS, never=(2, 3)), beam=3)
+    (found,) = search(step, state, [5], SpecialIds(BOS, EOS, never=(2, 3)), beam=3)
     assert {token for h in found for token in h.tokens} <= {4, EOS}
 
 
@@ -88,8 +88,8 @@ def test_how_often_it_is_asked_whether_all_are_done_changes_nothing(check_every)
     """A GPU is asked seldom; what a finished sentence goes on finding must not count."""
     _, step, state = table_model(seed=3, num_sentences=8)
     limits = [3, 9, 1, 6, 9, 2, 8, 5]
-    each_step = beam_search(step, state, limits, IDS, beam=2)
-    assert beam_search(step, state, limits, IDS, beam=2, check_every=check_every) == each_step
+    each_step = search(step, state, limits, IDS, beam=2)
+    assert search(step, state, limits, IDS, beam=2, check_every=check_every) == each_step
 
 
 def test_the_best_of_many_are_found_by_blocks():
@@ -123,10 +123,10 @@ def test_a_hypothesis_that_goes_on_and_leads_is_waited_for():
         def select(self, rows):
             return self
 
-    (found,) = beam_search(step, State(), [8], IDS, beam=3)
+    (found,) = search(step, State(), [8], IDS, beam=3)
     assert found[0].tokens == good and len(found) == 3
     assert [h.score for h in found] == sorted((h.score for h in found), reverse=True)
-    (early,) = beam_search(step, State(), [8], IDS, beam=3, stop_early=True)
+    (early,) = search(step, State(), [8], IDS, beam=3, stop_early=True)
     assert early[0].tokens != good and early[0].score < found[0].score
 
 
@@ -161,7 +161,7 @@ def test_beam_search_equals_one_in_lists(seed, beam, stop_early):
     waits for a leader.
     """
     logits, step, state = table_model(seed)
-    (found,) = beam_search(step, state, [7], IDS, beam=beam, stop_early=stop_early)
+    (found,) = search(step, state, [7], IDS, beam=beam, stop_early=stop_early)
     expected = plain_beam(logits, 7, beam, stop_early)[:beam]
     assert [tuple(h.tokens) for h in found] == [tokens for _, tokens in expected]
     assert [h.score for h in found] == pytest.approx([score for score, _ in expected], abs=1e-5)

@@ -1,8 +1,9 @@
 import torch
 
+from tests.table import search
 from transformer_mt.config.model import ModelConfig
 from transformer_mt.model.build import build_model
-from transformer_mt.search.beam import SpecialIds, beam_search
+from transformer_mt.search.beam import SpecialIds
 from transformer_mt.search.ensemble import Ensemble
 
 CONFIG = ModelConfig(d_model=16, d_ff=32, num_heads=2, num_encoder_layers=1, num_decoder_layers=2)
@@ -35,5 +36,5 @@ def test_a_model_with_itself_translates_as_alone():
     found = []
     for model in (a, Ensemble([a, a])):
         state = model.start(model.encode(src, src != 0), src != 0)
-        found.append(beam_search(model.step, state, [9, 9, 9], ids, beam=3))
+        found.append(search(model.step, state, [9, 9, 9], ids, beam=3))
     assert [[h.tokens for h in hs] for hs in found[0]] == [[h.tokens for h in hs] for hs in found[1]]

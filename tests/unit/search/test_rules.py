@@ -5,19 +5,8 @@ import random
 import pytest
 import torch
 
-from tests.table import BOS, EOS, IDS, V, every_sequence, table_model
-from transformer_mt.config import DecodeConfig
-from transformer_mt.search.beam import SpecialIds, beam_search
-from transformer_mt.search.hypothesis import LengthPenalty
-from transformer_mt.search.rules import (
-    BannedText,
-    DiversityPenalty,
-    MinLength,
-    NoRepeatNgram,
-    Prefix,
-    RepetitionPenalty,
-)
-from transformer_mt.translation.engines.torch_engine import rules_of_batch
+from tests.table import EOS, IDS, V, every_sequence, search, table_model
+from transformer_mt.search.rules import BannedText, MinLength, NoRepeatNgram, Prefix
 
 PIECES = ["<s>", "</s>", "▁a", "b", "▁ab"]
 
@@ -50,7 +39,7 @@ def test_what_a_rule_forbids_is_all_that_is_missing(name, seed):
     rule, allowed = HARD[name]
     logits, step, state = table_model(seed)
     expected = every_sequence(logits, 0, 5, allowed=allowed)
-    (found,) = beam_search(step, state, [5], IDS, beam=120, rules=[rule])
+    (found,) = search(step, state, [5], IDS, beam=120, rules=[rule])
     assert [h.tokens for h in found] == [tokens for _, _, tokens in expected][:120]
     assert [h.log_prob for h in found] == pytest.approx([total for _, total, _ in expected][:120], abs=1e-5)
 
@@ -61,7 +50,7 @@ def test_all_rules_at_once(seed):
     expected = every_sequence(
         logits, 0, 5, allowed=lambda body: all(allowed(body) for _, allowed in HARD.values())
     )
-    (found,) = beam_search(step, state, [5], IDS, beam=120, rules=[rule for rule, _ in HARD.values()])
+    (found,) = search(step, state, [5], IDS, beam=120, rules=[rule for rule, _ in HARD.values()])
     assert [h.tokens for h in found] == [tokens for _, _, tokens in expected]
 
 
@@ -69,95 +58,15 @@ def test_rules_know_the_sentence_of_each_row():
     """Prefixes of different lengths, in sentences that leave at different times."""
     _, step, state = table_model(seed=4, num_sentences=4)
     prefixes = [[2], [], [4, 3, 2], [3, 3]]
-    together = beam_search(step, state, [3, 1, 8, 5], IDS, beam=2, rules=[Prefix(prefixes)])
+    together = search(step, state, [3, 1, 8, 5], IDS, beam=2, rules=[Prefix(prefixes)])
     for prefix, found in zip(prefixes, together):
         assert all(h.tokens[: len(prefix)] == prefix for h in found)
-    assert beam_search(step, state, [3, 1, 8, 5], IDS, beam=2)[1] == together[1]
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_repetition_penalty_ranks_but_never_lies_about_the_models_probability(seed):
-    logits, step, state = table_model(seed)
-
-    def judged(tokens):
-        total, history = 0.0, (BOS,)
-        for token in tokens:
-            total += logits(0, history)[token].item() * (3.0 if token in history[1:] else 1.0)
-            history += (token,)
-        return total
-
-    every = every_sequence(logits, 0, 4)
-    expected = sorted(
-        ((judged(tokens) / len(tokens), total, tokens) for _, total, tokens in every), reverse=True
-    )
-    (found,) = beam_search(step, state, [4], IDS, beam=len(every), rules=[RepetitionPenalty(3.0)])
-    assert [h.tokens for h in found] == [tokens for _, _, tokens in expected]
-    assert [h.score for h in found] == pytest.approx([score for score, _, _ in expected], abs=1e-5)
-    assert [h.log_prob for h in found] == pytest.approx([total for _, total, _ in expected], abs=1e-5)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_siblings_take_off_their_rank(seed):
-    logits, step, state = table_model(seed)
-
-    def judged(tokens):
-        total, history = 0.0, (BOS,)
-        for token in tokens:
-            values = logits(0, history)
-            total += values[token].item() - 0.7 * (values > values[token]).sum().item()
-            history += (token,)
-        return total
-
-    every = every_sequence(logits, 0, 4)
-    expected = sorted(((judged(tokens) / len(tokens), tokens) for _, _, tokens in every), reverse=True)
-    (found,) = beam_search(step, state, [4], IDS, beam=len(every), rules=[DiversityPenalty(0.7, most=V)])
-    assert [h.tokens for h in found] == [tokens for _, tokens in expected]
-
-
-def test_siblings_are_ranked_among_what_the_other_rules_leave():
-    settings = DecodeConfig(diversity=1.0)
-    for rules, prefixes, tokens, best in ((([MinLength(4, EOS)]), [[]], [], 2), ([], [[3]], [], 3)):
-        log_probs = torch.tensor([[-9.0, -0.1, -1.0, -2.0, -3.0]])  # the end is likeliest
-        for rule in rules_of_batch(rules, settings, prefixes):
-            rule(torch.tensor([tokens], dtype=torch.int64), log_probs, torch.tensor([0]))
-        assert log_probs[0].argmax() == best and log_probs[0, best] == -1.0 * (best - 1)
-
-
-def test_siblings_are_ranked_without_the_tokens_that_are_never_chosen():
-    """The likeliest token is one of these: the best of the others keeps the model's own score."""
-    log_probs = torch.log_softmax(torch.tensor([[5.0, 1.0, 3.0, 2.0]]), dim=1)
-    ids = SpecialIds(BOS, EOS, never=(0,))
-
-    class State:
-        def select(self, rows):
-            self.rows = rows
-            return self
-
-    def step(tokens, state):
-        return log_probs.expand(len(tokens), -1).clone(), state
-
-    options = {"penalty": LengthPenalty(), "rules": [DiversityPenalty(1.0, most=4)]}
-    (found,) = beam_search(step, State(), [2], ids, beam=1, **options)
-    first, ends = log_probs[0, 2].item(), log_probs[0, EOS].item()
-    assert found[0].tokens == [2, EOS]
-    assert found[0].score == pytest.approx((first + ends - 2.0) / 2)  # the end is the third best
-
-
-def test_siblings_make_the_n_best_differ():
-    different = 0
-    for seed in range(10):
-        _, step, state = table_model(seed)
-        starts = []
-        for rules in ([], [DiversityPenalty(2.0, most=8)]):
-            (found,) = beam_search(step, state, [6], IDS, beam=4, rules=rules, stop_early=True)
-            starts.append(len({h.tokens[0] for h in found}))
-        different += starts[1] - starts[0]
-    assert different > 0
+    assert search(step, state, [3, 1, 8, 5], IDS, beam=2)[1] == together[1]
 
 
 def test_rules_that_leave_nothing_find_nothing():
     _, step, state = table_model(seed=0)
-    assert beam_search(step, state, [4], IDS, beam=2, rules=[Prefix([[2, 2]]), NoRepeatNgram(1)]) == [[]]
+    assert search(step, state, [4], IDS, beam=2, rules=[Prefix([[2, 2]]), NoRepeatNgram(1)]) == [[]]
 
 
 def test_a_banned_mark_is_not_looked_for_in_the_names_of_tokens():

@@ -214,10 +214,8 @@ def altered(translator, **settings):
 SEARCHES = [
     {},
     {"beam": 1},
-    {"diversity": 0.5},
-    {"coverage_penalty": 0.2},
     {"length_penalty_form": "gnmt", "length_penalty": 0.6},
-    {"no_repeat_ngram": 2, "min_length": 3, "repetition_penalty": 1.3, "banned": ["Hund"]},
+    {"no_repeat_ngram": 2, "min_length": 3, "banned": ["Hund"]},
     {"search": "sample", "samples": 4, "top_k": 10, "temperature": 0.8},
     {"search": "sample", "samples": 3, "top_p": 0.8, "no_repeat_ngram": 2},
     {"search": "mbr", "samples": 5},
@@ -252,9 +250,7 @@ def threads():
     torch.set_num_threads(before)
 
 
-@pytest.mark.parametrize(
-    "search", [{}, {"coverage_penalty": 0.3}, {"search": "sample", "samples": 3}], ids=str
-)
+@pytest.mark.parametrize("search", [{}, {"search": "sample", "samples": 3}], ids=str)
 def test_threads_and_concurrent_callers_change_nothing(translator, sentences, threads, search):
     """They once shared the hooks that record attention: alignments were those of other lines."""
     expected = [altered(translator, **search).translate([line], align=True)[0] for line in sentences]
@@ -547,10 +543,6 @@ def test_several_runs_translate_as_one(translator, tiny_run, sentences):
     both = Translator.load(tiny_run, device="cpu", ensemble=[tiny_run])
     alike = [r.translation for r in both.translate(sentences)]
     assert alike == [r.translation for r in translator.translate(sentences)]
-    with pytest.raises(InputError, match=r"`decode.coverage_penalty` must be 0 with several models"):
-        Translator.load(
-            tiny_run, device="cpu", ensemble=[tiny_run], decode={"coverage_penalty": 0.1}
-        ).translate(["A"])
 
 
 def test_an_ensemble_ends_where_the_first_of_its_models_does(translator):

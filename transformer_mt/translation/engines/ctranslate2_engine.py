@@ -20,14 +20,7 @@ from transformer_mt.search.hypothesis import Hypothesis, LengthPenalty, ranked
 from transformer_mt.translation.engines.engine import Ids, Request
 
 # Settings of which CTranslate2 supports one value only.
-_ONLY = {
-    "search": "beam",
-    "length_penalty_form": "plain",
-    "coverage_penalty": 0.0,
-    "diversity": 0.0,
-    "repetition_penalty": 1.0,
-    "banned": [],
-}
+_ONLY = {"search": "beam", "length_penalty_form": "plain", "banned": []}
 
 # Larger batches are no faster on a CPU, and the cores would finish their last ones at different times.
 _TOKENS_OF_A_CORE = 1024

@@ -19,20 +19,11 @@ from transformer_mt.model.build import build_model
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.model.recorder import AttentionRecorder
 from transformer_mt.runs.folder import RunFolder
-from transformer_mt.search.beam import SpecialIds, beam_search, prompted
-from transformer_mt.search.constrained import constrained_beam_search
-from transformer_mt.search.coverage import Coverage
+from transformer_mt.search.beam import BeamSettings, SpecialIds, beam_search, prompted
+from transformer_mt.search.constrained import Allotted
 from transformer_mt.search.ensemble import Ensemble
 from transformer_mt.search.hypothesis import Hypothesis, LengthPenalty, NotFiniteError
-from transformer_mt.search.rules import (
-    BannedText,
-    DiversityPenalty,
-    MinLength,
-    NoRepeatNgram,
-    Prefix,
-    RepetitionPenalty,
-    Rule,
-)
+from transformer_mt.search.rules import BannedText, MinLength, NoRepeatNgram, Prefix, Rule
 from transformer_mt.search.sampling import Distribution, sample
 from transformer_mt.text.unsegmented import LETTER
 from transformer_mt.translation.engines.engine import Ids, Request, batches
@@ -92,11 +83,7 @@ class TorchEngine:
         return [i for i, piece in pieces if LETTER.match(piece) and i not in self._ids.never and i != EOS]
 
     def check(self, settings: DecodeConfig) -> None:
-        if settings.coverage_penalty and isinstance(self.model, Ensemble):
-            raise InputError(
-                Setting("decode.coverage_penalty"),
-                " must be 0 with several models, because each has its own attention",
-            )
+        """All settings are possible."""
 
     def search(
         self, requests: Sequence[Request], settings: DecodeConfig, n_best: int
@@ -159,8 +146,6 @@ class TorchEngine:
 
     def _rules(self, settings: DecodeConfig) -> list[Rule]:
         rules: list[Rule] = []
-        if settings.repetition_penalty != 1.0:
-            rules.append(RepetitionPenalty(settings.repetition_penalty))
         if settings.min_length:
             rules.append(MinLength(settings.min_length, EOS))
         if settings.no_repeat_ngram:
@@ -176,38 +161,31 @@ class TorchEngine:
     ) -> list[list[Hypothesis]]:
         src = self._padded([*r.src, EOS] for r in requests)
         src_mask = src != PAD
-        rules = rules_of_batch(rules, settings, [r.prefix for r in requests], self.device)
+        if any(r.prefix for r in requests):
+            rules = [*rules, Prefix([r.prefix for r in requests], self.device)]
         limits = [r.limit for r in requests]
         penalty = LengthPenalty(settings.length_penalty, settings.length_penalty_form)
         model: Any = self.model
-        step, state, bonus = model.step, model.start(model.encode(src, src_mask), src_mask), None
-        state, first = prompted(step, state, [r.prompt for r in requests], BOS, self.device)
-        if any(r.phrases for r in requests):
-            phrases = [r.phrases for r in requests]
-            return constrained_beam_search(
-                step, state, limits, self._ids, settings.beam, phrases, penalty, rules, self.device, first,
-                self._continuing,
-            )  # fmt: skip
+        state = model.start(model.encode(src, src_mask), src_mask)
+        state, first = prompted(model.step, state, [r.prompt for r in requests], BOS, self.device)
         check_every = 1 if self.is_on_cpu else _GPU_CHECKS_EVERY
         if settings.search != "beam":
             generators = [
                 [_random_numbers(settings.seed, r.src, k) for k in range(settings.samples)] for r in requests
             ]
             part = Distribution(settings.temperature, settings.top_k, settings.top_p)
-            found = sample(
-                step, state, limits, self._ids, generators, part, penalty, rules, check_every, self.device,
-                first,
+            return sample(
+                model.step, state, limits, self._ids, generators, part, penalty, rules, check_every,
+                self.device, first,
             )  # fmt: skip
-        else:
-            if settings.coverage_penalty:
-                coverage = Coverage(model, settings.coverage_penalty)
-                step, state, bonus = coverage.step, coverage.start(state), coverage.penalty
-            beam = settings.beam
-            found = beam_search(
-                step, state, limits, self._ids, beam, penalty, rules, bonus, check_every, self.device,
-                settings.stop_early, first, n_best,
-            )  # fmt: skip
-        return found
+        phrases, selection, most = [r.phrases for r in requests], None, n_best
+        if any(phrases):
+            selection = Allotted(phrases, settings.beam, EOS, self._continuing, self.device)
+            most = settings.beam
+        of_beam = BeamSettings(
+            settings.beam, penalty, rules, settings.stop_early, most, check_every, self.device
+        )
+        return beam_search(model.step, state, limits, self._ids, of_beam, first, selection)
 
     def _padded(self, rows: Iterable[Ids]) -> Tensor:
         """(B, longest), PAD after each row, on the device."""
@@ -253,18 +231,6 @@ def load_model(run: RunFolder, config: Config) -> tuple[TranslationModel, Tokeni
     except CheckpointError as error:
         raise WorkError(f"{error}; copy the run's folder again, or resume the training") from None
     return model, tokenizer
-
-
-def rules_of_batch(
-    rules: Sequence[Rule], settings: DecodeConfig, prefixes: Sequence[Ids], device: torch.device | None = None
-) -> list[Rule]:
-    """All rules for sentences that begin with `prefixes`; diversity comes last, as it ranks what the others
-    leave.
-    """
-    own: list[Rule] = [Prefix(prefixes, device)] if any(prefixes) else []
-    if settings.diversity:
-        own.append(DiversityPenalty(settings.diversity, most=2 * settings.beam))
-    return [*rules, *own]
 
 
 def _random_numbers(seed: int, src: Ids, number: int) -> random.Random:
