@@ -61,6 +61,15 @@ _INTERMIXED = (
 )
 
 
+_COMMANDS = {
+    "start": ("new", "inspect", "config"),
+    "train": ("train", "import", "backtranslate", "distill", "sweep"),
+    "use": ("translate", "evaluate", "score", "serve", "export", "completion"),
+    "research": ("compare", "plot", "fill", "complete", "classify"),
+}
+"""The commands as --help groups them."""
+
+
 def build_parser() -> Parser:
     """The parser of `transformer-mt` with all commands."""
     parser = Parser(prog="transformer-mt", description="Train Transformers to translate, and translate.")
@@ -88,6 +97,7 @@ def build_parser() -> Parser:
     ):
         module.add_command(commands)
     completion.add_command(commands, lambda: (parser, build_translate_parser()))
+    parser.shown = _COMMANDS
     return parser
 
 

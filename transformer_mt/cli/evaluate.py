@@ -62,6 +62,12 @@ def add_command(commands: Any) -> None:
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="one JSON object a test set")
     add_search(parser)
+    parser.show(
+        sets=("--source", "--reference", "--to", "--from", "--tag"),
+        scores=("--external", "--links", "--robust", "--json"),
+        translation=("--glossary", "--memory", "--beam"),
+        others=("--device", "--set", "--help-all"),
+    )
     parser.set_defaults(command=_evaluate)
 
 

@@ -80,6 +80,12 @@ def add_command(commands: Any) -> None:
         help="a proxy of this address or network, such as 10.0.0.0/8, does so; repeatable",
     )  # fmt: skip
     add_search(parser)
+    parser.show(
+        address=("--host", "--port", "--api-keys", "--cors"),
+        models=("--direction", "--watch", "--unload-after", "--glossary", "--engine", "--device"),
+        limits=("--characters", "--requests-per-minute"),
+        others=("--set", "--help-all"),
+    )
     parser.set_defaults(command=_serve)
 
 

@@ -53,7 +53,7 @@ def _train(arguments: argparse.Namespace) -> int:
     config = load_config(arguments.config, arguments.overrides)
     if arguments.plan:
         return print_plan(config, arguments.gpus)
-    if arguments.is_process and config.train.tcmalloc:
+    if arguments.is_process:
         start_with_tcmalloc()
     if arguments.gpus > 1 and "WORLD_SIZE" not in os.environ:
         from transformer_mt.training.parallel.distributed import exec_torchrun

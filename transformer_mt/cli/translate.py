@@ -11,7 +11,7 @@ from itertools import chain, repeat
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
-from transformer_mt.cli.options.arguments import positive
+from transformer_mt.cli.options.arguments import Parser, positive
 from transformer_mt.cli.options.model import add_model, add_search, load_translator
 from transformer_mt.cli.options.ranks import has_ranks, join_ranks
 from transformer_mt.cli.options.references import add_references
@@ -34,7 +34,7 @@ def add_command(commands: Any) -> None:
     add_arguments(commands.add_parser("translate", help="translate text", description=DESCRIPTION))
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     add_model(parser)
     parser.add_argument(
         "text",
@@ -87,6 +87,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--retry", action="store_true", help="translate lines that look wrong again")
     add_search(parser)
+    parser.show(
+        text=("--input", "--output", "--format", "--resume"),
+        translation=("--to", "--from", "--glossary", "--memory", "--protect", "--beam", "--n-best", "--json"),
+        others=("--device", "--set", "--help-all"),
+    )
     parser.set_defaults(command=_translate)
 
 

@@ -7,15 +7,13 @@ from transformer_mt.settings.section import Section
 
 class DenoiseConfig(Section):
     """Noise of the objective `denoise`, other noise in each epoch (Lewis et al. 2020, section 2.2; the
-    defaults are those of Liu et al. 2020).
+    defaults are those of Liu et al. 2020). The sentences of a text with several are in random order.
     """
 
     mask: float = Field(0.35, ge=0.0, lt=1.0)
     """Share of the words that is hidden, in spans with one <mask> each."""
     span: float = Field(3.5, ge=1.0, le=100.0)
     """Mean length of a span in words (Poisson); one of length 0 inserts a <mask>."""
-    permute: bool = True
-    """Put the sentences of a text with several in random order."""
 
 
 class MaskedLmConfig(Section):

@@ -4,6 +4,8 @@ from typing import Any
 
 _REMOVED: dict[tuple[str, str], Any] = {
     ("train", "r_drop"): 0.0,
+    ("train", "tcmalloc"): True,
+    ("denoise", "permute"): True,
     ("filter", "model_score"): None,
     ("data", "memory"): {"share": 0.0, "threshold": 0.6, "file": None},
     ("data", "context"): {"sentences": 1},

@@ -114,10 +114,6 @@ class TrainConfig(Section):
     """Checkpoints whose weights are averaged at the end; 1 turns it off."""
     average: Changeable[Literal["last", "best"]] = "last"
     """Average the newest checkpoints or those that validated best."""
-    tcmalloc: Changeable[bool] = True
-    """On Linux, start the training again with tcmalloc where it is installed (Debian: libtcmalloc-minimal4):
-    it is faster, and takes less memory.
-    """
     export: Changeable[bool] = True
     """When the training is finished, export the model into the run's folder, where CTranslate2 is installed:
     on a CPU, commands search with it.

@@ -54,13 +54,12 @@ def test_a_process_that_cannot_goes_on_as_it_is(started, monkeypatch, what):
     assert started == [] and "LD_PRELOAD" not in os.environ
 
 
-@pytest.mark.parametrize("is_on", [True, False])
-def test_a_training_says_which_allocator_it_had(write_config, tmp_path, is_on):
+def test_a_training_says_which_allocator_it_had(write_config, tmp_path):
     if ctypes.util.find_library("tcmalloc_minimal") is None:
         pytest.skip("tcmalloc is not installed")
-    config = write_config(train={"max_updates": 2, "validate_every": 2, "tcmalloc": is_on})
+    config = write_config(train={"max_updates": 2, "validate_every": 2})
     words = [sys.executable, "-m", "transformer_mt", "train", config, "--out", tmp_path / "run"]
     environment = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"}
     subprocess.run(words, check=True, cwd=ROOT, env=environment)
     lines = (tmp_path / "run" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    assert json.loads(lines[0])["allocator"] == ("tcmalloc" if is_on else "system")
+    assert json.loads(lines[0])["allocator"] == "tcmalloc"

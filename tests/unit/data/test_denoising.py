@@ -57,14 +57,12 @@ def test_spans_are_of_whole_words_with_a_poisson_length(tokenizer):
     assert 2.0 < hidden_per_span < 4.0  # the last span of a text is cut to the share
 
 
-def test_sentences_change_places_if_asked(tokenizer):
+def test_sentences_change_places(tokenizer):
     text = "The dog sleeps. A cat sings. The bird sees a child."
     _, _, found = noisy(tokenizer, text, {"mask": 0.0})
     orders = {tokenizer.src.decode(row.tolist()) for row in found}
     assert len(orders) == 6 and text in orders  # 3!
     assert all(sorted(order.split()) == sorted(text.split()) for order in orders)
-    ids, _, found = noisy(tokenizer, text, {"mask": 0.0, "permute": False})
-    assert all(row.tolist() == ids.tolist() for row in found)
 
 
 def test_in_a_script_without_spaces_a_piece_is_a_word(tokenizer):

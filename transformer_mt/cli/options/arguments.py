@@ -25,6 +25,32 @@ class Parser(argparse.ArgumentParser):
         super().__init__(*given, **named)
         self.variables: dict[str, str] = {}
         """The variables of the environment that options come from."""
+        self.shown: dict[str, tuple[str, ...]] = {}
+        """What --help shows, in groups: options, or commands; everything without."""
+
+    def show(self, **groups: tuple[str, ...]) -> None:
+        """Let --help show these options alone; --help-all shows all."""
+        self.shown = groups
+        self.add_argument("--help-all", action=_HelpAll, nargs=0, help="show all options")
+
+    def format_help(self) -> str:
+        if not self.shown:
+            return super().format_help()
+        words = [action for action in self._actions if not action.option_strings]
+        named = {name: action for action in self._actions for name in action.option_strings}
+        sections = {"arguments": words}
+        if below := subcommands(self):
+            commands: Any = words[0]
+            named, sections = {action.dest: action for action in commands._get_subactions()}, {}
+        formatter, usage = self._get_formatter(), " ".join(_word(action) for action in words)
+        formatter.add_usage(f"%(prog)s {'' if below else '[OPTION ...] '}{usage}", [], [])
+        formatter.add_text(self.description)
+        sections |= {title: [named[name] for name in names] for title, names in self.shown.items()}
+        for title, actions in sections.items():
+            formatter.start_section(title)
+            formatter.add_arguments(actions)
+            formatter.end_section()
+        return formatter.format_help()
 
     def error(self, message: str) -> NoReturn:
         """Print one line and exit with status 2; argparse itself would print the whole usage."""
@@ -46,6 +72,21 @@ class Parser(argparse.ArgumentParser):
         message += "" if "did you mean" in message else f"; {self.prog} --help shows what there is"
         say_error(message)
         raise SystemExit(2)
+
+
+class _HelpAll(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
+        assert isinstance(parser, Parser)
+        parser.shown = {}
+        parser.print_help()
+        parser.exit()
+
+
+def _word(action: argparse.Action) -> str:
+    """A positional argument in the usage."""
+    name = str(action.metavar or action.dest)
+    nargs = getattr(action, "save_nargs", action.nargs)  # while intermixed arguments are parsed
+    return f"[{name} ...]" if nargs == "*" else f"{name} ..." if nargs == "A..." else name
 
 
 def subcommands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:

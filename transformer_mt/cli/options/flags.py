@@ -34,7 +34,7 @@ def add_flags(
             dest=f"{prefix}{name}",
             metavar="WORD" if is_list else _metavar(field.annotation),
             action="append" if is_list else "store",
-            type=str if is_list else _value,
+            type=str if is_list else value_of,
             help=meaning + ("; repeatable" if is_list else ""),
         )
 
@@ -81,7 +81,7 @@ def _actions(parser: argparse.ArgumentParser) -> list[argparse.Action]:
     return [*parser._actions, *below]
 
 
-def _value(text: str) -> Any:
+def value_of(text: str) -> Any:
     """A value as the YAML reads it. What is not YAML stays text: the section refuses it with its reason."""
     try:
         return yaml.load(text, Loader)  # noqa: S506 - Loader is a SafeLoader

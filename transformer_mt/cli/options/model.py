@@ -5,7 +5,7 @@ import gc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from transformer_mt.cli.options.flags import add_flags, check_searches, given
+from transformer_mt.cli.options.flags import add_flags, check_searches, given, value_of
 from transformer_mt.config.decode import DecodeConfig
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.messages import say
@@ -65,6 +65,10 @@ def add_search(parser: argparse.ArgumentParser) -> None:
     """The settings of the search; what is not given is the config's."""
     group = parser.add_argument_group("search", "Settings that win over `decode` in the model's config.")
     add_flags(group, DecodeConfig, _DECODE)
+    group.add_argument(
+        "--set", metavar="decode.KEY=VALUE", action="append", default=[],
+        help="a setting of the search, as `transformer-mt config show` names it; repeatable",
+    )  # fmt: skip
 
 
 def load_translator(
@@ -75,7 +79,7 @@ def load_translator(
     Settings and `options` without effect raise InputError before it is loaded. So does a model with several
     target languages of which none is named, unless `any_direction` will do.
     """
-    decode = given(arguments, _DECODE)
+    decode = given(arguments, _DECODE) | _assigned(vars(arguments).get("set", []))
     from transformer_mt.importing.model_folder import run_of
 
     languages = getattr(arguments, "from", None), getattr(arguments, "to", None)
@@ -102,6 +106,17 @@ def load_translator(
     gc.set_threshold(100_000, 20, 100)
     translator = _in_direction(translator, arguments, any_direction)
     return translator.with_files(asked.get("glossary"), asked.get("memory"))
+
+
+def _assigned(words: list[str]) -> dict[str, Any]:
+    """The settings of --set decode.KEY=VALUE."""
+    found = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not key.startswith(_DECODE) or not equals:
+            raise InputError(f"--set must be decode.KEY=VALUE, but is {word}")
+        found[key.removeprefix(_DECODE)] = value_of(value)
+    return found
 
 
 def _in_direction(

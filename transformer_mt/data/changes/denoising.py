@@ -30,9 +30,7 @@ class Denoising:
 
     def __call__(self, ids: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """The text (T,) with noise, at most T long."""
-        if self._config.permute:
-            ids = self._permuted(ids, rng)
-        return self._infilled(ids, rng)
+        return self._infilled(self._permuted(ids, rng), rng)
 
     def _permuted(self, ids: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         begins = np.flatnonzero(self._ends_sentence[ids[:-1]] & self._opens_word[ids[1:]]) + 1

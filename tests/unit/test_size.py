@@ -1,0 +1,26 @@
+"""The size of the product is a decision: raising a number here needs its reason in the commit."""
+
+from tests.conftest import ROOT
+from transformer_mt.cli import build_parser
+from transformer_mt.cli.options.arguments import subcommands
+from transformer_mt.config import Config
+from transformer_mt.config.keys import CORPORA, keys
+
+MOST_LINES, MOST_KEYS, MOST_OPTIONS = 43_500, 145, 15
+
+
+def test_the_package_stays_one_that_a_person_can_take_over():
+    files = (ROOT / "transformer_mt").rglob("*.py")
+    assert sum(len(file.read_text(encoding="utf-8").splitlines()) for file in files) <= MOST_LINES
+
+
+def test_the_yaml_has_few_keys_besides_those_of_corpora():
+    dotted = [path for path, _, _ in keys(Config) if not path.startswith((*CORPORA, "data.test"))]
+    sections = {path.rpartition(".")[0] for path in dotted}
+    assert len(set(dotted) - sections) <= MOST_KEYS
+
+
+def test_the_help_shows_few_options():
+    for name in ("translate", "evaluate", "serve"):
+        shown = subcommands(build_parser())[name].shown
+        assert sum(map(len, shown.values())) <= MOST_OPTIONS, name
