@@ -111,7 +111,7 @@ def _published(file: Path, name: str) -> tuple[float, float]:
     """The score and the loss a published model was chosen by; -inf if it has no score under these
     settings.
     """
-    loss = None
+    score = loss = None
     try:
         facts = checkpoint.metadata(file)
     except CheckpointError as error:
@@ -120,9 +120,7 @@ def _published(file: Path, name: str) -> tuple[float, float]:
     if _METADATA_KEY in facts:
         known = json.loads(facts[_METADATA_KEY])
         score, loss = known.get("score", {}).get(name), known.get("loss")
-    else:  # of versions before 0.2: one key for each fact
-        score = facts.get(name)
-    return (-math.inf if score in (None, "None") else float(score), math.nan if loss is None else float(loss))
+    return (-math.inf if score is None else float(score), math.nan if loss is None else float(loss))
 
 
 def finish(run: Run) -> None:

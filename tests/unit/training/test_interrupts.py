@@ -11,6 +11,7 @@ from transformer_mt.training.interrupts import Interrupts
 def handlers():
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background of a script
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored under nohup
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
