@@ -1,5 +1,5 @@
-"""The two errors a user meets, each one sentence: what must be, what is, what to do; and advice for errors of
-the operating system.
+"""The errors a user meets, each one sentence: what must be, what is, what to do; and advice for errors of the
+operating system.
 """
 
 import errno
@@ -58,3 +58,11 @@ ADVICE = {
 def advice_on(error: OSError) -> str:
     """What to do about it."""
     return ADVICE.get(error.errno or 0, "free some space or check the path")
+
+
+class Interrupted(Exception):
+    """A training was stopped by a signal, and everything is saved."""
+
+    def __init__(self, message: str, signal_number: int) -> None:
+        super().__init__(message)
+        self.signal_number = signal_number

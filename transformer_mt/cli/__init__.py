@@ -41,7 +41,8 @@ from transformer_mt.cli.options.environment import words_of_environment
 from transformer_mt.cli.options.flags import name_by_flags
 from transformer_mt.cli.options.ranks import has_ranks
 from transformer_mt.cli.translating.checks import may_resume
-from transformer_mt.errors import ADVICE, InputError, Setting, WorkError, advice_on
+from transformer_mt.errors import ADVICE, InputError, Interrupted, Setting, WorkError, advice_on
+from transformer_mt.messages import say
 from transformer_mt.version import __version__
 
 # In these commands positional words may come before, between and after the options.
@@ -177,6 +178,9 @@ def _status_of(parser: argparse.ArgumentParser, arguments: argparse.Namespace, i
     except (InputError, WorkError) as error:
         say_error(error.text(name_by_flags(parser)))
         return 2 if isinstance(error, InputError) else 1
+    except Interrupted as stop:
+        say(str(stop))
+        return 128 + stop.signal_number
     except RuntimeError as error:
         if "torch" not in sys.modules:
             raise

@@ -99,14 +99,9 @@ def _chain(arguments: argparse.Namespace) -> int:
     if has_ranks():
         raise InputError("a chain must run in one process; use torchrun for its steps instead")
     from transformer_mt.experiments.backtranslation_chain import run_chain
-    from transformer_mt.training.loop import Interrupted
 
-    try:
-        folder = Path(arguments.out) if arguments.out else None
-        run_chain(Path(arguments.model), folder, arguments.fresh)
-    except Interrupted as stop:
-        say(str(stop))
-        return 128 + stop.signal_number
+    folder = Path(arguments.out) if arguments.out else None
+    run_chain(Path(arguments.model), folder, arguments.fresh)
     return 0
 
 

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from transformer_mt.cli.options.arguments import existing_files, share
-from transformer_mt.messages import say
 
 _ABOUT = (
     "Train a small, fast student on a teacher's translations of the training sentences, export it in int8, "
@@ -61,7 +60,6 @@ def _distill(arguments: argparse.Namespace) -> int:
     from transformer_mt.experiments.synthetic import REJECTED_FLAGS, PairSelection
     from transformer_mt.importing.model_folder import run_of
     from transformer_mt.settings.filter import FilterConfig
-    from transformer_mt.training.loop import Interrupted
 
     plan = Plan(
         teachers=[run_of(model).path for model in (arguments.teacher, *arguments.ensemble)],
@@ -71,10 +69,6 @@ def _distill(arguments: argparse.Namespace) -> int:
             FilterConfig(copy=arguments.clean), arguments.keep, REJECTED_FLAGS if arguments.clean else ()
         ),
     )
-    try:
-        folder = Path(arguments.out) if arguments.out else None
-        print(distill(plan, config, folder, arguments.fresh), end="")
-    except Interrupted as stop:
-        say(str(stop))
-        return 128 + stop.signal_number
+    folder = Path(arguments.out) if arguments.out else None
+    print(distill(plan, config, folder, arguments.fresh), end="")
     return 0

@@ -63,13 +63,8 @@ def _train(arguments: argparse.Namespace) -> int:
         exec_torchrun(arguments.gpus, ["train", arguments.config, *arguments.overrides, *options])
     say(f"{config.name}: loading PyTorch")  # takes seconds
     from transformer_mt.api import train
-    from transformer_mt.training.loop import Interrupted
 
-    try:
-        folder = train(config, arguments.out, arguments.fresh)
-    except Interrupted as stop:
-        say(str(stop))
-        return 128 + stop.signal_number
+    folder = train(config, arguments.out, arguments.fresh)
     from transformer_mt.export.own_export import make_own_export
     from transformer_mt.runs.folder import RunFolder
 

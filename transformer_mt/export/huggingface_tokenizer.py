@@ -23,7 +23,7 @@ def orders(tokenizer: Tokenizer) -> list[list[int]]:
 def ids_there(tokenizer: Tokenizer) -> list[int]:
     """For each of our target ids the id there."""
     if tokenizer.numberings:
-        return tokenizer.numberings[-1].places()
+        return tokenizer.numberings[-1].foreign_ids()
     return list(range(tokenizer.tgt.vocab_size()))
 
 

@@ -110,7 +110,7 @@ def weights_of(
     folder: Path, model: ModelConfig, tensors: Mapping[str, Tensor], numberings: list[Numbering]
 ) -> dict[str, Tensor]:
     """Our weights of theirs. InputError where one is missing, has another size, or is not of this network."""
-    needed = {place.theirs: place for place in huggingface.places(model, len(numberings) == 1)}
+    needed = {place.theirs: place for place in huggingface.foreign_weights(model, len(numberings) == 1)}
     # A file keeps one name of a tied matrix, whichever.
     tied = huggingface.tied_names(model, len(numberings) == 1)
     if kept := next((name for name in tied if name in tensors), None):
@@ -132,12 +132,12 @@ def weights_of(
                 raise InputError(
                     f"{folder}: {name} must have {size} rows, one a piece, but has {len(tensors[name])}"
                 )
-    rows = [numbering.places() for numbering in numberings]
+    rows = [numbering.foreign_ids() for numbering in numberings]
     return huggingface.from_huggingface(model, tensors, rows, never=(PAD, BOS))
 
 
 def _is_known(name: str) -> bool:
-    """Whether it is written beside what `places` names: a tied weight under another name, or a table."""
+    """Whether it is a tied weight under another name, or a table."""
     tables = ("shared.weight", "embed_tokens.weight", "embed_positions.weights")
     return name in (BIAS, "lm_head.weight", *POSITIONS) or name.endswith(tables)
 

@@ -23,7 +23,7 @@ _UNUSED_POSITIONS = 2  # rows of BART's before the first position
 
 
 @dataclass(frozen=True)
-class Place:
+class ForeignWeight:
     """A weight of ours and its name there."""
 
     ours: str
@@ -34,16 +34,16 @@ class Place:
     """Whose pieces its rows are."""
 
 
-def places(c: ModelConfig, shared: bool) -> Iterator[Place]:
+def foreign_weights(c: ModelConfig, shared: bool) -> Iterator[ForeignWeight]:
     """Every weight but the bias of the output, tied ones once."""
     if c.tie_embeddings and shared:
-        yield Place("src_embedding.tokens.weight", "model.shared.weight", (1,), "src")
+        yield ForeignWeight("src_embedding.tokens.weight", "model.shared.weight", (1,), "src")
     else:
         for ours, theirs in (("src", "encoder"), ("tgt", "decoder")):
             name = f"model.{theirs}.embed_tokens.weight"
-            yield Place(f"{ours}_embedding.tokens.weight", name, (1,), ours)  # type: ignore[arg-type]
+            yield ForeignWeight(f"{ours}_embedding.tokens.weight", name, (1,), ours)  # type: ignore[arg-type]
     if not c.tie_embeddings:
-        yield Place("output.weight", "lm_head.weight", (1,), "tgt")
+        yield ForeignWeight("output.weight", "lm_head.weight", (1,), "tgt")
     depths = {"encoder": c.num_encoder_layers, "decoder": c.num_decoder_layers}
     for side, depth in depths.items():
         for number in range(depth):
@@ -63,7 +63,7 @@ def tied_names(c: ModelConfig, shared: bool) -> tuple[str, ...]:
     return ("model.shared.weight", "model.encoder.embed_tokens.weight", *of_output) if shared else of_output
 
 
-def _layer(ours: str, theirs: str, is_decoder: bool) -> Iterator[Place]:
+def _layer(ours: str, theirs: str, is_decoder: bool) -> Iterator[ForeignWeight]:
     attentions = [("self", "self_attn"), ("cross", "encoder_attn")][: 1 + is_decoder]
     for name, there in attentions:
         for part, letter in (("query", "q"), ("key", "k"), ("value", "v")):
@@ -75,19 +75,19 @@ def _layer(ours: str, theirs: str, is_decoder: bool) -> Iterator[Place]:
     yield from _norm(f"{ours}.ffn_residual.norm", f"{theirs}.final_layer_norm")
 
 
-def _from_stream(ours: str, theirs: str) -> Iterator[Place]:
-    yield Place(f"{ours}.weight", f"{theirs}.weight", (1,))
-    yield Place(f"{ours}.bias", f"{theirs}.bias")
+def _from_stream(ours: str, theirs: str) -> Iterator[ForeignWeight]:
+    yield ForeignWeight(f"{ours}.weight", f"{theirs}.weight", (1,))
+    yield ForeignWeight(f"{ours}.bias", f"{theirs}.bias")
 
 
-def _to_stream(ours: str, theirs: str) -> Iterator[Place]:
-    yield Place(f"{ours}.weight", f"{theirs}.weight", (0,))
-    yield Place(f"{ours}.bias", f"{theirs}.bias", (0,))
+def _to_stream(ours: str, theirs: str) -> Iterator[ForeignWeight]:
+    yield ForeignWeight(f"{ours}.weight", f"{theirs}.weight", (0,))
+    yield ForeignWeight(f"{ours}.bias", f"{theirs}.bias", (0,))
 
 
-def _norm(ours: str, theirs: str) -> Iterator[Place]:
-    yield Place(f"{ours}.weight", f"{theirs}.weight", (0,))
-    yield Place(f"{ours}.bias", f"{theirs}.bias", (0,))
+def _norm(ours: str, theirs: str) -> Iterator[ForeignWeight]:
+    yield ForeignWeight(f"{ours}.weight", f"{theirs}.weight", (0,))
+    yield ForeignWeight(f"{ours}.bias", f"{theirs}.bias", (0,))
 
 
 def stream_order(d_model: int) -> Tensor:
@@ -106,11 +106,13 @@ def to_huggingface(
     """Our weights as theirs. `rows` are our ids in the order of their ids, of both sides or of each."""
     order, of_side = stream_order(c.d_model), dict(zip(("src", "tgt"), (rows[0], rows[-1])))
     found: dict[str, Tensor] = {}
-    for place in places(c, len(rows) == 1):
-        tensor = weights[place.ours]
-        for axis in place.stream:
+    for weight in foreign_weights(c, len(rows) == 1):
+        tensor = weights[weight.ours]
+        for axis in weight.stream:
             tensor = tensor.index_select(axis, order)
-        found[place.theirs] = tensor if place.vocabulary is None else tensor[list(of_side[place.vocabulary])]
+        found[weight.theirs] = (
+            tensor if weight.vocabulary is None else tensor[list(of_side[weight.vocabulary])]
+        )
     if c.position == "learned":
         for ours, name in zip(("src", "tgt"), POSITIONS):
             table = weights[f"{ours}_embedding.positions.embedding.weight"].index_select(1, order)
@@ -131,11 +133,11 @@ def from_huggingface(
     """
     order, of_side = stream_order(c.d_model).argsort(), dict(zip(("src", "tgt"), (rows[0], rows[-1])))
     found: dict[str, Tensor] = {}
-    for place in places(c, len(rows) == 1):
-        tensor = weights[place.theirs].float()
-        for axis in place.stream:
+    for weight in foreign_weights(c, len(rows) == 1):
+        tensor = weights[weight.theirs].float()
+        for axis in weight.stream:
             tensor = tensor.index_select(axis, order)
-        found[place.ours] = tensor if place.vocabulary is None else tensor[list(of_side[place.vocabulary])]
+        found[weight.ours] = tensor if weight.vocabulary is None else tensor[list(of_side[weight.vocabulary])]
     if c.output_bias:
         bias = weights[BIAS][0].float() if BIAS in weights else torch.zeros(len(rows[-1]))
         bias = bias[list(rows[-1])]

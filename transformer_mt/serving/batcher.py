@@ -21,7 +21,7 @@ Protect = Sequence[str | None] | None
 
 
 @dataclass(frozen=True)
-class Wishes:
+class RequestOptions:
     """What a request asks of all its translations."""
 
     protect_usual: bool | None = None
@@ -30,7 +30,7 @@ class Wishes:
     """Terms in addition to those of the server's glossary."""
 
 
-NO_WISHES = Wishes()
+NO_REQUEST_OPTIONS = RequestOptions()
 
 
 class QueueFullError(Exception):
@@ -73,7 +73,7 @@ class Batcher:
         *,
         align: bool = False,
         protect: Protect = None,
-        wishes: Wishes = NO_WISHES,
+        request_options: RequestOptions = NO_REQUEST_OPTIONS,
     ) -> list[Translation]:
         """One Translation per line; what else is given is as in Options. QueueFullError if too many wait; a
         cancelled call leaves the queue.
@@ -84,14 +84,14 @@ class Batcher:
             raise QueueFullError
         engine = QueuedEngine(self._queue)
         translator = self.translator.with_engine(engine)
-        if wishes.protect_usual is not None:
-            translator = translator.with_settings(protect_usual=wishes.protect_usual)
+        if request_options.protect_usual is not None:
+            translator = translator.with_settings(protect_usual=request_options.protect_usual)
 
         def work() -> list[Translation]:
             own = translator
-            if wishes.terms:
+            if request_options.terms:
                 languages, behind = (own.source_lang, own.target_lang), own.resources.glossary
-                own = own.with_resources(glossary=Glossary(wishes.terms, languages, behind=behind))
+                own = own.with_resources(glossary=Glossary(request_options.terms, languages, behind=behind))
             return own.translate(lines, n_best, align=align, protect=protect)
 
         self.lines += len(lines)

@@ -10,18 +10,21 @@ from transformer_mt.documents.markup.marked_text import MarkedText, Piece
 from transformer_mt.documents.read import Document
 from transformer_mt.documents.translate import all_texts, key_of, pattern_of, write
 from transformer_mt.errors import InputError
-from transformer_mt.serving.batcher import NO_WISHES, Batcher, QueueFullError, Wishes
+from transformer_mt.serving.batcher import NO_REQUEST_OPTIONS, Batcher, QueueFullError, RequestOptions
 from transformer_mt.translation.result import Candidate, Translation
 
 
 async def translate_texts(
-    batcher: Batcher, texts: Sequence[str], alternatives: int, wishes: Wishes = NO_WISHES
+    batcher: Batcher,
+    texts: Sequence[str],
+    alternatives: int,
+    request_options: RequestOptions = NO_REQUEST_OPTIONS,
 ) -> list[list[str]]:
     """For each text its translation and up to `alternatives` others; each line is translated by itself."""
     lines = [_lines(text) for text in texts]
     every = [line for own in lines for line in own]
     n_best = _n_best(batcher, alternatives)
-    results = iter(await batcher.translate(every, n_best, wishes=wishes))
+    results = iter(await batcher.translate(every, n_best, request_options=request_options))
     of_texts = [_by_rank(list(islice(results, len(own)))) for own in lines]
     return [
         ["\n".join(candidate.translation for candidate in of_rank) for of_rank in ranks] for ranks in of_texts
@@ -32,7 +35,7 @@ async def translate_html(
     batcher: Batcher,
     text: str,
     alternatives: int,
-    wishes: Wishes = NO_WISHES,
+    request_options: RequestOptions = NO_REQUEST_OPTIONS,
     attributes: bool = True,
     source_lang: str | None = None,
 ) -> list[str]:
@@ -49,7 +52,7 @@ async def translate_html(
     patterns = [pattern_of(part) for part in texts]
     n_best = _n_best(batcher, alternatives)
     results = await batcher.translate(
-        [part.text for part in texts], n_best, align=True, protect=patterns, wishes=wishes
+        [part.text for part in texts], n_best, align=True, protect=patterns, request_options=request_options
     )
     return await asyncio.to_thread(_written, pieces, results)
 
@@ -65,7 +68,7 @@ Progress = Callable[[int, int], None]
 async def translate_document(
     batcher: Batcher,
     document: Document,
-    wishes: Wishes = NO_WISHES,
+    request_options: RequestOptions = NO_REQUEST_OPTIONS,
     progress: Progress = lambda done, of: None,
 ) -> bytes:
     """The translation of a file. A text that occurs again is translated once."""
@@ -83,7 +86,7 @@ async def translate_document(
             try:
                 results += await batcher.translate(
                     [text.text for text in part], align=True, protect=[pattern_of(text) for text in part],
-                    wishes=wishes,
+                    request_options=request_options,
                 )  # fmt: skip
                 break
             except QueueFullError:  # a file waits: what is done of it would be lost
@@ -116,12 +119,12 @@ def without_markup(text: str) -> str:
 
 
 async def line_details(
-    batcher: Batcher, text: str, alternatives: int, wishes: Wishes = NO_WISHES
+    batcher: Batcher, text: str, alternatives: int, request_options: RequestOptions = NO_REQUEST_OPTIONS
 ) -> list[dict[str, Any]]:
     """The facts about the translation of each line. Positions count characters (Unicode code points)."""
     n_best = _n_best(batcher, alternatives)
     lines = _lines(text)
-    results = await batcher.translate(lines, n_best, align=True, wishes=wishes)
+    results = await batcher.translate(lines, n_best, align=True, request_options=request_options)
     # In a thread: the attention of long lines takes longer than other requests should wait.
     return await asyncio.to_thread(lambda: list(map(_line_details, results)))
 

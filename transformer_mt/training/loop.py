@@ -11,7 +11,7 @@ import torch
 from transformer_mt.config import Config
 from transformer_mt.config.packing import why_padded
 from transformer_mt.device import choose_device, is_compiler_error, is_out_of_memory, use_device
-from transformer_mt.errors import InputError, WorkError, advice_on
+from transformer_mt.errors import InputError, Interrupted, WorkError, advice_on
 from transformer_mt.evaluation.metrics import tokenised_note
 from transformer_mt.memory import peak_memory
 from transformer_mt.messages import say
@@ -29,14 +29,6 @@ from transformer_mt.training.update.schedule import learning_rate
 
 # Maximum number of updates whose results may still be unread on the device.
 _READ_EVERY = 20
-
-
-class Interrupted(Exception):
-    """Training was stopped by a signal, and everything is saved."""
-
-    def __init__(self, message: str, signal_number: int) -> None:
-        super().__init__(message)
-        self.signal_number = signal_number
 
 
 def train(
@@ -111,13 +103,13 @@ def _train(run: Run) -> None:
                 _validate(run)
             if _due(run, config.train.save_every):
                 run.save()
-            wishes = run.ranks.gather([int(interrupts.received or 0), _must_save(run, interrupts)])
-            if any(must_save for _, must_save in wishes):
+            asked_by_ranks = run.ranks.gather([int(interrupts.received or 0), _must_save(run, interrupts)])
+            if any(must_save for _, must_save in asked_by_ranks):
                 interrupts.save_requested = False
                 _collect_results(run)
                 run.save()
                 say(f"saved at update {run.progress.step:,}")
-            if received := max(signal for signal, _ in wishes):
+            if received := max(signal for signal, _ in asked_by_ranks):
                 _collect_results(run)
                 run.save()
                 run.metrics_log.close_bar()

@@ -85,7 +85,6 @@ def validate(
     kept = config.decode.model_dump(include=same)
     greedy = DecodeConfig.model_validate({"beam": 1, **kept})
     translator = Translator.of_config(model, data.tokenizer, config, greedy)
-    metrics: list[Metric] = []
     found: list[SetScores] = []
     samples: list[list[tuple[str, str, str]]] = []
     for valid in data.valid:
@@ -114,7 +113,7 @@ def validate(
     deciding = found[named[0]] if named else mean_of([one for one in found if one.scores] or found)
     if config.train.monitor == "loss" and not named:  # which all sets have
         deciding = replace(deciding, loss=mean(one.loss for one in found))
-    score = _monitored(deciding, config.train.monitor, metrics)
+    score = _monitored(deciding, config)
     shown = samples[named[0]] if named else next(filter(None, samples), [])
     return Validation(deciding, found, score, shown)
 
@@ -162,10 +161,14 @@ def validation_metrics(config: Config) -> list[str]:
     return list(dict.fromkeys([*monitored, *others])) or ["TER"]
 
 
-def _monitored(result: SetScores, monitor: str, metrics: Sequence[Metric]) -> float:
+def _monitored(result: SetScores, config: Config) -> float:
+    """The monitored score, negative where less is better."""
+    monitor = config.train.monitor
     if monitor == "loss":
         return -result.loss
-    return result.scores[0].value if metrics[0].higher_is_better else -result.scores[0].value
+    value = next(score.value for score in result.scores if score.name == monitor)
+    (metric,) = build_metrics(config.evaluate, config.data.target_lang, [monitor])
+    return value if metric.higher_is_better else -value
 
 
 def mean_of(sets: Sequence[SetScores]) -> SetScores:

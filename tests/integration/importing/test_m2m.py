@@ -48,7 +48,7 @@ def test_an_imported_model_computes_the_same_logits_from_the_same_text(public, t
     data = run.config().data
     ours, tokenizer = load_model(run, run.config())
     theirs, their_tokenizer = of_transformers(public)
-    there = tokenizer.numberings[0].places()
+    there = tokenizer.numberings[0].foreign_ids()
     before, begin = (tokenizer.control_id(f">>{code}<<") for code in data.languages)
     for src_text, tgt_text in [*zip(*toy_lines(8)), ("Ünknöwn 猫 dog", "Ein Hund, 猫.")]:
         src = [before, *tokenizer.encode_src([src_text])[0], EOS]

@@ -56,7 +56,7 @@ def test_an_imported_model_computes_the_same_logits_from_the_same_text(public, t
     run = import_model(folder, tmp_path / "run", NAME)
     ours, tokenizer = load_model(run, run.config())
     theirs, their_tokenizer = of_transformers(folder)
-    ids_there = [numbering.places() for numbering in tokenizer.numberings]
+    ids_there = [numbering.foreign_ids() for numbering in tokenizer.numberings]
     written = [i for i in range(len(ids_there[-1])) if i not in (PAD, BOS)]
     unknown = "Ünknöwn 猫 dog"
     for src_text, tgt_text in [*zip(*toy_lines(8)), (unknown, "Ein Hund, 猫.")]:

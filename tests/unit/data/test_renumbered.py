@@ -23,5 +23,5 @@ def test_what_nothing_knows_is_unknown_and_specials_have_their_ids():
     found = tokenizer("a")
     assert found.encode_src(["犬"])[0][-1] == UNK
     assert found.all_pieces_src[:4] == ["<pad>", "<unk>", "<s>", "</s>"]
-    assert found.numberings[0].places()[EOS] == 0
-    assert [found.numberings[0].order[i] for i in found.numberings[0].places()[4:]] == [4, 5, 6, 7]
+    assert found.numberings[0].foreign_ids()[EOS] == 0
+    assert [found.numberings[0].order[i] for i in found.numberings[0].foreign_ids()[4:]] == [4, 5, 6, 7]

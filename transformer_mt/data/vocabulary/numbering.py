@@ -49,8 +49,8 @@ class Numbering:
         size = len(self.pieces) - len(_SPECIAL) + len(special)
         return [special[i] if i in special else next(others) for i in range(size)]
 
-    def places(self) -> list[int]:
-        """For each of our ids, the id there."""
+    def foreign_ids(self) -> list[int]:
+        """For each of our ids the one in the other vocabulary."""
         there = {ours: i for i, ours in enumerate(self.order)}
         return [self.special[_SPECIAL[i]] if i < len(_SPECIAL) else there[i] for i in range(len(self.pieces))]
 

@@ -150,7 +150,7 @@ class FileRoutes:
             batchers = [await used.enter_async_context(model.loaded()) for model in chain.models]
             for step, batcher in enumerate(batchers):
                 document = await read(content, source) if step else document
-                content = await translate_document(batcher, document, asked.wishes, progress)
+                content = await translate_document(batcher, document, asked.request_options, progress)
         kept = await asyncio.to_thread(self._files.add, content, name, asked.target)
         found = {"translatedFileUrl": str(request.url_for("download_file", name=quote(kept)))}
         return {**found, "pivotLanguage": chain.pivot} if chain.pivot else found

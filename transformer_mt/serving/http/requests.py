@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
-from transformer_mt.serving.batcher import Wishes
+from transformer_mt.serving.batcher import RequestOptions
 from transformer_mt.serving.http.limits import Limits
 from transformer_mt.terms.glossary import Term
 
@@ -81,8 +81,8 @@ class TranslateBody(_Body):
         return [self.q] if isinstance(self.q, str) else self.q
 
     @property
-    def wishes(self) -> Wishes:
-        return Wishes(self.protect, _terms(self.glossary))
+    def request_options(self) -> RequestOptions:
+        return RequestOptions(self.protect, _terms(self.glossary))
 
 
 class DetectBody(_Body):
@@ -118,8 +118,8 @@ class FileBody(_Body):
     glossary: Glossary = {}
 
     @property
-    def wishes(self) -> Wishes:
-        return Wishes(None, _terms(self.glossary))
+    def request_options(self) -> RequestOptions:
+        return RequestOptions(None, _terms(self.glossary))
 
 
 class SuggestBody(_Body):

@@ -89,7 +89,7 @@ class TextRoutes:
                 ((whole, _),) = await _texts([chain], asked.model_copy(update={"q": text, "alternatives": 0}))
                 return plain_details(text, whole)
             async with chain.models[0].loaded() as batcher:
-                return await line_details(batcher, text, asked.alternatives, asked.wishes)
+                return await line_details(batcher, text, asked.alternatives, asked.request_options)
 
         found = await until_disconnect(request, or_http_error(lines()), self._seconds)
         return await asyncio.to_thread(answer, {**content, "lines": found})
@@ -125,7 +125,7 @@ async def _page(chain: Chain, text: str, asked: TranslateBody) -> tuple[str, lis
         async with model.loaded() as batcher:
             source = source or batcher.translator.source_lang
             text, *others = await translate_html(
-                batcher, text, alternatives, asked.wishes, asked.attributes, source
+                batcher, text, alternatives, asked.request_options, asked.attributes, source
             )
     return text, others
 
@@ -139,7 +139,7 @@ async def _texts(chains: Sequence[Chain], asked: TranslateBody) -> list[tuple[st
             alternatives = asked.alternatives if step == len(chain.models) else 0
             texts = [results[i][0] for i in mine]
             async with model.loaded() as batcher:
-                found = await translate_texts(batcher, texts, alternatives, asked.wishes)
+                found = await translate_texts(batcher, texts, alternatives, asked.request_options)
             for i, (best, *others) in zip(mine, found):
                 results[i] = best, others
     return results

@@ -155,7 +155,7 @@ class CTranslate2Engine:
         self.tgt_ids = {piece: i for i, piece in enumerate(self.tgt_pieces)}
         self._never = (PAD, UNK, BOS, *tokenizer.never_written)
         if target_pieces is not None:
-            there = tokenizer.numberings[-1].places()
+            there = tokenizer.numberings[-1].foreign_ids()
             self._never = tuple(i for i in self._never if there[i] < target_pieces)
         self._library_model: Any = None
         self._workers = 0
