@@ -12,7 +12,7 @@ export TEXT ?=
 ifneq ($(filter %.yaml %.yml,$(MAKECMDGOALS)),)
 $(error a config must be given as CONFIG=$(firstword $(filter %.yaml %.yml,$(MAKECMDGOALS))): make train CONFIG=...)
 endif
-.PHONY: help setup demo train reproduce translate evaluate test test-all gpu-check reference docs package lint format clean
+.PHONY: help setup demo train reproduce translate evaluate test test-long test-all gpu-check reference docs package lint format clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -56,6 +56,9 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadfile
 # PACKAGE=search runs the tests of one package.
 test: setup ## run the test suite, or with PACKAGE=name the tests of a package
 	$(PYTEST) $(if $(PACKAGE),$(wildcard tests/unit/$(PACKAGE) tests/integration/$(PACKAGE)))
+
+test-long: setup ## run the long tests that a commit must pass, too
+	$(PYTEST) -m long
 
 test-all: setup ## run the slow tests too
 	$(PYTEST) -m 'not gpu'

@@ -150,6 +150,7 @@ def test_ranks_share_the_encoding_of_a_corpus(folder, one):
     assert_same_training(one, folder / "encoded")
 
 
+@pytest.mark.long
 def test_ranks_go_on_after_a_validation_longer_than_any_sentence_before(folder):
     """In which the table of sinusoids grew, on one rank."""
     (folder / "long.tsv").write_text(
@@ -278,6 +279,7 @@ def say_how_many_matrices(say_when: int) -> None:
     Updater.update = saying
 
 
+@pytest.mark.long
 def test_ranks_that_share_muons_work_make_the_same_steps(folder):
     """Bit for bit: the same matrices, each made by one rank instead of by both."""
     words = ["train.optimizer=muon", "train.warmup=0", "train.max_updates=4", "train.average_checkpoints=1"]
@@ -313,6 +315,7 @@ def say_the_precision_of_weights() -> None:
     transformer.FeedForward.forward = saying
 
 
+@pytest.mark.long
 def test_layers_sent_in_bfloat16_train_as_those_sent_in_float32(folder):
     """Bit for bit where products are bfloat16 anyway; the weights that are kept are float32."""
     words = [

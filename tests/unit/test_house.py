@@ -121,8 +121,8 @@ ALLOWED = {
     "cli": {
         "", "cli.options", "cli.translating", "config", "corpora", "data.preparation", "documents",
         "evaluation", "experiments", "export", "importing", "inspection", "language_models", "new_config",
-        "runs", "serving", "serving.http", "settings", "text", "training", "training.parallel",
-        "training.planning", "training.reporting", "translation",
+        "runs", "serving", "serving.http", "settings", "text", "training.parallel", "training.planning",
+        "training.reporting", "translation",
     },
     "data.changes": {"config", "data.batches", "data.vocabulary", "settings", "terms", "text"},
 }  # fmt: skip

@@ -79,6 +79,7 @@ def test_the_yaml_and_the_other_commands(checkout):
     assert result.returncode == 0 and "max_updates" in result.stdout
 
 
+@pytest.mark.long
 def test_the_commands_for_ones_own_files(checkout):
     pairs = list(toy.generate("train", 1400))
     for name, side in (("all.en", 0), ("all.de", 1)):

@@ -32,6 +32,7 @@ def folder(tmp_path):
     return tmp_path
 
 
+@pytest.mark.long
 def test_the_tutorial(folder, tiny_run):
     for name, verb in (("transformer-mt", ""), ("translate", "translate")):
         script = folder / "bin" / name

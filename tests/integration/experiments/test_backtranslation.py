@@ -322,6 +322,7 @@ def test_a_chain_takes_a_trained_backward_model(chain, tiny_run, tmp_path):
     assert not (tmp_path / "chain" / "backward").exists()
 
 
+@pytest.mark.long
 def test_models_of_both_directions_translate_the_pairs_themselves(chain, tmp_path):
     """Each is trained once, and the forward model learns from all that they wrote."""
     values = yaml.safe_load(chain.read_text())

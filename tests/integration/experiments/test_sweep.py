@@ -6,11 +6,13 @@ import subprocess
 import sys
 import time
 
+import pytest
 import yaml
 
 from tests.conftest import ROOT, TINY
 
 
+@pytest.mark.long
 def test_a_sweep_goes_on_where_ctrl_c_stopped_it(tmp_path, cli):
     (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(TINY), encoding="utf-8")
     sweep = {
@@ -55,6 +57,7 @@ def test_a_sweep_goes_on_where_ctrl_c_stopped_it(tmp_path, cli):
     assert again.out == result.out and again.err == ""  # nothing was left to do
 
 
+@pytest.mark.long
 def test_models_of_plain_text_are_compared_by_their_perplexity(tmp_path, cli):
     text = {"language": "en", "objective": "masked_lm"}
     data = {

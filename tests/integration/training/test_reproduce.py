@@ -36,6 +36,7 @@ def reproduce(folder, *words):
     )
 
 
+@pytest.mark.long
 def test_a_receipt_is_written_compared_and_missed(write_config, tmp_path):
     path = write_config(train={"max_updates": 12})
     first = reproduce(tmp_path, path.name)

@@ -367,6 +367,7 @@ def test_lines_that_are_too_long_are_not_measured(write_config):
         assert all(len(batch.src) >= 1 and batch.src.shape[1] <= 64 for batch in shapes)
 
 
+@pytest.mark.long
 def test_with_few_pairs_a_config_for_denoising_their_text_is_written(said):
     Path("a.tsv").write_text(tsv(EN, DE), encoding="utf-8")
     Path("b.tmx").write_text(tmx(), encoding="utf-8")
