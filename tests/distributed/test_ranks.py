@@ -104,14 +104,19 @@ def measured(folder):
 
 def assert_same_training(left: Path, right: Path):
     """Weights, moments, counters and losses. Sums in another order change single numbers of Adam's moments,
-    and with them weights whose gradient is all rounding: whole tensors are compared, by their norm.
+    and with them weights whose gradient is all rounding: whole tensors are compared, by their norm. The
+    softmax does not see the bias of the keys, so its whole gradient is rounding: it must only stay small.
     """
     for name in ("step-00000018", "step-00000024"):
         a, b = load(left / "checkpoints" / name), load(right / "checkpoints" / name)
         for group in ("model", "optimizer"):
             assert a.tensors[group].keys() == b.tensors[group].keys()
             for key, tensor in a.tensors[group].items():
-                distance = (tensor.double() - b.tensors[group][key].double()).norm()
+                other = b.tensors[group][key].double()
+                if "key.bias" in key and tensor.ndim:
+                    assert max(tensor.double().norm(), other.norm()) < 1e-5, (group, key)
+                    continue
+                distance = (tensor.double() - other).norm()
                 assert distance <= 2e-3 * tensor.double().norm() + 1e-12, (group, key)
         assert a.state["batches"] == b.state["batches"]
         assert a.state["progress"]["tokens"] == b.state["progress"]["tokens"]
