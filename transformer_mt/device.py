@@ -181,3 +181,8 @@ def is_compiler_error(error: BaseException) -> bool:
     if isinstance(error, subprocess.CalledProcessError) or "Failed to find C compiler" in str(error):
         return True
     return any(kind.__name__ == "TorchDynamoException" for kind in type(error).__mro__)
+
+
+def is_asynchronous(device: torch.device) -> bool:
+    """Whether the device still computes when a call returns, until a result is read."""
+    return device.type != "cpu"

@@ -77,7 +77,9 @@ ALLOWED = {
     "training.update": {
         "config", "data.batches", "model", "model.kernels", "model.variants", "training.parallel",
     },
-    "training.reporting": {"config", "data.cleaning", "evaluation", "runs"},
+    "training.reporting": {
+        "config", "data.cleaning", "evaluation", "runs", "training.state", "training.update",
+    },
     "training.state": {
         "config", "corpora", "data.batches", "data.preparation", "data.vocabulary", "model", "model.build",
         "runs", "settings", "text", "training.parallel", "training.reporting", "training.update",

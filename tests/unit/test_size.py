@@ -1,12 +1,16 @@
 """The size of the product is a decision: raising a number here needs its reason in the commit."""
 
+import ast
+import re
+
 from tests.conftest import ROOT
 from transformer_mt.cli import build_parser
 from transformer_mt.cli.options.arguments import subcommands
 from transformer_mt.config import Config
 from transformer_mt.config.keys import CORPORA, keys
 
-MOST_LINES, MOST_KEYS, MOST_OPTIONS = 43_500, 145, 15
+MOST_LINES, MOST_KEYS, MOST_OPTIONS = 43_300, 145, 15
+MOST_TO_READ, LONGEST_FUNCTION = 1_500, 40
 
 
 def test_the_package_stays_one_that_a_person_can_take_over():
@@ -24,3 +28,16 @@ def test_the_help_shows_few_options():
     for name in ("translate", "evaluate", "serve"):
         shown = subcommands(build_parser())[name].shown
         assert sum(map(len, shown.values())) <= MOST_OPTIONS, name
+
+
+def test_the_reading_path_is_short():
+    """The files that architecture.md lists for a student."""
+    page = (ROOT / "docs/explanation/architecture.md").read_text(encoding="utf-8")
+    section = page.partition("## Reading the Transformer")[2].partition("\n## ")[0]
+    files = [ROOT / "transformer_mt" / name for name in re.findall(r"`([a-z_/]+\.py)`", section)]
+    texts = [file.read_text(encoding="utf-8") for file in files]
+    assert len(files) >= 10 and sum(len(text.splitlines()) for text in texts) <= MOST_TO_READ
+    for text in texts:
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef):
+                assert (node.end_lineno or 0) - node.lineno < LONGEST_FUNCTION, node.name

@@ -15,6 +15,7 @@ from torch import Tensor
 from transformer_mt.search.back_pointers import BackPointers
 from transformer_mt.search.hypothesis import Hypothesis, LengthPenalty, NotFiniteError
 from transformer_mt.search.rules import Rule
+from transformer_mt.search.top_k import top_k
 
 
 class Selectable(Protocol):
@@ -40,21 +41,6 @@ class SpecialIds:
 # Finished sentences are removed when they are at least this share of the batch: removal copies the state of
 # the remaining ones.
 _COMPACT_SHARE = 1 / 32
-
-
-def prompted(
-    step: Step[State], state: State, prompts: Sequence[Sequence[int]], bos: int, device: torch.device
-) -> tuple[State, Tensor | None]:
-    """The state that has seen BOS and all but the last token of each sentence's prompt, and (B,) that token;
-    None where there are no prompts.
-    """
-    if not prompts[0]:
-        return state, None
-    given = torch.tensor(prompts, device=device)  # (B, P)
-    seen = torch.cat([torch.full_like(given[:, :1], bos), given], dim=1)
-    for tokens in seen[:, :-1].unbind(1):
-        _, state = step(tokens, state)
-    return state, seen[:, -1]
 
 
 class Selection(Protocol):
@@ -159,111 +145,131 @@ def beam_search(
     with `stop_early` or a beam of 1, when it has `beam` finished ones. `first` (B,) are the tokens before the
     first of each translation, if they are not BOS. `selection` is BestFirst unless another one is given.
     """
-    device, beam, penalty, rules = settings.device, settings.beam, settings.penalty, settings.rules
-    longest, shortest = max(max_lengths, default=0), min(max_lengths, default=0)
-    on_gpu = device is not None and device.type == "cuda"
-    selection = selection or BestFirst(beam, ids.eos, on_gpu, settings.stop_early)
-    limits = torch.tensor(max_lengths, device=device)
-    never = torch.tensor(ids.never, dtype=torch.int64, device=device)
-    # (B,): which sentence each row of the batch is
-    sentences = torch.arange(len(max_lengths), device=device)
-    done = torch.zeros_like(sentences, dtype=torch.bool)
-    is_broken = torch.zeros((), dtype=torch.bool, device=device)
-    tokens = torch.full_like(sentences, ids.bos) if first is None else first
-    # (B, W): ranked log-probability of each hypothesis so far
-    totals = torch.zeros(len(max_lengths), 1, device=device)
-    log_probs = totals  # (B, W): the model's, the same tensor where nothing changes the ranking
-    back_pointers = BackPointers(longest, len(max_lengths), beam, device)
-    has_history = bool(rules) or selection.needs_history
-    # (B, W, L), for the rules and the selection to see
-    history = tokens.new_empty(len(max_lengths), 1, longest if has_history else 0)
-    for length in range(1, longest + 1):
-        B, W = totals.shape
-        # 1. The model's log-probability of each next token, and the one that ranks it.
-        logits, state = step(tokens, state)
-        model_log_probs = F.log_softmax(logits.float(), dim=-1)  # (N, V)
-        V = model_log_probs.size(-1)
-        is_broken |= model_log_probs[:, 0].isnan().any()  # log-softmax of one NaN is NaN everywhere
-        model_log_probs.index_fill_(1, never, -torch.inf)  # first: some rules rank the tokens
-        so_far, ranking = history[:, :, : length - 1], model_log_probs
-        if has_history:
-            ranking = model_log_probs.clone()
-            for rule in rules:
-                rule(so_far.flatten(0, 1), ranking, sentences.repeat_interleave(W))
-            selection.restrict(so_far, ranking)
-        scores = ranking.view(B, W, V)
-        at_limit = limits <= length
-        if length >= shortest:  # at its limit a hypothesis must end
-            limited = scores.masked_fill(at_limit[:, None, None], -torch.inf)
-            limited[:, :, ids.eos] = scores[:, :, ids.eos]
-            scores = limited
-        scores += totals[:, :, None]
-
-        # 2. What is kept: those that end, and those that go on.
-        choice = selection.choose(scores, so_far)
-        parent, token, totals = choice.parent, choice.token, choice.scores
-        ends, end_parent, of_end = choice.end_scores, choice.end_parent, choice.end_scores
-        if has_history:
-            of_token = model_log_probs.view(B, W * V)
-            of_end = log_probs.gather(1, end_parent) + of_token.gather(1, end_parent * V + ids.eos)
-            log_probs = log_probs.gather(1, parent) + of_token.gather(1, parent * V + token)
-        else:
-            log_probs = totals
-        ended = (ends > -torch.inf) & ~done[:, None]
-        back_pointers.finish(sentences, ended, ends / penalty(length), of_end, length, end_parent)
-        back_pointers.extend(sentences, length, parent, token)
-
-        # 3. A sentence goes on while one of its hypotheses may become the best.
-        enough = back_pointers.count[sentences] >= beam
-        if selection.waits:
-            enough &= totals.amax(dim=1) / penalty(length) <= back_pointers.best[sentences]
-        done = done | at_limit | enough
-
-        # 4. Finished sentences leave.
-        rows = parent + W * torch.arange(B, device=device)[:, None]  # (B, beam) rows of the state
-        if has_history:
-            history = history.flatten(0, 1)[rows]
-            history[:, :, length - 1] = token
-        if length % settings.check_every == 0:
-            stay = (~done).nonzero()[:, 0]
-            if not len(stay):
-                break
-            if len(stay) <= B * (1 - _COMPACT_SHARE):
-                sentences, limits, done, rows = sentences[stay], limits[stay], done[stay], rows[stay]
-                totals, log_probs, token, history = totals[stay], log_probs[stay], token[stay], history[stay]
-                selection.keep(stay)
+    on_gpu = settings.device is not None and settings.device.type == "cuda"
+    selection = selection or BestFirst(settings.beam, ids.eos, on_gpu, settings.stop_early)
+    beam = _Beam(max_lengths, ids, settings, selection, first)
+    for length in range(1, max(max_lengths, default=0) + 1):
+        logits, state = step(beam.tokens, state)
+        rows = beam.extend(length, logits)
+        if rows is None:
+            break
         state = state.select(rows)  # type: ignore[assignment]
-        tokens = token.flatten()
-    found = back_pointers.hypotheses(ids.eos, settings.most)
-    if not all(found) and is_broken:
-        raise NotFiniteError
-    return found
+    return beam.hypotheses()
 
 
-# Columns of a block, whose maximum is compared with those of the other blocks first.
-_BLOCK = 64
-
-
-def top_k(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The k largest values of each row, best first, and their indices; padded with -inf if a row has fewer.
-
-    The k largest lie in the k blocks with the highest maxima. Finding these blocks first takes a third of the
-    time of `topk`.
+class _Beam:
+    """The hypotheses of all sentences that are still searched. `length` is their number of tokens after the
+    step.
     """
-    B, M = values.shape
-    if k == 1:
-        return values.max(dim=1, keepdim=True)
-    if 2 * k * _BLOCK > M:
-        best, index = values.topk(min(k, M), dim=1)
-        missing = k - best.size(1)
-        return F.pad(best, (0, missing), value=-torch.inf), F.pad(index, (0, missing))
-    whole = M - M % _BLOCK
-    head, tail = values[:, :whole].view(B, -1, _BLOCK), values[:, whole:]
-    blocks = head.amax(dim=2).topk(k, dim=1).indices[:, :, None]  # (B, k, 1)
-    inside = torch.arange(_BLOCK, device=values.device)
-    few = torch.cat([head.gather(1, blocks.expand(-1, -1, _BLOCK)).flatten(1), tail], dim=1)
-    columns = torch.cat(
-        [(blocks * _BLOCK + inside).flatten(1), torch.arange(whole, M, device=values.device).expand(B, -1)], 1
-    )
-    best, index = few.topk(k, dim=1)
-    return best, columns.gather(1, index)
+
+    def __init__(
+        self,
+        max_lengths: Sequence[int],
+        ids: SpecialIds,
+        settings: BeamSettings,
+        selection: Selection,
+        first: Tensor | None,
+    ) -> None:
+        device, count, longest = settings.device, len(max_lengths), max(max_lengths, default=0)
+        self._ids, self._settings, self._selection = ids, settings, selection
+        self._limits, self._shortest = torch.tensor(max_lengths, device=device), min(max_lengths, default=0)
+        self._never = torch.tensor(ids.never, dtype=torch.int64, device=device)
+        # (B,): which sentence each row of the batch is, and whether it is done
+        self._sentences = torch.arange(count, device=device)
+        self._done = torch.zeros_like(self._sentences, dtype=torch.bool)
+        self._is_broken = torch.zeros((), dtype=torch.bool, device=device)
+        # (N,): the last token of each hypothesis
+        self.tokens = torch.full_like(self._sentences, ids.bos) if first is None else first
+        # (B, W): ranked log-probability of each hypothesis so far
+        self._totals = torch.zeros(count, 1, device=device)
+        # (B, W): the model's, the same tensor where nothing changes the ranking
+        self._log_probs = self._totals
+        self._back_pointers = BackPointers(longest, count, settings.beam, device)
+        self._has_history = bool(settings.rules) or selection.needs_history
+        # (B, W, L), for the rules and the selection to see
+        self._history = self.tokens.new_empty(count, 1, longest if self._has_history else 0)
+
+    def extend(self, length: int, logits: Tensor) -> Tensor | None:
+        """From the logits (N, V) of the next tokens: the rows of the state that go on; None where all
+        sentences are done.
+        """
+        at_limit = self._limits <= length
+        log_probs, ranking = self._next_log_probs(length, logits)
+        scores = self._scores(length, ranking, at_limit)
+        choice = self._selection.choose(scores, self._history[:, :, : length - 1])
+        rows = choice.parent + scores.size(1) * torch.arange(len(scores), device=scores.device)[:, None]
+        self._keep(length, choice, log_probs)
+        # A sentence goes on while one of its hypotheses may become the best.
+        enough = self._back_pointers.count[self._sentences] >= self._settings.beam
+        if self._selection.waits:
+            best = self._back_pointers.best[self._sentences]
+            enough &= self._totals.amax(dim=1) / self._settings.penalty(length) <= best
+        self._done = self._done | at_limit | enough
+        if self._has_history:
+            self._history = self._history.flatten(0, 1)[rows]
+            self._history[:, :, length - 1] = choice.token
+        return self._unfinished(length, rows, choice.token)
+
+    def _next_log_probs(self, length: int, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """(N, V): the model's log-probability of each next token, and the one that ranks it."""
+        log_probs = F.log_softmax(logits.float(), dim=-1)
+        self._is_broken |= log_probs[:, 0].isnan().any()  # log-softmax of one NaN is NaN everywhere
+        log_probs.index_fill_(1, self._never, -torch.inf)  # first: some rules rank the tokens
+        if not self._has_history:
+            return log_probs, log_probs
+        ranking, so_far = log_probs.clone(), self._history[:, :, : length - 1]
+        for rule in self._settings.rules:
+            rule(so_far.flatten(0, 1), ranking, self._sentences.repeat_interleave(so_far.size(1)))
+        self._selection.restrict(so_far, ranking)
+        return log_probs, ranking
+
+    def _scores(self, length: int, ranking: Tensor, at_limit: Tensor) -> Tensor:
+        """(B, W, V) of all continuations. At its limit a hypothesis must end."""
+        scores, eos = ranking.view(*self._totals.shape, -1), self._ids.eos
+        if length >= self._shortest:
+            limited = scores.masked_fill(at_limit[:, None, None], -torch.inf)
+            limited[:, :, eos] = scores[:, :, eos]
+            scores = limited
+        scores += self._totals[:, :, None]
+        return scores
+
+    def _keep(self, length: int, choice: Choice, log_probs: Tensor) -> None:
+        """Note the hypotheses that end, and replace the others by those that go on."""
+        (B, W), V = self._totals.shape, log_probs.size(-1)
+        of_end, self._totals = choice.end_scores, choice.scores
+        if self._has_history:
+            of_token, before = log_probs.view(B, W * V), self._log_probs
+            end = choice.end_parent * V + self._ids.eos
+            of_end = before.gather(1, choice.end_parent) + of_token.gather(1, end)
+            token = choice.parent * V + choice.token
+            self._log_probs = before.gather(1, choice.parent) + of_token.gather(1, token)
+        else:
+            self._log_probs = self._totals
+        ended = (choice.end_scores > -torch.inf) & ~self._done[:, None]
+        scores = choice.end_scores / self._settings.penalty(length)
+        self._back_pointers.finish(self._sentences, ended, scores, of_end, length, choice.end_parent)
+        self._back_pointers.extend(self._sentences, length, choice.parent, choice.token)
+
+    def _unfinished(self, length: int, rows: Tensor, token: Tensor) -> Tensor | None:
+        """The rows (B, beam) of the state without those of finished sentences, which leave; None where there
+        are no others.
+        """
+        if length % self._settings.check_every == 0:
+            stay = (~self._done).nonzero()[:, 0]
+            if not len(stay):
+                return None
+            if len(stay) <= len(rows) * (1 - _COMPACT_SHARE):
+                rows, token = rows[stay], token[stay]
+                self._sentences, self._limits = self._sentences[stay], self._limits[stay]
+                self._done, self._history = self._done[stay], self._history[stay]
+                self._totals, self._log_probs = self._totals[stay], self._log_probs[stay]
+                self._selection.keep(stay)
+        self.tokens = token.flatten()
+        return rows
+
+    def hypotheses(self) -> list[list[Hypothesis]]:
+        """Those of each sentence that ended, best first."""
+        ended = self._back_pointers.hypotheses(self._ids.eos, self._settings.most)
+        if not all(ended) and self._is_broken:
+            raise NotFiniteError
+        return ended

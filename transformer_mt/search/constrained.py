@@ -11,7 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from transformer_mt.search.beam import Choice, top_k
+from transformer_mt.search.beam import Choice
+from transformer_mt.search.top_k import top_k
 
 
 class Allotted:

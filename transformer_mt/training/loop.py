@@ -4,26 +4,20 @@ import math
 import time
 from contextlib import closing
 from pathlib import Path
-from subprocess import CalledProcessError
-
-import torch
 
 from transformer_mt.config import Config
-from transformer_mt.config.packing import why_padded
-from transformer_mt.device import choose_device, is_compiler_error, is_out_of_memory, use_device
-from transformer_mt.errors import InputError, Interrupted, WorkError, advice_on
-from transformer_mt.evaluation.metrics import tokenised_note
-from transformer_mt.memory import peak_memory
+from transformer_mt.device import choose_device, is_asynchronous, use_device
+from transformer_mt.errors import InputError, Interrupted, WorkError
 from transformer_mt.messages import say
-from transformer_mt.progress_bar import duration
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.training.interrupts import Interrupts
 from transformer_mt.training.model_selection import finish, publish, validate_and_publish
-from transformer_mt.training.parallel.distributed import Ranks, refuse_lost_rank
-from transformer_mt.training.reporting.environment import environment
+from transformer_mt.training.parallel.distributed import Ranks
+from transformer_mt.training.plain_errors import plain_errors
+from transformer_mt.training.reporting import announcements
 from transformer_mt.training.setup import open_run
 from transformer_mt.training.state.parent import FindParent, run_in_folder
-from transformer_mt.training.state.progress import MAX_SKIPS, LogWindow
+from transformer_mt.training.state.progress import MAX_SKIPS
 from transformer_mt.training.state.run import Run
 from transformer_mt.training.update.schedule import learning_rate
 
@@ -45,49 +39,22 @@ def train(
     use_device(device)
     ranks = Ranks.join(device)
     try:
-        with closing(open_run(config, folder, fresh, ranks, find_parent)) as run:
+        with plain_errors(), closing(open_run(config, folder, fresh, ranks, find_parent)) as run:
             _train(run)
     except Interrupted:
         ranks.leave()
-        raise
-    except BrokenPipeError:  # nobody reads what is printed
-        raise
-    except OSError as error:
-        raise WorkError(
-            f"{error.filename or 'a file'}: {error.strerror or error}; {advice_on(error)}, then run the same "
-            "command to resume"
-        ) from error
-    except (RuntimeError, CalledProcessError) as error:
-        # Do not destroy the process group here: NCCL would wait for ranks that are blocked in a collective.
-        # The caller prints the error and ends the process.
-        refuse_lost_rank(error)
-        if is_compiler_error(error):
-            raise WorkError(
-                f"torch.compile failed: {str(error).strip().splitlines()[0]}; set train.compile=false"
-            ) from None
-        if is_out_of_memory(error):  # in a validation or in the optimizer: an update would have been split
-            raise WorkError(
-                "not enough memory; close other programs, or lower decode.batch_tokens and "
-                "train.micro_batch_tokens, and run the same command to resume, or train a smaller model "
-                "under another name"
-            ) from None
         raise
     ranks.leave()
     return folder.path
 
 
 def _train(run: Run) -> None:
-    config, folder = run.config, run.folder
+    config = run.config
     if _is_finished(run):
-        limits = "train.max_epochs and train.max_updates" if config.train.max_epochs else "train.max_updates"
-        more = "train.patience" if _out_of_patience(run) else limits
-        say(
-            f"{folder}: finished at update {run.progress.step:,}; raise {more} to continue, or train "
-            "under another name"
-        )
+        announcements.finished(run, _out_of_patience(run))
         return
     _begin(run)
-    _announce(run)
+    announcements.start(run)
     if run.saved_step is not None and run.progress.best_step == run.progress.step:
         publish(run, run.weights(), run.progress.best_score, run.progress.best_loss)  # it was killed before
     if run.saved_step is None and config.init_from:
@@ -98,32 +65,33 @@ def _train(run: Run) -> None:
             _update(run)
             interrupts.has_work = True
             if _due(run, config.train.log_every):
-                _log(run)
+                announcements.log(run)
             if _due(run, config.train.validate_every) or run.progress.step == config.train.max_updates:
                 _validate(run)
             if _due(run, config.train.save_every):
                 run.save()
-            asked_by_ranks = run.ranks.gather([int(interrupts.received or 0), _must_save(run, interrupts)])
-            if any(must_save for _, must_save in asked_by_ranks):
-                interrupts.save_requested = False
-                _collect_results(run)
-                run.save()
-                say(f"saved at update {run.progress.step:,}")
-            if received := max(signal for signal, _ in asked_by_ranks):
-                _collect_results(run)
-                run.save()
-                run.metrics_log.close_bar()
-                message = f"stopped at update {run.progress.step:,} and saved; run the same command to resume"
-                raise Interrupted(message, received)
+            _save_if_asked(run, interrupts)
         run.save()
         run.metrics_log.close_bar()
     if _out_of_patience(run):
-        falls = "; the validation loss still fell" if run.progress.loss_still_falls else ""
-        say(
-            f"no new best in {run.progress.stale} validations (train.patience): training ends at update "
-            f"{run.progress.step:,} of {config.train.max_updates:,}{falls}"
-        )
+        announcements.early_end(run)
     finish(run)
+
+
+def _save_if_asked(run: Run, interrupts: Interrupts) -> None:
+    """Save after a signal or by time, on all ranks at once. Interrupted after a signal to stop."""
+    of_ranks = run.ranks.gather([int(interrupts.received or 0), _must_save(run, interrupts)])
+    if any(must_save for _, must_save in of_ranks):
+        interrupts.save_requested = False
+        _collect_results(run)
+        run.save()
+        say(f"saved at update {run.progress.step:,}")
+    if received := max(signal for signal, _ in of_ranks):
+        _collect_results(run)
+        run.save()
+        run.metrics_log.close_bar()
+        message = f"stopped at update {run.progress.step:,} and saved; run the same command to resume"
+        raise Interrupted(message, received)
 
 
 def _validate(run: Run) -> None:
@@ -171,45 +139,6 @@ def _begin(run: Run) -> None:
     run.metrics_log.begin(run.config, run.progress.step if run.saved_step is not None else -1)
 
 
-def _announce(run: Run) -> None:
-    """Say and log what is trained on what."""
-    config, progress = run.config, run.progress
-    parameters = sum(parameter.numel() for parameter in run.model.parameters())
-    precision = str(run.updater.dtype).removeprefix("torch.")
-    devices = f"{run.ranks.size} x {run.device.type}" if run.ranks.size > 1 else str(run.device)
-    say(f"{config.name}: {parameters:,} parameters, {precision} on {devices}; run folder {run.folder}")
-    if (shape := run.batches.shape) is not None:
-        say(
-            f"packed batches: {shape.rows:,} rows of {shape.src} source and {shape.tgt} target tokens, with "
-            "several sentences in each"
-        )
-    elif run.device.type == "cuda":
-        reason = why_padded(config.model, config.train, config.data) or "train.packed is false"
-        say(f"padded batches, because {reason}: packed ones train faster on a GPU")
-    references = [targets[0] for valid in run.data.valid for _, targets in valid.sentences]
-    if note := tokenised_note(references, config.evaluate.tokenize):
-        say(note)
-    if config.train.warmup >= config.train.max_updates:
-        say(
-            f"note: train.warmup ({config.train.warmup:,}) must be less than train.max_updates "
-            f"({config.train.max_updates:,}) for the learning rate to reach train.learning_rate"
-        )
-    if config.train.save_every > config.train.max_updates:
-        say(
-            "note: train.save_every is more than train.max_updates; checkpoints are written only at a new "
-            "best and at the end"
-        )
-    run.metrics_log.write(
-        "start",
-        step=progress.step,
-        parameters=parameters,
-        precision=precision,
-        device=devices,
-        **environment(run.device),
-    )
-    run.metrics_log.open_bar(progress.step, config.train.max_updates)
-
-
 def _update(run: Run) -> None:
     progress, config = run.progress, run.config.train
     if not run.pending:
@@ -224,15 +153,9 @@ def _update(run: Run) -> None:
         config.max_updates,
         _READ_EVERY,
     )
-    if not _is_asynchronous(run.device) or any(_due(run, every) for every in sync_intervals):
+    # Reading the loss after each update would wait for the device.
+    if not is_asynchronous(run.device) or any(_due(run, every) for every in sync_intervals):
         _collect_results(run)
-
-
-def _is_asynchronous(device: torch.device) -> bool:
-    """True if the device runs asynchronously (CUDA). Reading the loss after each update would force a
-    synchronisation.
-    """
-    return device.type != "cpu"
 
 
 def _collect_results(run: Run) -> None:
@@ -257,36 +180,7 @@ def _collect_results(run: Run) -> None:
         say(line)
     last = results[-1]
     ppl = math.exp(min(100.0, last.nll / last.num_tokens)) if not last.skipped else math.nan
-    speed = sum(result.num_tokens for result in results) / seconds
+    speed, left = sum(result.num_tokens for result in results) / seconds, announcements.time_left(run)
     run.metrics_log.advance(
-        progress.step,
-        f"loss {last.loss / last.num_tokens:.3f}, ppl {ppl:.2f}, {speed:,.0f} tok/s{_time_left(run)}",
+        progress.step, f"loss {last.loss / last.num_tokens:.3f}, ppl {ppl:.2f}, {speed:,.0f} tok/s{left}"
     )
-
-
-def _log(run: Run) -> None:
-    progress = run.progress
-    facts = progress.window.summary()
-    rate = learning_rate(progress.step, run.config.train)
-    run.metrics_log.write(
-        "train",
-        step=progress.step,
-        epoch=run.batches.epochs,
-        tokens=progress.tokens,
-        learning_rate=rate,
-        skipped=progress.skipped,
-        seconds=progress.seconds,
-        memory_mb=peak_memory(run.device) / 1e6,
-        **facts,
-    )
-    say(
-        f"update {progress.step:,}/{run.config.train.max_updates:,}  epoch {run.batches.epochs:.2f}  loss "
-        f"{facts['loss']:.3f}  ppl {facts['ppl']:.2f}  lr {rate:.2e}  {facts['tokens_per_second']:,.0f} "
-        f"tokens/s{_time_left(run)}"
-    )
-    progress.window = LogWindow()
-
-
-def _time_left(run: Run) -> str:
-    left = run.estimate.left(run.progress.step, run.config.train)
-    return "" if left is None else f"  {duration(left)} left"

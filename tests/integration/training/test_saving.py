@@ -124,7 +124,7 @@ def test_a_checkpoint_by_minutes_counts_updates_that_were_not_read_yet(config, t
     from transformer_mt import checkpoint
     from transformer_mt.training import loop
 
-    monkeypatch.setattr(loop, "_is_asynchronous", lambda device: True)
+    monkeypatch.setattr(loop, "is_asynchronous", lambda device: True)
     original, read = checkpoint.save, []
 
     def save(root, step, tensors, state):

@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from tests.table import BOS, EOS, IDS, History, every_sequence, search, table_model
-from transformer_mt.search.beam import SpecialIds, top_k
+from transformer_mt.search.beam import SpecialIds
 from transformer_mt.search.hypothesis import LengthPenalty
+from transformer_mt.search.top_k import top_k
 
 
 @pytest.mark.parametrize("seed", range(5))

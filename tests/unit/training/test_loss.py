@@ -9,12 +9,9 @@ from tests.updates import CPU
 from transformer_mt.data.batches.batching import Links
 from transformer_mt.device import autocast
 from transformer_mt.model.interface import NEVER
-from transformer_mt.training.update import loss as loss_module
-from transformer_mt.training.update.loss import (
-    guided_alignment_loss,
-    plain_cross_entropy,
-    projected_cross_entropy,
-)
+from transformer_mt.training.update import chunked_loss
+from transformer_mt.training.update.chunked_loss import projected_cross_entropy
+from transformer_mt.training.update.loss import guided_alignment_loss, plain_cross_entropy
 
 
 @pytest.mark.parametrize("chunk", [2**23, 11, 30])
@@ -25,7 +22,7 @@ def test_loss_equals_torchs_in_value_and_gradients(monkeypatch, chunk, smoothing
     """Whatever the chunks: all at once, one token a chunk, two and a rest of one. What a bias says is never
     written is not in the vocabulary.
     """
-    monkeypatch.setattr(loss_module, "_CHUNK_ON_CPU", chunk)
+    monkeypatch.setattr(chunked_loss, "_CHUNK_ON_CPU", chunk)
     torch.manual_seed(0)
     hidden, weight, bias = torch.randn(13, 6) * 2, torch.randn(11, 6), torch.randn(11)
     targets = torch.randint(0, 9, (13,))

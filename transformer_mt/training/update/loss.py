@@ -1,11 +1,7 @@
-"""Cross-entropy with label smoothing: a sum over the target tokens, never a mean.
+"""The losses: sums over the target tokens, never means.
 
-Letters: R target tokens, D width, V vocabulary, C target tokens of a chunk.
+Letters: R target tokens, D width, V vocabulary, B sentences, T target length, S source length.
 """
-
-from collections.abc import Callable
-from functools import cache
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -13,189 +9,18 @@ from torch import Tensor
 
 from transformer_mt.data.batches.batching import Links
 from transformer_mt.model.interface import NEVER
-from transformer_mt.model.kernels.cpu_code import uses_cpu_code
-
-# Logits are computed in chunks of about this many numbers (32 MB in float32 on a CPU: the size of its cache).
-_CHUNK_ON_CPU = 2**23
-_CHUNK = 2**27
-_COMPILED_CHUNK = 2**28
-
-# Factor on gradients of logits, which are at most 1, before they are rounded to float16.
-_HALF_SCALE = 2.0**8
-# Gradients of this many tokens can be summed for a weight below float16's maximum of 65,504; outputs of the
-# decoder are divided where a chunk has more tokens.
-_HALF_TOKENS = 16
-
-
-class _ProjectedCrossEntropy(torch.autograd.Function):
-    """Projection, loss and both their gradients, chunk by chunk: the logits of all tokens never exist
-    together.
-
-    The gradient of the logits is (softmax - target) times one scalar factor from the backward pass. So each
-    chunk's gradients are computed in the forward pass, while its logits are still in the cache.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        hidden_RD: Tensor,
-        weight_VD: Tensor,
-        targets_R: Tensor,
-        smoothing: float,
-        bias_V: Tensor | None,
-        is_real_R: Tensor | None,
-        compiled: bool,
-    ) -> Any:
-        dtype = _product_dtype(hidden_RD)
-        V = len(weight_VD)
-        size = max(1, (_CHUNK_ON_CPU if uses_cpu_code(hidden_RD) else _CHUNK) // V)
-        if compiled:
-            size = _equal_parts(len(targets_R), _COMPILED_CHUNK // V)
-        is_real_R1 = None if is_real_R is None else is_real_R[:, None]
-        weight = weight_VD.to(dtype)
-        needs_gradient = any(ctx.needs_input_grad)
-        hidden_gradient_RD = torch.empty_like(hidden_RD) if needs_gradient else None
-        weight_gradient_VD = torch.zeros_like(weight_VD) if ctx.needs_input_grad[1] else None
-        bias_gradient_V = torch.zeros_like(bias_V) if ctx.needs_input_grad[4] else None  # type: ignore[arg-type]
-        # What is never written has no part in the mean over the vocabulary.
-        mean_V = None if bias_V is None else (is_written := bias_V > NEVER / 2) / is_written.sum()
-        share = smoothing / V if mean_V is None else smoothing * mean_V
-        nll, target_logits = hidden_RD.new_zeros(2, dtype=torch.float32).unbind()
-        chunk_loss = _compiled_chunk() if compiled else plain_chunk
-        for start in range(0, len(targets_R), size):
-            hidden_CD = hidden_RD[start : start + size].to(dtype)
-            targets_C1 = targets_R[start : start + size, None]
-            is_real_C1 = None if is_real_R1 is None else is_real_R1[start : start + size]
-            logits_CV = hidden_CD @ weight.T
-            if bias_V is not None:
-                logits_CV = logits_CV + bias_V
-            sums, gradient_CV = chunk_loss(
-                logits_CV, targets_C1, is_real_C1, share, smoothing, needs_gradient
-            )
-            nll, target_logits = nll + sums[0], target_logits + sums[1]
-            if hidden_gradient_RD is not None:
-                if bias_gradient_V is not None:
-                    bias_gradient_V += gradient_CV.sum(0, dtype=torch.float32)
-                if dtype == torch.float16:  # its smallest numbers would be rounded to zero
-                    gradient_CV.mul_(_HALF_SCALE)
-                gradient_CV = gradient_CV.to(dtype)
-                hidden_gradient_RD[start : start + size] = gradient_CV @ weight
-                if weight_gradient_VD is not None:
-                    divisor = max(1.0, len(hidden_CD) / _HALF_TOKENS) if dtype == torch.float16 else 1.0
-                    product_VD = gradient_CV.T @ (hidden_CD if divisor == 1.0 else hidden_CD / divisor)
-                    weight_gradient_VD.add_(product_VD, alpha=divisor)
-        # For each token: mean over V of -log p = nll + target logit - mean logit. The mean logits, summed
-        # over the tokens, equal the product of the summed outputs and the mean weight row.
-        mean_row = weight_VD.mean(0, dtype=torch.float32) if mean_V is None else mean_V @ weight_VD.float()
-        real_RD = hidden_RD if is_real_R1 is None else hidden_RD * is_real_R1
-        mean_logits = (real_RD.sum(0, dtype=torch.float32) * mean_row).sum()
-        if bias_V is not None and mean_V is not None:
-            count = len(targets_R) if is_real_R1 is None else is_real_R1.sum()
-            mean_logits = mean_logits + count * (mean_V * bias_V.float()).sum()
-        for gradient in (hidden_gradient_RD, weight_gradient_VD):
-            if dtype == torch.float16 and gradient is not None:
-                gradient /= _HALF_SCALE
-        loss = nll + smoothing * (target_logits - mean_logits)
-        ctx.save_for_backward(hidden_gradient_RD, weight_gradient_VD, bias_gradient_V)
-        ctx.mark_non_differentiable(nll)
-        return loss, nll
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
-        hidden, weight, bias = (
-            None if gradient is None else gradient * grads[0] for gradient in ctx.saved_tensors
-        )
-        return hidden, weight, None, None, bias, None, None
-
-
-def plain_chunk(
-    logits_CV: Tensor,
-    targets_C1: Tensor,
-    is_real_C1: Tensor | None,
-    share: float | Tensor,
-    smoothing: float,
-    needs_gradient: bool,
-) -> tuple[tuple[Tensor, Tensor], Tensor]:
-    """((nll, logits of the targets), both summed; (C, V) the gradient of the logits). `share`: what smoothing
-    gives each piece of the vocabulary.
-    """
-    p_CV = logits_CV.softmax(dim=-1, dtype=torch.float32)
-    # A separate log_softmax is not needed: log p of the target is computed from p. This avoids a second pass
-    # with exponentials.
-    nll_C1 = -p_CV.gather(1, targets_C1).clamp_min(torch.finfo(torch.float32).tiny).log()
-    logits_C1 = logits_CV.gather(1, targets_C1).float()
-    if is_real_C1 is not None:
-        nll_C1, logits_C1 = nll_C1 * is_real_C1, logits_C1 * is_real_C1
-    sums = nll_C1.sum(), logits_C1.sum()
-    if not needs_gradient:
-        return sums, p_CV
-    gradient_CV = p_CV.sub_(share)
-    gradient_CV.scatter_add_(1, targets_C1, gradient_CV.new_full(targets_C1.shape, smoothing - 1.0))
-    return sums, gradient_CV if is_real_C1 is None else gradient_CV.mul_(is_real_C1)
-
-
-def fused_chunk(
-    logits_CV: Tensor,
-    targets_C1: Tensor,
-    is_real_C1: Tensor | None,
-    share: float | Tensor,
-    smoothing: float,
-    needs_gradient: bool,
-) -> tuple[tuple[Tensor, Tensor], Tensor]:
-    """The same in the form that compiles to two passes over the logits, with the gradient in their dtype."""
-    logits_in_float = logits_CV.float()
-    log_sum_C1 = logits_in_float.logsumexp(dim=-1, keepdim=True)
-    logits_C1 = logits_CV.gather(1, targets_C1).float()
-    nll_C1 = log_sum_C1 - logits_C1
-    is_target_CV = torch.arange(logits_CV.size(1), device=logits_CV.device) == targets_C1
-    gradient_CV = (logits_in_float - log_sum_C1).exp() - share - is_target_CV * (1.0 - smoothing)
-    if is_real_C1 is not None:
-        nll_C1, logits_C1, gradient_CV = (x * is_real_C1 for x in (nll_C1, logits_C1, gradient_CV))
-    return (nll_C1.sum(), logits_C1.sum()), gradient_CV.to(logits_CV.dtype)
-
-
-@cache
-def _compiled_chunk() -> Callable[..., tuple[tuple[Tensor, Tensor], Tensor]]:
-    return torch.compile(fused_chunk, dynamic=False, fullgraph=True)
-
-
-def _equal_parts(count: int, most: int) -> int:
-    """The size of equal parts of `count` tokens, at most `most`: one shape is compiled once."""
-    parts = -(-count // max(1, most))
-    return count // next(n for n in range(parts, count + 1) if count % n == 0)
-
-
-def _product_dtype(tensor: Tensor) -> torch.dtype:
-    """What autocast would multiply in."""
-    kind = tensor.device.type
-    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else tensor.dtype
-
-
-def projected_cross_entropy(
-    hidden: Tensor,
-    weight: Tensor,
-    targets: Tensor,
-    smoothing: float,
-    bias: Tensor | None = None,
-    is_real: Tensor | None = None,
-    compiled: bool = False,
-) -> tuple[Tensor, Tensor]:
-    """(R, D) outputs of the decoder, (V, D) weight and (V,) bias of the output projection, (R,) ids of the
-    tokens that follow -> (loss, nll), both summed in float32.
-
-    loss = (1 - e) nll + e * mean over the vocabulary of -log p (paper, section 5.4, e = `smoothing`), without
-    the pieces whose bias is NEVER; only it has a gradient. `is_real` (R,) is False for targets that count
-    nothing. `compiled`: for many calls with the same sizes.
-    """
-    compiled = compiled and _product_dtype(hidden) != torch.float16
-    loss, nll = _ProjectedCrossEntropy.apply(hidden, weight, targets, smoothing, bias, is_real, compiled)
-    return loss, nll
 
 
 def plain_cross_entropy(
     hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float, bias: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The same with torch's functions: the slow reference that tests compare with the chunked version."""
+    """(R, D) outputs of the decoder, (V, D) weight and (V,) bias of the output projection, (R,) ids of the
+    tokens that follow -> (loss, nll), both summed in float32.
+
+    loss = (1 - e) nll + e * mean over the vocabulary of -log p (paper, section 5.4, e = `smoothing`), without
+    the pieces whose bias is NEVER; only it has a gradient. Training computes it in chunks (chunked_loss.py),
+    which tests compare with this.
+    """
     if bias is not None:
         written = bias > NEVER / 2
         weight, bias, targets = weight[written], bias[written], (written.cumsum(0) - 1)[targets]

@@ -19,9 +19,10 @@ from transformer_mt.model.masks import Packing
 from transformer_mt.model.recorder import AttentionRecorder
 from transformer_mt.training.parallel.distributed import Ranks, needs_equal_passes, no_grad_sync
 from transformer_mt.training.parallel.sharding import full_tensor
+from transformer_mt.training.update.chunked_loss import projected_cross_entropy
 from transformer_mt.training.update.compiled import CompiledLayers
 from transformer_mt.training.update.gradient_threads import GradientThreads
-from transformer_mt.training.update.loss import guided_alignment_loss, projected_cross_entropy
+from transformer_mt.training.update.loss import guided_alignment_loss
 from transformer_mt.training.update.weight_copies import WeightCopies
 
 

@@ -19,7 +19,7 @@ from transformer_mt.model.build import build_model
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.model.recorder import AttentionRecorder
 from transformer_mt.runs.folder import RunFolder
-from transformer_mt.search.beam import BeamSettings, SpecialIds, beam_search, prompted
+from transformer_mt.search.beam import BeamSettings, SpecialIds, Step, beam_search
 from transformer_mt.search.constrained import Allotted
 from transformer_mt.search.ensemble import Ensemble
 from transformer_mt.search.hypothesis import Hypothesis, LengthPenalty, NotFiniteError
@@ -167,7 +167,7 @@ class TorchEngine:
         penalty = LengthPenalty(settings.length_penalty, settings.length_penalty_form)
         model: Any = self.model
         state = model.start(model.encode(src, src_mask), src_mask)
-        state, first = prompted(model.step, state, [r.prompt for r in requests], BOS, self.device)
+        state, first = _prompted(model.step, state, [r.prompt for r in requests], BOS, self.device)
         check_every = 1 if self.is_on_cpu else _GPU_CHECKS_EVERY
         if settings.search != "beam":
             generators = [
@@ -236,3 +236,18 @@ def load_model(run: RunFolder, config: Config) -> tuple[TranslationModel, Tokeni
 def _random_numbers(seed: int, src: Ids, number: int) -> random.Random:
     """The random numbers of one sample: a function of the seed, the source and the sample's number only."""
     return random.Random(f"{seed} {number} {src}")
+
+
+def _prompted(
+    step: Step[Any], state: Any, prompts: Sequence[Sequence[int]], bos: int, device: torch.device
+) -> tuple[Any, Tensor | None]:
+    """The state that has seen BOS and all but the last token of each sentence's prompt, and (B,) that token;
+    None where there are no prompts.
+    """
+    if not prompts[0]:
+        return state, None
+    given = torch.tensor(prompts, device=device)  # (B, P)
+    seen = torch.cat([torch.full_like(given[:, :1], bos), given], dim=1)
+    for tokens in seen[:, :-1].unbind(1):
+        _, state = step(tokens, state)
+    return state, seen[:, -1]
